@@ -1,6 +1,6 @@
-"""Match rows against many rules at once: the rule language, the index over it, and its file format.
+"""Matches rows against many rules at once: the rule language, the index over it, and its file format.
 
-Each name is imported at its first use: a program that only loads an index never reads the compiler.
+Each name is imported on first use: a program that only loads an index never imports the compiler.
 """
 
 from __future__ import annotations

@@ -7,32 +7,32 @@ import pyarrow as pa
 
 
 def offsets_of(lengths: np.ndarray) -> np.ndarray:
-    """Offsets [lists + 1] int64 of lists with these lengths, one behind the other."""
+    """The offsets [lists + 1] int64 of concatenated lists with these lengths: the prefix sum."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
 
 
 def gather_indices(offsets: np.ndarray, lists: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(indices [.] int64 by which all values of the chosen lists are gathered, offsets [chosen + 1] int64 of the lists
-    so gathered)."""
+    """The gather indices [.] int64 of all values of the chosen lists, and the offsets [chosen + 1] int64 of the lists
+    once gathered."""
     lengths = offsets[lists + 1] - offsets[lists]
     gathered = offsets_of(lengths)
     return np.repeat(offsets[lists] - gathered[:-1], lengths) + np.arange(gathered[-1]), gathered
 
 
 def segment_ids(offsets: np.ndarray) -> np.ndarray:
-    """The list [values] int64 of each value."""
+    """The number of each value's list [values] int64 (segment ids)."""
     return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
 
 
 def segment_counts(chosen: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """How many values [lists] int64 of each list are chosen [values] bool."""
+    """The number [lists] int64 of values of each list that are chosen [values] bool."""
     return np.diff(np.concatenate([[0], np.cumsum(chosen)])[offsets])
 
 
 def distinct(values: np.ndarray) -> np.ndarray:
-    """The different ones among integers, ascending; for millions far faster than `np.unique`."""
+    """The distinct integers, ascending; for millions of values far faster than `np.unique`."""
     ordered = np.sort(values)
     opens = np.ones(len(ordered), bool)
     opens[1:] = ordered[1:] != ordered[:-1]
@@ -40,7 +40,8 @@ def distinct(values: np.ndarray) -> np.ndarray:
 
 
 def grown(array: np.ndarray, needed: int, fill: int = 0) -> np.ndarray:
-    """The array, or a copy with at least `needed` rows and twice as many as before, the new ones of `fill`."""
+    """The array, or a copy with at least `needed` rows and at least twice the former number, new ones filled with
+    `fill`."""
     if needed <= len(array):
         return array
     larger = np.full((max(needed, 2 * len(array), 16), *array.shape[1:]), fill, array.dtype)
@@ -49,7 +50,7 @@ def grown(array: np.ndarray, needed: int, fill: int = 0) -> np.ndarray:
 
 
 def as_lists(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Mappings as lists of key and value; other columns as they are."""
+    """Mappings as lists of key and value; other columns unchanged."""
     kind = column.type
     if not pa.types.is_map(kind):
         return column

@@ -1,10 +1,10 @@
-"""The errors that the matching library raises, each saying what was wrong, where, and what to do."""
+"""The errors that the matching library raises; each says what was wrong, where, and what to do."""
 
 from __future__ import annotations
 
 
 class RulesIndexError(Exception):
-    """Base of every error that this library raises on purpose."""
+    """The base of every error that this library raises on purpose."""
 
 
 class RuleError(RulesIndexError):
@@ -22,7 +22,7 @@ class RuleError(RulesIndexError):
 
 
 def unforeseen(error: Exception) -> RuleError:
-    """The error for a rule that an exception which nobody foresaw keeps from being compiled."""
+    """The error for a rule whose compilation ended in an unexpected exception."""
     if isinstance(error, RecursionError):
         return RuleError("TOO_DEEP", "The expression is nested too deeply; write it with fewer brackets.")
     return RuleError(

@@ -1,4 +1,4 @@
-"""Memory that libraries keep after it was freed."""
+"""Freed memory that libraries keep."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pyarrow as pa
 
 
 def release_freed_memory() -> None:
-    """Gives memory that was freed back to the system, where the C library can: after the many small objects of a step
-    it keeps several times what is in use, and the next step needs large arrays, which do not go there."""
+    """Returns freed memory to the system, where the C library can. After the many small objects of one step it keeps
+    several times what is in use, and the large arrays of the next step do not fit there."""
     pa.default_memory_pool().release_unused()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
     if trim is not None:

@@ -1,4 +1,4 @@
-"""Names of columns and fields as Spark compares them where the case of letters makes no difference."""
+"""Names of columns and fields as Spark compares them when case is ignored."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Callable, Hashable, Sequence
 
 
 def field_key(name: str) -> str:
-    """Equal for the names of fields that Spark takes for one: Java's `equalsIgnoreCase`, letter by letter."""
+    """A key that is equal for names of fields that Spark takes for the same: Java's `equalsIgnoreCase`, by letter."""
     if name.isascii():
         return name.lower()
     return "".join(_lower(_upper(letter)) for letter in name)
 
 
 def column_key(name: str) -> Hashable:
-    """Equal for the names of columns that Spark takes for one: those whose lower case is equal as well.
+    """A key that is equal for names of columns that Spark takes for the same: their lower case must be equal, too.
 
-    So a column `ſ` is not `s`, whose upper case it has; the field of a struct is.
+    So a column `ſ` is not `s`, though their upper case is equal; as fields of a struct they are the same.
     """
     return name.lower() if name.isascii() else (name.lower(), field_key(name))
 
 
 def spelled(names: Sequence[str], wanted: str, key: Callable[[str], Hashable]) -> str | None:
-    """The one name that is `wanted`, exactly or else by its key; None where there is none, or several."""
+    """The only one of `names` that is `wanted`, exactly or else by its key; None where there is none, or several."""
     if names.count(wanted) == 1:
         return wanted
     alike = [name for name in names if key(name) == key(wanted)]
@@ -30,7 +30,7 @@ def spelled(names: Sequence[str], wanted: str, key: Callable[[str], Hashable]) -
 
 
 def _upper(letter: str) -> str:
-    """The letter's one capital, which 'ß' has not."""
+    """The letter's upper case if that is a single letter, which 'ß' does not have."""
     upper = letter.upper()
     if len(upper) > 1:
         upper = letter.title()
@@ -43,6 +43,6 @@ def _lower(letter: str) -> str:
 
 
 def path_parts(name: str) -> list[str]:
-    """The parts of a leaf's name: `a.b` is two, a part in backticks is one whatever it holds."""
+    """The parts of a leaf's name: `a.b` has two; a part in backticks is one part, whatever it contains."""
     parts = re.findall(r"`((?:[^`]|``)*)`|([^.`]+)", name)
     return [quoted.replace("``", "`") if quoted else bare for quoted, bare in parts]

@@ -1,7 +1,7 @@
 """Compiles the kernels ahead of time: `python -m rules_index.warm_up`.
 
-Numba compiles a kernel for the types that it is first called with and keeps the result in its cache folder,
-so that a set-up which runs this once spares the first job on the machine those seconds.
+Numba compiles a kernel for the types that it is first called with and caches the result on disk. An installation that
+runs this once saves the first job on the machine those seconds.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FAR = 1 << 40
 
 
 def warm_up() -> int:
-    """Matches a small batch with rules on columns of every type, joins and lints; returns the number of results."""
+    """Matches a small batch with rules on columns of every type, joins and lints. Returns the number of results."""
     numbers = ("tiny", "small", "whole", "big", "single", "double", "price", "wide")
     rules = [(f"{name} in order", f"{name} > 1 AND {name} <> 3") for name in numbers]
     rules += [
@@ -63,7 +63,7 @@ def warm_up() -> int:
 
 
 def _warm_up_texts(schema: pa.Schema) -> int:
-    """Matches many patterns over a column at once, and annotates rows; returns the number of results."""
+    """Matches many patterns over a column at once, and annotates rows. Returns the number of results."""
     rules = [(number, f"contains(text, 'a{number}')") for number in range(LEAST_PATTERNS)]
     compiled = compile_rules(rules, schema, annotate=Annotate())
     batch = pa.table([pa.nulls(LEAST_ROWS, data_type) for data_type in _TYPES.values()], schema=schema)
@@ -73,7 +73,7 @@ def _warm_up_texts(schema: pa.Schema) -> int:
 
 
 def _warm_up_events(schema: pa.Schema) -> int:
-    """Matches single events with few and with many codes; returns the number of results."""
+    """Matches single events with few and with many codes. Returns the number of results."""
     few = [("in", "whole IN (1, 5, 9) AND text > 'b'"), ("range", "whole > 3 AND big < 7"), ("always", "TRUE")]
     many = [(f"{number}", f"whole = {number} AND big > {number}") for number in range(300)]
     found = 0
@@ -85,7 +85,7 @@ def _warm_up_events(schema: pa.Schema) -> int:
 
 
 def _warm_up_lint(schema: pa.Schema) -> int:
-    """Looks for what is odd about rules that imply one another in each way; returns the number of findings."""
+    """Lints rules that imply one another in each way. Returns the number of findings."""
     rules = [
         ("one", "whole > 1 AND text IN ('x', 'y')"),
         ("implied", "whole > 2 AND text = 'x'"),
@@ -102,7 +102,8 @@ def _warm_up_lint(schema: pa.Schema) -> int:
 
 
 def _warm_up_join() -> int:
-    """Joins a few rows of two streams with rules on one of them, on both and across; returns the joined rows."""
+    """Joins a few rows of two streams with rules on one of them, on both and across. Returns the number of joined
+    rows."""
     columns = pa.struct([("x", pa.int32()), ("y", pa.string())])
     rules = [
         ("one", "a.x > 1"),

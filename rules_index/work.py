@@ -1,11 +1,11 @@
-"""How much work one rule may cost: counted, not timed, so that every machine refuses the same rules."""
+"""The budget of work for one rule: counted, not timed, so that every machine refuses the same rules."""
 
 from __future__ import annotations
 
 from rules_index.errors import RuleError
 
 MOST_STEPS = 240_000
-"""Steps that reading one rule may take, and as many again that placing its conjunctions may; one takes some three
+"""The steps that reading one rule may take; placing its conjunctions may take as many again. A step takes about three
 microseconds."""
 
 
@@ -18,7 +18,7 @@ class Work:
         self.left = MOST_STEPS
 
     def spend(self, steps: int, position: int | None = None) -> None:
-        """Counts steps; raises `TOO_COMPLEX`, at a position of the rule's text, where too few are left."""
+        """Counts steps. Raises `TOO_COMPLEX`, at a position of the rule's text, where too few are left."""
         self.left -= steps
         if self.left < 0:
             raise RuleError(

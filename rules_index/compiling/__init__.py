@@ -1,1 +1,1 @@
-"""From rule texts to conjunctions over region codes, and from these to an index."""
+"""Compiles rule texts to conjunctions over region codes, and these to an index."""

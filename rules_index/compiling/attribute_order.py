@@ -1,4 +1,4 @@
-"""Which attributes rules use, and where first: attributes are numbered in that order, whatever the order of work."""
+"""Which attributes rules use, numbered by first use, whatever the order in which rules are compiled."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _UNUSED = np.iinfo(np.int64).max
 
 
 class AttributeOrder:
-    """The uses of attributes, which are known by the numbers that they have in a growing list."""
+    """The uses of attributes; attributes are given by their numbers in a growing list."""
 
     def __init__(self, attributes: Sequence[Expression]) -> None:
         self._attributes = attributes
-        # first uses: rule << 32 | place in it, by attribute
+        # first use by attribute: rule << 32 | place in the rule
         self._first: dict[int, int] = {}
         self._blocks: list[np.ndarray] = []
-        # (rule, attribute) for attributes that are more than a column
+        # (rule, attribute) for attributes that are not plain columns
         self._rules = array("i")
         self._computed = array("i")
         self._more: list[np.ndarray] = []
 
     def add(self, rule: int, attributes: Iterable[int]) -> None:
-        """Notes the attributes that a rule names, in its order; rules so added come by ascending number."""
+        """Notes the attributes that a rule names, in its order. Rules come by ascending number."""
         for place, attribute in enumerate(attributes):
             self._first.setdefault(attribute, rule << 32 | place)
             if not self._is_column(attribute):
@@ -52,7 +52,7 @@ class AttributeOrder:
         return isinstance(expression, Leaf) and expression.text is None
 
     def order(self) -> np.ndarray:
-        """The attributes [used] int64 that rules name in the order of their first use, by rule and place in it."""
+        """The attributes [used] int64 that rules name, by first use: by rule, then by place in it."""
         first = np.full(len(self._attributes), _UNUSED)
         first[list(self._first)] = list(self._first.values())
         for block in self._blocks:
@@ -60,8 +60,8 @@ class AttributeOrder:
         return np.argsort(first, kind="stable")[: int((first != _UNUSED).sum())]
 
     def computed(self, rank: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(rules, attributes) [uses] int64 where an attribute is more than a column, each pair once, by rule and then
-        by the attribute's `rank`, which is given in its place."""
+        """The uses (rules, ranks) [uses] int64 of attributes that are not plain columns, distinct, by rule and then by
+        `rank` [attributes], which replaces the attribute's number."""
         rules = [np.array(self._rules, np.int64), *(pairs[:, 0] for pairs in self._more)]
         attributes = [np.array(self._computed, np.int64), *(pairs[:, 1] for pairs in self._more)]
         pairs = distinct(np.concatenate(rules) << 32 | rank[np.concatenate(attributes)])

@@ -1,4 +1,4 @@
-"""Rules to the flat arrays of conjunctions over region codes that an engine is built from."""
+"""Builds the flat arrays of conjunctions over region codes from which an engine is made."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from rules_index.language.operations import can_raise
 from rules_index.language.typed import Expression, Leaf, authors_text, leaves_of
 
 Analyse = Callable[[Sequence[Leaf]], Sequence[RuleError | str | None]]
-"""Given derived leaves, tells for each None or why Spark refuses it: a sentence, or an error with its own code."""
+"""Given derived leaves, returns for each None or why Spark refuses it: a sentence, or an error with its own code."""
 _MOST_KNOWN = 1 << 16
-"""How many literals are remembered, so that one that many rules share is not added for each."""
+"""The number of cached literals: a literal that many rules share is not added for each of them."""
 
 
 class ConjunctionBuilder:
-    """Takes rules and keeps only numbers of them: of literals, shared disjunctions and attributes.
+    """Collects rules as numbers of literals, shared disjunctions and attributes.
 
-    `kept` [rules] bool are the rules that were added and not refused since.
+    `kept` [rules] bool are the rules that were added and not refused afterwards.
     """
 
     def __init__(self, rules: RuleColumns) -> None:
@@ -53,7 +53,7 @@ class ConjunctionBuilder:
         self._uses = AttributeOrder(self.expansion.attributes)
 
     def add(self, rule: int, conjunctions: Iterable[Conjunction], attributes: Iterable[int]) -> None:
-        """Adds a rule that names these attributes, in its order, and holds where one of the conjunctions does."""
+        """Adds a rule that names these attributes, in its order, and is TRUE where one of the conjunctions is."""
         self.literals.grow(self.expansion.attributes)
         self._uses.add(rule, attributes)
         for conjunction in conjunctions:
@@ -61,7 +61,7 @@ class ConjunctionBuilder:
         self.kept[rule] = True
 
     def add_formula(self, rule: int, formula: Formula) -> None:
-        """Adds a rule; raises `RuleError` where its formula is nested too deeply, or takes too much work."""
+        """Adds a rule. Raises `RuleError` where its formula is nested too deeply, or takes too much work."""
         self.expansion.begin()
         try:
             conjunctions = self.expansion.conjunctions_of(formula)
@@ -70,7 +70,7 @@ class ConjunctionBuilder:
         self.add(rule, conjunctions, [self.expansion.number_of(p.attribute) for p in predicates_of(formula)])
 
     def extend(self, instances: Instances) -> None:
-        """Adds rules whose conjunctions are known."""
+        """Adds rules whose conjunctions have been instantiated."""
         self._uses.extend(instances)
         self._parts.append(Terms(instances.target, instances.start, instances.terms))
         self.kept[instances.rules] = True
@@ -112,8 +112,8 @@ class ConjunctionBuilder:
         self.kept[rules] = False
 
     def finish(self) -> Flattened:
-        """The conjunctions of the rules that are kept, over region codes, and no attribute, shared disjunction or set
-        that only others would need."""
+        """The conjunctions of the rules that are kept, over region codes. Attributes, shared disjunctions and sets that
+        only other rules need are left out."""
         order = self._uses.order()
         rank = self._rank(order)
         settled, disjunctions, rules, literals = self._settled(rank)
@@ -139,8 +139,8 @@ class ConjunctionBuilder:
         return Flattened(conjunctions, expressions, regions, (raising_start, place[order[raising]].astype(np.int64)))
 
     def _settled(self, rank: np.ndarray) -> tuple[SettledLiterals, Terms, Terms, np.ndarray]:
-        """All literals, the conjunctions of the shared disjunctions and of the rules that are kept, and the literals
-        that these name, which their terms refer to by place."""
+        """All literals, the conjunctions of the shared disjunctions, those of the rules that are kept, and the numbers
+        of the literals that these name; their terms are indices into these numbers."""
         growing = GrowingTerms()
         for disjunction in self.expansion.disjunctions:
             for conjunction in disjunction.conjunctions:
@@ -169,13 +169,13 @@ class ConjunctionBuilder:
         return settled, disjunctions.renumbered(places), rules.renumbered(places), literals[used]
 
     def _rank(self, order: np.ndarray) -> np.ndarray:
-        """The place of each attribute in an order, -1 for one that is not in it."""
+        """The position of each attribute in an order, -1 for one that is not in it."""
         rank = np.full(len(self.expansion.attributes), -1, np.int32)
         rank[order] = np.arange(len(order), dtype=np.int32)
         return rank
 
     def _raising(self, order: np.ndarray, rank: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """CSR arrays: for each rule that is kept the ranks of the attributes it uses whose evaluation may fail on a
+        """CSR arrays: for each rule that is kept, the ranks of the attributes it uses whose evaluation can fail on a
         row."""
         failing = np.array([can_raise(self.expansion.attributes[attribute]) for attribute in order.tolist()], bool)
         rules, attributes = self._uses.computed(rank)
@@ -186,7 +186,7 @@ class ConjunctionBuilder:
 
 @dataclass(frozen=True)
 class Flattened:
-    """All that an index is made of but its engine; `raising` as in `CompiledRules`."""
+    """All that an index is made of except its engine; `raising` is as in `CompiledRules`."""
 
     conjunctions: Conjunctions
     attributes: tuple[Expression, ...]
@@ -217,7 +217,7 @@ def _lay_out(
     for expression, attribute in zip(expressions, attributes.tolist(), strict=True):
         mine = order[bounds[attribute] : bounds[attribute + 1]]
         sets = settled.sets[attribute].take(literals[mine] - settled.begin[attribute])
-        # the conditions that only Spark evaluates may be many, and are all alike
+        # conditions that only Spark evaluates can be many, and their regions are all equal
         alike = len(sets) <= 2 and isinstance(settled.keys[attribute], IntegerKeys)
         arrays = (sets.start, sets.null, sets.offsets, sets.cuts) if alike else ()
         key = (expression.type, *(array.tobytes() for array in arrays)) if alike else attribute

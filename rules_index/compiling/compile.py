@@ -1,4 +1,4 @@
-"""Rules to an index: texts to formulae, formulae to conjunctions, conjunctions to an engine's arrays."""
+"""Compiles rules to an index: texts to formulas, formulas to conjunctions, conjunctions to an engine's arrays."""
 
 from __future__ import annotations
 
@@ -49,16 +49,17 @@ def compile_rules(
 ) -> CompiledRules:
     """Compiles rules over rows of `schema` into an index.
 
-    rules: a pyarrow or Polars table with rule_id and expression (and, where present, enabled, valid_from and
-    valid_to), or pairs (rule_id, expression); ids all str or all int. event_time: the column that validity
-    bounds are compared with. time_zone: of timestamp literals and functions. analyse: given the derived
-    leaves that only Spark can evaluate, tells for each None or why Spark refuses it. sample: given the names of the
-    columns that the rules read, some typical rows (of a table in memory: `table.select`), by which `auto` chooses;
-    without it how often values occur is guessed. annotate: what rows get beside ids, by the rules' columns priority,
-    labels and severity (`index.annotations`); it is in the fingerprint. lists: those that rules may name
-    (`domains.value_lists`); the values of those that they do name become part of the index, and of the fingerprint.
+    rules: a pyarrow or Polars table with rule_id and expression (and, where present, enabled, valid_from and rules: a
+    pyarrow or Polars table with rule_id and expression (and, where present, enabled, valid_from and valid_to), or pairs
+    (rule_id, expression); ids all str or all int. event_time: the column that validity bounds are compared with.
+    time_zone: of timestamp literals and functions. analyse: given the derived leaves that only Spark can evaluate,
+    returns for each None or why Spark refuses it. sample: given the names of the columns that the rules read, returns
+    some typical rows (of a table in memory: `table.select`), from which `auto` chooses; without it the frequencies of
+    values are guessed. annotate: what rows get besides ids, from the rules' columns priority, labels and severity
+    (`index.annotations`); it is part of the fingerprint. lists: those that rules may name (`domains.value_lists`); the
+    values of those that they do name become part of the index and of the fingerprint.
 
-    A rule that does not compile is in `rejects` and touches no other. Raises `RulesIndexError` where the
+    A rule that does not compile is listed in `rejects` and does not affect others. Raises `RulesIndexError` where the
     rules as a whole cannot be read.
     """
     started = time.perf_counter()
@@ -74,7 +75,7 @@ def compile_rules(
 
 @dataclass(frozen=True)
 class Settings:
-    """What rules are compiled for, as `compile_rules` takes it."""
+    """What rules are compiled for; the fields are the arguments of `compile_rules`."""
 
     schema: pa.Schema
     engine: str
@@ -86,7 +87,7 @@ class Settings:
 
 @dataclass
 class Given:
-    """Rules that are to be compiled, and those refused for their form, to which others come."""
+    """Rules to compile, and the rejects so far (rules that could not be read); compiling adds more."""
 
     rules: RuleColumns
     rejects: Rejects
@@ -95,7 +96,7 @@ class Given:
 def compile_columns(
     given: Given, settings: Settings, analyse: Analyse | None, sample: Sample | None, started: float
 ) -> CompiledRules:
-    """The index of rules that were read; `given.rules` is emptied. started: when, by `time.perf_counter`."""
+    """The index of rules that were read; `given.rules` is emptied. started: the start by `time.perf_counter`."""
     enabled, rejects = given.rules, given.rejects
     given.rules = enabled.chosen(np.arange(0))
     schema, engine, event_time, time_zone = settings.schema, settings.engine, settings.event_time, settings.time_zone
@@ -111,7 +112,7 @@ def compile_columns(
     annotations = None
     if settings.annotate is not None and accepted.annotations is not None:
         annotations = Annotations(settings.annotate, ids, accepted.annotations)
-    # a million texts take more memory than the index of them
+    # release them: a million texts take more memory than their index
     del enabled, accepted, builder
     release_freed_memory()
     codes = sample_codes(flattened.attributes, flattened.regions, inputs, sample) if sample is not None else None
@@ -160,31 +161,31 @@ def flatten(
     tree outlives its rule.
     """
     compiler = Compiler(scope)
-    clock = _event_time_leaf(scope.schema, event_time)
+    event_time_leaf = _event_time_leaf(scope.schema, event_time)
     builder = ConjunctionBuilder(rules)
-    alike = TemplateCompiler(rules, compiler, clock, builder) if templates else None
+    alike = TemplateCompiler(rules, compiler, event_time_leaf, builder) if templates else None
     for rule in np.flatnonzero(~builder.kept).tolist():
         try:
             if alike is None or not alike.add(rule):
-                builder.add_formula(rule, _formula(rules, rule, compiler, clock))
+                builder.add_formula(rule, _formula(rules, rule, compiler, event_time_leaf))
         except RuleError as error:
             rejects.add(rules.rule_id(rule), with_cure(error, rules.text(rule), scope))
         except MemoryError:
             raise
-        except Exception as error:  # whatever it is, it must not keep the other rules from being compiled
+        except Exception as error:  # whatever it is, the other rules must still be compiled
             rejects.add(rules.rule_id(rule), unforeseen(error))
     return builder
 
 
-def _formula(rules: RuleColumns, rule: int, compiler: Compiler, clock: Leaf | None) -> Formula:
+def _formula(rules: RuleColumns, rule: int, compiler: Compiler, event_time_leaf: Leaf | None) -> Formula:
     formula = compiler.compile(rules.text(rule))
     valid_from, valid_to = rules.validity(rule)
     if valid_from is None and valid_to is None:
         return formula
-    if clock is None:
+    if event_time_leaf is None:
         message = "The rule has valid_from or valid_to, but its scope has no event time to compare with."
         raise RuleError("NO_EVENT_TIME", message)
-    return And((formula, validity(clock, valid_from, valid_to, compiler.scope.time_zone)))
+    return And((formula, validity(event_time_leaf, valid_from, valid_to, compiler.scope.time_zone)))
 
 
 def _event_time_leaf(schema: pa.Schema, event_time: str | None) -> Leaf | None:

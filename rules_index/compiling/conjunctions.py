@@ -1,9 +1,9 @@
-"""A rule's formula as conjunctions of literals: where is the rule TRUE?
+"""A rule's formula as conjunctions of literals: the disjunctive normal form of where the rule is TRUE.
 
-NOT is pushed down by asking of every sub-formula where it is TRUE and where it is FALSE, so that NULL needs
-no third value below. OR multiplies conjunctions only while their number stays within `DISTRIBUTION_LIMIT`
-for one AND; beyond it the OR becomes a *shared disjunction*: one evaluated once a batch as a row bitmap and
-shared by all rules that contain it. Compiling so takes time and memory in proportion to the rules' text.
+NOT is pushed down by asking of every subformula where it is TRUE and where it is FALSE, so that below it NULL needs no
+third value. OR multiplies conjunctions only while one AND has at most `DISTRIBUTION_LIMIT` of them. Beyond that the OR
+becomes a *shared disjunction*: it is evaluated once a batch, to a row bitmap, for all rules that contain it. So
+compiling takes time and memory linear in the length of the rules.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from rules_index.language.typed import Expression
 from rules_index.work import Work
 
 DISTRIBUTION_LIMIT = 32
-"""Most conjunctions that one AND may become by distributing it over its ORs."""
+"""The most conjunctions that one AND may become by distribution over its ORs."""
 
 _TERMS_A_STEP = 8
-"""Terms of conjunctions, or cuts of values, that are brought together in one step of work."""
+"""The terms of conjunctions, or cuts of values, that count as one step of work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Literal:
     _hash: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        # sets of literals ask for it again and again, and the values may be many
+        # cached: sets of literals ask for it again and again, and a literal can have many values
         object.__setattr__(self, "_hash", hash((self.attribute, self.values, self.null)))
 
     def __hash__(self) -> int:
@@ -46,7 +46,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class SharedDisjunction:
-    """A disjunction of conjunctions, evaluated once a batch. Equal ones are one, of one number."""
+    """A disjunction of conjunctions that is evaluated once a batch. Equal disjunctions have the same number."""
 
     number: int
     conjunctions: tuple[Conjunction, ...] = field(compare=False)
@@ -59,7 +59,7 @@ NEVER: tuple[Conjunction, ...] = ()
 
 
 class Expansion:
-    """Turns formulae into conjunctions and numbers the attributes that they name."""
+    """Expands formulas to conjunctions, and numbers the attributes that they name."""
 
     def __init__(self) -> None:
         self.attributes: list[Expression] = []
@@ -70,21 +70,21 @@ class Expansion:
         self._work = Work()
 
     def begin(self) -> None:
-        """Gives the next rule its share of work."""
+        """Gives the next rule its own budget of work."""
         self._work = Work()
 
     def conjunctions_of(self, formula: Formula, wanted: bool = True) -> tuple[Conjunction, ...]:
-        """The conjunctions whose union is where `formula` is TRUE, or, if not `wanted`, where it is FALSE; `ALWAYS` and
-        `NEVER` are the extremes."""
+        """The conjunctions whose union is where `formula` is TRUE or, if not `wanted`, FALSE. `ALWAYS` and `NEVER`
+        stand for all rows and none."""
         return self._expand(formula, wanted)
 
     @property
     def disjunctions(self) -> tuple[SharedDisjunction, ...]:
-        """All shared disjunctions by number; a shared disjunction names only shared disjunctions before it."""
+        """All shared disjunctions by number; each names only earlier ones."""
         return tuple(self._disjunctions.values())
 
     def number_of(self, attribute: Expression) -> int:
-        """The attribute's number, a new one for an attribute not met before."""
+        """The attribute's number; a new attribute gets the next one."""
         number = self._by_identity.get(id(attribute))
         if number is not None and self.attributes[number] is attribute:
             return number
@@ -119,7 +119,8 @@ class Expansion:
         return literal.null and literal.values.is_full and not self._raising[literal.attribute]
 
     def any_of(self, parts: Iterable[Sequence[Conjunction]]) -> tuple[Conjunction, ...]:
-        """OR: alternatives that are one literal on the same attribute become one literal."""
+        """OR of several parts. Alternatives that are a single literal on the same attribute are united to one
+        literal."""
         single: dict[int, list[Literal]] = {}
         others: dict[Conjunction, None] = {}
         for part in parts:
@@ -149,7 +150,7 @@ class Expansion:
         return (*merged, *others)
 
     def all_of(self, parts: Sequence[Sequence[Conjunction]]) -> tuple[Conjunction, ...]:
-        """AND: distributed over the smallest ORs first, the larger ones turned into shared disjunctions."""
+        """AND of several parts: distributed over the smallest ORs first; the larger ones become shared disjunctions."""
         fixed: list[Conjunction] = []
         choices: list[Sequence[Conjunction]] = []
         for part in parts:
@@ -179,7 +180,8 @@ class Expansion:
         return self._disjunctions.setdefault(conjunctions, SharedDisjunction(len(self._disjunctions), conjunctions))
 
     def _merge(self, members: Iterable[Conjunction]) -> Conjunction | None:
-        """One conjunction out of several: literals on one attribute are intersected; None where none can hold."""
+        """The AND of several conjunctions, with literals on one attribute intersected; None where it is
+        unsatisfiable."""
         literals: dict[int, list[Literal]] = {}
         result: set[Literal | SharedDisjunction] = set()
         for member in members:
@@ -210,7 +212,7 @@ class Expansion:
 
 
 def predicates_of(formula: Formula) -> Iterable[Predicate]:
-    """The predicates of a formula, in its order."""
+    """The predicates of a formula, from left to right."""
     if isinstance(formula, Predicate):
         yield formula
     elif isinstance(formula, Not):

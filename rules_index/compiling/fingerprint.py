@@ -1,6 +1,8 @@
-"""SHA-256 of what decides a match: the format, the settings, the inputs, and a digest of each rule.
+"""The fingerprint: SHA-256 of what decides a match, which is the format, the settings, the inputs and each rule's
+digest.
 
-An index keeps its rules' digests, so that the fingerprint of the next version takes those of changed rules alone.
+An index keeps the digests of its rules, so that the fingerprint of the next version needs new digests only for changed
+rules.
 """
 
 from __future__ import annotations
@@ -23,15 +25,15 @@ from rules_index.index.rule_source import DIGEST_BYTES
 from rules_index.language.typed import Leaf
 
 _BLOCK = 1 << 16
-"""Rules that become JSON at a time."""
+"""Rules that are serialised as JSON at a time."""
 _PLAIN = r"^[ !#-\[\]-~]*$"
-"""ASCII that JSON writes as it is: no control character, quote or back-slash."""
+"""ASCII that JSON leaves unescaped: no control character, quote or back-slash."""
 
 
 def rule_digests(rules: RuleColumns, lists: Mapping[str, AnyList] | None = None) -> np.ndarray:
-    """The first `DIGEST_BYTES` of the SHA-256 of each rule's line [rules, bytes] uint8: a line of JSON of its id, its
-    expression without the space around it, and its bounds. Annotations, where rules have them, go into a digest of that
-    and their text; so do the digests of the lists that a rule names."""
+    """The digest of each rule [rules, bytes] uint8: the first `DIGEST_BYTES` of the SHA-256 of a line of JSON with its
+    id, its expression without surrounding space, and its bounds. For a rule with annotations, that digest and their
+    text are digested again; likewise with the digests of the lists that a rule names."""
     found = [_digests(rules, first, min(first + _BLOCK, len(rules))) for first in range(0, len(rules), _BLOCK)]
     digests = np.frombuffer(b"".join(found), np.uint8).reshape(-1, DIGEST_BYTES)
     if rules.annotations is not None:
@@ -62,10 +64,10 @@ def _annotated(digests: np.ndarray, annotations: pa.Table) -> np.ndarray:
 
 
 def fingerprint(digests: Iterable[np.ndarray], settings: Sequence[Any], inputs: Sequence[Leaf]) -> str:
-    """The hexadecimal SHA-256 of lines of JSON, the settings and the name, type and text of each input, and of the
-    digests of all rules [., bytes] by ascending id, which may come in parts."""
+    """The hexadecimal SHA-256 of lines of JSON (the settings; name, type and text of each input) and of the digests of
+    all rules [., bytes] by ascending id, which may come in several arrays."""
     digest = hashlib.sha256()
-    # with their number, so that no digest can be taken for an input
+    # the number of inputs is included, so that no digest can be mistaken for an input
     digest.update(_line([*settings, len(inputs)]))
     for leaf in inputs:
         digest.update(_line([leaf.name, str(leaf.type), leaf.text]))
@@ -79,15 +81,15 @@ def _line(value: Any) -> bytes:
 
 
 def _digests(rules: RuleColumns, first: int, last: int) -> bytes:
-    """The digests of rules first to last."""
+    """The digests of the rules [first, last)."""
     offsets, lines = _lines(rules, first, last)
     sha256 = hashlib.sha256
     return b"".join([sha256(lines[begin:end]).digest()[:DIGEST_BYTES] for begin, end in pairwise(offsets)])
 
 
 def _lines(rules: RuleColumns, first: int, last: int) -> tuple[list[int], memoryview]:
-    """The lines of rules first to last, one behind the other, and where each begins; those that need escapes are
-    written one by one."""
+    """The lines of the rules [first, last), concatenated, and where each begins. Lines that need escapes are written
+    one by one."""
     block = slice(first, last)
     ids, texts = rules.ids[block], rules.expressions[block]
     plain = pc.match_substring_regex(texts, _PLAIN)
@@ -111,6 +113,6 @@ def _lines(rules: RuleColumns, first: int, last: int) -> tuple[list[int], memory
 
 
 def _joined(*parts: str | pa.LargeStringArray) -> pa.LargeStringArray:
-    """Strings put together, row by row."""
+    """Strings concatenated, row by row."""
     columns = [pa.scalar(part, pa.large_string()) if isinstance(part, str) else part for part in parts]
     return pc.binary_join_element_wise(*columns, pa.scalar("", pa.large_string()))

@@ -1,4 +1,4 @@
-"""Conjunctions as flat arrays of numbers: of literals, and of shared disjunctions."""
+"""Conjunctions as flat arrays of the numbers of literals and shared disjunctions."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class Terms:
         return Terms(self.owner[kept], start, self.terms[gather])
 
     def renumbered(self, number: np.ndarray) -> Terms:
-        """The conjunctions, each literal having the number that `number` [literals] int32 gives it."""
+        """The conjunctions, with each literal renumbered by `number` [literals] int32."""
         literal = self.terms >= 0
         terms = self.terms.copy()
         terms[literal] = number[terms[literal]]
         return Terms(self.owner, self.start, terms)
 
     def resolved(self) -> Terms:
-        """The conjunctions, which have no shared disjunctions, without terms that are `ALWAYS`, and without those that
-        have one that is `NEVER`."""
+        """The conjunctions, which must have no shared disjunctions, without terms that are `ALWAYS`; conjunctions with
+        a term that is `NEVER` are left out."""
         special = self.terms < 0
         if not special.any():
             return self
@@ -50,7 +50,7 @@ class Terms:
         return found.only(segment_counts(self.terms == NEVER, self.start) == 0)
 
     def by_owner(self) -> Terms:
-        """The conjunctions by ascending owner, those of one owner in their order."""
+        """The conjunctions sorted by owner; the sort is stable."""
         if bool((np.diff(self.owner) >= 0).all()):
             return self
         order = np.argsort(self.owner, kind="stable")
@@ -59,7 +59,7 @@ class Terms:
 
 
 def join(parts: Sequence[Terms]) -> Terms:
-    """The conjunctions of all parts."""
+    """The conjunctions of all parts, in order."""
     if len(parts) == 1:
         return parts[0]
     lengths = [np.diff(part.start) for part in parts]
@@ -71,7 +71,7 @@ def join(parts: Sequence[Terms]) -> Terms:
 
 
 class GrowingTerms:
-    """Conjunctions that come one by one."""
+    """Conjunctions that are added one by one."""
 
     def __init__(self) -> None:
         self._owner = array("i")
@@ -90,10 +90,10 @@ class GrowingTerms:
 
 
 def reached(disjunctions: Terms, count: int, rules: Terms) -> tuple[Terms, Terms]:
-    """Of `count` shared disjunctions the conjunctions of those that the rules reach, and the rules', those being
-    numbered anew.
+    """The conjunctions of those of `count` shared disjunctions that the rules reach, and the conjunctions of the rules;
+    the shared disjunctions are renumbered.
 
-    A shared disjunction names only shared disjunctions before it, and the conjunctions come by shared disjunction.
+    A shared disjunction names only earlier ones, and the conjunctions are ordered by shared disjunction.
     """
     found = np.zeros(count, bool)
     found[-1 - rules.terms[rules.terms < 0]] = True

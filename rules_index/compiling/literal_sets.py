@@ -1,4 +1,4 @@
-"""All literals of a rule set by number, their value sets in flat arrays by attribute."""
+"""All literals of a rule set by number, with their value sets in flat arrays by attribute."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from rules_index.domains.values import ValueSet
 from rules_index.language.typed import Expression
 
 NEVER, ALWAYS = -1, -2
-"""In place of a literal's number: one that holds on no row, one that holds on every row."""
+"""These replace a literal's number: a literal that no row satisfies, and one that every row satisfies."""
 _BLOCK = 1 << 14
-"""So many sets that come one by one are kept as objects before they become arrays."""
+"""So many sets that are added one by one are kept as objects before they become arrays."""
 
 
 class SetColumn:
@@ -37,25 +37,25 @@ class SetColumn:
         return self._begins[-1] + len(self._single)
 
     def add(self, values: ValueSet, null: bool) -> None:
-        """Adds a set, whose cuts are keys of the type, with or without NULL."""
+        """Adds a set whose cuts are keys of the type, with or without NULL."""
         self._single.append((values, null))
         if len(self._single) == _BLOCK:
             self._close()
 
     def referring(self, sets: SetArrays, strings: pa.LargeBinaryArray | None) -> SetArrays:
-        """Sets whose cuts are keys, or references to `strings` alone, with references to `keys`."""
+        """Sets with cuts as references to `keys`, given sets whose cuts are keys or references to `strings`."""
         if strings is None:
             return sets
         assert isinstance(self.keys, ByteKeys)
         return SetArrays(sets.start, sets.null, sets.offsets, sets.cuts + 2 * self.keys.extend(strings))
 
     def extend(self, sets: SetArrays) -> None:
-        """Adds sets whose cuts are references to keys of `keys`."""
+        """Adds sets whose cuts are references to `keys`."""
         self._close()
         self._append(sets)
 
     def __getitem__(self, place: int) -> tuple[ValueSet, bool]:
-        """A set, and whether NULL is in it."""
+        """The set with this number, and whether NULL is in it."""
         if place >= self._begins[-1]:
             return self._single[place - self._begins[-1]]
         which = bisect.bisect_right(self._begins, place) - 1
@@ -65,7 +65,7 @@ class SetColumn:
         return values, bool(part.null[place])
 
     def settle(self) -> SetArrays:
-        """All sets, their cuts being positions of the keys; none can be added afterwards."""
+        """All sets, with cuts as positions of the keys. No set can be added afterwards."""
         self._close()
         self.keys.settle()
         sets = join(self._parts)
@@ -85,13 +85,13 @@ class SetColumn:
 
 @dataclass(frozen=True)
 class SettledLiterals:
-    """Literals of which no two are equal.
+    """Distinct literals.
 
-    number       [literals] int32, of each literal as it was added its number here, or `NEVER` or `ALWAYS`
+    number       [literals] int32, for each literal that was added its number here, or `NEVER` or `ALWAYS`
     attribute    [distinct] int32
-    begin        [attributes + 1] int64, the numbers of an attribute's literals are from begin[a] to begin[a + 1]
-    sets         of each attribute the sets of its literals, by number
-    keys         of each attribute
+    begin        [attributes + 1] int64, the literals of attribute a have the numbers begin[a] to begin[a + 1] - 1
+    sets         for each attribute the sets of its literals, by number
+    keys         for each attribute its keys
     """
 
     number: np.ndarray
@@ -102,7 +102,7 @@ class SettledLiterals:
 
 
 class LiteralSets:
-    """Literals as they are added: number, attribute, and the place of its set among those of the attribute."""
+    """Literals by number: for each its attribute, and the number of its set among those of the attribute."""
 
     def __init__(self) -> None:
         self.columns: list[SetColumn] = []
@@ -115,11 +115,11 @@ class LiteralSets:
         return len(self._attribute)
 
     def grow(self, attributes: Sequence[Expression]) -> None:
-        """Makes room for the literals of attributes, of which those known before come first."""
+        """Makes room for the literals of more attributes; the attributes known before come first."""
         self.columns += [SetColumn(attribute.type) for attribute in attributes[len(self.columns) :]]
 
     def add(self, literal: Literal) -> int:
-        """The number of a new literal."""
+        """Adds a literal; returns its number."""
         column = self.columns[literal.attribute]
         self._attribute.append(literal.attribute)
         self._place.append(len(column))
@@ -127,15 +127,15 @@ class LiteralSets:
         return len(self) - 1
 
     def extend(self, attribute: int, sets: SetArrays) -> np.ndarray:
-        """The numbers [sets] of new literals, `NEVER` for a set that is empty; cuts are references to keys."""
+        """Adds literals; returns their numbers [sets], `NEVER` for an empty set. Cuts are references to keys."""
         column = self.columns[attribute]
         numbers = self._extend(np.full(len(sets), attribute), len(column) + np.arange(len(sets)))
         column.extend(sets)
         return np.where(sets.is_empty, np.int32(NEVER), numbers)
 
     def intersect(self, attribute: np.ndarray, members: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        """The numbers [groups] of new literals that hold where all members of a group do, attribute [groups] being
-        the one of all its members; such literals are worked out when all are settled."""
+        """Adds for each group of literals the literal that all its members imply together; returns the numbers
+        [groups]. attribute [groups] is that of all members. The intersections are computed in `settle`."""
         self._groups.append((len(self), members, offsets))
         return self._extend(attribute, np.full(len(attribute), -1))
 
@@ -151,8 +151,8 @@ class LiteralSets:
         return Literal(attribute, *self.columns[attribute][self._place[number]])
 
     def settle(self, raising: np.ndarray) -> SettledLiterals:
-        """All literals, equal ones being one; raising [attributes] bool tells of which attributes no literal holds on
-        every row. None can be added afterwards."""
+        """All distinct literals. raising [attributes] bool: the attributes that can raise, on which no literal is
+        satisfied by every row. No literal can be added afterwards."""
         attribute = np.array(self._attribute, np.int32)
         place = np.array(self._place, np.int64)
         groups = _joined(self._groups)
@@ -181,7 +181,7 @@ class LiteralSets:
 
 @dataclass(frozen=True)
 class _Groups:
-    """Groups of literals: literal number first[i] holds where members[offsets[i]:offsets[i + 1]] do."""
+    """Groups of literals: literal first[i] is the intersection of members[offsets[i]:offsets[i + 1]]."""
 
     first: np.ndarray
     members: np.ndarray
@@ -200,7 +200,7 @@ def _joined(groups: list[tuple[int, np.ndarray, np.ndarray]]) -> _Groups:
 
 
 def _with_intersections(sets: SetArrays, place: np.ndarray, merged: np.ndarray, groups: _Groups) -> SetArrays:
-    """Adds the sets of merged literals behind the others, and notes their places."""
+    """Appends the sets of intersected literals, and notes their numbers."""
     gather, offsets = gather_indices(groups.offsets, np.searchsorted(groups.first, merged))
     found = sets.intersections(place[groups.members[gather]], offsets)
     place[merged] = len(sets) + np.arange(len(merged))

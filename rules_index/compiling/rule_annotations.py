@@ -1,4 +1,4 @@
-"""The priority, labels and severity of rules as people hand them over, brought into one form."""
+"""The priority, labels and severity of rules, brought from the forms users give them in into one."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rules_index.errors import RuleError, RulesIndexError
 from rules_index.index.annotate import Annotate
 
 _SEVERITY_LABELS = ("severity", "level")
-"""Labels that say how severe a rule is where it has no column for it; the latter is Sigma's."""
+"""Labels that give a rule's severity if it has no column for it; the second is Sigma's."""
 
 
 def read_annotations(rules: pa.Table, annotate: Annotate) -> pa.Table:
-    """The columns of `annotate.schema` of rules, whatever of priority, labels and severity they have.
+    """The columns of `annotate.schema` of rules, in which priority, labels and severity are each optional.
 
-    Labels are a list of texts, a text with commas, or a mapping, of which an entry is the label `key=value`, or `key`
-    where it has no value; a rule's own are ascending, each once. A rule without severity has that of its label
+    Labels are a list of texts, a text with commas, or a mapping, whose entries become labels `key=value`, or `key`
+    where there is no value. The labels of a rule are sorted and distinct. A rule without severity has that of its label
     `severity` or `level`. Raises `RulesIndexError` for a column of another type.
     """
     found: dict[str, pl.Series] = {}
@@ -43,7 +43,7 @@ def read_annotations(rules: pa.Table, annotate: Annotate) -> pa.Table:
 
 
 def unknown_severities(rules: pa.Table | None, annotate: Annotate | None) -> list[tuple[int, RuleError]]:
-    """The places of rules with a severity that there is not, and what is wrong with each."""
+    """The numbers of rules with an unknown severity, and the error for each."""
     if rules is None or annotate is None or "severity" not in rules.column_names:
         return []
     severity = pl.Series(pl.from_arrow(rules.column("severity")))
@@ -53,7 +53,7 @@ def unknown_severities(rules: pa.Table | None, annotate: Annotate | None) -> lis
 
 
 def texts(rules: pa.Table) -> pl.Series:
-    """The annotations of each rule as one text, JSON, equal where they are equal."""
+    """The annotations of each rule as one JSON text, equal where they are equal."""
     frame = pl.DataFrame(pl.from_arrow(rules))
     if not frame.width:
         return pl.Series("annotations", [""] * rules.num_rows, pl.String)

@@ -1,4 +1,4 @@
-"""The rules as people hand them over: a table or pairs, brought into columns."""
+"""Reads rules from the forms users give them in, a table or pairs, into columns."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class RuleColumns:
         return str(self.expressions[rule].as_py())
 
     def validity(self, rule: int) -> tuple[int | None, int | None]:
-        """From when to when a rule applies."""
+        """The bounds from and to which a rule applies."""
         first, last = (None if bounds is None else bounds[rule].as_py() for bounds in (self.valid_from, self.valid_to))
         return first, last
 
@@ -71,7 +71,7 @@ class RuleColumns:
         return found
 
     def chosen(self, places: np.ndarray) -> RuleColumns:
-        """The rules at these places."""
+        """The rules with these numbers."""
         if len(places) == len(self) and bool((np.diff(places) == 1).all()):
             return self
         columns: tuple[Any, ...] = (self.ids, self.expressions, self.valid_from, self.valid_to, self.annotations)
@@ -80,7 +80,7 @@ class RuleColumns:
 
 @dataclass
 class Rejects:
-    """Rules that do not compile, with the reason and the 0-based position in the text."""
+    """Rules that do not compile, each with the reason and the 0-based position in its text."""
 
     rows: list[tuple[RuleId | None, str, str, int | None]] = field(default_factory=list)
 
@@ -106,10 +106,10 @@ class Rejects:
 
 
 def read_rules(rules: Rules, time_zone: str, annotate: Annotate | None = None) -> tuple[RuleColumns, Rejects]:
-    """The enabled rules by ascending id, and those refused for their form; with the annotations that are asked for.
+    """The enabled rules by ascending id, with the annotations that are asked for; and the rejects: malformed rules.
 
-    Every row of a repeated id is refused. Raises `RulesIndexError` where the ids are of mixed types or a
-    column is missing or of another type.
+    Every row of a repeated id is rejected. Raises `RulesIndexError` where the ids are of mixed types or a column is
+    missing or of another type.
     """
     rejects = Rejects()
     columns = _columns(rules, time_zone, rejects, annotate)
@@ -135,7 +135,7 @@ def read_rules(rules: Rules, time_zone: str, annotate: Annotate | None = None) -
 
 
 def _without_repeats(columns: RuleColumns, order: np.ndarray, rejects: Rejects) -> np.ndarray:
-    """The places `order` of rules by ascending id, those left out whose id stands there twice."""
+    """`order`, the numbers of rules by ascending id, without the rules whose id occurs twice, which are rejected."""
     ids = columns.ids.take(pa.array(order))
     opens = np.ones(len(order) + 1, bool)
     opens[1:-1] = pc.not_equal(ids[1:], ids[:-1]).to_numpy(zero_copy_only=False)
@@ -151,7 +151,7 @@ def _without_repeats(columns: RuleColumns, order: np.ndarray, rejects: Rejects) 
 
 
 def as_rules_table(rules: Rules) -> pa.Table | None:
-    """Rules that are a table or a frame as a table; None where they are pairs."""
+    """Rules given as a table or a frame, as a table; None for pairs."""
     if isinstance(rules, pl.LazyFrame):
         rules = rules.collect()
     if isinstance(rules, pl.DataFrame):
@@ -162,7 +162,7 @@ def as_rules_table(rules: Rules) -> pa.Table | None:
 
 
 def _columns(rules: Rules, time_zone: str, rejects: Rejects, annotate: Annotate | None) -> RuleColumns:
-    """The enabled rules as they are given."""
+    """The enabled rules, in the order given."""
     table = as_rules_table(rules)
     if table is None:
         return _of_pairs(cast(Iterable[tuple[RuleId, str]], rules), rejects, annotate)
@@ -204,7 +204,7 @@ def _is_text(data_type: pa.DataType) -> bool:
 
 
 def read_ids(column: pa.ChunkedArray | list[Any]) -> pa.Array:
-    """Rule ids as strings or as 64-bit integers; `RulesIndexError` where they are of other types, or of both."""
+    """Rule ids as strings or as 64-bit integers. Raises `RulesIndexError` for other types, or a mixture."""
     if isinstance(column, list):
         return _of_kinds(column)
     data_type = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
@@ -260,7 +260,7 @@ def _of_pairs(pairs: Iterable[tuple[RuleId, str]], rejects: Rejects, annotate: A
 
 
 def _encodable(ids: list[Any], texts: list[Any], rejects: Rejects) -> tuple[list[Any], list[Any]]:
-    """The pairs but those whose text has half a surrogate pair, which are refused."""
+    """The pairs without those whose text has an unpaired surrogate, which are rejected."""
     kept: list[tuple[Any, Any]] = []
     for rule_id, text in zip(ids, texts, strict=True):
         try:
@@ -274,7 +274,7 @@ def _encodable(ids: list[Any], texts: list[Any], rejects: Rejects) -> tuple[list
 
 
 def _instants(table: pa.Table, name: str, time_zone: str) -> pa.Int64Array | None:
-    """Microseconds since the epoch; a timestamp without a zone is read in `time_zone`."""
+    """Microseconds since the epoch. A timestamp without a zone is read in `time_zone`."""
     if name not in table.column_names or pa.types.is_null(table.schema.field(name).type):
         return None
     column = table.column(name)
@@ -292,6 +292,7 @@ def _instants(table: pa.Table, name: str, time_zone: str) -> pa.Int64Array | Non
     zone = ZoneInfo(time_zone)
 
     def instant(value: datetime | None) -> int | None:
+        """Microseconds since the epoch of a local time in the zone."""
         if value is None:
             return None
         aware = value.replace(tzinfo=zone)

@@ -1,4 +1,4 @@
-"""Rules of one shape, compiled as one template: texts are cut into skeletons and clauses, each compiled once."""
+"""Compiles rules of one shape as one template: texts are split into skeletons and clauses, each compiled once."""
 
 from __future__ import annotations
 
@@ -16,21 +16,23 @@ from rules_index.language.compiler import Compiler
 from rules_index.language.typed import Leaf
 
 LEAST = 2
-"""A skeleton of fewer rules is expanded for each of them."""
+"""A skeleton of fewer rules is expanded for each rule."""
 _MOST_READ = 1 << 12
-"""How many skeletons are remembered."""
+"""The number of skeletons that are cached."""
 
 
 class TemplateCompiler:
     """The rules of a set by their skeletons and clauses.
 
-    On creation all rules that can be worked out together are added to `builder`; `add` adds one of the others.
+    On creation all rules that can be instantiated from templates are added to `builder`. `add` adds another one.
     """
 
-    def __init__(self, rules: RuleColumns, compiler: Compiler, clock: Leaf | None, builder: ConjunctionBuilder) -> None:
+    def __init__(
+        self, rules: RuleColumns, compiler: Compiler, event_time_leaf: Leaf | None, builder: ConjunctionBuilder
+    ) -> None:
         found = split_clauses(rules.expressions)
         bounded = rules.bounded & (found.skeleton >= 0)
-        if clock is None:
+        if event_time_leaf is None:
             found.skeleton[bounded] = -1
         self._flattener = builder
         self._skeletons, self._skeleton = found.skeletons, found.skeleton
@@ -42,16 +44,18 @@ class TemplateCompiler:
         negated = _negated(self._rules, patterns, len(found.clauses))
         self._literals = ClauseLiterals(found.clauses, negated, compiler, builder.expansion, builder.literals)
         repeating = _repeating(self._rules, self._literals.question)
-        self._skeleton[repeating] = of_rule[repeating] = -1  # Spark may know their outcome: `truth_tests.are_proven`
-        if clock is not None and bounded.any():
+        self._skeleton[repeating] = of_rule[repeating] = -1  # Spark may know their truth: `truth_tests.are_proven`
+        if event_time_leaf is not None and bounded.any():
             chosen = np.flatnonzero(bounded)
-            first = self._literals.append(clock, validities(clock, rules, chosen, compiler.scope.time_zone))
+            first = self._literals.append(
+                event_time_leaf, validities(event_time_leaf, rules, chosen, compiler.scope.time_zone)
+            )
             self._rules = _with_clauses(self._rules, chosen, first)
         for block in instances(self._rules, patterns, self._literals, builder.literals):
             builder.extend(block)
 
     def add(self, rule: int) -> bool:
-        """Adds a rule if it was cut and all its clauses compile; tells whether it did."""
+        """Adds a rule if it was split and all its clauses compile; returns whether it did."""
         number = int(self._skeleton[rule])
         clauses = self._rules.clause[self._rules.start[rule] : self._rules.start[rule + 1]]
         if number < 0 or bool((self._literals.literal[1, clauses] == REFUSED).any()):
@@ -72,8 +76,8 @@ class TemplateCompiler:
 
 
 def _patterns(skeletons: StringPool, kind: np.ndarray) -> tuple[Patterns, np.ndarray]:
-    """The patterns of what several rules have, and each rule's [rules] int32, or -1; a rule's kind [rules] is twice its
-    skeleton, plus one if it is bounded, or -1 if it has none."""
+    """The patterns that several rules have, and the pattern of each rule [rules] int32, or -1. A rule's kind [rules] is
+    twice its skeleton, plus one if it is bounded; -1 if it has no skeleton."""
     kinds, which, shared = np.unique(kind, return_inverse=True, return_counts=True)
     used = (kinds >= 0) & (shared >= LEAST)
     number = np.where(used, np.cumsum(used) - 1, -1).astype(np.int32)
@@ -81,7 +85,7 @@ def _patterns(skeletons: StringPool, kind: np.ndarray) -> tuple[Patterns, np.nda
 
 
 def _negated(rules: RuleClauses, patterns: Patterns, clauses: int) -> np.ndarray:
-    """Which clauses [clauses] bool are to be FALSE in a pattern."""
+    """Which clauses [clauses] bool some pattern negates."""
     found = np.zeros(clauses, bool)
     turned, offsets = patterns.negated()
     chosen = np.flatnonzero(rules.skeleton >= 0)
@@ -92,7 +96,7 @@ def _negated(rules: RuleClauses, patterns: Patterns, clauses: int) -> np.ndarray
 
 
 def _repeating(rules: RuleClauses, question: np.ndarray) -> np.ndarray:
-    """The rules two clauses of which ask one question."""
+    """The rules in which two clauses test the same attribute with the same constants."""
     asked, questions = question[rules.clause], int(question.max(initial=-1)) + 1
     pairs = segment_ids(rules.start).astype(np.int64) * questions + asked
     found, counts = np.unique(pairs[asked >= 0], return_counts=True)
@@ -100,7 +104,7 @@ def _repeating(rules: RuleClauses, question: np.ndarray) -> np.ndarray:
 
 
 def _with_clauses(rules: RuleClauses, chosen: np.ndarray, first: int) -> RuleClauses:
-    """The chosen rules each with one more clause at its end, these being numbered from `first` on."""
+    """The chosen rules, each with one more clause at its end; the new clauses are numbered from `first` on."""
     clause = np.insert(rules.clause, rules.start[chosen + 1], first + np.arange(len(chosen), dtype=np.int32))
     more = np.zeros(len(rules.start), np.int64)
     more[chosen + 1] = 1

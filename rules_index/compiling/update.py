@@ -1,9 +1,10 @@
-"""The next version of an index: rules added, changed and removed, without compiling the others again.
+"""Makes the next version of an index: rules added, changed and removed, without compiling the others again.
 
-What changed is compiled alone, and laid over the full compile that it changes (`rules_index.index.layers`). An engine's
-own `insert` and `delete` would change arrays that other threads search and that are mapped into memory, would have the
-kernel's arrays of all rules made anew, and each new constant would recode a column for all rules; an overlay costs what
-is changed. Where it grows too large, or the rules are few, all are compiled from their texts, which an index keeps.
+The changed rules are compiled alone and laid over the full compile that they change (`rules_index.index.layers`). An
+engine's own `insert` and `delete` would cost more. They would change arrays that other threads search and that are
+mapped into memory, the kernel's arrays of all rules would be laid out again, and each new constant would recode a
+column for all rules. Where the overlay grows too large, or there are few rules, all are compiled from the texts in the
+index.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from rules_index.index.rule_texts import RuleTexts
 from rules_index.language.typed import Leaf
 
 FOLDED_SHARE = 0.1
-"""Of the rules, how many may have changed since the last full compile before there is another."""
+"""The share of rules that may have changed since the last full compile before there is another full compile."""
 FEW_RULES = 2_000
-"""So many rules are compiled as a whole whatever has changed."""
+"""Up to so many rules are always compiled as a whole."""
 
 
 def update(
@@ -44,7 +45,7 @@ def update(
     sample: Sample | None = None,
     lists: Sequence[AnyList] = (),
 ) -> CompiledRules:
-    """As `CompiledRules.update`."""
+    """See `CompiledRules.update`."""
     started = time.perf_counter()
     before = compiled.definition
     layers = before if isinstance(before, Layers) else Layers(compiled, np.empty(0, np.int64), compiled)
@@ -65,7 +66,7 @@ def update(
     settings = Settings(_schema(base), compiled.engine, compiled.event_time, compiled.time_zone, annotate, by_name)
     known = _only_unknown(analyse, compiled.derived) if analyse is not None else None
     rules = len(base) - len(left_out) + len(changed)
-    # annotations are kept of a full compile alone
+    # only a full compile has annotations
     if (
         annotate is not None
         or not len(base)
@@ -81,7 +82,7 @@ def update(
 
 
 def _overlaid(layers: Layers, rejects: pa.Table, started: float) -> CompiledRules:
-    """The layers as one index, its fingerprint that of a full compile."""
+    """The layers as one index; its fingerprint is that of a full compile."""
     numbers = numbers_of(layers)
     found = overlaid(layers, numbers, rejects, "")
     settings = [FORMAT_VERSION, found.time_zone, found.event_time]
@@ -91,7 +92,7 @@ def _overlaid(layers: Layers, rejects: pa.Table, started: float) -> CompiledRule
 
 
 def _read(changes: Rules, compiled: CompiledRules) -> tuple[pa.Array, RuleColumns, Rejects]:
-    """The ids that changes name, the rules among them that are not removed, and those refused for their form."""
+    """The ids that the changes name, the rules among them that are not removed, and the rejects: malformed rules."""
     table = as_rules_table(changes)
     annotate = compiled.annotations.annotate if compiled.annotations is not None else None
     named: pa.Array
@@ -120,7 +121,7 @@ def _read(changes: Rules, compiled: CompiledRules) -> tuple[pa.Array, RuleColumn
 def _with_rules_of_lists(
     base: CompiledRules, left_out: np.ndarray, named: pa.Array, enabled: RuleColumns, lists: Mapping[str, AnyList]
 ) -> tuple[pa.Array, RuleColumns]:
-    """The changes, and with them the rules of the base that name lists which have changed."""
+    """The changes, extended by the rules of the base that name changed lists."""
     before = base.lists
     if all(lists[name] == each for name, each in before.items()):
         return named, enabled
@@ -160,7 +161,7 @@ def _columns(compiled: CompiledRules) -> RuleColumns:
 
 
 def _schema(compiled: CompiledRules) -> pa.Schema:
-    """The schema that a full compile's rules were written over."""
+    """The schema that the rules of a full compile were written over."""
     try:
         if compiled.texts is None:
             raise ValueError("it keeps none")
@@ -179,7 +180,7 @@ def _without(rules: RuleColumns, named: pa.Array) -> RuleColumns:
 
 
 def _merged(one: RuleColumns, other: RuleColumns) -> RuleColumns:
-    """The rules of both, which have no id in common, by ascending id."""
+    """The rules of both, by ascending id; they have no id in common."""
     if not len(one) or not len(other):
         return one if len(one) else other
     place = places_of(one.ids, other.ids) + np.arange(len(other))
@@ -191,6 +192,7 @@ def _merged(one: RuleColumns, other: RuleColumns) -> RuleColumns:
     taken = pa.array(order)
 
     def joined(mine: pa.Array | None, its: pa.Array | None) -> Any:
+        """The bounds of both, by ascending id; None where no rule of either is bounded."""
         if mine is None and its is None:
             return None
         mine, its = (
@@ -210,13 +212,13 @@ def _merged(one: RuleColumns, other: RuleColumns) -> RuleColumns:
 
 
 def _ordinals(ids: pa.Array, wanted: pa.Array) -> np.ndarray:
-    """The places [.] int64, ascending, of those of `wanted` that are among the ascending `ids`."""
+    """The indices [.] int64, ascending, of those of `wanted` that are among the ascending `ids`."""
     found = _found(ids, wanted.drop_null())
     return np.sort(found[found >= 0])
 
 
 def _found(ids: pa.Array, wanted: pa.Array) -> np.ndarray:
-    """The place [wanted] int64 of each among the ascending `ids`, -1 for one that is not there."""
+    """The index [wanted] int64 of each among the ascending `ids`, -1 for one that is not there."""
     if not len(ids):
         return np.full(len(wanted), -1)
     places = places_of(ids, wanted)
@@ -228,7 +230,7 @@ def _found(ids: pa.Array, wanted: pa.Array) -> np.ndarray:
 
 
 def _places_of_unchanged(base: CompiledRules, rules: RuleColumns, lists: Mapping[str, AnyList]) -> np.ndarray:
-    """The ordinals [rules] int64 that rules have in the base if it has them as they are, else -1."""
+    """The ordinals [rules] int64 in the base of rules that are unchanged, else -1."""
     places = _found(base.ids, rules.ids)
     there = np.flatnonzero(places >= 0)
     digests = rule_digests(rules.chosen(there), lists)
@@ -238,7 +240,7 @@ def _places_of_unchanged(base: CompiledRules, rules: RuleColumns, lists: Mapping
 
 
 def _only_unknown(analyse: Analyse, known: Sequence[Leaf]) -> Analyse:
-    """Asks about leaves that are not known to be sound."""
+    """Wraps `analyse` so that it is not asked about leaves that are known to be valid."""
     sound = set(known)
 
     def asked(leaves: Sequence[Leaf]) -> Sequence[RuleError | str | None]:
@@ -255,7 +257,7 @@ def _with_rejects(compiled: CompiledRules, refused: pa.Table) -> CompiledRules:
 
 
 def _joined(one: pa.Table, other: pa.Table) -> pa.Table:
-    """Rejects of both, in the order of `Rejects.table`."""
+    """The rejects of both, in the order of `Rejects.table`."""
     if not one.num_rows:
         return other
     if not other.num_rows:

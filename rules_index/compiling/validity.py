@@ -1,4 +1,4 @@
-"""From when to when rules apply: their validity bounds as predicates on the scope's event time."""
+"""Validity bounds of rules as predicates on the scope's event time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def validity(event_time: Leaf, valid_from: int | None, valid_to: int | None, time_zone: str) -> Predicate:
-    """TRUE where the row's event time is in [valid_from, valid_to), never on a NULL event time.
+    """TRUE where the row's event time is in [valid_from, valid_to); never TRUE where it is NULL.
 
     Bounds are microseconds since the epoch, None for unbounded. A DATE stands for its midnight and a
     TIMESTAMP_NTZ for its instant in `time_zone`, as Spark casts them.
@@ -37,7 +37,7 @@ def validity(event_time: Leaf, valid_from: int | None, valid_to: int | None, tim
 
 
 def validities(event_time: Leaf, rules: RuleColumns, chosen: np.ndarray, time_zone: str) -> SetArrays:
-    """For each of the chosen rules the values of the event time that `validity` is TRUE on."""
+    """For each of the chosen rules the values of the event time for which `validity` is TRUE."""
     columns = [
         pa.nulls(len(chosen), pa.int64()) if column is None else column.take(pa.array(chosen))
         for column in (rules.valid_from, rules.valid_to)
@@ -66,7 +66,7 @@ def _since(instant: int, data_type: pa.DataType, time_zone: str) -> ValueSet:
     walls = _walls_since(instant, ZoneInfo(time_zone)) if offset is None else interval(instant + offset, None)
     if pa.types.is_timestamp(data_type):
         return walls
-    # midnights may skip an hour but keep their order, so one first day is the cut
+    # casting a date to its midnight is monotonic even where a midnight is skipped, so there is a single first day
     day = instant // DAY - 3
     while day * DAY not in walls:
         day += 1
@@ -81,7 +81,7 @@ def _walls_since(instant: int, zone: ZoneInfo) -> ValueSet:
     """
     changes = _changes(instant, zone)
     first_offset = _offset(instant - 2 * DAY, zone)
-    # [start of the regime in wall time, offset]
+    # [start of the regime on the wall clock, offset]
     regimes: list[tuple[int | None, int]] = [(None, first_offset)]
     for change in changes:
         after = _offset(change, zone)

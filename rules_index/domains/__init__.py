@@ -1,1 +1,1 @@
-"""What values an attribute has, as sets of values and as regions between named constants."""
+"""The values of an attribute: as sets, and as the regions that named constants divide them into."""

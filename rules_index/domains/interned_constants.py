@@ -1,7 +1,7 @@
-"""The keys that rules test an attribute with, by reference while they are collected, then by position.
+"""The keys that rules compare an attribute with: references while they are collected, positions afterwards.
 
-A reference is an int64 that stands for a key. Positions are int64 too, ascend as the keys do, and the successor of a
-key has the next one; so whatever is computed with sets of keys is computed with integers, for every type.
+A reference is an int64 that stands for a key. A position is an int64 too; positions ascend as the keys do, and the
+successor of a key has the next position. So sets of keys of any type are computed with integers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rules_index.domains.values import Key, is_bytes, successor, wide_key
 
 _NUL = b"\0"
 _APART = 3
-"""Between the positions of keys that are apart: the successor of one, and the successor of that, lie between them."""
+"""The distance of two keys that do not follow each other: the successors of one and of that one lie between them."""
 
 
 class Keys(Protocol):
@@ -31,17 +31,17 @@ class Keys(Protocol):
         """The key of a reference."""
 
     def settle(self) -> None:
-        """To be called once all references are given, before positions are asked for."""
+        """Must be called once all references are given, before positions are asked for."""
 
     def positions(self, references: np.ndarray) -> np.ndarray:
         """The positions [.] int64 of references."""
 
     def strings(self, positions: np.ndarray) -> pa.LargeBinaryArray:
-        """The keys at positions, for types whose keys are byte strings to the kernels."""
+        """The keys at positions, for types whose keys the kernels read as byte strings."""
 
 
 class IntegerKeys:
-    """Keys of 64 bits: references and positions are the keys themselves."""
+    """Keys of 64 bits; the references and positions are the keys themselves."""
 
     def refer(self, key: Key) -> int:
         """The key."""
@@ -52,19 +52,19 @@ class IntegerKeys:
         return reference
 
     def settle(self) -> None:
-        """Nothing is to be done."""
+        """Does nothing."""
 
     def positions(self, references: np.ndarray) -> np.ndarray:
         """The references."""
         return references
 
     def strings(self, positions: np.ndarray) -> pa.LargeBinaryArray:
-        """There are none."""
+        """Raises: such keys are not byte strings."""
         raise TypeError("Integer keys are no strings.")
 
 
 class WideKeys:
-    """Keys of more than 64 bits: a reference is the place in a list."""
+    """Keys of more than 64 bits; a reference is an index into a list."""
 
     def __init__(self) -> None:
         self._keys: list[int] = []
@@ -93,7 +93,7 @@ class WideKeys:
         return self._at[np.fromiter(places, np.int64, len(references))]
 
     def strings(self, positions: np.ndarray) -> pa.LargeBinaryArray:
-        """16 big-endian bytes a key."""
+        """The keys at positions, 16 big-endian bytes each."""
         places = np.searchsorted(self._at, positions, side="right") - 1
         beyond = (positions - self._at[places]).tolist()
         keys = [wide_key(self._sorted[place] + more) for place, more in zip(places.tolist(), beyond, strict=True)]
@@ -101,7 +101,7 @@ class WideKeys:
 
 
 class ByteKeys:
-    """Byte strings: a reference is twice the place of a string, plus one where its successor is meant."""
+    """Byte strings; a reference is twice the index of a string, plus one for the string's successor."""
 
     def __init__(self) -> None:
         self._parts: list[pa.LargeBinaryArray] = []
@@ -116,7 +116,7 @@ class ByteKeys:
         return 2 * (self._begins[-1] + len(self._single) - 1)
 
     def extend(self, strings: pa.LargeBinaryArray) -> int:
-        """Adds strings; returns the place of the first, the others following."""
+        """Adds strings; returns the index of the first, which the others follow."""
         self._close()
         self._append(strings)
         return self._begins[-2]
@@ -171,7 +171,8 @@ class ByteKeys:
 
 
 def _gaps(strings: pa.LargeBinaryArray) -> np.ndarray:
-    """How far [strings] int64 each of ascending distinct strings is from the one before it: a successor is next."""
+    """The distance [strings] int64 of each of ascending distinct strings from the one before; a successor has distance
+    1."""
     gaps = np.full(len(strings), _APART, np.int64)
     suspects = pc.indices_nonzero(pc.ends_with(strings, _NUL)).to_numpy().tolist()
     for place in suspects:

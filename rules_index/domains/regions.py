@@ -1,9 +1,9 @@
 """Constants to regions, batches to region codes (ASC paper, definition 1).
 
-A region is a maximal set of an attribute's values that no constant of any rule tells apart. Values that
-rules name one by one (*points*) get a code each; what lies between two *cuts* of range predicates and is no
-point shares one code, however many points lie there. Codes ascend with the cuts, so a range of values is
-a range of codes; NULL has the code after the last region, and a row whose evaluation raised the one after.
+A region is a maximal set of an attribute's values that no constant of any rule distinguishes. Values that rules name
+one by one (*points*) have a code each. Between two neighbouring *cuts* of range predicates, all values that are not
+points share one code, however many points lie there. Codes ascend with the cuts, so that a range of values is a range
+of codes. NULL has the code after the last region, and a row whose evaluation raised the one after that.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from rules_index.domains.values import is_bytes
 from rules_index.kernels import encode
 
 TABLE_SPAN = 1 << 16
-"""Widest range of integer cuts that is coded by a direct table."""
+"""The widest range of integer cuts that is coded by a direct lookup table."""
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 
 @dataclass(frozen=True)
 class Regions:
-    """The regions of one attribute: how a value is coded.
+    """The regions of one attribute: how its values are coded.
 
-    `count` regions of values; `count` is the code of NULL and `count + 1` that of a row that raised.
-    `arrays` are what the kernels read, by name; all int32, int64 or uint8, one dimension.
+    There are `count` regions of values; `count` is the code of NULL and `count + 1` that of a row that raised. `arrays`
+    are what the kernels read, by name: one-dimensional, int32, int64 or uint8.
     """
 
     type: pa.DataType
@@ -39,12 +39,12 @@ class Regions:
 
     @property
     def size(self) -> int:
-        """Number of codes, those of NULL and of raised rows included."""
+        """The number of codes, including those of NULL and of rows that raised."""
         return self.count + 2
 
     @property
     def is_bytes(self) -> bool:
-        """True where keys are byte strings."""
+        """Whether keys are byte strings."""
         return is_bytes(self.type)
 
     def encode(self, values: pa.Array, raised: np.ndarray | None, out: np.ndarray) -> None:
@@ -61,7 +61,7 @@ class Regions:
             out[raised] = self.count + 1
 
     def encode_truth(self, truth: np.ndarray, out: np.ndarray) -> None:
-        """Codes of a Boolean handed over as int8: 0 FALSE, 1 TRUE, 2 NULL, 3 raised."""
+        """Writes the codes of a Boolean given as int8 truth codes: 0 FALSE, 1 TRUE, 2 NULL, 3 raised."""
         pair = np.empty(2, np.int32)
         self._encode_integers(np.array([0, 1], np.int64), pair)
         lookup = np.array([pair[0], pair[1], self.count, self.count + 1], np.int32)
@@ -89,10 +89,10 @@ class Regions:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the cuts and points of one attribute's value sets stand among its codes.
+    """The codes of the cuts and points of one attribute's value sets.
 
-    cuts, points: positions (`keys.py`) [.] int64, ascending; cut_codes, point_codes: the code of each, int32;
-    count: number of codes, that of NULL not among them.
+    cuts, points: positions (`interned_constants`) [.] int64, ascending; cut_codes, point_codes: the code of each,
+    int32; count: the number of codes, without that of NULL.
     """
 
     cuts: np.ndarray
@@ -108,7 +108,7 @@ def _split(sets: SetArrays) -> tuple[np.ndarray, np.ndarray]:
     follows = np.zeros(len(cuts), bool)
     follows[1:] = cuts[1:] == cuts[:-1] + 1
     follows[sets.offsets[:-1][np.diff(sets.offsets) > 0]] = False
-    # of cuts that follow each other the first two are a point, then the next two
+    # of consecutive cuts the first two are a point, then the next two
     run = np.maximum.accumulate(np.where(follows, 0, np.arange(len(cuts))))
     ends = follows & ((np.arange(len(cuts)) - run) % 2 == 1)
     begins = np.zeros(len(cuts), bool)
@@ -119,7 +119,7 @@ def _split(sets: SetArrays) -> tuple[np.ndarray, np.ndarray]:
 def lay_out(sets: SetArrays) -> Layout:
     """Numbers the regions of one attribute from all value sets that rules test it with.
 
-    Points are kept apart from cuts only where that needs fewer codes than cutting on both their sides.
+    Points are kept apart from cuts only where that needs fewer codes than a cut on each of their sides.
     """
     begins, ends = _split(sets)
     points = distinct(sets.cuts[begins])
@@ -135,8 +135,8 @@ def lay_out(sets: SetArrays) -> Layout:
 
 
 def intervals(layout: Layout, sets: SetArrays) -> tuple[np.ndarray, np.ndarray]:
-    """The codes of sets (of those that the layout was made from) as closed, disjoint, ascending, non-adjacent
-    intervals [intervals, 2] int32, that of NULL included, and offsets [sets + 1] int64 into them."""
+    """The codes of sets, which are among those that the layout was made from, as closed, disjoint, ascending,
+    non-adjacent intervals [intervals, 2] int32, including the code of NULL; and offsets [sets + 1] int64 into them."""
     edges, offsets = _edges(layout, sets)
     lengths = np.diff(offsets) + sets.start
     odd = lengths % 2 == 1
@@ -165,7 +165,7 @@ def _edges(layout: Layout, sets: SetArrays) -> tuple[np.ndarray, np.ndarray]:
     edges[single] = layout.cut_codes[np.searchsorted(layout.cuts, sets.cuts[single])]
     edges[begins] = layout.point_codes[np.searchsorted(layout.points, sets.cuts[begins])]
     edges[ends] = edges[begins] + 1
-    # a point that ends where the next item of the set begins changes nothing there
+    # a point that ends where the next element of the set begins changes no membership there
     owner = segment_ids(sets.offsets)
     same = np.zeros(len(edges), bool)
     same[:-1] = (edges[1:] == edges[:-1]) & (owner[1:] == owner[:-1])
@@ -175,7 +175,7 @@ def _edges(layout: Layout, sets: SetArrays) -> tuple[np.ndarray, np.ndarray]:
 
 
 def build(layout: Layout, keys: Keys, data_type: pa.DataType) -> Regions:
-    """The arrays that code values of `data_type` by `layout`, whose positions are those of `keys`."""
+    """The arrays that code values of `data_type` by a layout with positions of `keys`."""
     if is_bytes(data_type):
         points, cuts = keys.strings(layout.points), keys.strings(layout.cuts)
         arrays = byte_arrays(points, layout.point_codes, cuts, layout.cut_codes)
@@ -184,18 +184,18 @@ def build(layout: Layout, keys: Keys, data_type: pa.DataType) -> Regions:
 
 
 def _integer_arrays(layout: Layout) -> dict[str, np.ndarray]:
-    """Points become two cuts each, told apart from ranges only by the code that follows them."""
+    """Each point becomes two cuts; it differs from a range only in the code behind them."""
     before = np.searchsorted(layout.cuts, layout.points, side="right")
     gaps = np.concatenate([[0], layout.cut_codes])[before]
     keys = np.concatenate([layout.points, layout.cuts, layout.points + 1])
-    # of several codes at one key that of a point counts most, that of a gap least
+    # where several codes begin at one key, a point has precedence over a cut, and a cut over a gap
     cuts, first = np.unique(keys, return_index=True)
     codes = np.concatenate([layout.point_codes, layout.cut_codes, gaps])[first]
     return cut_arrays(cuts, codes)
 
 
 def cut_arrays(cuts: np.ndarray, codes: np.ndarray) -> dict[str, np.ndarray]:
-    """The arrays that code integer keys: from each ascending cut [.] int64 on by a code [.], before the first by 0."""
+    """The arrays that code integer keys: each ascending cut [.] int64 begins its code [.]; below the first it is 0."""
     reached = int(len(cuts) > 0 and cuts[0] == INT64_MIN)
     codes = np.concatenate([[0], codes])[reached:].astype(np.int32)
     cuts = cuts[reached:]
@@ -222,8 +222,8 @@ def _bucket_arrays(cuts: np.ndarray) -> dict[str, np.ndarray]:
 def byte_arrays(
     points: pa.LargeBinaryArray, point_codes: np.ndarray, cuts: pa.LargeBinaryArray, cut_codes: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """The arrays that code byte strings: each of the distinct ascending points has its code [.] int32, all else that of
-    the last of the ascending cuts before it, or 0."""
+    """The arrays that code byte strings: each of the distinct ascending points has its code [.] int32, any other string
+    that of the last of the ascending cuts at or before it, or 0."""
     point_offsets, point_data = _packed(points)
     offsets, data = _packed(cuts)
     table = np.full(1 << max(1, (2 * len(points)).bit_length()), -1, np.int32)
@@ -252,7 +252,7 @@ def _buffer(array: pa.Array, index: int, dtype: type, length: int) -> np.ndarray
 
 
 def integer_keys(values: pa.Array, data_type: pa.DataType) -> np.ndarray:
-    """Keys [rows] of any integer dtype; what stands on NULL rows is arbitrary."""
+    """Keys [rows] of some integer dtype; they are arbitrary on NULL rows."""
     rows, start = len(values), values.offset
     if pa.types.is_boolean(data_type):
         bits = _buffer(values, 1, np.uint8, (start + rows + 7) // 8)

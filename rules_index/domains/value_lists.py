@@ -1,7 +1,7 @@
-"""Lists of values that rules name instead of spelling them out: `account IN LIST('sanctioned')`.
+"""Value lists: lists of values that rules name instead of spelling them out, as in `account IN LIST('sanctioned')`.
 
-A list is an attribute's two regions (`regions.py`), the values that are in it and those that are not: ten million
-values are a hash table or sorted cuts, mapped into memory with the index, and each row costs one look-up.
+A list divides an attribute into two regions (`regions.py`), the values in it and the others. Ten million values are a
+hash table or sorted cuts, mapped into memory with the index; each row costs one lookup.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _INT64_MAX = (1 << 63) - 1
 
 @dataclass(frozen=True, eq=False)
 class ValueList:
-    """The distinct values of a list; NULL is no value.
+    """The distinct values of a list; NULL is not among them.
 
-    `count` values of the type of `regions`, which codes them 1 and all others 0; `digest` tells lists of other values,
-    or of another type, apart.
+    `count` values of the type of `regions`, which codes them 1 and all others 0. `digest` differs for lists with other
+    values or of another type.
     """
 
     name: str
@@ -56,7 +56,7 @@ class ValueList:
 
 @dataclass(frozen=True, slots=True)
 class MissingList:
-    """A list without values: rules that name it are refused with the reason."""
+    """A list without values: rules that name it are refused, with the reason."""
 
     name: str
     reason: str
@@ -67,10 +67,10 @@ AnyList: TypeAlias = ValueList | MissingList
 
 
 def value_list(name: str, values: pa.Array | pa.ChunkedArray) -> ValueList:
-    """A list of values, which may repeat and be NULL, in any order.
+    """A value list; the values may come in any order, repeat and be NULL.
 
     Raises `RulesIndexError` for a name that rules cannot write, for values of a type that cannot be compared, and for
-    more than 2 GiB of them.
+    more than 2 GiB of values.
     """
     if NAMED.fullmatch(f"LIST('{name}')") is None:
         raise RulesIndexError(f"{name!r} cannot be a list's name; use letters, digits, points, - and _.")
@@ -93,7 +93,7 @@ def value_list(name: str, values: pa.Array | pa.ChunkedArray) -> ValueList:
 
 
 def list_type(data_type: pa.DataType) -> pa.DataType | None:
-    """The type that a list of values has; None where they cannot be compared."""
+    """The type of a list with such values; None where they cannot be compared."""
     t = pa.types
     if t.is_dictionary(data_type):
         return list_type(data_type.value_type)
@@ -111,19 +111,19 @@ def list_type(data_type: pa.DataType) -> pa.DataType | None:
 
 
 def _integer_list(keys: np.ndarray) -> tuple[int, dict[str, np.ndarray]]:
-    """Distinct ascending keys [.] int64 as cuts, at which membership begins and ends in turn."""
+    """Distinct ascending keys [.] int64 as cuts, at which membership alternately begins and ends."""
     begins = np.ones(len(keys), bool)
     begins[1:] = keys[1:] != keys[:-1] + 1
     first, last = keys[begins], keys[np.roll(begins, -1)]
     cuts = np.stack([first, last + np.int64(1)], axis=1).reshape(-1)
     if len(keys) and keys[-1] == _INT64_MAX:
-        cuts = cuts[:-1]  # nothing is beyond the greatest key
+        cuts = cuts[:-1]  # no value is above the greatest key
     codes = np.tile(np.array([1, 0], np.int32), len(cuts) // 2 + 1)[: len(cuts)]
     return len(keys), cut_arrays(cuts, codes)
 
 
 def _byte_list(values: pa.Array, data_type: pa.DataType) -> tuple[int, dict[str, np.ndarray]]:
-    """Values as the points of a hash table, in ascending order."""
+    """Values as the points of a hash table, ascending."""
     offsets, data = byte_strings(values, data_type)
     buffers = [None, pa.py_buffer(offsets.astype(np.int64)), pa.py_buffer(data)]
     strings = pa.Array.from_buffers(pa.large_binary(), len(values), buffers)

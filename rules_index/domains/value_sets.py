@@ -1,8 +1,8 @@
-"""Value sets by the million: many sets of one attribute in flat arrays, as `values.ValueSet` is one of them.
+"""Value sets in bulk: many sets of one attribute in flat arrays; `values.ValueSet` is a single one.
 
-Cuts are *positions*: integers in the order of the keys such that the successor of a key has the next position. A
-key that is an integer is its own position; byte strings get theirs once all that an attribute is tested with are
-known (`keys.py`).
+Cuts are *positions*: integers in the order of the keys, such that the successor of a key has the next position. An
+integer key is its own position; byte strings get theirs once all constants of an attribute are known
+(`interned_constants`).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from rules_index.kernels.sets import number_sets
 
 @dataclass(frozen=True)
 class SetArrays:
-    """Sets of values, each of which may hold NULL besides.
+    """Sets of values; each may also contain NULL.
 
     start    [sets] bool, membership below the first cut
-    null     [sets] bool
-    offsets  [sets + 1] int64 into cuts
-    cuts     [.] int64, ascending and distinct within a set
+    null     [sets] bool, whether NULL is in the set
+    offsets  [sets + 1] int64, offsets into cuts
+    cuts     [.] int64, ascending and distinct within a set; membership flips at each
     """
 
     start: np.ndarray
@@ -38,12 +38,12 @@ class SetArrays:
 
     @property
     def is_empty(self) -> np.ndarray:
-        """Which sets [sets] bool hold nothing at all."""
+        """Which sets [sets] bool are empty."""
         return ~self.start & ~self.null & (np.diff(self.offsets) == 0)
 
     @property
     def is_full(self) -> np.ndarray:
-        """Which sets [sets] bool hold every value and NULL."""
+        """Which sets [sets] bool contain every value and NULL."""
         return self.start & self.null & (np.diff(self.offsets) == 0)
 
     def take(self, chosen: np.ndarray) -> SetArrays:
@@ -52,18 +52,18 @@ class SetArrays:
         return SetArrays(self.start[chosen], self.null[chosen], offsets, self.cuts[gather])
 
     def complements(self) -> SetArrays:
-        """For each set the values that are not in it; NULL is in none."""
+        """For each set the values that are not in it, without NULL."""
         return SetArrays(~self.start, np.zeros(len(self), bool), self.offsets, self.cuts)
 
     def clamped(self, least: int, greatest: int) -> SetArrays:
-        """The same sets without the cuts that no value from `least` to `greatest` lies between."""
+        """The same sets of values in [least, greatest], without cuts outside of that range."""
         below = self.cuts <= least
         kept = ~below & (self.cuts <= greatest)
         start = self.start ^ (segment_counts(below, self.offsets) % 2 == 1)
         return SetArrays(start, self.null, offsets_of(segment_counts(kept, self.offsets)), self.cuts[kept])
 
     def distinct(self) -> tuple[np.ndarray, np.ndarray]:
-        """(the number [distinct] of the first of all sets that are equal, the place [sets] of each among those)."""
+        """(the number [distinct] of the first of each group of equal sets, for each set [sets] its group)."""
         first = np.empty(len(self), np.int64)
         number = np.empty(len(self), np.int64)
         table = np.full(1 << (2 * len(self)).bit_length(), -1, np.int64)
@@ -71,7 +71,7 @@ class SetArrays:
         return first[:count], number
 
     def intersections(self, members: np.ndarray, group_offsets: np.ndarray) -> SetArrays:
-        """For each group of sets, given by their numbers [group_offsets[-1]], what all of them hold."""
+        """The intersection of each group of sets, given by their numbers [group_offsets[-1]]."""
         groups = len(group_offsets) - 1
         sizes = np.diff(group_offsets)
         group = segment_ids(group_offsets)
@@ -84,7 +84,7 @@ class SetArrays:
         depth = np.cumsum(np.where(entering[order], 1, -1))
         event_offsets = offsets_of(np.bincount(owner, minlength=groups))
         depth += began[owner] - np.concatenate([[0], depth])[event_offsets[:-1]][owner]
-        # of several events at one cut only the last tells what holds behind it
+        # of several events at one cut only the last decides the membership behind it
         last = np.ones(len(cuts), bool)
         last[:-1] = (cuts[1:] != cuts[:-1]) | (owner[1:] != owner[:-1])
         cuts, owner, inside = cuts[last], owner[last], depth[last] == sizes[owner[last]]
@@ -101,7 +101,7 @@ class SetArrays:
 
 
 def join(parts: Sequence[SetArrays]) -> SetArrays:
-    """All sets of several arrays, one array's after the other's."""
+    """All sets of several arrays, in order."""
     if len(parts) == 1:
         return parts[0]
     lengths = [np.diff(part.offsets) for part in parts]
@@ -114,8 +114,8 @@ def join(parts: Sequence[SetArrays]) -> SetArrays:
 
 
 def ranges(low: np.ndarray, high: np.ndarray, offsets: np.ndarray | None = None) -> SetArrays:
-    """The sets of the positions in [low, high) [sets] int64; with `offsets`, each the union of a list of such ranges,
-    which must not overlap but for being equal."""
+    """The sets of positions in [low, high), each [sets] int64. With `offsets`, each set is the union of a list of such
+    ranges, which must be equal or disjoint."""
     if offsets is None:
         held = low < high
         return SetArrays(
@@ -129,7 +129,7 @@ def ranges(low: np.ndarray, high: np.ndarray, offsets: np.ndarray | None = None)
     low, high, owner = low[held], high[held], segment_ids(offsets)[held]
     order = np.lexsort((low, owner))
     low, high, owner = low[order], high[order], owner[order]
-    # a range that begins where the one before it ends, or is the same, goes on with it
+    # a range that begins where the one before ends, or is equal to it, continues that one
     opens = np.ones(len(low), bool)
     opens[1:] = (owner[1:] != owner[:-1]) | (low[1:] > high[:-1])
     closes = np.ones(len(low), bool)
@@ -149,7 +149,7 @@ def rays(cut: np.ndarray, start: bool) -> SetArrays:
 
 
 def as_arrays(sets: Sequence[ValueSet], null: Sequence[bool], positions: Sequence[int]) -> SetArrays:
-    """Sets whose cuts, one set's after the other's, have these positions."""
+    """Sets whose cuts, concatenated, have these positions."""
     return SetArrays(
         np.array([values.start for values in sets], bool),
         np.array(null, bool),

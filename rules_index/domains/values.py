@@ -9,8 +9,8 @@ A key is an `int` or `bytes` whose order is Spark's order of the values of one t
 | FLOAT, DOUBLE | int: the bits of the double, sign folded; -0.0 is 0.0, NaN is above every number |
 | STRING (UTF-8), BINARY | bytes |
 
-Every key has a least key above it (`successor`), so each boundary between values is "before key k" and
-one kind of cut serves all types.
+Every key has a least key above it, its `successor`. So each boundary between values is "before key k", and one kind of
+cut serves all types.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 Key: TypeAlias = Any
-"""`int` or `bytes`; the keys of one type are never mixed, which static types cannot say."""
+"""`int` or `bytes`; keys of one type are never mixed, which static types cannot express."""
 
 NAN_KEY = (1 << 63) - 1
-"""Key of NaN: the largest 64-bit key; infinity stays below it."""
+"""The key of NaN: the largest 64-bit key; that of infinity is below it."""
 WIDE_DECIMAL = 18
 """Decimals with more digits have 128-bit keys and are coded as 16 big-endian bytes."""
 
@@ -47,7 +47,7 @@ def successor(key: Key) -> Key:
 
 
 def is_indexable(data_type: pa.DataType) -> bool:
-    """True where values of the type have keys, so that comparisons with constants become regions."""
+    """Whether values of the type have keys, so that comparisons with constants become regions."""
     t = pa.types
     return (
         t.is_boolean(data_type)
@@ -62,7 +62,7 @@ def is_indexable(data_type: pa.DataType) -> bool:
 
 
 def is_bytes(data_type: pa.DataType) -> bool:
-    """True for the types whose values are coded as byte strings."""
+    """Whether values of the type are coded as byte strings."""
     if pa.types.is_decimal(data_type):
         return bool(data_type.precision > WIDE_DECIMAL)
     return pa.types.is_string(data_type) or pa.types.is_binary(data_type)
@@ -76,9 +76,9 @@ def wide_key(key: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ValueSet:
-    """A set of non-NULL values: membership starts at `start` below all keys and flips at each cut.
+    """A set of non-NULL values: below all keys membership is `start`, and it flips at each cut.
 
-    `cuts` are strictly ascending keys; a cut k lies before k, so {5} is `(False, (5, 6))`.
+    `cuts` are strictly ascending keys. A cut k lies just before k, so that {5} is `(False, (5, 6))`.
     """
 
     start: bool
@@ -98,12 +98,12 @@ class ValueSet:
 
     @property
     def is_empty(self) -> bool:
-        """True for the set without values."""
+        """Whether the set has no values."""
         return not self.start and not self.cuts
 
     @property
     def is_full(self) -> bool:
-        """True for the set of all non-NULL values."""
+        """Whether the set has all non-NULL values."""
         return self.start and not self.cuts
 
 
@@ -112,7 +112,7 @@ EVERYTHING = ValueSet(True, ())
 
 
 def interval(low: Key | None, high: Key | None) -> ValueSet:
-    """Keys in [low, high), either side None for unbounded; empty where low >= high."""
+    """Keys in [low, high); None is an unbounded end. Empty where low >= high."""
     if low is not None and high is not None and low >= high:
         return NOTHING
     if low is None:
@@ -132,14 +132,14 @@ def points(keys: Iterable[Key]) -> ValueSet:
 
 
 def starting_with(prefix: bytes) -> ValueSet:
-    """The strings that start with a prefix (UTF-8, so that a last byte can always be raised)."""
+    """The strings that start with a prefix; in UTF-8 its last byte can always be incremented."""
     if not prefix:
         return EVERYTHING
     return interval(prefix, prefix[:-1] + bytes([prefix[-1] + 1]))
 
 
 def union(sets: Iterable[ValueSet]) -> ValueSet:
-    """The union, in time of sorting all cuts once: an OR of a thousand equalities stays cheap."""
+    """The union, by sorting all cuts once: an OR of a thousand equalities stays cheap."""
     members = list(sets)
     if len(members) == 1:
         return members[0]

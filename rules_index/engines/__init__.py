@@ -1,1 +1,1 @@
-"""The engines, one folder for each paper's index; `rules_index.index.registry` has them by name."""
+"""The engines, one folder for each paper's index; `rules_index.index.registry` finds them by name."""

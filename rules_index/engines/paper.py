@@ -1,4 +1,5 @@
-"""What the papers' engines share: a structure that is stored, searched row by row, and walked by the batch kernel."""
+"""What the papers' engines share: a structure that is stored, searched row by row, and descended by the batch
+kernel."""
 
 from __future__ import annotations
 
@@ -21,20 +22,20 @@ _STORED = "structure_"
 
 
 class PaperEngine(KernelEngine):
-    """An engine with a paper's structure over keys that number the conjunctions as they came.
+    """An engine with a paper's structure; its keys number the conjunctions in the order of their insertion.
 
-    The structure is stored as arrays. A loaded index opens, and checks, them when it is first searched: matching
-    batches reads the kernel's arrays alone. Updates are for one thread at a time, searches for any number.
+    The structure is stored as arrays. A loaded index opens, and checks, them at the first search: matching batches
+    reads only the kernel's arrays. Updates need exclusive access; searches are thread-safe.
     """
 
     structure_class: ClassVar[str]
-    """Module and class of the structure, `package.module:Class`; imported when the structure is built or opened."""
+    """The structure's module and class, `package.module:Class`; imported when it is built or opened."""
     parameters: ClassVar[dict[str, Any]] = {}
     searches_sets: ClassVar[bool] = False
-    """Whether the structure's search evaluates sets with gaps, too, so that only shared disjunctions are left to be
+    """Whether the structure's search also evaluates sets with gaps, so that only shared disjunctions remain to be
     checked."""
     searches_events: ClassVar[bool] = False
-    """Whether the structure finds what an event that is an expression may meet."""
+    """Whether the structure can find what an event that is an expression may match."""
 
     def __init__(
         self,
@@ -51,8 +52,8 @@ class PaperEngine(KernelEngine):
 
     @classmethod
     def load(cls, arrays: dict[str, np.ndarray], attributes: int, rules: int) -> Self:
-        """From stored arrays; `InvalidArraysError` where they are not sound. Those of the structure are checked when
-        it is opened."""
+        """Loads stored arrays. Raises `InvalidArraysError` where they are inconsistent; those of the structure are
+        checked when it is opened."""
         stored = {name[len(_STORED) :]: array for name, array in arrays.items() if name.startswith(_STORED)}
         if not stored:
             raise InvalidArraysError("structure")
@@ -64,7 +65,7 @@ class PaperEngine(KernelEngine):
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
-        """All that is stored: the conjunctions, the kernel's arrays and the structure's."""
+        """All arrays that are stored: the conjunctions, the kernel's arrays and the structure's."""
         if self._stored is None:
             conjunctions, keys = self._conjunctions.conjunctions()
             unchanged = np.array_equal(keys, np.arange(len(keys)))
@@ -74,7 +75,7 @@ class PaperEngine(KernelEngine):
 
     @property
     def structure(self) -> Any:
-        """The paper's structure; `InvalidArraysError` where its stored arrays are not sound."""
+        """The paper's structure. Raises `InvalidArraysError` where its stored arrays are inconsistent."""
         if self._structure is None:
             with self._opening:
                 if self._structure is None:
@@ -87,8 +88,8 @@ class PaperEngine(KernelEngine):
         return resolve_name(self.structure_class).load(self._stored, self._conjunctions.sizes)
 
     def search(self, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
-        """The rules [.] int32, ascending, that a row of codes [attributes] satisfies, and what finding them cost, in
-        the paper's terms."""
+        """The rules [.] int32, ascending, that a row of codes [attributes] satisfies, and the search's cost in the
+        paper's terms."""
         conjunctions = self._conjunctions
         if self.searches_sets:
             keys, counters = self.structure.search(codes, sets=conjunctions.sets)
@@ -103,8 +104,9 @@ class PaperEngine(KernelEngine):
         return np.unique(conjunctions.rules(held)), counters
 
     def search_event(self, event: Event) -> tuple[np.ndarray, dict[str, int]]:
-        """The rules [.] int32, ascending, of which an event that is an expression meets a conjunction, and what finding
-        them cost: those that the structure finds are compared with the event, or all where it finds none."""
+        """The rules [.] int32, ascending, that an event given as an expression matches by some conjunction, and the
+        search's cost: conjunctions that the structure finds are compared with the event, or all if it cannot search
+        events."""
         if not self.searches_events:
             return super().search_event(event)
         keys, counters = self.structure.search_event(event)
@@ -113,14 +115,14 @@ class PaperEngine(KernelEngine):
         return np.unique(self._conjunctions.rules(held)), counters
 
     def insert(self, rule: int, terms: Sequence[Term]) -> None:
-        """Adds a conjunction of the rule of an ordinal; terms are (attribute, intervals [., 2] of codes)."""
+        """Adds a conjunction of a rule, given by its ordinal; terms are (attribute, intervals [., 2] of codes)."""
         structure = self.structure
         key = self._conjunctions.insert(rule, terms)
         self._insert_into(structure, key, terms)
         self._changed()
 
     def delete(self, rule: int) -> None:
-        """Takes out all conjunctions of a rule; `KeyError` where it has none."""
+        """Removes all conjunctions of a rule. Raises `KeyError` where it has none."""
         structure = self.structure
         keys = self._conjunctions.delete(rule)
         if not keys:
@@ -130,13 +132,14 @@ class PaperEngine(KernelEngine):
         self._changed()
 
     def renumber(self, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> None:
-        """Follows regions that new constants have split: per attribute, the old code c is now first[c] to last[c]."""
+        """Renumbers codes after new constants have split regions: per attribute, the old code c becomes first[c] to
+        last[c]."""
         self.structure.renumber(sizes, first, last)
         super().renumber(sizes, first, last)
 
     @property
     def structure_counts(self) -> dict[str, int]:
-        """Nodes, pages or lists of the structure, by kind."""
+        """The number of nodes, pages or lists of the structure, by kind."""
         return {kind: int(count) for kind, count in self.structure.counts.items()}
 
     def _require_known(self, keys: np.ndarray) -> None:
@@ -159,7 +162,7 @@ class PaperEngine(KernelEngine):
 
 
 class BoxEngine(PaperEngine):
-    """An engine whose structure is a tree over boxes, which the batch kernel walks."""
+    """An engine whose structure is a tree over boxes, which the batch kernel descends."""
 
     @classmethod
     def _build_structure(cls, conjunctions: Conjunctions) -> Structure:

@@ -1,4 +1,4 @@
-"""Engine `scan`: every conjunction compared with every row, in NumPy. The oracle of the other engines."""
+"""Engine `scan`: compares every conjunction with every row, in NumPy. The oracle for the other engines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rules_index.index.validate import validate_conjunctions
 
 
 class Scan:
-    """Brute force over the code matrix, with nothing prepared and nothing skipped."""
+    """Brute force over the code matrix, without an index."""
 
     name: ClassVar[str] = "scan"
 
@@ -28,7 +28,7 @@ class Scan:
 
     @classmethod
     def load(cls, arrays: dict[str, np.ndarray], attributes: int, rules: int) -> Self:
-        """From stored arrays; `InvalidArraysError` where they are not sound."""
+        """Loads stored arrays. Raises `InvalidArraysError` where they are inconsistent."""
         return cls(validate_conjunctions(arrays, attributes, rules))
 
     @property
@@ -38,38 +38,40 @@ class Scan:
         return {name: getattr(conjunctions, name) for name in Conjunctions.__dataclass_fields__}
 
     def insert(self, rule: int, terms: Sequence[Term]) -> None:
-        """Adds a conjunction of the rule of an ordinal; terms are (attribute, intervals [., 2] of codes)."""
+        """Adds a conjunction of a rule, given by its ordinal; terms are (attribute, intervals [., 2] of codes)."""
         self._conjunctions.insert(rule, terms)
 
     def delete(self, rule: int) -> None:
-        """Takes out all conjunctions of a rule; `KeyError` where it has none."""
+        """Removes all conjunctions of a rule. Raises `KeyError` where it has none."""
         if not self._conjunctions.delete(rule):
             raise KeyError(rule)
 
     def renumber(self, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> None:
-        """Follows regions that new constants have split: per attribute, the old code c is now first[c] to last[c]."""
+        """Renumbers codes after new constants have split regions: per attribute, the old code c becomes first[c] to
+        last[c]."""
         self._conjunctions.renumber(sizes, first, last)
 
     def search(self, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
-        """The rules [.] int32, ascending, that a row of codes [attributes] satisfies; conjunctions looked at."""
+        """The rules [.] int32, ascending, that a row of codes [attributes] satisfies, and the conjunctions compared."""
         conjunctions, _ = self._conjunctions.conjunctions()
         _, rules = self.match(codes[:, None])
         return rules, {"expressions checked": len(conjunctions.target)}
 
     def search_event(self, event: Event) -> tuple[np.ndarray, dict[str, int]]:
-        """The rules [.] int32, ascending, of which an event that is an expression meets a conjunction, one looked at
-        after the other."""
+        """The rules [.] int32, ascending, that an event given as an expression matches by some conjunction; compares
+        one conjunction after the other."""
         keys = self._conjunctions.conjunctions()[1]
         held = keys[self._conjunctions.meets(keys, offered_by(event))]
         return np.unique(self._conjunctions.rules(held)), {"expressions checked": len(keys)}
 
     @property
     def structure_counts(self) -> dict[str, int]:
-        """How many conjunctions are compared with each row."""
+        """The number of conjunctions that are compared with each row."""
         return {"scanned": len(self._conjunctions.conjunctions()[0].target)}
 
     def match(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """`codes` [attributes, rows] int32 or uint8 -> (offsets [rows + 1] int64, rule ordinals [hits] int32)."""
+        """Matches `codes` [attributes, rows] int32 or uint8. Returns (offsets [rows + 1] int64, rule ordinals [hits]
+        int32)."""
         c, _ = self._conjunctions.conjunctions()
         rows = codes.shape[1]
         disjunctions = np.zeros((c.disjunctions, rows), bool)

@@ -1,1 +1,1 @@
-"""Why a rule matches a row, or does not, and what would have to change; imported only when asked for."""
+"""Why a rule matches a row, or does not, and what would have to change. Imported only on request."""

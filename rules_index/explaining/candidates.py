@@ -1,7 +1,8 @@
-"""Values of one column that could turn a predicate: the nearest of each region, and what computations call for.
+"""Values of one column that can change a predicate's truth: the nearest of each region, and what computations need.
 
-Predicates on the column itself cut its values into regions; of each the value nearest to the row's suffices. What is
-computed from the column is aimed at: along a straight line from two values of it, from constants, and by patterns.
+Predicates on the column itself divide its values into regions; the value of each that is nearest to the row's is
+enough. Values computed from the column are aimed at: by a straight line through two of its values, by constants, and by
+patterns.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from rules_index.language.formula import And, Formula, Not, Or, Predicate
 from rules_index.language.typed import Constant, Expression, Leaf, Operation, leaves_of
 
 MOST_VALUES = 4096
-"""Values of one column that are tried."""
+"""The most values of one column that are tried."""
 TO_NULL, NOT_FINITE, FROM_NULL, OTHER_TEXT = 4.0, 2.0, 0.75, 0.5
-"""Distances where there is no difference: NULL is the last resort."""
+"""Distances where there is no difference to measure; NULL is the last resort."""
 _INFINITY_KEY = float_key(math.inf)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _FIRST_DAY, _LAST_DAY = date.min.toordinal() - _EPOCH_DAY, date.max.toordinal() - _EPOCH_DAY
@@ -37,9 +38,9 @@ _COMPARISONS = frozenset(("=", "<>", "<", "<=", ">", ">=", "<=>"))
 
 
 def candidates(leaf: Leaf, formulas: Iterable[Formula], inputs: Mapping[str, Evaluated]) -> tuple[pa.Array, np.ndarray]:
-    """Values [n] for a column other than the row's, nearest first, NULL among them; and how far [n] each is from it.
+    """Values [n] for a column, other than the row's, nearest first, including NULL; and the distance [n] of each.
 
-    formulas: of the predicates that read it. inputs: the row's values by name, one row.
+    formulas: those of the predicates that read it. inputs: the row's values by name, one row.
     """
     now = keys_of(inputs[leaf.name].values)[0]
     found: dict[Key, None] = {}
@@ -70,8 +71,8 @@ def _predicates(formulas: Iterable[Formula]) -> Iterator[Predicate]:
 
 
 def distance(now: Key | None, then: Key, data_type: pa.DataType) -> float:
-    """How far a value is from the row's: of numbers the difference in proportion to the row's, of times to a year, both
-    from 0 to 1."""
+    """The distance of a value from the row's, from 0 to 1: for numbers their difference relative to the row's value,
+    for times relative to a year."""
     if is_float(data_type) and abs(then) >= _INFINITY_KEY:
         return NOT_FINITE + (then == NAN_KEY)
     if now is None:
@@ -99,7 +100,7 @@ def distance(now: Key | None, then: Key, data_type: pa.DataType) -> float:
 
 
 def _nearest_of_regions(cuts: Iterable[Key], now: Key | None, data_type: pa.DataType) -> Iterator[Key]:
-    """Of each region that cuts make, one that holds the row's value left out, the key nearest to it."""
+    """The key nearest to the row's value in each region that cuts make, except the region of the row's value."""
     ordered = sorted(cuts)
     if not ordered:
         yield from _usual(data_type)
@@ -122,7 +123,7 @@ def _nearest_of_regions(cuts: Iterable[Key], now: Key | None, data_type: pa.Data
 
 
 def _usual(data_type: pa.DataType) -> list[Key]:
-    """Any value, of a column that is only tested for NULL."""
+    """Some value, for a column that is only tested for NULL."""
     return [b""] if data_type in (pa.string(), pa.binary()) else [0]
 
 
@@ -133,8 +134,8 @@ def _texts_from(low: bytes, high: bytes | None, data_type: pa.DataType) -> Itera
 
 
 def _near_key(key: int, low: int, last: int, data_type: pa.DataType) -> Iterator[int]:
-    """A key in [low, last], itself or a neighbour, that is one of a value: no DOUBLE lies between infinity and NaN,
-    no FLOAT between its neighbours."""
+    """The key in [low, last], or next to one, that is a value's: there is no DOUBLE between infinity and NaN, and no
+    FLOAT between neighbours."""
     if not is_float(data_type):
         yield key
         return
@@ -151,7 +152,7 @@ def _near_key(key: int, low: int, last: int, data_type: pa.DataType) -> Iterator
 
 
 def _float32_keys(value: float) -> list[int]:
-    """Keys of the FLOATs around a DOUBLE."""
+    """The keys of the FLOATs around a DOUBLE."""
     with np.errstate(over="ignore"):
         near = np.float32(value)
         around = [near, np.nextafter(near, np.float32(-np.inf)), np.nextafter(near, np.float32(np.inf))]
@@ -181,7 +182,7 @@ def _aimed(leaf: Leaf, predicate: Predicate, now: Key | None, inputs: Mapping[st
 
 
 def _of_same_type(expression: Expression, leaf: Leaf, inputs: Mapping[str, Evaluated]) -> Iterator[Key]:
-    """Constants, and the row's values, of the column's type, and their neighbours."""
+    """Constants and row values that have the column's type, and their neighbours."""
     if isinstance(expression, Operation):
         for operand in expression.operands:
             yield from _of_same_type(operand, leaf, inputs)
@@ -205,7 +206,7 @@ def _neighbours(key: Key, data_type: pa.DataType) -> list[Key]:
 
 
 def _of_patterns(expression: Expression, leaf: Leaf) -> Iterator[Key]:
-    """Texts that fit a pattern of LIKE, or what a regular expression is without its signs."""
+    """Strings that a pattern of LIKE matches; for a regular expression, the pattern without its metacharacters."""
     if not isinstance(expression, Operation):
         return
     for operand in expression.operands:
@@ -239,7 +240,7 @@ def _comparisons(expression: Expression) -> Iterator[Operation]:
 def _where_equal(
     left: Expression, right: Expression, leaf: Leaf, now: Key, inputs: Mapping[str, Evaluated]
 ) -> Iterator[Key]:
-    """Values of the column at which two sides are equal, if their difference is a straight line, and beside them."""
+    """Values of the column at which two sides are equal, and their neighbours, if the sides' difference is linear."""
     points = _points(leaf, now)
     first, second = (_numbers_at(points, side, leaf, inputs) for side in (left, right))
     heights = [None if one is None or two is None else one - two for one, two in zip(first, second, strict=True)]
@@ -249,13 +250,13 @@ def _where_equal(
 def _on_a_line(
     expression: Expression, wanted: Sequence[Fraction], leaf: Leaf, now: Key, inputs: Mapping[str, Evaluated]
 ) -> Iterator[Key]:
-    """Values of the column at which an expression has wanted values, if it is a straight line."""
+    """Values of the column at which an expression has wanted values, if it is linear."""
     points = _points(leaf, now)
     yield from _solved(points, _numbers_at(points, expression, leaf, inputs), wanted, leaf)
 
 
 def _points(leaf: Leaf, now: Key) -> list[Key]:
-    """The row's value of a column, and others by which a straight line is known where that one raises."""
+    """The row's value of a column, and other values to determine a straight line where that one raises."""
     start = _fraction(now, leaf.type)
     numbers = (
         [Fraction(0), Fraction(1)] if start is None else [start + 1, start - 1, start - 2, Fraction(0), Fraction(1)]
@@ -267,7 +268,7 @@ def _points(leaf: Leaf, now: Key) -> list[Key]:
 def _numbers_at(
     points: Sequence[Key], expression: Expression, leaf: Leaf, inputs: Mapping[str, Evaluated]
 ) -> list[Fraction | None]:
-    """The values of an expression at values of a column, None where they are no numbers."""
+    """The values of an expression at values of a column; None where they are not numbers."""
     given = {name: repeated(each, len(points)) for name, each in inputs.items()}
     given[leaf.name] = Evaluated(_values(points, leaf.type))
     result = Truths(given, len(points)).value(expression).values
@@ -278,7 +279,7 @@ def _numbers_at(
 def _solved(
     points: Sequence[Key], heights: Sequence[Fraction | None], goals: Iterable[Fraction], leaf: Leaf
 ) -> Iterator[Key]:
-    """Where the line through the first two points that have a height has the wanted heights."""
+    """Where the line through the first two points that have a height reaches the wanted heights."""
     known = [
         (place, height)
         for key, height in zip(points, heights, strict=True)
@@ -292,7 +293,7 @@ def _solved(
 
 
 def repeated(given: Evaluated, rows: int) -> Evaluated:
-    """One row's value on many rows."""
+    """One row's value, repeated for many rows."""
     values = given.values.take(pa.array(np.zeros(rows, np.int64)))
     return Evaluated(values, None if given.raised is None else np.repeat(given.raised, rows))
 
@@ -324,7 +325,7 @@ def _keys_near(value: Fraction, data_type: pa.DataType) -> list[Key]:
 
 
 def _is_a_value(key: Key, data_type: pa.DataType) -> bool:
-    """Whether a key is that of a value that Python can hold."""
+    """Whether a key is that of a value that Python can represent."""
     least, greatest = constants.domain(data_type)
     if key < least or (greatest is not None and key > greatest):
         return False

@@ -1,4 +1,4 @@
-"""A rule on one row: which of its predicates are TRUE, and which keep it from matching."""
+"""Explains a rule on one row: which of its predicates are TRUE, and which keep it from matching."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def explain(
     compiled: CompiledRules, row: Mapping[str, Any], rule_id: RuleId, fixed: Collection[str] = ()
 ) -> Explanation:
-    """As `CompiledRules.explain`."""
+    """See `CompiledRules.explain`."""
     rule = rule_of(compiled, rule_id)
     inputs = inputs_of_row(row, rule.leaves, compiled.time_zone)
     truths = truth_of_parts(rule, Truths(inputs, 1))
@@ -41,8 +41,8 @@ def explain(
 def _explained(
     part: Part, row: Mapping[str, Any], inputs: Mapping[str, Evaluated], truth: Mapping[Part, int], wanted: int | None
 ) -> Explanation:
-    """The explanation of a part; `wanted` is what it alone would have to be for the rule to match, None where nothing
-    that it could be suffices."""
+    """The explanation of a part. `wanted` is the truth code that the part alone would need for the rule to match; None
+    where no change of this part alone is enough."""
     if not part.children:
         stands_alone = wanted is not None and truth[part] != wanted
         return Explanation(
@@ -58,7 +58,8 @@ def _explained(
 
 
 def _wanted(operator: str, wanted: int | None, others: int) -> int | None:
-    """What a child alone would have to be for its parent to be as wanted, of which so many `others` are not so."""
+    """The truth that a child alone would need for its parent to be as wanted; `others` siblings are not as they should
+    be."""
     if wanted is None:
         return None
     if operator == "NOT":
@@ -68,7 +69,7 @@ def _wanted(operator: str, wanted: int | None, others: int) -> int | None:
 
 
 def _values(part: Part, row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row's values of a predicate's columns, but those that the row lacks since only Spark reads them."""
+    """The row's values of a predicate's columns, without those that the row lacks because only Spark reads them."""
     found = {}
     for leaf in part.columns:
         try:
@@ -79,7 +80,7 @@ def _values(part: Part, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _computed(part: Part, inputs: Mapping[str, Evaluated]) -> dict[str, str]:
-    """Values, as a line shows them, of the texts that only Spark evaluates, but of the predicate itself."""
+    """The values of texts that only Spark evaluates, formatted; without the predicate itself."""
     found = {}
     for attribute in part.attributes:
         for leaf in leaves_of(attribute):

@@ -1,8 +1,8 @@
 """The smallest change of one or two columns with which a rule would have matched a row.
 
-Which columns could do is decided first, by sets: a predicate that is not as the rule wants it needs one of its columns
-changed, an AND what all its parts need, an OR what one of them needs. Only changes of such columns are tried, nearest
-values first, and the one that is told has been matched.
+The columns to change are determined first, by sets: a predicate without its wanted truth needs a change of one of its
+columns, an AND the changes of all its parts, an OR those of one of them. Only changes of such columns are tried,
+nearest values first. The change that is returned has been matched.
 """
 
 from __future__ import annotations
@@ -30,22 +30,23 @@ if TYPE_CHECKING:
     from rules_index.index.compiled import CompiledRules, RuleId
 
 MOST_OF_A_PAIR = 32
-"""Values of each column that are tried where two are changed."""
+"""The most values of each column that are tried where two are changed."""
 MOST_TRIED = 1 << 15
-"""Pairs of values that are tried at most."""
+"""The most pairs of values that are tried."""
 MOST_MATCHED = 8
-"""Changes that are matched, one after the other, before none is told."""
+"""The most changes that are matched, one after the other, before the search ends without a result."""
 MOST_SETS = 512
-"""Sets of columns that are kept for a part of a rule."""
+"""The most sets of columns that are kept for a part of a rule."""
 Columns = frozenset[str]
 
 
 def near_miss(
     compiled: CompiledRules, rule: Part, rule_id: RuleId, row: Mapping[str, Any], fixed: Collection[str]
 ) -> NearMiss | None:
-    """The smallest change of one or two columns but `fixed` with which the rule matches; None where none was found.
+    """The smallest change of one or two columns, other than `fixed`, with which the rule matches; None where none is
+    found.
 
-    One column is less than two; then what differs less in proportion; NULL comes last.
+    A change of one column is smaller than of two; then the relative difference decides; NULL comes last.
     """
     return _Search(compiled, rule, rule_id, row, fixed).found()
 
@@ -76,12 +77,12 @@ class _Search:
         return self._first_that_matches(pairs)
 
     def _first_that_matches(self, tried: list[tuple[float, NearMiss]]) -> NearMiss | None:
-        """The nearest of some changes, once the index has matched it."""
+        """The nearest of some changes that the index matches."""
         ordered = sorted(tried, key=lambda each: each[0])[:MOST_MATCHED]
         return next((miss for _, miss in ordered if self._matches(miss)), None)
 
     def _needed(self, part: Part, truth: Mapping[Part, int], wanted: int) -> set[Columns]:
-        """Sets of at most two columns, the least ones: without a change of all of one of them a part is not as
+        """The minimal sets, of at most two columns: without a change of all columns of one set, a part cannot be as
         wanted."""
         if truth[part] == wanted:
             return {frozenset()}
@@ -121,7 +122,7 @@ class _Search:
         return self._satisfying(changed, near[places[0]] + far[places[1]])
 
     def _shortened(self, name: str) -> tuple[pa.Array, np.ndarray]:
-        """The nearest values, and NULL."""
+        """The nearest values of a column, and NULL."""
         values, distances = self._values(name)
         if len(values) <= MOST_OF_A_PAIR:
             return values, distances
@@ -129,7 +130,7 @@ class _Search:
         return values.take(pa.array(chosen)), distances[chosen]
 
     def _satisfying(self, changed: Mapping[str, pa.Array], distances: np.ndarray) -> list[tuple[float, NearMiss]]:
-        """The nearest ones of some changes [n] with which the rule is TRUE, and how far they are."""
+        """Those of some changes [n] with which the rule is TRUE, nearest first, with their distances."""
         rows = len(distances)
         if not rows:
             return []
@@ -149,7 +150,7 @@ class _Search:
         return Change(name, value_in(self._row, leaf), after)
 
     def _matches(self, miss: NearMiss) -> bool:
-        """Whether the changed row matches by the index itself, where all is there that the index reads."""
+        """Whether the index matches the changed row, if the row has all that the index reads."""
         changed = {**self._row, **{change.column: change.after for change in miss}}
         try:
             return self._rule_id in self._compiled.match_one(changed)
@@ -159,10 +160,10 @@ class _Search:
 
 
 def _changeable(rule: Part, fixed: Columns) -> list[Leaf]:
-    """The columns that may be changed: all whose effect on the rule is known without Spark, and that no other one that
-    is read overlaps."""
+    """The columns that may be changed: those whose effect on the rule is known without Spark, and that do not overlap
+    another column that is read."""
     read = {leaf.name: leaf for part in rule.predicates for leaf in part.columns}
-    compared = {leaf.name for leaf in rule.leaves}  # what others are decides nothing
+    compared = {leaf.name for leaf in rule.leaves}  # no other column has an effect
     frozen = set(fixed)
     for part in rule.predicates:
         if any(leaf.text is not None for attribute in part.attributes for leaf in leaves_of(attribute)):
@@ -183,7 +184,7 @@ def _overlap(one: str, other: str) -> bool:
 
 
 def _least(sets: Iterable[Columns]) -> set[Columns]:
-    """The sets of which none holds another one."""
+    """The minimal sets: those that contain no other one."""
     found: set[Columns] = set()
     for columns in sorted(set(sets), key=lambda each: (len(each), sorted(each))):
         if len(found) < MOST_SETS and not any(other <= columns for other in found):

@@ -1,4 +1,5 @@
-"""The rules that a row is nearest to matching: those of which a conjunction lacks the fewest terms, by their codes."""
+"""The rules that a row is nearest to matching: those with a conjunction of which it fails the fewest terms, by
+codes."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from rules_index.index.compiled import CompiledRules, RuleId
 
 MOST_TERMS = 2
-"""Terms of which none may be more lacking: a near miss changes two columns at most."""
+"""Rules that fail more terms are left out: a near miss changes at most two columns."""
 
 
 class NearestRules:
@@ -28,14 +29,14 @@ class NearestRules:
         self._conjunctions = Conjunctions(*(arrays[name] for name in Conjunctions.__dataclass_fields__))
         terms = self._conjunctions.terms
         self._is_disjunction = terms[:, 0] == DISJUNCTION
-        # rules share most of their terms
+        # rules have most of their terms in common
         sets = max(1, len(self._conjunctions.set_start) - 1)
         named = terms[~self._is_disjunction].astype(np.int64)
         distinct, self._place = np.unique(named[:, 0] * sets + named[:, 1], return_inverse=True)
         self._distinct = np.stack([distinct // sets, distinct % sets], axis=1)
 
     def of(self, row: Mapping[str, Any], most: int) -> list[RuleId]:
-        """The ids of at most so many rules that do not match a row, those that lack the fewest terms first.
+        """The ids of at most `most` rules that do not match a row, those that fail the fewest terms first.
 
         row: as for `CompiledRules.match_one`.
         """
@@ -67,8 +68,8 @@ class NearestRules:
         return unmet
 
     def _count_disjunctions(self, lacking: np.ndarray) -> None:
-        """Has each term that names a shared disjunction lack what the nearest conjunction of that shared disjunction
-        lacks."""
+        """Replaces the count of each term that names a shared disjunction by that of the disjunction's nearest
+        conjunction."""
         c = self._conjunctions
         found = np.zeros(c.disjunctions, np.int64)
         for disjunction in range(c.disjunctions):

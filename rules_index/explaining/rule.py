@@ -1,4 +1,4 @@
-"""A rule's text parsed anew: AND, OR and NOT over predicates, each with its formula and the columns that it reads."""
+"""A rule's text parsed again: AND, OR and NOT over predicates, each with its formula and the columns that it reads."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Part:
     """A part of a rule.
 
-    operator    "AND", "OR", "NOT", or "" of a predicate
+    operator    "AND", "OR", "NOT", or "" for a predicate
     formula     of a predicate
-    columns     that a predicate reads, those in texts that only Spark evaluates among them
-    attributes  what a predicate computes of them
+    columns     that a predicate reads, including those in texts that only Spark evaluates
+    attributes  that a predicate computes from them
     """
 
     text: str
@@ -57,14 +57,14 @@ class Part:
 
     @property
     def leaves(self) -> tuple[Leaf, ...]:
-        """What of a row its predicates need, derived columns by name."""
+        """The row values that its predicates need; derived columns by name."""
         found = {leaf.name: leaf for part in self.predicates for each in part.attributes for leaf in leaves_of(each)}
         return tuple(found.values())
 
 
 def rule_of(compiled: CompiledRules, rule_id: RuleId) -> Part:
-    """The parts of a rule of an index; `UnknownRuleError` where it has none of this id,
-    `RulesIndexError` where it has no texts."""
+    """The parts of a rule of an index. Raises `UnknownRuleError` where it has no rule with this id, `RulesIndexError`
+    where it has no texts."""
     ordinal = _ordinal(compiled, rule_id)
     if compiled.texts is None:
         raise RulesIndexError(
@@ -103,7 +103,7 @@ def _ordinal(compiled: CompiledRules, rule_id: RuleId) -> int:
 
 
 def parts_of(rule: RuleText, scope: Scope, event_time: str | None) -> Part:
-    """The parts of a rule's text and, of one with bounds, these under an AND with it."""
+    """The parts of a rule's text; for a rule with validity bounds, under an AND with these."""
     node, tokens = parse(rule.expression, scope.time_zone)
     reader = _Reader(Splitter(Analyser(tokens, scope)))
     root = reader.part(node, is_rule=True)
@@ -137,7 +137,7 @@ def _quoted(name: str) -> str:
 
 
 def _instant(microseconds: int, time_zone: str) -> str:
-    """An instant as Spark reads it, in a zone and with its offset."""
+    """An instant in a zone, with its offset, as Spark reads it."""
     try:
         moment = (_EPOCH + timedelta(microseconds=microseconds)).astimezone(zone_of(time_zone))
         return moment.isoformat(sep=" ")
@@ -158,14 +158,14 @@ class _Reader:
         if node.kind == "not":
             return Part(text, "NOT", (self.part(node.children[0]),))
         formula = self._splitter.rule(node) if is_rule else self._splitter.formula(node)
-        if node.kind in ("and", "or") and not isinstance(formula, Predicate):  # that Spark evaluates whole
+        if node.kind in ("and", "or") and not isinstance(formula, Predicate):  # a predicate Spark evaluates as a whole
             return Part(text, node.kind.upper(), tuple(self.part(child) for child in operands(self._analyser, node)))
         attributes = dict.fromkeys(_attributes(formula))
         columns = {leaf.name: leaf for leaf in self._columns(node, frozenset())}
         return Part(text, formula=formula, columns=tuple(columns.values()), attributes=tuple(attributes))
 
     def _columns(self, node: Node, variables: frozenset[str]) -> Iterator[Leaf]:
-        """The columns, or fields of them, that a node reads; `variables` are those of lambdas around it."""
+        """The columns, or fields of columns, that a node reads; `variables` are those of the lambdas around it."""
         if node.kind == "column" and node.value[0].lower() in variables:
             return
         if node.kind in ("column", "field", "subscript"):

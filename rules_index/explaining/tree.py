@@ -1,4 +1,4 @@
-"""What an explanation is made of, and how it reads."""
+"""An explanation as a tree, and its text."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from functools import cached_property
 from typing import Any
 
 MOST_TEXT = 160
-"""Letters of a text, or of a value, that a line shows."""
+"""The most letters of a text, or of a value, in a line."""
 _WORDS = {True: "true", False: "false", None: "NULL", "error": "error"}
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A column, the value that the row has in it, and one with which the rule would match."""
+    """A column, the row's value in it, and one with which the rule would match."""
 
     column: str
     before: Any
@@ -39,10 +39,10 @@ class Explanation:
 
     text      the part as its author wrote it
     value     True, False, None for NULL, or "error" where evaluating it raised
-    operator  "AND", "OR", "NOT", or "" of a predicate
-    values    the row's values of the columns that a predicate reads, by column; those that the row lacks left out
-    computed  what only Spark evaluates of a predicate, by text; values as a line shows them
-    stands_alone  whether the rule would match if only this predicate were otherwise
+    operator  "AND", "OR", "NOT", or "" for a predicate
+    values    the row's values of the columns that a predicate reads, by column, without those that the row lacks
+    computed  the values of the texts in a predicate that only Spark evaluates, formatted, by text
+    stands_alone  whether the rule would match if only this predicate had another truth value
     """
 
     text: str
@@ -62,13 +62,13 @@ class Explanation:
 
     @cached_property
     def near_miss(self) -> NearMiss | None:
-        """The smallest change of one or two columns with which the rule would have matched, which was tried; None where
-        the rule matches, or no such change was found. Sought when first asked for, and of the whole rule only."""
+        """The smallest change of one or two columns with which the rule would have matched; it has been tried. None
+        where the rule matches, or no such change was found. Computed on first use, and for the whole rule only."""
         return self.seek()
 
     @property
     def blockers(self) -> list[Explanation]:
-        """The predicates of which each alone stands in the way."""
+        """The predicates that alone keep the rule from matching."""
         return [part for part in self.predicates if part.stands_alone]
 
     @property
@@ -107,13 +107,13 @@ def _reason(value: bool | str | None) -> str:
 
 
 def _lines(part: Explanation, first: str, rest: str) -> list[str]:
-    """A part and, indented below it, what it is made of."""
+    """A part and, indented below it, its children."""
     own = part.operator or _cut(" ".join(part.text.split()))
     line = f"{first}{_WORDS[part.value]:<5}  {own}"
-    told = [f"{name} = {shown(value)}" for name, value in part.values.items()]
-    told += [f"{_cut(text)} = {value}" for text, value in part.computed.items()]
-    if told:
-        line += f"   [{', '.join(told)}]"
+    details = [f"{name} = {shown(value)}" for name, value in part.values.items()]
+    details += [f"{_cut(text)} = {value}" for text, value in part.computed.items()]
+    if details:
+        line += f"   [{', '.join(details)}]"
     if part.stands_alone:
         line += "   <- alone stands in the way"
     lines = [line]
@@ -124,7 +124,7 @@ def _lines(part: Explanation, first: str, rest: str) -> list[str]:
 
 
 def shown(value: Any) -> str:
-    """A value as a line shows it, much as SQL writes it."""
+    """A value as it is shown in a line, similar to SQL."""
     if value is None or isinstance(value, bool):
         return _WORDS[value].upper()
     if isinstance(value, str):

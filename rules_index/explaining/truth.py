@@ -1,4 +1,4 @@
-"""Formulae on rows, in SQL's three truth values and a fourth one: evaluating it raised."""
+"""Evaluates formulas on rows, in SQL's three truth values and a fourth one: evaluation raised."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from rules_index.language.formula import And, Fixed, Formula, Not, Predicate
 from rules_index.language.typed import Expression
 
 FALSE, TRUE, NULL, RAISED = range(4)
-"""Truth codes, int8; raised counts as NULL, which it is to a match."""
+"""Truth codes, int8. For a match, RAISED counts as NULL."""
 _NEGATED = np.array([TRUE, FALSE, NULL, RAISED], np.int8)
 VALUES: dict[int, bool | str | None] = {FALSE: False, TRUE: True, NULL: None, RAISED: "error"}
-"""What a truth code is in an explanation."""
+"""The value of each truth code in an explanation."""
 
 
 class Truths:
-    """Formulae on some rows, given the values of their leaves by name; parts that they share are evaluated once."""
+    """Formulas on some rows, given the values of their leaves by name; common parts are evaluated once."""
 
     def __init__(self, inputs: Mapping[str, Evaluated], rows: int) -> None:
         self.rows = rows
@@ -62,7 +62,7 @@ class Truths:
 
 
 def _members(values: pa.Array, missing: np.ndarray, wanted: ValueSet) -> np.ndarray:
-    """Which values [rows] bool are in a set; any answer where they are NULL."""
+    """Which values [rows] bool are in a set; undefined where they are NULL."""
     wanted = clamp(wanted, values.type)
     if not wanted.cuts:
         return np.full(len(values), wanted.start)
@@ -74,7 +74,7 @@ def _members(values: pa.Array, missing: np.ndarray, wanted: ValueSet) -> np.ndar
 
 
 def keys_of(values: pa.Array) -> list[Key | None]:
-    """The keys (`domains.values`) of values, None for NULL."""
+    """The keys (`domains.values`) of values; None for NULL."""
     if is_bytes(values.type):
         return [None if value is None else _bytes_key(value, values.type) for value in values.to_pylist()]
     missing = np.asarray(values.is_null()).tolist()
@@ -106,7 +106,7 @@ def any_of(parts: Iterable[np.ndarray], rows: int) -> np.ndarray:
 
 
 def _reduced(parts: Iterable[np.ndarray], rows: int, neutral: int, decisive: int) -> np.ndarray:
-    """What decides alone, else raised, else NULL, else the neutral value."""
+    """The decisive value if a part has it, else RAISED, else NULL, else the neutral value."""
     found = np.full(rows, neutral, np.int8)
     raised, decided = np.zeros(rows, bool), np.zeros(rows, bool)
     for part in parts:

@@ -1,1 +1,1 @@
-"""Which rules imply which: predicate matching as published, and the same question asked of rules."""
+"""Which rules imply which: the paper's predicate matching, and the same question for rules."""

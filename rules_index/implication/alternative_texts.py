@@ -1,5 +1,5 @@
-"""The alternatives of rules as their authors wrote them, each compiled alone: which are never TRUE, and which add
-nothing beside the others."""
+"""The alternatives of rules as their authors wrote them, each compiled by itself: which are never TRUE, and which are
+redundant beside the others."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from rules_index.implication.texts import Alternatives
 from rules_index.language.scope import Scope
 
 _MOST_CHARACTERS = 1 << 20
-"""Characters of a rule, once for each of its alternatives, for these to be tried beside the rest of the rule."""
+"""The most characters of a rule, times the number of its alternatives, for these to be tested within the whole rule."""
 
 
 @dataclass(frozen=True)
 class Superfluous:
     """Alternatives [n] that their rules do not need.
 
-    alternative  [n] int64, their places among all alternatives, ascending
+    alternative  [n] int64, their numbers among all alternatives, ascending
     rule         [n] int64
-    unreachable  [n] bool, whether it is never TRUE; else, wherever it is TRUE, another alternative of its group is
+    unreachable  [n] bool, whether it is never TRUE; if not, another alternative of its group is TRUE wherever it is
     examples     struct [n], a row on which it and the rule are TRUE; NULL where there is none, or none was made
     """
 
@@ -40,7 +40,8 @@ class Superfluous:
 
 
 def superfluous(given: Alternatives, chosen: np.ndarray, scope: Scope, splits: int) -> Superfluous:
-    """Those of chosen rules [rules] bool, all of which compile. splits: as `most` of `cover_boxes`."""
+    """The superfluous alternatives of the chosen rules [rules] bool, all of which compile. splits: `most` of
+    `cover_boxes`."""
     count = len(given.texts)
     table = pa.table({"rule_id": pa.array(np.arange(count)), "expression": given.texts})
     compiled = compile_rules(table, scope.schema, "scan", time_zone=scope.time_zone, lists=[*scope.lists.values()])
@@ -50,7 +51,7 @@ def superfluous(given: Alternatives, chosen: np.ndarray, scope: Scope, splits: i
     accepted[ids] = True
     box_start = np.searchsorted(ids[boxes.rule], np.arange(count + 1))
     group = segment_ids(given.start)
-    # what does not compile alone, though its rule does, is not understood
+    # a part that does not compile by itself, though its rule does, is not understood
     known = chosen[given.rule] & (segment_counts(~accepted, given.start) == 0)
     never = known[group] & (np.diff(box_start) == 0)
     more = known[group] & redundant(boxes, box_start, given.start, splits)
@@ -62,10 +63,11 @@ def superfluous(given: Alternatives, chosen: np.ndarray, scope: Scope, splits: i
 def superfluous_in_rule(
     given: Alternatives, texts: Sequence[str], chosen: np.ndarray, scope: Scope, splits: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which alternatives [.] the chosen rules [rules] bool do not need by what stands beside them, and whether each is
-    never TRUE there [.] bool; of those that are, but not without others being so, the last one of a rule.
+    """Which alternatives [.] the chosen rules [rules] bool do not need because of the rest of the rule, and whether
+    each is never TRUE within it, [.] bool. Of alternatives that are redundant only together the last one of a rule is
+    returned.
 
-    texts: of the rules. A rule needs an alternative unless it is the same with FALSE in its place.
+    texts: of the rules. An alternative is needed unless the rule with FALSE in its place means the same.
     """
     group = segment_ids(given.start)
     lengths = np.array([len(text) for text in texts], np.int64)
@@ -84,7 +86,7 @@ def superfluous_in_rule(
     accepted[ids] = True
     known = accepted.reshape(-1, 3).all(axis=1)
     box_start = np.searchsorted(ids[boxes.rule], np.arange(len(variants) + 1))
-    # the rule beside what it is without the alternative, which is tried after it; then the alternative alone
+    # pairs: the rule and then its variant without the alternative; the alternative itself comes third
     start = np.stack([np.arange(0, len(variants), 3), np.arange(2, len(variants) + 1, 3)], axis=1).reshape(-1)
     spared = redundant(boxes, box_start, np.append(start, len(variants)), splits).reshape(-1, 3)[:, 1] & known
     never = spared & (np.diff(box_start).reshape(-1, 3)[:, 2] == 0)

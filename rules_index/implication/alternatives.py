@@ -1,5 +1,5 @@
-"""Alternatives of one rule beside each other: those that the others make superfluous, and those that together always
-hold."""
+"""Tests the alternatives of a rule together: which ones the others make superfluous, and whether they cover every
+row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rules_index.implication.region_boxes import RegionBoxes
 
 
 def always_true(boxes: RegionBoxes, splits: int) -> np.ndarray:
-    """Which rules [rules] bool hold every row."""
+    """Which rules [rules] bool are TRUE on every row."""
     rules = np.arange(boxes.rules)
     every = np.full(boxes.rules, boxes.everything)
     return _covered(every, rules, boxes.rule_start, np.arange(len(boxes.rule)), splits, boxes)
@@ -21,8 +21,8 @@ def redundant(boxes: RegionBoxes, box_start: np.ndarray, start: np.ndarray, spli
     """Which alternatives [alternatives] bool the other alternatives of their rule cover.
 
     Alternative i has the boxes box_start[i] to box_start[i + 1], rule j the alternatives start[j] to start[j + 1]. The
-    last one of each rule is tried first, and one that is covered is no longer among the others; one without boxes is
-    not covered, and covers nothing.
+    last alternative of each rule is tried first, and one that is covered is removed from the others. One without boxes
+    is not covered, and covers nothing. not covered, and covers nothing.
     """
     needed = np.ones(len(box_start) - 1, bool)
     count = np.diff(start)
@@ -44,6 +44,6 @@ def redundant(boxes: RegionBoxes, box_start: np.ndarray, start: np.ndarray, spli
 def _covered(
     tried: np.ndarray, group: np.ndarray, start: np.ndarray, others: np.ndarray, splits: int, boxes: RegionBoxes
 ) -> np.ndarray:
-    """Which boxes [n] bool are known to be covered, as `cover_boxes` has it."""
+    """Which boxes [n] bool `cover_boxes` finds to be covered."""
     rows = np.empty((len(tried), 0), np.int32)
     return np.asarray(cover_boxes(tried, group, start, others, splits, boxes.arrays, rows) == COVERED)

@@ -1,4 +1,4 @@
-"""How much a search may take before its answer is left open."""
+"""The limits of a search, beyond which its answer is left open."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Budget:
-    """How much may be spent on a subpredicate before the answer is left open.
+    """The limits for one subpredicate, beyond which the answer is left open.
 
-    splits: comparisons of a part with a box (runs of algorithm 9), but for the parts that were taken up together with
-    the last one; seconds: about how long.
+    splits: comparisons of a part with a box (runs of algorithm 9); the parts taken together with the last one may
+    exceed it. seconds: approximate time.
     """
 
     splits: int = 1_000_000

@@ -1,8 +1,8 @@
-"""Which rules hold only where others do.
+"""Which rules are TRUE only where others are.
 
-A rule is implied by others where each of its boxes is covered by theirs. Rows that lie in the rule tell which others
-come into question: each must be in one of them. Where the others found so far leave a row of the rule over, it is the
-next to be matched: either no other rule holds it, or one more comes into question.
+A rule is implied by others if each of its boxes is covered by theirs. Rows inside the rule determine the candidates:
+each row must satisfy one of them. Where the candidates so far leave a row of the rule uncovered, that row is matched
+next: either no other rule is TRUE on it, or there is one more candidate.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from rules_index.index.engine import Matching
 from rules_index.index.hybrid import Hybrid
 
 ROUNDS = 64
-"""Rows by which a union is looked for, at most."""
+"""The most rows with which the candidates for a union are collected."""
 MOST_HOLDERS = 1 << 10
-"""Rules that may hold a corner; of one that more hold a sample of these is looked at."""
+"""If more rules are TRUE on a corner, only a sample of them is considered."""
 _SAMPLES = (512, 64, 8, 1)
-"""One rule in so many is matched with first, then more."""
+"""One rule in so many is matched with first; then more are."""
 _LEAST_SAMPLED = 1 << 12
-"""Rules up to which all are matched with at once."""
+"""Up to so many rules are matched with all at once."""
 _MOST_CODES, _MOST_HITS = 1 << 24, 1 << 25
-"""Codes and matches that are held at once."""
+"""The most codes and matches in memory at once."""
 _FIRST_RULES = 1 << 8
 _MOST_UNIONS = 1 << 12
-"""Rules of which unions are looked for at once."""
+"""The number of rules for which unions are searched for at once."""
 
 
 @dataclass(frozen=True)
 class Others:
-    """Rules [n] and of each the other rules others[start[i]:start[i + 1]]."""
+    """Rules [n], and for each the other rules others[start[i]:start[i + 1]]."""
 
     rules: np.ndarray
     start: np.ndarray
@@ -45,23 +45,23 @@ class Others:
 
     @classmethod
     def of(cls, rules: np.ndarray, padded: np.ndarray, count: np.ndarray) -> Others:
-        """Of each rule the first count[i] of `padded` [n, .]."""
+        """For each rule the first count[i] of `padded` [n, .]."""
         taken = np.arange(padded.shape[1]) < count[:, None]
         return cls(rules, offsets_of(count), padded[taken])
 
     def only(self, chosen: np.ndarray) -> Others:
-        """The rules that are chosen [n] bool."""
+        """The chosen rules [n] bool."""
         gather, start = gather_indices(self.start, np.flatnonzero(chosen))
         return Others(self.rules[chosen], start, self.others[gather])
 
     def of_all(self, rules: np.ndarray) -> Others:
-        """Of rules [.] of which these are some, in this order; the rest has no others."""
+        """The same for the rules [.], which include these in this order; all further ones have no others."""
         lengths = np.zeros(len(rules), np.int64)
         lengths[np.isin(rules, self.rules)] = np.diff(self.start)
         return Others(rules, offsets_of(lengths), self.others)
 
     def with_more(self, added: np.ndarray, count: np.ndarray) -> Others:
-        """With the first count[i] of `added` [n, .] besides."""
+        """With the first count[i] of `added` [n, .] appended."""
         taken = np.arange(added.shape[1]) < count[:, None]
         order = np.argsort(np.concatenate([segment_ids(self.start), np.nonzero(taken)[0]]), kind="stable")
         others = np.concatenate([self.others, added[taken]])[order]
@@ -81,7 +81,7 @@ def joined(parts: list[Others]) -> Others:
 class Containment:
     """Rules, some of their boxes, and an engine that matches rows with them.
 
-    conjunctions: of the engine; kept: the boxes that rules are made of; splits: as `most` of `cover_boxes`.
+    conjunctions: of the engine; kept: the boxes that rules are made of; splits: `most` of `cover_boxes`.
     """
 
     def __init__(
@@ -96,11 +96,11 @@ class Containment:
         self.box_start = np.searchsorted(boxes.rule[kept], np.arange(boxes.rules + 1))
 
     def found(self, eligible: np.ndarray) -> tuple[Others, Others]:
-        """Of rules [rules] bool those that one other of them implies, and those that several do together, as few
-        as were found.
+        """Those of the rules [rules] bool that a single other one implies, and those that several imply together; the
+        latter with as few others as were found.
 
-        A sample of all is matched with first, and a corner that very many rules hold with no more than that sample: no
-        more than about `MOST_HOLDERS` times as many matches as corners are ever made.
+        Rows are matched with a sample of the rules first, and a corner on which very many rules are TRUE with that
+        sample only. So there are at most about `MOST_HOLDERS` times as many matches as corners.
         """
         single, together = [], []
         rules = np.flatnonzero(eligible)
@@ -126,10 +126,11 @@ class Containment:
     def implied(
         self, rules: np.ndarray, others: np.ndarray, always: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of rules [n] int64, each of which has boxes, those that others [rules] bool imply, alone or together; and
-        those that have a row which none of them holds, with its codes [., attributes]. The rest took too long.
+        """Those of the rules [n] int64, each of which has boxes, that others [rules] bool imply, alone or together; and
+        those that have a row on which none of the others is TRUE, with its codes [., attributes]. All remaining rules
+        took too long.
 
-        always: [.] int32, rules without conjunctions whose boxes count among the others' for each rule.
+        always: [.] int32, rules without conjunctions; their boxes are added to the others' for each rule.
         """
         order = np.random.default_rng(0).permutation(np.flatnonzero(others))
         light = np.ones(2 * len(self._kept), bool)
@@ -157,10 +158,10 @@ class Containment:
     def _held(
         self, engine: Matching, rules: np.ndarray, eligible: np.ndarray, light: np.ndarray, most: int
     ) -> Iterator[tuple[np.ndarray, Others, Others, np.ndarray]]:
-        """Rules some at a time [n]: the others that hold all their corners; some that hold one, without rules that have
-        a corner which no other holds; and which rules [n] bool are left without a light corner.
+        """Yields batches of rules [n]: the others that are TRUE on all their corners; some others that are TRUE on one,
+        without rules that have a corner on which no other is; and which rules [n] bool have no light corner left.
 
-        light: [2 * kept] bool, the corners to look at; those that more than `most` rules hold are taken out.
+        light: [2 * kept] bool, the corners to match; those on which more than `most` rules are TRUE are cleared.
         """
         at, share = 0, _FIRST_RULES
         while at < len(rules):
@@ -184,7 +185,7 @@ class Containment:
             share = max(1, min(4 * share, most_rows * len(chosen) // len(rows)))
 
     def _matched(self, engine: Matching, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The rules that rows of codes [rows, attributes] satisfy, as `Matching.match` has them."""
+        """The rules that rows of codes [rows, attributes] satisfy, as `Matching.match` returns them."""
         codes = self._boxes.codes
         region = np.empty(rows.shape[::-1], np.int32)
         for attribute in range(self._attributes):
@@ -193,7 +194,7 @@ class Containment:
         return offsets, hits
 
     def _one_of(self, alone: Others) -> Others:
-        """Of rules the first of their others that implies each; those without one are left out."""
+        """For each rule the first of its others that implies it; rules without one are left out."""
         count = np.diff(alone.start)
         which = np.full(len(count), -1)
         for turn in range(int(count.max(initial=0))):
@@ -208,8 +209,8 @@ class Containment:
     def _unions(
         self, engine: Matching, candidates: Others, eligible: np.ndarray
     ) -> tuple[Others, np.ndarray, np.ndarray]:
-        """The rules that several others imply together; and those [n] that have a row which no rule of the engine
-        holds, with its codes [n, attributes]."""
+        """The rules that several others imply together; and those [n] with a row on which no rule of the engine is
+        TRUE, with its codes [n, attributes]."""
         found, left, left_over = [], [np.empty(0, np.int64)], [np.empty((0, self._attributes), np.int32)]
         for _ in range(ROUNDS):
             if not len(candidates.rules):
@@ -221,7 +222,7 @@ class Containment:
             added, count = further_covering_rules(
                 candidates.rules, candidates.start, candidates.others, offsets, hits, eligible
             )
-            # a row that others hold which were there before hangs on a shared disjunction
+            # if a row is matched only by rules that were candidates before, it depends on a shared disjunction
             held = np.diff(offsets) > 0
             left.append(candidates.rules[~held])
             left_over.append(rows[~held])
@@ -229,7 +230,7 @@ class Containment:
         return joined(found), np.concatenate(left), np.concatenate(left_over)
 
     def _spared(self, covered: Others) -> Others:
-        """Leaves out one other after the other where the rest still covers the rule."""
+        """Removes others one after the other where the remaining ones still cover the rule."""
         needed = np.ones(len(covered.others), bool)
         count = np.diff(covered.start)
         for turn in range(int(count.max(initial=0))):
@@ -241,8 +242,8 @@ class Containment:
         return _without(covered, needed)
 
     def _covers(self, given: Others) -> tuple[np.ndarray, np.ndarray]:
-        """Whether their others cover rules, `COVERED`, `UNCOVERED` or `UNDECIDED` [n] int8, and codes [n, attributes]
-        of a row of each rule that is uncovered which they do not hold."""
+        """Whether their others cover rules: `COVERED`, `UNCOVERED` or `UNDECIDED` [n] int8; and the codes [n,
+        attributes] of a row that they do not cover, for each uncovered rule."""
         gather, first = gather_indices(self.box_start, given.rules)
         boxes = self._kept[gather]
         mine, ends = gather_indices(self.box_start, given.others)
@@ -267,7 +268,7 @@ def _without(given: Others, needed: np.ndarray) -> Others:
 
 
 def _of_rules(conjunctions: Conjunctions, chosen: np.ndarray) -> Conjunctions:
-    """The conjunctions of chosen rules [rules] bool, which keep their ordinals, and all shared disjunctions."""
+    """The conjunctions of the chosen rules [rules] bool, which keep their ordinals, and all shared disjunctions."""
     c = conjunctions
     first = int(c.disjunction_start[-1])
     kept = np.append(np.ones(first, bool), chosen[c.target[first:]])

@@ -1,8 +1,8 @@
 """Exact matching over sets of regions: is a box covered by the union of others?
 
-Kuntschke and Kemper, algorithms 9 and 11, with sets in place of intervals: in each dimension the inside is an
-intersection and the outside a difference, one part. Of each dimension only what tells the boxes at hand apart counts,
-so that a part is a few words of bits, one for each class of codes.
+Kuntschke and Kemper, algorithms 9 and 11, with sets in place of intervals: in each dimension the inside of a box is an
+intersection, and the outside a difference, so a single part. Codes of a dimension that no other box distinguishes are
+one class, so that a part is a few words of bits, one for each class.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from rules_index.kernels.jit import inner, jit
 
 COVERED, UNCOVERED, UNDECIDED = 1, 0, -1
 _MOST_WAITING = 1 << 14
-"""Parts that wait at most; depth first there are few."""
+"""The most parts on the stack; depth first there are few."""
 
 
 @inner
 def _first_reaching(code: int, which: int, a: BoxArrays) -> int:
-    """The first interval of a set whose end is not below a code."""
+    """The first interval of a set that ends at a code or above."""
     left, right = a.set_start[which], a.set_start[which + 1]
     while left < right:
         middle = (left + right) >> 1
@@ -39,7 +39,7 @@ def in_set(code: int, which: int, a: BoxArrays) -> bool:
 
 @inner
 def relation_of_sets(part: int, box: int, a: BoxArrays) -> tuple[bool, bool]:
-    """Whether two sets share a code, and whether the first lies within the second."""
+    """Whether two sets share a code, and whether the first is a subset of the second."""
     if part == box:
         return True, True
     share, within = False, True
@@ -56,7 +56,7 @@ def relation_of_sets(part: int, box: int, a: BoxArrays) -> tuple[bool, bool]:
 
 @inner
 def relation(part: int, box: int, a: BoxArrays) -> int:
-    """`COVERED` where a box lies within another, `UNDECIDED` where they share a row, else `UNCOVERED`."""
+    """`COVERED` where a box is inside another, `UNDECIDED` where they share a row, else `UNCOVERED`."""
     within = True
     at, last = a.start[part], a.start[part + 1]
     for term in range(a.start[box], a.start[box + 1]):
@@ -89,7 +89,7 @@ def _set_of(box: int, dimension: int, a: BoxArrays) -> int:
 
 @inner
 def _distinct(values: np.ndarray, count: int) -> int:
-    """Sorts the first values (shell sort: they are few) and keeps the different ones; how many."""
+    """Sorts the first `count` values (shell sort, because they are few) and removes repeats; returns their number."""
     gap = 1
     while gap < count // 3:
         gap = 3 * gap + 1
@@ -111,7 +111,7 @@ def _distinct(values: np.ndarray, count: int) -> int:
 
 @inner
 def _edges(dimension: int, others: np.ndarray, count: int, a: BoxArrays, edges: np.ndarray) -> int:
-    """Writes the codes at which `count` others begin or end, and 0; how many."""
+    """Writes the codes at which `count` others begin or end, and 0, to `edges`; returns their number."""
     edges[0] = 0
     found = 1
     for i in range(count):
@@ -126,9 +126,9 @@ def _edges(dimension: int, others: np.ndarray, count: int, a: BoxArrays, edges: 
 
 @inner
 def _classes(box: int, dimension: int, edges: np.ndarray, count: int, a: BoxArrays, codes: np.ndarray, at: int) -> int:
-    """Writes one code of `box` for each class of its codes that `edges` tell apart to `codes`[at:]; where they end.
+    """Writes one code of `box` for each class of its codes that `edges` distinguish to `codes[at:]`; returns the end.
 
-    Of a dimension that the box does not name it is the last one, which is most often NULL's.
+    In a dimension that the box does not name it is the last code of the class, which is most often NULL's.
     """
     own = _set_of(box, dimension, a)
     for i in range(count):
@@ -149,7 +149,7 @@ def _mask(
     box: int, dimensions: np.ndarray, code_start: np.ndarray, word_start: np.ndarray, codes: np.ndarray, a: BoxArrays,
     mask: np.ndarray,
 ) -> None:  # fmt: skip
-    """Sets the bits of the classes whose codes a box holds, of all of them in a dimension that it does not name."""
+    """Sets the bits of the classes with codes inside a box; all classes of a dimension that it does not name."""
     for word in range(len(mask)):
         mask[word] = 0
     for d in range(len(word_start) - 1):
@@ -161,7 +161,7 @@ def _mask(
 
 @inner
 def _cuts(part: np.ndarray, mask: np.ndarray, word_start: np.ndarray) -> int:
-    """In how many dimensions a part stands out of a box; -1 where they share no row."""
+    """The number of dimensions in which a part extends beyond a box; -1 where they share no row."""
     cuts = 0
     for d in range(len(word_start) - 1):
         shares = stands_out = np.uint64(0)
@@ -176,7 +176,7 @@ def _cuts(part: np.ndarray, mask: np.ndarray, word_start: np.ndarray) -> int:
 
 @inner
 def _cut(part: np.ndarray, mask: np.ndarray, word_start: np.ndarray, stack: np.ndarray, waiting: int) -> int:
-    """Algorithm 9: puts the parts that stand out of a box onto the stack; how many wait then."""
+    """Algorithm 9: pushes the parts outside of a box onto the stack; returns the new height of the stack."""
     for d in range(len(word_start) - 1):
         begin, end = word_start[d], word_start[d + 1]
         stands_out = False
@@ -194,7 +194,7 @@ def _cut(part: np.ndarray, mask: np.ndarray, word_start: np.ndarray, stack: np.n
 
 @inner
 def _search(masks: np.ndarray, word_start: np.ndarray, most: int, part: np.ndarray) -> int:
-    """Algorithm 11 over bits: whether all masks but the last cover the last; `part` is what they do not cover."""
+    """Algorithm 11 over bits: whether all masks but the last cover the last; `part` receives what they do not cover."""
     others, each = len(masks) - 1, len(word_start) - 1
     room = min(others * each, _MOST_WAITING) + each + 1
     stack = np.empty((room, len(part)), np.uint64)
@@ -225,8 +225,8 @@ def _search(masks: np.ndarray, word_start: np.ndarray, most: int, part: np.ndarr
 
 @inner
 def _near(box: int, others: np.ndarray, a: BoxArrays, near: np.ndarray) -> tuple[int, int, int]:
-    """Writes the others that share rows with a box: how many, with how many terms and intervals. (-1, 0, 0) where one
-    of them holds the box."""
+    """Writes the others that share rows with a box to `near`. Returns their number, and those of their terms and
+    intervals; (-1, 0, 0) where one of them covers the box."""
     count = terms = intervals = 0
     for i in range(len(others)):
         other = others[i]
@@ -266,7 +266,7 @@ def _cover(box: int, others: np.ndarray, most: int, a: BoxArrays, row: np.ndarra
         word_start[d + 1] = word_start[d] + ((code_start[d + 1] - code_start[d] + 63) >> 6)
     masks = np.empty((count + 1, word_start[named]), np.uint64)
     for i in range(count + 1):
-        # the last box holds every row
+        # the last box contains every row
         of = near[i] if i < count else len(a.start) - 2
         _mask(of, dimensions, code_start, word_start, codes, a, masks[i])
     part = np.empty(word_start[named], np.uint64)
@@ -287,7 +287,7 @@ def _cover(box: int, others: np.ndarray, most: int, a: BoxArrays, row: np.ndarra
 
 @inner
 def _write_corner(box: int, greatest: bool, a: BoxArrays, row: np.ndarray) -> None:
-    """The least, or greatest, codes of a row in a box; the last one of a dimension that the box does not name."""
+    """Writes the lowest or highest codes of a row in a box; the last code of a dimension that the box does not name."""
     for dimension in range(len(row)):
         row[dimension] = a.sizes[dimension] - 1
     for term in range(a.start[box], a.start[box + 1]):
@@ -308,8 +308,8 @@ def cover_boxes(
 ) -> np.ndarray:
     """Whether each box [n] int64 is covered by the others [.] int64 of its group, others[start[g]:start[g + 1]].
 
-    `COVERED`, `UNCOVERED` or, after `most` comparisons of a part with a box, `UNDECIDED` [n] int8. rows: [n, d] int32,
-    filled with codes of the first d dimensions of a row in the box which, where it is `UNCOVERED`, no other holds.
+    Returns `COVERED`, `UNCOVERED` or, after `most` comparisons of a part with a box, `UNDECIDED` [n] int8. rows: [n, d]
+    int32, receives codes of the first d dimensions of a row in the box that, if it is `UNCOVERED`, is in no other.
     """
     found = np.empty(len(boxes), np.int8)
     for i in range(len(boxes)):
@@ -320,8 +320,8 @@ def cover_boxes(
 
 @jit
 def corners(boxes: np.ndarray, dimensions: int, a: BoxArrays) -> np.ndarray:
-    """Two rows of each box, codes [2 * boxes, dimensions] int32: its least and its greatest; of a dimension that it
-    does not name the last one, most often NULL's, which few rules hold."""
+    """Two rows in each box, codes [2 * boxes, dimensions] int32: its lowest and its highest. A dimension that it does
+    not name has the last code, most often NULL's, on which few rules are TRUE."""
     rows = np.empty((2 * len(boxes), dimensions), np.int32)
     for i in range(len(boxes)):
         _write_corner(boxes[i], False, a, rows[2 * i])
@@ -331,8 +331,8 @@ def corners(boxes: np.ndarray, dimensions: int, a: BoxArrays) -> np.ndarray:
 
 @jit
 def rows_held(boxes: np.ndarray, codes: np.ndarray, unknown: bool, a: BoxArrays) -> np.ndarray:
-    """Which rows [rows] bool of codes [dimensions, rows] int32 some box holds; a code of -1, or which of the last two
-    codes -2 stands for, is not known, and in the box if `unknown` says so."""
+    """Which rows [rows] bool of codes [dimensions, rows] int32 are in some box. A code of -1 is unknown, one of -2 is
+    one of the last two codes; a row that depends on such a code counts as inside if `unknown` is True."""
     held = np.zeros(codes.shape[1], np.bool_)
     for row in range(len(held)):
         for box in boxes:
@@ -358,8 +358,8 @@ def rows_held(boxes: np.ndarray, codes: np.ndarray, unknown: bool, a: BoxArrays)
 
 @jit
 def rows_within(boxes: np.ndarray, codes: np.ndarray, a: BoxArrays) -> np.ndarray:
-    """Whether each row [rows] bool of codes [dimensions, rows] int32 lies in the box of its own [rows] int64; one that
-    hangs on a code that is not known, -1, does not."""
+    """Whether each row [rows] bool of codes [dimensions, rows] int32 is in its own box [rows] int64; a row that depends
+    on an unknown code, -1, is not."""
     held = np.ones(len(boxes), np.bool_)
     for row in range(len(boxes)):
         for term in range(a.start[boxes[row]], a.start[boxes[row] + 1]):

@@ -1,4 +1,4 @@
-"""Which other rules hold the rows of a rule: loops over lists of matches."""
+"""Which other rules are TRUE on the rows of a rule: loops over lists of matches."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import numpy as np
 from rules_index.kernels.jit import inner, jit
 
 MOST_ALONE = 32
-"""Rules that are tried alone, of those that hold all rows of a rule."""
+"""Of the rules that are TRUE on all rows of a rule, so many are tried alone."""
 MOST_STARTED, MOST_ADDED = 8, 8
-"""Rules that a union is begun with, and that each further row adds."""
+"""A union begins with so many rules, and each further row adds so many."""
 
 
 @inner
 def _in_list(value: int, begin: int, end: int, values: np.ndarray) -> bool:
-    """Whether a value is among ascending ones."""
+    """Whether a value is among ascending ones (binary search)."""
     last = end
     while begin < end:
         middle = (begin + end) >> 1
@@ -27,7 +27,7 @@ def _in_list(value: int, begin: int, end: int, values: np.ndarray) -> bool:
 
 @inner
 def _add(value: int, values: np.ndarray, count: int) -> int:
-    """Adds a value that is not there yet; how many there are."""
+    """Adds a value unless it is there already; returns the new number of values."""
     for i in range(count):
         if values[i] == value:
             return count
@@ -39,11 +39,12 @@ def _add(value: int, values: np.ndarray, count: int) -> int:
 def covering_rules(
     rules: np.ndarray, row_start: np.ndarray, offsets: np.ndarray, hits: np.ndarray, eligible: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Of rules [n] the others that hold their rows, rule i's being row_start[i] to row_start[i + 1].
+    """For rules [n], the others that are TRUE on their rows; rule i has the rows row_start[i] to row_start[i + 1].
 
-    A row is held by the rules hits[offsets[row]:offsets[row + 1]], ascending; eligible: [rules] bool, which others
-    count. Returns those that hold all rows of the rule, [n, MOST_ALONE] int32, and how many [n] int32; and some that
-    hold one of them, [n, MOST_STARTED] int32, and how many [n] int32: none where a row is held by no other.
+    The rules hits[offsets[row]:offsets[row + 1]], ascending, are TRUE on a row; eligible: [rules] bool, which others
+    are considered. Returns the others that are TRUE on all rows of the rule, [n, MOST_ALONE] int32, and their number
+    [n] int32; and some that are TRUE on one of the rows, [n, MOST_STARTED] int32, and their number [n] int32, which is
+    0 where no other is TRUE on some row.
     """
     alone, in_union = np.empty((len(rules), MOST_ALONE), np.int32), np.empty((len(rules), MOST_STARTED), np.int32)
     alone_count, in_union_count = np.zeros((2, len(rules)), np.int32)
@@ -90,8 +91,8 @@ def further_covering_rules(
     hits: np.ndarray,
     eligible: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Of rules [n] with one row each, as in `covering_rules`, others that hold it besides others[start[i]:start[i +
-    1]]: [n, MOST_ADDED] int32, and how many [n] int32."""
+    """For rules [n] with one row each, as in `covering_rules`, others that are TRUE on it and are not among
+    others[start[i]:start[i + 1]]: [n, MOST_ADDED] int32, and their number [n] int32."""
     added = np.empty((len(rules), MOST_ADDED), np.int32)
     count = np.zeros(len(rules), np.int32)
     for i in range(len(rules)):

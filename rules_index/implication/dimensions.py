@@ -1,7 +1,7 @@
 """Kernels that compare boxes dimension by dimension: relation, comparison with cuts, order of work, relaxation.
 
 Kuntschke and Kemper, algorithms 6, 8 and 9, section 6.1. Boxes are [., d, 2] int32, closed ranges of codes in each of d
-dimensions; `rank` [., d] int32 are a box's dimensions in the order in which they are looked at: short ones first.
+dimensions. `rank` [., d] int32 are a box's dimensions in the order in which they are compared, short ones first.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import numpy as np
 from rules_index.kernels.jit import bare, inlined, jit
 
 IMPLIED, OVERLAPS, APART = 1, 0, -1
-"""What algorithm 6 returns."""
+"""The results of algorithm 6."""
 
 
 class Lines(NamedTuple):
-    """Where codes lie on the number line, as `intervals.Space` has it.
+    """The position of codes on the number line, from `intervals.Space`.
 
-    sizes         [d] int32, number of codes, NULL's, the last one, included
+    sizes         [d] int32, number of codes, including NULL's, the last one
     lower, upper  [d, most codes] float64
     """
 
@@ -29,7 +29,7 @@ class Lines(NamedTuple):
 
 
 class Sorted(NamedTuple):
-    """Boxes and what the order of work depends on (6.1).
+    """Boxes and what the order of work depends on (section 6.1).
 
     boxes      [boxes, d, 2] int32
     unbounded  [boxes] int64, number of infinite ends
@@ -45,7 +45,7 @@ class Sorted(NamedTuple):
 
 @bare
 def relation(parts: np.ndarray, part: int, boxes: np.ndarray, box: int, rank: np.ndarray) -> int:
-    """`IMPLIED` where a part lies within a box, `OVERLAPS` where they share a row, else `APART`."""
+    """`IMPLIED` where a part is inside a box, `OVERLAPS` where they share a row, else `APART`."""
     within = True
     for i in range(rank.shape[1]):
         d = rank[box, i]
@@ -58,7 +58,7 @@ def relation(parts: np.ndarray, part: int, boxes: np.ndarray, box: int, rank: np
 
 @bare
 def copy_box(source: np.ndarray, place: int, out: np.ndarray, at: int) -> None:
-    """Writes a box to another place."""
+    """Copies a box to another index."""
     for d in range(source.shape[1]):
         out[at, d, 0] = source[place, d, 0]
         out[at, d, 1] = source[place, d, 1]
@@ -66,10 +66,11 @@ def copy_box(source: np.ndarray, place: int, out: np.ndarray, at: int) -> None:
 
 @bare
 def cut(boxes: np.ndarray, box: int, rank: np.ndarray, parts: np.ndarray, part: int, out: np.ndarray, at: int) -> int:
-    """Algorithm 9 (CD) for a part that shares a row with a box: writes what of it lies outside to `out`[at:]; how many.
+    """Algorithm 9 (CD) for a part that shares a row with a box: writes its parts outside of the box to `out[at:]`;
+    returns their number.
 
-    Up to two parts for each dimension in which the part stands out, cut off one dimension after the other. The part is
-    cut down to what lies in the box.
+    There are up to two for each dimension in which the part extends beyond the box, cut off one dimension after the
+    other. The part itself is reduced to what is inside the box.
     """
     made = at
     for i in range(rank.shape[1]):
@@ -83,8 +84,8 @@ def cut(boxes: np.ndarray, box: int, rank: np.ndarray, parts: np.ndarray, part: 
 def cut_off(
     boxes: np.ndarray, box: int, d: int, end: int, parts: np.ndarray, part: int, out: np.ndarray, at: int
 ) -> int:
-    """Writes what of a part lies below (`end` 0) or above (1) a box in a dimension to `out`[at], and cuts the part
-    down; how many parts that is, 0 or 1."""
+    """Writes what of a part is below (`end` 0) or above (1) a box in a dimension to `out[at]`, and reduces the part;
+    returns the number of parts written, 0 or 1."""
     bound = boxes[box, d, end]
     if not (parts[part, d, 0] < bound if end == 0 else parts[part, d, 1] > bound):
         return 0
@@ -96,8 +97,8 @@ def cut_off(
 
 @jit
 def compare_dimensions(boxes: np.ndarray, box: int, rank: np.ndarray, part: np.ndarray) -> np.ndarray:
-    """Algorithm 9 (CD): what of a part [1, d, 2] no row of which lies in a box, [parts, d, 2]; whole where the two are
-    apart."""
+    """Algorithm 9 (CD): the parts [parts, d, 2] of a part [1, d, 2] outside of a box; the whole part where the two do
+    not overlap."""
     out = np.empty((2 * part.shape[1], part.shape[1], 2), np.int32)
     if relation(part, 0, boxes, box, rank) == APART:
         return part.copy()
@@ -109,13 +110,13 @@ def compare_dimensions(boxes: np.ndarray, box: int, rank: np.ndarray, part: np.n
 
 @bare
 def _length(low: int, high: int, d: int, lines: Lines) -> float:
-    """Of a range of codes on the number line; NULL alone has none."""
+    """The length of a range of codes on the number line; that of NULL alone is 0."""
     return 0.0 if low == lines.sizes[d] - 1 else lines.upper[d, high] - lines.lower[d, low]
 
 
 @bare
 def measure(given: Sorted, box: int, lines: Lines) -> None:
-    """Writes all but the box itself."""
+    """Writes the measures of a box: all fields but the box itself."""
     boxes, unbounded, volume = given.boxes, 0, 1.0
     for d in range(len(lines.sizes)):
         low, high = boxes[box, d, 0], boxes[box, d, 1]
@@ -136,7 +137,7 @@ def measure(given: Sorted, box: int, lines: Lines) -> None:
 
 @jit
 def measured(boxes: np.ndarray, lines: Lines) -> Sorted:
-    """What the order of work depends on, of all boxes."""
+    """The measures of all boxes, on which the order of work depends."""
     count, d = boxes.shape[:2]
     found = Sorted(boxes, np.empty(count, np.int64), np.empty(count), np.empty((count, d), np.int32))
     for box in range(count):
@@ -150,10 +151,11 @@ def measured(boxes: np.ndarray, lines: Lines) -> Sorted:
 @bare
 def relax(queries: np.ndarray, query: int, given: Sorted, order: np.ndarray, count: int, lines: Lines,
           wide: np.ndarray) -> int:  # fmt: skip
-    """Algorithm 8 (HCR), lines 6 to 31: which of `count` boxes is widened to hold a query's, or -1 where one does.
+    """Algorithm 8 (HCR), lines 6 to 31: which of `count` boxes is widened to contain a query's, or -1 where one
+    contains it.
 
-    wide: [2, d, 2] int32; the first becomes the widened box: with fewest infinite ends i, then least increase of volume
-    e; the first in `order` on ties. An infinite extension counts in i alone.
+    wide: [2, d, 2] int32, the first of which receives the widened box: the one with the fewest infinite ends i, then
+    with the least increase of volume e; the first in `order` on ties. An infinite extension counts in i alone.
     """
     best, best_i, best_e = -1, np.inf, np.inf
     for place in range(count):
@@ -182,7 +184,7 @@ def relax(queries: np.ndarray, query: int, given: Sorted, order: np.ndarray, cou
 
 @bare
 def _volume_of_others(wide: np.ndarray, but: int, lines: Lines) -> float:
-    """Product of the lengths, neither zero nor infinite, of the other dimensions of a box as widened so far."""
+    """The product of the lengths, neither zero nor infinite, of a widened box in all dimensions but one."""
     volume = 1.0
     for d in range(len(lines.sizes)):
         length = _length(wide[1, d, 0], wide[1, d, 1], d, lines)

@@ -1,4 +1,4 @@
-"""Rules that no row of a kind can match: what they ask for lies apart from what such rows have."""
+"""Rules that no row of a kind can match, because their boxes are disjoint from those of such rows."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def disjoint_rules(
     time_zone: str = "UTC",
     lists: Sequence[AnyList] = (),
 ) -> dict[str | int, str | None]:
-    """Of the rules that no row can match on which `condition` is TRUE the id, and a column by which that is seen.
+    """The rules that match no row on which `condition` is TRUE: by id, a column that shows it.
 
-    Rules that no row at all matches are not among them; where several columns are needed, the column is None. rules:
-    a frame with rule_id and expression, and validity as `compile_rules` has it; the others are as there, too. Raises
+    Rules that match no row at all are left out; the column is None where several are needed. rules: a frame with
+    rule_id and expression, and validity as in `compile_rules`; the other arguments are as there, too. Raises
     `RuleError` where the condition does not compile.
     """
     ids = rules["rule_id"]
@@ -59,8 +59,8 @@ _MEETS, _SEVERAL = -1, -2
 
 @jit
 def separating_dimensions(rule_start: np.ndarray, known: np.ndarray, a: BoxArrays) -> np.ndarray:
-    """For each rule [rules] int64 a dimension in which each of its boxes is apart from all of some boxes [.] int64; -2
-    where it takes several dimensions, -1 where two boxes may share a row."""
+    """For each rule [rules] int64 a dimension in which each of its boxes is disjoint from all of the `known` boxes [.]
+    int64; -2 where several dimensions are needed, -1 where two boxes may share a row."""
     found = np.empty(len(rule_start) - 1, np.int64)
     for rule in range(len(found)):
         found[rule] = _SEVERAL

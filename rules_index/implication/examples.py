@@ -1,4 +1,4 @@
-"""A row of real values in each of many boxes."""
+"""Makes a row of real values in each of many boxes."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from rules_index.implication.region_boxes import RegionBoxes
 from rules_index.implication.rows import Rows
 
 _MOST_CODES = 1 << 24
-"""Codes that are held at once."""
+"""The most codes in memory at once."""
 _ROUNDS, _MOST_TRIES = 8, 1 << 14
-"""How often examples are sought where expressions must be aimed at, and the rows that are made each time, unless there
-are more findings."""
+"""How often examples are searched for where expressions must be hit by chance, and the rows that are made each time,
+unless there are more findings."""
 _FIRST_DAY, _LAST_DAY = (
     day.toordinal() - datetime.date(1970, 1, 1).toordinal() for day in (datetime.date.min, datetime.date.max)
 )
 _DAY = 86_400_000_000
-"""Microseconds."""
+"""Microseconds of a day."""
 
 
 def examples(boxes: np.ndarray, rows: Rows, known: RegionBoxes) -> pa.Array:
-    """A row in each box [n] as struct of the columns; NULL for -1, and where no row that Python can hold is certain to
-    lie in it."""
+    """A row in each box [n] as struct of the columns; NULL for -1, and where no row that Python can represent certainly
+    is in the box."""
     share = max(1, _MOST_CODES // max(len(known.arrays.sizes), 1))
     parts = [_examples_of(boxes[at : at + share], rows, known) for at in range(0, len(boxes), share)]
     fields = pa.struct([(leaf.name, leaf.type) for leaf in rows.columns])
@@ -35,7 +35,7 @@ def examples(boxes: np.ndarray, rows: Rows, known: RegionBoxes) -> pa.Array:
 
 
 def _examples_of(boxes: np.ndarray, rows: Rows, known: RegionBoxes) -> pa.Array:
-    """`examples` of some boxes."""
+    """`examples` for some of the boxes."""
     a = known.arrays
     aimed = np.where(boxes >= 0, boxes, known.everything)
     wanted = np.ascontiguousarray(corners(aimed, len(rows.known), a)[::2].T)
@@ -58,7 +58,7 @@ def _examples_of(boxes: np.ndarray, rows: Rows, known: RegionBoxes) -> pa.Array:
 
 
 def _has_python_values(column: pa.Array) -> np.ndarray:
-    """Which values [rows] bool Python has: dates and times of Spark's reach far beyond year 9999."""
+    """Which values [rows] bool Python can represent: Spark's dates and times go far beyond the year 9999."""
     t = pa.types
     if not (t.is_date32(column.type) or t.is_timestamp(column.type)):
         return np.ones(len(column), bool)
@@ -68,7 +68,7 @@ def _has_python_values(column: pa.Array) -> np.ndarray:
 
 
 def joined_examples(parts: Sequence[pa.StructArray]) -> pa.StructArray:
-    """Rows of different columns as rows of all of them, by name; NULL in those that a part lacks."""
+    """Rows of different columns as rows of all these columns, by name; NULL in columns that a part lacks."""
     types = dict(sorted({field.name: field.type for part in parts for field in part.type}.items()))
     found = []
     for part in parts:

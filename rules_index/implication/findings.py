@@ -1,5 +1,5 @@
-"""What can be said of a whole rule set without a row: rules that never or always hold, that are the same, that others
-imply, and alternatives that add nothing."""
+"""Findings about a whole rule set that need no row: rules that are never or always TRUE, that are equal, that others
+imply, and alternatives that are redundant."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ KINDS = (
     CONTRADICTION, TAUTOLOGY, DUPLICATE, IMPLIED, IMPLIED_BY_UNION, REDUNDANT_ALTERNATIVE, UNREACHABLE_ALTERNATIVE,
 )  # fmt: skip
 SPLITS = 1 << 14
-"""Comparisons of a part with a box after which a box is left undecided."""
+"""The comparisons of a part with a box after which the box is left undecided."""
 
 
 def findings(compiled: CompiledRules, splits: int = SPLITS) -> pa.Table:
-    """What was found, by rule, then by kind in the order of `KINDS`, then by alternative.
+    """The findings, ordered by rule, then by kind in the order of `KINDS`, then by alternative.
 
     | column | |
     |---|---|
     | rule | int32, the rule's ordinal |
     | kind | string |
     | others | list<int32>, ordinals of other rules |
-    | alternative | int32, NULL but for the last two kinds: the conjunction's place among those of the rule |
+    | alternative | int32, NULL except for the last two kinds: the conjunction's number within the rule |
     | example | struct of the columns that the rules read: a row on which the rule is TRUE; NULL where none was made |
 
     | kind | says |
     |---|---|
     | contradiction | the rule is TRUE on no row |
     | tautology | the rule is TRUE on every row |
-    | duplicate | the rule and the others hold the same rows, box by box; told of the first of them |
+    | duplicate | the rule and the others are TRUE on the same rows, box by box; reported for the first of them |
     | implied | wherever the rule is TRUE, the other one is |
     | implied_by_union | wherever the rule is TRUE, one of the others is; these are as few as were found |
     | redundant_alternative | where it is TRUE, another alternative of the rule is; the example is such a row |
     | unreachable_alternative | no row satisfies it |
 
-    Of rules that are the same only the first is looked at further, and what always holds implies nothing. Whatever is
-    told holds; attributes are taken to be independent, and shared disjunctions and what Spark evaluates to have any
-    value, so what hangs on them, or takes more than `splits` comparisons, may stay unnoticed. An alternative is a
-    conjunction of the compiled rule: alternatives over one and the same attribute were one predicate before, and those
-    that contradict themselves are gone, both of which only the rule's text can tell.
+    Of equal rules only the first is examined further, and tautologies are never among the others. Findings are
+    certain. Attributes are taken to be independent, and shared disjunctions and what Spark evaluates to have any value,
+    so that what depends on these, or takes more than `splits` comparisons, may be missed. An alternative is a
+    conjunction of the compiled rule: alternatives over the same attribute have been merged to one predicate, and
+    contradictory ones have been removed; both can be found only from the rule's text.
     """
     conjunctions = conjunctions_of(compiled)
     boxes = possible(boxes_of(compiled), compiled.attributes, compiled.regions)
@@ -74,22 +74,22 @@ def findings(compiled: CompiledRules, splits: int = SPLITS) -> pa.Table:
     single, together = containment.found(eligible)
     dead = boxes.unreachable[~never[boxes.unreachable[:, 0]]]
     first_box = np.append(kept, -1)[containment.box_start[:-1]]
-    told = [
-        _Told.of(CONTRADICTION, np.flatnonzero(never)),
-        _Told.of(TAUTOLOGY, np.flatnonzero(always)),
+    of_kinds = [
+        _Findings.of(CONTRADICTION, np.flatnonzero(never)),
+        _Findings.of(TAUTOLOGY, np.flatnonzero(always)),
         *(
-            _Told(KINDS.index(kind), given, np.full(len(given.rules), -1), first_box[given.rules])
+            _Findings(KINDS.index(kind), given, np.full(len(given.rules), -1), first_box[given.rules])
             for kind, given in ((DUPLICATE, groups), (IMPLIED, single), (IMPLIED_BY_UNION, together))
         ),
-        _Told.of(REDUNDANT_ALTERNATIVE, boxes.rule[more], boxes.alternative[more], np.flatnonzero(more)),
-        _Told.of(UNREACHABLE_ALTERNATIVE, dead[:, 0], dead[:, 1]),
+        _Findings.of(REDUNDANT_ALTERNATIVE, boxes.rule[more], boxes.alternative[more], np.flatnonzero(more)),
+        _Findings.of(UNREACHABLE_ALTERNATIVE, dead[:, 0], dead[:, 1]),
     ]
-    return _table(told, Rows(compiled, boxes.codes), boxes)
+    return _table(of_kinds, Rows(compiled, boxes.codes), boxes)
 
 
 @dataclass
-class _Told:
-    """Findings of one kind: rules [n] with others, alternatives [n] or -1, boxes [n] for the example or -1."""
+class _Findings:
+    """Findings of one kind: rules [n] with others, alternatives [n] or -1, and boxes [n] for the example or -1."""
 
     kind: int
     given: Others
@@ -99,8 +99,8 @@ class _Told:
     @classmethod
     def of(
         cls, kind: str, rules: np.ndarray, alternatives: np.ndarray | None = None, boxes: np.ndarray | None = None
-    ) -> _Told:
-        """Of rules without others."""
+    ) -> _Findings:
+        """Findings for rules without others."""
         nothing = np.full(len(rules), -1)
         others = Others(rules, np.zeros(len(rules) + 1, np.int64), np.empty(0, np.int32))
         return cls(
@@ -112,7 +112,8 @@ class _Told:
 
 
 def _groups(boxes: RegionBoxes, kept: np.ndarray, box_start: np.ndarray, special: np.ndarray) -> Others:
-    """Of each group of rules with the same boxes the first, with the others; `special` [rules] bool are in none."""
+    """For each group of rules with the same boxes the first rule, with the others; `special` [rules] bool are in
+    none."""
     a = boxes.arrays
     terms, start = gather_indices(a.start, kept)
     pairs = np.stack([a.dimensions[terms], a.sets[terms]], axis=1).astype(np.int64).reshape(-1)
@@ -128,16 +129,16 @@ def _groups(boxes: RegionBoxes, kept: np.ndarray, box_start: np.ndarray, special
     return Others(rules[begins[several]], offsets_of(lengths[several]), rules[~opens].astype(np.int32))
 
 
-def _table(told: list[_Told], rows: Rows, boxes: RegionBoxes) -> pa.Table:
-    """All findings, in their order."""
-    kind = np.concatenate([np.full(len(each.given.rules), each.kind) for each in told])
-    rules = np.concatenate([each.given.rules for each in told]).astype(np.int32)
-    alternatives = np.concatenate([each.alternatives for each in told]).astype(np.int32)
+def _table(of_kinds: list[_Findings], rows: Rows, boxes: RegionBoxes) -> pa.Table:
+    """All findings, ordered."""
+    kind = np.concatenate([np.full(len(each.given.rules), each.kind) for each in of_kinds])
+    rules = np.concatenate([each.given.rules for each in of_kinds]).astype(np.int32)
+    alternatives = np.concatenate([each.alternatives for each in of_kinds]).astype(np.int32)
     order = np.lexsort((alternatives, kind, rules))
-    start = offsets_of(np.concatenate([np.diff(each.given.start) for each in told]))
+    start = offsets_of(np.concatenate([np.diff(each.given.start) for each in of_kinds]))
     gather, other_start = gather_indices(start, order)
-    others = np.concatenate([each.given.others for each in told]).astype(np.int32)[gather]
-    example_box = np.concatenate([each.boxes for each in told]).astype(np.int64)[order]
+    others = np.concatenate([each.given.others for each in of_kinds]).astype(np.int32)[gather]
+    example_box = np.concatenate([each.boxes for each in of_kinds]).astype(np.int64)[order]
     alternative = alternatives[order]
     return pa.table(
         {

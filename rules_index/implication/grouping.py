@@ -1,9 +1,9 @@
-"""Many boxes in few groups, so that the boxes around the groups hold little more than the boxes do.
+"""Divides many boxes into few groups, so that the box around each group contains little more than its boxes do.
 
-Kuntschke and Kemper relax a predicate box by box (HCR, algorithm 8), which hangs on the boxes that come first. Here a
-sample is first divided: until each group names a dimension together, then as an R*-tree divides a node, again and again
-the group that gains most by it. In the end each box goes where algorithm 8 puts it. A box's extent is the product of
-its shares of all codes of each dimension, so that nothing is infinite and each type is measured alike.
+Kuntschke and Kemper relax a predicate box by box (HCR, algorithm 8); the result depends on which boxes come first. Here
+a sample is divided first: until the boxes of each group have a dimension in common, and then like a node of an R*-tree,
+each time the group that gains most. Finally algorithm 8 puts each box into a group. A box's extent is the product of
+its shares of the codes of each dimension, so that no extent is infinite and all types are measured alike.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import numpy as np
 from rules_index.kernels.jit import inner, jit
 
 SAMPLE = 1 << 12
-"""Boxes that are divided; of more a sample is."""
+"""At most so many boxes are divided; of more a sample is."""
 _MOST_KEYS = 1 << 5
-"""Dimensions that a division may go along: those that most boxes name."""
+"""Dimensions along which to divide: those that most boxes name."""
 _LEAST_GAIN = 1e-9
 _MOST_SHARES = 1 << 22
-"""Shares that are worked out at a time, at most, for a division along one dimension."""
+"""The most shares that are computed at a time, for a division along one dimension."""
 
 
 class Shares(NamedTuple):
-    """Boxes as closed ranges of codes, of a few dimensions each; the others they hold whole.
+    """Boxes as closed ranges of codes in a few dimensions each; they contain all codes of the other dimensions.
 
     sizes       [dimensions] int32, number of codes
     start       [boxes + 1] int64 into the others
@@ -60,7 +60,7 @@ def grouped(boxes: Shares, groups: int, seed: int = 0) -> np.ndarray:
 
 
 def _dense(boxes: Shares, chosen: np.ndarray) -> np.ndarray:
-    """Some boxes [chosen, dimensions, 2] int32."""
+    """The chosen boxes [chosen, dimensions, 2] int32."""
     dense = np.empty((len(chosen), len(boxes.sizes), 2), np.int32)
     dense[:, :, 0], dense[:, :, 1] = 0, boxes.sizes - 1
     for place, box in enumerate(chosen.tolist()):
@@ -71,7 +71,7 @@ def _dense(boxes: Shares, chosen: np.ndarray) -> np.ndarray:
 
 
 def _around(dense: np.ndarray) -> np.ndarray:
-    """The box [dimensions, 2] around some."""
+    """The bounding box [dimensions, 2] of some boxes."""
     return np.stack([dense[:, :, 0].min(axis=0), dense[:, :, 1].max(axis=0)], axis=1)
 
 
@@ -93,9 +93,9 @@ def _divided(dense: np.ndarray, sizes: np.ndarray, groups: int) -> list[np.ndarr
 class _Division(NamedTuple):
     """A group's best division.
 
-    says_nothing: whether no dimension is named by all boxes, so that the group holds everything; saved: how much of its
-    extent lies in neither half, 0 where these overlap as much; gain: by how much less the boxes' logarithms of the
-    extent of their own half are; first: [boxes] bool, one half.
+    says_nothing: whether all boxes name no dimension in common, so that the group contains everything; saved: the part
+    of its extent that is in neither half, 0 where these overlap by as much; gain: the decrease of the sum of the
+    logarithms of the extents that the boxes are in; first: [boxes] bool, one half.
     """
 
     says_nothing: bool
@@ -105,7 +105,8 @@ class _Division(NamedTuple):
 
     @property
     def worth(self) -> tuple[bool, float, float]:
-        """By which groups are chosen: as long as one of them says nothing, they say nothing together."""
+        """The key by which groups are chosen: a group that contains everything first, because it makes all groups
+        useless."""
         return self.says_nothing, self.saved, self.gain
 
 
@@ -131,15 +132,17 @@ def _division(dense: np.ndarray, sizes: np.ndarray) -> _Division:
 
 @inner
 def _extent(box: np.ndarray, sizes: np.ndarray) -> float:
+    """The product of a box's [dimensions, 2] shares of the codes of each dimension."""
     found = 1.0
     for d in range(len(sizes)):
         found *= (box[d, 1] - box[d, 0] + 1) / sizes[d]
-    # many narrow dimensions would make it 0, of which there is no logarithm
+    # many narrow dimensions could make it 0, which has no logarithm
     return max(found, 1e-300)
 
 
 @inner
 def _widen(box: np.ndarray, other: np.ndarray) -> None:
+    """Widens a box [dimensions, 2] to contain another."""
     for d in range(len(box)):
         box[d, 0] = min(box[d, 0], other[d, 0])
         box[d, 1] = max(box[d, 1], other[d, 1])
@@ -148,7 +151,7 @@ def _widen(box: np.ndarray, other: np.ndarray) -> None:
 @jit
 def divide(dense: np.ndarray, order: np.ndarray, sizes: np.ndarray) -> tuple[float, float, int]:
     """The best division of boxes [n, d, 2] into the first of an order [n] int64 and the rest: `saved` and `gain` as in
-    `_Division`, and how many are the first. Of those that save nothing the one of most gain."""
+    `_Division`, and how many are the first. If none saves anything, it is the one with most gain."""
     count = len(order)
     behind = np.empty(count + 1)
     box = dense[order[count - 1]].copy()
@@ -169,8 +172,8 @@ def divide(dense: np.ndarray, order: np.ndarray, sizes: np.ndarray) -> tuple[flo
 
 @jit
 def put(boxes: Shares, around: np.ndarray) -> np.ndarray:
-    """Algorithm 8: puts each box into the group whose box [groups, d, 2], which is widened, grows least by it; the
-    group [boxes] int64 of each."""
+    """Algorithm 8: puts each box into the group whose box [groups, d, 2] grows least by it, and widens that box.
+    Returns the group [boxes] int64 of each."""
     groups = len(around)
     found = np.empty(len(boxes.start) - 1, np.int64)
     extent = np.empty(groups)

@@ -1,4 +1,4 @@
-"""Does one rule imply another: is every row on which the one is TRUE a row on which the other is?"""
+"""Does one rule imply another: is the other TRUE on every row on which the one is?"""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from rules_index.implication.rows import Rows
 from rules_index.language.scope import Scope
 
 _MOST_CONJUNCTIONS = 1 << 12
-"""So many conjunctions two rules may become by writing out their shared disjunctions."""
+"""The most conjunctions that two rules may become by expanding their shared disjunctions."""
 _TRIES = 1 << 11
-"""Rows that are made where expressions must be aimed at."""
+"""The number of rows that are made where expressions must be hit by chance."""
 _FIRST_SPLITS, _GROWTH = 1 << 12, 8
-"""Comparisons of the first trial of a search, and how many times as many the next one has."""
+"""The comparisons of the first attempt of a search, and the factor for each next one."""
 _P, _Q = 0, 1
 
 
 @dataclass(frozen=True)
 class Decision:
-    """implied: whether p implies q, None where that is not known; row: where it does not, a row of the columns that
-    the rules read on which p is TRUE and q is not."""
+    """implied: whether p implies q, None where that is unknown; row: where it does not, a row of the columns that the
+    rules read on which p is TRUE and q is not."""
 
     implied: bool | None
     row: pa.Table | None = None
@@ -45,7 +45,7 @@ def implies(p: str, q: str, schema: pa.Schema, time_zone: str = "UTC", budget: B
         >>> implies("delay > 60", "origin = 'JFK' AND delay > 90", schema)
         False
 
-    It decides as SQL does, NULL included: `delay > 60 OR delay <= 60` does not hold where `delay` is NULL.
+    It decides as SQL does, including NULL: `delay > 60 OR delay <= 60` is not TRUE where `delay` is NULL.
 
         >>> implies("origin = 'JFK'", "delay > 60 OR delay <= 60", schema)
         False
@@ -53,16 +53,16 @@ def implies(p: str, q: str, schema: pa.Schema, time_zone: str = "UTC", budget: B
         True
 
     True: there is no row on which p is TRUE and q is FALSE or NULL. False: there is one. None: neither was shown within
-    the budget, or it hangs on when a function that only Spark evaluates is TRUE (`hour(t) > 5`), or on how computations
-    (`a + 1 > 5`) depend on columns and each other. How comparisons of the same values do is known (`a < b AND b < c`
-    implies `a <= c`), and that a function of NULL has no value. schema: of the rows; time_zone: of timestamp literals.
-    Raises `RuleError` for a text that does not compile.
+    the budget, or the answer depends on where a function that only Spark evaluates is TRUE (`hour(t) > 5`), or on how
+    computations (`a + 1 > 5`) depend on columns and each other. Two dependencies are known: comparisons of the same
+    values (`a < b AND b < c` implies `a <= c`), and that functions of NULL are NULL. schema: of the rows; time_zone: of
+    timestamp literals. Raises `RuleError` for a text that does not compile.
     """
     return decide(p, q, schema, time_zone, budget).implied
 
 
 def decide(p: str, q: str, schema: pa.Schema, time_zone: str = "UTC", budget: Budget | None = None) -> Decision:
-    """`implies` with the row that shows it."""
+    """`implies`, with the row that refutes it."""
     compiled = compile_rules([(_P, p), (_Q, q)], schema, engine="scan", time_zone=time_zone)
     for reject in compiled.rejects.to_pylist():
         which = "first" if reject["rule_id"] == _P else "second"
@@ -77,7 +77,7 @@ def decide(p: str, q: str, schema: pa.Schema, time_zone: str = "UTC", budget: Bu
         return Decision(True if decided else None)
     rows = Rows(compiled, boxes.codes, scope)
     if not rows.is_plain:
-        # what stays uncovered whatever the rest is comes first
+        # boxes that are uncovered whatever the unknown dimensions are come first
         unknown = np.ones(len(boxes.arrays.sizes), bool)
         unknown[: len(rows.known)] = ~rows.known
         hangs = boxes.naming(unknown)
@@ -89,17 +89,17 @@ def decide(p: str, q: str, schema: pa.Schema, time_zone: str = "UTC", budget: Bu
 
 
 class _Search:
-    """Looks for rows of boxes that no others hold, within a budget."""
+    """Searches for rows of boxes that are in no others, within a budget."""
 
     def __init__(self, budget: Budget) -> None:
         self._splits = budget.splits
         self._ends = time.monotonic() + budget.seconds
 
     def uncovered(self, boxes: np.ndarray, others: np.ndarray, arrays: BoxArrays) -> tuple[np.ndarray, bool]:
-        """Codes [rows, dimensions] of a row of each box [.] int64 that others [.] int64 do not cover, and whether all
-        were decided.
+        """The codes [rows, dimensions] of a row of each box [.] int64 that others [.] int64 do not cover, and whether
+        all boxes were decided.
 
-        Undecided boxes are tried anew with more and more comparisons as long as the next trial should end in time.
+        Undecided boxes are tried again with more and more comparisons, as long as the next attempt should end in time.
         """
         found = [np.empty((0, len(arrays.sizes)), np.int32)]
         most = _FIRST_SPLITS
@@ -119,7 +119,8 @@ class _Search:
 
 
 def _counterexample(rows: Rows, boxes: RegionBoxes, uncovered: np.ndarray) -> pa.Table | None:
-    """A row on which p is certain to be TRUE and q not to be, whatever Spark would evaluate; None where none is met.
+    """A row on which p is certainly TRUE and q certainly is not, whatever Spark would evaluate; None where none is
+    found.
 
     uncovered: codes [rows, dimensions] to aim at.
     """

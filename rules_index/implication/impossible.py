@@ -1,8 +1,8 @@
-"""What attributes cannot be together, as boxes of codes that no row has.
+"""Combinations of attributes' values that are impossible, as boxes of codes that contain no row.
 
 Boxes take attributes to be independent. Some depend on each other: comparisons of the same values (`a < b`, `b >= a`,
-`a < b AND b < c`), and what is NULL with its columns. Where such boxes stand beside those of a predicate, exact
-matching shows what holds because of that, too.
+`a < b AND b < c`), and what is NULL where its columns are. With such boxes added to those of a predicate, exact
+matching also finds what follows from these dependencies.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from rules_index.language.scope import Scope
 from rules_index.language.typed import Constant, Expression, Leaf, Operation
 
 Box = Mapping[int, np.ndarray]
-"""Codes, ascending, of each dimension that a box names."""
+"""The codes, ascending, of each dimension that a box names."""
 _COMPARISONS = frozenset(("=", "<>", "<", "<=", ">", ">=", "<=>", "in", "is_null"))
 _CONNECTIVES = frozenset(("and", "or", "not", "case", "coalesce"))
 _SPLITS = 1 << 10
-"""Comparisons of a part with a box after which a box is taken to hold a row."""
+"""The comparisons of a part with a box after which the box is taken to contain a row."""
 _MOST_TERMS = 4
-"""Values that are compared with each other of which all orders are looked at."""
+"""The most values compared with each other for which all orders are enumerated."""
 _NULL, _RAISED, _VALUE = range(3)
 _WHOLE = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _EXACT = {
@@ -39,14 +39,14 @@ _EXACT = {
     pa.float32(): frozenset(_WHOLE[:2]),
     pa.float64(): frozenset((*_WHOLE[:3], pa.float32())),
 }
-"""Types of numbers all of which a type holds exactly."""
+"""For numeric types, the types all of whose values they represent exactly."""
 
 
 def impossible(
     attributes: Sequence[Expression], regions: Sequence[Regions], codes: Codes, scope: Scope | None = None
 ) -> list[Box]:
-    """Boxes that hold no row, of the attributes and regions of a compiled rule set; scope: of the rules, without which
-    nothing is told of what only Spark can evaluate."""
+    """Boxes that contain no row, for the attributes and regions of a compiled rule set. scope: of the rules; without it
+    nothing is known about what only Spark can evaluate."""
     numbers = {attribute: number for number, attribute in enumerate(attributes)}
     found = [*_with_null_columns(numbers, codes, scope)]
     for terms, members in _groups(attributes):
@@ -56,10 +56,10 @@ def impossible(
 
 
 def possible(boxes: RegionBoxes, attributes: Sequence[Expression], regions: Sequence[Regions]) -> RegionBoxes:
-    """The boxes but for those that hold no row because attributes depend on each other."""
+    """The boxes without those that contain no row because attributes depend on each other."""
     added = boxes.with_boxes(impossible(attributes, regions, boxes.codes))
     a, numbers = added.arrays, added.added
-    # a box may hang only on what is computed and named by it
+    # only a box that names a computed attribute can be impossible
     computed = np.zeros(len(a.sizes), bool)
     computed[: len(attributes)] = [isinstance(attribute, Operation) for attribute in attributes]
     terms, owner = _terms(a, numbers, computed)
@@ -75,9 +75,9 @@ def possible(boxes: RegionBoxes, attributes: Sequence[Expression], regions: Sequ
 
 
 def _terms(a: BoxArrays, boxes: np.ndarray, dimensions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The places [.] int64 of the terms of some boxes in some dimensions [dimensions] bool, and which box each is of.
+    """The indices [.] int64 of the terms of some boxes in some dimensions [dimensions] bool, and the box of each.
 
-    The boxes are counted from 0 as they are given.
+    The boxes are numbered from 0 in the order given.
     """
     terms, start = gather_indices(a.start, boxes)
     kept = dimensions[a.dimensions[terms]]
@@ -85,7 +85,7 @@ def _terms(a: BoxArrays, boxes: np.ndarray, dimensions: np.ndarray) -> tuple[np.
 
 
 def _classes(number: int, attribute: Expression, codes: Codes) -> list[np.ndarray]:
-    """The codes of an attribute for NULL, for what could not be worked out, and for values."""
+    """The codes of an attribute for NULL, for failed evaluation, and for values."""
     size, raises = int(codes.sizes[number]), can_raise(attribute)
     every = np.arange(size)
     null = size - 1 - raises
@@ -93,7 +93,7 @@ def _classes(number: int, attribute: Expression, codes: Codes) -> list[np.ndarra
 
 
 def _with_null_columns(numbers: Mapping[Expression, int], codes: Codes, scope: Scope | None) -> Iterator[Box]:
-    """A value beside a column that it needs and that is NULL; NULL beside its only column that is not."""
+    """A value together with a NULL column that it needs; NULL together with its only column having a value."""
     for attribute, number in numbers.items():
         mine = _classes(number, attribute, codes)
         leaves = needed(attribute, scope)
@@ -111,8 +111,9 @@ def _with_null_columns(numbers: Mapping[Expression, int], codes: Codes, scope: S
 
 
 def _groups(attributes: Sequence[Expression]) -> Iterator[tuple[list[Expression], dict[int, Expression]]]:
-    """Values that are compared with each other, and the attributes that compare them: by number, each over the columns
-    "0", "1", ... in their places. Of very many values only those are in one group that are compared by one attribute.
+    """Values that are compared with each other, and by number the attributes that compare them, as expressions over
+    columns "0", "1", ... in their places. Where there are very many values, only those that one attribute compares are
+    a group.
     """
     terms_of: dict[int, frozenset[Expression]] = {}
     for number, attribute in enumerate(attributes):
@@ -133,7 +134,7 @@ def _groups(attributes: Sequence[Expression]) -> Iterator[tuple[list[Expression]
 
 
 def _connected(terms_of: Mapping[int, frozenset[Expression]]) -> Iterator[tuple[set[Expression], list[int]]]:
-    """The terms and the attributes, by number, that hang together because attributes share terms."""
+    """The connected components of terms and attributes (by number) that share terms."""
     naming: dict[Expression, list[int]] = {}
     for number, terms in terms_of.items():
         for term in terms:
@@ -153,8 +154,8 @@ def _connected(terms_of: Mapping[int, frozenset[Expression]]) -> Iterator[tuple[
 
 
 def _over(value: Expression, terms: dict[Expression, int]) -> Expression | None:
-    """A truth value as it hangs on values that are compared, `terms`, to which new ones are added; None where it hangs
-    on anything else."""
+    """A truth value as an expression over the compared values `terms`, to which new ones are added; None where it
+    depends on anything else."""
     if not isinstance(value, Operation):
         return value if isinstance(value, Constant) and (value.value is None or isinstance(value.value, bool)) else None
     if value.name in _COMPARISONS:
@@ -170,7 +171,8 @@ def _over(value: Expression, terms: dict[Expression, int]) -> Expression | None:
 
 
 def _without_widening(value: Expression) -> Expression:
-    """A number without the casts to a wider type that leave it as it is, so that it is one value in all comparisons."""
+    """A number without casts to a wider type, which do not change it, so that it is the same value in all
+    comparisons."""
     while isinstance(value, Operation) and value.name == "cast":
         held = _EXACT.get(value.type, frozenset())
         if value.operands[0].type not in held:
@@ -186,7 +188,7 @@ def _beside_each_other(
     regions: Sequence[Regions],
     codes: Codes,
 ) -> Iterator[Box]:
-    """What comparisons of the same values cannot be together, whatever these are; numbers: of all attributes."""
+    """Impossible combinations of comparisons of the same values. numbers: of all attributes."""
     states = [[-1, *([-2] if can_raise(term) else []), *range(len(terms))] for term in terms]
     ranks = np.array(list(itertools.product(*states)), np.int64).T
     outcomes = ranks.shape[1]
@@ -209,8 +211,8 @@ def _beside_each_other(
 
 
 def _rest(points: np.ndarray, choices: Sequence[tuple[int, list[np.ndarray]]]) -> Iterator[Box]:
-    """What none of some points [points, dimensions] is in: boxes over dimensions, each with its classes of codes, one
-    of which a point names."""
+    """Boxes that contain none of some points [points, dimensions], over dimensions with their classes of codes; a point
+    names one class of each."""
     if not choices:
         return
     (dimension, classes), *others = choices

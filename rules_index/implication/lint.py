@@ -1,4 +1,4 @@
-"""What is odd about a rule set, rule by rule, in words that its authors understand."""
+"""Finds what is odd in a rule set, rule by rule, and says so in words that authors understand."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ LINT_KINDS = (
     UNREACHABLE_ALTERNATIVE, *MISTAKES,
 )  # fmt: skip
 _MOST_BESIDE = 10_000
-"""Rules whose alternatives are tried beside the rest of the rule, a millisecond each."""
+"""The most rules whose alternatives are tested within the rest of the rule, a millisecond each."""
 _MOST_EXPLAINED = 1_000
-"""Contradictions of which two comparisons that exclude each other are looked for."""
+"""The most contradictions for which two comparisons that exclude each other are searched for."""
 
 
 def lint(
@@ -55,13 +55,13 @@ def lint(
     known: Mapping[str, KnownValues] | None = None,
     lists: Sequence[AnyList] = (),
 ) -> pa.Table:
-    """What is odd about rules: those that never or always match, say what others say, or hold parts that add nothing.
+    """Findings about rules: those that never or always match, repeat other rules, or have parts without effect.
 
-    It looks at the rules alone, at no rows, so it can run before any are tagged. Whatever it tells is certain. It does
-    not see all: what only Spark can evaluate (`hour(t) > 5`) and what is computed (`a - b > 5`) may be TRUE or not
-    whatever else is said, but for comparisons of the same values in one rule (`a < b AND b < a`). Rules, schema,
-    event_time, time_zone and lists are those of `compile_rules`. known: what is known of the values of columns, by
-    name, from `known_values`; without it nothing is told that hangs on them.
+    It reads the rules alone, not rows, so that it can run before any are tagged. Findings are certain, but not
+    complete: what only Spark can evaluate (`hour(t) > 5`) and what is computed (`a - b > 5`) is taken to be TRUE or not
+    independently of everything else, except for comparisons of the same values in one rule (`a < b AND b < a`). Rules,
+    schema, event_time, time_zone and lists are those of `compile_rules`. known: what is known of the values of columns,
+    by name, from `known_values`; without it there are no findings that depend on values.
 
         >>> import pyarrow as pa
         >>> schema = pa.schema([("origin", pa.string()), ("delay", pa.int32())])
@@ -80,12 +80,12 @@ Write `origin IS NULL`.
 
     | column | |
     |---|---|
-    | rule_id | the rule that is told about; by it the table is ordered, then by the order of the kinds below |
+    | rule_id | the rule; the table is ordered by it, and then by kind in the order below |
     | kind | string, one of those below |
-    | other_ids | list, the rules that have to do with it |
-    | message | string: what is the matter, and what to change |
-    | position | int64, the 0-based offset in the rule's text; NULL where the whole rule is meant |
-    | text | string, the part of the rule's text that is meant; NULL where the whole rule is |
+    | other_ids | list, the other rules that are involved |
+    | message | string: what is wrong, and what to change |
+    | position | int64, the 0-based offset in the rule's text; NULL where the whole rule is concerned |
+    | text | string, the part of the rule's text that is concerned; NULL where the whole rule is |
     | example | struct of columns that the rules read: a row that the rule matches; NULL where none was made |
 
     | kind | the rule |
@@ -94,7 +94,7 @@ Write `origin IS NULL`.
     | contradiction | is TRUE on no row |
     | tautology | is TRUE on every row |
     | null_comparison | compares with NULL in a way that can never make it TRUE, like `a = NULL` |
-    | duplicate | matches the same rows as the others; told of the first of them |
+    | duplicate | matches the same rows as the others; reported for the first of them |
     | implied | matches only rows that the other rule matches too |
     | implied_by_union | matches only rows that one or another of the others matches; these are as few as were found |
     | redundant_alternative | has an alternative, between its ORs, that its other alternatives make superfluous |
@@ -126,7 +126,7 @@ def lint_compiled(
     splits: int = SPLITS,
     known: Mapping[str, KnownValues] | None = None,
 ) -> pa.Table:
-    """`lint` of rules that are compiled; rules and schema are those that they were compiled from."""
+    """`lint` for compiled rules; rules and schema are those that they were compiled from."""
     enabled, _ = read_rules(rules, compiled.time_zone)
     place = pc.index_in(compiled.ids, enabled.ids.cast(compiled.ids.type))
     texts = enabled.expressions.take(place)
@@ -159,15 +159,15 @@ def lint_compiled(
         if reasons.get(each.rule) is not each and not (settled[each.rule] and each.kind == TRUE_UNLESS_NULL)
     ]
     void = _applies_never(enabled, place.to_numpy(), compiled.time_zone)
-    told = [*_whole(found, reasons, void, texts, compiled.ids, scope), *others, *more, *beside]
-    told += _padded_ids(compiled.ids)
-    table = _table(told, compiled.ids, joined_examples([of_rules, examples]))
+    all_findings = [*_whole(found, reasons, void, texts, compiled.ids, scope), *others, *more, *beside]
+    all_findings += _padded_ids(compiled.ids)
+    table = _table(all_findings, compiled.ids, joined_examples([of_rules, examples]))
     return _ordered(pa.concat_tables([_rejects(compiled, enabled, table.schema), table]))
 
 
 @dataclass(frozen=True, slots=True)
 class _Finding:
-    """A finding of a rule, which is an ordinal as `others` are; `example` is a row's place, -1 for none."""
+    """A finding about a rule. The rule and `others` are ordinals; `example` is the index of a row, -1 for none."""
 
     rule: int
     kind: str
@@ -179,7 +179,7 @@ class _Finding:
 
 
 def _is_explained(alternative: _Finding, with_nulls: Iterable[_Finding]) -> bool:
-    """Whether an alternative is never TRUE while one of its rule's comparisons with NULL stands in it."""
+    """Whether an alternative is never TRUE because one of its rule's comparisons with NULL is in it."""
     begin, text = alternative.position or 0, alternative.text or ""
     inside = range(begin, begin + len(text))
     return alternative.kind == UNREACHABLE_ALTERNATIVE and any(each.position in inside for each in with_nulls)
@@ -198,7 +198,7 @@ def _of_mistake(rule: int, mistake: Mistake, texts: pa.LargeStringArray) -> _Fin
 
 
 def _padded_ids(ids: pa.Array) -> Iterator[_Finding]:
-    """Rules whose ids have blanks around them, which no reader sees."""
+    """Rules whose ids have blanks at an end, which readers do not see."""
     if not (pa.types.is_string(ids.type) or pa.types.is_large_string(ids.type)):
         return
     padded = pc.not_equal(ids, pc.utf8_trim_whitespace(ids))
@@ -214,15 +214,15 @@ def _alternatives(
     splits: int,
     first: int,
 ) -> tuple[list[_Finding], pa.StructArray]:
-    """What is told of alternatives, and examples, of which the first has the place `first`.
+    """The findings about alternatives, and the examples; the first example has the index `first`.
 
-    known: rules [rules] bool of which no more is told, and those that do not apply at all times: a row that satisfies
-    their text is no example.
+    known: the rules [rules] bool with findings already, for which no more are made; and those that do not apply at all
+    times, for which a row that satisfies their text is not an example.
     """
     settled, bounded = known
     found = superfluous(given, ~settled, scope, splits)
     instances = messages.example_texts(found.examples, texts.take(pa.array(found.rule)).to_pylist())
-    told = []
+    made = []
     for number, (rule, at, unreachable) in enumerate(
         zip(found.rule.tolist(), found.alternative.tolist(), found.unreachable.tolist(), strict=True)
     ):
@@ -233,8 +233,8 @@ def _alternatives(
             instance = None if bounded[rule] else instances[number]
             kind, message = REDUNDANT_ALTERNATIVE, messages.redundant_alternative(text, instance)
         example = -1 if bounded[rule] else first + number
-        told.append(_Finding(rule, kind, message, (), int(given.positions[at]), text, example))
-    return told, found.examples
+        made.append(_Finding(rule, kind, message, (), int(given.positions[at]), text, example))
+    return made, found.examples
 
 
 def _beside(
@@ -245,18 +245,20 @@ def _beside(
     scope: Scope,
     splits: int,
 ) -> Iterator[_Finding]:
-    """Alternatives that a rule does not need by what stands beside them: looked for where `findings` found a
-    conjunction that adds nothing, which may have come of several alternatives, each of which the rule needs."""
+    """Alternatives that a rule does not need because of the rest of the rule. They are searched for where `findings`
+    has a redundant conjunction, which may stem from several alternatives, all of which the rule needs."""
     places: dict[int, int] = {}
     for number, (rule, kind) in enumerate(zip(found["rule"].to_pylist(), found["kind"].to_pylist(), strict=True)):
         adds_nothing = kind in (REDUNDANT_ALTERNATIVE, UNREACHABLE_ALTERNATIVE)
         if adds_nothing and rule not in explained and len(places) < _MOST_BESIDE:
-            # a redundant one, which comes first, has an example
+            # a redundant one comes first, and has an example
             places.setdefault(rule, number)
     if not places:
         return
-    told = found.take(list(places.values()))
-    instances = messages.example_texts(told["example"].combine_chunks(), texts.take(told["rule"]).to_pylist())
+    candidates = found.take(list(places.values()))
+    instances = messages.example_texts(
+        candidates["example"].combine_chunks(), texts.take(candidates["rule"]).to_pylist()
+    )
     instance_of = dict(zip(places, instances, strict=True))
     chosen = np.zeros(len(texts), bool)
     chosen[list(places)] = True
@@ -280,10 +282,10 @@ def _whole(
     ids: pa.Array,
     scope: Scope,
 ) -> Iterator[_Finding]:
-    """What `findings` found, without alternatives, of which their texts tell.
+    """The findings of `findings` except those about alternatives, which are found from the texts.
 
-    reasons: of rules that are never TRUE, the comparison with NULL that makes them so; void: what is told of rules that
-    apply at no time.
+    reasons: for rules that are never TRUE, the comparison with NULL that causes it; void: the messages for rules that
+    never apply.
     """
     instances = messages.example_texts(found["example"].combine_chunks(), texts.take(found["rule"]).to_pylist())
     columns = (found[name].to_pylist() for name in ("rule", "kind", "others"))
@@ -316,7 +318,7 @@ def _whole(
 
 
 def _applies_never(rules: RuleColumns, places: np.ndarray, time_zone: str) -> dict[int, str]:
-    """What is told of each rule, by its ordinal, whose valid_to is not after its valid_from; its row is at `places`."""
+    """By ordinal, the message for each rule whose valid_to is not after its valid_from; its row is at `places`."""
     if rules.valid_from is None or rules.valid_to is None:
         return {}
     begin, end = (column.take(pa.array(places)) for column in (rules.valid_from, rules.valid_to))
@@ -334,19 +336,19 @@ def _applies_never(rules: RuleColumns, places: np.ndarray, time_zone: str) -> di
     }
 
 
-def _table(told: Sequence[_Finding], ids: pa.Array, examples: pa.StructArray) -> pa.Table:
-    rules = pa.array([each.rule for each in told], pa.int32())
-    start = offsets_of(np.array([len(each.others) for each in told], np.int64)).astype(np.int32)
-    others = pa.array([other for each in told for other in each.others], pa.int32())
-    place = np.array([each.example for each in told], np.int64)
+def _table(given: Sequence[_Finding], ids: pa.Array, examples: pa.StructArray) -> pa.Table:
+    rules = pa.array([each.rule for each in given], pa.int32())
+    start = offsets_of(np.array([len(each.others) for each in given], np.int64)).astype(np.int32)
+    others = pa.array([other for each in given for other in each.others], pa.int32())
+    place = np.array([each.example for each in given], np.int64)
     return pa.table(
         {
             "rule_id": ids.take(rules),
-            "kind": pa.array([each.kind for each in told], pa.string()),
+            "kind": pa.array([each.kind for each in given], pa.string()),
             "other_ids": pa.ListArray.from_arrays(start, ids.take(others)),
-            "message": pa.array([each.message for each in told], pa.string()),
-            "position": pa.array([each.position for each in told], pa.int64()),
-            "text": pa.array([each.text for each in told], pa.string()),
+            "message": pa.array([each.message for each in given], pa.string()),
+            "position": pa.array([each.position for each in given], pa.int64()),
+            "text": pa.array([each.text for each in given], pa.string()),
             "example": examples.take(pa.array(place, mask=place < 0)),
         }
     )
@@ -360,7 +362,7 @@ def _rejects(compiled: CompiledRules, enabled: RuleColumns, schema: pa.Schema) -
     rejects = compiled.rejects.to_pylist()
     ids = enabled.ids.cast(compiled.rejects["rule_id"].type)
     texts = enabled.expressions.take(pc.index_in(compiled.rejects["rule_id"], ids)).to_pylist()
-    told = [
+    sentences = [
         messages.rejected(each["error"], each["message"], _rest(text, each["position"]))
         for each, text in zip(rejects, texts, strict=True)
     ]
@@ -368,14 +370,14 @@ def _rejects(compiled: CompiledRules, enabled: RuleColumns, schema: pa.Schema) -
         "rule_id": compiled.rejects["rule_id"],
         "kind": pa.array([REJECTED] * len(rejects), pa.string()),
         "other_ids": pa.array([[]] * len(rejects), schema.field("other_ids").type),
-        "message": pa.array(told, pa.string()),
+        "message": pa.array(sentences, pa.string()),
         "position": compiled.rejects["position"],
     }
     return pa.table(columns, schema=schema)
 
 
 def _rest(text: str | None, position: int | None) -> str | None:
-    """A text from a position on; None where one is not known."""
+    """A text from a position on; None where one of the two is unknown."""
     return None if text is None or position is None else text[position:]
 
 

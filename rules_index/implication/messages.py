@@ -1,4 +1,4 @@
-"""What lint tells the author of a rule: what is the matter, and what to change."""
+"""The messages of lint for the author of a rule: what is wrong, and what to change."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 _WITH_NULL = re.compile(r"(?is)(?P<left>.+?)(?P<is>==?|<>|!=)\s*null|null\s*(?P<was>==?|<>|!=)(?P<right>.+)")
 _ASKED = {"=": "IS NULL", "==": "IS NULL", "<>": "IS NOT NULL", "!=": "IS NOT NULL"}
 _MOST_IDS, _MOST_COLUMNS, _LONGEST = 5, 8, 120
-"""How many other rules and columns a message names, and the letters of a text that it quotes."""
+"""The most other rules and columns in a message, and the most letters of a quoted text."""
 
 
 def contradiction(conflict: Sequence[str], with_null: str | None) -> str:
-    """conflict: one of the rule's comparisons that never holds, or two that exclude each other, if they are known;
-    with_null: what is told of one with NULL."""
+    """conflict: one of the rule's comparisons that is never TRUE, or two that exclude each other, if they are known;
+    with_null: the message for one with NULL."""
     if with_null is not None:
         return f"The rule is never TRUE. {with_null}"
     if len(conflict) == 1:
@@ -36,7 +36,7 @@ def contradiction(conflict: Sequence[str], with_null: str | None) -> str:
 
 
 def applies_never(valid_from: str, valid_to: str) -> str:
-    """The rule's bounds of validity leave no time between them."""
+    """The rule's validity bounds leave no time between them."""
     return (
         f"The rule applies at no time, whatever it says: its valid_to, {valid_to}, is not after its valid_from, "
         f"{valid_from}. Correct one of them."
@@ -44,7 +44,7 @@ def applies_never(valid_from: str, valid_to: str) -> str:
 
 
 def tautology() -> str:
-    """The rule always holds."""
+    """The rule is always TRUE."""
     return (
         "The rule is TRUE on every row, so every row gets its id. If that is meant, write TRUE; else look for an OR "
         "that should be an AND, or for a condition that is too wide."
@@ -52,13 +52,13 @@ def tautology() -> str:
 
 
 def duplicate(others: Sequence[Any]) -> str:
-    """The rule and others are the same."""
+    """The rule and others are equal."""
     which = "Rule {} says" if len(others) == 1 else "Rules {} say"
     return f"{which.format(named(others))} the same as this one, in these or other words. Keep one of them."
 
 
 def implied(others: Sequence[Any], example: str | None) -> str:
-    """Another rule holds wherever this one does."""
+    """Another rule is TRUE wherever this one is."""
     return (
         f"Every row that matches this rule matches rule {named(others)} too{_instance(example)}. If one id is enough, "
         "remove this rule; if the rows should have this id alone, narrow the other one."
@@ -66,7 +66,7 @@ def implied(others: Sequence[Any], example: str | None) -> str:
 
 
 def implied_by_union(others: Sequence[Any], example: str | None) -> str:
-    """Other rules together hold wherever this one does."""
+    """One of several other rules is TRUE wherever this one is."""
     return (
         f"Every row that matches this rule matches at least one of the rules {named(others)} too{_instance(example)}. "
         "If their ids are enough, remove this rule."
@@ -74,7 +74,7 @@ def implied_by_union(others: Sequence[Any], example: str | None) -> str:
 
 
 def redundant_alternative(text: str, example: str | None) -> str:
-    """Without this alternative the rule would be the same."""
+    """Without this alternative the rule would mean the same."""
     return (
         f"The alternative {quoted(text)} adds nothing: wherever it is TRUE, another one that it is ORed with is TRUE "
         f"too{_instance(example)}. Remove it, or correct it if it was meant to say something else."
@@ -82,7 +82,7 @@ def redundant_alternative(text: str, example: str | None) -> str:
 
 
 def redundant_beside(text: str, example: str | None) -> str:
-    """Without this alternative the rule would be the same, as the rest of the rule has it."""
+    """Without this alternative the rule would mean the same, because of the rest of the rule."""
     return (
         f"The alternative {quoted(text)} adds nothing beside the rest of the rule: without it, the rule is TRUE on the "
         f"same rows{_instance(example)}. Remove it, or correct it if it was meant to say something else."
@@ -90,12 +90,12 @@ def redundant_beside(text: str, example: str | None) -> str:
 
 
 def unreachable_alternative(text: str) -> str:
-    """This alternative never holds."""
+    """This alternative is never TRUE."""
     return f"The alternative {quoted(text)} is never TRUE: its conditions exclude each other. Correct it, or remove it."
 
 
 def unreachable_beside(text: str) -> str:
-    """This alternative never holds where what stands beside it does."""
+    """This alternative is never TRUE where the rest of the rule is."""
     return (
         f"The alternative {quoted(text)} is never TRUE where the rest of the rule is: the two exclude each other. "
         "Correct it, or remove it."
@@ -103,7 +103,7 @@ def unreachable_beside(text: str) -> str:
 
 
 def null_comparison(text: str, negated: bool, always: bool) -> str:
-    """A comparison with NULL is not what its author meant; the other two as in `texts.NullComparison`."""
+    """A comparison with NULL does not mean what its author meant; the arguments are as in `texts.NullComparison`."""
     if always:
         return (
             f"{quoted(text)} is NULL on every row, never TRUE and never FALSE: a comparison with NULL is neither. "
@@ -117,7 +117,7 @@ def null_comparison(text: str, negated: bool, always: bool) -> str:
 
 
 def _asked(text: str) -> str:
-    """What a comparison with NULL was meant to say."""
+    """What a comparison with NULL was probably meant to say."""
     found = _WITH_NULL.fullmatch(text)
     if found is None:
         return "IS NULL or IS NOT NULL"
@@ -134,7 +134,7 @@ def padded_id(rule_id: str) -> str:
 
 
 def rejected(error: str, message: str, rest: str | None) -> str:
-    """The rule does not compile; rest: its text from where that was found."""
+    """The rule does not compile; rest: its text from the error on."""
     where = ""
     if rest is not None:
         where = f" Correct it at {quoted(rest)}." if rest.strip() else " Correct it at its end."
@@ -142,7 +142,7 @@ def rejected(error: str, message: str, rest: str | None) -> str:
 
 
 def named(ids: Sequence[Any]) -> str:
-    """Some ids, the first few by name."""
+    """Some ids; only the first few are named."""
     texts = [str(each) for each in ids[:_MOST_IDS]]
     if len(ids) > _MOST_IDS:
         return f"{', '.join(texts)} and {len(ids) - _MOST_IDS:,} more"
@@ -150,7 +150,7 @@ def named(ids: Sequence[Any]) -> str:
 
 
 def quoted(text: str) -> str:
-    """A part of a rule, on one line and shortened where it is long."""
+    """A part of a rule on one line, shortened if it is long."""
     line = " ".join(text.split())
     return f"`{line if len(line) <= _LONGEST else line[: _LONGEST - 3] + '...'}`"
 
@@ -160,9 +160,9 @@ def _instance(example: str | None) -> str:
 
 
 def example_texts(examples: pa.StructArray, rules: Sequence[str]) -> list[str | None]:
-    """The columns of rows that are not NULL, with their values; None for no row, or where nothing is left to say.
+    """The non-NULL columns of rows, with their values; None where there is no row, or no such column.
 
-    rules: the text of the rule that each row is for, of which other columns are left out.
+    rules: the text of the rule that each row is for; columns that it does not contain are left out.
     """
     columns = [
         (field.name, _last_part(field.name), _texts(column))
@@ -183,7 +183,7 @@ def example_texts(examples: pa.StructArray, rules: Sequence[str]) -> list[str | 
 
 
 def _last_part(name: str) -> str:
-    """What the text of a rule that reads a column, or a field, has in it, in small letters."""
+    """The last part of a column's or field's name, in lower case, which a rule that reads it contains."""
     return name.rsplit(".", 1)[-1].strip("`").lower()
 
 

@@ -1,6 +1,7 @@
-"""Which columns a value needs: where one of them is NULL the value is NULL, or could not be worked out.
+"""Which columns a value needs: where one of them is NULL, the value is NULL or its evaluation fails.
 
-What only Spark can evaluate is known by its text alone; of that it is the one thing that can be told without Spark.
+Of what only Spark can evaluate the text alone is known; this is the only property that can be derived from it without
+Spark.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _STRICT_CALLS = words("""
 
 
 def needed(value: Expression, scope: Scope | None) -> frozenset[Leaf]:
-    """The columns, or fields of them, that a value needs; those of a text are known where its scope is."""
+    """The columns, or fields of columns, that a value needs; those in a text for Spark only if its scope is given."""
     if isinstance(value, Leaf):
         if value.text is None:
             return frozenset((value,))
@@ -54,11 +55,11 @@ def needed(value: Expression, scope: Scope | None) -> frozenset[Leaf]:
 
 
 def is_null_with_its_columns_only(value: Expression) -> bool:
-    """Whether a value is NULL on no row but those on which one of its columns is; not each that is so is seen."""
+    """Whether a value is NULL only on rows where one of its columns is; False where that is not certain."""
     if not isinstance(value, Operation):
         return isinstance(value, Leaf) and value.text is None
     if pa.types.is_decimal(value.type):
-        # infinity as a DECIMAL is NULL
+        # a cast of infinity to DECIMAL is NULL
         return False
     parts = value.operands[:1] if value.name in _STRICT_IN_THE_FIRST else value.operands
     return value.name in _STRICT | {"in_list", "like", "rlike"} and all(

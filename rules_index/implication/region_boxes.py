@@ -1,8 +1,8 @@
-"""The conjunctions of rules as boxes of region sets, of only those regions that have a value.
+"""The conjunctions of rules as boxes of sets of regions, of only those regions that have a value.
 
-A conjunction's box has one set of regions for each attribute that it names. A shared disjunction is
-taken as an attribute of its own of which nothing is known but that the box needs it TRUE: so a box holds at least the
-rows that the conjunction does, and what is shown for all rows of a box holds for the conjunction.
+A conjunction's box has one set of regions for each attribute that it names. A shared disjunction is treated as a
+further attribute, independent of all others, which the box requires to be TRUE. So a box contains at least the rows
+that the conjunction matches, and what is shown for all rows of a box is true of the conjunction.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from rules_index.language.typed import Expression
 
 
 class BoxArrays(NamedTuple):
-    """What kernels read; codes are those of regions that have a value, counted from 0 in each dimension.
+    """The boxes as kernels read them; codes are those of regions that have a value, counted from 0 in each dimension.
 
     sizes       [dimensions] int32, number of codes
-    set_start   [sets + 1] int64 into intervals
-    intervals   [., 2] int32, closed, ascending, with a gap between one and the next; no set is empty or full
-    start       [boxes + 1] int64 into the next two
+    set_start   [sets + 1] int64, offsets into intervals
+    intervals   [., 2] int32, closed, ascending, with a gap between neighbours; no set is empty or full
+    start       [boxes + 1] int64, offsets into the next two
     dimensions  [.] int32, ascending within a box
-    sets        [.] int32; equal sets of a dimension have one number
+    sets        [.] int32; equal sets of a dimension have the same number
     """
 
     sizes: np.ndarray
@@ -50,11 +50,11 @@ class BoxArrays(NamedTuple):
 class Codes:
     """The regions of each attribute that have a value.
 
-    start     [attributes + 1] int64 into `region`
+    start     [attributes + 1] int64, offsets into `region`
     region    [.] int32, the region code of each code
-    old_start [attributes + 1] int64 into `code`
+    old_start [attributes + 1] int64, offsets into `code`
     code      [.] int32, the code of each region code, -1 for one that no row has
-    values    of each attribute a value of each region; that of NULL and that of rows that raised are not among them
+    values    for each attribute a value of each region; those of NULL and of rows that raised are left out
     """
 
     start: np.ndarray
@@ -65,7 +65,8 @@ class Codes:
 
     @classmethod
     def of(cls, attributes: Sequence[Expression], regions: Sequence[Regions]) -> Codes:
-        """Those of a compiled rule set. NULL is taken to exist everywhere, and a failure where one may raise."""
+        """The codes of a compiled rule set. NULL is taken to occur everywhere, and a failure where evaluation can
+        raise."""
         values = tuple(representatives(each) for each in regions)
         held = [
             np.append(np.asarray(found.is_valid()), [True, can_raise(attribute)])
@@ -87,15 +88,15 @@ class Codes:
 
 @dataclass(frozen=True)
 class RegionBoxes:
-    """The boxes of all conjunctions that some row satisfies, by rule.
+    """The boxes of all conjunctions that are satisfiable, by rule.
 
-    arrays       for kernels; behind the attributes one dimension of two codes for each shared disjunction, 1 for TRUE,
-                 and behind the boxes one that holds every row
+    arrays       for kernels; behind the attributes there is a dimension of two codes for each shared disjunction, 1 for
+                 TRUE, and behind the boxes one that contains every row
     codes        of the attributes
-    rule         [boxes] int32, ascending; boxes that `with_boxes` adds are of none
-    alternative  [boxes] int32, the conjunction's place among all of its rule
+    rule         [boxes] int32, ascending; boxes that `with_boxes` adds belong to no rule
+    alternative  [boxes] int32, the conjunction's number within its rule
     rules        number of rules
-    unreachable  [., 2] int32 (rule, alternative) of the conjunctions that no row satisfies
+    unreachable  [., 2] int32 (rule, alternative) of the unsatisfiable conjunctions
     """
 
     arrays: BoxArrays
@@ -107,12 +108,12 @@ class RegionBoxes:
 
     @property
     def everything(self) -> int:
-        """The box that holds every row."""
+        """The box that contains every row."""
         return len(self.arrays.start) - 2
 
     @property
     def added(self) -> np.ndarray:
-        """The boxes of no rule."""
+        """The boxes that belong to no rule."""
         return np.arange(len(self.rule), self.everything)
 
     @cached_property
@@ -125,7 +126,8 @@ class RegionBoxes:
         return np.arange(self.rule_start[rule], self.rule_start[rule + 1])
 
     def with_boxes(self, added: Sequence[Mapping[int, np.ndarray]]) -> RegionBoxes:
-        """With boxes of no rule besides, by their codes, ascending, in each dimension that they name."""
+        """The same with further boxes that belong to no rule; each gives its codes, ascending, in the dimensions it
+        names."""
         a = self.arrays
         kept = [
             {d: held for d in sorted(box) if len(held := box[d]) < a.sizes[d]}
@@ -146,8 +148,7 @@ class RegionBoxes:
         return replace(self, arrays=arrays)
 
     def only(self, kept: np.ndarray) -> RegionBoxes:
-        """Without the boxes that are not kept [boxes] bool, which are unreachable then; there are to be none of no
-        rule."""
+        """The boxes `kept` [boxes] bool; the others become unreachable. There must be no boxes without a rule."""
         a = self.arrays
         gather, start = gather_indices(a.start, np.append(np.flatnonzero(kept), self.everything))
         dead = np.stack([self.rule[~kept], self.alternative[~kept]], axis=1)
@@ -160,7 +161,7 @@ class RegionBoxes:
         )
 
     def without(self, dimensions: np.ndarray) -> BoxArrays:
-        """The boxes as if they did not name some dimensions [dimensions] bool: each holds more rows, or the same."""
+        """The boxes without their sets in some dimensions [dimensions] bool; each contains the same rows or more."""
         a = self.arrays
         kept = ~dimensions[a.dimensions]
         start = offsets_of(segment_counts(kept, a.start))
@@ -178,7 +179,7 @@ def conjunctions_of(compiled: CompiledRules) -> Conjunctions:
 
 
 def boxes_of(compiled: CompiledRules, most: int = 0) -> RegionBoxes:
-    """The boxes of a compiled rule set, its shared disjunctions written out where that takes no more than `most`
+    """The boxes of a compiled rule set, with its shared disjunctions expanded where that takes at most `most`
     conjunctions."""
     conjunctions = conjunctions_of(compiled)
     codes = Codes.of(compiled.attributes, compiled.regions)
@@ -236,7 +237,7 @@ def region_boxes(conjunctions: Conjunctions, codes: Codes, rules: int) -> Region
 
 
 def _sets(c: Conjunctions, codes: Codes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(offsets [sets + 1] int64, intervals [., 2] int32) of all sets over codes, and each one's attribute [sets]."""
+    """(offsets [sets + 1] int64, intervals [., 2] int32) of all sets as codes, and the attribute [sets] of each."""
     attribute = np.zeros(len(c.set_start) - 1, np.int64)
     named = c.terms[:, 0] != DISJUNCTION
     attribute[c.terms[named, 1]] = c.terms[named, 0]
@@ -247,7 +248,7 @@ def _sets(c: Conjunctions, codes: Codes) -> tuple[np.ndarray, np.ndarray, np.nda
     high = before[base + c.intervals[:, 1] + 1] - before[base] - 1
     held = low <= high
     low, high, owner = low[held], high[held], owner[held]
-    # without the regions between them that have no value, intervals may touch
+    # where regions between them have no value, intervals can become adjacent
     opens = np.ones(len(low), bool)
     opens[1:] = (owner[1:] != owner[:-1]) | (low[1:] > high[:-1] + 1)
     closes = np.append(opens[1:], True)[: len(low)]
@@ -256,15 +257,15 @@ def _sets(c: Conjunctions, codes: Codes) -> tuple[np.ndarray, np.ndarray, np.nda
 
 
 def _is_full(intervals: np.ndarray, first: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Which of the intervals at these places hold all codes."""
+    """Which of the intervals with these indices contain all codes."""
     return np.asarray((intervals[first, 0] == 0) & (intervals[first, 1] == sizes - 1))
 
 
 def _distinct(
     set_start: np.ndarray, intervals: np.ndarray, attribute: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(the number [sets] of each set among the different ones, their offsets and intervals); the last of them, which
-    no set has, is {1}."""
+    """(the number [sets] of each set among the distinct ones, the offsets and intervals of these); the last one, which
+    is no set's, is {1}."""
     lengths = 2 * np.diff(set_start) + 1
     offsets = offsets_of(lengths)
     flat = np.empty(offsets[-1], np.int64)
@@ -279,8 +280,8 @@ def _distinct(
 
 
 def distinct_lists(offsets: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(the first [distinct] int64 of all lists that are equal, the number [lists] int64 of each among those) of lists
-    of integers [offsets[-1]] int64."""
+    """(the first [distinct] int64 of each group of equal lists, the group [lists] int64 of each list), for lists of
+    integers [offsets[-1]] int64."""
     nowhere = np.zeros(len(offsets) - 1, bool)
     return SetArrays(nowhere, nowhere, offsets, values).distinct()
 
@@ -294,7 +295,7 @@ def _settle(
     empty: np.ndarray,
     full: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which conjunctions [conjunctions] bool some row may satisfy, and which terms [terms] bool say something."""
+    """Which conjunctions [conjunctions] bool may be satisfiable, and which terms [terms] bool exclude some row."""
     disjunctions = len(disjunction_start) - 1
     alive = np.ones(len(target), np.bool_)
     kept = np.ones(len(terms), np.bool_)

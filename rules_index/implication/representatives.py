@@ -1,7 +1,7 @@
 """A value of each region of an attribute, and which regions have none.
 
-Constants cut the keys of a type (`values.py`), of which not each is a value's: no integer lies between 3 and 4, no
-FLOAT between two neighbours, no DOUBLE between infinity and NaN, and not all bytes are text.
+Constants divide the keys of a type (`domains.values`), not all of which are keys of values: there is no integer between
+3 and 4, no FLOAT between two neighbours, no DOUBLE between infinity and NaN, and not all bytes are text.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _INFINITY_KEY = float_key(float("inf"))
 _CODE_POINTS = 0x110000
 _FIRST_SURROGATE, _SURROGATES = 0xD800, 0x800
 _MOST_EXACT = 1 << 24
-"""Up to it each whole number is a FLOAT."""
+"""Up to this every integer is a FLOAT."""
 
 
 def representatives(regions: Regions) -> pa.Array:
-    """A value of each region [regions] of the attribute's type, NULL where it has none; one next to a constant, or a
-    whole number, where that is as good as any."""
+    """A value of each region [regions], of the attribute's type; NULL where the region has none. It is next to a
+    constant, or an integer, where possible."""
     if regions.is_bytes:
         return _of_bytes(regions)
     codes, first, last = integer_pieces(regions)
@@ -35,7 +35,7 @@ def representatives(regions: Regions) -> pa.Array:
     if pa.types.is_floating(regions.type):
         chosen, held = _floats_within(first, last, held, regions.type)
     else:
-        # below all constants the value next to the least one says more than the type's least value
+        # below all constants, the value next to the least constant says more than the type's least value
         chosen = np.concatenate([last[:1] if len(first) > 1 else [0], first[1:]])
     found, place = np.unique(codes[held], return_index=True)
     keys = np.zeros(regions.count, np.int64)
@@ -45,7 +45,8 @@ def representatives(regions: Regions) -> pa.Array:
 
 
 def integer_pieces(regions: Regions) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Codes, least and greatest key of each piece, int64, ascending; a region has several where points cut it."""
+    """The codes, and the least and greatest key, of each piece, int64, ascending; points divide a region into
+    several."""
     arrays = regions.arrays
     least, greatest = domain(regions.type)
     assert greatest is not None
@@ -62,12 +63,12 @@ def integer_pieces(regions: Regions) -> tuple[np.ndarray, np.ndarray, np.ndarray
 def _floats_within(
     first: np.ndarray, last: np.ndarray, held: np.ndarray, data_type: pa.DataType
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A key of each piece that is a FLOAT's or DOUBLE's, and which pieces have one."""
+    """A key of a FLOAT or DOUBLE in each piece, and which pieces have one."""
     low, high = doubles(np.minimum(first, _INFINITY_KEY)), doubles(np.minimum(last, _INFINITY_KEY))
     narrow = data_type == pa.float32()
     keys = _keys(_rounded_up(low) if narrow else low)
     keys[first > _INFINITY_KEY] = NAN_KEY
-    # above infinity there is NaN
+    # NaN is above infinity
     keys[(keys > last) & (last == NAN_KEY)] = NAN_KEY
     known = held & (keys <= last)
     for whole in (np.floor(low) + 1, np.floor(high)):
@@ -78,7 +79,7 @@ def _floats_within(
 
 
 def _rounded_up(values: np.ndarray) -> np.ndarray:
-    """The least FLOATs that are not below DOUBLEs, as DOUBLEs."""
+    """The least FLOATs at or above DOUBLEs, as DOUBLEs."""
     with np.errstate(over="ignore"):
         near = values.astype(np.float32)
         above = np.nextafter(near, np.full(len(near), np.inf, np.float32))
@@ -86,19 +87,19 @@ def _rounded_up(values: np.ndarray) -> np.ndarray:
 
 
 def _keys(values: np.ndarray) -> np.ndarray:
-    """The keys of doubles that are no NaN, as `values.float_key` has them."""
+    """The keys, as in `values.float_key`, of doubles that are not NaN."""
     bits = (values + 0.0).view(np.int64)
     return np.where(bits >= 0, bits, -(bits & NAN_KEY))
 
 
 def doubles(keys: np.ndarray) -> np.ndarray:
-    """The doubles of `values.float_key`."""
+    """The doubles with these keys, the inverse of `values.float_key`."""
     bits = np.where(keys >= 0, keys, -keys | np.int64(-NAN_KEY - 1))
     return bits.astype(np.int64).view(np.float64)
 
 
 def _of_keys(keys: np.ndarray, known: np.ndarray, data_type: pa.DataType) -> pa.Array:
-    """The values of integer keys, NULL where not known."""
+    """The values of integer keys; NULL where not known."""
     missing = pa.array(~known)
     if pa.types.is_boolean(data_type):
         values = pa.array(keys.astype(bool))
@@ -116,7 +117,7 @@ def _of_keys(keys: np.ndarray, known: np.ndarray, data_type: pa.DataType) -> pa.
 
 
 def _of_bytes(regions: Regions) -> pa.Array:
-    """Values of regions whose keys are byte strings: text, binary, and decimals of more than 18 digits."""
+    """Values of regions whose keys are byte strings: strings, binary, and decimals of more than 18 digits."""
     arrays = regions.arrays
     points = strings(arrays["point_offsets"], arrays["point_data"])
     cuts = strings(arrays["offsets"], arrays["data"])
@@ -142,13 +143,13 @@ def _of_bytes(regions: Regions) -> pa.Array:
 
 
 def strings(offsets: np.ndarray, data: np.ndarray) -> list[bytes]:
-    """Byte strings one behind the other, each on its own."""
+    """Concatenated byte strings as a list."""
     whole = data.tobytes()
     return [whole[begin:end] for begin, end in pairwise(offsets.tolist())]
 
 
 def _values_from(low: bytes, data_type: pa.DataType, high: bytes | None = None) -> Iterator[bytes]:
-    """The values of a type from `low` on, below `high`, one after the other."""
+    """The values of a type from `low` on, below `high`, ascending."""
     value: bytes | None = low
     if pa.types.is_decimal(data_type):
         greatest = 10**data_type.precision - 1 + (1 << 127)
@@ -165,7 +166,7 @@ def _values_from(low: bytes, data_type: pa.DataType, high: bytes | None = None) 
 
 
 def least_text(low: bytes) -> bytes | None:
-    """The least UTF-8 string that is not below `low`, None where there is none."""
+    """The least UTF-8 string at or above `low`; None where there is none."""
     try:
         low.decode()
         return low
@@ -177,19 +178,19 @@ def least_text(low: bytes) -> bytes | None:
             return low[:begin] + character
         if begin == 0:
             return None
-        # no character is as high: the one before it must be raised
+        # there is no character at or above these bytes: the character before must be incremented
         before = low[:begin].decode()
         begin -= len(before[-1].encode())
         low = low[:begin] + before[-1].encode() + b"\xff"
 
 
 def _least_character(low: bytes) -> bytes | None:
-    """The least character whose UTF-8 is not below `low`."""
+    """The least character whose UTF-8 is at or above `low`."""
     places = range(_CODE_POINTS - _SURROGATES)
     place = bisect.bisect_left(places, low, key=_character)
     return _character(place) if place < len(places) else None
 
 
 def _character(place: int) -> bytes:
-    """The UTF-8 of a character by its place among all, of which surrogates are none."""
+    """The UTF-8 of a character, given its index among all characters, which exclude surrogates."""
     return chr(place if place < _FIRST_SURROGATE else place + _SURROGATES).encode()

@@ -1,7 +1,7 @@
-"""Rows with wanted codes, made of real values, and what codes rows really have.
+"""Makes rows of real values with wanted codes, and reads the codes that rows really have.
 
-A column that is an attribute itself takes a value of the wanted region. What an expression computes can only be aimed
-at: its columns are drawn from values near the constants that it is compared with, and its code is read off.
+A column that is an attribute itself gets a value of the wanted region. The value of an expression can only be aimed at:
+its columns are drawn from values near the constants that it is compared with, and its code is read afterwards.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from rules_index.language.typed import Expression, Leaf, Operation, leaves_of
 
 _TEXTS = ("", "a", "b", "ab", "aa", "abc", "1", "42", " ", ".", "\n")
 _NULLS = 0.15
-"""Share of NULL among values that are drawn."""
+"""The share of NULL among values that are drawn."""
 
 
 NO_VALUE = -2
-"""Stands for the code of an attribute which is NULL, or could not be worked out."""
+"""Stands for the code of an attribute that is NULL or whose evaluation failed."""
 
 
 class Rows:
     """Makes rows for the attributes of a compiled rule set, from a seed.
 
-    scope: where what the rules read is known, the columns that only Spark's part of them needs are made, too, NULL.
+    scope: if given, columns that only the parts for Spark need are made, too, as NULL.
     """
 
     def __init__(self, compiled: CompiledRules, codes: Codes, scope: Scope | None = None, seed: int = 0) -> None:
@@ -47,7 +47,7 @@ class Rows:
         }
         apart = {leaf for leaf in self.columns if not any(_lies_within(other, leaf) for other in self.columns)}
         self.known = np.array([all(leaf in apart for leaf in leaves_of(each)) for each in compiled.attributes], bool)
-        """Which attributes [attributes] bool follow from the columns, so that no other system need evaluate them."""
+        """Which attributes [attributes] bool can be computed from the columns here, without Spark."""
         self._needs: dict[int, list[Leaf]] = {}
         for number in np.flatnonzero(~self.known).tolist():
             found = needed(compiled.attributes[number], scope) if scope is not None else ()
@@ -56,16 +56,16 @@ class Rows:
             self.columns += tuple(leaf for leaf in self._needs[number] if leaf not in self.columns)
         computed = [a for a in compiled.attributes if isinstance(a, Operation)]
         self.is_plain = self.known.all() and not computed
-        """Whether each attribute is a column, so that every combination of codes is a row's."""
+        """Whether each attribute is a column, so that every combination of codes occurs in some row."""
         self._pools = {
             leaf: self._pool(leaf, dict.fromkeys(a for a in computed if leaf in leaves_of(a)))
             for leaf in {leaf for attribute in computed for leaf in leaves_of(attribute) if leaf.text is None}
         }
 
     def table(self, wanted: np.ndarray, free: np.ndarray | None = None) -> pa.Table:
-        """Rows with the wanted codes [attributes, rows] int32 as far as columns have them; NULL for -1.
+        """Rows with the wanted codes [attributes, rows] int32, as far as columns have them; NULL for -1.
 
-        free: [rows] bool, where also columns that are attributes themselves are drawn if an expression reads them.
+        free: [rows] bool, on which columns that are attributes themselves are drawn, too, if an expression reads them.
         """
         columns = []
         for leaf in self.columns:
@@ -83,8 +83,8 @@ class Rows:
         return pa.Table.from_arrays([*columns, pa.nulls(wanted.shape[1])], [*names, ""]).select(names)
 
     def read(self, table: pa.Table, dimensions: int) -> np.ndarray:
-        """The codes [dimensions, rows] int32 of rows made here. Where they do not follow from the columns, and for
-        dimensions that are no attributes, `NO_VALUE` if a column that is needed is NULL, else -1."""
+        """The codes [dimensions, rows] int32 of rows made here. For attributes that cannot be computed here, and
+        dimensions that are not attributes, `NO_VALUE` if a column that they need is NULL, else -1."""
         rows = table.num_rows
         codes = np.full((dimensions, rows), -1, np.int32)
         values = {leaf.name: Evaluated(table.column(leaf.name).combine_chunks()) for leaf in self.columns}
@@ -100,13 +100,13 @@ class Rows:
         return codes
 
     def _is_new(self, leaf: Leaf) -> bool:
-        """Whether a column is neither read otherwise, nor a part of one that is, nor the other way round."""
+        """Whether a column is read by nothing else, and is neither a part of such a column nor contains one."""
         return not any(
             leaf == other or _lies_within(leaf, other) or _lies_within(other, leaf) for other in self.columns
         )
 
     def _region(self, number: int, codes: np.ndarray) -> np.ndarray:
-        """The region codes of codes of an attribute, -1 for -1."""
+        """The region codes of an attribute's codes, -1 for -1."""
         regions = self._codes.region[self._codes.start[number] : self._codes.start[number + 1]]
         return np.where(codes < 0, -1, regions[codes])
 
@@ -118,7 +118,7 @@ class Rows:
         return pool.take(pa.array(places, mask=self._random.random(rows) < _NULLS))
 
     def _pool(self, leaf: Leaf, readers: Collection[Expression]) -> pa.Array:
-        """Values to draw a column's from: of its own regions, and of those of the expressions that read it."""
+        """The values to draw a column's from: those of its own regions and of the expressions that read it."""
         parts = [self._codes.values[self._number[leaf]]] if leaf in self._number else []
         near: list[Any] = []
         for number, attribute in enumerate(self._compiled.attributes):
@@ -131,7 +131,7 @@ class Rows:
 
 
 def _lies_within(leaf: Leaf, other: Leaf) -> bool:
-    """Whether a column is a field of another: their values depend on each other."""
+    """Whether a column is a field of another, so that their values depend on each other."""
     return leaf.name.startswith(f"{other.name}.")
 
 
@@ -140,7 +140,7 @@ def _one(values: Any) -> pa.Array:
 
 
 def _like(values: pa.Array, data_type: pa.DataType) -> pa.Array | None:
-    """Values of one type as those of another, where both are numbers, and the whole numbers beside them."""
+    """Numbers of one type as another numeric type, together with adjacent integers."""
     if values.type == data_type:
         return values
     if not (_is_number(values.type) and _is_number(data_type)):
@@ -150,7 +150,8 @@ def _like(values: pa.Array, data_type: pa.DataType) -> pa.Array | None:
 
 
 def _usual(data_type: pa.DataType, readers: Iterable[Expression]) -> pa.Array:
-    """Values that tell most expressions apart: a few neighbours, both ends, and texts that their patterns fit."""
+    """Values that most expressions distinguish: a few neighbours, both extremes, and strings that their patterns
+    match."""
     t = pa.types
     if t.is_string(data_type) or t.is_binary(data_type):
         patterns = [reader.parameters for reader in readers if isinstance(reader, Operation) and reader.parameters]
@@ -168,7 +169,7 @@ def _usual(data_type: pa.DataType, readers: Iterable[Expression]) -> pa.Array:
 
 
 def _text_like(pattern: str, escape: str = "\\") -> str:
-    """A text that fits a pattern of LIKE; of a regular expression what it is without its signs."""
+    """A string that a pattern of LIKE matches; for a regular expression, the pattern without its metacharacters."""
     found, letters = [], iter(pattern)
     for letter in letters:
         if letter == escape:
@@ -184,7 +185,7 @@ def _is_number(data_type: pa.DataType) -> bool:
 
 
 def _numbers(numbers: np.ndarray, data_type: pa.DataType) -> pa.Array:
-    """Doubles as values of a numeric type, brought into its range and rounded."""
+    """Doubles as values of a numeric type, clamped to its range and rounded."""
     if pa.types.is_floating(data_type):
         with np.errstate(over="ignore"):
             return pa.array(numbers.astype(data_type.to_pandas_dtype()))

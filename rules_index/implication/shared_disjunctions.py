@@ -1,4 +1,4 @@
-"""Conjunctions without shared disjunctions: each shared disjunction is written out, by its alternatives."""
+"""Expands shared disjunctions: conjunctions that name them become conjunctions with each of their alternatives."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _Box: TypeAlias = dict[int, _Set]
 
 
 def without_shared_disjunctions(conjunctions: Conjunctions, most: int) -> Conjunctions | None:
-    """The same rules without shared disjunctions; None where that takes more than `most` conjunctions, of rules and
-    these disjunctions."""
+    """The same rules without shared disjunctions; None where that takes more than `most` conjunctions, those of the
+    disjunctions included."""
     c = conjunctions
     if c.disjunctions == 0:
         return c
@@ -40,7 +40,7 @@ def without_shared_disjunctions(conjunctions: Conjunctions, most: int) -> Conjun
 
 
 def _both(left: _Box, right: _Box) -> _Box | None:
-    """The rows that both hold, None where there are none."""
+    """The rows in both boxes; None where there are none."""
     found = dict(left)
     for attribute, wanted in right.items():
         shared = _intersection(found[attribute], wanted) if attribute in found else wanted
@@ -69,7 +69,7 @@ def _flat(sizes: np.ndarray, rules: list[tuple[int, _Box]]) -> Conjunctions:
     by_attribute: dict[tuple[int, int], int] = {}
     terms: list[tuple[int, int]] = []
     ends = [0]
-    # a set is of one attribute, so equal ones of two attributes are two
+    # a set belongs to one attribute: equal sets of two attributes are two sets
     listed: list[_Set] = []
     for _, box in rules:
         for attribute, which in sorted(box.items()):

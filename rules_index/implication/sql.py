@@ -1,4 +1,4 @@
-"""Sets of a column's values as Spark SQL, and their ends as Python values."""
+"""Sets of a column's values as Spark SQL, and their bounds as Python values."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _INFINITY_KEY = float_key(float("inf"))
 _DAY = 86_400_000_000
 _EPOCH = datetime.date(1970, 1, 1)
 _DAYS = [(day - _EPOCH).days for day in (datetime.date.min, datetime.date.max)]
-"""The days that literals and Python's dates have."""
+"""The range of days that literals and Python's dates have."""
 
 
 def name_of(column: str) -> str:
-    """A leaf's name as Spark SQL reads it, whatever characters it has."""
+    """A leaf's name in Spark SQL, whatever characters it has."""
     return ".".join("`" + part.replace("`", "``") + "`" for part in path_parts(column))
 
 
 def literal_of(key: Key, data_type: pa.DataType) -> str:
-    """The literal of the value with a key, whose type is the column's or one that the column is compared as."""
+    """The literal of the value with a key; the type is the column's, or the one that the column is compared as."""
     t = pa.types
     if t.is_boolean(data_type):
         return "TRUE" if key else "FALSE"
@@ -52,7 +52,7 @@ def literal_of(key: Key, data_type: pa.DataType) -> str:
 
 
 def condition(column: str, data_type: pa.DataType, ranges: Sequence[KeyRange]) -> str:
-    """The condition that a column's value lies in one of some ranges, of which there is one and all have an end."""
+    """The condition that a column's value is in one of some ranges; there is at least one, and all have an end."""
     name = name_of(column)
     single = [literal_of(each.low, data_type) for each in ranges if _is_point(each, data_type)]
     parts = [f"{name} IN ({', '.join(single)})"] if len(single) > 1 else [f"{name} = {each}" for each in single]
@@ -61,7 +61,7 @@ def condition(column: str, data_type: pa.DataType, ranges: Sequence[KeyRange]) -
 
 
 def has_end(each: KeyRange, data_type: pa.DataType) -> bool:
-    """Whether a literal can say where a range begins, or where it ends."""
+    """Whether a literal can express where a range begins, or where it ends."""
     return lower(each, data_type) is not None or upper(each, data_type) is not None
 
 
@@ -84,7 +84,7 @@ def _between(name: str, data_type: pa.DataType, each: KeyRange) -> str:
 
 
 def lower(each: KeyRange, data_type: pa.DataType) -> tuple[Key, bool] | None:
-    """The key of a value at the lower end, and whether it belongs to the range; None where there is no end."""
+    """The key of a value at the lower end, and whether it belongs to the range; None for an unbounded end."""
     low = each.low
     if low is None:
         return None
@@ -102,7 +102,7 @@ def lower(each: KeyRange, data_type: pa.DataType) -> tuple[Key, bool] | None:
 
 
 def upper(each: KeyRange, data_type: pa.DataType) -> tuple[Key, bool] | None:
-    """As `lower`, of the upper end."""
+    """Like `lower`, for the upper end."""
     high = each.high
     if high is None:
         return None
@@ -123,7 +123,7 @@ def upper(each: KeyRange, data_type: pa.DataType) -> tuple[Key, bool] | None:
 
 
 def value_of(key: Key, data_type: pa.DataType) -> Any:
-    """The value with a key as PyArrow's `as_py` gives it."""
+    """The value with a key, as PyArrow's `as_py` returns it."""
     t = pa.types
     if t.is_string(data_type):
         return key.decode()
@@ -139,7 +139,7 @@ def value_of(key: Key, data_type: pa.DataType) -> Any:
 
 
 def _is_written(key: Key, data_type: pa.DataType) -> bool:
-    """Whether a date or a time lies in the years that literals have."""
+    """Whether a date or a time is in the years that literals can express."""
     if not (pa.types.is_date32(data_type) or pa.types.is_timestamp(data_type)):
         return True
     day = key if pa.types.is_date32(data_type) else key // _DAY
@@ -147,7 +147,7 @@ def _is_written(key: Key, data_type: pa.DataType) -> bool:
 
 
 def _rounder(key: int, belongs: bool, other: int, other_belongs: bool) -> tuple[int, bool]:
-    """That of two neighbouring doubles which takes less to write."""
+    """The one of two neighbouring doubles that is shorter to write."""
     shorter = len(repr(_double(key))) <= len(repr(_double(other)))
     return (key, belongs) if shorter else (other, other_belongs)
 

@@ -1,4 +1,4 @@
-"""Where in a rule's text a finding points: the alternatives between its ORs, and comparisons that NULL spoils."""
+"""The parts of a rule's text that findings point to: alternatives between its ORs, and comparisons that NULL spoils."""
 
 from __future__ import annotations
 
@@ -23,23 +23,24 @@ from rules_index.language.typed import Expression
 
 _CLOSING_OF = {"(": ")", "[": "]", "CASE": "END"}
 _CONNECTED = frozenset((")", "AND", "OR", END))
-"""What follows brackets that are ANDed or ORed with what stands beside them."""
+"""The tokens behind brackets that are ANDed or ORed with the rest."""
 _HAS_OR = r"(?i)\bor\b"
 _IS_NULL = r"(?i)\bis\s+(?:not\s+)?null\b"
 _HAS_NULL = r"(?i)null|\btry_"
-"""What a text has if one of its comparisons may be with NULL, beside IS NULL."""
+"""What a text contains if one of its comparisons may be with NULL, other than IS NULL."""
 _MOST_PAIRS = 10_000
-"""Pairs of comparisons of one rule that are looked at for two that exclude each other."""
+"""The most pairs of comparisons of one rule that are tested for excluding each other."""
 
 
 @dataclass(frozen=True)
 class Alternatives:
-    """What stands between the ORs of a rule, and of brackets in it that are ANDed or ORed with the rest: a group each.
+    """The alternatives between the ORs of a rule, and of brackets in it that are ANDed or ORed with the rest, as
+    groups.
 
     rule       [groups] int64, ascending
     is_whole   [groups] bool, whether the rule is TRUE wherever one of the group's alternatives is
-    start      [groups + 1] int64 into the others
-    texts      of each alternative
+    start      [groups + 1] int64, offsets into the others
+    texts      the text of each alternative
     positions  [.] int64, where it begins in the rule's text
     """
 
@@ -72,14 +73,14 @@ def alternatives_of(expressions: pa.LargeStringArray) -> Alternatives:
 
 
 def _matching(expressions: pa.LargeStringArray, pattern: str) -> np.ndarray:
-    """Which texts [rules] bool have something that fits a pattern."""
+    """Which texts [rules] bool have a match of a pattern."""
     return np.asarray(pc.match_substring_regex(expressions, pattern))
 
 
 @dataclass(slots=True)
 class _Level:
-    """Tokens between brackets, or all: whether they are ANDed or ORed with those around them, and these with the rest;
-    the first token; those behind each OR; BETWEENs whose AND is to come."""
+    """The tokens between brackets, or all: whether they are ANDed or ORed with those around them, and these with the
+    rest; the first token; the tokens behind each OR; the number of BETWEENs whose AND is still to come."""
 
     opening: str
     is_connected: bool
@@ -92,7 +93,8 @@ _Spans: TypeAlias = list[tuple[int, int]]
 
 
 def _groups(tokens: Tokens) -> Iterator[tuple[bool, _Spans]]:
-    """Where each alternative begins and ends, group by group, and whether the group is the rule but for brackets."""
+    """Where each alternative begins and ends, group by group, and whether the group is the whole rule, except
+    brackets."""
     kinds, connective = tokens.kinds, True
     levels = [_Level("", True, 0)]
     found: list[tuple[list[_Level], bool, _Spans]] = []
@@ -127,10 +129,10 @@ def _groups(tokens: Tokens) -> Iterator[tuple[bool, _Spans]]:
 
 @dataclass(frozen=True, slots=True)
 class NullComparison:
-    """A comparison that NULL keeps from ever being what makes its rule TRUE.
+    """A comparison that NULL keeps from ever having the truth value that would make its rule TRUE.
 
-    rule: the place among the rules; begin, end: of its text in the rule's; negated: whether it would have to be FALSE;
-    always: whether it is NULL on every row, not only where it is not FALSE (or TRUE, if negated).
+    rule: the rule's number; begin, end: the comparison's position in its text; negated: whether it would have to be
+    FALSE; always: whether it is NULL on every row, not only where it is not FALSE (or TRUE, if negated).
     """
 
     rule: int
@@ -155,12 +157,12 @@ def null_comparisons(expressions: pa.LargeStringArray, scope: Scope) -> Iterator
                     yield NullComparison(rule, tokens.starts[leaf.first], tokens.ends[leaf.last], not wanted, always)
         except MemoryError:
             raise
-        except Exception:  # nothing is told of it, and of the other rules all the same
+        except Exception:  # this rule gets no findings; the others still do
             continue
 
 
 def _comparisons(node: Node) -> Iterator[tuple[Node, bool]]:
-    """What AND, OR and NOT join, and whether it is to be TRUE, or FALSE, for the rule to be TRUE."""
+    """The operands of AND, OR and NOT, each with whether it has to be TRUE or FALSE for the rule to be TRUE."""
     waiting = [(node, True)]
     while waiting:
         node, wanted = waiting.pop()
@@ -173,13 +175,13 @@ def _comparisons(node: Node) -> Iterator[tuple[Node, bool]]:
 
 
 def _names_null(tokens: Tokens, leaf: Node) -> tuple[bool, bool]:
-    """Whether a comparison has NULL in it, and whether it has what may make one, like NULLIF."""
+    """Whether a comparison contains NULL, and whether it contains something that can produce NULL, like NULLIF."""
     kinds = tokens.kinds[leaf.first : leaf.last + 1]
     return "NULL" in kinds, any("NULL" in kind or kind.startswith("TRY_") for kind in kinds)
 
 
 def _never(formula: Formula, wanted: bool) -> bool:
-    """Whether a formula is sure to be TRUE, or, if not `wanted`, FALSE, on no row."""
+    """Whether a formula is certainly TRUE (or, if not `wanted`, FALSE) on no row."""
     truth = Truth.TRUE if wanted else Truth.FALSE
     if isinstance(formula, Predicate):
         values = clamp(formula.true if wanted else formula.false, formula.attribute.type)
@@ -193,13 +195,13 @@ def _never(formula: Formula, wanted: bool) -> bool:
 
 
 def conflict_of(text: str, scope: Scope) -> tuple[str, ...]:
-    """One comparison of a rule, which compiles, that must hold and never does, or two that must both hold and cannot;
-    nothing where it takes more, or too long to find."""
+    """One comparison of a rule, which compiles, that must be TRUE and never is, or two that must both be TRUE and
+    cannot; () where more than two are needed, or the search takes too long."""
     try:
         return _conflict_of(text, scope)
     except MemoryError:
         raise
-    except Exception:  # the rule is told of all the same
+    except Exception:  # the finding is reported without it
         return ()
 
 

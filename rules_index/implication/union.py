@@ -1,4 +1,4 @@
-"""Do rules imply others together: is every row on which a rule is TRUE a row on which one of the others is?"""
+"""Do rules imply others together: on every row on which a rule is TRUE, is one of the others TRUE?"""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from rules_index.index.compiled import CompiledRules
 from rules_index.language.scope import Scope
 
 _SPLITS = 1 << 16
-"""Comparisons of a part with a box after which a rule is left undecided."""
+"""The comparisons of a part with a box after which a rule is left undecided."""
 _MOST_CONJUNCTIONS = 1 << 14
-"""So many conjunctions all rules may become by writing out their shared disjunctions."""
+"""The most conjunctions that all rules may become by expanding their shared disjunctions."""
 _MOST_IMPOSSIBLE = 1 << 9
-"""Boxes without rows that are compared with every rule."""
+"""The most boxes without rows that are compared with every rule."""
 _TRIES = 1 << 12
-"""Rows that are made, at least, to show that rules are not implied, where expressions must be aimed at."""
+"""The fewest rows that are made to refute implications where expressions must be hit by chance."""
 
 
 def implied_by_union(
@@ -50,12 +50,12 @@ def implied_by_union(
     | column | |
     |---|---|
     | rule_id | of each of `rules` that compiles; by it the table is ordered |
-    | implied | bool, as `implies` tells: NULL where neither was shown |
+    | implied | bool, as `implies` returns it: NULL where neither was shown |
 
-    Where every row that a rule of `rules` can match must be found among the rows that `others` matched, this is the
-    question. A rule that does not compile matches nothing: among `rules` it is left out, among `others` it adds
-    nothing. Validity counts, as bounds on `event_time`. Ids may stand in both. Each of `rules` and `others`, schema,
-    event_time, time_zone and lists are those of `compile_rules`, and `RulesIndexError` is raised as there.
+    This is the question to ask where every row that a rule of `rules` can match must be among the rows that `others`
+    matched. A rule that does not compile matches nothing: among `rules` it is left out, among `others` it has no
+    effect. Validity counts, as bounds on `event_time`. The same id can be in both. Each of `rules` and `others`,
+    schema, event_time, time_zone and lists are those of `compile_rules`, and `RulesIndexError` is raised as there.
     """
     asked, _ = read_rules(rules, time_zone)
     given, _ = read_rules(others, time_zone)
@@ -77,7 +77,7 @@ def _numbered(rules: RuleColumns, first: int) -> pa.Table:
 
 
 def _decided(compiled: CompiledRules, asked: np.ndarray, scope: Scope) -> np.ndarray:
-    """Of the first rules, those that are asked [rules] bool, whether the rest implies each: 1, 0, -1 for not known."""
+    """For the first rules, those `asked` [rules] bool, whether the others imply each: 1, 0, or -1 where unknown."""
     boxes = possible(boxes_of(compiled, _MOST_CONJUNCTIONS), compiled.attributes, compiled.regions)
     rules = np.flatnonzero(asked & (np.diff(boxes.rule_start) > 0))
     implied = np.ones(int(asked.sum()), np.int8)
@@ -93,7 +93,8 @@ def _decided(compiled: CompiledRules, asked: np.ndarray, scope: Scope) -> np.nda
 
 
 def _with_impossible(boxes: RegionBoxes, compiled: CompiledRules, scope: Scope) -> tuple[RegionBoxes, np.ndarray]:
-    """The boxes with those that hold no row as a last rule, and that rule [1] int32; none [0] where they are many."""
+    """The boxes with those that contain no row as a last rule, and that rule [1] int32, or [0] where there are too
+    many."""
     found = impossible(compiled.attributes, compiled.regions, boxes.codes, scope)
     added = boxes.with_boxes(found)
     count = len(added.added)
@@ -107,8 +108,8 @@ def _with_impossible(boxes: RegionBoxes, compiled: CompiledRules, scope: Scope) 
 def _shown(
     compiled: CompiledRules, boxes: RegionBoxes, asked: np.ndarray, left: np.ndarray, codes: np.ndarray, scope: Scope
 ) -> np.ndarray:
-    """Which rules left [n] are shown not to be implied [n] bool: by a row of real values that was made from codes [n,
-    attributes], on which the rule is certain to be TRUE and none of those that are not asked is."""
+    """Which of the remaining rules [n] are shown not to be implied [n] bool: by a row of real values, made from codes
+    [n, attributes], on which the rule is certainly TRUE and none of the rules that are not asked is."""
     rows = Rows(compiled, boxes.codes, scope)
     if rows.is_plain and len(boxes.arrays.sizes) == len(compiled.attributes):
         return np.ones(len(left), bool)

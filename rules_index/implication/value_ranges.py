@@ -1,4 +1,4 @@
-"""The pieces that constants cut a column's values into, as ranges of keys (`values.py`)."""
+"""The ranges of keys (`domains.values`) that constants divide a column's values into."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from rules_index.implication.representatives import integer_pieces, least_text, 
 from rules_index.language.constants import domain
 
 _WIDE_DIGITS = 16
-"""Bytes of the key of a decimal of more than 18 digits."""
+"""The bytes of the key of a decimal of more than 18 digits."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """The values whose keys lie in [low, high); None where no value lies beyond. Keys of decimals are integers."""
+    """The values with keys in [low, high); None where there are no values beyond. Keys of decimals are integers."""
 
     low: Key | None
     high: Key | None
 
     @property
     def is_single(self) -> bool:
-        """True for the range of one key."""
+        """Whether the range has a single key."""
         return self.low is not None and self.high is not None and bool(self.high == successor(self.low))
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """The pieces of a column that hold a value, ascending.
+    """The pieces of a column's keys that contain a value, ascending.
 
-    region  [pieces] int64, the region code of each: a region that points cut has several
+    region  [pieces] int64, the region code of each; points divide a region into several pieces
     low     the least key of each
     high    the key behind each
     """
@@ -47,8 +47,8 @@ class Pieces:
     is_boolean: bool = False
 
     def ranges(self, chosen: np.ndarray, most: int) -> list[KeyRange]:
-        """The pieces of chosen regions [regions] bool, those that no other value parts as one range; of more than
-        `most` ranges those with the least gaps between them become one."""
+        """The pieces of chosen regions [regions] bool, merged to one range where no other value is between them. If
+        there are more than `most` ranges, those with the smallest gaps are merged."""
         taken = chosen[self.region]
         edges = np.flatnonzero(np.diff(np.concatenate([[False], taken, [False]])))
         begins, ends = edges[::2], edges[1::2]
@@ -56,7 +56,7 @@ class Pieces:
             widest = np.sort(np.argsort(-self._gaps(begins[1:], ends[:-1]), kind="stable")[: most - 1])
             begins, ends = np.append(begins[0], begins[1:][widest]), np.append(ends[:-1][widest], ends[-1])
         last = len(taken)
-        # both values of BOOLEAN are named, as nobody asks for what is not above FALSE
+        # BOOLEAN always has both bounds, because nobody asks for what is not above FALSE
         least, behind = (None, None) if not self.is_boolean else (self.low[0], self.high[-1])
         return [
             KeyRange(least if begin == 0 else self.low[begin], behind if end == last else self.high[end - 1])
@@ -64,7 +64,8 @@ class Pieces:
         ]
 
     def _gaps(self, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        """How far it is [.] float64 from the pieces before `ends` to those at `begins`: keys, or pieces of strings."""
+        """The size [.] float64 of the gaps from the pieces before `ends` to those at `begins`: in keys, or pieces of
+        strings."""
         if isinstance(self.low[0], bytes):
             return np.asarray(begins - ends, float)
         pairs = zip(begins.tolist(), ends.tolist(), strict=True)
@@ -72,7 +73,7 @@ class Pieces:
 
 
 def pieces_of(regions: Regions, held: np.ndarray) -> Pieces:
-    """The pieces of the regions [regions] bool that hold a value."""
+    """The pieces of the regions [regions] bool that have a value."""
     if not regions.is_bytes:
         codes, first, last = integer_pieces(regions)
         kept = held[codes] & (first <= last)
@@ -97,7 +98,7 @@ def pieces_of(regions: Regions, held: np.ndarray) -> Pieces:
 
 
 def _key(key: bytes, data_type: pa.DataType) -> Key:
-    """The integer of a decimal's key, or of its successor's; other keys as they are."""
+    """The integer of a decimal's key, or of its successor's; other keys unchanged."""
     if not pa.types.is_decimal(data_type):
         return key
     digits = int.from_bytes(key[:_WIDE_DIGITS], "big") - (1 << 127)

@@ -1,4 +1,4 @@
-"""A whole rule set as a few conjunctions over plain columns that every row which a rule matches satisfies."""
+"""A whole rule set as a few conjunctions over plain columns, which every row that a rule matches satisfies."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ from rules_index.index.compiled import CompiledRules
 from rules_index.language.typed import Leaf
 
 MOST_RANGES = 64
-"""Values and ranges of a column that a condition lists, at most."""
+"""The most values and ranges of a column in a condition."""
 _MOST_CONJUNCTIONS = 1 << 12
-"""So many conjunctions a rule set may become by writing out its shared disjunctions; else what they say is left out."""
+"""The most conjunctions a rule set may become by expanding its shared disjunctions; else they are left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnRange:
-    """What a column may hold: values from `low` to `high`, both included, None where there is no end; NULL if `null`.
+    """The values that a column may have: from `low` to `high`, both included, None for an unbounded end; NULL if
+    `null`.
 
-    `holds_values` is False where only NULL is left. Values are Python's, as PyArrow's `to_pylist` gives them.
+    `holds_values` is False where only NULL is left. Values are Python's, as PyArrow's `to_pylist` returns them.
     """
 
     column: str
@@ -43,9 +44,9 @@ class ColumnRange:
 
 @dataclass(frozen=True, slots=True)
 class WideConjunction:
-    """One AND of conditions, at most one a column.
+    """An AND of conditions, at most one per column.
 
-    sql: Spark SQL, "true" where it has no condition; ranges: the same conditions as ranges around them.
+    sql: Spark SQL, "true" where it has no condition; ranges: the bounding ranges of the same conditions.
     """
 
     sql: str
@@ -60,7 +61,7 @@ class Widened:
 
     @property
     def sql(self) -> str:
-        """The whole as Spark SQL: "true" where nothing can be said, "false" where no row can match."""
+        """The whole as Spark SQL: "true" where there is no restriction, "false" where no row can match."""
         if len(self.conjunctions) < 2:
             return self.conjunctions[0].sql if self.conjunctions else "false"
         return " OR ".join(f"({each.sql})" for each in self.conjunctions)
@@ -69,12 +70,12 @@ class Widened:
 def widen(
     rules: Rules, schema: pa.Schema, k: int = 16, event_time: str | None = None, time_zone: str = "UTC"
 ) -> Widened:
-    """A filter of at most `k` conjunctions that keeps every row which some rule matches, and few others.
+    """A filter of at most `k` conjunctions that keeps every row that some rule matches, and few others.
 
-    It is what can be pushed into a scan before rows are matched: over plain columns only, so that files whose
-    statistics rule it out are not read. What a rule says of expressions (`hour(t) > 5`, `a < b`) is left out, which
-    keeps more rows, never fewer; a rule that does not compile matches nothing. Rules, schema, event_time and time_zone
-    are those of `compile_rules`.
+    It can be pushed into a scan before rows are matched: it is over plain columns only, so that files are skipped by
+    their statistics. Predicates on expressions (`hour(t) > 5`, `a < b`) are left out, which keeps more rows, never
+    fewer; a rule that does not compile matches nothing. Rules, schema, event_time and time_zone are those of
+    `compile_rules`.
 
         >>> import pyarrow as pa
         >>> schema = pa.schema([("origin", pa.string()), ("delay", pa.int32())])
@@ -92,7 +93,7 @@ def widen(
         >>> print(widen(rules, schema, k=2).sql)
         (`origin` = 'JFK' AND `delay` >= 61) OR (`origin` = 'EWR' AND `delay` >= 121)
 
-    Where a rule says nothing of any column alone, nothing can be said:
+    Where a rule restricts no column by itself, there is no restriction:
 
         >>> print(widen([*rules, ("odd", "delay % 2 = 1")], schema).sql)
         true
@@ -103,7 +104,7 @@ def widen(
 
 
 def widen_compiled(compiled: CompiledRules, k: int = 16) -> Widened:
-    """`widen` of rules that are compiled."""
+    """`widen` for compiled rules."""
     if k < 1:
         raise ValueError(f"k is {k}; it must be at least 1.")
     boxes = boxes_of(compiled, _MOST_CONJUNCTIONS)
@@ -126,7 +127,7 @@ def widen_compiled(compiled: CompiledRules, k: int = 16) -> Widened:
 
 
 def _said(boxes: RegionBoxes, columns: np.ndarray) -> BoxArrays:
-    """The different boxes of what conjunctions say of `columns` [attributes] bool, and of nothing else."""
+    """The distinct boxes of conjunctions, restricted to `columns` [attributes] bool."""
     others = np.ones(len(boxes.arrays.sizes), bool)
     others[: len(columns)] = ~columns
     a = boxes.without(others)
@@ -137,18 +138,18 @@ def _said(boxes: RegionBoxes, columns: np.ndarray) -> BoxArrays:
 
 
 def _shares(said: BoxArrays) -> Shares:
-    """The ranges around the sets of boxes."""
+    """The bounding ranges of the sets of boxes."""
     low = said.intervals[said.set_start[said.sets], 0]
     high = said.intervals[said.set_start[said.sets + 1] - 1, 1]
     return Shares(said.sizes, said.start, said.dimensions, low, high)
 
 
 Held: TypeAlias = dict[int, np.ndarray]
-"""A conjunction: of each dimension that it names which codes [codes] bool it holds, some but not all."""
+"""A conjunction: for each dimension that it names, which codes [codes] bool it has, some but not all."""
 
 
 def _held(said: BoxArrays, group: np.ndarray) -> list[Held]:
-    """What the boxes of each group together hold, dimension by dimension."""
+    """The union of the boxes of each group, dimension by dimension."""
     groups = int(group.max()) + 1
     found: list[Held] = [{} for _ in range(groups)]
     box = segment_ids(said.start)
@@ -172,8 +173,8 @@ def _held(said: BoxArrays, group: np.ndarray) -> list[Held]:
 
 
 def tidied(given: Sequence[Held]) -> list[Held]:
-    """The same rows by fewer conjunctions: without those that another holds, and with those that differ in one
-    dimension alone as one."""
+    """The same rows by fewer conjunctions: without those that another contains, and with those that differ in a single
+    dimension merged."""
     found: list[Held] = []
     waiting = list(reversed(given))
     while waiting:
@@ -181,7 +182,7 @@ def tidied(given: Sequence[Held]) -> list[Held]:
         for place, other in enumerate(found):
             joined = _as_one(one, other)
             if joined is not None:
-                # what was joined may hold, or be joined with, others
+                # a merged one may contain, or be merged with, others
                 del found[place]
                 waiting.append(joined)
                 break
@@ -191,7 +192,7 @@ def tidied(given: Sequence[Held]) -> list[Held]:
 
 
 def _as_one(one: Held, other: Held) -> Held | None:
-    """Two conjunctions as one that holds no row more; None where there is none."""
+    """Two conjunctions merged to one with no further row; None where there is none."""
     for left, right in ((one, other), (other, one)):
         if all(at in left and not (left[at] & ~codes).any() for at, codes in right.items()):
             return right
@@ -213,7 +214,7 @@ def _regions(dimension: int, held: np.ndarray, codes: Codes) -> np.ndarray:
 
 
 def _pieces(regions: Regions, codes: Codes, dimension: int) -> Pieces | None:
-    """The pieces of a column, None where its type has none."""
+    """The pieces of a column; None where its type has none."""
     if not is_indexable(regions.type):
         return None
     return pieces_of(regions, codes.code[codes.old_start[dimension] :][: regions.count] >= 0)

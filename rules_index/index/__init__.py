@@ -1,1 +1,1 @@
-"""The index that is stored: its arrays, how they are planned, laid out, validated and matched."""
+"""The stored index: its arrays, and how they are planned, laid out, validated and matched."""

@@ -1,4 +1,4 @@
-"""Conjunctions in lists by their access predicates, for one event at a time (`single_events.access_lists`)."""
+"""Lists of conjunctions by access predicate, for one event at a time (`single_events.access_lists`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from rules_index.single_events.access_lists import (
 )
 
 MOST_PIECES = 64
-"""Intervals of a set up to which each has an entry of its own."""
+"""A set of at most so many intervals has an entry for each; a larger one has a single entry, from its lowest to its
+highest code."""
 
 
 class _Scratch(threading.local):
@@ -30,10 +31,10 @@ class _Scratch(threading.local):
 
 
 class AccessLists:
-    """The conjunctions of a rule set, searched by any number of threads."""
+    """The conjunctions of a rule set; any number of threads can search them."""
 
     def __init__(self, conjunctions: Conjunctions, code_shares: np.ndarray) -> None:
-        """code_shares: the expected share of the rows [codes] of every code, one attribute after the other."""
+        """code_shares [codes]: the expected share of rows with each code, one attribute after the other."""
         c = conjunctions
         self._conjunctions, self._terms = c, terms_of(c)
         self._levels, self._starts, self._heads, self._tails, self._words = _lists(c, code_shares)
@@ -74,7 +75,7 @@ class AccessLists:
 
 
 def _lists(c: Conjunctions, code_shares: np.ndarray) -> tuple[np.ndarray, ...]:
-    """levels, starts, heads, tails and words of the conjunctions of rules."""
+    """The arrays levels, starts, heads, tails and words for the conjunctions of rules."""
     first = int(c.disjunction_start[-1])
     conjunctions = len(c.target) - first
     pairs = c.terms[c.start[first] :]
@@ -84,17 +85,17 @@ def _lists(c: Conjunctions, code_shares: np.ndarray) -> tuple[np.ndarray, ...]:
     piece_start, pieces, shares = _pieces(c, attribute, which, code_shares)
     lengths = np.diff(c.set_start)[which]
     with_disjunction = np.bincount(owner, weights=pairs[:, 0] == DISJUNCTION, minlength=conjunctions) > 0
-    # terms of a conjunction in the order in which they are compared, the rarest first
+    # a conjunction's terms in the order in which they are compared: ascending share of rows
     order = np.lexsort((shares[which], of))
     attribute, which, of, lengths = attribute[order], which[order], of[order], lengths[order]
     terms = np.column_stack([attribute, c.intervals[c.set_start[which], 0], c.intervals[c.set_start[which + 1] - 1, 1]])
     term_start = offsets_of(np.bincount(of, minlength=conjunctions))
     some = np.flatnonzero(np.diff(term_start))
     access = term_start[some]
-    # of an access predicate each interval is an entry, so that its bounds tell all of it
-    told = np.diff(piece_start)[which] == lengths
+    # an access predicate has an entry for each interval, so that the entry's bounds say all of it
+    is_exact = np.diff(piece_start)[which] == lengths
     uncertain = np.bincount(of, weights=lengths > 1, minlength=conjunctions)
-    uncertain[some] -= told[access] & (lengths[access] > 1)
+    uncertain[some] -= is_exact[access] & (lengths[access] > 1)
     doubtful = with_disjunction | (uncertain > 0)
     gather, entry_start = gather_indices(piece_start, which[access])
     entry, place = (each[segment_ids(entry_start)] for each in (some, access))
@@ -110,7 +111,7 @@ def _lists(c: Conjunctions, code_shares: np.ndarray) -> tuple[np.ndarray, ...]:
             there = (number_of_terms > next_one)[:, None]
             columns = terms[np.where(there[:, 0], place + next_one, place)]
             heads[: len(entry), 3 * next_one - 1 : 3 * next_one + 2] = np.where(there, columns, own)
-    # after these those of conjunctions without terms, in the last list
+    # conjunctions without terms come last, in the last list
     entry = np.concatenate([entry, none])
     lists = np.concatenate([lists, np.full(len(none), count - 1)])
     words, at = _words(terms, term_start, np.where(doubtful, first + np.arange(conjunctions), -1))
@@ -121,13 +122,13 @@ def _lists(c: Conjunctions, code_shares: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def _narrow(sizes: np.ndarray) -> type:
-    """The type of `heads`."""
+    """The narrowest dtype that `heads` fits."""
     most = max(int(sizes.max(initial=0)), len(sizes))
     return np.uint8 if most <= 1 << 8 else np.uint16 if most <= 1 << 16 else np.int32
 
 
 def _words(terms: np.ndarray, term_start: np.ndarray, doubtful: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """`words`, and where each conjunction has its place in them, -1 where it needs none."""
+    """`words`, and the offset of each conjunction in them, -1 where it needs none."""
     others = np.maximum(np.diff(term_start) - 1 - NEXT, 0)
     needed = (others > 0) | (doubtful >= 0)
     lengths = np.where(needed, HEADER + 3 * others, 0)
@@ -146,8 +147,8 @@ def _words(terms: np.ndarray, term_start: np.ndarray, doubtful: np.ndarray) -> t
 def _pieces(
     c: Conjunctions, attribute: np.ndarray, which: np.ndarray, code_shares: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of every set its pieces [., 4] int64 (low, high, shift, first block), where they start [sets + 1], and the share
-    of the rows [sets] whose code leads to one of their lists."""
+    """For every set: its pieces [., 4] int64 (low, high, shift, first block), their offsets [sets + 1], and the share
+    of rows [sets] whose code leads to one of their lists."""
     sets = len(c.set_start) - 1
     of_set = np.zeros(sets, np.int64)
     of_set[which] = attribute
@@ -173,7 +174,7 @@ def _pieces(
     below = np.concatenate([[0.0], np.cumsum(code_shares)])
     base = (np.cumsum(sizes) - sizes)[of_set[owner]]
     examined = below[base + end] - below[base + begin]
-    # each entry costs memory and a little time of its own
+    # a tiny cost for each entry: entries take memory and a little time even where no row meets them
     shares = np.bincount(owner, weights=examined + 1e-9, minlength=sets)
     return start, np.column_stack([low, high, shift, block]), shares
 

@@ -1,4 +1,4 @@
-"""Which columns the priority, labels and severity of its rules give a row."""
+"""Which columns a row gets from the priority, labels and severity of its rules."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pyarrow as pa
 
 FIRST_RULE_ID, LABELS, SEVERITY = "first_rule_id", "labels", "severity"
 COLUMNS = (FIRST_RULE_ID, LABELS, SEVERITY)
-"""The columns that a row's rules give it, in their order."""
+"""The columns that a row can get from its rules, in their order."""
 SEVERITIES = ("informational", "low", "medium", "high", "critical")
-"""Sigma's severities, the lowest first."""
+"""Sigma's severities, ascending."""
 _KINDS = {
     FIRST_RULE_ID: ("priority", pa.int32()),
     LABELS: ("labels", pa.list_(pa.string())),
@@ -21,17 +21,17 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Annotate:
-    """Which of `COLUMNS` rows are to have, and what severities there are, the lowest first."""
+    """Which of `COLUMNS` the rows get, and the severities in ascending order."""
 
     columns: tuple[str, ...] = COLUMNS
     severities: tuple[str, ...] = SEVERITIES
 
     @property
     def schema(self) -> pa.Schema:
-        """What is kept of each rule for them: some of priority, labels and severity."""
+        """The schema of what is kept of each rule for these columns: some of priority, labels and severity."""
         return pa.schema([_KINDS[name] for name in COLUMNS if name in self.columns])
 
     @property
     def settings(self) -> list[Any]:
-        """What decides, beside the rules, what rows get: as JSON values."""
+        """The settings that decide, besides the rules, what rows get; JSON values."""
         return [sorted(self.columns), list(self.severities) if SEVERITY in self.columns else []]

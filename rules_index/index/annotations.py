@@ -1,5 +1,5 @@
-"""What a rule is annotated with beside its expression, its priority, labels and severity, and what the rules of a row
-come to: the first rule, all labels, the highest severity."""
+"""The annotations of rules (priority, labels and severity), and what they give the rows that satisfy the rules: the
+first rule, all labels, the highest severity."""
 
 from __future__ import annotations
 
@@ -21,23 +21,24 @@ _LABELS_A_RULE = 4
 
 @dataclass(frozen=True)
 class Annotations:
-    """The annotations of an index's rules: `rules` has the columns of `annotate.schema`, a row for each of `ids`."""
+    """The annotations of an index's rules: `rules` has the columns of `annotate.schema` and a row for each of `ids`."""
 
     annotate: Annotate
     ids: pa.Array
     rules: pa.Table
 
     def of_ordinals(self, offsets: np.ndarray, ordinals: np.ndarray) -> dict[str, pa.Array]:
-        """The columns of rows whose rules are `ordinals` [hits], from offsets [rows + 1] on, in the order of `COLUMNS`.
+        """The columns of rows, in the order of `COLUMNS`. The rules of row r are `ordinals[offsets[r]:offsets[r + 1]]`;
+        offsets is [rows + 1].
 
-        A row without rules has no first rule, no severity, and an empty list of labels. Several threads may ask at a
-        time.
+        A row without rules has no first rule, no severity, and an empty list of labels. Thread-safe.
         """
         made = {FIRST_RULE_ID: self._first, LABELS: self._labels, SEVERITY: self._severity}
         return {name: made[name](offsets, ordinals) for name in COLUMNS if name in self.annotate.columns}
 
     def of_ids(self, lists: pa.ListArray) -> dict[str, pa.Array]:
-        """The columns of rows with these rules, as lists of ids; an id that no rule has any more has no annotation."""
+        """The columns of rows whose rules are given as lists of ids. Ids of rules that no longer exist have no
+        annotation."""
         offsets = lists.offsets.to_numpy()
         values = lists.values.slice(offsets[0], offsets[-1] - offsets[0])
         if pa.types.is_dictionary(values.type):
@@ -48,7 +49,7 @@ class Annotations:
         return self.of_ordinals(kept, found.drop_null().to_numpy())
 
     def chosen(self, columns: Sequence[str]) -> Annotations | None:
-        """The same for only those of some columns that these have; None for none."""
+        """The same restricted to the given columns; None where none of them is left."""
         kept = tuple(name for name in self.annotate.columns if name in columns)
         if not kept:
             return None
@@ -56,7 +57,7 @@ class Annotations:
         return Annotations(annotate, self.ids, self.rules.select(annotate.schema.names))
 
     def types(self) -> dict[str, pa.DataType]:
-        """Of the columns, as `of_ids` gives them to whoever does not take codes of a dictionary."""
+        """The types of the columns as `of_ids` gives them, with dictionaries decoded."""
         kinds = {FIRST_RULE_ID: self.ids.type, LABELS: pa.list_(pa.string()), SEVERITY: pa.string()}
         return {name: kinds[name] for name in COLUMNS if name in self.annotate.columns}
 
@@ -85,7 +86,8 @@ class Annotations:
 
     @cached_property
     def _ranks(self) -> tuple[np.ndarray, np.ndarray]:
-        """The place of each rule [rules] by priority, those without one last, then by id; the rules in this order."""
+        """The rank of each rule [rules] by priority, rules without one last, then by id; and the rules in that
+        order."""
         priority = self.rules.column("priority").combine_chunks()
         last = np.iinfo(np.int64).max
         order = np.argsort(pc.fill_null(priority.cast(pa.int64()), last).to_numpy(), kind="stable")
@@ -95,14 +97,15 @@ class Annotations:
 
     @cached_property
     def _levels(self) -> np.ndarray:
-        """The place of each rule's severity [rules] int32 among all, -1 for none."""
+        """The rank of each rule's severity [rules] int32, -1 for none."""
         found = pc.index_in(self.rules.column("severity"), value_set=pa.array(self.annotate.severities, pa.string()))
         levels: np.ndarray = pc.fill_null(found, -1).to_numpy()
         return levels
 
     @cached_property
     def _label_codes(self) -> tuple[np.ndarray, np.ndarray, pa.StringArray]:
-        """Each rule's labels as CSR arrays [rules + 1] int64 and [.] int32, and what they mean, ascending."""
+        """Each rule's labels as CSR arrays [rules + 1] int64 and [.] int32 of codes, and the labels by code,
+        ascending."""
         lists = _one(self.rules.column("labels"))
         offsets = lists.offsets.to_numpy().astype(np.int64)
         values = lists.flatten()
@@ -112,7 +115,7 @@ class Annotations:
 
 
 def sound(annotate: Annotate, ids: pa.Array, rules: pa.Table) -> Annotations:
-    """Annotations that were read from a file; `InvalidArraysError` where they are not as they should be."""
+    """Annotations that were read from a file, after checks. Raises `InvalidArraysError` where they are malformed."""
     require(set(annotate.columns) <= set(COLUMNS), "annotations")
     require(all(isinstance(each, str) for each in annotate.severities), "annotations")
     require(rules.schema == annotate.schema and rules.num_rows == len(ids), "annotations")
@@ -123,12 +126,12 @@ def sound(annotate: Annotate, ids: pa.Array, rules: pa.Table) -> Annotations:
 
 
 def settings_of(annotations: Annotations | None) -> list[Any]:
-    """What a fingerprint has of them beside the rules' own; nothing where there are none."""
+    """The settings of annotations that a fingerprint covers besides those of the rules; empty without annotations."""
     return [] if annotations is None else [annotations.annotate.settings]
 
 
 def plain(columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
-    """The columns with texts as such, and not as codes of a dictionary."""
+    """The columns with dictionaries decoded to strings."""
     return {name: _decoded(column) for name, column in columns.items()}
 
 
@@ -141,7 +144,7 @@ def _decoded(column: pa.Array) -> pa.Array:
 
 
 def _reduced(function: Any, values: np.ndarray, offsets: np.ndarray, nothing: int) -> np.ndarray:
-    """The function's value over each row's values; `nothing` for a row that has none."""
+    """A ufunc reduced over each row's values; `nothing` for a row without values."""
     found = np.full(len(offsets) - 1, nothing, np.int64)
     filled = np.flatnonzero(np.diff(offsets))
     if len(filled):

@@ -8,9 +8,9 @@
     48      .    header: JSON (attributes, inputs, sections, statistics), padded with spaces
     .       .    sections, each aligned to 64 bytes: NumPy arrays and Arrow IPC streams
 
-Whatever the bytes are, loading (`rules_index.index.loading`) gives an index or `ArtifactError`: the checksum finds
-damage, and every offset, length and code is checked against its bounds before a kernel sees it, so that foreign bytes
-with a right checksum cannot lead it astray either.
+Loading (`rules_index.index.loading`) gives an index or raises `ArtifactError`, whatever the bytes are. The checksum
+finds damage. Every offset, length and code is checked against its bounds before a kernel reads it, so that forged bytes
+with a valid checksum cannot make it read out of bounds.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DTYPES = {"int32", "int64", "uint8", "float64"}
 
 
 def pieces_of(header: Mapping[str, Any], sections: Sections) -> list[bytes | memoryview]:
-    """The artifact's bytes one behind the other: the sections themselves, since copies of large ones take memory."""
+    """The artifact's bytes in order, as the sections themselves: copies of large ones would take memory."""
     text = json.dumps(header).encode()
     text += b" " * (-(_PREFIX.size + len(text)) % ALIGNMENT)
     checksum = hashlib.sha256(text)
@@ -47,7 +47,7 @@ def pieces_of(header: Mapping[str, Any], sections: Sections) -> list[bytes | mem
 
 
 def save(pieces: Sequence[bytes | memoryview], path: str | Path) -> None:
-    """Writes the artifact beside `path` and renames it onto it, so that no reader sees half a file."""
+    """Writes the artifact to a file beside `path` and renames it to `path`, so that no reader sees a part of it."""
     target = Path(path)
     beside = target.with_name(f".{target.name}.{os.getpid()}")
     try:
@@ -62,7 +62,8 @@ def save(pieces: Sequence[bytes | memoryview], path: str | Path) -> None:
 
 
 def read_header(view: memoryview) -> dict[str, Any]:
-    """The header, and as `_start` where the sections begin; `ArtifactError` where the bytes are no whole artifact."""
+    """The header, with the offset of the sections as `_start`. Raises `ArtifactError` for bytes that are not a complete
+    artifact."""
     if len(view) < _PREFIX.size:
         raise ArtifactError("The file is too short to be an index.")
     magic, version, length, checksum = _PREFIX.unpack_from(view)
@@ -85,30 +86,30 @@ def read_header(view: memoryview) -> dict[str, Any]:
 
 
 class Sections:
-    """Collects aligned sections; a reference is (kind, position, ...), positions relative to the first."""
+    """Collects aligned sections. A reference is (kind, offset, ...); offsets count from the first section."""
 
     def __init__(self) -> None:
         self.parts: list[bytes | memoryview] = []
         self._position = 0
 
     def array(self, array: np.ndarray) -> list[Any]:
-        """Adds an array; its reference is (type, position, shape)."""
+        """Adds an array; returns the reference (dtype, offset, shape)."""
         data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
         return [array.dtype.name, self._add(data), list(array.shape)]
 
     def table(self, table: pa.Table) -> list[int]:
-        """Adds a table as a stream of Arrow's; its reference is (position, length)."""
+        """Adds a table as an Arrow IPC stream; returns the reference (offset, length)."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
         return self.data(memoryview(sink.getvalue()))
 
     def data(self, data: bytes | memoryview) -> list[int]:
-        """Adds bytes as they are; their reference is (position, length)."""
+        """Adds bytes; returns the reference (offset, length)."""
         return [self._add(memoryview(data)), len(data)]
 
     def _add(self, data: memoryview) -> int:
-        """Where the bytes begin; behind them stand zeros up to where the next may begin."""
+        """Adds bytes, padded with zeros up to the next aligned offset; returns where they begin."""
         at = self._position
         padding = bytes(-len(data) % ALIGNMENT)
         self.parts += [data, padding]

@@ -16,18 +16,20 @@ from rules_index.language.typed import Expression, Leaf, Operation, leaves_of
 from rules_index.names import path_parts
 
 Values = Mapping[str, Evaluated | np.ndarray]
-"""The rows of leaves by name; of Boolean ones that only Spark evaluates perhaps truth codes (`inputs.read_leaf`)."""
+"""Columns by leaf name. A Boolean leaf that only Spark evaluates may be given as truth codes (`inputs.read_leaf`)."""
 Sample = Callable[[list[str]], pa.Table | None]
-"""Given names of columns, some rows that have at least these, `engines.SAMPLE_ROWS` suffice; None for no rows."""
+"""Given names of columns, returns some rows with at least these columns (`index.build.SAMPLE_ROWS` suffice), or None
+where there are no rows."""
 
 
 def code_matrix(
     attributes: Sequence[Expression], regions: Sequence[Regions], inputs: Sequence[Leaf], table: pa.Table
 ) -> tuple[np.ndarray, dict[int, np.ndarray]]:
-    """The code matrix [attributes, rows], and the raised rows [rows] bool by attribute. Codes are uint8 where no
+    """The code matrix [attributes, rows], and the rows that raised [rows] bool by attribute. Codes are uint8 where no
     attribute has more than `COARSE_CODES`, else int32.
 
-    regions: of each attribute. inputs: all leaves that the attributes read; `SchemaError` where the table lacks one.
+    regions: one for each attribute. inputs: all leaves that the attributes read. Raises `SchemaError` where the table
+    lacks one.
     """
     return codes_of_values(attributes, regions, {leaf.name: read_leaf(table, leaf) for leaf in inputs}, table.num_rows)
 
@@ -35,10 +37,10 @@ def code_matrix(
 def codes_of_values(
     attributes: Sequence[Expression], regions: Sequence[Regions], read: Values, rows: int
 ) -> tuple[np.ndarray, dict[int, np.ndarray]]:
-    """As `code_matrix`, from the values of each leaf by its name."""
+    """Like `code_matrix`, given the values of each leaf by its name."""
     as_bytes = all(each.size <= COARSE_CODES for each in regions)
     codes = np.empty((len(attributes), rows), np.uint8 if as_bytes else np.int32)
-    # written first to a column near at hand, since the kernels that encode are compiled for int32 alone
+    # encoded to a scratch column first: the encoding kernels are compiled for int32 only
     scratch = np.empty(rows if as_bytes else 0, np.int32)
     raised: dict[int, np.ndarray] = {}
     values: dict[str, Evaluated] = {}
@@ -66,7 +68,7 @@ def codes_of_values(
 def _write_patterns(
     attributes: Sequence[Expression], regions: Sequence[Regions], read: Values, codes: np.ndarray
 ) -> frozenset[int]:
-    """Writes the codes of those attributes that are some of many patterns over a column; which ones these are."""
+    """Writes the codes of attributes in pattern groups (many patterns over one column); returns these attributes."""
     done: set[int] = set()
     if sum(isinstance(each, Operation) and each.name in ("like", "rlike") for each in attributes) == 0:
         return frozenset()
@@ -96,12 +98,13 @@ def _evaluated(
     rows: int,
     cache: dict[Expression, Evaluated],
 ) -> Evaluated:
-    """What an expression is on all rows; `values` becomes those of its leaves, `cache` those of its parts."""
+    """Evaluates an expression on all rows; `values` receives those of its leaves, `cache` those of its
+    subexpressions."""
     for leaf in leaves_of(expression):
         if leaf.name not in values:
             given = read[leaf.name]
             values[leaf.name] = truth_values(given) if isinstance(given, np.ndarray) else given
-    # here, since most indexes have no such expression
+    # imported here: most indexes have no such expression
     from rules_index.language.evaluation.evaluate import evaluate
 
     return evaluate(expression, values, rows, cache)
@@ -110,9 +113,9 @@ def _evaluated(
 def sample_codes(
     attributes: Sequence[Expression], regions: Sequence[Regions], inputs: Sequence[Leaf], sample: Sample
 ) -> np.ndarray | None:
-    """The code matrix of a sample of rows, None where there is none.
+    """The code matrix of a sample of rows; None where there is no sample.
 
-    What only Spark can evaluate is not in a sample: attributes that need it have their codes drawn, all alike.
+    A sample has no values that only Spark can evaluate: attributes that need such values get uniformly random codes.
     """
     rows = sample(sorted({path_parts(leaf.name)[0] for leaf in inputs if leaf.text is None}))
     if rows is None or not rows.num_rows:

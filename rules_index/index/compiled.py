@@ -1,4 +1,4 @@
-"""A compiled rule set: match batches against it, look at it, save it."""
+"""A compiled rule set: matches batches, explains matches, and is updated and saved."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from rules_index.index.event_texts import EventReader
 
 CHUNK_ROWS = 1 << 16
-"""Rows that are coded at a time, so that memory does not grow with the batch."""
+"""Rows that are encoded at a time, so that memory does not grow with the batch."""
 
 RuleId: TypeAlias = str | int
 _UPDATE = "rules_index.compiling.update:update"
-"""What makes the next version, which imports this module."""
+"""The function that makes the next version, by name, because its module imports this one."""
 
 
 def rejects_schema(id_type: pa.DataType) -> pa.Schema:
@@ -46,7 +46,7 @@ def rejects_schema(id_type: pa.DataType) -> pa.Schema:
 
 
 class Explanation(Protocol):
-    """What `explain` tells of a rule, or of a part of it (`explaining.tree.Explanation`); `str` of it reads well."""
+    """What `explain` returns for a rule or a part of it (`explaining.tree.Explanation`); `str` of it is readable."""
 
     @property
     def text(self) -> str:
@@ -78,12 +78,12 @@ class Explanation(Protocol):
 
 @dataclass
 class CompiledRules:
-    """An index over one scope's rules.
+    """An index over the rules of one scope.
 
-    `ids` are the rules' ids in ascending order, a rule's ordinal being its place; `attributes` and `regions`
-    go together; `raising` are, per rule, the attributes whose evaluation may fail on a row, as CSR arrays; `texts` are
-    what the rules' authors wrote; `annotations` what rows get beside ids, where that is asked for; `definition` is what
-    the next version is made from: the rules of a full compile, or the layers of an update.
+    `ids` are the rules' ids in ascending order; a rule's ordinal is its index in them. `attributes` and `regions`
+    correspond one to one. `raising` are, per rule, the attributes whose evaluation may fail on a row, as CSR arrays.
+    `texts` are the rules as their authors wrote them. `annotations` are what rows get besides ids, where that is asked
+    for. `definition` is what the next version is made from: the rules of a full compile, or the layers of an update.
     """
 
     ids: pa.Array
@@ -109,17 +109,17 @@ class CompiledRules:
 
     @property
     def derived(self) -> tuple[Leaf, ...]:
-        """The inputs that only Spark can evaluate: `match` asks for a column of that name."""
+        """The inputs that only Spark can evaluate; `match` needs a column of each one's name."""
         return tuple(leaf for leaf in self.inputs if leaf.text is not None)
 
     @cached_property
     def lists(self) -> dict[str, ValueList]:
-        """The lists of values that rules name, by name."""
+        """The value lists that rules name, by name."""
         return {each.name: each for attribute in self.attributes for each in lists_of(attribute)}
 
     @property
     def source(self) -> RuleSource:
-        """The rules of a full compile, which this must be."""
+        """The rules of a full compile. This index must be one."""
         assert isinstance(self.definition, RuleSource)
         return self.definition
 
@@ -131,12 +131,11 @@ class CompiledRules:
         return f"CompiledRules({len(self)} rules, engine {self.engine}, fingerprint {self.fingerprint[:12]})"
 
     def match(self, batch: pa.Table | pa.RecordBatch | pl.DataFrame) -> pa.ListArray:
-        """The ids of the rules that each row satisfies: one list a row, ascending, empty where none matches.
+        """The ids of the rules that each row satisfies: one list per row, ascending, empty where no rule matches.
 
-        `batch` holds at least the columns named by `inputs`; large, view and dictionary variants of a type
-        and further columns are accepted. `errors` afterwards counts, per rule, the rows of this batch on
-        which evaluating one of its predicates raised. Raises `SchemaError` for a column that is missing or
-        of another type.
+        `batch` has at least the columns named by `inputs`. Large, view and dictionary variants of a type are accepted,
+        and so are further columns. Afterwards `errors` counts, per rule, the rows of this batch on which evaluating one
+        of its predicates raised. Raises `SchemaError` for a column that is missing or of another type.
         """
         offsets, ordinals, self.errors = self.match_ordinals(batch)
         if len(ordinals) > np.iinfo(np.int32).max:
@@ -147,12 +146,12 @@ class CompiledRules:
         return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), self._ids_of(ordinals))
 
     def match_one(self, row: Mapping[str, Any]) -> list[RuleId]:
-        """The ids of the rules that one row satisfies, ascending; from any number of threads.
+        """The ids of the rules that one row satisfies, ascending. Thread-safe.
 
-        row: values by column, in Python's types; derived columns by name. A naive datetime of a TIMESTAMP is local to
-        `time_zone`. The index's own structure is searched. `errors` stays as it is. Raises `SchemaError` for a column
-        that is missing or a value that its type does not have, `ArtifactError` for a stored structure that is not
-        sound.
+        row: values by column, in Python's types; derived columns by name. A naive datetime for a TIMESTAMP is local to
+        `time_zone`. The index's own structure is searched. `errors` is not changed. Raises `SchemaError` for a column
+        that is missing or a value that its type does not have, `ArtifactError` for a stored structure that is
+        malformed.
         """
         codes = self._row_coder.codes(row)
         try:
@@ -162,12 +161,12 @@ class CompiledRules:
         return self._listed(rules)
 
     def match_event(self, expression: str) -> list[RuleId]:
-        """The ids of the rules that an event meets, ascending; from any number of threads.
+        """The ids of the rules that an event matches, ascending. Thread-safe.
 
-        expression: an event that is itself an expression, a conjunction of parts about one column each, such as
-        `price BETWEEN 10 AND 20 AND kind <> 'a'`. It meets a rule where, for each attribute that the rule asks about,
-        it offers a value, or NULL, that the rule asks for (BE-Tree, section 3.2). What an event does not speak of it
-        does not offer; columns that no rule reads do not count. Raises `RuleError` for any other text.
+        expression: an event that is itself an expression, a conjunction of parts about one column each, such as `price
+        BETWEEN 10 AND 20 AND kind <> 'a'`. It matches a rule where, for each attribute that the rule names, it offers a
+        value, or NULL, that satisfies the rule (BE-Tree, section 3.2). It offers nothing for columns that it does not
+        name; columns that no rule reads are ignored. Raises `RuleError` for any other text.
         """
         event = self._event_reader.event(expression)
         if event is None:
@@ -181,16 +180,16 @@ class CompiledRules:
     def explain(self, row: Mapping[str, Any], rule_id: RuleId, fixed: Collection[str] = ()) -> Explanation:
         """Why a rule matches a row, or does not: a tree of its predicates with their values and those of the row.
 
-        row: as for `match_one`, but only what this rule reads has to be there. fixed: columns that a near miss leaves
-        as they are. Raises `SchemaError` as `match_one` does, `UnknownRuleError` for a rule that the index does not
-        have, `RulesIndexError` for an index that keeps no texts.
+        row: as for `match_one`, but only the columns that this rule reads are needed. fixed: columns that a near miss
+        does not change. Raises `SchemaError` as `match_one` does, `UnknownRuleError` for a rule that the index does not
+        have, `RulesIndexError` for an index without texts.
         """
         explain = resolve_name("rules_index.explaining.explain:explain")  # imported only when asked for
         found: Explanation = explain(self, row, rule_id, fixed)
         return found
 
     def match_ordinals(self, batch: Any) -> tuple[np.ndarray, np.ndarray, dict[RuleId, int]]:
-        """Like `match`, as offsets [rows + 1] int64, rule ordinals [hits] int32 and the errors by rule id."""
+        """Like `match`, but returns offsets [rows + 1] int64, rule ordinals [hits] int32 and the errors by rule id."""
         table = as_table(batch)
         offsets = [np.zeros(1, np.int64)]
         ordinals: list[np.ndarray] = []
@@ -205,12 +204,12 @@ class CompiledRules:
         return np.concatenate(offsets), np.concatenate([np.empty(0, np.int32), *ordinals]), errors
 
     def codes(self, table: pa.Table) -> tuple[np.ndarray, dict[int, np.ndarray]]:
-        """The code matrix [attributes, rows] of some rows, and the raised rows [rows] bool by attribute
+        """The code matrix [attributes, rows] of some rows, and the rows that raised [rows] bool by attribute
         (`code_matrix`)."""
         return code_matrix(self.attributes, self.regions, self.inputs, table)
 
     def _count_errors(self, raised: Mapping[int, np.ndarray]) -> dict[RuleId, int]:
-        """Rows on which some attribute of a rule raised, by rule id; rules without any are left out."""
+        """The number of rows on which some attribute of a rule raised, by rule id; only rules with any."""
         if not raised:
             return {}
         starts, used = self.raising
@@ -244,7 +243,8 @@ class CompiledRules:
 
     @cached_property
     def _known_ids(self) -> np.ndarray:
-        """Ids [rules]: numbers, or those strings that a single event has matched so far, else None."""
+        """The ids [rules]: integers; or strings, of which only those are decoded that a single event has matched so
+        far."""
         return self.ids.to_numpy() if pa.types.is_integer(self.ids.type) else np.full(len(self.ids), None, object)
 
     def _listed(self, ordinals: np.ndarray) -> list[RuleId]:
@@ -257,30 +257,29 @@ class CompiledRules:
         return found
 
     def update(self, changes: Any, analyse: Any = None, sample: Any = None, lists: Any = ()) -> CompiledRules:
-        """The next version: this one with rules added, changed and removed, equal to a full compile of them.
+        """The next version: this one with rules added, changed and removed; equal to a full compile of the result.
 
-        changes: rules as `compile_rules` takes them, a table or pairs. They take the place of all that this version has
-        of the ids that they name, rejects included; a rule that is not enabled, or has no expression, is removed, and
-        may be one that there never was. So `[("new", "a > 1"), ("changed", "a > 2"), ("gone", None)]` adds or changes
-        two and removes one. analyse, sample: as in `compile_rules`; only predicates that this version does not have
-        are analysed. lists: those that are new or hold other values now; rules that name such a one are changed.
-
-        It costs what has changed, until that is a tenth of the rules; then they are compiled as a whole. This version
-        stays as it is, and may be in use by other threads. Raises `RulesIndexError` where the changes cannot be read,
-        `ArtifactError` where what a stored index keeps of its rules is not sound.
+        changes: rules as `compile_rules` takes them, a table or pairs. For each id in them they replace all that this
+        version has of it, rejects included. A rule that is not enabled, or has no expression, is removed; it need not
+        exist. So `[("new", "a > 1"), ("changed", "a > 2"), ("gone", None)]` adds or changes two rules and removes one.
+        analyse, sample: as in `compile_rules`; only predicates that this version does not have are analysed. lists: the
+        value lists that are new or have other values now; rules that name one of these count as changed. The cost
+        depends on what has changed, up to a tenth of the rules; beyond that all rules are compiled. This version does
+        not change, and other threads may use it meanwhile. Raises `RulesIndexError` where the changes cannot be read,
+        `ArtifactError` where the texts in a stored index are malformed.
         """
         updated: CompiledRules = resolve_name(_UPDATE)(self, changes, analyse, sample, lists)
         return updated
 
     def save(self, path: str | Path) -> None:
-        """Writes the index as one file: beside `path` first, then renamed onto it."""
+        """Writes the index as one file: to a file beside `path` first, which is then renamed."""
         save(_pieces(self), path)
 
 
 @dataclass(frozen=True)
 class Layers:
-    """A full compile, the ordinals [.] int64, ascending, of its rules that have changed or gone since, and an index of
-    those that came or changed. `schema`, `digests` and texts are those of each."""
+    """A full compile, the ordinals [.] int64, ascending, of its rules that have been changed or removed since, and an
+    index of the rules that were added or changed. `schema`, `digests` and texts are those of each."""
 
     base: CompiledRules
     left_out: np.ndarray
@@ -289,12 +288,12 @@ class Layers:
 
 def _chunks(table: pa.Table) -> Iterator[pa.Table]:
     for start in range(0, table.num_rows, CHUNK_ROWS):
-        # a slice of a table without columns is as long as it is told to be
+        # a slice of a table without columns does not limit itself to the rows that are left
         yield table.slice(start, min(CHUNK_ROWS, table.num_rows - start))
 
 
 def dumps(compiled: CompiledRules) -> bytes:
-    """The artifact's bytes; equal indexes give equal bytes but for their measured seconds."""
+    """The artifact's bytes. Equal indexes give equal bytes except for measured seconds."""
     return b"".join(_pieces(compiled))
 
 

@@ -1,4 +1,4 @@
-"""What the engines share: conjunctions over region codes as flat arrays."""
+"""What all engines share: conjunctions over region codes as flat arrays."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 
 DISJUNCTION = -1
-"""In `Conjunctions.terms`, the attribute of a term that names a shared disjunction."""
+"""The attribute, in `Conjunctions.terms`, of a term that names a shared disjunction."""
 
 
 @dataclass(frozen=True)
 class Conjunctions:
-    """All conjunctions of a rule set, engine-neutral; integers are int32 unless said.
+    """All conjunctions of a rule set, independent of the engine. Integers are int32 unless a dtype is given.
 
-    sizes       [attributes] number of codes of each, those of NULL and of raised rows included
-    set_start   [sets + 1] into intervals, int64
+    sizes       [attributes] number of codes of each attribute, including those of NULL and of rows that raised
+    set_start   [sets + 1] int64, offsets into intervals
     intervals   [intervals, 2] closed, ascending, disjoint ranges of codes
-    start       [conjunctions + 1] into terms, int64
-    terms       [terms, 2] (attribute, set), at most one an attribute, or (`DISJUNCTION`, shared disjunction)
+    start       [conjunctions + 1] int64, offsets into terms
+    terms       [terms, 2] (attribute, set), at most one per attribute, or (`DISJUNCTION`, shared disjunction)
     target      [conjunctions] the shared disjunction's number, or the rule's ordinal (ascending)
-    disjunction_start  [disjunctions + 1] the conjunctions of each shared disjunction; they come first, and it names
-                       only earlier ones
+    disjunction_start  [disjunctions + 1] the conjunctions of each shared disjunction; these come first, and a shared
+                       disjunction names only earlier ones
     """
 
     sizes: np.ndarray
@@ -51,7 +51,7 @@ def require(condition: bool | np.bool_, what: str) -> None:
 
 
 def require_offsets(offsets: np.ndarray, end: int, what: str) -> None:
-    """Offsets that start at 0, never fall, and end at `end`."""
+    """Requires offsets that start at 0, never fall, and end at `end`."""
     require(offsets.ndim == 1 and len(offsets) > 0, what)
     require(
         offsets[0] == 0 and offsets[-1] == end and bool((offsets[1:] >= offsets[:-1]).all()),
@@ -60,12 +60,12 @@ def require_offsets(offsets: np.ndarray, end: int, what: str) -> None:
 
 
 def require_range(values: np.ndarray, low: int, high: int, what: str) -> None:
-    """Integers in [low, high)."""
+    """Requires integers in [low, high)."""
     require(values.size == 0 or (values.min() >= low and values.max() < high), what)
 
 
 def require_form(arrays: Mapping[str, np.ndarray], name: str, dtype: Any, columns: int = 0) -> None:
-    """An array of this name and type with so many columns, or of one dimension for 0."""
+    """Requires an array of this name and dtype, with so many columns, or one-dimensional where `columns` is 0."""
     require(name in arrays, name)
     array = arrays[name]
     require(array.dtype == dtype and array.ndim == (2 if columns else 1), name)

@@ -1,4 +1,4 @@
-"""The conjunctions of an engine as they are edited: a built set, what was added to it and what was taken out."""
+"""The conjunctions of an engine under edits: the set it was built from, what was added and what was removed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Added:
 
 
 class EditableConjunctions:
-    """Conjunctions of rules by key: those built from have the keys 0, 1, ..., those added the ones after."""
+    """Conjunctions of rules by key: those of the built set have the keys 0, 1, ..., added ones the keys that follow."""
 
     def __init__(self, conjunctions: Conjunctions) -> None:
         self._built = conjunctions
@@ -43,7 +43,7 @@ class EditableConjunctions:
         return self._built.sizes
 
     def insert(self, rule: int, terms: Sequence[Term]) -> int:
-        """Adds a conjunction of a rule; its key."""
+        """Adds a conjunction of a rule; returns its key."""
         named = [attribute for attribute, _ in terms if attribute != DISJUNCTION]
         if len(set(named)) < len(named) or not all(0 <= a < len(self.sizes) for a in named):
             raise ValueError("a conjunction names each attribute once, and only attributes of the index")
@@ -68,7 +68,7 @@ class EditableConjunctions:
             raise ValueError("intervals are closed, ascending and disjoint, and of codes that the attribute has")
 
     def delete(self, rule: int) -> list[int]:
-        """Takes out all conjunctions of a rule; their keys."""
+        """Removes all conjunctions of a rule; returns their keys."""
         built = np.flatnonzero(self._alive & (self._built.target[self._first :] == rule)).tolist()
         self._alive[built] = False
         added = [key for key, each in self._added.items() if each.rule == rule]
@@ -77,7 +77,7 @@ class EditableConjunctions:
         return built + added
 
     def has(self, keys: np.ndarray) -> bool:
-        """True if a conjunction has each of these keys."""
+        """Whether each of these keys has a conjunction."""
         if not len(keys):
             return True
         built = keys[keys < len(self._alive)]
@@ -102,8 +102,8 @@ class EditableConjunctions:
 
     @property
     def sets(self) -> TermSets:
-        """The terms that a conjunction's box does not tell, but for shared disjunctions, of all keys that there ever
-        were."""
+        """The terms that are not intervals and so are not expressed by a conjunction's box, without shared
+        disjunctions, for all keys ever used."""
         if self._sets is None:
             added = {
                 key: [(a, i) for a, i in each.terms if a != DISJUNCTION and has_gaps(i)]
@@ -136,19 +136,20 @@ class EditableConjunctions:
         return with_disjunction
 
     def passes_disjunctions(self, keys: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        """Which conjunctions [keys] bool hold a row of codes [attributes] that satisfies all of their other terms."""
+        """Which conjunctions [keys] bool match a row of codes [attributes] that satisfies all their other terms."""
         held, with_disjunction = np.ones(len(keys), bool), self._with_disjunction(keys)
         held[with_disjunction] = self.passes(keys[with_disjunction], codes)
         return held
 
     def meets_disjunctions(self, keys: np.ndarray, event: Mapping[int, np.ndarray]) -> np.ndarray:
-        """Which conjunctions [keys] bool an event meets, as `meets` has it, that meets all of their other terms."""
+        """Which conjunctions [keys] bool an event matches, as in `meets`, given that it matches all their other
+        terms."""
         held, with_disjunction = np.ones(len(keys), bool), self._with_disjunction(keys)
         held[with_disjunction] = self.meets(keys[with_disjunction], event)
         return held
 
     def passes(self, keys: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        """Which conjunctions [keys] bool hold a row of codes [attributes]."""
+        """Which conjunctions [keys] bool match a row of codes [attributes]."""
         if not len(keys):
             return np.empty(0, bool)
         if keys.max(initial=-1) < len(self._alive):
@@ -157,9 +158,9 @@ class EditableConjunctions:
         return np.fromiter((self._holds(self.terms(int(key)), codes, disjunctions) for key in keys), bool, len(keys))
 
     def meets(self, keys: np.ndarray, event: Mapping[int, np.ndarray]) -> np.ndarray:
-        """Which conjunctions [keys] bool an event meets: attribute -> intervals [., 2] of the codes that it offers.
+        """Which conjunctions [keys] bool an event matches. event: attribute -> intervals [., 2] of the codes it offers.
 
-        A term is met by an attribute that offers one of its codes, and by none that the event does not have.
+        An event matches a term if it offers one of its codes; it matches no term on an attribute that it does not have.
         """
         if keys.max(initial=-1) < len(self._alive):
             start = np.cumsum([0, *map(len, event.values())], dtype=np.int64)
@@ -214,7 +215,7 @@ class EditableConjunctions:
         return disjunctions[disjunction]
 
     def conjunctions(self) -> tuple[Conjunctions, np.ndarray]:
-        """All of them as they are now, and the key [conjunctions] int64 of each conjunction of a rule."""
+        """All current conjunctions, and the key [conjunctions] int64 of each conjunction of a rule."""
         if not self._added and self._alive.all():
             return self._built, np.arange(len(self._alive))
         c = self._built
@@ -249,7 +250,7 @@ class EditableConjunctions:
         pieces: list[np.ndarray],
         keys: np.ndarray,
     ) -> tuple[Conjunctions, np.ndarray]:
-        """The collected conjunctions in the order of their rules, and their keys in that order."""
+        """The collected conjunctions ordered by rule, and their keys in that order."""
         target, lengths, terms = np.concatenate(targets), np.concatenate(counts), np.concatenate(parts)
         by_rule = np.argsort(target[self._first :], kind="stable")
         order = np.concatenate([np.arange(self._first), self._first + by_rule])
@@ -271,7 +272,8 @@ class EditableConjunctions:
         return changed, keys[by_rule]
 
     def renumber(self, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> None:
-        """Follows regions that were split: per attribute, the old code c is now first[c] to last[c]."""
+        """Renumbers codes after regions were split: per attribute, the old code c becomes the codes first[c] to
+        last[c]."""
         c = self._built
         owner = np.full(len(c.set_start) - 1, -1)
         named = c.terms[:, 0] != DISJUNCTION
@@ -305,7 +307,8 @@ def _terms(c: Conjunctions, number: int) -> list[Term]:
 
 
 def boxes_of(c: Conjunctions) -> Boxes:
-    """The box of every conjunction of a rule: from the lowest to the highest code of each attribute that it names."""
+    """The box of every conjunction of a rule: the interval from its lowest to its highest code of each attribute it
+    names."""
     first = int(c.disjunction_start[-1])
     pairs = c.terms[c.start[first] :]
     owner = np.repeat(np.arange(len(c.target) - first), np.diff(c.start)[first:])
@@ -319,15 +322,15 @@ def boxes_of(c: Conjunctions) -> Boxes:
 
 
 def box_of(terms: Iterable[Term]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The box of one conjunction: attributes, low and high [.] int32, by attribute."""
+    """The box of one conjunction: attributes, ascending, low and high, each [.] int32."""
     named = sorted((attribute, int(i[0, 0]), int(i[-1, 1])) for attribute, i in terms if attribute != DISJUNCTION)
     columns = np.array(named, np.int32).reshape(-1, 3)
     return columns[:, 0].copy(), columns[:, 1].copy(), columns[:, 2].copy()
 
 
 def is_box(c: Conjunctions) -> np.ndarray:
-    """Which conjunctions of rules [conjunctions] bool say no more than their box: no shared disjunction, no set of
-    several intervals."""
+    """Which conjunctions of rules [conjunctions] bool their box expresses fully: they name no shared disjunction and no
+    set of several intervals."""
     first = int(c.disjunction_start[-1])
     pairs = c.terms[c.start[first] :]
     more = pairs[:, 0] == DISJUNCTION

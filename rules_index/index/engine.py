@@ -1,4 +1,4 @@
-"""What every engine is: conjunctions, and the kernel's arrays by which batches of rows are matched."""
+"""What every engine has: conjunctions, and the kernel's arrays with which batches of rows are matched."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ MEASURED = {
     "equality_start": np.int32, "equality_terms": np.uint8, "equality_conjunctions": np.int32, "equality_next":
     np.int64,
 }  # fmt: skip
-"""What of the kernel's arrays depends on the rows that are matched (`kernels.match.arranged`), beside `terms`, and the
-types of these arrays."""
+"""The kernel's arrays that depend, besides `terms`, on the rows that are matched (`kernels.match.arranged`), and their
+dtypes."""
 SHARED = {"set_start": "set_start", "set_intervals": "intervals", "disjunction_start": "disjunction_start"}
-"""Arrays that the kernel reads as the conjunctions have them."""
+"""Arrays that the kernel reads unchanged from the conjunctions."""
 KERNEL = tuple(DTYPES)
 CONJUNCTIONS = tuple(Conjunctions.__dataclass_fields__)
 REARRANGED_ROWS, ROWS_A_CONJUNCTION = 1 << 20, 64
-"""Rows after which the order of terms is measured anew (the ASC paper's recomputation period lambda), and how many more
-for each conjunction, of which each is looked at then; sooner where it was measured on fewer than a block, and more
-come."""
+"""The number of rows after which the order of terms is measured again (the ASC paper's recomputation period lambda),
+and how many more for each conjunction, because measuring reads every one. It is measured earlier where it was measured
+on less than a block and more rows come."""
 
 
 class Matching(Protocol):
-    """What an index asks of its engine."""
+    """What an index needs of its engine."""
 
     @property
     def name(self) -> str:
@@ -42,22 +42,22 @@ class Matching(Protocol):
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
-        """All that is stored."""
+        """All arrays that are stored."""
 
     def match(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """`codes` [attributes, rows] int32, or uint8 where no attribute has more codes than `COARSE_CODES` ->
-        (offsets [rows + 1] int64, rule ordinals [hits] int32)."""
+        """Matches `codes` [attributes, rows], int32, or uint8 where no attribute has more than `COARSE_CODES` codes.
+        Returns (offsets [rows + 1] int64, rule ordinals [hits] int32)."""
 
     def search(self, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
-        """The rules [.] int32, ascending, that a row of codes [attributes] satisfies, and what finding them cost."""
+        """The rules [.] int32, ascending, that a row of codes [attributes] satisfies, and the search's cost."""
 
     def search_event(self, event: Event) -> tuple[np.ndarray, dict[str, int]]:
-        """The rules [.] int32, ascending, of which an event that is an expression meets a conjunction, and what finding
-        them cost."""
+        """The rules [.] int32, ascending, that an event given as an expression matches by some conjunction, and the
+        search's cost."""
 
     @property
     def structure_counts(self) -> dict[str, int]:
-        """What the index holds of the engine's own structure, by kind."""
+        """The number of parts of the engine's own structure, by kind."""
 
 
 class Engine(Matching, Protocol):
@@ -65,18 +65,18 @@ class Engine(Matching, Protocol):
 
     @classmethod
     def build(cls, conjunctions: Conjunctions, sample: np.ndarray | None = None) -> Self:
-        """An engine over these conjunctions; a sample of rows [attributes, rows] may decide how it is laid out."""
+        """An engine over these conjunctions; a sample of rows [attributes, rows] can decide its layout."""
 
     @classmethod
     def load(cls, arrays: dict[str, np.ndarray], attributes: int, rules: int) -> Self:
-        """From stored arrays; `InvalidArraysError` where they are not sound."""
+        """Loads stored arrays. Raises `InvalidArraysError` where they are inconsistent."""
 
 
 class KernelEngine(ABC):
-    """An index of conjunctions: matched a batch at a time, and updated.
+    """An index of conjunctions that matches batches and can be updated.
 
-    The arrays for batches are made anew by the first `match` after an update. Updating is for one thread at a time,
-    matching for any number.
+    After an update, the first `match` makes the arrays for batches again. Matching is thread-safe; updates need
+    exclusive access.
     """
 
     name: ClassVar[str]
@@ -87,7 +87,7 @@ class KernelEngine(ABC):
         kernel: dict[str, np.ndarray] | None = None,
         sample: np.ndarray | None = None,
     ) -> None:
-        """sample: codes [attributes, rows] of some rows, by which a choice may be made."""
+        """sample: codes [attributes, rows] of some rows, which a choice of layout can use."""
         self._conjunctions = EditableConjunctions(conjunctions)
         self._sample = sample
         self._kernel = kernel
@@ -101,14 +101,14 @@ class KernelEngine(ABC):
 
     @classmethod
     def load(cls, arrays: dict[str, np.ndarray], attributes: int, rules: int) -> Self:
-        """From stored arrays; `InvalidArraysError` where they are not sound."""
+        """Loads stored arrays. Raises `InvalidArraysError` where they are inconsistent."""
         conjunctions = validate(arrays, attributes, rules)
         kernel = {name: arrays["kernel_" + name] for name in (*KERNEL, "scalars")}
         return cls(conjunctions, kernel)
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
-        """All that is stored: the conjunctions and the kernel's arrays."""
+        """All arrays that are stored: the conjunctions and the kernel's arrays."""
         kernel = self._arrays()
         conjunctions, _ = self._conjunctions.conjunctions()
         arrays = {name: getattr(conjunctions, name) for name in CONJUNCTIONS}
@@ -116,8 +116,8 @@ class KernelEngine(ABC):
         return arrays
 
     def match(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """`codes` [attributes, rows] int32, or uint8 where no attribute has more codes than `COARSE_CODES` ->
-        (offsets [rows + 1] int64, rule ordinals [hits] int32)."""
+        """Matches `codes` [attributes, rows], int32, or uint8 where no attribute has more than `COARSE_CODES` codes.
+        Returns (offsets [rows + 1] int64, rule ordinals [hits] int32)."""
         index, codes = self._index, np.ascontiguousarray(codes)
         rows = codes.shape[1]
         if index is None or (self._rows_left <= 0 and rows) or self._rows_measured < min(rows, BLOCK_ROWS):
@@ -133,10 +133,10 @@ class KernelEngine(ABC):
         return result
 
     def _measured(self, codes: np.ndarray, index: Index) -> Index:
-        """The index with what depends on the rows."""
+        """The index with the arrays that depend on the rows measured on this batch, where that is due."""
         rows = codes.shape[1]
         count = min(rows, index.block_rows)
-        # the first of a block or, where there are more, others spread over the batch
+        # the first rows where the batch is small, else rows spread over the batch
         some = np.ascontiguousarray(codes[:, np.arange(count) * rows // max(1, count)], np.int32)
         terms, transposed, *arrays = arranged(some, index)
         measured = dict(zip(MEASURED, (transposed, *map(_read_only, arrays)), strict=True))
@@ -151,34 +151,35 @@ class KernelEngine(ABC):
         return "equality blocks" if len(index.equality_terms) else "summaries"
 
     def search(self, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
-        """The rules [.] int32, ascending, that a row of codes [attributes] satisfies, and what finding them cost."""
+        """The rules [.] int32, ascending, that a row of codes [attributes] satisfies, and the search's cost."""
         return self.match(codes[:, None])[1], {}
 
     def search_event(self, event: Event) -> tuple[np.ndarray, dict[str, int]]:
-        """The rules [.] int32, ascending, of which an event that is an expression meets a conjunction, and what finding
-        them cost."""
+        """The rules [.] int32, ascending, that an event given as an expression matches by some conjunction, and the
+        search's cost."""
         return rules_met(self._conjunctions.conjunctions()[0], event), {}
 
     def insert(self, rule: int, terms: Sequence[Term]) -> None:
-        """Adds a conjunction of the rule of an ordinal; terms are (attribute, intervals [., 2] of codes)."""
+        """Adds a conjunction of a rule, given by its ordinal; terms are (attribute, intervals [., 2] of codes)."""
         self._conjunctions.insert(rule, terms)
         self._changed()
 
     def delete(self, rule: int) -> None:
-        """Takes out all conjunctions of a rule; `KeyError` where it has none."""
+        """Removes all conjunctions of a rule. Raises `KeyError` where it has none."""
         if not self._conjunctions.delete(rule):
             raise KeyError(rule)
         self._changed()
 
     def renumber(self, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> None:
-        """Follows regions that new constants have split: per attribute, the old code c is now first[c] to last[c]."""
+        """Renumbers codes after new constants have split regions: per attribute, the old code c becomes first[c] to
+        last[c]."""
         self._conjunctions.renumber(sizes, first, last)
         self._changed()
 
     @property
     @abstractmethod
     def structure_counts(self) -> dict[str, int]:
-        """What the index holds of the engine's own structure, by kind."""
+        """The number of parts of the engine's own structure, by kind."""
 
     def _changed(self) -> None:
         self._kernel = self._index = None
@@ -202,11 +203,11 @@ class KernelEngine(ABC):
 
     @abstractmethod
     def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> AccessPlan:
-        """Where the kernel has each conjunction of a rule; `keys` are those of `EditableConjunctions`."""
+        """The access plan of the conjunctions of rules; `keys` are those of `EditableConjunctions`."""
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:
-    """A view that cannot be written to: for arrays that can, another type, kernels would be compiled anew."""
+    """A read-only view. Numba has another type for writable arrays, for which kernels would be compiled again."""
     view = np.ascontiguousarray(array).view()
     view.setflags(write=False)
     return view

@@ -1,7 +1,7 @@
-"""Events that are expressions of the rule language, as the codes that they offer of each attribute.
+"""Events that are expressions of the rule language: the codes that they offer for each attribute.
 
-An event is a conjunction whose parts are about one column each: `price BETWEEN 10 AND 20 AND kind IN ('a', 'b')`. What
-a part is TRUE on, the event offers; a column that no rule reads offers nothing that counts.
+An event is a conjunction whose parts are about one column each: `price BETWEEN 10 AND 20 AND kind IN ('a', 'b')`. It
+offers the values for which a part is TRUE. Columns that no rule reads are ignored.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ _INT64 = np.iinfo(np.int64)
 
 
 class Offer:
-    """What an event offers of one attribute: the values on which its part is TRUE and FALSE, and its truth on NULL."""
+    """What an event offers for one attribute: the values on which its part is TRUE and FALSE, and its truth on NULL."""
 
     def __init__(self, attribute: Expression, true: ValueSet, false: ValueSet, null: Truth) -> None:
         self.attribute, self.true, self.false, self.null = attribute, true, false, null
 
 
 Offered = tuple[tuple[int, np.ndarray], ...]
-"""Attributes by number, each with the closed, ascending intervals [., 2] of codes that are offered of it."""
+"""Numbers of attributes, each with the closed, ascending intervals [., 2] of codes that are offered for it."""
 NEVER: Offered = ((-1, NO_INTERVALS),)
-"""Of what is never TRUE; told by identity."""
+"""The offer of an event that is never TRUE; recognised by identity."""
 MOST_PARTS = 1 << 14
-"""Parts of events whose codes are remembered."""
+"""The number of event parts whose codes are cached."""
 _PART = re.compile(
     r"""\s*(?P<part>(?P<column>[a-z_]\w*)\s*(?:<=>|<=|>=|<>|!=|=|<|>)\s*(?:-?\d+|'[^'\\]*'))\s*(?:(?P<more>\bAND\b)|$)""",
     re.ASCII | re.IGNORECASE,
@@ -50,7 +50,7 @@ _PART = re.compile(
 
 
 class EventReader:
-    """Reads events for the attributes of an index; by any number of threads."""
+    """Reads events for the attributes of an index. Thread-safe."""
 
     def __init__(
         self, attributes: Sequence[Expression], regions: Sequence[Regions], inputs: Sequence[Leaf], time_zone: str
@@ -64,9 +64,9 @@ class EventReader:
         self._parts: dict[str, Offered] = {}
 
     def event(self, text: str) -> Event | None:
-        """The codes that an event offers; None where the event can never be.
+        """The codes that an event offers; None where the event is never TRUE.
 
-        Raises `RuleError` for a text that is no expression, or no conjunction of parts about one column each.
+        Raises `RuleError` for a text that is not an expression, or not a conjunction of parts about one column each.
         """
         offered = self._from_known_parts(text)
         if offered is None:
@@ -78,7 +78,7 @@ class EventReader:
         return np.array([number for number, _ in offered], np.int32), start.astype(np.int64), intervals
 
     def _offered(self, text: str) -> Offered:
-        """Attributes with the intervals of codes that an event, or a part of one, offers."""
+        """The attributes with the intervals of codes that an event, or a part of one, offers."""
         offers = _offers(text, self._scope)
         if offers is None or any(offer.true == NOTHING and offer.null != Truth.TRUE for offer in offers):
             return NEVER
@@ -89,8 +89,9 @@ class EventReader:
         )
 
     def _from_known_parts(self, text: str) -> Offered | None:
-        """What an event of comparisons of columns with plain literals offers, part by part, since few parts are new;
-        None where the whole has to be read: other parts, a column in two of them, and whatever is refused."""
+        """The offer of an event that compares columns with plain literals, from cached parts, since few parts are new.
+        None where the whole event has to be parsed: for other parts, a column in two parts, and anything that is
+        refused."""
         offered: list[tuple[int, np.ndarray]] = []
         columns, at, is_never = set(), 0, False
         while at < len(text):
@@ -114,7 +115,7 @@ class EventReader:
         return NEVER if is_never else tuple(offered) if columns else None
 
     def _intervals(self, number: int, offer: Offer) -> np.ndarray:
-        """The codes that an offer has of an attribute, as closed, ascending intervals [., 2]."""
+        """The codes of an attribute that an offer covers, as closed, ascending intervals [., 2]."""
         regions = self._regions[number]
         constants = self._decoded[number]
         if constants is None and "offsets" in regions.arrays:
@@ -138,9 +139,9 @@ class Constants:
 
 
 def codes_of(regions: Regions, values: ValueSet, with_null: bool, constants: Constants | None = None) -> np.ndarray:
-    """The codes [.] int32, ascending, of all regions that hold one of the values, and of NULL where it is offered.
+    """The codes [.] int32, ascending, of all regions that contain one of the values, and of NULL if it is offered.
 
-    constants: those of an attribute of byte strings, if they are decoded already.
+    constants: those of an attribute of byte strings, if they are already decoded.
     """
     if "offsets" in regions.arrays:
         found = _byte_codes(constants or Constants(regions.arrays), values)
@@ -150,7 +151,7 @@ def codes_of(regions: Regions, values: ValueSet, with_null: bool, constants: Con
 
 
 def _intervals(values: ValueSet) -> list[tuple[Any, Any]]:
-    """The intervals [low, high) of a set, None for unbounded."""
+    """The intervals [low, high) of a set; None for an unbounded end."""
     cuts = [*([None] if values.start else []), *values.cuts]
     cuts += [None] if len(cuts) % 2 else []
     return list(zip(cuts[::2], cuts[1::2], strict=True))
@@ -182,7 +183,7 @@ def _byte_codes(c: Constants, values: ValueSet) -> np.ndarray:
         for segment in range(begin, end + 1):
             least = max(low or b"", cuts[segment - 1] if segment else b"")
             above = [each for each in (high, cuts[segment] if segment < len(cuts) else None) if each is not None]
-            # a part that holds one value alone, which has a code of its own, is not of the segment's region
+            # a piece with a single value that has its own code is not in the segment's region
             if not (above and min(above) == least + b"\0" and least in c.known):
                 found.append(int(c.codes[segment]))
     return np.array(found, np.int32)
@@ -194,7 +195,7 @@ def _strings(offsets: np.ndarray, data: np.ndarray) -> list[bytes]:
 
 
 def _schema(inputs: Sequence[Leaf]) -> pa.Schema:
-    """The columns that an index reads, as far as it knows them."""
+    """The schema of the columns that an index reads, as far as the index knows it."""
     tree: dict[str, Any] = {}
     for leaf in inputs:
         if leaf.text is None:
@@ -214,7 +215,7 @@ def _schema(inputs: Sequence[Leaf]) -> pa.Schema:
 
 
 def _offers(text: str, scope: Scope) -> list[Offer] | None:
-    """The offers of an event's parts, one for each attribute; None where a part is never TRUE."""
+    """The offers of an event's parts, one for each attribute; None where some part is never TRUE."""
     node, tokens = parse(text, scope.time_zone)
     splitter = Splitter(Analyser(tokens, scope))
     formulas: list[Formula] = []

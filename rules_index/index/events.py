@@ -1,7 +1,7 @@
-"""Events that are expressions: for some attributes, the sets of codes that the event offers.
+"""Events that are expressions: sets of offered codes for some attributes.
 
-An event meets a conjunction where it offers, for each attribute that the conjunction names, at least one of the codes
-that it asks for (the BE-Tree paper, section 3.2). An attribute that the event does not have meets nothing.
+An event matches a conjunction where it offers, for each attribute that the conjunction names, at least one of its codes
+(the BE-Tree paper, section 3.2). It matches no term on an attribute that it does not have.
 """
 
 from __future__ import annotations
@@ -17,26 +17,27 @@ NO_INTERVALS = np.empty((0, 2), np.int32)
 ABSENT = np.iinfo(np.int32).max
 
 Event = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Attributes [.] int32, each once; start [. + 1] int64 of each one's intervals [., 2] int32 of codes, closed and
-ascending."""
+"""attributes [.] int32, distinct; start [. + 1] int64, offsets of each one's intervals; intervals [., 2] int32 of
+codes, closed and ascending."""
 
 
 def offered_by(event: Event) -> dict[int, np.ndarray]:
-    """The intervals [., 2] of codes by attribute."""
+    """The offered intervals [., 2] of codes, by attribute."""
     attributes, start, intervals = event
     of = np.asarray(intervals).reshape(-1, 2)
     return {int(attribute): of[start[place] : start[place + 1]] for place, attribute in enumerate(attributes)}
 
 
 def rules_met(c: Conjunctions, event: Event) -> np.ndarray:
-    """The rules [.] int32, ascending, of which an event meets a conjunction; each is looked at."""
+    """The rules [.] int32, ascending, that an event matches by some conjunction; tests every conjunction."""
     numbers = np.arange(c.disjunction_start[-1], len(c.target))
     return np.unique(c.target[numbers[met(terms_of(c), numbers, offered_event(event, len(c.sizes)))]])
 
 
 class Offered(NamedTuple):
-    """An event as kernels read it: its least and greatest code [attributes] int32 of each attribute, `ABSENT` and -1
-    where it does not have it, and where [attributes, 2] int64 its intervals [., 2] int32 are; a row has none."""
+    """An event as kernels read it: the lowest and highest code offered for each attribute [attributes] int32, `ABSENT`
+    and -1 where the event does not have it, and the range of its intervals [attributes, 2] int64 in intervals [., 2]
+    int32. A row has no intervals."""
 
     first: np.ndarray
     last: np.ndarray
@@ -45,13 +46,13 @@ class Offered(NamedTuple):
 
 
 def offered_row(codes: np.ndarray) -> Offered:
-    """A row of codes [attributes]."""
+    """A row of codes [attributes] as an event."""
     codes = np.ascontiguousarray(codes, np.int32)
     return Offered(codes, codes, np.zeros((len(codes), 2), np.int64), NO_INTERVALS)
 
 
 def offered_event(event: Event, attributes: int) -> Offered:
-    """An event over so many attributes."""
+    """An event over `attributes` attributes as kernels read it."""
     named, start, intervals = event
     first, last = np.full(attributes, ABSENT, np.int32), np.full(attributes, -1, np.int32)
     where = np.zeros((attributes, 2), np.int64)
@@ -64,7 +65,7 @@ def offered_event(event: Event, attributes: int) -> Offered:
 
 
 def terms_of(c: Conjunctions) -> Terms:
-    """What `met` reads of conjunctions, all of one kind, so that its kernel is compiled once."""
+    """The conjunctions as `met` reads them, with dtypes that never vary, so that its kernel is compiled once."""
     arrays = (c.start, c.terms, c.set_start, c.intervals, c.disjunction_start)
     kinds = (np.int64, np.int32, np.int64, np.int32, np.int32)
     views = [np.ascontiguousarray(array, kind).view() for array, kind in zip(arrays, kinds, strict=True)]
@@ -74,6 +75,6 @@ def terms_of(c: Conjunctions) -> Terms:
 
 
 def met(terms: Terms, numbers: np.ndarray, event: Offered) -> np.ndarray:
-    """Which conjunctions [numbers] bool an event meets."""
+    """Which of the conjunctions `numbers` [.] an event matches, bool."""
     result: np.ndarray = meets(np.ascontiguousarray(numbers, np.int64), terms, *event)
     return result

@@ -1,8 +1,8 @@
-"""Engine `hybrid`: each conjunction by the access path that is expected to cost least.
+"""Engine `hybrid`: each conjunction has the access path that is expected to cost least.
 
-A conjunction is *scanned* (row bitmaps of a block are intersected), *hashed* (found in a table of the codes that it
-asks of some attributes), or *sorted* (met in the run of a sorted attribute that it covers). The planner chooses by the
-kernel's measured costs.
+A conjunction is *scanned* (row bitmaps of a block are intersected), *hashed* (looked up in a table by its codes of some
+attributes), or *sorted* (met in the run of a sorted attribute where its interval is). The planner chooses by the
+measured costs of the kernel's steps.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rules_index.index.planner.shares import code_shares
 
 
 class Hybrid(KernelEngine):
-    """Conjunctions scanned, in hash tables and in sorted runs."""
+    """Conjunctions that are scanned, in hash tables or in sorted runs."""
 
     name: ClassVar[str] = "hybrid"
 
@@ -33,7 +33,7 @@ class Hybrid(KernelEngine):
         sample: np.ndarray | None = None,
         access_plan: AccessPlan | None = None,
     ) -> None:
-        """access plan: of these conjunctions, where it is known already."""
+        """access_plan: the plan of these conjunctions, if it is already known."""
         super().__init__(conjunctions, kernel, sample)
         self._access_plan = access_plan
         self._lists: AccessLists | None = None
@@ -41,7 +41,7 @@ class Hybrid(KernelEngine):
 
     @classmethod
     def scanning(cls, conjunctions: Conjunctions) -> Self:
-        """Every conjunction scanned, for a few batches that a plan would not pay for."""
+        """Scans every conjunction: for a few batches, for which planning would not pay."""
         return cls(conjunctions, access_plan=scan_all(conjunctions))
 
     def search(self, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
@@ -49,11 +49,11 @@ class Hybrid(KernelEngine):
         return self._access_lists().search(codes), {}
 
     def search_event(self, event: Event) -> tuple[np.ndarray, dict[str, int]]:
-        """The rules [.] int32, ascending, of which an event that is an expression meets a conjunction."""
+        """The rules [.] int32, ascending, that an event given as an expression matches by some conjunction."""
         return self._access_lists().search_event(event), {}
 
     def _access_lists(self) -> AccessLists:
-        """The conjunctions for one event at a time, made when the first one comes."""
+        """The lists for one event at a time, made when the first event comes."""
         lists = self._lists
         if lists is None:
             with self._listing:
@@ -65,7 +65,7 @@ class Hybrid(KernelEngine):
 
     @property
     def structure_counts(self) -> dict[str, int]:
-        """Conjunctions by their access path."""
+        """The number of conjunctions by access path."""
         access_plan = self._access_plan_of(self._conjunctions.conjunctions()[0])
         hashed, run = int((access_plan.table >= 0).sum()), int((access_plan.sorted_by >= 0).sum())
         return {"scanned": len(access_plan.table) - hashed - run, "hashed": hashed, "sorted": run}

@@ -1,4 +1,4 @@
-"""From a batch as the user has it to the columns that an index reads, under the names it knows them by."""
+"""From a user's batch to the columns that an index reads, under the names that the index uses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rules_index.names import column_key, field_key, path_parts, spelled
 
 
 def as_table(batch: Any) -> pa.Table:
-    """A pyarrow Table over the rows of a Table, RecordBatch or Polars frame; raises `SchemaError` otherwise."""
+    """A pyarrow Table of the rows of a Table, RecordBatch or Polars frame. Raises `SchemaError` for anything else."""
     if isinstance(batch, pl.LazyFrame):
         batch = batch.collect()
     if isinstance(batch, pl.DataFrame):
@@ -32,7 +32,8 @@ def as_table(batch: Any) -> pa.Table:
 
 
 def find_column(table: pa.Table, leaf: Leaf) -> pa.Array:
-    """The leaf's column: of exactly its name, or a field of a struct column; raises `SchemaError`."""
+    """The leaf's column, by its exact name or as a field of a struct column. Raises `SchemaError` where there is
+    none."""
     names = table.column_names
     if names.count(leaf.name) == 1:
         return _one_chunk(table.column(leaf.name))
@@ -58,10 +59,10 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def read_leaf(table: pa.Table, leaf: Leaf) -> Evaluated | np.ndarray:
-    """A leaf's values of exactly its type, and where evaluating them raised.
+    """A leaf's values in exactly its type, and the rows where evaluating them raised.
 
-    A Boolean derived column handed over as int8 truth codes (0 FALSE, 1 TRUE, 2 NULL, 3 raised) is returned
-    as that array.
+    A Boolean derived column that is passed as int8 truth codes (0 FALSE, 1 TRUE, 2 NULL, 3 raised) is returned as that
+    array. Raises `SchemaError` for a column that is missing or of another type.
     """
     column = find_column(table, leaf)
     if leaf.text is not None:
@@ -78,7 +79,7 @@ def read_leaf(table: pa.Table, leaf: Leaf) -> Evaluated | np.ndarray:
 
 
 def truth_values(codes: np.ndarray) -> Evaluated:
-    """int8 truth codes as Boolean values and where evaluating them raised."""
+    """int8 truth codes as Boolean values, and the rows where evaluating them raised."""
     values = pa.array(codes == 1, mask=codes >= 2)
     raised = codes == 3
     return Evaluated(values, raised if raised.any() else None)
@@ -99,12 +100,12 @@ def _typed(column: pa.Array, leaf: Leaf) -> pa.Array:
 
 
 def _same_type(actual: pa.DataType, wanted: pa.DataType) -> bool:
-    """True for the type itself and all others that are the same one to Spark."""
+    """Whether two types are the same to Spark."""
     t = pa.types
     if t.is_dictionary(actual):
         return _same_type(actual.value_type, wanted)
     if t.is_nested(wanted):
-        # rules only ask whether there is a value: names of items and nullability do not matter
+        # rules only test whether there is a value: names of items and nullability do not matter
         return bool(_kind_of_nested(actual) == _kind_of_nested(wanted))
     return bool(actual == wanted or normalise(actual) == wanted)
 
@@ -122,6 +123,6 @@ def _kind_of_nested(data_type: pa.DataType) -> str | None:
 
 
 def inputs_of(attributes: Iterable[Expression]) -> tuple[Leaf, ...]:
-    """The leaves that attributes read, by name."""
+    """The distinct leaves that attributes read, by name."""
     leaves = {leaf.name: leaf for attribute in attributes for leaf in leaves_of(attribute)}
     return tuple(leaves[name] for name in sorted(leaves))

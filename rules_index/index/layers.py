@@ -1,4 +1,4 @@
-"""An updated index: a full compile, the rules of it that have gone or changed, and an index of those that came."""
+"""An updated index: a full compile, its rules that were removed or changed since, and an index of those added."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from rules_index.index.rule_texts import KeptTexts, RuleText
 from rules_index.language.typed import Constant, Expression
 
 _MOST_RUNS = 1 << 12
-"""Runs of unchanged rules that are copied one by one; more are gathered rule by rule."""
+"""At most so many runs of unchanged rules are copied one by one; more are gathered rule by rule."""
 
 
 Numbers = tuple[np.ndarray, np.ndarray]
-"""The ordinals that the rules of the base [.] and the changed ones [.] have together, int32; -1 for one left out."""
+"""The new ordinals of the rules of the base [.] and of the changed ones [.], int32; -1 for a rule that is left out."""
 
 
 def overlaid(layers: Layers, numbers: Numbers, rejects: pa.Table, fingerprint: str) -> CompiledRules:
-    """The index of both layers as one, but for the statistics of how it was made."""
+    """The index of both layers as one, without the statistics of how it was made."""
     base, changed = layers.base, layers.changed
     attributes = live_attributes(layers) + tuple(changed.attributes)
     return CompiledRules(
@@ -48,7 +48,7 @@ def overlaid(layers: Layers, numbers: Numbers, rejects: pa.Table, fingerprint: s
 
 @dataclass(frozen=True)
 class LayeredTexts:
-    """The texts of both layers' rules."""
+    """The texts of the rules of both layers."""
 
     base: KeptTexts
     changed: KeptTexts
@@ -72,7 +72,7 @@ def _texts(layers: Layers, numbers: Numbers) -> LayeredTexts | None:
 
 
 def numbers_of(layers: Layers) -> Numbers:
-    """The numbers of both layers' rules."""
+    """The new ordinals of the rules of both layers."""
     base, changed = layers.base.ids, layers.changed.ids
     place = places_of(base, changed)
     before = np.zeros(len(base) + 1, np.int32)
@@ -86,7 +86,7 @@ def numbers_of(layers: Layers) -> Numbers:
 
 
 def places_of(ids: pa.Array, wanted: pa.Array) -> np.ndarray:
-    """How many of the ascending `ids` are less than each of `wanted` [.] int64."""
+    """For each of `wanted`, the number of ascending `ids` that are less: [.] int64."""
     if not len(wanted) or not len(ids):
         return np.zeros(len(wanted), np.int64)
     if pa.types.is_integer(ids.type):
@@ -95,7 +95,7 @@ def places_of(ids: pa.Array, wanted: pa.Array) -> np.ndarray:
 
 
 def live_attributes(layers: Layers) -> tuple[Expression, ...]:
-    """The base's attributes, NULL in place of those that none of its rules that are left asks about."""
+    """The base's attributes, with NULL in place of those that none of its remaining rules names."""
     base, c = layers.base, conjunctions_of(layers.base.index)
     starts, raising = base.raising
     asked, of_live = named_by(c, layers.left_out), np.zeros(len(base.attributes), bool)
@@ -114,16 +114,16 @@ def live_attributes(layers: Layers) -> tuple[Expression, ...]:
 
 
 def digests_of(layers: Layers, numbers: Numbers) -> Iterator[np.ndarray]:
-    """The digests of all rules by ascending id, in parts."""
+    """The digests of all rules by ascending id, in chunks."""
     base, changed = layers.base.source, layers.changed.source
     for which, first, last in _runs(numbers):
         yield (base, changed)[which].digests[first:last]
 
 
 def _runs(numbers: Numbers) -> list[tuple[int, int, int]]:
-    """(0 for the base or 1, first, last): the rules of both by their ordinals together."""
+    """Runs of rules by new ordinal: (0 for the base or 1 for the changed ones, first, last)."""
     base, changed = numbers
-    # where the base's ordinals do not follow one another something was put in or left out
+    # a run of the base ends where a rule was inserted or left out
     live = np.flatnonzero(base >= 0)
     edges = np.flatnonzero((np.diff(live) != 1) | (np.diff(base[live]) != 1)) + 1
     begins = np.concatenate([[0], edges])[: len(live)]
@@ -134,7 +134,7 @@ def _runs(numbers: Numbers) -> list[tuple[int, int, int]]:
 
 
 def _merged(base: pa.Array, changed: pa.Array, numbers: Numbers) -> pa.Array:
-    """The ids of both by ascending id."""
+    """The ids of both layers, ascending."""
     live = np.flatnonzero(numbers[0] >= 0)
     if len(base) - len(live) + len(changed) > _MOST_RUNS:
         order = np.empty(len(live) + len(changed), np.int64)
@@ -146,7 +146,7 @@ def _merged(base: pa.Array, changed: pa.Array, numbers: Numbers) -> pa.Array:
 
 
 def _raising(layers: Layers, numbers: Numbers) -> tuple[np.ndarray, np.ndarray]:
-    """The attributes of each rule whose evaluation may fail, of both as CSR arrays."""
+    """For each rule the attributes whose evaluation can fail, of both layers, as CSR arrays."""
     parts = (layers.base.raising, layers.changed.raising)
     shift = (0, len(layers.base.attributes))
     count = len(numbers[0]) - len(layers.left_out) + len(numbers[1])
@@ -163,7 +163,7 @@ def _raising(layers: Layers, numbers: Numbers) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _stats(layers: Layers, rules: int, rejected: int, attributes: tuple[Expression, ...]) -> dict[str, Any]:
-    """The sizes of both layers, those of what they hold of rules that are left out included."""
+    """The sizes of both layers together; rules that are left out still count where their data is kept."""
     base, changed = layers.base, layers.changed
     sizes = ("conjunctions", "gates", "terms", "codes")
     return {

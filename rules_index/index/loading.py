@@ -1,4 +1,4 @@
-"""From an artifact to the index that it holds: every offset, length and code is checked against its bounds first."""
+"""From an artifact to its index: every offset, length and code is checked against its bounds first."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ _REGION_DTYPES = {
     "low": np.int64, "cuts": np.int64, "offsets": np.int64, "point_offsets": np.int64, "data": np.uint8,
     "point_data": np.uint8,
 }  # fmt: skip
-"""Of the regions' arrays that are not int32."""
+"""The dtypes of the regions' arrays that are not int32."""
 _REGION_ARRAYS = (
     {"low", "codes"},
     {"low", "codes", "cuts", "buckets"},
     {"offsets", "data", "codes", "point_offsets", "point_data", "point_codes", "table"},
 )
-"""What regions are made of: `kernels.encode` has a search of its own for each."""
+"""The arrays that each kind of regions has; `kernels.encode` has a search for each kind."""
 _MALFORMED = (
     ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RuntimeError, SchemaError, TypeError,
     ValueError,
     pa.ArrowException,
 )  # fmt: skip
-"""What reading a header or a section that is not as it should be may raise."""
+"""The exceptions that reading a malformed header or section may raise."""
 
 
 def load(path: str | Path) -> CompiledRules:
-    """Maps an artifact into memory. Raises `ArtifactError` for bytes that are no sound index."""
+    """Maps an artifact into memory. Raises `ArtifactError` for bytes that are not a valid index."""
     try:
         with open(path, "rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -65,7 +65,8 @@ def load(path: str | Path) -> CompiledRules:
 
 
 def loads(buffer: bytes | memoryview | mmap.mmap) -> CompiledRules:
-    """An index over the artifact's bytes, which are not copied. Raises `ArtifactError`."""
+    """An index over the artifact's bytes, without copying them. Raises `ArtifactError` for bytes that are not a valid
+    index."""
     view = memoryview(buffer)
     header = read_header(view)
     try:
@@ -97,13 +98,13 @@ def _assemble(header: Mapping[str, Any], view: memoryview) -> CompiledRules:
     again = inside.copy()
     same = pc.equal(base.ids.take(pa.array(places[inside])), changed.ids.filter(pa.array(inside)))
     again[inside] = same.to_numpy(zero_copy_only=False)
-    # no rule is in both
+    # no rule is in both layers
     require(bool(np.isin(places[again], left_out).all()), "changed")
     return replace(overlaid(layers, numbers_of(layers), rejects, header["fingerprint"]), stats=header["stats"])
 
 
 def _full(header: Mapping[str, Any], body: memoryview) -> CompiledRules:
-    """The index of a full compile, without its rejects and its fingerprint."""
+    """The index of a full compile, without rejects and fingerprint."""
     ids = _ids(header, body)
     inputs = tuple(leaf for item in header["inputs"] if isinstance(leaf := from_json(item), Leaf))
     lists = {item["name"]: _value_list(item, body) for item in header["lists"]}
@@ -159,7 +160,7 @@ def _annotations(item: Mapping[str, Any], body: memoryview, ids: pa.Array) -> An
 
 
 def _ids(header: Mapping[str, Any], body: memoryview) -> pa.Array:
-    """The rules' ids, which ascend."""
+    """The rules' ids, ascending."""
     table = _table(header["ids"], body)
     require(table.column_names == ["rule_id"], "ids")
     ids = table.column(0).combine_chunks()
@@ -177,7 +178,8 @@ def _rejects(header: Mapping[str, Any], body: memoryview) -> pa.Table:
 
 
 def _try_attributes(attributes: Sequence[Expression], regions: Sequence[Regions]) -> None:
-    """Evaluates on one row of NULLs what is computed: operands of types that an operation does not have raise here."""
+    """Evaluates computed attributes on one row of NULLs: operands of types that an operation does not accept raise
+    here."""
     computed = [number for number, attribute in enumerate(attributes) if not isinstance(attribute, Leaf)]
     if not computed:
         return
@@ -216,7 +218,7 @@ def _table(reference: Any, body: memoryview) -> pa.Table:
 
 
 def _texts(references: Mapping[str, Any], body: memoryview, rules: int) -> RuleTexts:
-    """The rules' texts, which are unpacked, and checked, only where a rule is explained."""
+    """The rules' texts. They are unpacked, and checked, only when a rule is explained."""
     require(len(references["blocks"]) == -(-rules // BLOCK), "texts")
     return RuleTexts(_data(references["schema"], body), [_data(each, body) for each in references["blocks"]])
 
@@ -247,7 +249,7 @@ def _check_bytes(a: Mapping[str, np.ndarray], count: int) -> None:
     require(len(a["codes"]) == cuts + 1 and len(a["point_codes"]) == points, "regions")
     require_range(a["point_codes"], 0, count, "regions")
     require_range(table, -1, points, "regions")
-    # an empty slot ends every search
+    # an empty slot ends every search of the hash table
     require(len(table) > 0 and len(table) & (len(table) - 1) == 0 and bool((table == -1).any()), "regions")
 
 

@@ -1,7 +1,7 @@
-"""Two engines as one: a base, of which some rules are left out, and over it an engine of the rules that replace them.
+"""Two engines as one: a base, of which some rules are left out, and an engine of the rules that replace them.
 
-Each has attributes of its own, so that a column which both read is coded twice: the constants of changed rules split no
-region of the base, whose arrays stay as they are, mapped into memory or in use by other threads.
+Each has its own attributes, so that a column that both read is coded twice. The constants of changed rules then split
+no region of the base, whose arrays stay unchanged, mapped into memory or in use by other threads.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from rules_index.kernels.merged_lists import merge_lists
 
 
 class Overlay:
-    """What an updated index asks of both its engines.
+    """The engine of an updated index, made of two engines.
 
-    attributes: how many the base has; those of the other engine come behind them. base_numbers, changed_numbers: the
-    ordinal [rules] int32 that each one's rules have together, -1 for one of the base that is left out.
+    attributes: the number of attributes of the base; those of the other engine come behind them. base_numbers,
+    changed_numbers: the new ordinals [rules] int32 of each engine's rules, -1 for a rule of the base that is left out.
     """
 
     def __init__(
@@ -33,17 +33,17 @@ class Overlay:
 
     @property
     def name(self) -> str:
-        """The engine's name, which both have."""
+        """The name of both engines."""
         return self.base.name
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
-        """The conjunctions of both, of those rules that there are; each one's other arrays are its own."""
+        """The conjunctions of both, without those of rules that are left out."""
         return {name: getattr(self.conjunctions, name) for name in Conjunctions.__dataclass_fields__}
 
     def match(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """`codes` [attributes, rows] int32, or uint8 where no attribute has more codes than `COARSE_CODES` ->
-        (offsets [rows + 1] int64, rule ordinals [hits] int32)."""
+        """Matches `codes` [attributes, rows], int32, or uint8 where no attribute has more than `COARSE_CODES` codes.
+        Returns (offsets [rows + 1] int64, rule ordinals [hits] int32)."""
         starts, rules = self.base.match(codes[: self._attributes])
         other_starts, other_rules = self.changed.match(codes[self._attributes :])
         offsets, out = np.empty(codes.shape[1] + 1, np.int64), np.empty(len(rules) + len(other_rules), np.int32)
@@ -53,14 +53,14 @@ class Overlay:
         return offsets, out[:count]
 
     def search(self, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
-        """The rules [.] int32, ascending, that a row of codes [attributes] satisfies, and what finding them cost."""
+        """The rules [.] int32, ascending, that a row of codes [attributes] satisfies, and the search's cost."""
         return self._together(
             self.base.search(codes[: self._attributes]), self.changed.search(codes[self._attributes :])
         )
 
     def search_event(self, event: Event) -> tuple[np.ndarray, dict[str, int]]:
-        """The rules [.] int32, ascending, of which an event that is an expression meets a conjunction, and what finding
-        them cost."""
+        """The rules [.] int32, ascending, that an event given as an expression matches by some conjunction, and the
+        search's cost."""
         attributes, start, intervals = event
         of_base = attributes < self._attributes
         mine = []
@@ -79,7 +79,7 @@ class Overlay:
 
     @property
     def structure_counts(self) -> dict[str, int]:
-        """What both hold of the engine's own structure, by kind."""
+        """The number of parts of both engines' structures, by kind."""
         return added(self.base.structure_counts, self.changed.structure_counts)
 
     @cached_property
@@ -123,13 +123,13 @@ def conjunctions_of(engine: Matching) -> Conjunctions:
 
 
 def attributes_left(c: Conjunctions, left_out: np.ndarray, asked: np.ndarray) -> np.ndarray:
-    """Which attributes [attributes] bool, of those that are `asked` about [attributes] bool, the conjunctions of rules
-    name, or the shared disjunctions that they name, some rules [.], ascending, left out."""
+    """Which of the attributes `asked` [attributes] bool are still named, [attributes] bool, by conjunctions of rules,
+    or by shared disjunctions that these name, when the rules `left_out` [.], ascending, are left out."""
     if c.disjunctions:
         return _reached(c, left_out) & asked
     found = np.zeros(len(c.sizes), bool)
     begin, size = 0, _BLOCK
-    # most attributes are named by many rules, so that few are looked at
+    # many rules name most attributes, so that few conjunctions are read
     while begin < len(c.target) and (asked & ~found).any():
         end = min(len(c.target), begin + size)
         kept = ~np.isin(c.target[begin:end], left_out)
@@ -140,11 +140,11 @@ def attributes_left(c: Conjunctions, left_out: np.ndarray, asked: np.ndarray) ->
 
 
 _BLOCK = 1 << 12
-"""Conjunctions that are looked at first."""
+"""The number of conjunctions that are read first."""
 
 
 def named_by(c: Conjunctions, rules: np.ndarray) -> np.ndarray:
-    """Which attributes [attributes] bool the conjunctions of some rules [.] name; all where there are shared
+    """Which attributes [attributes] bool the conjunctions of some rules [.] name; all attributes if there are shared
     disjunctions."""
     if c.disjunctions:
         return np.ones(len(c.sizes), bool)
@@ -160,8 +160,8 @@ def _conjunctions_of_rules(c: Conjunctions, rules: np.ndarray) -> np.ndarray:
 
 
 def _reached(c: Conjunctions, left_out: np.ndarray) -> np.ndarray:
-    """Which attributes [attributes] bool conjunctions name, some rules left out, and the shared disjunctions that these
-    alone name."""
+    """Which attributes [attributes] bool the conjunctions of rules other than `left_out` name, or the shared
+    disjunctions that they name."""
     first = int(c.disjunction_start[-1])
     attributes, disjunctions = _named(c.terms[c.start[first] :], c)
     without = _named(c.terms[gather_indices(c.start, _conjunctions_of_rules(c, left_out))[0]], c)
@@ -181,7 +181,7 @@ def _reached(c: Conjunctions, left_out: np.ndarray) -> np.ndarray:
 
 
 def _named(terms: np.ndarray, c: Conjunctions) -> tuple[np.ndarray, np.ndarray]:
-    """How often terms name each attribute [attributes] and each shared disjunction [disjunctions]."""
+    """How many terms name each attribute [attributes] and each shared disjunction [disjunctions]."""
     counts = np.bincount(terms[:, 0] - DISJUNCTION, minlength=len(c.sizes) + 1)[1:]
     if not c.disjunctions:
         return counts, np.zeros(0, np.int64)
@@ -197,7 +197,7 @@ def _shifted(terms: np.ndarray, attributes: int, sets: int, disjunctions: int) -
 
 
 def added(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
-    """The sums by name."""
+    """The sums of two dictionaries, by name."""
     return {name: one.get(name, 0) + other.get(name, 0) for name in [*one, *(n for n in other if n not in one)]}
 
 

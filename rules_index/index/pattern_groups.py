@@ -1,8 +1,8 @@
-"""Many patterns over one column of texts: all are looked for in one pass over its distinct values.
+"""Many patterns over one string column: all are searched for in one pass over its distinct values.
 
-A pattern matches only strings that hold one of a few texts (`patterns.needles`). An automaton finds which of all
-patterns' texts occur in which values; a pattern is tried on those values alone, by the matcher that is asked everywhere
-else, so that what it means is the same. Of `%text%` the automaton has the answer already.
+A pattern matches only strings that contain one of a few texts (`patterns.needles`). An automaton finds which texts, of
+all patterns, occur in which values. A pattern is then evaluated on those values alone, by the matcher that is used
+everywhere else, so that its meaning is the same. For `%text%` the automaton's result is already the answer.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ from rules_index.language.patterns.strings import buffers
 from rules_index.language.typed import Expression, Leaf, Operation
 
 LEAST_PATTERNS = 16
-"""Of one column, for which it pays to look for all at once."""
+"""With fewer patterns over a column it does not pay to search for all at once."""
 LEAST_ROWS = 128
 _MOST_CELLS = 1 << 26
-"""Of an automaton's table; patterns that need more are tried one by one."""
+"""The most cells of an automaton's table; patterns that need more are evaluated one by one."""
 _FALSE, _TRUE, _NULL = 0, 1, 2
 
 
 @dataclass(frozen=True)
 class Texts:
-    """An automaton of texts. owners [.] int32 in CSR form over `starts` [texts + 1]: which patterns wait for each."""
+    """An automaton of texts. owners [.] int32, in CSR form over `starts` [texts + 1]: the patterns that have each
+    text."""
 
     classes: np.ndarray
     steps: np.ndarray
@@ -44,7 +45,7 @@ class Texts:
 
     @classmethod
     def of(cls, needles: Sequence[frozenset[bytes]]) -> Texts | None:
-        """That of patterns' texts; None where its table would be too large."""
+        """The automaton of the patterns' texts; None where its table would be too large."""
         numbered: dict[bytes, list[int]] = {}
         for pattern, texts in enumerate(needles):
             for text in texts:
@@ -64,7 +65,8 @@ class Texts:
         return cls(classes, steps[:count].copy(), ends[:count].copy(), further[:count].copy(), starts, owners)
 
     def candidates(self, strings: pa.Array, patterns: int) -> tuple[np.ndarray, np.ndarray]:
-        """For each pattern the strings with one of its texts, ascending: offsets [patterns + 1] and strings [.]."""
+        """For each pattern the strings that contain one of its texts, ascending: offsets [patterns + 1] and strings
+        [.]."""
         data, offsets, valid = buffers(strings)
         room = 4 * len(strings) + 1024
         while True:
@@ -80,7 +82,7 @@ class Texts:
         lengths = np.diff(self.starts)[texts]
         begins = np.repeat(self.starts[texts] - np.cumsum(lengths) + lengths, lengths)
         owners = self.owners[begins + np.arange(len(begins))]
-        # a pattern with several texts may have a string twice
+        # a pattern with several texts can have found a string twice
         keys = np.unique(owners.astype(np.int64) * len(strings) + np.repeat(found, lengths))
         owners, found = np.divmod(keys, max(len(strings), 1))
         return np.searchsorted(owners, np.arange(patterns + 1)), found
@@ -88,7 +90,7 @@ class Texts:
 
 @dataclass(frozen=True)
 class Group:
-    """Patterns over the column `leaf`, in lower case where `folded`: the attributes that they are, and their texts."""
+    """Patterns over the column `leaf`, in lower case if `folded`: the numbers of their attributes, and their texts."""
 
     leaf: Leaf
     folded: bool
@@ -99,8 +101,8 @@ class Group:
     _matchers: dict[int, LikeMatcher | RlikeMatcher] = field(default_factory=dict, compare=False)
 
     def truths(self, strings: pa.Array) -> tuple[np.ndarray, dict[int, np.ndarray]]:
-        """The distinct value of each row [rows], -1 for NULL, and by attribute, for those that match one, the truth
-        [values + 1] uint8 of each, that of NULL last."""
+        """The distinct value of each row [rows], -1 for NULL; and, by attribute, for patterns that match some value,
+        the truth [values + 1] uint8 of each value, with that of NULL last."""
         coded = strings.dictionary_encode()
         values = coded.dictionary
         rows = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False)
@@ -121,7 +123,8 @@ class Group:
         return rows, truths
 
     def _matcher(self, place: int) -> LikeMatcher | RlikeMatcher:
-        """That of a pattern, made once: the caches of the matchers' own modules hold fewer than there may be here."""
+        """The matcher of a pattern, kept here: the caches of the matchers' modules hold fewer than there can be
+        here."""
         found = self._matchers.get(place)
         if found is None:
             operation = self.operations[place]
@@ -132,7 +135,7 @@ class Group:
 
 @lru_cache(maxsize=8)
 def groups_of(attributes: tuple[Expression, ...]) -> tuple[Group, ...]:
-    """The groups of patterns among attributes; none where they are few."""
+    """The groups of patterns among attributes; empty where there are few patterns."""
     waiting: dict[tuple[Leaf, bool], list[tuple[int, Operation, frozenset[bytes], bool]]] = {}
     for number, attribute in enumerate(attributes):
         if not isinstance(attribute, Operation) or attribute.name not in ("like", "rlike"):
@@ -156,7 +159,8 @@ def groups_of(attributes: tuple[Expression, ...]) -> tuple[Group, ...]:
 
 
 def _needles(operation: Operation) -> tuple[bool, frozenset[bytes] | None, bool]:
-    """Whether strings are searched in lower case, what they must hold, and whether that says it all."""
+    """Whether strings are searched in lower case, the texts one of which they must contain, and whether containing one
+    is also sufficient."""
     if operation.name == "rlike":
         return False, rlike_needles(*operation.parameters), False
     pattern, escape, ignore_case = operation.parameters

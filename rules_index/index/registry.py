@@ -1,4 +1,4 @@
-"""The engines by name. A module is imported when its engine is first asked for: most runs need one of them."""
+"""The engines by name. An engine's module is imported on first use: most runs need only one."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ ENGINES = {
 
 
 def engine_class(name: str) -> type[Engine]:
-    """The class of an engine; `KeyError` where there is none of this name."""
+    """The class of an engine. Raises `KeyError` for an unknown name."""
     found: type[Engine] = resolve_name(ENGINES[name])
     return found

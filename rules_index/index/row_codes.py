@@ -1,7 +1,7 @@
-"""The codes of one row of Python values, column by column, without arrays where a value is of its column's plain type.
+"""Codes one row of Python values column by column, without arrays where a value has its column's plain type.
 
-What a value of a column is coded as is remembered, up to `MOST_KNOWN` values of a column. Everything else (computed
-attributes, fields of structs, decimals, NumPy's scalars, values of another type) goes the way of a table of one row.
+The codes of up to `MOST_KNOWN` values of a column are cached. Everything else (computed attributes, fields of structs,
+decimals, NumPy's scalars, values of another type) is coded as a table of one row.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _EPOCH_UTC = _EPOCH.replace(tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 Coder = Callable[[Any], int | None]
-"""The code of a value of the column's Python type; None where a table has to say, or to refuse it."""
+"""The code of a value of the column's Python type; None where the value has to be coded, or refused, by a table."""
 
 
 class _Column(NamedTuple):
-    """name: its key in a row. kind: the Python type of its plain values, or a type that no value has. known: codes by
-    value. code: of a value that is not known. null: the code of NULL. number: of the attribute."""
+    """name: its key in a row. kind: the Python type of its plain values, or a type that no value has. known: cached
+    codes by value. code: the coder of other values. null: the code of NULL. number: of the attribute."""
 
     name: str
     kind: type
@@ -55,7 +55,7 @@ class _Scratch(threading.local):
 
 
 class RowCoder:
-    """Codes rows for the attributes of an index; by any number of threads."""
+    """Codes rows for the attributes of an index. Thread-safe."""
 
     def __init__(self, attributes: Sequence[Expression], regions: Sequence[Regions], time_zone: str) -> None:
         self._attributes, self._regions, self._time_zone = attributes, regions, time_zone
@@ -66,7 +66,7 @@ class RowCoder:
         self._scratch = _Scratch()
 
     def codes(self, row: Mapping[str, Any]) -> np.ndarray:
-        """The codes [attributes] int32 of a row, good until the thread's next row. Raises `SchemaError`."""
+        """The codes [attributes] int32 of a row, valid until the thread's next row. Raises `SchemaError`."""
         codes: list[int] = []
         others: list[int] = []
         for name, kind, known, code_of, null, number in self._columns:
@@ -99,7 +99,7 @@ class RowCoder:
         return array
 
     def _from_table(self, row: Mapping[str, Any], numbers: list[int], codes: list[int]) -> None:
-        """Fills in the codes of some attributes, and remembers them."""
+        """Fills in the codes of some attributes by way of a table of one row, and caches them."""
         leaves = {leaf.name: leaf for number in numbers for leaf in self._inputs[number]}
         values = values_of_row(row, [*leaves.values()], self._time_zone)
         attributes, regions = [self._attributes[i] for i in numbers], [self._regions[i] for i in numbers]
@@ -128,7 +128,7 @@ def _ask_table(_: Any) -> None:
 
 
 def _plain(data_type: pa.DataType, regions: Regions, time_zone: str) -> tuple[type, Coder] | None:
-    """The Python type of a column's plain values and their coder."""
+    """The Python type of a column's plain values, and their coder; None where a table is needed."""
     t = pa.types
     if t.is_boolean(data_type):
         return bool, _ask_table
@@ -150,7 +150,7 @@ def _plain(data_type: pa.DataType, regions: Regions, time_zone: str) -> tuple[ty
 
 
 def _integers(regions: Regions, bound: int) -> Coder:
-    """Codes of keys in [-bound, bound)."""
+    """A coder for keys in [-bound, bound)."""
     codes = regions.arrays["codes"]
     if "cuts" not in regions.arrays:
         low, last = int(regions.arrays["low"][0]) - 1, len(codes) - 1
@@ -185,6 +185,7 @@ def _strings(regions: Regions) -> Coder:
     a = regions.arrays
 
     def code(value: str) -> int | None:
+        """The code of a string; None where a table has to code it, or refuse it."""
         try:
             data = value.encode()
         except UnicodeEncodeError:

@@ -1,4 +1,5 @@
-"""What an index keeps of the rules of a full compile beside their texts, so that the next version can be made of it."""
+"""What an index keeps of the rules of a full compile besides their texts, so that the next version can be made of
+it."""
 
 from __future__ import annotations
 
@@ -7,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 DIGEST_BYTES = 16
-"""Of a rule's digest: two rules of one digest are 2**64 attempts away."""
+"""The length of a rule's digest: a collision is expected after 2**64 rules."""
 
 
 @dataclass(frozen=True)
 class RuleSource:
-    """The rules of a full compile: of each one's id, text and bounds a digest [rules, `DIGEST_BYTES`] uint8."""
+    """The rules of a full compile: a digest of each one's id, text and bounds, [rules, `DIGEST_BYTES`] uint8."""
 
     digests: np.ndarray

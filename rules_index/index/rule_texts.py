@@ -1,4 +1,4 @@
-"""The texts that an index was compiled from, packed: matching needs none of them, explaining a rule parses its own."""
+"""The texts that an index was compiled from, compressed. Matching needs none; explaining a rule parses that rule's."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Protocol
 import pyarrow as pa
 
 BLOCK = 1 << 11
-"""Rules that are packed together: what is unpacked for one of them."""
+"""The number of rules that are compressed together."""
 _COLUMNS = pa.schema([("expression", pa.large_string()), ("valid_from", pa.int64()), ("valid_to", pa.int64())])
 
 
 @dataclass(frozen=True)
 class RuleText:
-    """What a rule's author wrote; bounds in microseconds since the epoch, None for unbounded."""
+    """What a rule's author wrote. Bounds are in microseconds since the epoch, None for unbounded."""
 
     expression: str
     valid_from: int | None
@@ -26,17 +26,17 @@ class KeptTexts(Protocol):
     """The texts of the rules of an index."""
 
     def rule(self, ordinal: int) -> RuleText:
-        """The text of a rule; `pa.ArrowException`, `LookupError` or `ValueError` for bytes that are none."""
+        """The text of a rule. Raises `pa.ArrowException`, `LookupError` or `ValueError` for malformed bytes."""
 
     def columns(self) -> pa.Schema:
-        """The schema that they were written over; `pa.ArrowException` or `OSError` for bytes that are none."""
+        """The schema that the texts were written over. Raises `pa.ArrowException` or `OSError` for malformed bytes."""
 
 
 @dataclass(frozen=True)
 class RuleTexts:
     """The texts and bounds of the rules of an index, by ordinal, and the schema that they were written over.
 
-    schema: as Arrow serialises it. blocks: streams of Arrow's, zstd, of `BLOCK` rules each.
+    schema: serialised by Arrow. blocks: Arrow IPC streams, zstd, of `BLOCK` rules each.
     """
 
     schema: bytes | memoryview
@@ -50,7 +50,7 @@ class RuleTexts:
         valid_to: pa.Int64Array | None,
         schema: pa.Schema,
     ) -> RuleTexts:
-        """Packs the columns [rules] of rules by ordinal."""
+        """Compresses the columns [rows] of rules, by ordinal."""
         nothing = pa.nulls(len(expressions), pa.int64()) if valid_from is None or valid_to is None else None
         columns = [
             expressions,
@@ -62,7 +62,7 @@ class RuleTexts:
         return cls(schema.remove_metadata().serialize().to_pybytes(), blocks)
 
     def rule(self, ordinal: int) -> RuleText:
-        """The text of a rule; `pa.ArrowException`, `LookupError` or `ValueError` for bytes that are none."""
+        """The text of a rule. Raises `pa.ArrowException`, `LookupError` or `ValueError` for malformed bytes."""
         with pa.ipc.open_stream(pa.py_buffer(self.blocks[ordinal // BLOCK])) as reader:
             if reader.schema != _COLUMNS:
                 raise ValueError("texts")
@@ -72,8 +72,8 @@ class RuleTexts:
         return RuleText(str(row["expression"]), row["valid_from"], row["valid_to"])
 
     def table(self, rules: int) -> pa.Table:
-        """Expression, valid_from and valid_to of all rules; `pa.ArrowException`, `OSError` or `ValueError` for bytes
-        that are none, or of another number of rules."""
+        """Expression, valid_from and valid_to of all rules. Raises `pa.ArrowException`, `OSError` or `ValueError` for
+        malformed bytes, or another number of rules."""
         tables = [pa.ipc.open_stream(pa.py_buffer(block)).read_all() for block in self.blocks]
         if any(table.schema != _COLUMNS for table in tables):
             raise ValueError("texts")
@@ -84,7 +84,7 @@ class RuleTexts:
         return table
 
     def columns(self) -> pa.Schema:
-        """The schema; `pa.ArrowException` or `OSError` for bytes that are none."""
+        """The schema. Raises `pa.ArrowException` or `OSError` for malformed bytes."""
         return pa.ipc.read_schema(pa.py_buffer(self.schema))
 
 

@@ -1,4 +1,4 @@
-"""One row of Python values as the columns of one row that an index reads."""
+"""Turns one row of Python values into the one-row columns that an index reads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from rules_index.names import column_key, field_key, path_parts, spelled
 
 
 def values_of_row(row: Mapping[str, Any], inputs: Sequence[Leaf], time_zone: str) -> dict[str, Evaluated | np.ndarray]:
-    """The value of each leaf, one row; `SchemaError` for what is missing or of another type.
+    """The value of each leaf, as a column of one row. Raises `SchemaError` for a value that is missing or of another
+    type.
 
     An exception in place of a derived column's value says that evaluating it raised.
     """
@@ -54,7 +55,7 @@ def _moment(value: datetime, has_zone: bool, leaf: Leaf, time_zone: str) -> date
 
 
 def value_in(row: Mapping[str, Any], leaf: Leaf) -> Any:
-    """A leaf's value as the row has it; `SchemaError` where it is missing."""
+    """A leaf's value as the row has it. Raises `SchemaError` where it is missing."""
     if leaf.name in row:
         return row[leaf.name]
     column, *fields = path_parts(leaf.name)

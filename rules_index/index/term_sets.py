@@ -1,5 +1,6 @@
-"""What boxes leave out: terms of several intervals, such as IN, NOT IN and `<>`, of which a box has the first and the
-last code. A search that evaluates a term evaluates its set, and counts it as the paper counts a predicate."""
+"""What boxes do not express: terms of several intervals, such as IN, NOT IN and `<>`, of which a box has only the
+lowest and the highest code. A search that evaluates such a term tests its set, and counts that as the paper counts a
+predicate."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from rules_index.kernels.jit import inlined
 
 
 class TermSets(NamedTuple):
-    """The terms of boxes, by key, whose set is not all of the codes between its first and its last.
+    """The terms of boxes, by key, whose set has gaps between its lowest and its highest code.
 
     start       [keys + 1] int64 into `attributes`; boxes of further keys have none
     attributes  [.] int32
@@ -27,16 +28,16 @@ class TermSets(NamedTuple):
 
 
 NO_SETS = TermSets(np.zeros(1, np.int64), np.empty(0, np.int32), np.zeros(1, np.int64), np.empty((0, 2), np.int32))
-"""Boxes that say all."""
+"""The term sets of boxes that express their conjunctions fully."""
 
 
 def has_gaps(intervals: np.ndarray) -> bool:
-    """Whether a set lacks codes between its first and its last one."""
+    """Whether a set lacks codes between its lowest and its highest one."""
     return int((intervals[:, 1] - intervals[:, 0] + 1).sum()) <= int(intervals[-1, 1]) - int(intervals[0, 0])
 
 
 def sets_of(c: Conjunctions) -> TermSets:
-    """Those of the conjunctions of rules, whose keys are 0, 1, ..."""
+    """The term sets of the conjunctions of rules, whose keys are 0, 1, ..."""
     first = int(c.disjunction_start[-1])
     conjunctions = len(c.target) - first
     begin, end = c.intervals[c.set_start[:-1], 0], c.intervals[c.set_start[1:] - 1, 1]
@@ -55,7 +56,7 @@ def sets_of(c: Conjunctions) -> TermSets:
 
 
 def extended(sets: TermSets, more: dict[int, list[tuple[int, np.ndarray]]]) -> TermSets:
-    """With the terms, (attribute, intervals) each, of boxes of further keys."""
+    """The same with the terms of further keys added; a term is (attribute, intervals)."""
     if not any(more.values()):
         return sets
     number = np.zeros(max(more) + 2 - len(sets.start), np.int64)
@@ -74,13 +75,13 @@ def extended(sets: TermSets, more: dict[int, list[tuple[int, np.ndarray]]]) -> T
 
 @inlined
 def has_sets(sets: TermSets, key: int) -> bool:
-    """Whether a box has any."""
+    """Whether a box has term sets."""
     return key + 1 < len(sets.start) and sets.start[key + 1] > sets.start[key]
 
 
 @inlined
 def set_number(sets: TermSets, key: int, attribute: int) -> int:
-    """Which set a box has on an attribute, or -1."""
+    """The number of the set that a box has on an attribute, or -1."""
     if key + 1 < len(sets.start):
         for place in range(sets.start[key], sets.start[key + 1]):
             if sets.attributes[place] == attribute:

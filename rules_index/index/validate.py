@@ -1,4 +1,4 @@
-"""Stored conjunctions are checked before anything follows them, and the kernel's arrays along with them."""
+"""Checks stored conjunctions and the kernel's arrays before anything uses them as indices."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ CONJUNCTION_DTYPES = {"set_start": np.int64, "start": np.int64}
 
 
 def validate(arrays: dict[str, np.ndarray], attributes: int, rules: int) -> Conjunctions:
-    """The conjunctions of an engine's stored arrays; `InvalidArraysError` where these or the kernel's arrays are not
-    sound."""
+    """The conjunctions of an engine's stored arrays. Raises `InvalidArraysError` where these or the kernel's arrays are
+    inconsistent."""
     conjunctions = validate_conjunctions(arrays, attributes, rules)
     validate_kernel(
         {name[len("kernel_") :]: array for name, array in arrays.items() if name.startswith("kernel_")},
@@ -31,7 +31,7 @@ def validate(arrays: dict[str, np.ndarray], attributes: int, rules: int) -> Conj
 
 
 def validate_conjunctions(arrays: dict[str, np.ndarray], attributes: int, rules: int) -> Conjunctions:
-    """The conjunctions among an engine's stored arrays; `InvalidArraysError` where they are not sound."""
+    """The conjunctions among an engine's stored arrays. Raises `InvalidArraysError` where they are inconsistent."""
     for name in Conjunctions.__dataclass_fields__:
         columns = 2 if name in ("intervals", "terms") else 0
         require_form(arrays, name, CONJUNCTION_DTYPES.get(name, np.int32), columns)
@@ -49,7 +49,7 @@ def validate_conjunctions(arrays: dict[str, np.ndarray], attributes: int, rules:
     require_range(c.terms[~disjunction, 1], 0, len(c.set_start) - 1, "terms")
     owner = np.repeat(np.arange(len(c.target)), np.diff(c.start))
     first = int(c.disjunction_start[-1])
-    # a shared disjunction names only shared disjunctions before it
+    # a shared disjunction names only earlier shared disjunctions
     limit = np.full(len(c.target), c.disjunctions, np.int64)
     limit[:first] = np.repeat(np.arange(c.disjunctions), np.diff(c.disjunction_start))
     require_range(c.terms[disjunction, 1], 0, c.disjunctions, "terms")

@@ -1,8 +1,7 @@
-"""The kernel's arrays are checked before it follows them: whatever is used as an index is within what it indexes.
+"""Checks the kernel's arrays before it follows them: whatever is used as an index must be within bounds.
 
-Each field by itself is checked as `kernels.fields` says. What follows from other fields (places, strides, flags) is
-derived again and compared, so that nothing is trusted that could be known. Constants that make another valid index,
-of rules that test other values, pass.
+Each field by itself is checked as `kernels.fields` says. What can be derived from other fields (offsets, strides,
+flags) is derived again and compared. Constants that make another valid index, of rules that test other values, pass.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from rules_index.kernels.vectors import SIGNATURE_BYTES
 
 
 def validate_kernel(arrays: Mapping[str, np.ndarray], conjunctions: Conjunctions, rules: int) -> None:
-    """Raises `InvalidArraysError` naming the array of `kernels.match.Index` that is not sound."""
+    """Raises `InvalidArraysError` naming the array of `kernels.match.Index` that is inconsistent."""
     for field in FIELDS:
         require_form(arrays, field.name, field.dtype, field.columns)
     require_form(arrays, "scalars", np.int64)
@@ -46,7 +45,7 @@ def validate_kernel(arrays: Mapping[str, np.ndarray], conjunctions: Conjunctions
 
 
 class _Kernel:
-    """The checks part by part; later ones rely on earlier ones."""
+    """The checks, part by part; later ones rely on earlier ones."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray], conjunctions: Conjunctions, rules: int) -> None:
         self.a, self.c, self.rules = arrays, conjunctions, rules
@@ -62,13 +61,13 @@ class _Kernel:
         }
 
     def count(self, name: str | int) -> int:
-        """What a count of `kernels.fields` is here."""
+        """The number that a count in `kernels.fields` stands for here."""
         if isinstance(name, int):
             return name
         return self._counts[name] if name in self._counts else len(self.a[name])
 
     def fields(self) -> None:
-        """Each by itself."""
+        """Checks each field by itself."""
         require_range(self.a["shift"], -1, 31, "shift")
         for field in FIELDS:
             array = self.a[field.name]
@@ -81,12 +80,12 @@ class _Kernel:
                 self.require_coarse(array[:, 0] if field.columns else array, field.name)
 
     def require_coarse(self, attributes: np.ndarray, what: str) -> None:
-        """Attributes whose coarse codes the kernel makes."""
+        """Requires attributes whose coarse codes the kernel makes."""
         require_range(attributes, 0, len(self.c.sizes), what)
         require(bool((self.a["shift"][attributes] >= 0).all()), what)
 
     def bitmaps(self) -> None:
-        """Coarse codes and bitmaps."""
+        """Checks coarse codes and bitmaps."""
         a = self.a
         shift, attribute = a["shift"], a["bitmap_attribute"]
         require(bool(((shift == coarse_shift(self.c.sizes)) | (shift == -1)).all()), "shift")
@@ -98,7 +97,8 @@ class _Kernel:
         require(bool((a["bitmap_intervals"][:, 0] <= a["bitmap_intervals"][:, 1]).all()), "bitmap_intervals")
 
     def order(self) -> None:
-        """Which conjunctions are the shared disjunctions', scanned, keyed, in runs, walked: one behind the other."""
+        """Checks that conjunctions come in order: shared disjunctions', scanned, in tables, in sorted runs, in the
+        tree."""
         a, total = self.a, len(self.a["target"])
         require(self.a["scalars"].shape == (len(SCALARS),), "scalars")
         require(bool((a["target"][: self.first] == self.c.target[: self.first]).all()), "target")
@@ -113,19 +113,19 @@ class _Kernel:
         require(bool(met.all()), "tree_keys")
         self.runs_begin = int(places[0, 0]) if len(places) else self.runs_end
         require(self.keyed_begin <= self.runs_begin <= self.runs_end, "scalars")
-        # where all conjunctions are scanned lists are made in their order
+        # where all conjunctions are scanned, their order is the order of the lists
         scanned = a["target"][self.first : self.keyed_begin]
         require(bool((scanned[1:] >= scanned[:-1]).all()), "target")
 
     def terms(self) -> None:
-        """Terms and checks; a shared disjunction names only shared disjunctions before it."""
+        """Checks terms and checks; a shared disjunction names only earlier shared disjunctions."""
         a, bitmaps = self.a, len(self.a["bitmap_attribute"])
         low, high = a["terms"][:, 0], a["terms"][:, 1]
         disjunction = np.flatnonzero(high >= bitmaps)
         self._require_disjunctions(disjunction, high[disjunction] - bitmaps, "term_start", "terms")
         require(bool((low[disjunction] == EMPTY).all()), "terms")
         start = a["term_start"]
-        # where rows are sorted anew, the bitmaps of shared disjunctions do not stand in their order
+        # where rows are sorted, the bitmaps of shared disjunctions are in another order
         require(bool((high[start[self.runs_begin] : start[self.runs_end]] < bitmaps).all()), "terms")
         self._require_intervals(low, high)
         checks = a["checks"]
@@ -145,7 +145,7 @@ class _Kernel:
         require(bool(((disjunctions >= 0) & (disjunctions < limit)).all()), what)
 
     def _require_intervals(self, low: np.ndarray, high: np.ndarray) -> None:
-        """Rows of the bitmap `high` that are not in `low`: what both have below an edge each is an interval."""
+        """Requires pairs whose difference (the rows in `high` but not in `low`) is an interval of codes."""
         a = self.a
         begin, intervals = a["bitmap_start"], a["bitmap_intervals"]
         edge = np.full(len(begin) - 1 + self.c.disjunctions, -1, np.int64)
@@ -162,14 +162,14 @@ class _Kernel:
         require(bool(((high == ALL) | (attribute[low] == attribute[high])).all()), "terms")
 
     def runs(self) -> None:
-        """Levels whose conjunctions stand one behind the other."""
+        """Checks that the conjunctions of each level are contiguous."""
         places = self.a["level_offsets"]
         require(bool((places[:, 1:] >= places[:, :-1]).all()), "level_offsets")
         require(bool((places[1:, 0] == places[:-1, -1]).all()), "level_offsets")
         require((int(places[-1, -1]) if len(places) else self.runs_begin) == self.runs_end, "level_offsets")
 
     def tree(self) -> None:
-        """Every node ends within the one that it is below; the tests are of coarse codes."""
+        """Checks that every subtree ends within its parent's, and that tests are of coarse codes."""
         a = self.a
         require_range(a["tree_tests"][:, 1:], 0, COARSE_CODES, "tree_tests")
         require(bool((a["tree_tests"][:, 1] <= a["tree_tests"][:, 2]).all()), "tree_tests")
@@ -180,7 +180,7 @@ class _Kernel:
         nodes = len(end)
         if not bool(((end > np.arange(nodes)) & (end <= nodes)).all()):
             return False
-        # the closest end among the nodes that are open at each node may not lie before the node's own end
+        # no node may end behind the nearest end of the nodes that are open where it begins
         open_ends: list[int] = []
         for node, last in enumerate(end.tolist()):
             while open_ends and open_ends[-1] <= node:
@@ -191,7 +191,7 @@ class _Kernel:
         return True
 
     def scalars(self) -> None:
-        """Rows of a block and of a chunk, and the flags that other fields decide."""
+        """Checks the rows of a block and of a chunk, and the flags that other fields decide."""
         a = self.a
         _, block, chunk, ascending, distinct, depth, alone = a["scalars"].tolist()
         require(block == rows_of_block(len(a["bitmap_attribute"]), self.c.disjunctions), "scalars")
@@ -205,7 +205,7 @@ class _Kernel:
 
     @property
     def distinct(self) -> bool:
-        """Whether no two conjunctions are of one rule, and none is met twice."""
+        """Whether no two conjunctions are of the same rule, and none is met twice."""
         target, keys = self.a["target"][self.first :], self.a["tree_keys"]
         return len(target) == 0 or (
             int(np.bincount(target).max()) <= 1 and len(keys) == len(self.a["target"]) - self.runs_end
@@ -213,7 +213,7 @@ class _Kernel:
 
 
 class _Tables:
-    """The tables one behind the other: where the parts of each begin follows from those before."""
+    """Checks the tables in order: where the parts of each begin follows from those before."""
 
     def __init__(self, kernel: _Kernel) -> None:
         self.k, self.a = kernel, kernel.a
@@ -223,10 +223,10 @@ class _Tables:
         self.in_order = kernel.distinct
 
     def validate(self) -> None:
-        """Raises `InvalidArraysError` naming the array that is not sound."""
+        """Raises `InvalidArraysError` naming the array that is inconsistent."""
         a = self.a
         require(len(a["plain"]) >= LOOKED_UP, "plain")
-        # codes that are bytes are read as coarse ones alone
+        # where codes are bytes they are read only as coarse codes
         near = coarse_shift(self.k.c.sizes[a["key_attributes"]]) == 0
         self.k.require_coarse(a["key_attributes"][near], "key_attributes")
         self._entries()
@@ -237,7 +237,8 @@ class _Tables:
             require(length == len(a[name]), name)
 
     def _entries(self) -> None:
-        """What the entries of `posted` name; `rules`, -1 for the places of even tables that no entry stands in."""
+        """Checks the entries of `posted`. Sets `rules` [entries] to the rule of each, -1 for the unused places of even
+        tables."""
         k, posted = self.k, self.a["posted"]
         numbers, quick = posted[:, 0], posted[:, 1:]
         named = numbers >= 0
@@ -318,7 +319,7 @@ class _Tables:
             self.k.require_coarse(attributes, "key_attributes")
 
     def _require_lists(self, table: int, rules: np.ndarray | None, bounds: np.ndarray) -> None:
-        """Where no rule may be met twice, the rules of each list ascend, and no other table has them."""
+        """Checks, where no rule may be met twice, that the rules of each list ascend and are in no other table."""
         if rules is None or not len(rules):
             return
         what = "plain" if self.a["key_plain"][table] else "posted"

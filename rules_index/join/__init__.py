@@ -1,1 +1,1 @@
-"""Rules over joined rows: of batches of several streams' rows at once, and row by row as the paper does (`pdfa`)."""
+"""Rules over joined rows: matched in batches of several streams' rows, or row by row as in the paper (`pdfa`)."""

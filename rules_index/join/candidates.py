@@ -1,4 +1,4 @@
-"""The joined rows of entries one by one, less those that fail a part that is not listed."""
+"""Builds the joined rows of entries, without those that fail a local conjunct that has no list."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from rules_index.kernels.jit import inner, jit
 
 
 class Checks(NamedTuple):
-    """The parts of all streams, and the codes that they are checked by.
+    """The parts (local conjuncts) of all streams, and the codes with which they are checked.
 
     part_base  [streams] int64, number of the first part of each stream
-    start      [parts + 1] int64 into terms
-    terms      [., 2] int32 (attribute, set); attributes of one stream come after those of the streams before it
-    set_start  [sets + 1] int64 into intervals
+    start      [parts + 1] int64, offsets into terms
+    terms      [., 2] int32 (attribute, set); attributes are numbered stream by stream
+    set_start  [sets + 1] int64, offsets into intervals
     intervals  [., 2] int32, closed, ascending, disjoint ranges of codes
     code_at    [attributes] int64; the code of an attribute at a position is codes[code_at + position]
     codes      [.] int32
@@ -37,7 +37,7 @@ class Checks(NamedTuple):
 
 
 def part_checks(split: Split) -> Checks:
-    """The parts of all streams, for no rows yet."""
+    """The parts of all streams, still without codes."""
     rules = [parts.rules for parts in split.parts]
     starts = [c.start[int(c.disjunction_start[-1]) :] for c in rules]
     attributes, sets = 0, 0
@@ -58,7 +58,7 @@ def part_checks(split: Split) -> Checks:
 
 
 def with_codes(checks: Checks, rows: Rows, codes: Sequence[np.ndarray]) -> Checks:
-    """The same parts, to be checked on rows with these codes: per stream [attributes, rows] int32."""
+    """The same parts with the codes of rows to check them on: per stream [attributes, rows] int32."""
     at, code_at = 0, []
     for each, begin in zip(codes, rows.begin.tolist(), strict=False):
         code_at.append(at + np.arange(len(each)) * each.shape[1] - begin)
@@ -94,9 +94,9 @@ def in_set(code: int, which: int, set_start: np.ndarray, intervals: np.ndarray) 
 def expand(
     entries: Entries, lists: Lists, checked: np.ndarray, checks: Checks, size: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Their `size` joined rows, less those that fail a part of `checked` [conjunctions, streams] int32.
+    """The `size` joined rows of the entries, without those that fail a part of `checked` [conjunctions, streams] int32.
 
-    Returns (the entry [.] int32 of each, its rows' positions [streams, .] int32).
+    Returns (the entry [.] int32 of each, the positions of its rows [streams, .] int32).
     """
     streams = entries.ranges.shape[1]
     entry_of = np.empty(size, np.int32)
@@ -118,7 +118,7 @@ def expand(
             if part >= 0 and not part_holds(checks.part_base[stream] + part, position, checks):
                 place[stream] += 1
                 continue
-            # what comes later is written over until all streams have a row
+            # streams that come later overwrite the rest, until all streams have a row
             positions[stream, filled] = position
             if stream + 1 < streams:
                 stream += 1
@@ -135,9 +135,9 @@ def expand(
 
 @jit
 def sort_candidates(entries: Entries, entry_of: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """The stable order [candidates] int32 that puts those of the same rows together, anchor after anchor.
+    """The stable order [candidates] int32 that makes equal joined rows adjacent, anchor after anchor.
 
-    Entries come by anchor and the candidates of each ascend, so that those of one anchor are runs to be merged.
+    Entries are ordered by anchor and the candidates of each ascend, so that those of one anchor are runs to merge.
     """
     size = len(entry_of)
     order = np.arange(size).astype(np.int32)
@@ -180,6 +180,7 @@ def _merge(order: np.ndarray, begin: int, middle: int, end: int, positions: np.n
 
 @inner
 def _comes_before(one: int, other: int, positions: np.ndarray) -> bool:
+    """Whether one candidate precedes another by their positions [streams, candidates], the first stream first."""
     for stream in range(len(positions)):
         if positions[stream, one] != positions[stream, other]:
             return positions[stream, one] < positions[stream, other]
@@ -190,10 +191,10 @@ def _comes_before(one: int, other: int, positions: np.ndarray) -> bool:
 def gather(
     entries: Entries, entry_of: np.ndarray, positions: np.ndarray, order: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Candidates in an order that puts those of the same rows together.
+    """Numbers joined rows, given candidates in an order in which equal joined rows are adjacent.
 
-    Returns the conjunction [candidates] int32 and the joined row's number [candidates] int32, ascending, of each, and
-    the positions [streams, joined rows] int32.
+    Returns the conjunction [candidates] int32 and the number of the joined row [candidates] int32, ascending, of each
+    candidate, and the positions [streams, joined rows] int32.
     """
     streams = len(positions)
     conjunction = np.empty(len(order), np.int32)
@@ -218,10 +219,10 @@ def gather(
 def list_rules(
     conjunction: np.ndarray, number: np.ndarray, joined: np.ndarray, target: np.ndarray, row: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The rules of joined rows from candidates in order, of each joined row by ascending conjunction.
+    """The rules of joined rows, given candidates that are ordered by joined row and then by conjunction.
 
-    target: [conjunctions] int32, ascending, their rules; row: [positions] int64, what a joined row is told by. Returns
-    (rows [streams, joined rows] int64, offsets [joined rows + 1] int64, rules [.] int32).
+    target: [conjunctions] int32, ascending, their rules; row: [positions] int64, the number of each row within its
+    side. Returns (rows [streams, joined rows] int64, offsets [joined rows + 1] int64, rules [.] int32).
     """
     streams = len(joined)
     rows = np.empty((streams, joined.shape[1]), np.int64)

@@ -1,7 +1,7 @@
-"""Which anchors a conjunction has, and of the other streams the rows that it may join them with.
+"""Finds the anchors of each conjunction, and the rows of the other streams that it can join with them.
 
-Given its anchor, a joined row is any choice of one row of each other stream that has the key and is within the
-stream's window before the anchor: a product of ranges, which are found without building it.
+Given its anchor, a joined row is any choice of one row of each other stream that has the same key and is within the
+stream's window before the anchor. These are a product of ranges, which are found without building the product.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from rules_index.kernels.jit import inner, jit
 
 
 class Entries(NamedTuple):
-    """Conjunctions and anchors that have joined rows.
+    """Pairs of a conjunction and an anchor that have joined rows.
 
     conjunction  [entries] int32
     anchor       [entries] int32, position
-    ranges       [entries, streams, 2] int32, from and to in `Lists.position`: the rows of each stream to be combined;
-                 the anchor's own stream has the anchor alone
+    ranges       [entries, streams, 2] int32, from and to in `Lists.position`: the rows of each stream to combine; for
+                 the anchor's own stream the anchor alone
     """
 
     conjunction: np.ndarray
@@ -30,22 +30,23 @@ class Entries(NamedTuple):
 
     @property
     def sizes(self) -> np.ndarray:
-        """Number [entries] float64 of joined rows of each: products of six may leave the range of integers."""
+        """The number [entries] float64 of joined rows of each entry; a product of six ranges can overflow an
+        integer."""
         return np.prod(np.diff(self.ranges, axis=2)[:, :, 0], axis=1, dtype=np.float64)
 
     def chosen(self, places: np.ndarray | slice) -> Entries:
-        """The entries at these places."""
+        """The entries with these numbers."""
         return Entries(*(array[places] for array in self))
 
 
 def find_entries(
     lists: Lists, pairs: np.ndarray, reach: np.ndarray, owned: np.ndarray, combinations: list[int], most: int
 ) -> tuple[Entries | None, float]:
-    """All entries with an anchor that is owned [positions] bool; None where they are more than `most`, and the share
-    of the conjunctions that these are of.
+    """All entries whose anchor is owned [positions] bool; None where there are more than `most`. Also returns the share
+    of the conjunctions that they are of.
 
     pairs: [conjunctions, streams] int32, the pair of lists that a conjunction reads of each stream. combinations: of
-    old and new rows, bit i telling that the row of stream i is a new one.
+    old and new rows; bit i is set where the row of stream i is a new one.
     """
     conjunctions, streams = pairs.shape
     found = Entries(np.empty(1024, np.int32), np.empty(1024, np.int32), np.empty((1024, streams, 2), np.int32))
@@ -68,9 +69,9 @@ def _find_while_room(
     begin: int, combination: int, start: np.ndarray, position: np.ndarray, pairs: np.ndarray, reach: np.ndarray,
     owned: np.ndarray, found: Entries, filled: int,
 ) -> tuple[int, int, int]:  # fmt: skip
-    """Adds the entries of conjunctions from `begin` on, up to the one whose entries might not fit any more.
+    """Appends the entries of conjunctions from `begin` on, up to one whose entries may not fit.
 
-    Returns that one, the number of entries and how many more it may need.
+    Returns that conjunction, the number of entries and how much room it may need besides.
     """
     streams = pairs.shape[1]
     room = len(found.anchor)
@@ -99,8 +100,8 @@ def _find_anchors(
     stream: int, driver: int, conjunction: int, ends: np.ndarray, near: np.ndarray, position: np.ndarray,
     reach: np.ndarray, owned: np.ndarray, found: Entries, filled: int,
 ) -> int:  # fmt: skip
-    """Adds the entries of a conjunction whose anchor is of a stream: rows that a row of the driver reaches, or that
-    are themselves of the driver."""
+    """Appends the entries of a conjunction whose anchor is of one stream: rows within reach of a row of the driver, the
+    stream with the shortest list, or rows of the driver itself."""
     done = ends[stream, 0]
     for at in range(ends[driver, 0], ends[driver, 1]):
         first, last = at, at + 1
@@ -123,8 +124,8 @@ def _set_ranges(
     stream: int, anchor: int, place: int, ends: np.ndarray, near: np.ndarray, position: np.ndarray, reach: np.ndarray,
     ranges: np.ndarray,
 ) -> bool:  # fmt: skip
-    """Writes the ranges [streams, 2] of an anchor; False where one is empty. `near` [streams, 2] is where those of the
-    anchor before it lie."""
+    """Writes the ranges [streams, 2] of an anchor; False where one is empty. `near` [streams, 2] has those of the
+    anchor before, where the search begins."""
     for other in range(len(ends)):
         first, last = place, place + 1
         if other != stream:
@@ -139,7 +140,8 @@ def _set_ranges(
 
 @jit
 def cut_ranges(ranges: np.ndarray, position: np.ndarray, at: int) -> np.ndarray:
-    """Where in each of some ranges [ranges, 2] of `Lists.position` the positions from `at` on begin; int32."""
+    """The indices [ranges] int32 at which the positions from `at` on begin in ranges [ranges, 2] of
+    `Lists.position`."""
     cuts = np.empty(len(ranges), np.int32)
     for i in range(len(ranges)):
         cuts[i] = seek(position, ranges[i, 0], ranges[i, 1], at)

@@ -1,9 +1,10 @@
-"""The rules of a join over batches of its streams: joined rows are built only where a conjunction holds on all sides.
+"""Matches the rules of a join with batches of its streams: joined rows are built only where a conjunction can hold.
 
-The sides' rows are matched with the distinct parts that conjunctions have on each stream; what a part holds on is a
-list of rows by key and time. A conjunction's joined rows are found by searching in its lists, from the shortest one,
-so that pairs of rows that satisfy no rule are never met (Wang and Kitsuregawa, section 3.2: the result of a search is
-the intersection of the streams' results; here the rows are intersected in place of the rules).
+The rows of each side are matched with the distinct parts (local conjuncts) that conjunctions have on its stream. The
+rows on which a part holds are a list by key and time. A conjunction's joined rows are found by searching in its lists,
+beginning with the shortest one, so that pairs of rows that satisfy no rule are never formed (Wang and Kitsuregawa,
+section 3.2: the result of a search is the intersection of the streams' results; here rows are intersected in place of
+rules).
 """
 
 from __future__ import annotations
@@ -35,19 +36,19 @@ if TYPE_CHECKING:
     from rules_index.join.pdfa.row_by_row import RowByRow
 
 Method = Literal["batch", "pdfa"]
-"""How joined rows are found: by lists of all rows on which a part of a rule holds, or row by row as the paper does."""
+"""How joined rows are found: from lists of the rows on which each part holds, or row by row as in the paper."""
 PIECE = 1 << 20
-"""Pairs of a joined row and a conjunction that a piece is made from, at most, unless one joined row has more."""
+"""The most pairs of a joined row and a conjunction that a piece is made from, unless one joined row has more."""
 GROWTH = 8
-"""So many times more rows are worth a new plan, while it was made from fewer than can be measured."""
+"""A plan made from too few rows for measurements is made again for a batch with so many times more rows."""
 
 
 @dataclass
 class JoinIndex:
-    """The rules of one join, cut by stream.
+    """The rules of one join, divided by stream.
 
     compiled  the rules, over one STRUCT column per stream
-    owners    which stream each of their attributes is of
+    owners    the stream of each of their attributes
     """
 
     compiled: CompiledRules
@@ -62,12 +63,12 @@ class JoinIndex:
 
     @classmethod
     def of(cls, compiled: CompiledRules, streams: Sequence[str]) -> JoinIndex:
-        """The rules of a join of streams, in the order in which the rows' sides will come.
+        """The rules of a join of streams, given in the order in which the sides of rows will come.
 
-        compiled: over a schema with one STRUCT column per stream, named as the stream, and, where it was compiled with
-        an event time, that of joined rows, a timestamp in microseconds.
-        Raises `RulesIndexError` for a number of streams other than two to six and for rules that name a column of
-        none of them, other than the event time that they were compiled with.
+        compiled: over a schema with one STRUCT column per stream, named as the stream, and, if it was compiled with an
+        event time, that of joined rows, a timestamp in microseconds. Raises `RulesIndexError` for fewer than two or
+        more than six streams, and for rules that name a column of none of them, other than the event time that they
+        were compiled with.
         """
         owners = find_owners(compiled, streams)
         arrays = compiled.index.arrays
@@ -77,14 +78,14 @@ class JoinIndex:
         return cls(compiled, owners, parts, part_checks(parts), AcrossTests(parts, owners), coders)
 
     def inputs(self, stream: str) -> tuple[Leaf, ...]:
-        """What `match` asks of a stream's rows: the columns that rules read, by their names within the joined row
-        (`stream.column`), and those that Spark derives from the stream's rows alone (`Leaf.text`)."""
+        """The inputs that `match` needs of a stream's rows: the columns that rules read, by their names within the
+        joined row (`stream.column`), and those that Spark derives from the stream's rows alone (`Leaf.text`)."""
         return self.owners.leaves[self.owners.streams.index(stream)]
 
     @property
     def cross(self) -> tuple[Expression, ...]:
-        """What rules compute from columns of several streams; evaluated here, where all else of a conjunction
-        holds."""
+        """The attributes that are computed from columns of several streams. They are evaluated here, on joined rows
+        that satisfy the rest of a conjunction."""
         return tuple(
             attribute
             for attribute, owner in zip(self.compiled.attributes, self.owners.of, strict=True)
@@ -93,32 +94,31 @@ class JoinIndex:
 
     @property
     def derived_across(self) -> tuple[Leaf, ...]:
-        """What only Spark can evaluate, from columns of several streams.
+        """The inputs that only Spark can evaluate and that need columns of several streams.
 
-        No side brings it; `match` takes what rules ask of it for true. So the rules that `uncertain` names are
-        candidates where it lists them, all others are exact.
+        No side has them; `match` takes every test of them as satisfied. So a rule in `uncertain` is only a candidate
+        where `match` returns it; all other rules are exact.
         """
         return self.owners.unknown
 
     @property
     def exact(self) -> bool:
-        """Whether `match` gives just the rules that each joined row satisfies, since none is `uncertain`."""
+        """Whether `match` returns exactly the rules that each joined row satisfies, because none is `uncertain`."""
         return not bool(self._split.uncertain.any())
 
     @property
     def uncertain(self) -> np.ndarray:
-        """The rules [.] int32, ascending, that read what only Spark can evaluate from several streams."""
+        """The rules [.] int32, ascending, that read inputs that only Spark can evaluate from several streams."""
         return np.unique(self._split.target[self._split.uncertain])
 
     def filters(self, stream: str) -> bool:
-        """Whether a stream's columns alone tell which of its rows are `useful`: each conjunction says something of
-        them."""
+        """Whether a stream's own columns can exclude rows (`useful`): every conjunction has terms on them."""
         place = self.owners.streams.index(stream)
         return bool(self.owners.leaves[place]) and not bool((self._split.parts[place].number == NOTHING).any())
 
     def useful(self, stream: str, rows: pa.Table) -> np.ndarray:
-        """Which rows [rows] bool of a stream can be part of a joined row that satisfies a rule, as far as the columns
-        of the stream tell. `rows` has at least what `inputs` names, as in `Side.rows`."""
+        """Which rows [rows] bool of a stream can be part of a joined row that satisfies a rule, judged by the stream's
+        own columns. `rows` has at least what `inputs` names, as in `Side.rows`."""
         place = self.owners.streams.index(stream)
         parts = self._split.parts[place]
         if (parts.number == NOTHING).any():
@@ -134,15 +134,14 @@ class JoinIndex:
     def match(
         self, sides: Sequence[Side], windows: Sequence[int], piece: int = PIECE, method: Method = "batch"
     ) -> Iterator[Piece]:
-        """The joined rows that satisfy a rule, have a new row, and whose anchor is owned; each once, with its rules.
+        """The joined rows that satisfy a rule, contain a new row, and have an owned anchor; each once, with its rules.
 
-        sides: of each stream, its rows. windows: of each stream, microseconds, 0 or more: rows of equal keys join
-        where, with t the latest of their times, the row of each stream i has its time in [t - windows[i], t].
+        sides: for each stream its rows. windows: for each stream, microseconds, 0 or more: rows of equal keys join if,
+        with t the latest of their times, the row of each stream i has its time in [t - windows[i], t]. method: both
+        give the same joined rows, but may order those of one time differently.
 
-        method: either gives the same joined rows, though not in the same order among those of one time.
-
-        Pieces are not empty and come by the anchors' time; each is made from at most `piece` pairs of a joined row and
-        a conjunction, unless one joined row alone has more. They are computed as they are asked for: so are errors,
+        Pieces are not empty and are ordered by the anchors' time. Each is made from at most `piece` pairs of a joined
+        row and a conjunction, unless one joined row alone has more. They are computed lazily, and so are errors:
         `SchemaError` for a column that is missing or of another type, `RulesIndexError` for sides or windows that do
         not fit the streams.
         """
@@ -168,7 +167,7 @@ class JoinIndex:
 
     @property
     def row_by_row(self) -> RowByRow:
-        """The paper's system over the rules, made when it is first asked for."""
+        """The paper's system over the rules, made on first use."""
         if self._row_by_row is None:
             from rules_index.join.pdfa.row_by_row import RowByRow
 
@@ -176,7 +175,7 @@ class JoinIndex:
         return self._row_by_row
 
     def _planned(self, rows: Rows, codes: Sequence[np.ndarray]) -> Plan:
-        """The plan that there is, or a new one where it was made from far fewer rows than these."""
+        """The current plan, or a new one where it was made from far fewer rows than these."""
         plan = self._plan
         if plan is None or (plan.rows < SAMPLE_ROWS and len(rows) >= GROWTH * plan.rows):
             plan = self._plan = make_plan(self._split, rows, codes)
@@ -184,7 +183,7 @@ class JoinIndex:
 
 
 class _Coder(NamedTuple):
-    """What turns rows of one stream into codes: the attributes, the regions of each and the leaves that they read."""
+    """Turns rows of one stream into codes, given the attributes, the regions of each and the leaves that they read."""
 
     attributes: tuple[Expression, ...]
     regions: tuple[Regions, ...]
@@ -192,14 +191,14 @@ class _Coder(NamedTuple):
 
     @classmethod
     def of(cls, compiled: CompiledRules, numbers: Sequence[int]) -> Self:
-        """For some of the attributes of a rule set."""
+        """The coder for some of the attributes of a rule set."""
         attributes = tuple(compiled.attributes[number] for number in numbers)
         read = {leaf for attribute in attributes for leaf in leaves_of(attribute)}
         regions = tuple(compiled.regions[number] for number in numbers)
         return cls(attributes, regions, tuple(leaf for leaf in compiled.inputs if leaf in read))
 
     def codes(self, table: pa.Table, rows: int) -> np.ndarray:
-        """The code matrix [attributes, rows] int32 of a table with these leaves, which has so many rows."""
+        """The code matrix [attributes, rows] int32 of a table with these leaves and so many rows."""
         if not self.attributes or not rows:
             return np.empty((len(self.attributes), rows), np.int32)
         starts = range(0, rows, CHUNK_ROWS)

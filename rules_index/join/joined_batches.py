@@ -1,4 +1,4 @@
-"""From the sides' rows to pieces of joined rows with their rules, by slices of the anchors' time."""
+"""Makes pieces of joined rows with their rules from the sides' rows, one slice of the anchors' time after the other."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from rules_index.join.residual_predicates import AcrossTests, AcrossValues
 from rules_index.join.rows import Rows
 
 ENTRIES = 1 << 22
-"""Entries that are kept at a time, at most, unless one anchor has more."""
+"""The most entries in memory at a time, unless one anchor has more."""
 MOST_PARTS = 64
-"""Into so many parts anchors with too many entries are divided at once, at most."""
+"""Anchors with too many entries are divided into at most so many groups at once."""
 HITS = 1 << 25
-"""Lists that rows may be in before time is cut into slices, so that memory does not grow with the sides."""
+"""If rows are in more lists than this, time is divided into slices, so that memory does not grow with the sides."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Joined rows, each with the rules that it satisfies, of which there is at least one.
+    """Joined rows, each with the rules that it satisfies, at least one.
 
-    rows      of each stream, the numbers [joined rows] int64 of the rows within its side
+    rows      for each stream, the numbers [joined rows] int64 of the rows within its side
     offsets   [joined rows + 1] int64 into ordinals
-    ordinals  [.] int32, rules by their place in `CompiledRules.ids`, ascending for each joined row
+    ordinals  [.] int32, rules by their index in `CompiledRules.ids`, ascending for each joined row
     """
 
     rows: tuple[np.ndarray, ...]
@@ -45,8 +45,8 @@ class Piece:
 
 @dataclass(frozen=True)
 class Matcher:
-    """What does not change from one slice of time to the next; `most` pairs of a joined row and a conjunction make a
-    piece."""
+    """What stays the same from one slice of time to the next. A piece is made from `most` pairs of a joined row and a
+    conjunction."""
 
     split: Split
     plan: Plan
@@ -67,7 +67,7 @@ class Matcher:
             yield from self._slice(part, [each[:, chosen[begin:end]] for each, begin, end in sides])
 
     def _slice(self, rows: Rows, codes: Sequence[np.ndarray]) -> Iterator[Piece]:
-        """The pieces of one slice of time, anchors divided by time until their entries are few enough."""
+        """The pieces of one slice of time; anchors are divided by time until there are few enough entries."""
         matched = [
             (np.zeros(each.shape[1] + 1, np.int64), np.empty(0, np.int32)) if engine is None else engine.match(each)
             for engine, each in zip(self.plan.engines, codes, strict=True)
@@ -97,7 +97,7 @@ class Matcher:
                     yield piece
 
     def _piece(self, entries: Entries, lists: Lists, checks: Checks, rows: Rows, codes: Sequence[np.ndarray]) -> Piece:
-        """The joined rows of entries that come by the time of their anchors, and the rules of each."""
+        """The joined rows of entries, which are ordered by the time of their anchors, and the rules of each."""
         entry_of, positions = expand(entries, lists, self.plan.checked, checks, int(entries.sizes.sum()))
         order = sort_candidates(entries, entry_of, positions)
         conjunction, number, joined = gather(entries, entry_of, positions, order)
@@ -109,7 +109,7 @@ class Matcher:
 
 
 def _combinations(rows: Rows) -> list[int]:
-    """Which streams' rows can be new where those of the others are old, as bits; at least one is new."""
+    """Which streams' rows are new and which old, as bits; every combination but that of old rows only."""
     streams = len(rows.windows)
     sides = [rows.new[rows.begin[stream] : rows.begin[stream + 1]] for stream in range(streams)]
     never_new = sum(1 << stream for stream, new in enumerate(sides) if not new.any())
@@ -118,8 +118,8 @@ def _combinations(rows: Rows) -> list[int]:
 
 
 def _cuts(rows: Rows, most: int) -> np.ndarray:
-    """Times at which to cut, at most so many, no nearer to each other than the longest window is long: so the rows
-    that stand in two slices are no more than those that stand in one."""
+    """Times at which to divide the rows, at most `most`. They are no closer to each other than the longest window, so
+    that no more rows are in two slices than in one."""
     times = np.sort(rows.time[rows.owned])
     cuts: list[int] = []
     for cut in times[np.arange(1, most + 1) * len(times) // (most + 1)].tolist() if len(times) else ():
@@ -129,8 +129,8 @@ def _cuts(rows: Rows, most: int) -> np.ndarray:
 
 
 def _cut(entries: Entries, lists: Lists, most: int) -> Iterator[Entries]:
-    """Entries that come by anchor, in groups of at most `most` joined rows in all; an anchor is divided only where it
-    has more itself."""
+    """Entries, ordered by anchor, in groups with at most `most` joined rows in all. An anchor is divided only if it has
+    more by itself."""
     ends = np.flatnonzero(np.diff(entries.anchor, append=-1)) + 1
     total = np.cumsum(entries.sizes)[ends - 1]
     group = begin = 0
@@ -142,8 +142,8 @@ def _cut(entries: Entries, lists: Lists, most: int) -> Iterator[Entries]:
 
 
 def _divided(entries: Entries, lists: Lists, most: int) -> Iterator[Entries]:
-    """The same joined rows in groups of at most `most`: the rows of the stream with most of them are halved until they
-    are few enough, or one joined row is left."""
+    """The same joined rows in groups of at most `most`: the longest range of rows is halved until they are few enough,
+    or one joined row is left."""
     waiting = [entries]
     while waiting:
         entries = waiting.pop()

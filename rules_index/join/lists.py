@@ -1,4 +1,4 @@
-"""For each part of a join's conjunctions the rows that it holds on, and searching in these lists."""
+"""Lists of the rows on which each part (local conjunct) of a join's conjunctions holds, and searching in them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from rules_index.kernels.jit import inner, jit
 
 
 class Lists(NamedTuple):
-    """Ascending positions (`Rows`) of the rows of each list.
+    """The lists; each has the positions (`Rows`) of its rows, ascending.
 
-    Lists come in pairs, first that of the old rows, then that of the new ones. Pairs come by stream: one for each part
-    that is listed, then one of all rows.
+    Lists come in pairs, that of the old rows and that of the new ones. Pairs are ordered by stream: one for each part
+    that is listed, then one with all rows.
 
-    start  [lists + 1] int64 into position
+    start     [lists + 1] int64, offsets into position
     position  [.] int32
     """
 
@@ -28,8 +28,8 @@ class Lists(NamedTuple):
 
 
 def fill_lists(rows: Rows, matched: Sequence[tuple[np.ndarray, np.ndarray]], parts: Sequence[int]) -> Lists:
-    """Lists of rows from what they matched: per stream offsets [rows + 1] int64 and ordinals [.] int32 of parts, of
-    which there are so many."""
+    """Makes the lists from what rows matched: per stream offsets [rows + 1] int64 and ordinals [.] int32 of parts.
+    `parts` is the number of parts of each stream."""
     filled = [
         _fill(offsets, ordinals, rows.new, int(rows.begin[stream]), parts[stream])
         for stream, (offsets, ordinals) in enumerate(matched)
@@ -46,7 +46,7 @@ def fill_lists(rows: Rows, matched: Sequence[tuple[np.ndarray, np.ndarray]], par
 def _fill(
     offsets: np.ndarray, ordinals: np.ndarray, new: np.ndarray, begin: int, parts: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sizes [2 parts + 2] int64 of the lists of one stream, and the positions [.] int32 in them."""
+    """The sizes [2 parts + 2] int64 of the lists of one stream, and the positions [.] int32 in them."""
     rows = len(offsets) - 1
     sizes = np.zeros(2 * parts + 2, np.int64)
     for row in range(rows):
@@ -69,7 +69,8 @@ def _fill(
 
 @inner
 def seek(values: np.ndarray, at: int, end: int, value: int) -> int:
-    """The first place in [at, end) whose value is not below `value`, or `end`; fastest where it is near `at`."""
+    """The first index in [at, end) whose value is not below `value`, or `end`; a galloping search, fastest near
+    `at`."""
     if at >= end or values[at] >= value:
         return at
     step = 1
@@ -88,7 +89,7 @@ def seek(values: np.ndarray, at: int, end: int, value: int) -> int:
 
 @jit
 def radix_order(values: np.ndarray) -> np.ndarray:
-    """The stable order [values] int32 of values [values] int32."""
+    """The stable order [values] int32 of `values` [values] int32, by radix sort."""
     order = np.arange(len(values)).astype(np.int32)
     sorted_order = np.empty(len(values), np.int32)
     count = np.empty(2049, np.int64)
@@ -107,6 +108,8 @@ def radix_order(values: np.ndarray) -> np.ndarray:
 def _sort_by_digit(
     values: np.ndarray, low: int, shift: int, order: np.ndarray, sorted_order: np.ndarray, count: np.ndarray
 ) -> None:
+    """Sorts `order` by one digit of 11 bits of values - low into `sorted_order`; stable. count: [2049] int64,
+    scratch."""
     count[:] = 0
     for value in values:
         count[((value - low) >> shift & 2047) + 1] += 1

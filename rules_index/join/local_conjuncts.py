@@ -1,8 +1,8 @@
-"""Conjunctions cut by stream: the distinct parts that they have on the columns of one, as rules of its own.
+"""Divides conjunctions by stream: the distinct parts (local conjuncts) on the columns of one stream become its rules.
 
-What a part leaves out is checked elsewhere, so that a part holds wherever its conjunctions do. A shared disjunction
-with columns of several streams is kept on each as far as it goes: of its conjunctions the terms on that stream, and
-nothing at all where one of them has none there.
+A part holds wherever its conjunctions do; what it leaves out is checked elsewhere. A shared disjunction with columns of
+several streams is weakened for each stream: of its conjunctions only the terms on that stream are kept, and it is
+dropped where one of them has none.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rules_index.join.streams import ACROSS, UNKNOWN
 from rules_index.kernels.jit import jit
 
 NOTHING = -1
-"""The part of a conjunction that says nothing of a stream."""
+"""The part of a conjunction that has no terms on a stream."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Parts:
 
     number      [conjunctions] int32, the part of each, or `NOTHING`
     attributes  [.] int64, the attributes, by their numbers in the rule set
-    rules       the parts as rules: a part is the ordinal of its only conjunction
+    rules       the parts as rules of one conjunction each; a part is the rule's ordinal
     """
 
     number: np.ndarray
@@ -41,17 +41,17 @@ class Parts:
 
 @dataclass(frozen=True)
 class Split:
-    """All conjunctions of rules, cut up.
+    """All conjunctions of rules, divided by stream.
 
     target        [conjunctions] int32, the ordinal of the rule, ascending
-    parts         of each stream
+    parts         for each stream
     disjunctions  the parts that are shared disjunctions with columns of several streams, over all attributes but the
                   unknown ones
-    across_start  [conjunctions + 1] int64 into across_terms
+    across_start  [conjunctions + 1] int64, offsets into across_terms
     across_terms  [., 2] int32 (attribute, set), of attributes that are computed from several streams
-    set_start     [sets + 1] int64 into intervals
+    set_start     [sets + 1] int64, offsets into intervals
     intervals     [., 2] int32, closed, ascending, disjoint ranges of codes
-    uncertain     [conjunctions] bool, whether a term was left out because only Spark can evaluate it
+    uncertain     [conjunctions] bool, whether a term was dropped because only Spark can evaluate it
     """
 
     target: np.ndarray
@@ -65,11 +65,11 @@ class Split:
 
 
 def split(c: Conjunctions, owner: np.ndarray, streams: int) -> Split:
-    """Cuts conjunctions over attributes of these owners [attributes] int32 (`streams.Owners.of`)."""
+    """Divides conjunctions, given the owner of each attribute [attributes] int32 (`streams.Owners.of`)."""
     first = int(c.disjunction_start[-1])
     begin = int(c.start[first])
     is_disjunction = c.terms[:, 0] == DISJUNCTION
-    # what a term names: bits as `named_owners` has them
+    # the owners that each term names, as bits like those of `named_owners`
     named = np.empty(len(c.terms), np.int64)
     own = owner[c.terms[~is_disjunction, 0]]
     named[~is_disjunction] = 1 << np.where(own >= 0, own, np.where(own == ACROSS, streams, streams + 1))
@@ -96,8 +96,8 @@ def split(c: Conjunctions, owner: np.ndarray, streams: int) -> Split:
 
 
 def parts_of(c: Conjunctions, attributes: np.ndarray, chosen: np.ndarray) -> Parts:
-    """The parts made of the chosen terms [terms] bool; of shared disjunctions what they say of some attributes
-    [attributes] bool."""
+    """The parts made of the chosen terms [terms] bool; shared disjunctions are weakened to `attributes` [attributes]
+    bool."""
     first = int(c.disjunction_start[-1])
     begin = int(c.start[first])
     is_disjunction = c.terms[:, 0] == DISJUNCTION
@@ -119,8 +119,8 @@ def parts_of(c: Conjunctions, attributes: np.ndarray, chosen: np.ndarray) -> Par
 def _renumbered(
     c: Conjunctions, terms: np.ndarray, start: np.ndarray, attributes: np.ndarray, disjunctions: np.ndarray
 ) -> Conjunctions:
-    """Conjunctions of some shared disjunctions [disjunctions] bool, then those of parts, with no attribute, shared
-    disjunction or set but their own."""
+    """The conjunctions of some shared disjunctions [disjunctions] bool, then those of parts, with only the attributes,
+    shared disjunctions and sets that they name."""
     is_disjunction = terms[:, 0] == DISJUNCTION
     sets = np.zeros(len(c.set_start) - 1, bool)
     sets[terms[~is_disjunction, 1]] = True
@@ -144,8 +144,8 @@ def _renumbered(
 
 @jit
 def _number_parts(start: np.ndarray, terms: np.ndarray, kept: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers [conjunctions] int32 that conjunctions from `first` on share where their kept terms are the same, and
-    of each number the first conjunction [.] int64."""
+    """Numbers [conjunctions] int32 of the conjunctions from `first` on, equal where their kept terms are equal; and the
+    first conjunction [.] int64 of each number."""
     count = len(start) - 1 - first
     number = np.full(count, np.int32(-1))
     firsts = np.empty(count, np.int64)
@@ -186,7 +186,7 @@ def _number_parts(start: np.ndarray, terms: np.ndarray, kept: np.ndarray, first:
 def _find_part(
     keys: np.ndarray, key_start: np.ndarray, begin: int, end: int, table: np.ndarray, mask: int
 ) -> tuple[int, int]:
-    """The part whose keys are those in [begin, end), or -1, and where it stands or would stand in the table."""
+    """The part with the keys [begin, end), or -1; and its slot, or the free slot for it, in the hash table."""
     state = np.uint64(0xCBF29CE484222325)
     for i in range(begin, end):
         state = (state ^ np.uint64(keys[i])) * np.uint64(0x9E3779B97F4A7C15)

@@ -1,7 +1,7 @@
-"""Which parts of conjunctions have their rows listed, by what listing and not listing them costs on some rows.
+"""Chooses the parts (local conjuncts) whose rows are listed, by comparing costs on a sample of rows.
 
-A part that is listed costs a hit for each row that it holds on. One that is not is checked on each candidate, a joined
-row that the conjunction's other parts allow. The part of a conjunction with the fewest rows is always listed.
+A part that is listed costs a hit for each row on which it holds. A part that is not is checked on each candidate, a
+joined row that the conjunction's listed parts allow. The part of a conjunction with the fewest rows is always listed.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from rules_index.join.rows import FIRST, LAST, Rows
 class Plan:
     """How the conjunctions of a join find their rows.
 
-    engines  of each stream, that finds its listed parts, numbered anew; None where there are none
-    listed   of each stream, how many parts are listed
+    engines  for each stream the engine that finds its listed parts, renumbered; None where there are none
+    listed   for each stream the number of parts that are listed
     pairs    [conjunctions, streams] int32, the pair of lists (`lists.Lists`) that is read
     checked  [conjunctions, streams] int32, the part that is checked on candidates, or `NOTHING`
     hits     [streams] expected number of listed parts that a row satisfies
-    rows     the rows that it was made for
+    rows     the number of rows that it was made for
     """
 
     engines: tuple[Engine | None, ...]
@@ -49,7 +49,7 @@ def make_plan(split: Split, rows: Rows, codes: Sequence[np.ndarray]) -> Plan:
     before = 0
     for stream, (parts, chosen) in enumerate(zip(split.parts, listed, strict=True)):
         engines.append(build(_only(parts.rules, chosen), sample=_sample(codes[stream]))[0] if chosen.any() else None)
-        # the last of each stays for those without a part
+        # the appended element is for conjunctions without a part (`NOTHING`)
         is_listed = np.append(chosen, False)[parts.number]
         place = np.append(np.cumsum(chosen) - 1, 0)[parts.number]
         pairs[:, stream] = before + np.where(is_listed, place, chosen.sum())
@@ -98,7 +98,8 @@ def _zip(
 
 
 def _partners(rows: Rows) -> np.ndarray:
-    """How many rows of a stream a row of another reaches on average, [streams, streams] by the other first."""
+    """The average number of rows of a stream within reach of a row of another, [streams, streams]; the first index is
+    the other one's."""
     streams = len(rows.windows)
     partners = np.zeros((streams, streams))
     for stream in range(streams):
@@ -111,10 +112,10 @@ def _partners(rows: Rows) -> np.ndarray:
 
 
 def _shares(c: Conjunctions, codes: np.ndarray) -> np.ndarray:
-    """The share [parts] of rows that each part holds on, if its terms are independent; shared disjunctions count as
-    open.
+    """The share [parts] of rows on which each part holds if its terms are independent; shared disjunctions count as
+    satisfied.
 
-    What holds on none of these rows is taken to hold on half of one: later ones may differ.
+    A part that holds on none of these rows counts as holding on half a row, because later rows may differ.
     """
     begin = int(c.start[c.disjunction_start[-1]])
     attributes, sets = c.terms[begin:].T
@@ -141,7 +142,7 @@ def _has_disjunction(parts: Parts) -> np.ndarray:
 
 
 def _only(c: Conjunctions, chosen: np.ndarray) -> Conjunctions:
-    """The shared disjunctions and the chosen parts [parts] bool, which are numbered anew."""
+    """The shared disjunctions and the chosen parts [parts] bool, renumbered."""
     if chosen.all():
         return c
     first = int(c.disjunction_start[-1])

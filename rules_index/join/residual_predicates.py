@@ -1,5 +1,5 @@
-"""What is tested on joined rows as a whole: values computed from several streams, and shared disjunctions that name
-several."""
+"""Residual predicates, which are tested on whole joined rows: values computed from several streams, and shared
+disjunctions over several streams."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ from rules_index.language.typed import Leaf, leaves_of
 
 
 class AcrossValues:
-    """Values computed from several streams, on joined rows of one batch of sides."""
+    """Values computed from several streams, for the joined rows of one batch of sides."""
 
     def __init__(self, compiled: CompiledRules, owners: Owners, tables: Sequence[pa.Table]) -> None:
-        """tables: of each stream, its columns by the names of its leaves."""
+        """tables: for each stream its columns, named as its leaves."""
         self._compiled = compiled
         self._stream = {leaf.name: stream for stream, leaves in enumerate(owners.leaves) for leaf in leaves}
         self._tables = tables
         self._read: dict[str, Evaluated] = {}
 
     def codes(self, attribute: int, rows: Rows, positions: np.ndarray) -> np.ndarray:
-        """The codes [joined rows] int32 of an attribute, on joined rows by positions [streams, joined rows]."""
+        """The codes [joined rows] int32 of an attribute on joined rows, given their positions [streams, joined
+        rows]."""
         expression = self._compiled.attributes[attribute]
         inputs = {leaf.name: self._values(leaf, rows, positions) for leaf in leaves_of(expression)}
         count = positions.shape[1]
@@ -55,12 +56,12 @@ class AcrossValues:
 
 
 class AcrossTests:
-    """The terms and shared disjunctions of conjunctions that no stream alone decides."""
+    """The terms and shared disjunctions of conjunctions that need several streams."""
 
     def __init__(self, split: Split, owners: Owners) -> None:
         self._split = split
         self._owner = owners.of
-        # of an attribute of one stream, its place among the attributes of the stream
+        # the index of an attribute of one stream among the attributes of that stream
         self._place = np.zeros(len(owners.of), np.int64)
         for parts in split.parts:
             self._place[parts.attributes] = np.arange(len(parts.attributes))
@@ -68,7 +69,7 @@ class AcrossTests:
 
     @property
     def needed(self) -> bool:
-        """Whether there are any."""
+        """Whether there are any such terms or shared disjunctions."""
         return self._disjunctions is not None or len(self._split.across_terms) > 0
 
     def hold(
@@ -82,8 +83,8 @@ class AcrossTests:
     ) -> np.ndarray:
         """Which candidates [candidates] bool pass.
 
-        A candidate is a conjunction and the number of a joined row, ascending; positions are those of the joined
-        rows' rows [streams, joined rows]. codes: per stream [attributes, rows] int32.
+        A candidate is a conjunction and the number of a joined row, ascending. positions [streams, joined rows] are
+        those of the joined rows' rows. codes: per stream [attributes, rows] int32.
         """
         held = np.ones(len(conjunction), bool)
         self._test_terms(conjunction, number, positions, rows, values, held)
@@ -104,7 +105,7 @@ class AcrossTests:
         values: AcrossValues,
         held: np.ndarray,
     ) -> None:
-        """Unmarks the candidates [candidates] bool that fail a term."""
+        """Clears `held` [candidates] bool for candidates that fail a term."""
         terms, offsets = gather_indices(self._split.across_start, conjunction)
         candidate = np.repeat(np.arange(len(conjunction)), np.diff(offsets))
         attributes, sets = self._split.across_terms[terms].T
@@ -142,7 +143,7 @@ def _test(
     codes: np.ndarray, sets: np.ndarray, candidate: np.ndarray, set_start: np.ndarray, intervals: np.ndarray,
     held: np.ndarray,
 ) -> None:  # fmt: skip
-    """Unmarks the candidates whose code is not in the set."""
+    """Clears `held` for candidates whose code is not in the set."""
     for i in range(len(codes)):
         if not in_set(codes[i], sets[i], set_start, intervals):
             held[candidate[i]] = False
@@ -150,7 +151,7 @@ def _test(
 
 @jit
 def _are_listed(row: np.ndarray, wanted: np.ndarray, offsets: np.ndarray, ordinals: np.ndarray) -> np.ndarray:
-    """Whether the list of a row has what is wanted; lists ascend."""
+    """Whether the list of each row, which ascends, contains the wanted ordinal."""
     found = np.zeros(len(row), np.bool_)
     for i in range(len(row)):
         low, high = offsets[row[i]], offsets[row[i] + 1]

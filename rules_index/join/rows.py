@@ -1,4 +1,4 @@
-"""The rows of all sides of a join in one order, and which rows of another side each of them can be joined with."""
+"""Orders the rows of all sides of a join, and finds the rows of the other sides that each can be joined with."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from rules_index.errors import RulesIndexError
 from rules_index.kernels.jit import jit
 
 FIRST, BETWEEN, LAST = range(3)
-"""Places in `Rows.reach`."""
+"""Indices into the second dimension of `Rows.reach`."""
 FARTHEST = 1 << 61
-"""Event times are nearer to the epoch than this, in microseconds, so that differences of two fit 64 bits."""
+"""Event times are closer to the epoch than this, in microseconds, so that the difference of two fits 64 bits."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """The rows that one stream brings to a join.
+    """The rows of one stream in a join.
 
-    rows   at least the columns that `JoinIndex.inputs` asks for: those of the stream under their own names or with the
-           stream's before them, as fields of structs where they are; derived ones under the names of their leaves
+    rows   has at least the columns that `JoinIndex.inputs` asks for: those of the stream under their own names or
+           prefixed with the stream's, or as fields of structs; derived ones under the names of their leaves
     keys   [rows] int64, equal on all sides where the join's keys are; -1 for a row that joins nothing (a NULL key or
            a NULL event time)
-    times  [rows] int64, event time in microseconds since the epoch; of a row that joins nothing any number
+    times  [rows] int64, event time in microseconds since the epoch; arbitrary for a row that joins nothing
     new    [rows] bool; only joined rows with at least one new row are found
-    owned  [rows] bool; only joined rows whose anchor, the row of the latest time (of several that of the first
-           stream), is owned are found
+    owned  [rows] bool; only joined rows with an owned anchor are found; the anchor is the row with the latest time, of
+           several such rows that of the first stream
 
-    Rows may come in any order. Where time is cut into slices that are matched apart, each owns the rows within it and
-    brings, besides, those of the longest window before it. Where rows arrive in batches, each row is new in one of
-    them. Either way each joined row is found once.
+    Rows may be in any order. Where time is divided into slices that are matched separately, each slice owns its own
+    rows and also brings those of the longest window before it. Where rows arrive in batches, each row is new in exactly
+    one of them. Either way each joined row is found once.
     """
 
     rows: pa.Table
@@ -46,7 +46,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of all sides by position: one side's after the other's, each by key and time.
+    """The rows of all sides by position: side after side, each ordered by key and then by time.
 
     windows  [streams] int64, microseconds
     begin    [streams + 1] int64, the first position of each side
@@ -76,38 +76,38 @@ class Rows:
     def reach(self) -> np.ndarray:
         """[streams, 3, positions] int32: the positions of the rows of a stream within reach of each row.
 
-        From `FIRST` up to `BETWEEN` are those whose anchor it is, where the two alone are joined; from there up to
-        `LAST` those that are its anchor. What stands for its own stream has no meaning.
+        Rows from `FIRST` up to `BETWEEN` have it as their anchor, if only the two are joined; those from there up to
+        `LAST` are its anchor. The values for a row's own stream are meaningless.
         """
         return _find_reach(self.begin, self.key, self.time, self.windows)
 
     def only(self, chosen: np.ndarray, owned: np.ndarray | None = None) -> Rows:
-        """The chosen rows [positions] bool; `owned` [positions] bool in place of what is."""
+        """The chosen rows [positions] bool; `owned` [positions] bool replaces the present one if given."""
         begin = np.concatenate([[0], np.cumsum(chosen)])[self.begin]
         owned = self.owned if owned is None else owned
         columns = (self.row, self.key, self.time, self.new, owned)
         return Rows(self.windows, begin, *(column[chosen] for column in columns))
 
     def useful(self) -> np.ndarray:
-        """Which rows [positions] bool reach a row on every other side, a new row and a row that owns."""
+        """Which rows [positions] bool have within reach a row on every other side, a new row and an owned row."""
         return _find_useful(self.begin, self.reach, self.new, self.owned)
 
     def between(self, low: float, high: float) -> tuple[Rows, np.ndarray]:
-        """The rows that can be in joined rows of a time in [low, high), which alone are owned, and which of these rows
-        [positions] bool they are."""
+        """The rows that can be in joined rows with a time in [low, high), and which rows [positions] bool these are.
+        Only rows with such a time are owned."""
         chosen = (self.time + self.windows[self.stream] >= low) & (self.time < high)
         return self.only(chosen, self.owned & (self.time >= low)), chosen
 
 
 def place_rows(sides: Sequence[Side], windows: Sequence[int]) -> Rows:
-    """The rows of all sides that may be part of a joined row."""
+    """The rows of all sides that can be part of a joined row."""
     rows = order_rows(sides, windows)
     return rows.only(rows.useful())
 
 
 def order_rows(sides: Sequence[Side], windows: Sequence[int], by_key: bool = True) -> Rows:
-    """The rows of all sides that have a key; without `by_key` those of a side by time alone, which leaves `reach`
-    without a meaning. `RulesIndexError` for sides or windows that do not fit."""
+    """The rows of all sides that have a key. Without `by_key` the rows of a side are ordered by time alone, and `reach`
+    is meaningless. Raises `RulesIndexError` for sides or windows that do not fit."""
     if len(windows) != len(sides) or any(window < 0 for window in windows):
         raise RulesIndexError(f"Each of the {len(sides)} streams has a window of 0 or more, not {list(windows)}.")
     columns: list[tuple[np.ndarray, ...]] = []
@@ -129,13 +129,14 @@ def order_rows(sides: Sequence[Side], windows: Sequence[int], by_key: bool = Tru
 
 @jit
 def _find_reach(begin: np.ndarray, key: np.ndarray, time: np.ndarray, windows: np.ndarray) -> np.ndarray:
+    """`Rows.reach` [streams, 3, positions] int32; all arguments but begin and windows are [positions]."""
     streams = len(windows)
     reach = np.empty((streams, 3, len(key)), np.int32)
     for stream in range(streams):
         for other in range(streams):
             if other == stream:
                 continue
-            # of rows of one time that of the first stream is the anchor
+            # of rows of one time, that of the first stream is the anchor
             tie = np.int64(other > stream)
             first = between = last = begin[other]
             end = begin[other + 1]
@@ -151,7 +152,7 @@ def _find_reach(begin: np.ndarray, key: np.ndarray, time: np.ndarray, windows: n
 
 @jit
 def _pass_by(at: int, end: int, key: np.ndarray, time: np.ndarray, of_key: int, before: int) -> int:
-    """The first position from `at` on that has not a lower key, or the key and a time before `before`."""
+    """The first position from `at` on whose row has a higher key, or the key and a time of at least `before`."""
     while at < end and (key[at] < of_key or (key[at] == of_key and time[at] < before)):
         at += 1
     return at
@@ -159,6 +160,7 @@ def _pass_by(at: int, end: int, key: np.ndarray, time: np.ndarray, of_key: int, 
 
 @jit
 def _find_useful(begin: np.ndarray, reach: np.ndarray, new: np.ndarray, owned: np.ndarray) -> np.ndarray:
+    """`Rows.useful` [positions] bool, by prefix sums of new and owned rows."""
     useful = np.zeros(len(new), np.bool_)
     new_before = np.zeros(len(new) + 1, np.int64)
     owned_before = np.zeros(len(new) + 1, np.int64)

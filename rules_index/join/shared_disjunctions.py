@@ -1,4 +1,4 @@
-"""What the shared disjunctions of a rule set name, and which of them say anything of some attributes."""
+"""Which owners the shared disjunctions of a rule set name, and which of them constrain given attributes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from rules_index.kernels.jit import jit
 def named_owners(
     start: np.ndarray, terms: np.ndarray, disjunction_start: np.ndarray, owner: np.ndarray, streams: int
 ) -> np.ndarray:
-    """What each shared disjunction names, those within it included: bits [disjunctions] int64, one for each stream,
-    then one for `ACROSS` and one for `UNKNOWN`."""
+    """The owners that each shared disjunction names, directly or through others: bits [disjunctions] int64, one for
+    each stream, then one for `ACROSS` and one for `UNKNOWN`."""
     named = np.zeros(len(disjunction_start) - 1, np.int64)
     for disjunction in range(len(named)):
         for term in range(start[disjunction_start[disjunction]], start[disjunction_start[disjunction + 1]]):
@@ -31,7 +31,8 @@ def named_owners(
 def always_open(
     start: np.ndarray, terms: np.ndarray, disjunction_start: np.ndarray, attributes: np.ndarray
 ) -> np.ndarray:
-    """Which shared disjunctions [disjunctions] bool all rows pass as far as some attributes [attributes] bool tell."""
+    """Which shared disjunctions [disjunctions] bool do not constrain `attributes` [attributes] bool: all rows satisfy
+    them when their terms on other attributes count as satisfied."""
     found = np.zeros(len(disjunction_start) - 1, np.bool_)
     for disjunction in range(len(found)):
         for conjunction in range(disjunction_start[disjunction], disjunction_start[disjunction + 1]):
@@ -51,7 +52,7 @@ def reached_disjunctions(
     start: np.ndarray, terms: np.ndarray, disjunction_start: np.ndarray, kept: np.ndarray, conjunctions: np.ndarray
 ) -> np.ndarray:
     """Which shared disjunctions [disjunctions] bool some conjunctions name by terms that are kept [terms] bool,
-    directly or within others."""
+    directly or through others."""
     found = np.zeros(len(disjunction_start) - 1, np.bool_)
     for conjunction in conjunctions:
         for term in range(start[conjunction], start[conjunction + 1]):

@@ -1,7 +1,8 @@
-"""Whose columns an attribute of a join's rules is computed from: one stream's, several streams', or Spark alone knows.
+"""From which stream's columns an attribute of a join's rules is computed: one stream's or several streams', here or by
+Spark.
 
 A join's rules are compiled over one STRUCT column per stream, so that the first part of a column's path names its
-stream. Besides, they may name the joined row's event time, the latest one among its rows.
+stream. They may also name the joined row's event time, the latest one among its rows.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from rules_index.language.typed import Expression, Leaf, leaves_of
 from rules_index.names import column_key, path_parts
 
 ACROSS = -1
-"""Owner of what is computed from several streams, or from the joined row's event time."""
+"""The owner of what is computed from several streams, or from the joined row's event time."""
 UNKNOWN = -2
-"""Owner of what only Spark can evaluate, from several streams."""
+"""The owner of what only Spark can evaluate, from several streams."""
 MOST_STREAMS = 6
 
 
@@ -34,8 +35,8 @@ class Owners:
     """The stream that each attribute of a rule set belongs to.
 
     streams  the streams' names, two to six
-    of       [attributes] int32, the stream's place, `ACROSS` or `UNKNOWN`
-    leaves   of each stream, the inputs that are its own
+    of       [attributes] int32, the stream's number, `ACROSS` or `UNKNOWN`
+    leaves   for each stream, the inputs that only it has
     unknown  the derived inputs that name several streams
     """
 
@@ -46,7 +47,7 @@ class Owners:
 
 
 def find_owners(compiled: CompiledRules, streams: Sequence[str]) -> Owners:
-    """The owners of a rule set's attributes; `RulesIndexError` for a column that is of no stream."""
+    """The owners of a rule set's attributes. Raises `RulesIndexError` for a column of no stream."""
     if not 2 <= len(streams) <= MOST_STREAMS or len({column_key(name) for name in streams}) < len(streams):
         raise RulesIndexError(f"A join has two to {MOST_STREAMS} streams of different names, not {list(streams)}.")
     owner = {leaf: _owner_of_leaf(leaf, compiled, streams) for leaf in compiled.inputs}
@@ -59,8 +60,8 @@ def find_owners(compiled: CompiledRules, streams: Sequence[str]) -> Owners:
 
 
 def side_columns(rows: pa.Table, stream: str, leaves: Sequence[Leaf]) -> pa.Table:
-    """A stream's rows under the names of their leaves; a leaf's column is found without the stream's name or, where
-    there is none, by its whole path. `SchemaError` where there is neither."""
+    """A stream's rows with columns named as their leaves. A leaf's column is found without the stream's name or,
+    failing that, by its whole path. Raises `SchemaError` where neither exists."""
     return pa.table({leaf.name: _side_column(rows, leaf) for leaf in leaves})
 
 
@@ -70,7 +71,7 @@ def _owner(attribute: Expression, owner: dict[Leaf, int]) -> int:
         return UNKNOWN
     if len(owners) > 1:
         return ACROSS
-    # what names no column is the same on all rows, so any stream will do
+    # an attribute that names no column is the same on all rows, so any stream will do
     return owners.pop() if owners else 0
 
 
@@ -89,7 +90,7 @@ def _owner_of_leaf(leaf: Leaf, compiled: CompiledRules, streams: Sequence[str]) 
     named = {column_key(name) for name in _columns(node)}
     if compiled.event_time is not None and column_key(compiled.event_time) in named:
         return UNKNOWN
-    # other names are a lambda's variables
+    # other names are variables of a lambda
     owners = {places[name] for name in named if name in places}
     return UNKNOWN if len(owners) > 1 else owners.pop() if owners else 0
 
@@ -113,7 +114,7 @@ def _side_column(rows: pa.Table, leaf: Leaf) -> pa.Array:
         fields = [find_column(rows, Leaf(quote(field.name), field.type)) for field in leaf.type]
         return pa.StructArray.from_arrays(fields, fields=list(leaf.type))
     if inner:
-        # a column may have the stream's name, or one with a dot
+        # a column can have the stream's name, or a name with a dot
         with contextlib.suppress(SchemaError):
             return find_column(rows, Leaf(".".join(quote(part) for part in inner), leaf.type))
     return find_column(rows, leaf)

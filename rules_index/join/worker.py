@@ -1,7 +1,7 @@
-"""What a Spark worker runs for a join: one partition's rows of all sides, in the order of time, to tagged joined rows.
+"""What a Spark worker runs for a join: from one partition's rows of all sides, by time, to tagged joined rows.
 
-Workers import this library and nothing else of the project. A partition is read once, from front to back; what is kept
-of it is a chunk of rows, and before them those that a window still reaches.
+Workers import this library and nothing else of the project. A partition is read once, front to back. Only a chunk of
+rows is in memory, together with the earlier rows that a window still reaches.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from rules_index.names import path_parts
 from rules_index.workers.spark_worker import open_index
 
 STREAM, TIME, NEW, OWNED, KEY = "#stream", "#time", "#new", "#owned", "#key"
-"""Columns of a partition's rows beside those of all streams (`own_column`), NULL but for the row's own stream, and the
-derived ones. Spark hands over plain columns far faster than STRUCTs of them."""
+"""Columns of a partition's rows besides those of the streams (`own_column`) and the derived ones. The columns of other
+streams than the row's own are NULL. Spark passes plain columns far faster than STRUCTs of them."""
 CHUNK_ROWS, CHUNK_BYTES = 1 << 19, 1 << 28
-"""Rows that are matched at a time, or fewer where they are that large, unless more have the same event time."""
+"""The most rows, and bytes, that are matched at a time; more only where more rows have the same event time."""
 OUTPUT_ROWS = 1 << 14
-"""Joined rows of a batch that goes back to Spark."""
+"""The joined rows of a batch that is returned to Spark."""
 _KEPT = 4
 _indexes: dict[tuple[str, tuple[str, ...]], JoinIndex] = {}
 
 
 @dataclass(frozen=True)
 class JoinTask:
-    """What a worker has to know.
+    """The parameters of a worker's task.
 
-    streams  names, in the configuration's order, which decides between rows of one time
-    columns  of each stream
-    windows  of each stream, microseconds
+    streams  names, in the configuration's order, which breaks ties between rows of one time
+    columns  for each stream
+    windows  for each stream, microseconds
     keys     how many columns the join's key has: `#key0`, `#key1`, ...
     id_type  string or int64
     method   how joined rows are found
@@ -51,12 +51,12 @@ class JoinTask:
 
 
 def own_column(stream: str, column: str) -> str:
-    """What a column of a stream is called among those of all streams."""
+    """The name of a stream's column among those of all streams."""
     return f"{stream}#{column}"
 
 
 def open_join(path: str, streams: tuple[str, ...]) -> JoinIndex:
-    """The index in a file, opened once per process; the file's name must change with its content."""
+    """The index in a file, opened once per process. The file's name must change with its content."""
     found = _indexes.get((path, streams))
     if found is None:
         found = JoinIndex.of(open_index(path), streams)
@@ -69,11 +69,11 @@ def open_join(path: str, streams: tuple[str, ...]) -> JoinIndex:
 def join_partition(
     index: JoinIndex, task: JoinTask, batches: Iterable[pa.RecordBatch], chunk_rows: int = CHUNK_ROWS
 ) -> Iterator[pa.RecordBatch]:
-    """The joined rows that satisfy a rule: one STRUCT a stream, and `rule_ids`, ascending.
+    """The joined rows that satisfy a rule: one STRUCT per stream, and `rule_ids`, ascending.
 
-    batches: rows by ascending event time, each with its key (any type that Arrow can encode as a dictionary; a NULL
-    joins nothing), whether it is new, and whether it is owned: whether joined rows of which it is the latest belong
-    to this partition.
+    batches: rows by ascending event time, each with its key (of any type that Arrow can encode as a dictionary; a NULL
+    joins nothing), whether it is new, and whether it is owned: whether joined rows with it as their anchor belong to
+    this partition.
     """
     before: pa.Table | None = None
     ids = index.compiled.ids.cast(task.id_type)
@@ -89,7 +89,7 @@ def join_partition(
 
 
 def _chunks(batches: Iterable[pa.RecordBatch], least: int) -> Iterator[pa.Table]:
-    """Tables of at least so many rows or bytes, but for the last one; rows of one time are in one table."""
+    """Tables of at least so many rows or bytes, except the last one; rows of one time are in the same table."""
     waiting: list[pa.RecordBatch] = []
     count = size = 0
     for batch in batches:
@@ -101,7 +101,7 @@ def _chunks(batches: Iterable[pa.RecordBatch], least: int) -> Iterator[pa.Table]
             continue
         table = pa.Table.from_batches(waiting)
         times = table[TIME].to_numpy()
-        # the next batch may go on with the last time
+        # the next batch can continue the last time
         complete = int(np.searchsorted(times, times[-1]))
         if complete:
             yield table.slice(0, complete).combine_chunks()
@@ -114,7 +114,7 @@ def _chunks(batches: Iterable[pa.RecordBatch], least: int) -> Iterator[pa.Table]
 def _sides(
     index: JoinIndex, task: JoinTask, rows: pa.Table, owned: np.ndarray
 ) -> tuple[list[Side], tuple[np.ndarray, ...]]:
-    """The rows of each stream, and which of all rows they are."""
+    """The rows of each stream, and their indices among all rows."""
     of, times, new = (rows[name].to_numpy() for name in (STREAM, TIME, NEW))
     keys = key_numbers([rows[f"{KEY}{place}"] for place in range(task.keys)])
     sides, numbers = [], []
@@ -122,7 +122,7 @@ def _sides(
         chosen = np.flatnonzero(of == number)
         places = pa.array(chosen)
         columns = {name: column.take(places) for name, column in _inputs(index, task, rows, number).items()}
-        # a table without columns has no rows either
+        # a table without columns would lose its number of rows
         columns[TIME] = rows[TIME].take(places)
         sides.append(Side(pa.table(columns), keys[chosen], times[chosen], new[chosen], owned[chosen]))
         numbers.append(chosen)
@@ -130,21 +130,22 @@ def _sides(
 
 
 def _inputs(index: JoinIndex, task: JoinTask, rows: pa.Table, number: int) -> dict[str, pa.ChunkedArray]:
-    """The columns of a stream that rules read, those of its own under their own names; all rows of the partition."""
+    """The columns of a stream that rules read, with its own columns under their own names; for all rows of the
+    partition."""
     stream = task.streams[number]
     columns: dict[str, pa.ChunkedArray] = {}
     for leaf in index.inputs(stream):
         if leaf.text is not None:
             columns[leaf.name] = rows[leaf.name]
             continue
-        # a rule that names the stream's whole row reads all of it
+        # a rule that names the stream's whole row reads all its columns
         for name in path_parts(leaf.name)[1:2] or task.columns[number]:
             columns[name] = rows[own_column(stream, name)]
     return columns
 
 
 def key_numbers(columns: list[pa.ChunkedArray]) -> np.ndarray:
-    """A number [rows] int64 for each row, equal where all columns are; -1 where one is NULL."""
+    """A number [rows] int64 for each row, equal where all columns are equal; -1 where one is NULL."""
     rows = len(columns[0])
     numbers, null = np.zeros(rows, np.int64), np.zeros(rows, bool)
     for column in columns:
@@ -176,7 +177,7 @@ def _joined(
 
 
 def _still_reached(rows: pa.Table, task: JoinTask) -> pa.Table:
-    """The rows that joined rows of a later time can have."""
+    """The rows that can be part of joined rows with a later time."""
     of, times = rows[STREAM].to_numpy(), rows[TIME].to_numpy()
     windows = np.array([min(window, FARTHEST) for window in task.windows], np.int64)
     return rows.filter(pa.array(times + windows[of] > times[-1])).combine_chunks()

@@ -1,1 +1,1 @@
-"""Numba kernels: loops over flat arrays, without Python and without the interpreter's lock."""
+"""Numba kernels: loops over flat arrays that release the interpreter's lock (GIL) and run no Python code."""

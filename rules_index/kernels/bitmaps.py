@@ -1,21 +1,20 @@
-"""Row bitmaps of a block of rows: which rows have a coarse code in an interval, are in a set, pass a shared
-disjunction.
+"""Row bitmaps of a block: which of its rows have a coarse code in an interval, or satisfy a shared disjunction.
 
-A code matrix comes as int32 or, where all codes of all attributes are below `COARSE_CODES`, as bytes; kernels are given
-both `codes` and `byte_codes` [attributes, rows], and that which is not used has no rows.
+A code matrix is int32 or, where all codes are below `COARSE_CODES`, uint8. Kernels take both `codes` (int32) and
+`byte_codes` (uint8), each [attributes, rows]; the one that is not used has no rows.
 
-A block has 64 * words rows at most; bit r of word w stands for row 64 w + r. An attribute's *coarse codes* are its
-region codes without their lowest `shift` bits, so many that at most 255 are left: they fit a byte, and 64 of them are
-compared at once. All bitmaps of a block stand in one array `bits` [bitmaps * words]:
+A block has at most 64 * words rows. Bit r of word w stands for row 64 w + r. The *coarse codes* of an attribute are its
+region codes shifted right by `shift` bits, so far that at most 255 different ones are left. A coarse code fits a byte,
+so that 64 of them are compared in one step. All bitmaps of a block are in one array `bits` [bitmaps * words] uint64:
 
-| bitmaps | rows |
+| bitmap | its rows |
 |---|---|
 | `EMPTY` | none |
 | `ALL` | all rows of the block |
-| 2, 3, ... | whose coarse code is in one of the bitmap's intervals |
-| after these | that pass a shared disjunction |
+| 2, 3, ... | those whose coarse code is in one of the bitmap's intervals |
+| the last ones | those that satisfy a shared disjunction |
 
-Two bitmaps of codes below v and below w give the interval [v, w) as `bits[w] & ~bits[v]`.
+The bitmaps of the codes below v and of those below w give the interval [v, w): `bits[w] & ~bits[v]`.
 """
 
 from __future__ import annotations
@@ -29,20 +28,21 @@ from rules_index.kernels.vectors import count_bits
 
 ONE = np.uint64(1)
 STEP = 64 * GROUP
-"""Rows of a group of words; a block and a chunk have a multiple of so many."""
+"""Rows of a group of words: the rows of a block and of a chunk are a multiple of it."""
 EMPTY, ALL = 0, 1
 COARSE_CODES = 255
-"""Most coarse codes of an attribute; the byte 255 stands for no row."""
+"""The most coarse codes of an attribute. The byte 255 is left over: it marks places behind the last row."""
 NO_ROW = np.uint8(COARSE_CODES)
 
 
 @bare
 def coarsen(codes, byte_codes, first, rows, shift, stride, coarse):
-    """Writes the coarse codes of rows [first, first + rows) to `coarse` [attributes * stride] uint8, and `NO_ROW`
-    behind them up to a whole group of words of rows. Attributes of a negative shift are left out, but for bytes.
+    """Writes the coarse codes of rows [first, first + rows) to `coarse` [attributes * stride] uint8. Behind them it
+    writes `NO_ROW` up to the end of the group of words. It leaves out attributes with a negative shift, except where
+    codes are bytes.
 
-    While the codes of an attribute are read those of the next one are brought near: a column is too short for the
-    machine to notice in time that it is read in order, which halves the speed.
+    While one attribute is read the next one is prefetched: columns are too short for the hardware prefetcher, and
+    without it the loop has half the speed.
     """
     if codes.shape[1] == 0:
         _copy_bytes(byte_codes, first, rows, stride, coarse)
@@ -67,7 +67,7 @@ def coarsen(codes, byte_codes, first, rows, shift, stride, coarse):
 
 @bare
 def _copy_bytes(byte_codes, first, rows, stride, coarse):
-    """`coarsen`, of codes that are bytes."""
+    """`coarsen` for codes that are bytes: they are copied."""
     width = np.uint64(byte_codes.shape[1])
     for attribute in range(byte_codes.shape[0]):
         at = np.uint64(attribute) * width + np.uint64(first)
@@ -81,13 +81,13 @@ def _copy_bytes(byte_codes, first, rows, stride, coarse):
 
 @bare
 def _end(begin, rows, coarse):
-    """Writes `NO_ROW` behind the codes of an attribute, which begin at `begin`, up to a whole group of words."""
+    """Writes `NO_ROW` from `coarse[begin + rows]` on up to the end of the group of words."""
     coarse[begin + rows : begin + ((rows + STEP - 1) & -STEP)] = NO_ROW
 
 
 @bare
 def code_of(attribute, row, codes, first, coarse, stride):
-    """The code of a row of the chunk."""
+    """The region code, int32, of a row of the chunk that begins at row `first`."""
     if codes.shape[1] == 0:
         return np.int32(coarse[attribute * stride + row])
     return codes[attribute, first + row]
@@ -95,7 +95,7 @@ def code_of(attribute, row, codes, first, coarse, stride):
 
 @bare
 def count_rows(bitmaps, words, bits, size_of):
-    """The number of rows in each bitmap."""
+    """Writes the number of rows in each bitmap to `size_of` [bitmaps]."""
     for bitmap in range(bitmaps):
         total = np.uint64(0)
         for word in range(bitmap * words, (bitmap + 1) * words):
@@ -105,7 +105,7 @@ def count_rows(bitmaps, words, bits, size_of):
 
 @bare
 def count_all(words, count):
-    """How many bits of the first words are set."""
+    """The number of bits set in `words[:count]` (uint64)."""
     total = np.uint64(0)
     for i in range(np.uint64(count)):
         total += count_bits(words[i])
@@ -114,7 +114,7 @@ def count_all(words, count):
 
 @bare
 def fill_all(rows, words, out):
-    """The bitmap of all `rows` rows of a block."""
+    """Writes the bitmap with the first `rows` rows to `out` [words] uint64."""
     for word in range(words):
         remaining = rows - (word << 6)
         if remaining >= 64:
@@ -127,14 +127,14 @@ def fill_all(rows, words, out):
 
 @bare
 def add_rows(rows, count, bitmap):
-    """Sets the bits of `rows[:count]` in a bitmap [words]."""
+    """Sets the bits of the rows `rows[:count]` in `bitmap` [words] uint64."""
     for i in range(count):
         bitmap[rows[i] >> 6] |= ONE << np.uint64(rows[i] & 63)
 
 
 @bare
 def in_intervals(code, begin, end, intervals):
-    """True where `code` is in one of the closed, ascending intervals [begin, end)."""
+    """Whether `code` is in one of the closed, ascending, disjoint intervals `intervals[begin:end]`; a binary search."""
     left = begin
     right = end
     while left < right:

@@ -1,4 +1,4 @@
-"""Instructions that Numba has no name for, over codes: made coarse, compared, taken apart into digits, many at once."""
+"""Vector instructions over codes that Numba has no name for: narrowing, comparing, splitting into bits and digits."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from rules_index.kernels.llvm import (
 
 @intrinsic
 def narrow(typing_context: Any, codes: Any, at: Any, by: Any, ahead: Any, out: Any, to: Any) -> Any:
-    """Writes `codes[at + r] >> by` (int32) as bytes to `out[to + r]`, r = 0 .. 63, and has the codes at `ahead + r`
-    brought near; places count through all dimensions."""
+    """Writes `codes[at + r] >> by` (int32) as bytes to `out[to + r]`, r = 0 .. 63, and prefetches the codes at `ahead +
+    r`. `at`, `ahead` and `to` are indices into the flattened arrays."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, at, by, ahead, _, to = arguments
@@ -46,8 +46,8 @@ def narrow(typing_context: Any, codes: Any, at: Any, by: Any, ahead: Any, out: A
 
 @intrinsic
 def copy_codes(typing_context: Any, codes: Any, at: Any, ahead: Any, out: Any, to: Any) -> Any:
-    """Writes `codes[at + r]` (uint8) to `out[to + r]`, r = 0 .. 63, and has those at `ahead + r` brought near; places
-    count through all dimensions."""
+    """Writes `codes[at + r]` (uint8) to `out[to + r]`, r = 0 .. 63, and prefetches the codes at `ahead + r`. `at`,
+    `ahead` and `to` are indices into the flattened arrays."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, at, ahead, _, to = arguments
@@ -61,7 +61,7 @@ def copy_codes(typing_context: Any, codes: Any, at: Any, ahead: Any, out: Any, t
 
 @intrinsic
 def codes_within(typing_context: Any, codes: Any, at: Any, low: Any, span: Any) -> Any:
-    """Bit r of the uint64 is set where `codes[at + r] - low <= span`, r = 0 .. 63; codes, low and span are uint8."""
+    """A uint64 whose bit r is set where `codes[at + r] - low <= span`, r = 0 .. 63; codes, low and span are uint8."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         pointer = pointer_to(context, builder, signature, arguments, 0, arguments[1], BYTES)
@@ -74,8 +74,8 @@ def codes_within(typing_context: Any, codes: Any, at: Any, low: Any, span: Any) 
 
 @intrinsic
 def codes_between(typing_context: Any, codes: Any, at: Any, low: Any, span: Any, bits: Any, to: Any) -> Any:
-    """Writes to `bits[to]`, ... the `GROUP` words of the rows whose codes (uint8) begin at `at`: bits of the rows with
-    `code - low <= span`."""
+    """Writes `GROUP` words to `bits` from `to` on: bit r of word w is set where `codes[at + 64 w + r] - low <= span`.
+    Codes, low and span are uint8."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         lowest, highest = (spread(builder, arguments[i], LANES) for i in (2, 3))
@@ -92,12 +92,12 @@ def codes_between(typing_context: Any, codes: Any, at: Any, low: Any, span: Any,
 
 
 BITS, DIGITS = 8, 16
-"""Bits of a coarse code, and values of its high and low digit."""
+"""Bits of a coarse code, and the number of values of its high and of its low digit (a nibble each)."""
 
 
 @intrinsic
 def code_planes(typing_context: Any, codes: Any, at: Any, planes: Any, to: Any, stride: Any) -> Any:
-    """Bit r of the word `planes[to + stride * k]` is bit k of `codes[at + r]` (uint8), r = 0 .. 63, k = 0 .. 7."""
+    """Sets bit r of the word `planes[to + stride * k]` to bit k of `codes[at + r]` (uint8), r = 0 .. 63, k = 0 .. 7."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, at, _, to, stride = arguments
@@ -115,9 +115,9 @@ def code_planes(typing_context: Any, codes: Any, at: Any, planes: Any, to: Any, 
 
 
 def _digits(below: bool) -> Any:
-    """An intrinsic that writes to `digits[to + stride * d]`, d = 0 .. 15, which of the digits whose bit k is in the
-    planes at `planes[at + stride * k]`, k = 0 .. 3, are d or, where `below`, are below d, d = 0 .. 16; `GROUP` words
-    each."""
+    """Makes an intrinsic for nibbles whose bit k is in the plane `planes[at + stride * k]`, k = 0 .. 3. It writes
+    `GROUP` words to `digits[to + stride * d]`: the rows whose nibble is d, d = 0 .. 15, or, where `below`, is below d,
+    d = 0 .. 16."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, at, _, to, stride = arguments
@@ -146,7 +146,7 @@ def _digits(below: bool) -> Any:
 
 
 def _two_bits(builder: Any, below: bool, low: Any, high: Any) -> list[Any]:
-    """Where two bits make 0, 1, 2, 3 or, where `below`, are below 0, 1, 2, 3, 4."""
+    """The words where two bits are 0, 1, 2, 3 or, where `below`, are below 0, 1, 2, 3, 4."""
     not_low, not_high = builder.not_(low), builder.not_(high)
     if below:
         none, every = (ir.Constant(WORDS, [bits] * GROUP) for bits in (0, -1))
@@ -158,12 +158,13 @@ digits_equal, digits_below = _digits(below=False), _digits(below=True)
 
 
 def _of_digits(ranged: bool) -> Any:
-    """An intrinsic that writes to `bits[to]`, ... the `GROUP` words of the rows whose codes are below one or, where
-    `ranged`, not below another one besides. A code is given by three places in `below`, as `digits_below` fills it:
-    of its high digit, of the next one, and of its low digit."""
+    """Makes an intrinsic that writes `GROUP` words to `bits` from `to` on: the rows whose code is below a bound and,
+    where `ranged`, not below a second one. A bound is given by three indices into `below`, which `digits_below` has
+    filled: of its high digit, of its high digit plus one, and of its low digit."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         def below(place: int) -> Any:
+            """The rows whose code is below the bound given by the arguments from number `place` on."""
             high, next_, low = (
                 load_words(context, builder, signature, arguments, 0, arguments[place + i]) for i in range(3)
             )

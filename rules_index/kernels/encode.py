@@ -1,7 +1,7 @@
-"""Values to region codes: one pass over a column, no Python per row.
+"""Values to region codes: one pass over a column, without Python code per row.
 
-All functions write `out` [rows] int32 and release the GIL. A code is looked up by the number of cuts at or
-below the value, so `codes` has one entry more than `cuts`.
+All functions write `out` [rows] int32 and release the GIL. `codes` [cuts + 1] int32 is indexed by the number of cuts at
+or below the value.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from rules_index.kernels.jit import jit
 
 @jit
 def encode_table(values, low, codes, out):
-    """Integers whose cuts span a narrow range: `codes[i]` is the code of `low - 1 + i`, clamped at both ends."""
+    """Encodes integers whose cuts span a narrow range: `codes[i]` is the code of `low - 1 + i`, clamped at both
+    ends."""
     last = len(codes) - 1
     high = low + last
     for row in range(len(values)):
@@ -28,10 +29,10 @@ def encode_table(values, low, codes, out):
 
 @jit
 def encode_search(values, cuts, buckets, low, shift, codes, out):
-    """Integers by bisection within the bucket of their upper bits.
+    """Encodes integers by binary search within the bucket of their upper bits.
 
-    `buckets[b]` counts the cuts below `low + (b << shift)`; values outside the buckets are below or above
-    every cut.
+    `buckets[b]` is the number of cuts below `low + (b << shift)`. Values outside the buckets are below or above every
+    cut.
     """
     count = len(cuts)
     high = cuts[count - 1]
@@ -56,7 +57,7 @@ def encode_search(values, cuts, buckets, low, shift, codes, out):
 
 @jit
 def float_keys(bits, keys):
-    """Bits of doubles [rows] int64 -> order-preserving keys [rows] int64 (`values.float_key`)."""
+    """Turns the bits of doubles [rows] int64 into order-preserving `keys` [rows] int64 (see `values.float_key`)."""
     infinity = np.int64(0x7FF0000000000000)
     largest = np.int64(0x7FFFFFFFFFFFFFFF)
     for row in range(len(bits)):
@@ -71,6 +72,7 @@ def float_keys(bits, keys):
 
 @jit
 def _hash(data, start, end):
+    """FNV-1a of `data[start:end]`, with its upper bits mixed into the lower ones."""
     state = np.uint64(0xCBF29CE484222325)
     for i in range(start, end):
         state = (state ^ np.uint64(data[i])) * np.uint64(0x100000001B3)
@@ -79,7 +81,8 @@ def _hash(data, start, end):
 
 @jit
 def build_table(offsets, data, table):
-    """Open addressing over distinct byte strings: `table` [a power of two] int32, -1 where empty."""
+    """Fills an open-addressing hash table of distinct byte strings, `data[offsets[i]:offsets[i + 1]]`. `table` [a power
+    of two] int32 receives i; -1 marks an empty slot."""
     mask = np.uint64(len(table) - 1)
     for index in range(len(offsets) - 1):
         slot = _hash(data, offsets[index], offsets[index + 1]) & mask
@@ -90,6 +93,7 @@ def build_table(offsets, data, table):
 
 @jit
 def _compare(a, a_start, a_end, b, b_start, b_end):
+    """Below 0, 0 or above 0, as the bytes `a[a_start:a_end]` are less than, equal to or greater than those of b."""
     length = min(a_end - a_start, b_end - b_start)
     for i in range(length):
         x = a[a_start + i]
@@ -112,7 +116,8 @@ def encode_bytes(
     codes,
     out,
 ):
-    """Byte strings: the points (single values that rules name) by hash, all else by bisection of the cuts."""
+    """Encodes byte strings `data[offsets[row]:offsets[row + 1]]`: points (single values that rules name) by the hash
+    table of `build_table`, all others by binary search of the cuts."""
     mask = np.uint64(len(table) - 1)
     cuts = len(cut_offsets) - 1
     for row in range(len(offsets) - 1):

@@ -1,18 +1,18 @@
 """Equality blocks: 64 conjunctions that name the same code, compared with a row at once.
 
 Where very many conjunctions are scanned, each is filed under a code that few rows have, 64 of a code to an *equality
-block*. A row meets only the equality blocks of its own codes. An equality block has, byte by byte, the attributes and
-the codes that its conjunctions name besides: the codes of a row, which stand side by side, are shuffled into the order
-of these attributes and compared in one step. So `NAMED` terms more are tested of 64 conjunctions; what these leave is
-looked at one by one.
+block*. A row meets only the equality blocks of its own codes. For each of `NAMED` further terms of its conjunctions a
+block has a byte with the term's attribute and a byte with its code. The codes of a row, which are contiguous, are
+shuffled into the order of these attributes and compared in one step. So `NAMED` further terms of 64 conjunctions are
+tested at once. The conjunctions that pass are verified one by one.
 
-equality_attributes   [slots] int32, whose codes are tested
+equality_attributes   [slots] int32, the attributes whose codes are tested
 equality_start        [256 * slots + 1] int32: the blocks of code c of the attribute of slot s begin at 256 s + c
-equality_terms        [blocks * 2 * NAMED * LANES] uint8: of each block, for each of `NAMED` terms, the slots of `LANES`
+equality_terms        [blocks * 2 * NAMED * LANES] uint8: for each block and each of `NAMED` terms, the slots of `LANES`
                       conjunctions and then their codes
 equality_conjunctions [blocks * LANES] int32, the conjunctions, counted from the first that is scanned
-equality_next         [scanned] int64, the first term of each that the blocks do not test, or -1; nothing where they
-                      test all
+equality_next         [scanned] int64, the first term of each that the blocks do not test, or -1; empty where they
+                      test all terms
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ from rules_index.kernels.summaries import put_at
 from rules_index.kernels.vectors import trailing_zeros
 
 NAMED = 4
-"""Terms of a conjunction that an equality block tests, besides the one that it is filed under."""
+"""Terms of a conjunction that an equality block tests, besides the one it is filed under."""
 CODES = 256
 """Values of a byte."""
 WIDEST = LANES
-"""Most attributes whose codes a row has side by side."""
+"""The most attributes whose codes a row has side by side."""
 LISTING = 0.27
-"""The time to list a row under its code of an attribute, as a multiple of the time to compare a row with an equality
-block. To scan a conjunction by the summaries of a block of rows takes as long as the latter (`kernels.summaries`)."""
+"""The time to list a row under its code of an attribute, in units of the time to compare a row with an equality block.
+To scan a conjunction by the summaries of a block of rows takes about one unit (`kernels.summaries`)."""
 LOOKING = 1.2
-"""The time, in the same unit, to look at a group of words in which the summaries of a conjunction share a bit."""
+"""The time, in the same unit, to read a group of words in which the summaries of a conjunction share a bit."""
 HOLDING = 3.0
-"""The time, in the same unit, to look at a row and a conjunction that equality blocks leave."""
+"""The time, in the same unit, to verify a pair of a row and a conjunction that passes an equality block."""
 _BUFFER = 1 << 14
-"""Rows that have something in common with an equality block, after which their conjunctions are looked at."""
+"""Rows that share conjunctions with an equality block: once there are so many, their conjunctions are verified."""
 _GROUP = np.uint64(GROUP)
 _SHUFFLE = "llvm.x86.avx512.permvar.qi.512"
 
 
 @intrinsic
 def can_shuffle(typing_context: Any) -> Any:
-    """Whether the machine has an instruction to shuffle 64 bytes."""
+    """Whether the processor has an instruction that shuffles 64 bytes (AVX-512 VBMI)."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return context.get_constant(numba.types.boolean, _has_shuffle(context))
@@ -74,7 +74,7 @@ def _has_shuffle(context: Any) -> bool:
 
 @intrinsic
 def side_by_side(typing_context: Any, coarse: Any, places: Any, at: Any, out: Any, to: Any, stride: Any) -> Any:
-    """Writes to `out[to + r * stride + i]` `coarse[places[i] + at + r]`, r and i = 0 .. 7."""
+    """Transposes codes: writes `coarse[places[i] + at + r]` to `out[to + r * stride + i]`, r and i = 0 .. 7."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, _, at, _, to, stride = arguments
@@ -101,12 +101,12 @@ def add_compared(
     typing_context: Any, terms: Any, at: Any, by_row: Any, stride: Any, listed: Any, begin: Any, length: Any, rows: Any,
     found: Any, count: Any,
 ) -> Any:  # fmt: skip
-    """Compares the rows `listed[begin]`, ..., `length` of them, whose codes begin at `by_row[row * stride]`, with the
-    equality block at `terms[at]`: of each that has a conjunction's terms writes the row to `rows` and the conjunctions,
-    as bits, to `found`, from `count` on. Returns the count behind them; one place more than is counted may be
-    overwritten.
+    """Compares the rows `listed[begin : begin + length]` (uint16) with the equality block at `terms[at]`; the codes of
+    a row begin at `by_row[row * stride]`, and `LANES` bytes are read. For each row that passes with some conjunction it
+    writes from `count` on the row to `rows` (int32) and these conjunctions, as bits, to `found` (uint64). Returns the
+    new count; the element behind the last one may be overwritten.
 
-    `LANES` bytes of a row are read. The equality block is held in registers meanwhile."""
+    The equality block stays in registers meanwhile."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, at, _, stride, _, begin, length, _, _, count = arguments
@@ -141,7 +141,7 @@ def add_compared(
 
 @bare
 def add_compared_one_by_one(terms, at, by_row, stride, listed, begin, length, rows, found, count):
-    """`add_compared`, where there is no such instruction."""
+    """`add_compared` for processors without that instruction."""
     for i in range(length):
         row = np.uint64(listed[begin + i])
         held = np.uint64(0)
@@ -163,17 +163,17 @@ def match_equality_blocks(
     equality_attributes, equality_start, equality_terms, equality_conjunctions, equality_next,
     term_start, terms, check_start, checks, set_start, set_intervals, target, hit_rows, hit_rules, hits,
 ):  # fmt: skip
-    """Hits of the scanned conjunctions, which begin at `begin`, in a block of rows, as `kernels.scan.scan` has them but
-    for their order."""
+    """Appends the hits of the scanned conjunctions, the first of which is `begin`, in a block of rows. They are those
+    of `kernels.scan.scan`, in another order."""
     slots = len(equality_attributes)
-    # so that the codes of a row are in one line of the caches, or two rows in one
+    # the codes of a row are in one cache line, or two rows share one
     stride = WIDEST >> 1 if slots <= WIDEST >> 1 else WIDEST
     places = np.empty((slots + 7) & -8, np.uint64)
     for slot in range(len(places)):
         places[slot] = equality_attributes[min(slot, slots - 1)] * (chunk_words << 6) + start
     by_row = np.empty((((rows + 7) & -8) + 1) * stride + LANES, np.uint8)
     _put_side_by_side(coarse, places, rows, stride, by_row)
-    # not a power of two: that would have the lists of all codes in the same few places of the nearest cache
+    # not a power of two: the lists of all codes would compete for the same few sets of the L1 cache
     room = rows + LANES
     listed = np.empty(CODES * room, np.uint16)
     length = np.empty(CODES, np.int32)
@@ -205,7 +205,7 @@ def match_equality_blocks(
 
 @bare
 def _put_side_by_side(coarse, places, rows, stride, by_row):
-    """The codes of each row, `stride` bytes from one row to the next."""
+    """Writes the codes of each row side by side, `stride` bytes from one row to the next."""
     for slot in range(np.uint64(0), np.uint64(len(places)), _GROUP):
         own = places[slot:]
         for row in range(np.uint64(0), np.uint64(rows), _GROUP):
@@ -214,7 +214,7 @@ def _put_side_by_side(coarse, places, rows, stride, by_row):
 
 @bare
 def _list_rows(coarse, at, rows, room, listed, length):
-    """Lists the rows of each code of an attribute, whose codes begin at `coarse[at]`, `room` places apart."""
+    """Lists the rows of each code of the attribute whose codes begin at `coarse[at]`, `room` elements apart."""
     length[:] = 0
     for row in range(np.uint64(rows)):
         code = np.uint64(coarse[at + row])
@@ -244,7 +244,8 @@ def _add_held(
     disjunction_bits, order, equality_conjunctions, equality_next, term_start, terms, check_start, checks, set_start,
     set_intervals, target, hit_rows, hit_rules, hits,
 ):  # fmt: skip
-    """Hits of what equality blocks have found whose other terms and checks are passed; there is room for all."""
+    """Appends the hits among the pairs that equality blocks let pass: the other terms and the checks are tested here.
+    The arrays have room for all."""
     to = np.uint64(hits)
     for i in range(np.uint64(count)):
         row, held = np.uint64(found_rows[i]), found[i]
@@ -271,9 +272,9 @@ def _add_held(
 
 @inner
 def equality_blocks_of(begin, end, term_start, terms, bitmap_attribute, bitmap_start, bitmap_intervals):
-    """`equality_attributes`, `equality_start`, `equality_terms`, `equality_conjunctions` and `equality_next` for the
-    conjunctions [begin, end), filed under the first of their terms that is of one code; nothing where some has none, or
-    too many attributes are named. The terms that equality blocks test are put first, in place."""
+    """Makes the `equality_...` arrays for the conjunctions [begin, end), each filed under its first term of one code.
+    They are empty where a conjunction has no such term, or too many attributes are named. Reorders `terms` in place:
+    those that equality blocks test come first."""
     slot_of = np.full(bitmap_attribute.max() + 1, -1, np.int32)
     slots = _put_codes_first(begin, end, term_start, terms, bitmap_attribute, bitmap_start, bitmap_intervals, slot_of)
     if slots == 0:
@@ -303,9 +304,9 @@ def equality_blocks_of(begin, end, term_start, terms, bitmap_attribute, bitmap_s
 
 @bare
 def _put_codes_first(begin, end, term_start, terms, bitmap_attribute, bitmap_start, bitmap_intervals, slot_of):
-    """Puts the first terms of each conjunction that are of one code, up to `NAMED` and one, before all others, and
-    gives their attributes slots; the number of slots, or 0 where a conjunction has no such term or there are more
-    than `WIDEST`."""
+    """Moves the first terms of one code, at most `NAMED` + 1, of each conjunction before its others and gives their
+    attributes slots. Returns the number of slots; 0 where a conjunction has no such term or there would be more than
+    `WIDEST` slots."""
     slots = 0
     for conjunction in range(begin, end):
         count = 0
@@ -327,9 +328,9 @@ def _fill_equality_blocks(
     begin, end, term_start, terms, bitmap_attribute, bitmap_start, bitmap_intervals, slot_of, equality_start, filed,
     equality_terms, equality_conjunctions, following,
 ):  # fmt: skip
-    """Writes the equality blocks and, of each conjunction, the term that comes next or -1. filed: [len(equality_start)]
-    int32, all 0; becomes the number of conjunctions of each code."""
-    # no row has the code: so nothing is found where an equality block is not full
+    """Writes the equality blocks and, of each conjunction, the next term to test or -1. `filed` [len(equality_start)]
+    int32, all 0, receives the number of conjunctions of each code."""
+    # no row has this code, so an unused lane of a block matches nothing
     equality_terms[:] = NO_ROW
     for at in range(0, len(equality_terms), 2 * LANES):
         equality_terms[at : at + LANES] = 0
@@ -344,7 +345,7 @@ def _fill_equality_blocks(
             after += 1
         following[conjunction - begin] = after if after < stop else -1
         for k in range(NAMED):
-            # what lacks terms names its first one again
+            # a conjunction with fewer terms repeats its first one
             bitmap = terms[term + k + 1 if term + k + 1 < after else term, 1]
             at = (block * NAMED + k) * 2 * LANES + lane
             equality_terms[at] = slot_of[bitmap_attribute[bitmap]]
@@ -353,14 +354,14 @@ def _fill_equality_blocks(
 
 @inner
 def no_equality_blocks():
-    """What stands for equality blocks where there are none."""
+    """Empty equality-block arrays."""
     none = np.empty(0, np.int32)
     return none, none, np.empty(0, np.uint8), none, np.empty(0, np.int64)
 
 
 @bare
 def _is_code(terms, term, bitmap_start, bitmap_intervals):
-    """Whether a term is that of a single coarse code."""
+    """Whether a term names exactly one coarse code."""
     low, high = terms[term, 0], terms[term, 1]
     if low != EMPTY or high + 1 >= len(bitmap_start) or bitmap_start[high + 1] - bitmap_start[high] != 1:
         return False
@@ -370,15 +371,15 @@ def _is_code(terms, term, bitmap_start, bitmap_intervals):
 
 @bare
 def _place(terms, term, slot_of, bitmap_attribute, bitmap_start, bitmap_intervals):
-    """Where `equality_start` has the equality blocks of a term of one code."""
+    """The index into `equality_start` of a term of one code."""
     bitmap = terms[term, 1]
     return slot_of[bitmap_attribute[bitmap]] * CODES + bitmap_intervals[bitmap_start[bitmap], 0]
 
 
 @bare
 def comparing(begin, end, term_start, terms, size_of, blocks, coarse, stride, rows):
-    """How long equality blocks take with a block, measured as `LISTING` is; `size_of` [bitmaps] rows of the block in
-    each."""
+    """The estimated time for a block with equality blocks, in the unit of `LISTING`. `size_of` [bitmaps] is the number
+    of rows of the block in each bitmap."""
     attributes, equality_start, _, _, following = blocks
     met = np.int64(0)
     for slot in range(len(attributes)):

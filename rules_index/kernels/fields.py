@@ -1,8 +1,8 @@
-"""The kernel's stored arrays: one table of what each is made of and what bounds it.
+"""The kernel's stored arrays: one table with the dtype, shape and bounds of each.
 
-The layout writes these fields, the artifact stores them, validation checks them before a kernel follows them, and the
-kernel reads them (`kernels.match.Index`, where their meaning is told). What several fields say together is checked in
-`engines.validate`.
+The layout writes these fields, the artifact stores them, and the kernel reads them (`kernels.match.Index` says what
+they mean). Validation checks them before a kernel follows them; `index.validate_kernel` also checks what several fields
+say together.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from rules_index.kernels.prefilter import MOST_PLANES
 
 @dataclass(frozen=True)
 class Field:
-    """One stored array. A count is a number, the name of a field, whose length is meant, or one of "attributes",
+    """One stored array. A count is a number or a name: of a field, whose length is meant, or one of "attributes",
     "disjunctions", "conjunctions", "bitmaps", "bitmaps_and_disjunctions", "tables" and "rules_or_one".
 
-    columns  of an array of two dimensions; 0 for one of a single dimension
-    length   how many rows it has, `more` added; None where other fields tell
-    low, high  every value is in [low, high); None where other fields tell
-    into     offsets into this field: from 0 to its length, never falling
-    coarse   the values of the first column are attributes that have coarse codes
+    columns    the second dimension of a two-dimensional array; 0 for a one-dimensional one
+    length     the number of rows less `more`; None where other fields determine it
+    low, high  every value is in [low, high); None where other fields determine it
+    into       the values are offsets into this field: they begin at 0, never fall, and end at its length
+    coarse     the values of the first column are attributes that have coarse codes
     """
 
     name: str
@@ -80,5 +80,5 @@ FIELDS = (
 )  # fmt: skip
 """In the order of `kernels.match.Index`."""
 SCALARS = ("scanned", "block_rows", "chunk_rows", "ascending", "distinct", "tree_depth", "alone")
-"""Stored together as the array "scalars", int64; all but the first and `chunk_rows` follow from other fields."""
+"""Stored together as the array "scalars" int64; all but the first and `chunk_rows` can be derived from other fields."""
 DTYPES = {field.name: field.dtype for field in FIELDS}

@@ -1,33 +1,34 @@
-"""Keyed conjunctions: filed under the codes of a few attributes, so that a row meets only those that name its own.
+"""Hash tables of conjunctions: a conjunction is filed under its codes of a few attributes, and a row meets only those
+filed under its own codes.
 
-A *table* has one or more attributes. The slot of a row is a number made of its codes of them, code times factor summed
-up; the conjunctions filed in the row's slot are its candidates, whose checks follow. In a *direct* table every
-combination of codes has a slot of its own; in an *even* one each slot also has the same number of entries, so that they
-are found without looking where they begin. In a *hashed* table combinations share slots: a slot has groups, each of one
-combination, which is compared first. Of a *plain* table's conjunctions there is nothing to check but their codes.
+A *table* has one or more attributes. The slot of a row is the sum of its codes of them, each times a factor. The
+conjunctions filed in the row's slot are its candidates; their checks follow. In a *direct* table every combination of
+codes has its own slot. In an *even* table each slot has the same number of entries besides, so that no offsets are read
+to find them. In a *hashed* table combinations share slots: a slot has groups, one for each combination, which is
+compared first. The conjunctions of a *plain* table have nothing to check but their codes.
 
-Where most slots are empty, rows that need not look are filtered out first (`kernels.prefilter`).
+Where most slots are empty, a prefilter excludes most rows before the table is read (`kernels.prefilter`).
 
 key_start        [tables + 1] int64 into key_attributes and key_factors
 key_attributes   [.] int32
 key_factors      [.] int64: a direct table's strides, a hashed table's odd multipliers
 key_bits         [tables] int32: 0 for a direct table; -n for an even one of n entries a slot; else a hashed table has
                  2 ** key_bits slots
-key_plain        [tables] int32, 1 where a table is plain: its entries are those of plain, not of posted
-slot_at          [tables] int64, its first slot in slot_start; of an even table its first entry in posted
+key_plain        [tables] int32, 1 where a table is plain: its entries are in plain, not in posted
+slot_at          [tables] int64, its first slot in slot_start; for an even table, its first entry in posted
 slot_start       int32: slots of a direct table point to entries, of a hashed one to groups
-groups           [groups + 1, 2] int32: a group's tag, and where its entries begin. The tag of a table of
-                 at most three attributes with exact coarse codes is these codes, a byte each; else the lower half of
-                 the number that the slot is the upper end of, and the codes are compared as well
+groups           [groups + 1, 2] int32: a group's tag, and where its entries begin. If a table has at most three
+                 attributes, all with exact coarse codes, the tag is these codes, a byte each. Else it is the lower half
+                 of the number whose upper bits are the slot, and the codes are compared too
 group_codes      int32: the codes of every group, one per attribute of its table
-group_code_at    [tables] int64: what a table's group g has begins at group_code_at + g * attributes
-posted           [entries, 4] int32: a conjunction and three quick checks of it; or -1 - a rule's ordinal, where these
-                 are all that there is to check
-plain            int32, rules' ordinals, with `LOOKED_UP` more behind them
+group_code_at    [tables] int64: the codes of a table's group g begin at group_code_at + g * attributes
+posted           [entries, 4] int32: a conjunction and three quick checks of it; or -1 - a rule's ordinal, where the
+                 quick checks are all that there is to check
+plain            int32, rules' ordinals, followed by `LOOKED_UP` unused elements
 
-A quick check is attribute << 16 | low << 8 | span: the coarse code of the attribute less `low`, as a byte, is at most
-`span`. It spares nearly all candidates the way to their own checks; low 0 and span 255 say nothing. No row passes one
-whose low is 255 and whose span is 0.
+A quick check is attribute << 16 | low << 8 | span: the row's coarse code of the attribute minus `low`, as a byte, is at
+most `span`. Quick checks reject nearly all candidates before their own checks are read. With low 0 and span 255 every
+row passes; with low 255 and span 0 none does.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ from rules_index.kernels.scan import passes
 from rules_index.kernels.vectors import SPILLED, copy_numbers, prefetch, spread_number
 
 AT_ONCE = 1024
-"""Rows whose candidates are looked for together."""
+"""Rows whose candidates are looked up together."""
 PACKED = 3
-"""Codes of a byte each that fit a tag."""
+"""The number of codes, a byte each, that fit a tag."""
 QUICK = 3
 """Quick checks of an entry."""
 NOTHING = COARSE_CODES
@@ -58,7 +59,7 @@ NEVER = COARSE_CODES << 8
 def match_keyed(
     codes, first, rows, chunk_rows, chunk_words, coarse, disjunction_bits, index, hit_rows, hit_rules, hits
 ):
-    """Hits of the keyed conjunctions among the rows [first, first + rows) of a code matrix."""
+    """Appends the hits of the conjunctions in hash tables among the rows [first, first + rows) of a code matrix."""
     tables = len(index.key_bits)
     candidates = np.empty(chunk_rows + WORD_ROWS if tables else 0, np.uint16)
     scratch = np.empty((4, AT_ONCE + 1), np.int32)
@@ -91,9 +92,9 @@ def match_keyed(
 
 @inner
 def list_keyed(codes, first, rows, chunk_rows, coarse, index, offsets, ordinals):
-    """The lists of the rows [first, first + rows) of a code matrix where all conjunctions are in one plain table, no
-    two of a rule: a row's list is the entries that it meets. Writes offsets [all rows + 1] from offsets[first + 1] on,
-    and returns the ordinals, which may have grown."""
+    """Writes the lists of the rows [first, first + rows) of a code matrix where all conjunctions are in one plain table
+    and no two are of the same rule: a row's list is the entries of its slot. `offsets` [all rows + 1] int64 is written
+    from offsets[first + 1] on. Returns `ordinals`, reallocated where it had to grow."""
     all_rows = len(offsets) - 1
     candidates = np.empty(chunk_rows + WORD_ROWS, np.uint16)
     scratch = np.empty((4, AT_ONCE + 1), np.int32)
@@ -116,10 +117,11 @@ def list_keyed(codes, first, rows, chunk_rows, coarse, index, offsets, ordinals)
 
 @bare
 def _find(codes, first, candidates, attributes, factors, index, table, coarse, chunk_rows, totals, scratch):
-    """Writes the candidate rows that have entries, where these begin, and where they end; returns their number.
+    """Writes the candidate rows that have entries, and where the entries of each begin and end; returns the number of
+    rows.
 
-    Step by step for `AT_ONCE` rows, each step a loop without a branch: so the machine waits for many of the scattered
-    loads at once. scratch: [4, AT_ONCE + 1] int32, rows, begins, ends, and tags, which do not count.
+    Each step is a branch-free loop over `AT_ONCE` rows, so that many cache misses overlap. `scratch` [4, AT_ONCE + 1]
+    int32 receives rows, begins, ends and, for use here only, tags.
     """
     rows, begins, ends, tags = scratch[0], scratch[1], scratch[2], scratch[3]
     bits = index.key_bits[table]
@@ -155,7 +157,7 @@ def _find(codes, first, candidates, attributes, factors, index, table, coarse, c
         packed &= index.shift[attributes[k]] == 0
     if packed:
         _pack(rows[:met], attributes, coarse, chunk_rows, tags)
-    # below 0 where tables before have groups without codes
+    # may be negative: groups of earlier tables can have no codes
     at = index.group_code_at[table]
     return _groups_of(
         codes, first, coarse, chunk_rows, attributes, packed, index.groups, at, index.group_codes, scratch, met
@@ -164,7 +166,7 @@ def _find(codes, first, candidates, attributes, factors, index, table, coarse, c
 
 @bare
 def _slots_of_two(candidates, attributes, factors, coarse, chunk_rows, slot_start, rows, begins, ends):
-    """As `_find`, all in one step: in a direct table of two attributes with exact coarse codes."""
+    """`_find` in a single pass, for a direct table of two attributes with exact coarse codes."""
     left = coarse[attributes[0] * chunk_rows : (attributes[0] + 1) * chunk_rows]
     right = coarse[attributes[1] * chunk_rows : (attributes[1] + 1) * chunk_rows]
     # the last stride of a direct table is 1
@@ -184,7 +186,7 @@ def _slots_of_two(candidates, attributes, factors, coarse, chunk_rows, slot_star
 
 @bare
 def _add_up(codes, first, rows, attributes, factors, shift, coarse, chunk_rows, totals):
-    """The rows' codes of the attributes, times the factors, summed up."""
+    """Writes to `totals` [rows] uint64 the sum of each row's codes of the attributes times the factors."""
     for i in range(len(rows)):
         totals[i] = 0
     for k in range(len(attributes)):
@@ -201,7 +203,7 @@ def _add_up(codes, first, rows, attributes, factors, shift, coarse, chunk_rows, 
 
 @bare
 def _pack(rows, attributes, coarse, chunk_rows, tags):
-    """The rows' coarse codes of at most three attributes, a byte each."""
+    """Packs each row's coarse codes of at most three attributes into `tags` [rows] int32, a byte each."""
     for i in range(len(rows)):
         tags[i] = 0
     for k in range(len(attributes)):
@@ -212,8 +214,8 @@ def _pack(rows, attributes, coarse, chunk_rows, tags):
 
 @bare
 def _groups_of(codes, first, coarse, chunk_rows, attributes, packed, groups, at, group_codes, scratch, count):
-    """Turns the slots' groups, in `scratch`, into the entries of the one with the row's codes; the number of rows
-    that have one."""
+    """Replaces the groups of each slot, in `scratch`, by the entries of the group that has the row's codes. Returns the
+    number of rows that have such a group."""
     rows, begins, ends, tags = scratch[0], scratch[1], scratch[2], scratch[3]
     likely = 0
     for i in range(count):
@@ -240,7 +242,7 @@ def _groups_of(codes, first, coarse, chunk_rows, attributes, packed, groups, at,
 
 @bare
 def _entries(scratch, count):
-    """How many entries the rows of `scratch` have together."""
+    """The total number of entries of the first `count` rows of `scratch`."""
     total = np.int64(0)
     for i in range(count):
         total += scratch[2, i] - scratch[1, i]
@@ -249,7 +251,7 @@ def _entries(scratch, count):
 
 @bare
 def _copy_entries(scratch, count, plain, hit_rows, hit_rules, hits):
-    """Hits of all entries [begin, end) of each row of `scratch`; there is room for `SPILLED` more."""
+    """Appends all entries [begin, end) of each row of `scratch` as hits; the arrays have room for `SPILLED` more."""
     rows, begins, ends = scratch[0], scratch[1], scratch[2]
     to = np.uint64(hits)
     for i in range(count):
@@ -263,8 +265,8 @@ def _copy_entries(scratch, count, plain, hit_rows, hit_rules, hits):
 
 @bare
 def _list_entries(scratch, count, plain, first, done, offsets, ordinals):
-    """Copies the entries [begin, end) of each row of `scratch` as lists, and writes the offsets up to the last one of
-    these rows, `done` being the row behind the last one before; returns the row behind it."""
+    """Copies the entries [begin, end) of each row of `scratch` as its list, and writes the offsets up to the last of
+    these rows. `done` is the row behind the last one with offsets; returns the new one."""
     rows, begins, ends = scratch[0], scratch[1], scratch[2]
     to = np.uint64(offsets[done])
     for i in range(count):
@@ -285,12 +287,13 @@ def _check_entries(
     codes, first, chunk_words, disjunction_bits, posted, coarse, chunk_rows, check_start, checks, set_start,
     set_intervals, target, scratch, count, kept, hit_rows, hit_rules, hits,
 ):  # fmt: skip
-    """Hits among the entries [begin, end) of each row of `scratch`, of which there is one. kept: [2, AT_ONCE] int32."""
+    """Appends the hits among the entries [begin, end), at least one, of each row of `scratch`. `kept` [2, AT_ONCE]
+    int32 is scratch."""
     rows, begins, ends = scratch[0], scratch[1], scratch[2]
     before = hits
     if hits + count > len(hit_rows):
         hit_rows, hit_rules = grown(hit_rows, hits + count), grown(hit_rules, hits + count)
-    # most rows meet one entry: the first ones are looked at as they stand
+    # most rows have one entry: the first entry of each is tested without making pairs
     hits = _keep_quick(posted, coarse, chunk_rows, rows, begins, count, hit_rows, hit_rules, hits)
     if _entries(scratch, count) > count:
         at = entry = 0
@@ -308,8 +311,8 @@ def _check_entries(
 
 @bare
 def _further_entries(rows, begins, ends, count, at, entry, kept):
-    """Writes pairs of a row and an entry of it behind the first, as many as fit, from the row `at` on, of which `entry`
-    are done; their number, and where the next ones begin."""
+    """Writes pairs of a row and one of its entries behind the first to `kept`, as many as fit. It goes on from the row
+    at index `at`, of which `entry` entries are done. Returns the number of pairs and the next `at` and `entry`."""
     pairs = 0
     while at < count:
         begin = begins[at] + 1 + entry
@@ -327,8 +330,8 @@ def _further_entries(rows, begins, ends, count, at, entry, kept):
 
 @bare
 def _keep_quick(posted, coarse, chunk_rows, rows, entries, pairs, hit_rows, hit_rules, hits):
-    """Adds pairs of a row and an entry whose quick checks are passed: the row, and what is posted of its conjunction;
-    returns the number of hits."""
+    """Appends the pairs of a row and an entry whose quick checks pass: the row to `hit_rows`, the first column of
+    `posted` to `hit_rules`. Returns the number of hits."""
     to = np.uint64(hits)
     for i in range(pairs):
         row = rows[i]
@@ -349,8 +352,8 @@ def _check_rest(
     codes, first, chunk_words, disjunction_bits, coarse, check_start, checks, set_start, set_intervals, target,
     hit_rows, hit_rules, begin, end,
 ):  # fmt: skip
-    """Turns the hits [begin, end) of `_keep_quick` into those of rules, of conjunctions whose other checks are passed;
-    returns the number of hits."""
+    """Verifies the hits [begin, end) of `_keep_quick`: keeps those whose other checks pass, and replaces each
+    conjunction by its rule. Returns the number of hits."""
     hits = begin
     for i in range(begin, end):
         conjunction = hit_rules[i]

@@ -1,4 +1,4 @@
-"""How kernels are compiled: once for the types they are called with, kept on disk as long as no kernel changes."""
+"""How kernels are compiled: once for each signature, and cached on disk until the text of a kernel changes."""
 
 from __future__ import annotations
 
@@ -14,38 +14,40 @@ import numba
 
 _ROOT = Path(__file__).parent.parent
 _SET_UP = Path(sys.prefix) / "share" / "deltatag" / "numba"
-"""Where set-up keeps the kernels that it compiles, for the command line, Spark's workers and whoever imports this."""
+"""Where installation caches compiled kernels, for the command line, Spark's workers and programs that import this."""
 if "NUMBA_CACHE_DIR" not in os.environ and os.access(_SET_UP, os.W_OK):
     vars(numba.config)["CACHE_DIR"] = str(_SET_UP)
 
 
 def jit(function: Callable[..., Any]) -> Any:
-    """Compiles a kernel without the interpreter's lock and without bounds checks.
+    """Compiles a kernel that releases the GIL and checks no bounds.
 
-    Numba keeps a compiled kernel until the kernel's own file changes, though the code of the kernels that it calls is
-    compiled into it; here it is kept until any file with kernels changes, in this folder or in the kernel's own.
+    Numba invalidates a cached kernel only when the kernel's own file changes, though the code of the kernels that it
+    calls is compiled into it. Here a change to any file with kernels invalidates it, in this folder or in the kernel's
+    own.
     """
     return _compiled(function)
 
 
 def inner(function: Callable[..., Any]) -> Any:
-    """Like `jit`, for what only kernels call: it needs no wrappers for Python, which take long to compile."""
+    """Like `jit`, for functions that only kernels call: without the wrappers for Python, which take long to compile."""
     return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 def bare(function: Callable[..., Any]) -> Any:
-    """Like `inner`, for what makes no arrays and returns none: without counting references to those that it reads. That
-    would cost an atomic addition each time and keep the compiler from merging functions."""
+    """Like `inner`, for functions that neither allocate nor return arrays: without reference counting of their
+    arguments, which costs an atomic addition each and keeps the compiler from inlining."""
     return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """Like `bare`, made a part of each kernel that calls it. An array is passed as seven numbers or more: a call with
-    many of them takes hundreds of nanoseconds, longer than what is called so."""
+    """Like `bare`, and always inlined. An array is passed as seven arguments or more, so that a call with many arrays
+    takes hundreds of nanoseconds, longer than the functions that are marked so."""
     return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False, forceinline=True)
 
 
 def _compiled(function: Callable[..., Any], **options: Any) -> Any:
+    """Compiles with the options of all kernels, and has Numba's cache depend on the text of all kernels."""
     kernel: Any = numba.njit(nogil=True, cache=True, boundscheck=False, **options)(function)
     path = Path(function.__code__.co_filename)
     room = path.relative_to(_ROOT).parts[0] if path.is_relative_to(_ROOT) else "kernels"
@@ -55,10 +57,10 @@ def _compiled(function: Callable[..., Any], **options: Any) -> Any:
 
 @cache
 def _stamp(room: str) -> str:
-    """A digest of the files with kernels in a folder of the package and in this one."""
+    """A digest of the files with kernels in this folder and in another folder of the package."""
     paths = {path for folder in (room, "kernels") for path in (_ROOT / folder).rglob("*.py")}
     if not paths:
-        # inside an archive only the archive is a file
+        # imported from an archive, where only the archive itself is a file
         archive = next(path for path in _ROOT.parents if path.exists())
         return f"{archive.stat().st_mtime_ns} {archive.stat().st_size}"
     digest = hashlib.sha256()

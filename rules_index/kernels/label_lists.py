@@ -1,4 +1,4 @@
-"""The labels of each row's rules, each once."""
+"""The distinct labels of each row's rules."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ def label_lists(
     ends: np.ndarray,
     out: np.ndarray,
 ) -> int:
-    """Writes the labels of each row's rules into `out`, ascending and each once, as many as fit; how many there are.
+    """Writes the labels of each row's rules to `out`, ascending and without repeats, as many as fit. Returns how many
+    there are.
 
-    offsets [rows + 1] and rules [hits] int32 are the rows' rules; starts [rules + 1] and labels [.] int32 each rule's
-    labels; last_row [labels] int64 is scratch, all -1; ends [rows + 1] int64 becomes where each row's labels begin.
+    offsets [rows + 1] and rules [hits] int32 are the rules of each row; starts [rules + 1] and labels [.] int32 the
+    labels of each rule. last_row [labels] int64 is scratch, all -1. ends [rows + 1] int64 receives the offsets of the
+    rows' labels.
     """
     at = 0
     ends[0] = 0
@@ -34,7 +36,7 @@ def label_lists(
                     continue
                 last_row[label] = row
                 if at < len(out):
-                    # few labels a row: each is put where it belongs
+                    # insertion sort: a row has few labels
                     spot = at
                     while spot > first and out[spot - 1] > label:
                         out[spot] = out[spot - 1]

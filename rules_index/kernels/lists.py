@@ -1,4 +1,4 @@
-"""Hits to lists: pairs of (row, rule ordinal), mostly rule-major, become one ascending list of ordinals a row."""
+"""Hits to lists: pairs of a row and a rule's ordinal, mostly ordered by rule, become an ascending list for each row."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import numpy as np
 from rules_index.kernels.jit import bare, inner
 
 MANY = 32
-"""Hits a row from which on unordered hits are sorted by rule before they become lists."""
+"""Hits per row from which on unordered hits are sorted by rule before they become lists."""
 _PART_BITS = 8
-"""Rows of which lists are made together, as a power of two: their hits stay in the nearer caches."""
+"""The lists of 2 ** _PART_BITS rows are made together, so that their hits stay in the L2 cache."""
 _DIGIT_BITS = 11
 
 
 @inner
 def row_lists(hit_rows, hit_rules, hits, rows, ascending, distinct, at, offsets, ordinals):
-    """Counting sort by row.
+    """Makes the lists by a counting sort of the hits by row.
 
-    hit_rows, hit_rules: [>= hits] int32. ascending: 1 where the rules of equal rows already ascend, else every list
-    is sorted. distinct: 1 where no row has a rule twice, else repeats are left out. at: [>= rows] int32, scratch.
-    offsets: [rows + 1] int64, written from offsets[0] on; ordinals: [>= offsets[0] + hits] int32.
+    hit_rows, hit_rules: [>= hits] int32. ascending: 1 where the rules of a row ascend already; else every list is
+    sorted. distinct: 1 where no row has a rule twice; else repeats are removed. at: [>= rows] int32, scratch. offsets:
+    [rows + 1] int64, written from offsets[1] on; ordinals: [>= offsets[0] + hits] int32, written from offsets[0] on.
     """
     if not ascending and hits > MANY * rows:
         _lists_of_many(hit_rows, hit_rules, hits, rows, offsets, ordinals)
@@ -31,7 +31,7 @@ def row_lists(hit_rows, hit_rules, hits, rows, ascending, distinct, at, offsets,
         return
     begin = offsets[0]
     at[:rows] = 0
-    # unsigned places spare the test for negative indices, here a fourth of the time
+    # unsigned indices need no test for negative values, which would take a fourth of the time
     for hit in range(np.uint64(hits)):
         at[np.uint64(hit_rows[hit])] += 1
     several = False
@@ -57,7 +57,7 @@ def row_lists(hit_rows, hit_rules, hits, rows, ascending, distinct, at, offsets,
 
 @bare
 def _in_order(hit_rows, hit_rules, hits):
-    """Whether hits ascend by row and rule, none twice."""
+    """Whether hits ascend by row, then by rule, without repeats."""
     for hit in range(1, hits):
         row, before = hit_rows[hit], hit_rows[hit - 1]
         if row < before or (row == before and hit_rules[hit] <= hit_rules[hit - 1]):
@@ -67,7 +67,7 @@ def _in_order(hit_rows, hit_rules, hits):
 
 @bare
 def _lists_in_order(hit_rows, hit_rules, hits, rows, offsets, ordinals):
-    """As `row_lists`, of hits that stand as in the lists."""
+    """`row_lists` for hits that are in the order of the lists already."""
     begin = offsets[0]
     offsets[1 : rows + 1] = begin
     for hit in range(hits):
@@ -82,7 +82,8 @@ def _lists_in_order(hit_rows, hit_rules, hits, rows, offsets, ordinals):
 
 @inner
 def _lists_of_many(hit_rows, hit_rules, hits, rows, offsets, ordinals):
-    """As `row_lists`: hits are parted by row, those of a part sorted by rule, digit by digit, and then by row."""
+    """`row_lists` for many hits: partitions them by row, then sorts each partition by rule (LSD radix sort) and by
+    row."""
     parts = ((rows - 1) >> _PART_BITS) + 1
     start = np.zeros(parts + 1, np.int64)
     for hit in range(hits):
@@ -106,7 +107,7 @@ def _lists_of_many(hit_rows, hit_rules, hits, rows, offsets, ordinals):
         of_rows, of_rules = parted_rows[start[part] : start[part + 1]], parted_rules[start[part] : start[part + 1]]
         shift = 0
         while highest >> shift > 0:
-            # there and back, so that the result is where it was
+            # two passes, so that the result is back in the arrays of the partition
             _by_digit(of_rows, of_rules, shift, digits, other_rows, other_rules)
             shift += _DIGIT_BITS
             _by_digit(other_rows[: len(of_rows)], other_rules, shift, digits, of_rows, of_rules)
@@ -116,7 +117,7 @@ def _lists_of_many(hit_rows, hit_rules, hits, rows, offsets, ordinals):
 
 @bare
 def _by_digit(rows, rules, shift, digits, to_rows, to_rules):
-    """Sorts pairs by one digit of the rule, stable."""
+    """Sorts pairs by one digit of the rule; the sort is stable."""
     mask = (1 << _DIGIT_BITS) - 1
     digits[:] = 0
     for i in range(len(rows)):
@@ -132,7 +133,7 @@ def _by_digit(rows, rules, shift, digits, to_rows, to_rules):
 
 @inner
 def _fill_lists(hit_rows, hit_rules, first, rows, offsets, ordinals):
-    """The lists of the rows from `first` on of one part, from their hits in the order of the rules."""
+    """Writes the lists of a partition's rows, from `first` on, given its hits in the order of the rules."""
     count = min(1 << _PART_BITS, rows - first)
     at = np.zeros(count + 1, np.int64)
     for i in range(len(hit_rows)):
@@ -149,6 +150,7 @@ def _fill_lists(hit_rows, hit_rules, first, rows, offsets, ordinals):
 
 @bare
 def _leave_out_repeats(rows, offsets, ordinals):
+    """Removes repeats from ascending lists, in place; `offsets` follow."""
     write = start = offsets[0]
     for row in range(rows):
         end = offsets[row + 1]
@@ -163,7 +165,7 @@ def _leave_out_repeats(rows, offsets, ordinals):
 
 @bare
 def _sort(values, begin, end):
-    """Shell sort of values[begin:end] in place: lists are short, and mostly in order already."""
+    """Shell sort of `values[begin:end]` in place: lists are short and mostly sorted already."""
     ascending = True
     for i in range(begin + 1, end):
         ascending &= values[i - 1] <= values[i]
@@ -185,7 +187,7 @@ def _sort(values, begin, end):
 
 @inner
 def grown(array, needed):
-    """A copy with room for at least `needed` elements, and for twice as many as before."""
+    """A copy with room for at least `needed` elements and at least twice the former length."""
     larger = np.empty(max(needed, 2 * len(array)), array.dtype)
     larger[: len(array)] = array
     return larger
@@ -193,8 +195,8 @@ def grown(array, needed):
 
 @inner
 def with_room(ordinals, needed, done, rows):
-    """`ordinals`, or a copy with room for `needed` of them and for as many in each of the other rows as in those that
-    are done."""
+    """`ordinals`, or a copy with room for `needed` elements. The copy has room besides for as many per remaining row as
+    the `done` rows have on average."""
     if needed <= len(ordinals):
         return ordinals
     larger = np.empty(needed + (needed // done + 1) * (rows - done), ordinals.dtype)

@@ -1,4 +1,4 @@
-"""What intrinsics are made of: types of vectors, addresses of elements of arrays."""
+"""The parts that intrinsics are built from: vector types, and the addresses of array elements."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from numba.extending import intrinsic as untyped_intrinsic
 intrinsic: Any = untyped_intrinsic
 
 LANES = 64
-"""Codes that are compared at once, bits of a word."""
+"""Codes that are compared at once, and bits of a word."""
 GROUP = 8
 """Words of a bitmap that are intersected at once."""
 LOOKED_UP = 16
-"""Rows that are looked up at once."""
+"""Rows that are looked up in the Bloom filter at once."""
 WORD, LONG = ir.IntType(32), ir.IntType(64)
 BYTES, WORDS = ir.VectorType(ir.IntType(8), LANES), ir.VectorType(LONG, GROUP)
 PART = ir.VectorType(LONG, GROUP // 2)
@@ -23,25 +23,25 @@ U64, U32, U8 = numba.types.uint64, numba.types.uint32, numba.types.uint8
 
 
 def prefetch_line(builder: Any, pointer: Any) -> None:
-    """Has the cache line of an address brought near."""
+    """Prefetches the cache line of an address."""
     kind = ir.FunctionType(ir.VoidType(), [pointer.type, WORD, WORD, WORD])
     touch = numba.core.cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
     builder.call(touch, [pointer, *(ir.Constant(WORD, flag) for flag in (0, 2, 1))])
 
 
 def pointer_to(context: Any, builder: Any, signature: Any, arguments: Any, array: int, at: Any, kind: Any) -> Any:
-    """The address of element `at`, counted through all dimensions, of an array among the arguments."""
+    """The address of element `at` of the flattened array that is argument number `array`."""
     data = context.make_array(signature.args[array])(context, builder, arguments[array]).data
     return builder.bitcast(builder.gep(data, [at]), kind.as_pointer())
 
 
 def load_words(context: Any, builder: Any, signature: Any, arguments: Any, array: int, at: Any) -> Any:
-    """The `GROUP` words from `array[at]` on of an array of uint64 among the arguments."""
+    """Loads `GROUP` words from `at` on of the uint64 array that is argument number `array`."""
     return builder.load(pointer_to(context, builder, signature, arguments, array, at, WORDS), align=8)
 
 
 def spread(builder: Any, value: Any, lanes: int) -> Any:
-    """A vector with a value in all lanes."""
+    """A vector with `value` in all lanes (a splat)."""
     kind = ir.VectorType(value.type, lanes)
     undefined = ir.Constant(kind, ir.Undefined)
     first = builder.insert_element(undefined, value, ir.Constant(WORD, 0))
@@ -49,7 +49,7 @@ def spread(builder: Any, value: Any, lanes: int) -> Any:
 
 
 def apart(builder: Any, part: Any) -> Any:
-    """The same `PART`, which the compiler does not make one with others before it has been computed."""
+    """The same `PART`, behind a fence: the compiler does not merge it with others before it is computed."""
     floats = ir.VectorType(ir.DoubleType(), PART.count)
     kind = ir.FunctionType(floats, [floats])
     fence = numba.core.cgutils.get_or_insert_function(builder.module, kind, f"llvm.arithmetic.fence.v{PART.count}f64")

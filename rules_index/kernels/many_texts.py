@@ -1,5 +1,5 @@
-"""Which of many texts occur in each of many strings, in one pass over the strings (Aho and Corasick, "Efficient String
-Matching: An Aid to Bibliographic Search", 1975): its goto function with all failures worked in, as a table."""
+"""Finds which of many texts occur in each of many strings, in one pass over the strings (Aho and Corasick, "Efficient
+String Matching: An Aid to Bibliographic Search", 1975). Failure transitions are resolved into the goto table: a DFA."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ def build_states(
     ends: np.ndarray,
     further: np.ndarray,
 ) -> int:
-    """Makes the automaton of the texts `data[offsets[i]:offsets[i + 1]]`, none of them empty or twice; its states.
+    """Builds the automaton of the texts `data[offsets[i]:offsets[i + 1]]`, which are distinct and not empty. Returns
+    the number of its states.
 
-    classes [256] int32: the class of each byte, 0 for one that no text has. steps [states, classes] int32, zeros:
-    becomes the state after a byte of each class. ends [states] int32, all -1: becomes the text that ends in a state.
-    further [states] int32, zeros: becomes the longest proper suffix of a state in which a text ends, else 0.
+    classes [256] int32: the class of each byte, 0 for bytes that are in no text. steps [states, classes] int32, zeros:
+    receives the next state for each class. ends [states] int32, all -1: receives the text that ends in each state.
+    further [states] int32, zeros: receives the longest proper suffix of a state in which a text ends, else 0.
     """
     count = 1
     for text in range(len(offsets) - 1):
@@ -69,8 +70,8 @@ def find_texts(
     texts: np.ndarray,
     strings: np.ndarray,
 ) -> int:
-    """Writes each (text, string) such that the text occurs in the valid string into `texts` and `strings`, as many as
-    fit, strings ascending; how many there are. seen [texts] int64 is scratch, all -1."""
+    """Writes each pair (text, string) where the text occurs in a valid string to `texts` and `strings` int32, by
+    ascending string, as many as fit. Returns how many there are. seen [texts] int64 is scratch, all -1."""
     count = 0
     for string in range(len(valid)):
         if not valid[string]:
@@ -82,7 +83,7 @@ def find_texts(
             while found:
                 text = ends[found]
                 if seen[text] == string:
-                    break  # and all shorter ones with it
+                    break  # and its suffixes have been seen with it
                 seen[text] = string
                 if count < len(texts):
                     texts[count] = text

@@ -1,16 +1,18 @@
 """The batch kernel: a code matrix in, lists of rule ordinals out, chunk by chunk.
 
-A chunk of rows passes through up to five steps, each over conjunctions of its own:
+A chunk of rows passes through up to five steps, each over its own conjunctions:
 
-1. shared disjunctions as row bitmaps of a block;
-2. scanned conjunctions, block by block: the row bitmaps of their terms are intersected, or rows are compared with many
-   at once (`kernels.equality_blocks`);
-3. keyed conjunctions: a row meets only those filed under its own codes of a few attributes (`kernels.hash_tables`);
-4. conjunctions in sorted runs: the chunk is sorted by one attribute, and a block of it meets only those whose interval
-   of that attribute it reaches; then as in 2 (`kernels.sorted_runs`);
-5. walked conjunctions: those in the nodes of a tree that a row of the block reaches (`kernels.tree_descent`).
+1. shared disjunctions are evaluated to row bitmaps of each block;
+2. scanned conjunctions, block by block: the row bitmaps of their terms are intersected, or a row is compared with 64
+   conjunctions at once (`kernels.equality_blocks`);
+3. conjunctions in hash tables: a row meets only those filed under its own codes of a few attributes
+   (`kernels.hash_tables`);
+4. conjunctions in sorted runs: the chunk is sorted by one attribute, and a block meets only those whose interval
+   of that attribute it overlaps; then as in 2 (`kernels.sorted_runs`);
+5. conjunctions in a tree: those in the nodes that some row of the block reaches (`kernels.tree_descent`).
 
-What bitmaps cannot tell (codes that were rounded to coarse ones, sets without a bitmap) is checked on the rows left.
+Row bitmaps can be inexact (codes that were rounded to coarse ones, sets without a bitmap). The rows that are left are
+checked against the exact codes.
 """
 
 from __future__ import annotations
@@ -49,39 +51,39 @@ from rules_index.kernels.vectors import SPILLED
 
 
 class Index(NamedTuple):
-    """The arrays of an index that the kernels read; integers are int32 unless said.
+    """The arrays of an index that the kernels read. Integers are int32 unless a dtype is given.
 
-    shift             [attributes] bits that a coarse code leaves out, -1 where no coarse code is needed
-    bitmap_attribute  [bitmaps] whose coarse codes it is of; -1 for the first two (`bitmaps.EMPTY`, `ALL`)
+    shift             [attributes] bits that a coarse code drops, -1 where no coarse code is needed
+    bitmap_attribute  [bitmaps] the attribute whose coarse codes it is of; -1 for the first two (`bitmaps.EMPTY`, `ALL`)
     bitmap_start      [bitmaps + 1] int64 into bitmap_intervals
     bitmap_intervals  [., 2] closed, disjoint intervals of coarse codes
     set_start         [sets + 1] int64 into set_intervals
     set_intervals     [., 2] closed, ascending, disjoint intervals of codes
     term_start        [conjunctions + 1] int64 into terms
+    terms             [., 2] bitmaps (low, high): the rows of high that are not in low; for a shared
+                      disjunction high is bitmaps + its number
     terms             [., 2] bitmaps (low, high): the rows of high that are not in low; a shared disjunction's is
                       bitmaps + its number
     check_start       [conjunctions + 1] int64 into checks
     checks            [., 4] (attribute, low, high, `scan.FAR` or `NEAR`): its code is in [low, high];
                       (attribute, 0, 0, set): in the set; (-1, 0, 0, shared disjunction): it is TRUE
     target            [conjunctions] the shared disjunction's number or the rule's ordinal
-    disjunction_start [disjunctions + 1] the conjunctions of each shared disjunction, which come first; it names only
-                      earlier ones
-    scanned           how many conjunctions after the shared disjunctions' are scanned; then come those in hash tables,
-                      in sorted runs and in the tree
+    disjunction_start [disjunctions + 1] the conjunctions of each shared disjunction. These come first, and a shared
+                      disjunction names only earlier ones
+    scanned           the number of conjunctions behind those of shared disjunctions that are scanned; those in hash
+                      tables, in sorted runs and in the tree follow
 
-    key_..., run_..., level_..., tree_...  as `kernels.hash_tables`, `kernels.sorted_runs` and `kernels.tree_descent`
-                                           say
+    key_..., run_..., level_..., tree_...  see `kernels.hash_tables`, `kernels.sorted_runs` and `kernels.tree_descent`
 
     block_rows, chunk_rows  rows of a block and of a chunk, multiples of `STEP`
-    ascending         1 where a row's matches come in ascending order
-    distinct          1 where they come without repeats
-    alone             1 where all conjunctions of rules are in one plain table, no two of a rule
-    transposed        1 where lists are made by `kernels.transposed_lists`; all conjunctions of rules are scanned then
-    summary_terms     [`SUMMARY_TERMS` * scanned] bitmaps whose summaries tell where a scanned conjunction may have a
-                      row (`kernels.summaries`); nothing where bitmaps alone are quicker
-    summary_next      [scanned] int64, the first of its terms that is not among them, or -1; nothing where all are
-    equality_...      as `kernels.equality_blocks` says, where the scanned conjunctions are compared with rows so; else
-                      nothing
+    ascending         1 where a row's matches are found in ascending order
+    distinct          1 where they are found without repeats
+    alone             1 where all conjunctions of rules are in one plain table, no two of the same rule
+    transposed        1 where `kernels.transposed_lists` makes the lists; all conjunctions of rules are scanned then
+    summary_terms     [`SUMMARY_TERMS` * scanned] bitmaps whose summaries limit where a scanned conjunction can have
+                      a row (`kernels.summaries`); empty where bitmaps alone are faster
+    summary_next      [scanned] int64, the first term that is not among them, or -1; empty where all terms are
+    equality_...      see `kernels.equality_blocks`; empty where scanned conjunctions are not in equality blocks
     """
 
     shift: np.ndarray
@@ -142,9 +144,9 @@ class Index(NamedTuple):
 
 @jit
 def match_codes(codes, byte_codes, index):
-    """Matches a code matrix [attributes, rows], int32 or bytes; the other one has no rows.
+    """Matches a code matrix [attributes, rows], int32 or uint8; the one that is not used has no rows.
 
-    Returns (offsets [rows + 1] int64, ordinals [hits] int32), the ordinals of a row ascending and distinct.
+    Returns (offsets [rows + 1] int64, ordinals [hits] int32); the ordinals of a row are ascending and distinct.
     """
     rows = max(codes.shape[1], byte_codes.shape[1])
     chunk_rows = max(STEP, min(index.chunk_rows, (rows + STEP - 1) // STEP * STEP))
@@ -161,8 +163,8 @@ def match_codes(codes, byte_codes, index):
 
 @inner
 def _copy_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
-    """Writes the lists where all conjunctions are in one plain table; the ordinals, like those of the next two, may
-    have grown."""
+    """Writes the lists where all conjunctions are in one plain table. Returns `ordinals`, reallocated where it had to
+    grow; so do the next two functions."""
     rows = len(offsets) - 1
     coarse = np.empty(len(index.shift) * chunk_rows, np.uint8)
     for first in range(0, rows, chunk_rows):
@@ -174,7 +176,7 @@ def _copy_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
 
 @inner
 def _transpose_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
-    """Writes the lists where all conjunctions are scanned and rows satisfy many."""
+    """Writes the lists where all conjunctions are scanned and rows satisfy many rules."""
     rows = len(offsets) - 1
     words = min(index.block_rows, chunk_rows) >> 6
     chunk_words = chunk_rows >> 6
@@ -207,7 +209,7 @@ def _transpose_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
 
 @inner
 def _sort_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
-    """Writes the lists by sorting hits, chunk by chunk."""
+    """Writes the lists by sorting the hits of each chunk by row."""
     rows = len(offsets) - 1
     words = min(index.block_rows, chunk_rows) >> 6
     chunk_words = chunk_rows >> 6
@@ -273,7 +275,8 @@ def _sort_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
 
 @inner
 def _fill_block(codes, first, coarse, start, rows, words, chunk_words, index, in_order, bits, disjunction_bits):
-    """All bitmaps of a block of rows, those of the shared disjunctions at its place in the chunk too."""
+    """Fills all bitmaps of a block of rows; those of the shared disjunctions are also written to its place in the
+    chunk."""
     fill_bitmaps(
         coarse, chunk_words << 6, start, rows, words,
         index.bitmap_attribute, index.bitmap_start, index.bitmap_intervals, bits,
@@ -283,7 +286,7 @@ def _fill_block(codes, first, coarse, start, rows, words, chunk_words, index, in
 
 @inner
 def _fill_disjunctions(codes, first, coarse, start, rows, words, chunk_words, index, in_order, bits, disjunction_bits):
-    """The bitmaps of all shared disjunctions, for the block and at the block's place in the chunk."""
+    """Fills the bitmaps of all shared disjunctions, in `bits` and at the block's place in `disjunction_bits`."""
     bitmaps = len(index.bitmap_attribute)
     current = np.empty(words, np.uint64)
     collected = np.empty(words, np.uint64)
@@ -307,9 +310,9 @@ def _fill_disjunctions(codes, first, coarse, start, rows, words, chunk_words, in
 
 @jit
 def arranged(sample, index):
-    """What is measured on some rows, up to a block, of a code matrix [attributes, rows] int32: `index.terms` with the
-    terms of each conjunction by the number of rows that they hold, `index.transposed`, and from `index.summary_terms`
-    on all others."""
+    """Measures a sample of at most a block of rows, a code matrix [attributes, rows] int32. Returns `index.terms` with
+    the terms of each conjunction ordered by ascending number of rows, `index.transposed`, and all fields of `Index`
+    from `summary_terms` on."""
     count = sample.shape[1]
     words = index.block_rows >> 6
     chunk_rows = index.block_rows

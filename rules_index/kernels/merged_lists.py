@@ -1,4 +1,4 @@
-"""Two indexes' lists of rules as one list a row."""
+"""Merges the lists of two indexes into one list for each row."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ def merge_lists(
     offsets: np.ndarray,
     out: np.ndarray,
 ) -> int:
-    """Writes each row's rules of both, renumbered and ascending, into `out` [hits of both]; how many there are.
+    """Merges each row's rules of both indexes, renumbered and ascending, into `out` [hits of both] int32. Returns how
+    many there are.
 
-    starts [rows + 1] and rules [hits] int32, ascending in each row, are one index's matches, numbers [rules] int32
-    its rules' new numbers, which ascend, negative for those that are left out; the same of the other, which has no
-    number twice. offsets [rows + 1] int64 becomes where each row's rules begin.
+    starts [rows + 1] and rules [hits] int32, ascending in each row, are the matches of one index. numbers [rules] int32
+    gives its rules' new numbers, which ascend; a negative one leaves the rule out. The other_... arrays are the same of
+    the other index; no number is in both. offsets [rows + 1] int64 receives where each row's rules begin.
     """
     at = 0
     offsets[0] = 0

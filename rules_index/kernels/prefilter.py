@@ -29,22 +29,22 @@ from rules_index.kernels.vectors import (
 )
 
 PREFILTERED = 3
-"""Attributes of a table that filter and signatures look at: the first ones; a filter of two looks at the second
-again."""
+"""The number of attributes, the first ones of a table, that filter and signatures read. With two attributes the second
+one is read twice."""
 PLANE_CLASSES = 8
 MOST_PLANES = 4
 PAIR_BITS = 16
-"""A filter of two codes has a bit for every combination."""
+"""The filter of a table with two attributes has one bit for each combination of codes."""
 WORD_ROWS = 64
 """Rows that are prefiltered at once."""
 MOST_CHUNK_ROWS = 1 << 16
-"""Rows of a chunk are numbered with 16 bits."""
+"""Rows of a chunk are numbered in 16 bits."""
 _PAIR = np.uint32(1 << 8)
 _TRIPLE = np.uint32(0x9E3779B1)
 
 
 def filter_places(codes: np.ndarray, bits: int) -> np.ndarray:
-    """The bits [.] that the filter of 2 ** bits bits has for codes [., attributes]."""
+    """The bit [.] uint32 that each combination of codes [., attributes] has in a filter of 2 ** bits bits."""
     first, second, third = (codes[:, min(i, codes.shape[1] - 1)].astype(np.uint32) for i in range(PREFILTERED))
     number = first << np.uint32(16) | second << np.uint32(8) | third
     return (number * (_PAIR if codes.shape[1] == 2 else _TRIPLE)) >> np.uint32(32 - bits)
@@ -52,8 +52,8 @@ def filter_places(codes: np.ndarray, bits: int) -> np.ndarray:
 
 @bare
 def candidate_rows(coarse, chunk_rows, attributes, index, table, rows, candidates):
-    """Writes the rows that signatures and filter of a table let pass, all where it has neither; returns their
-    number."""
+    """Writes the rows that signatures and filter of a table let pass to `candidates` uint16, all rows where it has
+    neither. Returns their number."""
     has_filter = index.filter_at[table] >= 0
     words = index.filter_words[max(0, index.filter_at[table]) :]
     shift = np.uint32(32 - index.filter_bits[table])
@@ -62,7 +62,7 @@ def candidate_rows(coarse, chunk_rows, attributes, index, table, rows, candidate
             coarse, chunk_rows, attributes, index.signatures, index.signature_at[table], index.signature_planes[table],
             rows, candidates,
         )  # fmt: skip
-        # a direct table's slots tell as fast as its filter
+        # reading the slots of a direct table is as fast as reading its filter
         if has_filter and index.key_bits[table] > 0:
             count = _filter(coarse, chunk_rows, attributes, words, shift, count, candidates)
         return count
@@ -127,7 +127,7 @@ def _filter(coarse, chunk_rows, attributes, words, shift, count, candidates):
 
 @bare
 def _columns(attributes, chunk_rows):
-    """Where the coarse codes begin of a table's first three attributes; the last one stands for any that it lacks."""
+    """The offsets in `coarse` of a table's first three attributes; the last attribute stands in for those it lacks."""
     stride = np.uint64(chunk_rows)
     last = len(attributes) - 1
     return (
@@ -139,7 +139,7 @@ def _columns(attributes, chunk_rows):
 
 @bare
 def _within(rows, count, candidates):
-    """How many of ascending candidates are rows: behind the last one stand bytes of no row."""
+    """The number of ascending candidates that are below `rows`: padding behind the last row can pass too."""
     found = np.int64(count)
     while found > 0 and candidates[found - 1] >= rows:
         found -= 1

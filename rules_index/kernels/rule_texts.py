@@ -1,8 +1,9 @@
-"""Texts of rules cut at their connectives, and interned: a pass over bytes, no Python per rule.
+"""Splits the texts of rules at their connectives and interns the parts: one pass over bytes, no Python code per rule.
 
-A rule `a > 1 AND (b = 'x' OR NOT c IN (1, 2))` is cut into its *clauses* `a > 1`, `b = 'x'`, `c IN (1, 2)` and its
-*frame*, which has a mark for each clause: `#&(#|!#)`. A clause's *shape* has a mark for each literal.
-What is not surely understood is not cut: comments, back-slashes, double quotes, CASE, ...
+A rule `a > 1 AND (b = 'x' OR NOT c IN (1, 2))` is split into its *clauses* `a > 1`, `b = 'x'`, `c IN (1, 2)` and its
+*skeleton*, here called frame, which has a mark for each clause: `#&(#|!#)`. The *shape* of a clause has a mark in place
+of each literal. A text with anything that this scanner does not understand for certain is not split: comments,
+back-slashes, double quotes, CASE, ...
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ CLAUSE, AND, OR, NOT, OPENING, CLOSING = b"#&|!()"
 INTEGER, DECIMAL, DOUBLE, TEXT = 1, 2, 3, 4
 """The bytes that stand for literals in shapes: `12`, `1.2`, `1.2e3` or `12D`, and `'text'`."""
 DEEPEST = 40
-"""Most brackets around a clause, and most NOTs in a rule, for a text that is cut."""
+"""A text with more brackets around a clause, or more NOTs, is not split."""
 LONGEST_NUMBER = 38
 MOST_EXACT = 18
-"""Most digits of a number whose digits are read as an integer."""
+"""A number with more digits is not read as an integer."""
 
 _SPACE, _LETTER, _DIGIT, _QUOTE, _BACK_QUOTE, _OPEN, _CLOSE, _OPERATOR = range(1, 9)
 
 
 def _classes() -> np.ndarray:
-    """What each byte [256] is; 0 for those that no text that is cut may hold outside of strings."""
+    """The class of each byte [256] uint8; 0 for bytes that a text that is split may have only inside strings."""
     classes = np.zeros(256, np.uint8)
     for kind, members in (
         (_SPACE, b" \t\n\r\x0b\x0c"),
@@ -44,23 +45,22 @@ def _classes() -> np.ndarray:
 
 
 def _packed(word: str) -> int:
-    """A word of up to eight letters as `_word` gives it."""
+    """A word of up to eight letters, packed into an integer as `_word` does."""
     return int.from_bytes(word.encode(), "big")
 
 
 _CLASS = _classes()
 _AND, _OR, _NOT, _BETWEEN, _RAW = (_packed(word) for word in ("AND", "OR", "NOT", "BETWEEN", "R"))
-# Words that join or open something else than a comparison; a column of that name stands in back-quotes.
+# Keywords that join or open something other than a comparison; a column with such a name is in back-quotes.
 _REFUSED = np.array(
     [_packed(word) for word in ("CASE", "WHEN", "THEN", "ELSE", "END", "SELECT", "WITH", "VALUES", "TABLE")], np.int64
 )
 
 
 class Pool(NamedTuple):
-    """Distinct byte strings by number: string i is `data[offsets[i]:offsets[i + 1]]`.
+    """Interned byte strings: string i is `data[offsets[i]:offsets[i + 1]]`.
 
-    data uint8, offsets int64, table [a power of two] int32 with -1 where empty, used [1] int64 the
-    number of strings.
+    data uint8, offsets int64, table [a power of two] int32 with -1 where empty, used [1] int64 the number of strings.
     """
 
     data: np.ndarray
@@ -71,6 +71,7 @@ class Pool(NamedTuple):
 
 @jit
 def _hash(data, start, end):
+    """FNV-1a of `data[start:end]`, with its upper bits mixed into the lower ones."""
     state = np.uint64(0xCBF29CE484222325)
     for i in range(start, end):
         state = (state ^ np.uint64(data[i])) * np.uint64(0x100000001B3)
@@ -79,7 +80,7 @@ def _hash(data, start, end):
 
 @jit
 def _intern(data, start, end, pool):
-    """The number of `data[start:end]` in the pool, which has room for it."""
+    """The number of `data[start:end]` in the pool, where it is added if new; the pool has room for it."""
     mask = np.uint64(len(pool.table) - 1)
     slot = _hash(data, start, end) & mask
     while pool.table[slot] >= 0:
@@ -106,7 +107,7 @@ def _intern(data, start, end, pool):
 
 @jit
 def fill_table(pool):
-    """Enters all strings of a pool into its table, which is empty."""
+    """Enters all strings of a pool into its table, which is empty before."""
     mask = np.uint64(len(pool.table) - 1)
     for number in range(pool.used[0]):
         slot = _hash(pool.data, pool.offsets[number], pool.offsets[number + 1]) & mask
@@ -117,7 +118,7 @@ def fill_table(pool):
 
 @jit
 def _word(data, at, end):
-    """(the word at `at` in capitals, packed into an integer, or 0 if longer than eight letters; where it ends)."""
+    """(the word at `at` in capitals, packed into an integer, 0 if longer than eight letters; the offset behind it)."""
     packed = np.int64(0)
     start = at
     while at < end and (_CLASS[data[at]] == _LETTER or _CLASS[data[at]] == _DIGIT):
@@ -128,7 +129,7 @@ def _word(data, at, end):
 
 @jit
 def _behind_quoted(data, at, end):
-    """The offset behind the string or name whose quote stands at `at`; -1 where it holds an escape or has no end."""
+    """The offset behind the string or name whose opening quote is at `at`; -1 where it has an escape or no end."""
     quote = data[at]
     at += 1
     while at < end and data[at] != quote:
@@ -155,7 +156,7 @@ def _end_of_clause(data, at, end):
                 if word == _AND and between > 0:
                     between -= 1
                 elif word in (_AND, _OR):
-                    # 1.AND is a field of a number, and no connective; what NOT is, the next word may tell
+                    # 1.AND is a field of a number, not a connective; after NOT, AND and OR are not connectives either
                     apart = before in (_SPACE, _QUOTE, _BACK_QUOTE, _CLOSE) and last_word != _NOT
                     return start if apart and between == 0 else -1
                 elif word == _BETWEEN:
@@ -185,7 +186,7 @@ def _end_of_clause(data, at, end):
 
 @jit
 def _is_foreign(data, at, end, nested):
-    """True for a comma or a lambda outside of brackets, and where a comment begins."""
+    """Whether a comma or a lambda outside of brackets is at `at`, or the beginning of a comment."""
     byte = data[at]
     following = data[at + 1] if at + 1 < end else np.uint8(0)
     if byte == 0x2D:
@@ -195,7 +196,8 @@ def _is_foreign(data, at, end, nested):
 
 @jit
 def _cut(data, at, end, spans, frame):
-    """(number of clauses, length of the frame), or (-1, 0) for a text that is not cut; writes both."""
+    """Splits one text: writes the `spans` of its clauses and its `frame`. Returns (number of clauses, length of the
+    frame), or (-1, 0) for a text that is not split."""
     clauses = length = np.int64(0)
     depth = nots = 0
     due = True
@@ -245,11 +247,12 @@ def _cut(data, at, end, spans, frame):
 
 @jit
 def cut_rules(data, offsets, first, last, spans, frame, frames, clauses, frame_of, start, numbers):
-    """Cuts rules first to last, text i being `data[offsets[i]:offsets[i + 1]]`; returns the number of their clauses.
+    """Splits the rules [first, last), rule i being `data[offsets[i]:offsets[i + 1]]`. Returns the number of their
+    clauses.
 
-    spans [., 2] int64 and frame uint8 are scratch as long as the longest text; `frames` and `clauses` are pools with
-    room. Writes frame_of [rules] int32, -1 for a text that is not cut, start [rules + 1] int64 from start[first] on,
-    and the clauses' numbers from numbers[0] on.
+    spans [., 2] int64 and frame uint8 are scratch, as long as the longest text; `frames` and `clauses` are pools with
+    room. Writes frame_of [rules] int32, -1 for a text that is not split, start [rules + 1] int64 from start[first] on,
+    and the numbers of the clauses from numbers[0] on.
     """
     count = 0
     for rule in range(first, last):
@@ -266,8 +269,8 @@ def cut_rules(data, offsets, first, last, spans, frame, frames, clauses, frame_o
 
 @jit
 def _number(data, at, end):
-    """(kind, where it ends, digits as an integer, digits behind the point or -1 where there are too many) of the
-    number at `at`, which may begin with a minus sign; kind 0 for what is no plain number."""
+    """(kind, the offset behind it, its digits as an integer, its digits behind the point or -1 where it has too many
+    digits) of the number at `at`, which may begin with a minus sign. Kind 0 is not a plain number."""
     start = at
     negative = data[at] == 0x2D
     at += negative
@@ -301,7 +304,8 @@ def _number(data, at, end):
 
 @jit
 def _shape(data, at, end, shape, spans, kinds, values, scales, count):
-    """Writes the shape of one clause, and its literals from `count` on; returns the shape's length and their count."""
+    """Writes the shape of the clause `data[at:end]`, and its literals from `count` on; returns the shape's length and
+    the new count."""
     length = 0
     due = False
     while at < end:
@@ -347,7 +351,8 @@ def _shape(data, at, end, shape, spans, kinds, values, scales, count):
 
 @jit
 def _with_mark(shape, length, mark):
-    """Adds a literal's mark to a shape; in a list the literals of one kind that follow each other are one mark."""
+    """Appends a literal's mark to a shape. In a list, consecutive literals of one kind have one mark. Returns the new
+    length."""
     behind = length - 1 if length > 0 and shape[length - 1] == 0x20 else length
     if behind > 1 and shape[behind - 1] == 0x2C and shape[behind - 2] == mark:
         return behind - 1
@@ -357,12 +362,12 @@ def _with_mark(shape, length, mark):
 
 @jit
 def shape_clauses(pool, first, last, shape, shapes, shape_of, start, spans, kinds, values, scales):
-    """Writes the shapes of clauses first to last of a pool, and their literals; returns the number of literals.
+    """Writes the shapes of the clauses [first, last) of a pool, and their literals. Returns the number of literals.
 
-    shape is scratch as long as the longest clause; `shapes` is a pool with room. Writes shape_of and start [+ 1] from
-    0 on; of each literal its span in the pool's data (of a TEXT without the quotes, of a DOUBLE without its D), its
-    kind, the integer of its digits and sign, and the number of digits behind the point, -1 where the integer is not
-    the literal's.
+    shape is scratch, as long as the longest clause; `shapes` is a pool with room. shape_of and start [+ 1] are written
+    from 0 on. Of each literal it writes: its span in the pool's data (of a TEXT without the quotes, of a DOUBLE without
+    its D), its kind, its digits and sign as an integer, and the number of digits behind the point, -1 where the integer
+    is not the literal's value.
     """
     count = np.int64(0)
     for clause in range(first, last):

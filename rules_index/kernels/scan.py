@@ -1,4 +1,4 @@
-"""Conjunctions one after the other over the row bitmaps of a block."""
+"""Scans conjunctions one after the other over the row bitmaps of a block."""
 
 from __future__ import annotations
 
@@ -27,24 +27,25 @@ from rules_index.kernels.vectors import (
 )
 
 FEW_WORDS = np.uint64(12)
-"""Up to so many words with a row left, the remaining terms are looked at word by word."""
+"""With at most so many non-zero words left, the remaining terms are read for these words only."""
 SMALL_WORDS = 8
-"""Up to so many words of a block, all terms are looked at in all of them."""
+"""In a block of at most so many words, all terms are read for all words."""
 _GROUP = np.uint64(GROUP)
 AT_ONCE = 32
-"""Conjunctions that are scanned together: what is left of them stays in the nearest cache."""
+"""Conjunctions that are scanned together: their intermediate words stay in the L1 cache."""
 SUMMARIES_AT_ONCE = 512
-"""Conjunctions that are scanned by summaries together: few of them leave anything, and what does is far from the last
-one."""
+"""Conjunctions that are scanned together by summaries: few of them leave any word, so that a batch may be larger."""
 WORD_BITS = 6
 """A block has up to 64 words."""
 FAR, NEAR = -1, -2
-"""In a check that is an interval, the place of the set: its codes are read from the code matrix, or as coarse ones."""
+"""In an interval check, these stand in the column for the set: the code is read from the code matrix, or from the
+coarse codes."""
 
 
 @bare
 def arrange_terms(begin, end, term_start, terms, size_of):
-    """Sorts the terms of each conjunction in place, those with the fewest rows first; `size_of` [bitmaps]."""
+    """Sorts the terms of each conjunction in place by ascending number of rows; `size_of` [bitmaps] is the rows of
+    each."""
     for conjunction in range(begin, end):
         start = term_start[conjunction]
         for at in range(start + 1, term_start[conjunction + 1]):
@@ -62,10 +63,10 @@ def arrange_terms(begin, end, term_start, terms, size_of):
 
 @inlined
 def words_of(conjunction, words, bits, term_start, terms, current):
-    """Intersects the first two terms of a conjunction over the whole block, the next ones too while many words have a
-    row left, into `current` [words]; the words that have one, as bits, and the term that comes next.
+    """Intersects the first two terms of a conjunction over the whole block into `current` [words] uint64, and further
+    terms while many words are not zero. Returns the non-zero words, as bits, and the next term.
 
-    Positions are unsigned, which spares the test for negative indices.
+    Indices are unsigned, so that no test for negative ones is compiled.
     """
     term = term_start[conjunction]
     stop = term_start[conjunction + 1]
@@ -103,7 +104,7 @@ def words_of(conjunction, words, bits, term_start, terms, current):
 
 @inlined
 def word_of(word, rows, term, stop, words, bits, terms):
-    """What the terms [term, stop) leave of the rows of a word."""
+    """The rows of a word that the terms [term, stop) leave."""
     further, end = np.uint64(term), np.uint64(stop)
     while further < end and rows != 0:
         rows &= three_terms(bits, terms, further, end, np.uint64(words), word)
@@ -113,8 +114,8 @@ def word_of(word, rows, term, stop, words, bits, terms):
 
 @inlined
 def rows_of(conjunction, words, bits, term_start, terms, current, out):
-    """Writes the rows of the block that all terms of a conjunction hold, ascending; returns their number. `current`
-    [words] is scratch."""
+    """Writes the rows of the block that satisfy all terms of a conjunction, ascending, to `out` int32; returns their
+    number. `current` [words] is scratch."""
     left, term = words_of(conjunction, words, bits, term_start, terms, current)
     stop = term_start[conjunction + 1]
     found = 0
@@ -131,8 +132,8 @@ def rows_of(conjunction, words, bits, term_start, terms, current, out):
 
 @inlined
 def _all_words_of(conjunction, words, bits, term_start, terms, current):
-    """Like `words_of`, of all terms, where the block has so few words that to look at all of them is quicker than to
-    find out when enough is known; the words that have a row, as bits."""
+    """`words_of` for all terms, in blocks of so few words that reading all of them is faster than branching. Returns
+    the non-zero words, as bits."""
     begin, end = np.uint64(term_start[conjunction]), np.uint64(term_start[conjunction + 1])
     count = np.uint64(words)
     left = np.uint64(0)
@@ -145,8 +146,8 @@ def _all_words_of(conjunction, words, bits, term_start, terms, current):
 def passes(
     conjunction, row, codes, first, coarse, chunk_words, disjunction_bits, check_start, checks, set_start, set_intervals
 ):
-    """Whether a row of the chunk passes a conjunction's checks. Codes are read as coarse ones, from nearer memory,
-    where these are exact."""
+    """Whether a row of the chunk passes a conjunction's checks. Where coarse codes are exact they are read in place of
+    the code matrix, because they are in a nearer cache."""
     for check in range(check_start[conjunction], check_start[conjunction + 1]):
         attribute = checks[check, 0]
         which = checks[check, 3]
@@ -172,7 +173,7 @@ def check_rows(
     conjunction, found, scratch, codes, first, coarse, start, chunk_words, disjunction_bits, order,
     check_start, checks, set_start, set_intervals,
 ):  # fmt: skip
-    """Keeps of `scratch[:found]`, rows of the block at `start`, those that pass; returns their number."""
+    """Keeps those of `scratch[:found]`, rows of the block at `start`, that pass the checks; returns their number."""
     kept = 0
     for i in range(found):
         scratch[kept] = scratch[i]
@@ -189,12 +190,13 @@ def scan(
     summary_terms, summary_next, summaries,
     term_start, terms, check_start, checks, set_start, set_intervals, target, hit_rows, hit_rules, hits,
 ):  # fmt: skip
-    """Hits of the conjunctions [begin, end) in the block whose rows are order[start], order[start + 1], ... of the
-    chunk. Arrays come one by one, not as an `Index`: taking them out of a tuple costs more than a conjunction does.
+    """Appends the hits of the conjunctions [begin, end) in the block whose rows are order[start], order[start + 1], ...
+    of the chunk. Arrays are passed one by one, not as an `Index`: reading them out of a tuple costs more than a
+    conjunction.
 
-    A batch of conjunctions goes through three steps together, so that a mispredicted branch stalls few of them: which
-    words their first two terms leave, what the other terms leave of these words, and which rows these are. Where there
-    are `summary_terms` (of the conjunctions from `begin` on), summaries first tell in which words to look.
+    A batch of conjunctions passes through three steps together, so that a branch misprediction stalls few of them:
+    which words their first two terms leave, what the other terms leave of these words, and which rows these are. Where
+    there are `summary_terms` (those of the conjunctions from `begin` on), summaries first select the words.
     """
     at_once = SUMMARIES_AT_ONCE if len(summary_terms) else AT_ONCE
     current = np.empty((at_once << WORD_BITS) + GROUP, np.uint64)
@@ -225,8 +227,8 @@ def scan(
 
 @bare
 def _words_left(begin, end, words, bits, term_start, terms, current, next_term, places):
-    """Writes, of the conjunctions [begin, end), the words that their first terms leave, 64 places each, to `current`,
-    the term that comes next, and the places of words with a row left; returns the number of these."""
+    """For the conjunctions [begin, end), writes to `current` the words that their first terms leave, 64 elements each,
+    to `next_term` the next term of each, and to `places` the indices of non-zero words. Returns the number of these."""
     count = np.uint64(0)
     for i in range(end - begin):
         conjunction = begin + i
@@ -244,10 +246,11 @@ def _words_left(begin, end, words, bits, term_start, terms, current, next_term, 
 
 @bare
 def _words_shared(begin, end, words, bits, summary_terms, summaries, groups, current, places):
-    """Writes the words with a row that the bitmaps of each of the conjunctions [begin, end) of `summary_terms` share to
-    `current`, one behind the other, and their places as `_words_left` does; their number. groups: scratch.
+    """For the conjunctions [begin, end) of `summary_terms`, writes the non-zero words of the AND of their bitmaps to
+    `current`, without gaps, and their indices, as `_words_left` numbers them, to `places`. Returns their number and
+    that of their rows. `groups` is scratch.
 
-    First, which conjunctions may have a row at all; then, in which groups of words; then, what is there.
+    It finds first which conjunctions can have a row at all, then in which groups of words, then the words themselves.
     """
     likely = np.uint64(0)
     skip = np.uint64(begin)
@@ -269,17 +272,18 @@ def _words_shared(begin, end, words, bits, summary_terms, summaries, groups, cur
 
 @inlined
 def _place_of(skip, shared):
-    """Of a group in which a conjunction may have a row, counted through the conjunctions behind the first `skip` of
-    `summary_terms`: where these begin there, the group's first word, and the place of that word."""
+    """Decodes a group in which a conjunction can have a row; groups are counted through the conjunctions behind the
+    first `skip` of `summary_terms`. Returns where these summary terms begin, the group's first word, and that word's
+    index as in `places`."""
     number, group = np.uint64(shared) // _GROUP, np.uint64(shared) % _GROUP * _GROUP
     return (skip + number) * np.uint64(SUMMARY_TERMS), group, np.int32((number << np.uint64(WORD_BITS)) + group)
 
 
 @bare
 def _words_held(begin, count, gathered, words, bits, term_start, terms, next_term, current, places):
-    """Keeps of the words at `places[:count]`, which `current` has one behind the other where they are `gathered`, else
-    at these places, those in which the conjunctions' other terms leave a row, one behind the other; their number, and
-    that of the rows. A next term of -1 is none."""
+    """Applies the remaining terms to the words at `places[:count]` and keeps the non-zero ones, without gaps. `current`
+    has the words one after the other where `gathered`, else at these indices. Returns the number of words kept, and
+    that of their rows. A next term of -1 means that no term remains."""
     before = np.uint64(begin + 1)
     kept = np.uint64(0)
     total = np.uint64(0)
@@ -303,7 +307,8 @@ def _add_hits(
     begin, count, places, held, codes, first, coarse, start, chunk_words, disjunction_bits, order,
     check_start, checks, set_start, set_intervals, target, hit_rows, hit_rules, hits,
 ):  # fmt: skip
-    """Hits of the rows in `held[:count]` that pass the checks of their conjunctions, of which there is room for all."""
+    """Appends the rows in `held[:count]` that pass the checks of their conjunctions as hits; the arrays have room for
+    all."""
     to = np.uint64(hits)
     for i in range(np.uint64(count)):
         place = np.uint64(places[i])

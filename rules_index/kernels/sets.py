@@ -1,4 +1,4 @@
-"""Value sets told apart, and the terms of conjunctions put into their order: loops over flat arrays."""
+"""Numbers distinct value sets, and sorts the terms of conjunctions: loops over flat arrays."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from rules_index.kernels.jit import jit
 
 @jit
 def number_sets(start, null, offsets, cuts, table, first, number):
-    """Writes for each set the number [sets] int64 that it shares with all equal ones, and of each number the first set
-    [>= distinct] int64; returns how many there are. `table` [a power of two above sets] int64 is all -1."""
+    """Writes to `number` [sets] int64 a number for each set, the same for equal sets, and to `first` [>= distinct]
+    int64 the first set of each number. Returns the number of distinct sets. `table` [a power of two above sets] int64
+    is all -1."""
     mask = np.uint64(len(table) - 1)
     count = np.int64(0)
     for i in range(len(start)):
@@ -44,8 +45,8 @@ def number_sets(start, null, offsets, cuts, table, first, number):
 
 @jit
 def find_repeats(offsets, attributes, common, seen, repeated, apart):
-    """Marks rules that name an attribute twice: `repeated` [rules] bool all of them, `apart` those where a clause that
-    names it is not `common` [clauses] bool. `seen` [attributes, 2] int64 is -1."""
+    """Marks rules that name an attribute twice: all of them in `repeated` [rules] bool, and in `apart` those where a
+    clause that names it is not `common` [clauses] bool. `seen` [attributes, 2] int64 is scratch, all -1."""
     for i in range(len(offsets) - 1):
         for j in range(offsets[i], offsets[i + 1]):
             last = seen[attributes[j]]
@@ -59,11 +60,12 @@ def find_repeats(offsets, attributes, common, seen, repeated, apart):
 
 @jit
 def number_literals(offsets, terms, rank, number, count):
-    """Numbers literals in the order in which conjunctions name them, and puts each conjunction's terms in that order.
+    """Numbers literals in the order in which conjunctions name them, and sorts each conjunction's terms by these
+    numbers.
 
-    terms: [offsets[-1]] int32, a literal or -1 - a shared disjunction; a conjunction's literals are met by ascending
-    `rank` [literals] int32 of their attribute. number: [literals] int32, -1 for one not met before. `terms` becomes the
-    new numbers, ascending. Returns the next number, the first having been `count`.
+    terms: [offsets[-1]] int32, a literal or -1 - a shared disjunction; receives the new numbers, ascending. A
+    conjunction names its literals by ascending `rank` [literals] int32 of their attribute. number: [literals] int32, -1
+    where not yet numbered; receives the numbers, the first of which is `count`. Returns the next number.
     """
     longest = 0
     for i in range(len(offsets) - 1):

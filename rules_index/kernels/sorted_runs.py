@@ -1,15 +1,15 @@
 """Conjunctions in sorted runs: rows are sorted by an attribute, so that a block of them spans few of its codes.
 
-For each sort attribute the chunk is sorted by its coarse code and cut into small blocks. The bitmaps of such a block
-are filled anew. Of the conjunctions sorted by the attribute only those are scanned whose interval may reach the codes
-of the block. They stand by *levels*: a level has those whose intervals have nearly as many codes as its width, and none
-more, ordered by their lowest code. So those that may reach a block follow each other.
+For each sort attribute the chunk is sorted by its coarse code and split into small blocks, whose bitmaps are filled
+again. Of the conjunctions of the run only those are scanned whose interval can overlap the block's codes. They are
+ordered in *levels*: a level has those whose interval has at most as many codes as its width, and more than the next
+narrower level, by their lowest code. So those that can overlap a block are contiguous.
 
 run_attribute    [runs] int32
 run_level_start  [runs + 1] int64 into the levels
 level_width      [levels] int32, codes
-level_offsets    [levels, `COARSE_CODES` + 2] int32: the first conjunction of the level whose lowest coarse code is at
-                 least so much, and where the level ends
+level_offsets    [levels, `COARSE_CODES` + 2] int32: [l, c] is the first conjunction of level l whose lowest coarse code
+                 is at least c; the last element is the level's end
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from rules_index.kernels.jit import bare, inner
 from rules_index.kernels.scan import scan
 
 RUN_WORDS = 8
-"""Words of a block of sorted rows, at most: so few that the rows have few codes, and that all terms of a conjunction
-are looked at in all of them without asking in between."""
+"""The most words of a block of sorted rows: so few that its rows span few codes, and that all terms of a conjunction
+are read for all words without a branch."""
 
 
 @inner
@@ -31,7 +31,7 @@ def match_sorted_runs(
     codes, first, rows, chunk_rows, words, chunk_words, coarse, bits, disjunction_bits, index,
     hit_rows, hit_rules, hits,
 ):  # fmt: skip
-    """Hits of the conjunctions in sorted runs among the rows [first, first + rows) of a code matrix."""
+    """Appends the hits of the conjunctions in sorted runs among the rows [first, first + rows) of a code matrix."""
     runs = len(index.run_attribute)
     # sorted blocks are too short for summaries
     summary_terms, summary_next, summaries = index.summary_terms[:0], index.summary_next[:0], bits[:0]
@@ -66,7 +66,7 @@ def match_sorted_runs(
 
 @inner
 def _sort(column, order):
-    """Rows by ascending coarse code, stable."""
+    """Writes the rows by ascending coarse code to `order` int32; a stable counting sort."""
     start = np.zeros(COARSE_CODES + 2, np.int32)
     for row in range(len(column)):
         start[column[row] + 1] += 1
@@ -79,7 +79,8 @@ def _sort(column, order):
 
 @bare
 def _gather(coarse, chunk_rows, shift, rows, stride, out):
-    """The coarse codes of `rows`, attribute by attribute, `NO_ROW` behind them up to a whole group of words of rows."""
+    """Gathers the coarse codes of `rows`, attribute by attribute, with `NO_ROW` behind them up to the end of the
+    group."""
     count = len(rows)
     for attribute in range(len(shift)):
         if shift[attribute] < 0:

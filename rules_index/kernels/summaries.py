@@ -1,11 +1,11 @@
-"""Summaries of row bitmaps: a few words that tell where a bitmap may have a row.
+"""Summaries of row bitmaps: a few words that limit where a bitmap can have a row.
 
-Conjunctions of rare terms have a row in few places of a block, if in any. An AND of the summaries of a conjunction's
-rarest terms tells where: `SUMMARY_TERMS` loads for 4,096 rows. Only there its bitmaps are looked at. A summary has
-`GROUP` words, a bit for eight rows: bit b of word g for the rows 512 g + 8 b to 512 g + 8 b + 7.
+Conjunctions of rare terms have a row in few places of a block, if in any. The AND of the summaries of a conjunction's
+rarest terms gives these places, with `SUMMARY_TERMS` loads for 4,096 rows. Only there its bitmaps are read. A summary
+has `GROUP` words, a bit for eight rows: bit b of word g stands for the rows 512 g + 8 b to 512 g + 8 b + 7.
 
-Rows that several bitmaps share are in what their summaries share. An interval that is given by the bitmaps of both its
-ends has no summary.
+A row that several bitmaps share has its bit set in the AND of their summaries. An interval that is given by the bitmaps
+of both its ends has no summary.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from rules_index.kernels.llvm import (
 )
 
 SUMMARY_TERMS = 5
-"""Terms of a conjunction whose summaries are looked at."""
+"""Terms of a conjunction whose summaries are read."""
 RAREST = 4
-"""How many of these are looked at first, and tell of most conjunctions that they have no row."""
+"""How many of these are read first; for most conjunctions they show already that there is no row."""
 FEW_SHARED = 4
-"""Up to so many of a block's `GROUP` groups of words in which a conjunction may have a row, on average, summaries are
-quicker than bitmaps alone."""
+"""If a conjunction can have a row in more than so many of a block's `GROUP` groups of words, on average, bitmaps alone
+are faster."""
 _GROUP = np.uint64(GROUP)
 _SUMMARY = ir.Constant(LONG, GROUP), ir.Constant(LONG, 0)
-"""The stride of summaries, and the only group of their words."""
+"""Stride and group for `_shared`, for summaries: each has `GROUP` words and only one group."""
 
 
 @intrinsic
 def add_summary(typing_context: Any, bits: Any, at: Any, count: Any, summaries: Any, to: Any) -> Any:
-    """Writes the summary of the `count` words from `bits[at]` on, whole groups, to `summaries[to]` and on: as many
-    words as there are groups."""
+    """Writes the summary of the `count` words from `bits[at]` on, whole groups, to `summaries` from `to` on: one word
+    for each group."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, at, count, _, to = arguments
@@ -65,7 +65,7 @@ def add_summary(typing_context: Any, bits: Any, at: Any, count: Any, summaries: 
 
 @intrinsic
 def share_summaries(typing_context: Any, summaries: Any, summary_terms: Any, at: Any) -> Any:
-    """1 where the summaries of `summary_terms[at]` to `summary_terms[at + RAREST - 1]` share a bit, else 0."""
+    """1 where the AND of the summaries of `summary_terms[at : at + RAREST]` is not 0, else 0."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         parts = _shared_parts(context, builder, signature, arguments, 0, arguments[2], *_SUMMARY, RAREST)
@@ -80,9 +80,9 @@ def share_summaries(typing_context: Any, summaries: Any, summary_terms: Any, at:
 def add_groups(
     typing_context: Any, summaries: Any, summary_terms: Any, at: Any, numbers: Any, count: Any, first: Any
 ) -> Any:
-    """Writes `first` (int32) plus the number of each group of words in which the bitmaps `summary_terms[at]` to
-    `summary_terms[at + SUMMARY_TERMS - 1]` may share a row, as their summaries tell, to `numbers` (int32) from `count`
-    on. Returns the count behind them; up to `GROUP` elements from `count` on are overwritten."""
+    """Writes the groups of words in which, by their summaries, the bitmaps `summary_terms[at : at + SUMMARY_TERMS]` can
+    share a row: `first` (int32) plus the group's number, to `numbers` (int32) from `count` on. Returns the new count.
+    Up to `GROUP` elements from `count` on are overwritten."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         at, count, first = (arguments[i] for i in (2, 4, 5))
@@ -97,10 +97,9 @@ def add_words(
     typing_context: Any, bits: Any, summary_terms: Any, at: Any, stride: Any, group: Any, words: Any, places: Any,
     count: Any, first: Any,
 ) -> Any:  # fmt: skip
-    """Writes what the bitmaps `summary_terms[at]` to `summary_terms[at + SUMMARY_TERMS - 1]`, of `stride` words each,
-    share of the `GROUP` words from `group` on: the words that are not 0 to `words` (uint64) from `count` on, and
-    `first` (int32) plus the index of each to `places` (int32). Returns the count behind them; up to `GROUP` elements
-    from `count` on are overwritten."""
+    """Intersects the `GROUP` words from `group` on of the bitmaps `summary_terms[at : at + SUMMARY_TERMS]`, of `stride`
+    words each. Writes the non-zero words to `words` (uint64) from `count` on, and `first` (int32) plus the index of
+    each to `places` (int32). Returns the new count. Up to `GROUP` elements from `count` on are overwritten."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, _, at, stride, group, _, _, count, first = arguments
@@ -115,8 +114,8 @@ def _shared(
     context: Any, builder: Any, signature: Any, arguments: Any, array: int, at: Any, stride: Any, group: Any,
     bitmaps: int = SUMMARY_TERMS,
 ) -> Any:  # fmt: skip
-    """What the bitmaps of `stride` words each in an array share of a group of words, those whose numbers stand in the
-    second argument from `at` on."""
+    """The AND of a group of words of several bitmaps, of `stride` words each, of the array that is argument number
+    `array`. The bitmaps' numbers are in the second argument from `at` on."""
     parts = _shared_parts(context, builder, signature, arguments, array, at, stride, group, bitmaps)
     whole = ir.Constant(ir.VectorType(WORD, GROUP), list(range(GROUP)))
     return builder.shuffle_vector(*(apart(builder, part) for part in parts), whole)
@@ -126,8 +125,8 @@ def _shared_parts(
     context: Any, builder: Any, signature: Any, arguments: Any, array: int, at: Any, stride: Any, group: Any,
     bitmaps: int = SUMMARY_TERMS,
 ) -> list[Any]:  # fmt: skip
-    """`_shared` in two parts: where loads are what takes time, two vectors of half the size come in two thirds of the
-    time of one."""
+    """`_shared` in two halves: where loads limit the speed, two vectors of half the size take two thirds of the time of
+    one."""
     parts: list[Any] = [ir.Constant(PART, [-1] * PART.count)] * 2
     for k in range(bitmaps):
         number = _number(context, builder, signature, arguments, 1, builder.add(at, ir.Constant(LONG, k)))
@@ -140,29 +139,30 @@ def _shared_parts(
 
 
 def _number(context: Any, builder: Any, signature: Any, arguments: Any, array: int, at: Any) -> Any:
-    """The number, not below 0, at a place of an array of int32."""
+    """The non-negative element `at` of the int32 array that is argument number `array`."""
     pointer = pointer_to(context, builder, signature, arguments, array, at, WORD)
     return builder.zext(builder.load(pointer, align=4), LONG)
 
 
 def _bytes_used(builder: Any, words: Any) -> Any:
-    """A bit for each byte that is not 0."""
+    """64 bits, one for each byte of the words that is not 0."""
     used = builder.icmp_unsigned("!=", builder.bitcast(words, BYTES), ir.Constant(BYTES, [0] * LANES))
     return builder.bitcast(used, LONG)
 
 
 def _some(builder: Any, words: Any) -> Any:
-    """Which lanes are not 0."""
+    """Which of the words are not 0, as a vector of bits."""
     return builder.icmp_unsigned("!=", words, ir.Constant(WORDS, [0] * GROUP))
 
 
 def _numbers(builder: Any, first: Any) -> Any:
-    """A number and those that follow it."""
+    """The vector `first`, `first` + 1, ... of `GROUP` lanes."""
     return builder.add(spread(builder, first, GROUP), ir.Constant(ir.VectorType(WORD, GROUP), list(range(GROUP))))
 
 
 def _add(context: Any, builder: Any, signature: Any, arguments: Any, words: Any, given: Any, count: Any) -> Any:
-    """Writes of vectors the lanes where `words` are not 0 to arrays from `count` on; the count behind them."""
+    """Compresses vectors: writes their lanes where `words` are not 0 to arrays from `count` on. Returns the new
+    count."""
     some = _some(builder, words)
     for array, values in given:
         kind = ir.FunctionType(values.type, [values.type, some.type, values.type])
@@ -175,7 +175,8 @@ def _add(context: Any, builder: Any, signature: Any, arguments: Any, words: Any,
 
 @bare
 def summarise(bitmaps, words, bits, summaries):
-    """Writes the summaries [bitmaps * GROUP] of all bitmaps; only as many words of each as a block has groups."""
+    """Writes the summaries [bitmaps * GROUP] uint64 of all bitmaps; of each only as many words as a block has
+    groups."""
     count = np.uint64(words)
     for bitmap in range(np.uint64(bitmaps)):
         add_summary(bits, bitmap * count, count, summaries, bitmap * _GROUP)
@@ -183,13 +184,13 @@ def summarise(bitmaps, words, bits, summaries):
 
 @inner
 def choose_summary_terms(begin, end, term_start, terms, bitmaps, words, rows, bits):
-    """`summary_terms` and `summary_next` of `kernels.match.Index` for the conjunctions [begin, end), by the bitmaps of
-    a block of some rows, and in how many groups of words these may have a row; nothing where bitmaps alone are quicker.
-    If not, terms with a summary are put first, in place.
+    """Chooses `summary_terms` and `summary_next` of `kernels.match.Index` for the conjunctions [begin, end), given the
+    bitmaps of a sample block. Returns these and in how many groups of words the conjunctions can have a row; both are
+    empty where bitmaps alone are faster. Else it moves terms with a summary to the front of each conjunction, in place.
     """
     summary_terms = np.empty((end - begin) * SUMMARY_TERMS, np.int32)
     following = np.empty(end - begin, np.int64)
-    # the summaries of all bitmaps take as long as a few conjunctions
+    # summarising all bitmaps takes as long as scanning a few conjunctions
     if rows < STEP or len(summary_terms) < bitmaps:
         return summary_terms[:0], following[:0], 0
     summaries = np.zeros(bitmaps * GROUP, np.uint64)
@@ -213,8 +214,8 @@ def choose_summary_terms(begin, end, term_start, terms, bitmaps, words, rows, bi
 
 @bare
 def _rarest(start, stop, terms, summary_terms):
-    """Writes the first `SUMMARY_TERMS` of the terms [start, stop) with a summary, `ALL` where there are fewer; how
-    many."""
+    """Writes the first `SUMMARY_TERMS` of the terms [start, stop) that have a summary, padded with `ALL`. Returns how
+    many there are."""
     count = 0
     for term in range(start, stop):
         if count < SUMMARY_TERMS and terms[term, 0] == EMPTY:
@@ -226,7 +227,7 @@ def _rarest(start, stop, terms, summary_terms):
 
 @bare
 def _put_first(start, stop, terms):
-    """Moves terms with a summary before those without, in the same order otherwise."""
+    """Moves terms with a summary before those without; the order is otherwise kept."""
     to = start
     for term in range(start, stop):
         if terms[term, 0] == EMPTY:
@@ -236,7 +237,7 @@ def _put_first(start, stop, terms):
 
 @bare
 def put_at(term, to, terms):
-    """Moves a term to an earlier place, those between one further."""
+    """Moves a term to the earlier index `to`; those between move one further."""
     low, high = terms[term, 0], terms[term, 1]
     for other in range(term, to, -1):
         terms[other, 0], terms[other, 1] = terms[other - 1, 0], terms[other - 1, 1]

@@ -1,9 +1,9 @@
-"""Lists of rows that satisfy many rules: row bitmaps of 64 rules are transposed, and every row's are written in order.
+"""Lists of rows that satisfy many rules: the row bitmaps of 64 rules are transposed, and each row's list is read off.
 
-Hits that are found rule by rule have to be brought into the order of the rows, which costs more than finding them. Here
-the rows that a rule holds stay a bitmap. The bitmaps of a *group*, 64 rules whose ordinals differ only in their lowest
-bits, become 64 words for every 64 rows, bit b of a row's word telling whether it satisfies the group's rule b; and the
-words of a row, group by group, are its list. A rule of several conjunctions is in it once.
+To sort hits that were found rule by rule into the order of rows costs more than to find them. Here the rows of a rule
+stay a bitmap. The bitmaps of a *group*, 64 rules whose ordinals differ only in their lowest bits, become one word for
+each row, whose bit b says whether the row satisfies the group's rule b. The words of a row, group by group, are its
+list. A rule of several conjunctions occurs in it once.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ GROUP_BITS = 6
 RULES = 1 << GROUP_BITS
 """Rules of a group."""
 SURE_CHECKS = 8
-"""A conjunction of no more checks is looked at for rows of which coarse codes tell enough."""
+"""In a conjunction of at most so many checks, rows whose coarse codes prove that they pass are not checked exactly."""
 TRANSPOSED_HITS = 0.12
-"""Matches of a row in a group from which on lists are made from bitmaps."""
+"""Matches per row and group from which on lists are made by transposing bitmaps."""
 
 
 @bare
 def groups_of(begin, end, target):
-    """How many groups the rules of the conjunctions [begin, end) are in, which ascend by rule."""
+    """The number of groups that the rules of the conjunctions [begin, end) are in; the conjunctions ascend by rule."""
     groups = 0
     before = np.int32(-1)
     for conjunction in range(begin, end):
@@ -39,7 +39,8 @@ def groups_of(begin, end, target):
 
 @inner
 def rows_found(begin, end, words, bits, term_start, terms):
-    """How many rows of a block the terms of the conjunctions [begin, end) hold, all together."""
+    """The rows of a block that satisfy the terms of a conjunction, counted and summed over the conjunctions [begin,
+    end)."""
     current = np.empty(words, np.uint64)
     scratch = np.empty(words << 6, np.int32)
     found = np.int64(0)
@@ -53,10 +54,10 @@ def scan_transposed(
     begin, end, codes, first, coarse, start, words, chunk_words, bits, disjunction_bits, shift,
     term_start, terms, check_start, checks, set_start, set_intervals, target, groups, number, masks,
 ):  # fmt: skip
-    """Scans the conjunctions [begin, end) in the block at `start` of the chunk; the number of matches.
+    """Scans the conjunctions [begin, end) in the block at `start` of the chunk. Returns the number of matches.
 
-    number: [groups] int32, written with the groups' numbers; masks: [words * groups * 64] uint64, written with the
-    words of all rows, those of 64 rows one group after the other.
+    number [groups] int32 receives the groups' numbers. masks [words * groups * 64] uint64 receives the words of all
+    rows, for each 64 rows one group after the other.
     """
     current = np.empty(words, np.uint64)
     held = np.zeros(words << 6, np.uint64)
@@ -84,7 +85,8 @@ def _hold(
     conjunction, rule, codes, first, coarse, start, words, chunk_words, bits, disjunction_bits, shift,
     term_start, terms, check_start, checks, set_start, set_intervals, current, sure, held,
 ):  # fmt: skip
-    """Adds the rows of a conjunction to those that a rule of the group holds: `held` [words * 64]."""
+    """Adds the rows of a conjunction to those of its rule in `held` [words * 64] uint64; `rule` is its number in the
+    group."""
     left, term = words_of(conjunction, words, bits, term_start, terms, current)
     stop = term_start[conjunction + 1]
     checked = check_start[conjunction] < check_start[conjunction + 1]
@@ -111,8 +113,9 @@ def _hold(
 
 @bare
 def _sure_codes(conjunction, shift, check_start, checks, stride, sure):
-    """Writes, for each check of a conjunction, where the coarse codes of its attribute begin and those, from a lowest
-    one on, that tell that it is passed: `sure` [`SURE_CHECKS`, 3] int64. False where there are none of some check."""
+    """For each check of a conjunction, writes where the coarse codes of its attribute begin, the lowest coarse code
+    that proves that a row passes, and the span of such codes: `sure` [`SURE_CHECKS`, 3] int64. Returns False where some
+    check has no such codes."""
     begin = check_start[conjunction]
     if check_start[conjunction + 1] - begin > SURE_CHECKS:
         return False
@@ -133,7 +136,7 @@ def _sure_codes(conjunction, shift, check_start, checks, stride, sure):
 
 @bare
 def _sure_rows(checks, at, coarse, sure):
-    """Those of the 64 rows from `at` on whose coarse codes tell that they pass all checks."""
+    """Those of the 64 rows from `at` on, as bits, whose coarse codes prove that they pass all checks."""
     rows = ~np.uint64(0)
     for check in range(checks):
         begin = np.uint64(sure[check, 0] + at)
@@ -143,8 +146,8 @@ def _sure_rows(checks, at, coarse, sure):
 
 @bare
 def transposed_lists_of(rows, groups, number, masks, offsets, ordinals):
-    """Writes the lists of a block's rows: offsets [rows + 1] int64 from offsets[0] on, and the ordinals, of which there
-    are `SPILLED` more."""
+    """Writes the lists of a block's rows: offsets [rows + 1] int64 from offsets[1] on, and ordinals from offsets[0] on,
+    which has room for `SPILLED` more."""
     at = np.uint64(offsets[0])
     for row in range(np.uint64(rows)):
         begin = ((row >> np.uint64(6)) * np.uint64(groups) << np.uint64(6)) + (row & np.uint64(63))

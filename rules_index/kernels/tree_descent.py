@@ -1,11 +1,12 @@
-"""Conjunctions in the nodes of a tree: the tree is walked once a block, with a row bitmap per node on the way.
+"""Conjunctions in the nodes of a tree: a block descends the tree once, with the bitmap of the rows that reach each
+node.
 
-tree_end         [nodes] int32, preorder: the node after the last one below a node
+tree_end         [nodes] int32, nodes in preorder: the first node behind the subtree of a node
 tree_test_start  [nodes + 1] int64 into tree_tests
-tree_tests       [., 3] int32 (attribute, low, high): coarse codes of the rows that go below the node
+tree_tests       [., 3] int32 (attribute, low, high): a row enters a node if its coarse codes are in all these intervals
 tree_key_start   [nodes + 1] int64 into tree_keys
-tree_keys        [.] int32: the conjunctions kept at the node
-tree_depth       nodes from the root to the deepest one
+tree_keys        [.] int32: the conjunctions of each node
+tree_depth       the number of nodes on the path from the root to the deepest node
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from rules_index.kernels.scan import check_rows, passes, rows_of
 from rules_index.kernels.vectors import count_bits, trailing_zeros
 
 FEW_ROWS = 64
-"""Up to so many rows of a node, its conjunctions are checked row by row instead of by bitmap."""
+"""If at most so many rows reach a node, its conjunctions are checked row by row instead of by bitmap."""
 
 
 @inner
@@ -28,7 +29,7 @@ def descend(
     codes, first, coarse, start, rows, words, chunk_words, bits, disjunction_bits, in_order, index,
     hit_rows, hit_rules, hits,
 ):  # fmt: skip
-    """Hits of the conjunctions in the tree among the rows of the block at `start` of the chunk."""
+    """Appends the hits of the conjunctions in the tree among the rows of the block at `start` of the chunk."""
     bitmaps = np.empty((index.tree_depth + 1, words), np.uint64)
     live = np.zeros(index.tree_depth + 1, np.uint64)
     ends = np.empty(index.tree_depth + 1, np.int32)
@@ -80,7 +81,8 @@ def descend(
 
 @bare
 def _go_below(node, coarse, start, chunk_rows, index, bitmaps, live, level):
-    """Narrows the bitmap of a level to the rows that pass the node's tests, as that of the next level; their number."""
+    """Writes the rows of a level's bitmap that pass the node's tests as the next level's bitmap. Returns their
+    number."""
     words = live[level]
     for word in range(bitmaps.shape[1]):
         bitmaps[level + 1, word] = bitmaps[level, word]
@@ -109,6 +111,7 @@ def _go_below(node, coarse, start, chunk_rows, index, bitmaps, live, level):
 
 @bare
 def _list_rows(bitmap, words, out):
+    """Writes the rows of a bitmap, whose non-zero words are the bits of `words`, ascending to `out` int32."""
     found = 0
     while words != 0:
         word = trailing_zeros(words)
@@ -122,7 +125,7 @@ def _list_rows(bitmap, words, out):
 
 @bare
 def _within(rows, count, bitmap):
-    """Keeps of `rows[:count]` those in the bitmap; returns their number."""
+    """Keeps those of `rows[:count]` that are in the bitmap; returns their number."""
     kept = np.int64(0)
     for i in range(count):
         row = rows[i]
@@ -136,7 +139,7 @@ def _row_by_row(
     conjunctions, rows, codes, first, coarse, start, words, chunk_words, bits, disjunction_bits,
     term_start, terms, check_start, checks, set_start, set_intervals, target, hit_rows, hit_rules, hits,
 ):  # fmt: skip
-    """Hits of every conjunction among a few rows of the block; there is room for all of them."""
+    """Appends the hits of every conjunction among a few rows of the block; the arrays have room for all of them."""
     for conjunction in conjunctions:
         for row in rows:
             word = row >> 6

@@ -1,4 +1,4 @@
-"""Instructions that Numba has no name for, over bitmaps and rows: intersected, looked up, listed, many at once."""
+"""Vector instructions over bitmaps and rows that Numba has no name for: intersect, gather, compress, transpose."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ from rules_index.kernels.llvm import (
 )
 
 SIGNATURE_BYTES = 256
-"""Bytes of a table of signatures, one for every coarse code."""
+"""Bytes of the signatures of one attribute in a plane, one for every coarse code."""
 
 
 @intrinsic
 def both(typing_context: Any, bits: Any, high: Any, high2: Any, current: Any, at: Any) -> Any:
-    """Writes `bits[high] & bits[high2]` to `current[at]`, `GROUP` words each; the words that are not 0, as bits."""
+    """Writes `bits[high] & bits[high2]`, `GROUP` words, to `current` from `at` on. Returns the non-zero words, as
+    bits."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         words = [load_words(context, builder, signature, arguments, 0, arguments[i]) for i in (1, 2)]
@@ -41,7 +42,7 @@ def both(typing_context: Any, bits: Any, high: Any, high2: Any, current: Any, at
 
 @intrinsic
 def between(typing_context: Any, bits: Any, low: Any, high: Any, low2: Any, high2: Any, current: Any, at: Any) -> Any:
-    """Like `both`, of `bits[high] & ~bits[low] & bits[high2] & ~bits[low2]`."""
+    """Like `both`, for `bits[high] & ~bits[low] & bits[high2] & ~bits[low2]`."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         result = _within(context, builder, signature, arguments)
@@ -54,7 +55,7 @@ def between(typing_context: Any, bits: Any, low: Any, high: Any, low2: Any, high
 def also_between(
     typing_context: Any, bits: Any, low: Any, high: Any, low2: Any, high2: Any, current: Any, at: Any
 ) -> Any:
-    """Like `between`, and of what `current` has already."""
+    """Like `between`, intersected with the words already in `current`."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         before = load_words(context, builder, signature, arguments, 5, arguments[6])
@@ -68,8 +69,9 @@ def also_between(
 def all_between(
     typing_context: Any, bits: Any, terms: Any, begin: Any, end: Any, count: Any, every: Any, current: Any, at: Any
 ) -> Any:
-    """Writes to `current[at]`, `GROUP` words, what all pairs (low, high) of `terms[begin:end]` leave of bitmap `every`:
-    `bits[high * count + at] & ~bits[low * count + at]`. The words that are not 0, as bits from `at` on."""
+    """Intersects all terms, the pairs (low, high) of `terms[begin:end]`, with the bitmap `every`, and writes `GROUP`
+    words to `current` from `at` on. A term is `bits[high * count + at] & ~bits[low * count + at]`. Returns the non-zero
+    words, as bits from bit `at` on."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         begin, end, count, every, at = arguments[2], arguments[3], arguments[4], arguments[5], arguments[7]
@@ -95,8 +97,8 @@ def all_between(
 
 @intrinsic
 def three_terms(typing_context: Any, bits: Any, terms: Any, term: Any, stop: Any, stride: Any, word: Any) -> Any:
-    """What three pairs (low, high) of `terms` from `term` on, all before `stop`, leave of a word of all rows:
-    `bits[high * stride + word] & ~bits[low * stride + word]`. Where there are fewer, the last one stands for others."""
+    """Intersects one word of up to three terms, the pairs (low, high) of `terms` from `term` on, all before `stop`:
+    `bits[high * stride + word] & ~bits[low * stride + word]`. If fewer are left the last one is repeated."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, _, term, stop, stride, word = arguments
@@ -143,9 +145,9 @@ def trailing_zeros(typing_context: Any, bits: Any) -> Any:
 def looked_up(
     typing_context: Any, words: Any, codes: Any, at: Any, at2: Any, at3: Any, factor: Any, shift: Any
 ) -> Any:  # fmt: skip
-    """Bits of the uint64 tell, for the `LOOKED_UP` rows whose codes (uint8) begin at the three places, whether a bit of
-    `words` is set: with the three codes of a row as the bytes of a number, the highest first, bit
-    `number * factor >> shift`, 32 bits wide."""
+    """A uint64 whose bit r tells, for r below `LOOKED_UP`, whether a row's bit of the Bloom filter `words` is set. The
+    three codes of a row (uint8), at `codes[at + r]`, `codes[at2 + r]` and `codes[at3 + r]`, are the bytes of a number,
+    the first one the highest. Its bit is `number * factor >> shift`, in 32 bits."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         lanes = ir.VectorType(WORD, LOOKED_UP)
@@ -167,7 +169,7 @@ def looked_up(
 
 
 def _gather(builder: Any, words: Any, places: Any) -> Any:
-    """The 32-bit words at `LOOKED_UP` places of an array."""
+    """Gathers `LOOKED_UP` words of 32 bits from the given indices of an array."""
     longs = ir.VectorType(LONG, LOOKED_UP)
     offset = builder.shl(builder.zext(places, longs), ir.Constant(longs, [2] * LOOKED_UP))
     address = builder.add(spread(builder, builder.ptrtoint(words, LONG), LOOKED_UP), offset)
@@ -183,9 +185,9 @@ def _gather(builder: Any, words: Any, places: Any) -> Any:
 
 
 def _signed(width: int) -> Any:
-    """An intrinsic (signatures, codes, signature_at, at, ...) -> uint64 for rows whose codes (uint8) of `width`
-    attributes begin at `at`, ...: bit r is set where the bytes `signatures[signature_at + 256 * k + codes[at_k + r]]`,
-    k < width, share a bit."""
+    """Makes an intrinsic (signatures, codes, signature_at, (at, ...)) -> uint64 for codes (uint8) of `width`
+    attributes. Bit r of the result is set where the bytes `signatures[signature_at + 256 * k + codes[at_k + r]]`, k <
+    width, share a bit."""
 
     @intrinsic
     def signature_match(typing_context: Any, signatures: Any, codes: Any, signature_at: Any, places: Any) -> Any:
@@ -208,7 +210,7 @@ signature_one, signature_two, signature_three = _signed(1), _signed(2), _signed(
 
 
 def _signature(context: Any, builder: Any, signature: Any, arguments: Any, at: Any, index: Any) -> Any:
-    """The bytes `signatures[at + index]` for all lanes of an index."""
+    """The bytes `signatures[at + index]`, for each lane of `index`."""
     if "+avx512vbmi," not in context.codegen()._tm_features + ",":
         found = ir.Constant(BYTES, ir.Undefined)
         for lane in (ir.Constant(WORD, i) for i in range(LANES)):
@@ -229,8 +231,8 @@ def _signature(context: Any, builder: Any, signature: Any, arguments: Any, at: A
 
 @intrinsic
 def compressed(typing_context: Any, out: Any, count: Any, first: Any, bits: Any) -> Any:
-    """Writes `first` plus the index of each set bit of `bits`, ascending, to `out` (uint16) from `count` on; returns
-    the count behind them. Up to 64 elements from `count` on are overwritten."""
+    """Writes `first` plus the index of each set bit of `bits`, ascending, to `out` (uint16) from `count` on. Returns
+    the new count. Up to 64 elements from `count` on are overwritten."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         count = arguments[1]
@@ -256,13 +258,13 @@ def compressed(typing_context: Any, out: Any, count: Any, first: Any, bits: Any)
 
 
 SPILLED = 64
-"""Elements behind its last one that `add_numbers` may overwrite."""
+"""Elements behind its last one that `add_numbers` can overwrite."""
 
 
 @intrinsic
 def add_numbers(typing_context: Any, out: Any, at: Any, first: Any, bits: Any) -> Any:
-    """Writes `first` (int32) plus the index of each set bit of `bits`, ascending, to `out` (int32) from `at` on; what
-    stands behind them may be overwritten."""
+    """Writes `first` (int32) plus the index of each set bit of `bits`, ascending, to `out` (int32) from `at` on. Up to
+    `SPILLED` elements from `at` on are overwritten."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         some = builder.bitcast(arguments[3], ir.VectorType(ir.IntType(1), LANES))
@@ -275,6 +277,7 @@ def add_numbers(typing_context: Any, out: Any, at: Any, first: Any, bits: Any) -
         indices = builder.call(compress, [every, some, ir.Constant(BYTES, ir.Undefined)])
 
         def store(begin: int) -> None:
+            """Stores the numbers of the set bits with the ranks [begin, begin + LOOKED_UP)."""
             part = ir.Constant(ir.VectorType(WORD, LOOKED_UP), list(range(begin, begin + LOOKED_UP)))
             few = builder.shuffle_vector(indices, ir.Constant(BYTES, ir.Undefined), part)
             numbers = builder.zext(few, ir.VectorType(WORD, LOOKED_UP))
@@ -294,7 +297,7 @@ def add_numbers(typing_context: Any, out: Any, at: Any, first: Any, bits: Any) -
 
 @intrinsic
 def copy_numbers(typing_context: Any, source: Any, at: Any, out: Any, to: Any) -> Any:
-    """Copies `LOOKED_UP` int32 from `source[at]` on to `out[to]` and on."""
+    """Copies `LOOKED_UP` int32 from `source[at]` on to `out` from `to` on."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         numbers = ir.VectorType(WORD, LOOKED_UP)
@@ -307,7 +310,7 @@ def copy_numbers(typing_context: Any, source: Any, at: Any, out: Any, to: Any) -
 
 @intrinsic
 def spread_number(typing_context: Any, number: Any, out: Any, to: Any) -> Any:
-    """Writes an int32 `LOOKED_UP` times, to `out[to]` and on."""
+    """Writes an int32 `LOOKED_UP` times to `out` from `to` on."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         numbers = spread(builder, arguments[0], LOOKED_UP)
@@ -321,7 +324,7 @@ def spread_number(typing_context: Any, number: Any, out: Any, to: Any) -> Any:
 
 @intrinsic
 def prefetch(typing_context: Any, array: Any, at: Any) -> Any:
-    """Has the cache line with element `at` of an array, counted through all its dimensions, brought near."""
+    """Prefetches the cache line of element `at` of the flattened array."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         prefetch_line(builder, pointer_to(context, builder, signature, arguments, 0, arguments[1], ir.IntType(8)))
@@ -332,8 +335,8 @@ def prefetch(typing_context: Any, array: Any, at: Any) -> Any:
 
 @intrinsic
 def transpose(typing_context: Any, source: Any, begin: Any, target: Any, to: Any) -> Any:
-    """Writes the 64 words from `source[begin]` on, transposed, to `target[to]` and on: bit j of word i becomes bit i of
-    word j. Returns the number of set bits."""
+    """Transposes the 64 words from `source[begin]` on to `target` from `to` on: bit j of word i becomes bit i of word
+    j. Returns the number of set bits."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         square = ir.VectorType(LONG, LANES)
@@ -352,7 +355,7 @@ def transpose(typing_context: Any, source: Any, begin: Any, target: Any, to: Any
         undefined = ir.Constant(square, ir.Undefined)
         by = LANES // 2
         while by:
-            # squares of `by` words and bits change places across the diagonal of each square twice as wide
+            # squares of `by` words and bits are swapped across the diagonal of each square twice as wide
             low = sum(1 << bit for bit in range(LANES) if not bit & by)
             keep = [low if not word & by else low << by for word in range(LANES)]
             across = ir.Constant(ir.VectorType(WORD, LANES), [word ^ by for word in range(LANES)])
@@ -369,11 +372,13 @@ def transpose(typing_context: Any, source: Any, begin: Any, target: Any, to: Any
 
 
 def _within(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """`bits[high] & ~bits[low] & bits[high2] & ~bits[low2]`, `GROUP` words, for `between`."""
     low, high, low2, high2 = (load_words(context, builder, signature, arguments, 0, arguments[i]) for i in (1, 2, 3, 4))
     return builder.and_(builder.and_(high, high2), builder.not_(builder.or_(low, low2)))
 
 
 def _store(context: Any, builder: Any, signature: Any, arguments: Any, words: Any, array: int) -> Any:
+    """Stores words to argument number `array`, at the argument behind it; the words that are not 0, as bits."""
     builder.store(
         words, pointer_to(context, builder, signature, arguments, array, arguments[array + 1], WORDS), align=8
     )

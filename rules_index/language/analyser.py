@@ -36,18 +36,18 @@ from rules_index.language.tokens import Tokens
 from rules_index.language.typed import Constant, Expression, Leaf, Operation
 
 FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<=>": "<=>"}
-"""The operator that says the same with its sides exchanged."""
+"""The operator that means the same with its sides exchanged."""
 
 MAX_TREE_DEPTH = 100
-"""Deepest tree that is evaluated without Spark."""
+"""The deepest tree that is evaluated without Spark."""
 SMALL_TREE = 256
-"""Nodes of a tree that is evaluated without Spark whatever its text."""
+"""A tree of at most so many nodes is evaluated without Spark, whatever its text."""
 MAX_TREE_GROWTH = 4
-"""Most nodes for each token of its text of a larger one."""
+"""A larger tree is evaluated without Spark only if it has at most so many nodes per token of its text."""
 
 
 class Analyser:
-    """Turns the nodes of one rule into values."""
+    """Types the nodes of one rule."""
 
     def __init__(self, tokens: Tokens, scope: Scope) -> None:
         self.tokens = tokens
@@ -83,7 +83,7 @@ class Analyser:
         }
 
     def value(self, node: Node) -> Value:
-        """The typed value of a node, worked out once; raises `RuleError` where the node is refused."""
+        """The typed value of a node, computed once. Raises `RuleError` where the node is refused."""
         value = self._values.get(node)
         if value is None:
             value = self._values[node] = self._kinds[node.kind](node)
@@ -92,9 +92,10 @@ class Analyser:
         return value
 
     def _is_near(self, node: Node, tree: Expression) -> bool:
-        """Whether a tree is not much larger than its text, and flat enough to be walked.
+        """Whether a tree is not much larger than its text, and shallow enough to be traversed recursively.
 
-        A tree may hold a part several times (the value of NULLIF or BETWEEN): nested, its size would double each time.
+        A tree can contain a part several times (the value of NULLIF or BETWEEN); nested, its size would double each
+        time.
         """
         if not isinstance(tree, Operation):
             return True
@@ -103,7 +104,7 @@ class Analyser:
         )
 
     def make_value(self, node: Node, data_type: Type, tree: Expression | None = None, collated: bool = False) -> Value:
-        """A value of this type; without a tree outside of Spark's reach, or inside a lambda."""
+        """A value of this type. It has no tree inside a lambda, and without a tree only Spark can evaluate it."""
         return Value(node, data_type, None if self.variables and not isinstance(tree, Constant) else tree, collated)
 
     # Errors and texts
@@ -122,11 +123,12 @@ class Analyser:
         return text_of(self.tokens, node)
 
     def derived(self, node: Node, data_type: pa.DataType, form: str = "{}") -> Leaf:
-        """The column that Spark evaluates for a node, which must not need too much; `form` is put around its text."""
+        """The column that Spark evaluates for a node, whose cost must be within bounds; `form` is put around its
+        text."""
         return self.derived_text(node, data_type, form.replace("{}", self.text(node)))
 
     def derived_text(self, node: Node, data_type: pa.DataType, text: str) -> Leaf:
-        """The column that Spark evaluates for a text, which needs no more than a node."""
+        """The column that Spark evaluates for a text, with the cost of a node."""
         if self.tokens.names_lists:
             value_lists.refuse_lists(self, node)
         check_costs(self, self.bounders, node)
@@ -134,7 +136,7 @@ class Analyser:
         return Leaf(f"derived_{digest}", data_type, text)
 
     def attribute(self, value: Value) -> Expression | None:
-        """The expression whose values the index may code for a value, None where Spark must compare it."""
+        """The expression whose values the index can code for a value; None where Spark must compare it."""
         if value.type is None or value.collated or not constants.has_keys(value.type):
             return None
         if value.local is not None:
@@ -149,7 +151,7 @@ class Analyser:
         )
 
     def body(self, node: Node, types: list[Type]) -> Value:
-        """The value of a lambda's body, its parameters having these types."""
+        """The value of a lambda's body, with parameters of these types."""
         names: tuple[str, ...] = node.value
         if len(names) > len(types):
             raise self.error("TYPE_MISMATCH", f"This lambda takes at most {len(types)} parameters.", node)
@@ -174,7 +176,7 @@ class Analyser:
         return value
 
     def truth(self, node: Node) -> Expression | None:
-        """The tree of a condition, None where only Spark can evaluate it."""
+        """The tree of a condition; None where only Spark can evaluate it."""
         value = self.condition(node)
         if value.type == NULL:
             return Constant(None, BOOLEAN)
@@ -207,7 +209,8 @@ class Analyser:
         return Value(node, BOOLEAN, tree)
 
     def decided(self, operator: str, left: Value, right: Value) -> bool | None:
-        """The truth of an integer's comparison with a DECIMAL literal beyond every BIGINT, else None."""
+        """The truth of an integer's comparison with a DECIMAL literal beyond every BIGINT; None for other
+        comparisons."""
         if is_integer(left.type) and right.node.kind == "literal":
             return operations.beyond_integers(FLIPPED[operator], right.node.value)
         if is_integer(right.type) and left.node.kind == "literal":
@@ -215,7 +218,7 @@ class Analyser:
         return None
 
     def common(self, node: Node, left: Value, right: Value) -> Type:
-        """The type in which two values are compared, None where only Spark may compare them."""
+        """The type in which two values are compared; None where only Spark can compare them."""
         first, second = type_beside(left, right.type), type_beside(right, left.type)
         try:
             common = common_type(first, second)
@@ -246,7 +249,7 @@ class Analyser:
         return self._negated(Value(node, BOOLEAN, tree), node.value)
 
     def common_of(self, node: Node, values: list[Value]) -> Type:
-        """The common type of a list of values, None where only Spark may compare them."""
+        """The common type of a list of values; None where only Spark can compare them."""
         try:
             common = common_of_all([value.type for value in values])
         except IncompatibleTypesError:
@@ -295,14 +298,14 @@ class Analyser:
         return Value(node, BOOLEAN, operations.operation("and" if quantifier == "ALL" else "or", matches, BOOLEAN))
 
     def check_like(self, pattern: str, escape: str, ignore_case: bool, node: Node) -> None:
-        """Raise `PATTERN`, at the pattern's place in the rule, for a LIKE pattern that Spark refuses."""
+        """Raises `PATTERN`, at the pattern's position in the rule, for a LIKE pattern that Spark refuses."""
         try:
             check_like(pattern, escape, ignore_case)
         except RuleError as error:
             raise self.error("PATTERN", error.message, node) from None
 
     def check_rlike(self, pattern: str, node: Node) -> None:
-        """Raise `PATTERN`, at the pattern's place in the rule, for a regular expression that is refused."""
+        """Raises `PATTERN`, at the pattern's position in the rule, for a regular expression that is refused."""
         try:
             check_rlike(pattern, self.tokens.work)
         except RuleError as error:

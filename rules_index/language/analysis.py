@@ -1,4 +1,4 @@
-"""What a node of a rule is found to be, and what the analysis of calls and costs asks of the analyser."""
+"""The result of analysing a node, and the interface of the analyser that the analysis of calls and costs uses."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from rules_index.language.typed import Expression
 
 @dataclass(slots=True)
 class Value:
-    """What a node is: its type, and its tree where it can be evaluated without Spark.
+    """The result for a node: its type, and its tree where it can be evaluated without Spark.
 
-    `type` is None where only Spark knows it. `collated` says that only Spark may compare it: its strings may
-    have a collation other than the binary one, or may be bytes that are no proper UTF-8.
+    `type` is None where only Spark knows it. `collated` says that only Spark can compare it: its strings may have a
+    collation other than the binary one, or may be bytes that are not valid UTF-8.
     """
 
     node: Node
@@ -28,17 +28,17 @@ class Value:
 
 
 def evaluated_once(value: Value) -> Value:
-    """A value that Spark evaluates once for several comparisons, so that its analyser sees no literal there."""
+    """A value that Spark evaluates once for several comparisons, so that its analyser does not see a literal there."""
     if value.node.kind != "literal":
         return value
     return replace(value, node=Node("shared", None, [], value.node.first, value.node.last))
 
 
 class Analysis(Protocol):
-    """The analysis of one rule; `rules_index.language.analyser.Analyser` carries it out.
+    """The analysis of one rule, implemented by `rules_index.language.analyser.Analyser`.
 
-    `variables` are the types of the variables of the lambdas around a node, the innermost last. Each of the functions
-    raises `RuleError` where a node is refused.
+    `variables` are the types of the variables of the lambdas around a node, the innermost last. All methods raise
+    `RuleError` where a node is refused.
     """
 
     tokens: Tokens
@@ -49,16 +49,16 @@ class Analysis(Protocol):
         """The typed value of a node."""
 
     def attribute(self, value: Value) -> Expression | None:
-        """The expression whose values the index may code for a value; None where Spark must compare it."""
+        """The expression whose values the index can code for a value; None where Spark must compare it."""
 
     def make_value(self, node: Node, data_type: Type, tree: Expression | None = None, collated: bool = False) -> Value:
-        """A value of this type; without a tree outside of Spark's reach, or inside a lambda."""
+        """A value of this type. It has no tree inside a lambda, and without a tree only Spark can evaluate it."""
 
     def error(self, code: str, message: str, node: Node) -> RuleError:
         """The error for a node, at its position in the text."""
 
     def body(self, node: Node, types: list[Type]) -> Value:
-        """The value of a lambda's body for arguments of these types."""
+        """The value of a lambda's body, with parameters of these types."""
 
     def truth(self, node: Node) -> Expression | None:
         """The tree of a condition; None where only Spark can evaluate it."""
@@ -70,16 +70,16 @@ class Analysis(Protocol):
         """A comparison of two values."""
 
     def common_of(self, node: Node, values: list[Value]) -> Type:
-        """The type to which all values are brought."""
+        """The common type of a list of values; None where only Spark can compare them."""
 
     def pattern(self, node: Node) -> str | None:
-        """The pattern that a node is; None where it is no constant."""
+        """The text of a pattern, which must be constant; None for NULL."""
 
     def check_rlike(self, pattern: str, node: Node) -> None:
-        """Refuses a pattern that Java refuses, or that may take too long."""
+        """Raises `RuleError` for a regular expression that Java refuses, or that can take too long."""
 
     def cast(self, node: Node, value: Value, target: Type, quiet: bool = False) -> Value:
         """A value cast to a type."""
 
     def choice(self, node: Node, conditions: list[Expression | None], results: list[Value]) -> Value:
-        """The value of CASE, IF and COALESCE: the result behind the first condition that is TRUE, else the last."""
+        """The value of CASE, IF and COALESCE: the result of the first condition that is TRUE, else the last result."""

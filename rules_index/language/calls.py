@@ -1,4 +1,4 @@
-"""Function calls: which are allowed, what their arguments may be, what they give."""
+"""Function calls: which functions are allowed, the types of their arguments and results."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from rules_index.language.typed import Constant
 
 _CASTS = frozenset(("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary"))
 _OF_BYTES = frozenset(("base64", "hex", "md5", "sha", "sha1", "sha2", "decode", "typeof", "quote"))
-"""Functions of bytes whose text is always proper UTF-8."""
+"""Functions of bytes that always return valid UTF-8."""
 
 
 def not_repeatable(name: str, position: int) -> RuleError:
-    """The error for a function that gives another value each time."""
+    """The error for a function that returns a different value each time."""
     return RuleError(
         "NOT_REPEATABLE",
         f"{name} does not give the same value for the same row every time; a rule may use only a row's own columns "
@@ -82,7 +82,7 @@ def refusal(name: str, position: int) -> RuleError:
 
 
 def call(analyser: Analysis, node: Node) -> Value:
-    """The value of a call; raises `RuleError` where the function or its arguments are refused."""
+    """The value of a call. Raises `RuleError` where the function or its arguments are refused."""
     name: str = node.value
     function = FUNCTIONS.get(name)
     position = analyser.tokens.starts[node.first]
@@ -109,7 +109,7 @@ def _check_count(function: Function, count: int, position: int) -> None:
 
 
 def _with_lambdas(analyser: Analysis, node: Node) -> list[Value]:
-    """The values of arguments, lambdas being the values of their bodies."""
+    """The values of arguments; that of a lambda is the value of its body."""
     name: str = node.value
     arguments: list[Value] = []
     for index, child in enumerate(node.children):
@@ -128,7 +128,7 @@ def _with_lambdas(analyser: Analysis, node: Node) -> list[Value]:
 
 
 def _accumulator(analyser: Analysis, start: Value) -> Type:
-    """The type of an accumulator, which must have one size: a text could double with every item."""
+    """The type of an accumulator, whose values must all have the same size: a string could double with every item."""
     data_type = start.type
     if data_type is None and start.node.kind == "call" and start.node.value in ("named_struct", "struct"):
         parts = [analyser.value(child).type for child in start.node.children]
@@ -151,7 +151,7 @@ def _has_one_size(data_type: Type) -> bool:
 
 
 def _check_place(analyser: Analysis, node: Node, arguments: list[Value]) -> None:
-    """The place of an array's element must not be the least INT: Spark 4.2 then reads outside of the array."""
+    """Refuses the least INT as an index into an array: Spark 4.2 then reads outside of the array."""
     if node.value not in ("element_at", "try_element_at"):
         return
     container, place = arguments[0].type, arguments[1]
@@ -169,7 +169,7 @@ def _check_place(analyser: Analysis, node: Node, arguments: list[Value]) -> None
 
 
 def _check_keys(analyser: Analysis, node: Node, arguments: list[Value]) -> None:
-    """The keys of `map` must not make it raise: Spark would keep what it has of the map, and add it to the next one."""
+    """Refuses keys with which `map` could raise: Spark would keep the entries it has, and add them to the next map."""
     if node.value != "map" or len(arguments) <= 2:
         return
     keys = [each.local for each in arguments[::2]]
@@ -184,7 +184,7 @@ def _check_keys(analyser: Analysis, node: Node, arguments: list[Value]) -> None:
 
 
 def _check_patterns(analyser: Analysis, node: Node, arguments: list[Value]) -> None:
-    """Regular expressions that Spark itself matches must be constants that cannot stall a job."""
+    """Requires regular expressions that Spark itself matches to be constants that cannot stall a job."""
     name: str = node.value
     indexes = (PATTERN_ARGUMENT[name],) if name in PATTERN_ARGUMENT else ()
     for index in indexes:

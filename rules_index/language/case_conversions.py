@@ -1,7 +1,7 @@
-"""Case conversions that Spark's optimiser leaves out: of `lower(upper(x))` it evaluates the outer one alone.
+"""Case conversions that Spark's optimiser removes: of `lower(upper(x))` it evaluates only the outer one.
 
-That is not the same: `lower(upper('ß'))` would be 'ss', and is 'ß'. ILIKE compares lower case, so that of
-`upper(x) ILIKE 'a%'` the conversion is left out, too.
+That changes results: `lower(upper('ß'))` should be 'ss', and is 'ß'. ILIKE compares in lower case, so that in `upper(x)
+ILIKE 'a%'` the conversion is removed, too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _CONVERSIONS = ("upper", "ucase", "lower", "lcase")
 
 
 def without_inner(name: str, arguments: list[Expression | None]) -> list[Expression | None]:
-    """A function's arguments; where it converts case, without the conversion that is its argument."""
+    """A function's arguments; if it converts case, without a conversion that is its argument."""
     return [_unconverted(each) for each in arguments] if name in _CONVERSIONS else arguments
 
 
@@ -24,7 +24,7 @@ def _unconverted(tree: Expression | None) -> Expression | None:
 
 
 def in_any_case(node: Node) -> Node:
-    """What is compared of a value whatever its case."""
+    """The part of a node that is compared when case is ignored: without its case conversions."""
     while node.kind == "call" and node.value in _CONVERSIONS and len(node.children) == 1:
         node = node.children[0]
     return node

@@ -1,4 +1,4 @@
-"""Spark's ANSI rules for the type in which two values meet, and for the type of arithmetic."""
+"""Spark's ANSI rules for the common type of two values, and for the type of arithmetic."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ Type: TypeAlias = "pa.DataType | None"
 _NUMERIC_ORDER = [pa.int8(), pa.int16(), INT, BIGINT, FLOAT, DOUBLE]
 _DIGITS = {pa.int8(): 3, pa.int16(): 5, INT: 10, BIGINT: 20}
 INTEGER_BITS = {pa.int8(): 7, pa.int16(): 15, INT: 31, BIGINT: 63}
-"""Value bits of each integer type."""
+"""The number of value bits of each integer type."""
 _DATETIMES = (DATE, TIMESTAMP_NTZ, TIMESTAMP)
 _SHIFTS = ("<<", ">>", ">>>")
 MAX_PRECISION = 38
 
 
 class IncompatibleTypesError(Exception):
-    """Two values that Spark does not bring to one type."""
+    """Two values for which Spark has no common type."""
 
 
 def normalise(data_type: pa.DataType) -> Type:
-    """The type as Spark has it, for any way in which Arrow may hold it; None for one that Spark has not."""
+    """Spark's type for a type that Arrow may represent in several ways; None for one that Spark does not have."""
     t = pa.types
     if data_type in _NUMERIC_ORDER or data_type in (STRING, BOOLEAN, DATE, TIMESTAMP_NTZ, BINARY):
         return data_type
@@ -77,7 +77,7 @@ def _normalise_nested(data_type: pa.DataType) -> Type:
         key, value = normalise(data_type.key_type), normalise(data_type.item_type)
         return None if key is None or value is None else pa.map_(key, value)
     if t.is_struct(data_type):
-        # Fields of unknown type still have names: keep Arrow's own type for them, nothing will match it.
+        # Fields of unknown type still have names: keep Arrow's own type for them; nothing will match it.
         return pa.struct([(field.name, normalise(field.type) or field.type) for field in data_type])
     if data_type == NULL or t.is_duration(data_type) or t.is_interval(data_type):
         return {True: DAY_INTERVAL}.get(t.is_duration(data_type), data_type)
@@ -85,7 +85,7 @@ def _normalise_nested(data_type: pa.DataType) -> Type:
 
 
 def can_be_cast(source: Type, target: Type) -> bool:
-    """Whether Spark's ANSI mode has a cast between two types; True where only Spark knows."""
+    """Whether Spark's ANSI mode can cast between two types; True where only Spark knows."""
     if source is None or target is None or source in (target, NULL, STRING) or target == STRING:
         return True
     if not (_is_plain(source) and _is_plain(target)):
@@ -102,27 +102,27 @@ def _is_plain(data_type: pa.DataType) -> bool:
 
 
 def is_integer(data_type: Type) -> bool:
-    """TINYINT to BIGINT."""
+    """Whether a type is TINYINT, SMALLINT, INT or BIGINT."""
     return data_type in INTEGER_BITS
 
 
 def is_decimal(data_type: Type) -> bool:
-    """DECIMAL of any precision."""
+    """Whether a type is DECIMAL, of any precision."""
     return isinstance(data_type, pa.Decimal128Type)
 
 
 def is_float(data_type: Type) -> bool:
-    """FLOAT or DOUBLE."""
+    """Whether a type is FLOAT or DOUBLE."""
     return data_type in (FLOAT, DOUBLE)
 
 
 def is_number(data_type: Type) -> bool:
-    """Any numeric type."""
+    """Whether a type is numeric."""
     return data_type in _NUMERIC_ORDER or is_decimal(data_type)
 
 
 def is_nested(data_type: Type) -> bool:
-    """ARRAY, MAP or STRUCT."""
+    """Whether a type is ARRAY, MAP or STRUCT."""
     return data_type is not None and pa.types.is_nested(data_type)
 
 
@@ -141,9 +141,9 @@ def wider_decimal(left: pa.DataType, right: pa.DataType) -> Type:
 
 @lru_cache(maxsize=4096)
 def common_type(left: Type, right: Type) -> Type:
-    """The type to which Spark casts two values that it compares or that are branches of one value.
+    """The type to which Spark casts two values that it compares, or that are branches of one value.
 
-    None where only Spark knows; raises `IncompatibleTypesError` where there is none.
+    None where only Spark knows. Raises `IncompatibleTypesError` where there is none.
     """
     if left is None or right is None:
         return None
@@ -182,7 +182,7 @@ def _common_with_string(other: pa.DataType) -> Type:
 
 
 def common_of_all(types: Iterable[Type]) -> Type:
-    """The common type of a list: Spark looks at the strings first."""
+    """The common type of a list. Like Spark it considers the strings first."""
     found = list(types)
     if None in found:
         return None
@@ -195,12 +195,12 @@ def common_of_all(types: Iterable[Type]) -> Type:
 
 
 def literal_type(value: int, data_type: pa.DataType) -> Type:
-    """The type that Spark gives an integer literal which meets a DECIMAL: one of its digits, but for a TINYINT."""
+    """The type that Spark gives an integer literal beside a DECIMAL: one with just its digits, except for a TINYINT."""
     return data_type if data_type == pa.int8() else pa.decimal128(max(1, len(str(abs(value)))), 0)
 
 
 def arithmetic_type(operator: str, left: Type, right: Type) -> Type:
-    """The type of `left operator right`, None where only Spark knows."""
+    """The type of `left operator right`; None where only Spark knows."""
     if left is None or right is None:
         return None
     if operator == "||":
@@ -225,14 +225,14 @@ def arithmetic_type(operator: str, left: Type, right: Type) -> Type:
 
 
 def _arithmetic_with_string(operator: str, number: Type) -> Type:
-    """The type of arithmetic between a text and a number, None where only Spark knows."""
+    """The type of arithmetic between a string and a number; None where only Spark knows."""
     if operator in ("+", "-", "*", "%"):
         return BIGINT if is_integer(number) else DOUBLE
     return DOUBLE if operator == "/" else None
 
 
 def shifted_type(shifted: Type) -> Type:
-    """The type of a number whose bits are shifted, None where only Spark knows."""
+    """The type of a number whose bits are shifted; None where only Spark knows."""
     return BIGINT if shifted == BIGINT else INT if is_integer(shifted) else None
 
 
@@ -253,7 +253,7 @@ def _decimal_arithmetic(operator: str, left: pa.Decimal128Type, right: pa.Decima
 
 
 def adjusted(precision: int, scale: int) -> pa.Decimal128Type:
-    """A DECIMAL of at most 38 digits, giving up fraction digits beyond six before whole ones."""
+    """A DECIMAL of at most 38 digits; digits of the fraction beyond six are given up before whole ones."""
     if precision <= MAX_PRECISION:
         return pa.decimal128(precision, scale)
     whole = precision - scale
@@ -261,7 +261,7 @@ def adjusted(precision: int, scale: int) -> pa.Decimal128Type:
 
 
 def name_of(data_type: Type) -> str:
-    """The type in Spark's words, for messages."""
+    """The type by Spark's name, for messages."""
     if data_type is None:
         return "a value"
     if is_decimal(data_type):

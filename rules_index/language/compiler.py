@@ -1,4 +1,4 @@
-"""The text of a rule to its formula."""
+"""Compiles the text of a rule to its formula."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from rules_index.language.scope import Scope
 
 
 class Compiler:
-    """Compiles the rules of one scope, and remembers what rules made alike share."""
+    """Compiles the rules of one scope, and caches comparisons that rules have in common."""
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
         self._known: dict[Hashable, Formula] = {}
 
     def compile(self, text: str) -> Formula:
-        """The formula of one rule; raises `RuleError` where it is refused."""
+        """The formula of one rule. Raises `RuleError` where it is refused."""
         node, tokens = parse(text, self.scope.time_zone)
         return Splitter(Analyser(tokens, self.scope), self._known).rule(node)
 
     def compile_clause(self, text: str) -> Formula | None:
-        """The formula of what stands between two connectives of a rule; None where that is not one clause, or where it
-        may be a STRING, which is a condition between connectives and none as a whole rule.
+        """The formula of a text between two connectives of a rule. None where that is not a single clause, or may be a
+        STRING, which is a condition between connectives but not as a whole rule.
 
         Raises `RuleError` as `compile` does, with a position within the clause.
         """
@@ -40,5 +40,5 @@ class Compiler:
 
 
 def compile_expression(text: str, scope: Scope) -> Formula:
-    """The formula of one rule; raises `RuleError` where it is refused."""
+    """The formula of one rule. Raises `RuleError` where it is refused."""
     return Compiler(scope).compile(text)

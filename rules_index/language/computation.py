@@ -1,4 +1,4 @@
-"""The values of operators on numbers and texts. Raises `RuleError` where the types do not go with an operator."""
+"""The values of operators on numbers and strings. Raises `RuleError` where an operator does not accept the types."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _moved_time(analysis: Analysis, operator: str, left: Value, right: Value) ->
 
 
 def unary(analysis: Analysis, node: Node) -> Value:
-    """The value of a number with a sign, or of its bits turned over."""
+    """The value of a number with a sign, or with its bits inverted."""
     value = analysis.value(node.children[0])
     if value.type == BOOLEAN or is_nested(value.type):
         raise analysis.error("TYPE_MISMATCH", f"{node.value} does not work with {name_of(value.type)}.", node)
@@ -92,7 +92,7 @@ def unary(analysis: Analysis, node: Node) -> Value:
 
 
 def type_beside(value: Value, other: Type) -> Type:
-    """The type of a value that meets one of another type."""
+    """The type of a value beside one of another type."""
     if is_decimal(other) and is_integer(value.type) and value.node.kind == "literal":
         return literal_type(value.node.value.value, value.type)
     return value.type

@@ -1,4 +1,4 @@
-"""What may stand beside what in AND and OR."""
+"""Which operands AND and OR accept beside each other."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from rules_index.language.coercion import NULL, STRING
 from rules_index.language.nodes import Node
 
 CONDITIONS = frozenset(("and", "or", "not", "compare", "distinct", "between", "in", "in_list", "like", "rlike", "is"))
-"""Kinds of nodes that are BOOLEAN, whatever they are made of."""
+"""Kinds of nodes that are always BOOLEAN."""
 
 
 def may_be_texts(analyser: Analysis, first: Node, second: Node) -> bool:
-    """Whether only Spark knows if two operands beside each other are both STRING: it casts one beside a condition.
+    """Whether only Spark knows if two adjacent operands are both STRING; Spark casts a STRING beside a condition.
 
-    Raises `RuleError` where they are known to be STRING, or one is and the other NULL.
+    Raises `RuleError` where both are known to be STRING, or one is and the other is NULL.
     """
     if first.kind in CONDITIONS or second.kind in CONDITIONS:
         return False
@@ -26,8 +26,8 @@ def may_be_texts(analyser: Analysis, first: Node, second: Node) -> bool:
 
 
 def operands(analyser: Analysis, node: Node) -> list[Node]:
-    """The operands of an AND or OR; two beside each other that may both be STRING are one, of kind `beside`, whose
-    value is that of the connective."""
+    """The operands of an AND or OR. Two adjacent ones that may both be STRING become one, of kind `beside`, whose value
+    is that of the connective."""
     pairs = {id(pair[0]): pair for pair in node.value if may_be_texts(analyser, *pair)}
     seconds = {id(second) for _, second in pairs.values()}
     found = []

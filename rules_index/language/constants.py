@@ -1,4 +1,4 @@
-"""Casts of constants, and the cut that a constant makes in the values of a column of another type."""
+"""Casts of constants, and the cut that a constant makes among the values of a column of another type."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def key_of(constant: Constant) -> Key:
 
 
 def domain(data_type: pa.DataType) -> tuple[Key, Key | None]:
-    """The least and the greatest key of a type; strings have no greatest."""
+    """The least and the greatest key of a type; None as the greatest for strings."""
     if is_float(data_type):
         return _LOWEST_FLOAT_KEY, NAN_KEY
     if data_type in (STRING, BINARY):
@@ -67,7 +67,7 @@ def domain(data_type: pa.DataType) -> tuple[Key, Key | None]:
 
 
 def clamp(values: ValueSet, data_type: pa.DataType) -> ValueSet:
-    """The same set without the cuts that no value of the type lies between."""
+    """The same set of values, without cuts that no value of the type lies between."""
     if not values.cuts:
         return values
     least, greatest = domain(data_type)
@@ -78,8 +78,8 @@ def clamp(values: ValueSet, data_type: pa.DataType) -> ValueSet:
 
 
 def comparison(operator: str, low: Key, high: Key, data_type: pa.DataType) -> ValueSet:
-    """The values that compare so with a constant whose cut is `low` (first value not below it) to `high`
-    (first value above it)."""
+    """The values that satisfy `value operator constant`, where the constant's cut is `low` (the first key not below it)
+    and `high` (the first key above it)."""
     if operator in ("=", "<=>"):
         values = interval(low, high)
     elif operator == "<>":
@@ -96,10 +96,10 @@ def comparison(operator: str, low: Key, high: Key, data_type: pa.DataType) -> Va
 
 
 def cut(column: pa.DataType, constant: Constant, zone: str) -> tuple[Key, Key] | None:
-    """Where a constant lies among the values of a column that Spark casts to the constant's type.
+    """The cut of a constant among the values of a column that Spark casts to the constant's type.
 
-    The first key whose cast is not below the constant, and the first whose cast is above; None where the
-    cast keeps no order or raises, so that only evaluation row by row is right.
+    Returns the first key whose cast is not below the constant, and the first whose cast is above it. None where the
+    cast is not monotonic or can raise, so that only evaluation row by row is correct.
     """
     target = constant.type
     if column == target or (is_integer(column) and is_integer(target)) or (column == FLOAT and target == DOUBLE):
@@ -124,18 +124,19 @@ def cut(column: pa.DataType, constant: Constant, zone: str) -> tuple[Key, Key] |
 
 
 def _cut_by_search(column: pa.DataType, bound: float) -> tuple[Key, Key]:
-    """The cut of a DOUBLE among integers or decimals, whose cast to DOUBLE rounds but keeps their order."""
+    """The cut of a DOUBLE among integers or decimals; their cast to DOUBLE rounds, but is monotonic."""
     least, greatest = domain(column)
     assert isinstance(least, int) and isinstance(greatest, int)
     unit = 10**column.scale if is_decimal(column) else 1
     goal = float_key(bound)
     if math.isfinite(bound):
-        # what rounds to the bound is no farther from it than the next DOUBLE
+        # a number that rounds to the bound is no farther from it than the next DOUBLE
         ulp = Fraction(math.ulp(bound))
         least = min(max(least, math.floor((Fraction(bound) - ulp) * unit)), greatest + 1)
         greatest = max(min(greatest, math.ceil((Fraction(bound) + ulp) * unit)), least - 1)
 
     def first(above: bool) -> int:
+        """The first key whose cast is not below the bound or, where `above`, is above it."""
         low, high = least, greatest + 1
         while low < high:
             middle = (low + high) // 2
@@ -150,7 +151,7 @@ def _cut_by_search(column: pa.DataType, bound: float) -> tuple[Key, Key]:
 
 
 def cast(constant: Constant, target: pa.DataType, zone: str) -> Constant | None:
-    """The constant in another type as Spark's ANSI cast has it; None where that raises or only Spark can tell."""
+    """The constant in another type by Spark's ANSI cast; None where that raises, or only Spark knows the result."""
     source, value = constant.type, constant.value
     if source == target:
         return constant
@@ -195,7 +196,7 @@ def _cast_value(
 
 
 def _exact(value: object, source: pa.DataType) -> Fraction | float | None:
-    """A number as a fraction; NaN, infinities and zeros of a float as they are."""
+    """A number as a fraction; NaN, infinities and zeros of a float unchanged."""
     if isinstance(value, float):
         return Fraction(value) if value and abs(value) < float("inf") else value
     assert isinstance(value, int)
@@ -213,7 +214,7 @@ def _number(exact: Fraction | float, source: pa.DataType, target: pa.DataType) -
         return 0 if exact == 0.0 else None
     if is_integer(target):
         if is_decimal(source) and target != BIGINT:
-            # Spark takes the way over DOUBLE here, so that 0.99999999999999999999 becomes 1
+            # Spark casts by way of DOUBLE here, so that 0.99999999999999999999 becomes 1
             exact = Fraction(exact.numerator / exact.denominator)
         whole = abs(exact).__floor__() * (-1 if exact < 0 else 1)
         bits = INTEGER_BITS[target]
@@ -254,9 +255,9 @@ def _from_text(text: str, target: pa.DataType, zone: str) -> bool | int | float 
 
 
 def _float32_of_text(text: str) -> float:
-    """The FLOAT nearest to a number; infinite, or a zero, where it is out of range."""
+    """The FLOAT nearest to a number; infinite or zero where it is out of range."""
     exact = Decimal(text)
-    if exact and abs(exact.adjusted()) > 60:  # the power of ten must not be computed
+    if exact and abs(exact.adjusted()) > 60:  # the power of ten would be too large to compute
         return math.copysign(math.inf if exact.adjusted() > 0 else 0.0, exact)
     return nearest_float32(Fraction(exact))
 
@@ -267,7 +268,7 @@ def _decimal_from_text(text: str, target: pa.DataType) -> int | None:
     exact = Decimal(text)
     exponent = exact.as_tuple().exponent
     assert isinstance(exponent, int)
-    if len(exact.as_tuple().digits) + exponent > MAX_PRECISION:  # zeros behind the number count, even for a zero
+    if len(exact.as_tuple().digits) + exponent > MAX_PRECISION:  # trailing zeros count, even those of a zero
         return None
     if exact.adjusted() < -100:
         return 0
@@ -279,5 +280,5 @@ def _decimal_from_text(text: str, target: pa.DataType) -> int | None:
 
 
 def has_keys(data_type: pa.DataType) -> bool:
-    """True for a type whose values have keys."""
+    """Whether values of a type have keys."""
     return is_indexable(data_type)

@@ -1,7 +1,7 @@
-"""What to write in place of a text that is refused: the cures of the mistakes that are made most.
+"""Cures for common mistakes: what to write in place of a text that is refused.
 
-A cure is a sentence behind the error's own message. It looks at the tokens around the place of the error, and at the
-parsed text where there is one; it never changes the error's code or its position.
+A cure is a sentence appended to the error's own message. It is found from the tokens around the error's position, and
+from the parsed text if there is one. It never changes the error's code or position.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rules_index.language.scope import Scope
 from rules_index.language.tokens import END, NUMBER, QUOTED_NAME, STRING, Tokens, tokenise, words
 
 _LONGEST = 10_000
-"""Characters of the longest text that a cure is looked for in."""
+"""Texts with more characters get no cure."""
 _CURLY = frozenset("\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb\u2039\u203a\u2032\u2033\u00b4")
 _SIGNS = {"\u2265": ">=", "\u2264": "<=", "\u2260": "<>", "\u2212": "-", "\u00d7": "*", "\u00f7": "/"}
 _CURRENCIES = frozenset("\u20ac$\u00a3\u00a5")
@@ -30,7 +30,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def with_cure(error: RuleError, text: str, scope: Scope) -> RuleError:
-    """The same error, its message followed by what to write instead, where that is known."""
+    """The same error, with a sentence on what to write instead, where that is known."""
     try:
         cure = _cure(error, text, scope)
     except (RuleError, RecursionError):
@@ -74,7 +74,7 @@ def _of_clock(rest: str) -> str | None:
 
 
 def _of_character(error: RuleError, text: str, position: int) -> str | None:
-    """The cure of a character that begins no token."""
+    """The cure for a character that begins no token."""
     character = text[position : position + 1]
     if character in _CURLY and character:
         return "Write straight quotes around a text: 'text'."
@@ -90,7 +90,7 @@ def _of_character(error: RuleError, text: str, position: int) -> str | None:
 
 
 def _odd_name(tokens: Tokens, at: int, scope: Scope) -> str | None:
-    """The column or field whose name, written without the back-quotes that it needs, covers a token."""
+    """The column or field at a token whose name needs back-quotes but was written without."""
     place, text = tokens.starts[at], tokens.text
     if tokens.kinds[at] in (STRING, QUOTED_NAME):
         return None
@@ -113,7 +113,7 @@ def _odd_names(fields: pa.Schema | pa.StructType) -> Iterator[str]:
 
 
 def _of_name(tokens: Tokens, at: int, hinted: bool) -> str | None:
-    """The cure of a name that is no column."""
+    """The cure for a name that is not a column."""
     spelling, before = tokens.spelling(at), tokens.kinds[at - 1] if at else ""
     if tokens.kinds[at + 1] in (".", "(", "["):
         return None
@@ -131,7 +131,7 @@ def _of_name(tokens: Tokens, at: int, hinted: bool) -> str | None:
 
 
 def _of_method(tokens: Tokens, at: int) -> str | None:
-    """The cure of `column.lower()`."""
+    """The cure for `column.lower()`."""
     kinds = tokens.kinds
     while tokens.is_name(at) and kinds[at + 1] == "." and kinds[at + 3] != "(":
         at += 2
@@ -168,7 +168,7 @@ def _of_operator(tokens: Tokens, at: int) -> str | None:
 
 
 def _of_number(tokens: Tokens, at: int) -> str | None:
-    """The cure of a number with separators, or with a unit behind it."""
+    """The cure for a number with separators, or with a unit behind it."""
     kinds, text = tokens.kinds, tokens.text
     before = tokens.spelling(at - 1) if at else ""
     if kinds[at] == "," and at and kinds[at - 1] == kinds[at + 1] == NUMBER and text[tokens.ends[at]].isdigit():

@@ -1,4 +1,4 @@
-"""Cures of texts that the grammar takes and the types refuse: dates without quotes, arrays compared with a text, ..."""
+"""Cures for texts that parse but have wrong types: dates without quotes, arrays compared with a string, ..."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TIMES = {DATE: "DATE", TIMESTAMP: "TIMESTAMP", TIMESTAMP_NTZ: "TIMESTAMP_NTZ"}
 
 
 def cure_of_types(error: RuleError, text: str, scope: Scope) -> str | None:
-    """What to write where an error of types was found in a text that can be parsed; None where that is not known."""
+    """What to write instead, for a type error in a text that parses; None where that is not known."""
     node, tokens = parse(text, scope.time_zone)
     analyser = Analyser(tokens, scope)
     if error.error == "NOT_BOOLEAN":
@@ -57,7 +57,7 @@ def _of_comparison(node: Node, analyser: Analyser) -> str | None:
 
 
 def _of_times(node: Node, types: list[Type], texts: list[str]) -> str | None:
-    """The cure of a date that is no literal, but numbers with signs between them."""
+    """The cure for a date written as numbers with signs between them instead of a literal."""
     kind = next((_TIMES[each] for each in types if each in _TIMES), None)
     if kind is None:
         return None
@@ -104,7 +104,7 @@ def _of_nested(node: Node, data_type: Type, text: str, others: list[str]) -> str
 
 
 def _of_alternative(node: Node, tokens: Tokens, position: int | None) -> str | None:
-    """The cure of `mcc = 1 OR 2`."""
+    """The cure for `mcc = 1 OR 2`."""
     for each in inside(node):
         if each.kind not in ("or", "and"):
             continue

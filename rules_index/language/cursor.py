@@ -1,4 +1,4 @@
-"""The place in a rule's text that the modules of the grammar share."""
+"""The position in a rule's text that the modules of the grammar share."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from rules_index.language.tokens import END, Tokens
 
 
 class Cursor(ABC):
-    """A place in a rule's tokens. `at` is the token that comes next, `level` how deeply the grammar is nested there,
-    and `zone` that of timestamps without one."""
+    """A position in a rule's tokens. `at` is the next token, `level` the current nesting depth of the grammar, and
+    `zone` the time zone of timestamps without one."""
 
     __slots__ = ("at", "level", "tokens", "zone")
 
@@ -27,20 +27,20 @@ class Cursor(ABC):
 
     @abstractmethod
     def value(self) -> Node:
-        """What the grammar calls a value expression: arithmetic and comparisons, but no bare AND, OR, IN, ..."""
+        """A value expression of the grammar: arithmetic and comparisons, but no bare AND, OR, IN, ..."""
 
     @abstractmethod
     def list_of_expressions(self) -> list[Node]:
-        """Expressions separated by commas, up to and with the closing bracket; at least one."""
+        """Expressions separated by commas, at least one, including the closing bracket."""
 
     def expect(self, kind: str, message: str) -> None:
-        """Step over a token of this kind, or raise with the message."""
+        """Steps over a token of this kind, or raises with the message."""
         if self.tokens.kinds[self.at] != kind:
             raise self.unexpected(message)
         self.at += 1
 
     def unexpected(self, message: str = "", at: int | None = None) -> RuleError:
-        """The syntax error at the cursor, naming what stands there."""
+        """The syntax error at the cursor, naming the token there."""
         at = self.at if at is None else at
         kind = self.tokens.kinds[at]
         if kind == END:

@@ -1,4 +1,4 @@
-"""Functions whose values are few, whatever they are called with."""
+"""Functions with a bounded range of values, whatever their arguments."""
 
 LEAST_AND_GREATEST = {
     "hour": (0, 23),
@@ -13,4 +13,4 @@ LEAST_AND_GREATEST = {
     "weekday": (0, 6),
     "weekofyear": (1, 53),
 }
-"""The least and the greatest value of functions that give parts of dates and times."""
+"""The least and the greatest value of functions that return parts of dates and times."""

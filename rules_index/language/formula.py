@@ -1,4 +1,4 @@
-"""What a rule's text becomes: a Boolean formula over predicates on attributes, in three-valued logic."""
+"""The formula of a rule: a Boolean formula over predicates on attributes, in three-valued logic."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Truth(IntEnum):
 class Predicate:
     """A comparison of one attribute with constants.
 
-    `attribute` is the expression whose value is coded; equal expressions are one attribute. The predicate
-    is TRUE on the values in `true`, FALSE on those in `false` (disjoint), NULL on the rest; on a NULL value
-    it is `null`. On a row where evaluating the attribute raised, it is NULL.
+    `attribute` is the expression whose value is coded; equal expressions are one attribute. The predicate is TRUE on
+    the values in `true`, FALSE on those in `false` (disjoint), NULL on all others, and `null` where the attribute is
+    NULL. On a row where evaluating the attribute raised, it is NULL.
     """
 
     attribute: Expression

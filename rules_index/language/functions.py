@@ -1,13 +1,13 @@
-"""The functions of Spark SQL that a rule may call: how many arguments, what type comes back, what is refused.
+"""The functions of Spark SQL that a rule may call: number of arguments, type of the result, what is refused.
 
-Allowed is what gives the same value for the same row whenever and wherever it is evaluated and touches nothing
-but its arguments. Everything else is refused with its reason:
+A function is allowed if it returns the same value for the same row whenever and wherever it is evaluated, and reads
+nothing but its arguments. All others are refused, with the reason:
 
-- aggregates, window functions and generators of rows: a rule looks at one row;
+- aggregates, window functions and generators of rows: a rule sees a single row;
 - the clock, random numbers, the session, its user and catalog, the position of a row in its file;
 - Java reflection, functions that raise on purpose, encryption with a random start, sketches, XML and XPath
   (they parse documents that may name other documents), AI, HTTP and secret functions, user-defined functions;
-- what may need too much memory or time on a row is refused by its bounds (`costs`), not by its name.
+- what can need too much memory or time on a row is refused by its bounds (`costs`), not by its name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from rules_index.language.tokens import words
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One allowed function: argument counts and the rule for its result's type (see `results.py`)."""
+    """An allowed function: the least and greatest number of arguments, and the rule for its result's type
+    (`results.py`)."""
 
     name: str
     least: int
@@ -174,8 +175,8 @@ NOT_REPEATABLE = words("""
     localtimestamp monotonically_increasing_id now rand randn random randstr session_user shuffle spark_partition_id
     uniform user uuid version""")
 MAKE_MAPS = words("map_concat map_from_arrays map_from_entries str_to_map")
-"""Functions that raise an error on a repeated or a NULL key. Spark keeps the keys that came before it, and counts them
-among those of the next row."""
+"""Functions that raise an error on a repeated or a NULL key. Spark keeps the keys before it and counts them among those
+of the next row."""
 NOT_ALLOWED = words("""
     aes_decrypt approx_top_k_estimate assert_true bitmap_bit_position bitmap_bucket_number bitmap_count collate
     collation from_avro from_protobuf from_xml hll_sketch_estimate hll_union identifier java_method raise_error reflect
@@ -209,7 +210,7 @@ LAMBDAS = {
     "aggregate": (2, 3),
     "reduce": (2, 3),
 }
-"""Functions that take lambdas, and at which arguments."""
+"""Functions that take lambdas, with the indices of these arguments."""
 
 PATTERN_ARGUMENT = {
     "regexp_extract": 1,
@@ -220,7 +221,7 @@ PATTERN_ARGUMENT = {
     "regexp_instr": 1,
     "split": 1,
 }
-"""The argument that Spark matches as a Java regular expression."""
+"""The index of the argument that Spark matches as a Java regular expression."""
 
 PLAIN_NAMES = frozenset(
     (
@@ -237,4 +238,4 @@ PLAIN_NAMES = frozenset(
         "curdate",
     )
 )
-"""Names that mean a function even without brackets, unless a column is called so."""
+"""Names that are a function call even without brackets, unless there is a column of that name."""

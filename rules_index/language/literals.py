@@ -36,7 +36,7 @@ _DAY_UNITS = words(
 
 
 def string(spelling: str) -> str:
-    """The value of one string token: quotes doubled, escapes of Spark 4.2, raw strings."""
+    """The value of one string token: doubled quotes, escapes of Spark 4.2, raw strings."""
     if spelling[0] in "rR":
         return spelling[2:-1]
     quote = spelling[0]
@@ -52,7 +52,7 @@ def string(spelling: str) -> str:
 
 
 def _undouble(body: str, quote: str) -> str:
-    """Replace doubled quotes by one, leaving those behind a backslash alone."""
+    """Replaces doubled quotes by single ones, except behind a backslash."""
     return re.sub(rf"(\\.)|{quote}{quote}", lambda found: found[1] or quote, body, flags=re.DOTALL)
 
 
@@ -68,7 +68,7 @@ def _unescape(found: re.Match[str]) -> str:
 
 
 def number(spelling: str, position: int) -> Constant:
-    """The constant that a numeric literal stands for, its sign included."""
+    """The constant of a numeric literal, including its sign."""
     text = spelling.upper()
     if len(text) > _LONGEST_NUMBER:
         raise RuleError("LITERAL", f"The number has more than {_LONGEST_NUMBER} digits.", position)
@@ -122,7 +122,7 @@ def _decimal(text: str, position: int) -> Constant:
 
 
 def _fraction(exact: Decimal) -> Fraction:
-    if exact and exact.adjusted() < -400:  # below every FLOAT; the power of ten must not be computed
+    if exact and exact.adjusted() < -400:  # below every FLOAT; the power of ten would be too large to compute
         return Fraction(0)
     return Fraction(exact)
 
@@ -145,7 +145,7 @@ def nearest_float32(exact: Fraction) -> float:
 
 
 def typed(kind: str, text: str, position: int, zone: str) -> Constant | pa.DataType | None:
-    """The value of `KIND 'text'`; a type alone where the literal is right but has no constant here."""
+    """The value of `KIND 'text'`; only its type where the literal is valid but has no constant here."""
     if kind == "DATE":
         return _date(text, position)
     if kind in ("TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ"):
@@ -181,12 +181,12 @@ def _refuse_moving(kind: str, text: str, position: int) -> None:
 
 
 def names_moment(text: str) -> bool:
-    """True for a text with a word that Spark takes for a moment where it casts a constant: `today`, `epoch`."""
+    """Whether a text has a word that Spark takes for a point in time when it casts a constant: `today`, `epoch`."""
     return _MOVING.match(text) is not None or _is_epoch(text)
 
 
 def _is_epoch(text: str) -> bool:
-    """True for the word that stands for the first day, with or without a zone."""
+    """Whether a text is the word for 1970-01-01, with or without a zone."""
     found = _EPOCH.fullmatch(text)
     return found is not None and (not found[1] or times.is_zone(found[1]))
 
@@ -225,7 +225,7 @@ def _timestamp(kind: str, text: str, position: int, zone: str) -> Constant | pa.
 
 
 def interval(cursor: Cursor) -> pa.DataType | None:
-    """The type of the INTERVAL literal at the cursor, which moves behind it; None where none stands there."""
+    """The type of the INTERVAL literal at the cursor, which moves behind it; None where there is none."""
     kinds, first = cursor.tokens.kinds, cursor.at
     units: set[str] = set()
     at = first + 1

@@ -1,8 +1,8 @@
-"""Comparisons of a date or time that is cast with a constant, in time zones whose clocks change.
+"""Comparisons of a cast date or time with a constant, in time zones whose clocks change.
 
-Spark's optimiser moves the cast from the value to the constant: `CAST(ntz AS TIMESTAMP) < constant` becomes
-`ntz < CAST(constant AS TIMESTAMP_NTZ)`. Where clocks change the two differ on some rows: on local times that a change
-skips, and on instants whose local time a change repeats. What WHERE keeps follows the moved cast, and so do rules.
+Spark's optimiser moves the cast from the value to the constant: `CAST(ntz AS TIMESTAMP) < constant` becomes `ntz <
+CAST(constant AS TIMESTAMP_NTZ)`. Where clocks change the two differ on some rows: on local times that a change skips,
+and on instants whose local time a change repeats. WHERE follows the moved cast, and so do rules.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ _CASTS = (
     *("date", "to_date", "try_to_date"),
     *("timestamp", "to_timestamp", "try_to_timestamp", "to_timestamp_ltz", "to_timestamp_ntz"),
 )
-"""Functions that are casts where their one argument is a date or time."""
+"""Functions that are casts if their only argument is a date or time."""
 _KINDS = (DATE, TIMESTAMP, TIMESTAMP_NTZ)
 
 
 def source(analyser: Analysis, value: Value, zone: str) -> Value | None:
-    """What `value` casts from one kind of date or time to another in the time zone; None where the cast may stay.
+    """The value that `value` casts from one kind of date or time to another in the time zone; None where the cast can
+    stay.
 
-    It may in a zone with one offset, and between DATE and TIMESTAMP_NTZ: the comparison is the same then.
+    It can stay in a zone with a fixed offset, and between DATE and TIMESTAMP_NTZ: the comparison is the same then.
     """
     node = value.node
     if value.type not in _KINDS or times.zone_offset(zone) is not None:
@@ -48,16 +49,16 @@ def source(analyser: Analysis, value: Value, zone: str) -> Value | None:
 def cut(
     analyser: Analysis, operator: str, value: Value, attribute: Expression, constant: Constant, zone: str
 ) -> tuple[Expression, Key, Key] | None:
-    """What is compared in place of a value and a constant of the type in which they are compared, and its two bounds.
+    """What is compared in place of a value and a constant of the common type: the attribute and its two bounds.
 
-    They are those of `constants.cut`. None where only Spark's own comparison is right.
+    The bounds are as those of `constants.cut`. None where only Spark's own comparison is correct.
     """
     inner = source(analyser, value, zone)
     if inner is None:
         bounds = constants.cut(attribute.type, constant, zone) or moved(attribute.type, constant, zone)
         return None if bounds is None else (attribute, *bounds)
     column = inner.local
-    # of a cast to DATE, Spark leaves <=> as it is
+    # Spark does not move the cast of a cast to DATE in <=>
     if value.type != constant.type or not _is_column(column) or (operator == "<=>" and value.type == DATE):
         return None
     assert column is not None
@@ -66,9 +67,9 @@ def cut(
 
 
 def moved(column: pa.DataType, constant: Constant, zone: str) -> tuple[int, int] | None:
-    """The bounds of a constant among the values of a column of another kind of date or time, its cast being moved.
+    """The bounds of a constant, with its cast moved, among the values of a column of another kind of date or time.
 
-    None where Spark does not move it, or only Spark can tell what clocks showed.
+    None where Spark does not move the cast, or only Spark knows the local times.
     """
     if times.zone_offset(zone) is not None or constant.value is None:
         return None
@@ -78,7 +79,7 @@ def moved(column: pa.DataType, constant: Constant, zone: str) -> tuple[int, int]
         begin = times.to_instant(constant.value * times.DAY, zone)
         end = times.to_instant((constant.value + 1) * times.DAY, zone)
         return None if begin is None or end is None else (begin, end)
-    # Spark moves the cast only where the constant comes back from it
+    # Spark moves the cast only where casting the constant there and back gives it again
     if (column, constant.type) == (TIMESTAMP_NTZ, TIMESTAMP):
         found = times.to_local(constant.value, zone)
         back = None if found is None else times.to_instant(found, zone)
@@ -91,7 +92,7 @@ def moved(column: pa.DataType, constant: Constant, zone: str) -> tuple[int, int]
 
 
 def _among_dates(instant: int, zone: str) -> tuple[int, int] | None:
-    """The bounds of an instant among dates, each standing for its beginning."""
+    """The bounds of an instant among dates, each of which counts as its first instant."""
     local = times.to_local(instant, zone)
     begin = None if local is None else times.to_instant(local // times.DAY * times.DAY, zone)
     if local is None or begin is None:
@@ -113,7 +114,7 @@ def is_moved(analyser: Analysis, first: Value, second: Value, zone: str) -> bool
 
 
 def is_moved_in_list(analyser: Analysis, values: list[Value], common: pa.DataType, zone: str) -> bool:
-    """Whether `IN` is an equality for Spark, as its list has one value, to which Spark moves the cast of the first."""
+    """Whether Spark treats `IN` as an equality, to whose constant it moves the cast: the list has a single value."""
     if source(analyser, values[0], zone) is None:
         return False
     members = {constants.cast(each.local, common, zone) for each in values[1:] if isinstance(each.local, Constant)}

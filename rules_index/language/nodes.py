@@ -1,4 +1,4 @@
-"""The nodes of a parsed rule, each knowing the tokens that it was read from."""
+"""The nodes of a parsed rule; each knows the tokens that it was read from."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from rules_index.errors import RuleError
 from rules_index.language.tokens import Tokens
 
 MAX_VALUE_DEPTH = 100
-"""Deepest nesting of value expressions (calls, arithmetic, CASE, ...)."""
+"""The deepest nesting of value expressions (calls, arithmetic, CASE, ...)."""
 
 MAX_BOOLEAN_DEPTH = 200
-"""Deepest nesting of AND, OR and NOT."""
+"""The deepest nesting of AND, OR and NOT."""
 
 MAX_TERMS = 400
-"""Most operands of one chain of operators, and deepest nesting of brackets, in a text handed to Spark."""
+"""The most operands of one chain of operators, and the deepest nesting of brackets, in a text for Spark."""
 
 STEPS_OF_NODE, STEPS_OF_LEAF, STEPS_OF_LITERAL = 4, 2, 1
-"""Steps of work that a node costs from here to its formula: with children, without any, and a literal in a list."""
+"""Steps of work of a node from here to its formula: with children, without children, and as a literal in a list."""
 
 _BOOLEAN = frozenset(("and", "or", "not"))
 
@@ -31,7 +31,7 @@ class Node:
     | literal | tree.Constant | |
     | opaque | pa.DataType of a literal without a Constant (INTERVAL, TIME) | |
     | column | parts of the name | |
-    | and or | the pairs of operands beside each other that are no AND or OR of the same kind | operands, two or more |
+    | and or | the pairs of adjacent operands that are not an AND or OR of the same kind | operands, two or more |
     | not | | operand |
     | beside | and or or | two operands of it that Spark evaluates together (`connectives.operands`) |
     | compare | = <> < <= > >= <=> | left, right |
@@ -53,7 +53,7 @@ class Node:
     | subscript | | base, index |
     | row | field names, None for the default | values |
 
-    `first` and `last` are token numbers, brackets around the node left out; `depth` counts levels.
+    `first` and `last` are token numbers, without brackets around the node; `depth` is the number of levels.
     """
 
     __slots__ = ("children", "depth", "first", "kind", "last", "value")
@@ -72,7 +72,7 @@ class Node:
 
 
 def make(tokens: Tokens, kind: str, value: Any, children: list[Node], first: int, last: int) -> Node:
-    """A node over children; raises `TOO_DEEP` where the nesting passes the limit."""
+    """A node over children. Raises `TOO_DEEP` where the nesting exceeds the limit."""
     node = Node(kind, value, children, first, last)
     depth = 1
     for child in children:
@@ -83,7 +83,7 @@ def make(tokens: Tokens, kind: str, value: Any, children: list[Node], first: int
 
 
 def checked(tokens: Tokens, node: Node, depth: int) -> Node:
-    """The node, which has so many levels; raises `TOO_DEEP` where these are too many."""
+    """The node, whose depth is given. Raises `TOO_DEEP` where that exceeds the limit."""
     node.depth = depth
     kind, first = node.kind, node.first
     if depth > MAX_VALUE_DEPTH and (depth > MAX_BOOLEAN_DEPTH or kind not in _BOOLEAN):
@@ -92,7 +92,7 @@ def checked(tokens: Tokens, node: Node, depth: int) -> Node:
 
 
 def inside(node: Node) -> Iterator[Node]:
-    """A node and all below it, in the order of the text."""
+    """A node and all its descendants, in the order of the text."""
     waiting = [node]
     while waiting:
         node = waiting.pop()
@@ -101,7 +101,7 @@ def inside(node: Node) -> Iterator[Node]:
 
 
 def words_of(tokens: Tokens, node: Node) -> str:
-    """A node as its author wrote it, brackets around it left out."""
+    """A node as its author wrote it, without brackets around it."""
     return tokens.text[tokens.starts[node.first] : tokens.ends[node.last]]
 
 
@@ -116,8 +116,8 @@ def too_deep(tokens: Tokens, first: int) -> RuleError:
 
 
 def is_never_null(node: Node) -> bool:
-    """True where Spark knows from the text alone that a condition is not NULL: it then tests no value for NULL, so that
-    no error is raised on the way."""
+    """Whether Spark knows from the text alone that a condition is not NULL. It then tests no value for NULL, so that no
+    error is raised by doing so."""
     if node.kind in ("and", "or", "not"):
         return all(map(is_never_null, node.children))
     if node.kind == "call":

@@ -1,4 +1,4 @@
-"""Typed trees that Arrow and NumPy evaluate exactly as Spark does, and what of them is constant."""
+"""Typed trees that Arrow and NumPy evaluate exactly as Spark does, and the folding of constants in them."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _ARITHMETIC = {"+": "add", "-": "subtract", "*": "multiply"}
 _DIVISIONS = {"/": "divide", "%": "remainder", "DIV": "quotient", "PMOD": "positive_remainder"}
 _BITS = ("&", "|", "^")
 MAX_CHAIN = 40
-"""Longest chain of arithmetic operators that is evaluated locally: the tree is as deep as it is long."""
+"""The longest chain of arithmetic operators that is evaluated here; its tree is as deep as the chain is long."""
 
 
 def as_type(expression: Expression, target: pa.DataType, zone: str) -> Expression | None:
-    """The expression cast to a type, None where only Spark can do it."""
+    """The expression cast to a type; None where only Spark can do that."""
     if expression.type == target:
         return expression
     if isinstance(expression, Constant):
@@ -56,7 +56,7 @@ def quiet(expression: Expression | None) -> Expression | None:
 
 
 def can_raise(expression: Expression) -> bool:
-    """True where evaluating the expression may raise on some row."""
+    """Whether evaluating the expression can raise on some row."""
     if isinstance(expression, Constant):
         return False
     if isinstance(expression, Leaf):
@@ -73,13 +73,13 @@ def can_raise(expression: Expression) -> bool:
 
 
 def _may_divide_by_zero(division: Operation) -> bool:
-    """True where the divisor may be zero, or the quotient of BIGINTs may be none."""
+    """Whether the divisor can be zero, or the quotient of BIGINTs overflow."""
     divisor = division.operands[1]
     return not isinstance(divisor, Constant) or divisor.value == 0 or (division.name, divisor.value) == ("quotient", -1)
 
 
 def is_sure(source: pa.DataType, target: pa.DataType) -> bool:
-    """True where a cast of a value to what it is compared as can neither raise nor give NULL."""
+    """Whether a cast of a value for a comparison can neither raise nor return NULL."""
     return source == target or (is_number(source) and is_number(target))
 
 
@@ -94,7 +94,7 @@ def _is_widening(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def arithmetic(operator: str, left: Expression, right: Expression, result: pa.DataType, zone: str) -> Expression | None:
-    """`left operator right` in its result type, None where only Spark can evaluate it."""
+    """`left operator right` in its result type; None where only Spark can evaluate it."""
     if operator in _DIVISIONS:
         return _division(_DIVISIONS[operator], left, right, result, zone)
     if operator in _BITS and is_integer(result):
@@ -140,8 +140,8 @@ def _as_decimals(expression: Expression) -> list[pa.Decimal128Type]:
 
 
 def _division(name: str, left: Expression, right: Expression, result: pa.DataType, zone: str) -> Expression | None:
-    """A quotient or remainder in its result type, None where only Spark can evaluate it: of decimals, whose digits it
-    rounds, and of NULL or constants alone, which it works out before it looks at a row."""
+    """A quotient or remainder in its result type. None where only Spark can evaluate it: for decimals, whose digits it
+    rounds, and for NULL or constants alone, which it evaluates before it reads a row."""
     of_integers = is_integer(left.type) and is_integer(right.type)
     if not (is_integer(result) or is_float(result)) or (name == "quotient" and not of_integers):
         return None
@@ -153,9 +153,9 @@ def _division(name: str, left: Expression, right: Expression, result: pa.DataTyp
 
 
 def _reordered(name: str, first: Expression, second: Expression, result: pa.DataType) -> Expression | None:
-    """A sum or product of integers as Spark orders it, its constants made one: `a + 1 + b + 2` becomes `a + b + 3`.
+    """A sum or product of integers in Spark's order, with its constants folded: `a + 1 + b + 2` becomes `a + b + 3`.
 
-    Whether a part overflows depends on the order. None where that of the constants does.
+    The order decides whether a part overflows. None where folding the constants overflows.
     """
     parts = [*_parts(name, first), *_parts(name, second)]
     known = [each for each in parts if isinstance(each, Constant)]
@@ -180,7 +180,7 @@ def _parts(name: str, expression: Expression) -> list[Expression]:
 
 
 def _holds_sum(left: pa.DataType, right: pa.DataType, result: pa.DataType) -> bool:
-    """True where the result's type has all digits of a sum: no rounding, no overflow of the casts."""
+    """Whether the result's type has all digits of a sum: no rounding, and no overflow of the casts."""
     for each in (left, right):
         scale = each.scale if is_decimal(each) else 0
         if scale > result.scale:
@@ -189,7 +189,7 @@ def _holds_sum(left: pa.DataType, right: pa.DataType, result: pa.DataType) -> bo
 
 
 def _fold(name: str, left: Constant, right: Constant) -> Constant | None:
-    """Arithmetic on constants, None where it raises or is not worth folding."""
+    """Arithmetic on constants; None where it raises or is not worth folding."""
     if left.value is None or right.value is None:
         return Constant(None, left.type)
     if not is_integer(left.type) and not is_decimal(left.type):
@@ -205,7 +205,7 @@ def _fold(name: str, left: Constant, right: Constant) -> Constant | None:
 
 
 def negated(operand: Expression) -> Expression | None:
-    """`- operand`, None where only Spark can evaluate it."""
+    """`- operand`; None where only Spark can evaluate it."""
     if not is_number(operand.type):
         return None
     if isinstance(operand, Constant):
@@ -216,10 +216,10 @@ def negated(operand: Expression) -> Expression | None:
 
 
 def compared(operator: str, left: Expression, right: Expression, common: pa.DataType, zone: str) -> Expression | None:
-    """A comparison of two expressions in their common type, None where only Spark can evaluate it."""
+    """A comparison of two expressions in their common type; None where only Spark can evaluate it."""
     first, second = as_type(left, common, zone), as_type(right, common, zone)
     if first is None or second is None or (first == second and can_raise(first)):
-        return None  # of a value and itself Spark may know the outcome, and evaluates nothing then
+        return None  # Spark may know the result for a value and itself, and then evaluates nothing
     if isinstance(first, Constant) and isinstance(second, Constant):
         return Constant(truth(operator, first, second), BOOLEAN)
     if not constants.has_keys(common):
@@ -228,10 +228,11 @@ def compared(operator: str, left: Expression, right: Expression, common: pa.Data
 
 
 def beyond_integers(operator: str, left: Constant) -> bool | None:
-    """What `left operator integer` is where `left` is a DECIMAL literal beyond every BIGINT, NULL or not.
+    """The truth of `left operator integer` for a DECIMAL literal `left` beyond every BIGINT, whether the integer is
+    NULL or not.
 
-    Spark's analyser decides such a comparison before it looks at the row, so that it is never NULL. None where
-    the rule does not apply.
+    Spark's analyser decides such a comparison before it reads a row, so that it is never NULL. None where the rule does
+    not apply.
     """
     if operator not in ("<", "<=", ">", ">=") or not is_decimal(left.type) or left.value is None:
         return None
@@ -267,9 +268,9 @@ def operation(
 
 
 def null_test(node: Node, operand: Expression | None) -> Expression | None:
-    """Whether an operand is NULL, FALSE where it never is; None where only Spark can tell.
+    """Whether an operand is NULL; FALSE where it never is. None where only Spark knows.
 
-    It can where an operand raises: if it knows that the operand is never NULL, it evaluates nothing.
+    Only Spark knows where an operand can raise: if it knows that the operand is never NULL, it evaluates nothing.
     """
     if operand is not None and is_never_null(node):
         return Constant(False, BOOLEAN)

@@ -1,4 +1,4 @@
-"""Spark SQL's expression grammar: tokens to nodes, by operator precedence, without recursion for brackets."""
+"""The expression grammar of Spark SQL: tokens to nodes by operator precedence, without recursion for brackets."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _BINARY = {
 }
 _PREDICATES = frozenset(("BETWEEN", "IN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "IS", "NOT"))
 _MOVED_IN_A_STEP = 1024
-"""Operands of AND or OR that are moved in one step of work."""
+"""The operands of AND or OR whose copying counts as one step of work."""
 _NOT_OPERANDS = frozenset(("AND", "OR", "THEN", "WHEN", "ELSE", "END", "FROM", "FOR", "AS", "PLACING"))
 _OPERATOR_AHEAD = frozenset(
     (
@@ -80,7 +80,7 @@ _OPERATOR_AHEAD = frozenset(
 
 
 def parse(text: str, zone: str = "UTC") -> tuple[Node, Tokens]:
-    """Parse one expression, timestamps without a zone being in `zone`; raises `RuleError`."""
+    """Parses one expression; timestamps without a zone are in `zone`. Raises `RuleError`."""
     tokens = tokenise(text)
     if tokens.kinds[0] == END:
         raise RuleError("SYNTAX", "The expression is empty.", 0)
@@ -99,8 +99,8 @@ class Parser(Cursor):
     def expression(self, lowest: int = OR) -> Node:
         """The expression that starts at the cursor, ending before the first token that cannot continue it.
 
-        `lowest` is the weakest operator to take: OR for an expression, COMPARISON for what the grammar calls
-        a value expression, where AND, OR and predicates end it.
+        `lowest` is the weakest operator to accept: OR for an expression, COMPARISON for a value expression of the
+        grammar, which AND, OR and predicates end.
         """
         self.level += 1
         if self.level > MAX_VALUE_DEPTH:
@@ -112,7 +112,7 @@ class Parser(Cursor):
         operators: list[tuple[int, str, int]] = []  # precedence, operator, token
         floor: list[int] = []  # positions in `operators` of open brackets
         while True:
-            # An operand is due.
+            # An operand must follow.
             kind = kinds[self.at]
             if kind == "(" and not primary.opens_lambda(self):
                 floor.append(len(operators))
@@ -142,7 +142,7 @@ class Parser(Cursor):
             operands.append(primary.operand(self))
             strengths.append(OPERAND)
             spans.append(start)
-            # An operator, a predicate or a closing bracket is due.
+            # An operator, a predicate or a closing bracket must follow.
             while True:
                 kind = kinds[self.at]
                 strength = _BINARY.get(kind)
@@ -173,7 +173,7 @@ class Parser(Cursor):
                 return self._finish(operands, strengths, spans, operators)
 
     def value(self) -> Node:
-        """What the grammar calls a value expression: arithmetic and comparisons, but no bare AND, OR, IN, ..."""
+        """A value expression of the grammar: arithmetic and comparisons, but no bare AND, OR, IN, ..."""
         return self.expression(COMPARISON)
 
     def _finish(
@@ -195,7 +195,7 @@ class Parser(Cursor):
         operators: list[tuple[int, str, int]],
         strength: int,
     ) -> None:
-        """Apply the waiting operators that bind at least as strongly as `strength`."""
+        """Applies the pending operators that bind at least as strongly as `strength`."""
         tokens, last = self.tokens, self.at - 1
         while operators and operators[-1][0] >= strength:
             bound, kind, token = operators.pop()
@@ -229,7 +229,7 @@ class Parser(Cursor):
         operators: list[tuple[int, str, int]],
         floor: list[int],
     ) -> None:
-        """Take a closing bracket, and what may follow a bracketed operand: fields, subscripts, casts."""
+        """Reads a closing bracket, and what can follow a bracketed operand: fields, subscripts, casts."""
         self._reduce(operands, strengths, spans, operators, OR)
         floor.pop()
         spans[-1] = operators.pop()[2]
@@ -245,7 +245,7 @@ class Parser(Cursor):
         operators: list[tuple[int, str, int]],
         floor: list[int],
     ) -> None:
-        """Read the rest of a row value `(a, b, ...)` up to its closing bracket."""
+        """Reads the rest of a row value `(a, b, ...)` up to its closing bracket."""
         self._reduce(operands, strengths, spans, operators, OR)
         values = [operands[-1]]
         while self.tokens.kinds[self.at] == ",":
@@ -257,12 +257,12 @@ class Parser(Cursor):
         operands[-1] = make(self.tokens, "row", None, values, opening, self.at)
 
     def _is_predicate(self) -> bool:
-        """True where the word at the cursor goes on a predicate rather than ending the expression."""
+        """Whether the word at the cursor continues with a predicate instead of ending the expression."""
         kinds = self.tokens.kinds
         return kinds[self.at] != "NOT" or kinds[self.at + 1] in _PREDICATES
 
     def _predicate(self, left: Node, first: int) -> Node:
-        """Read `[NOT] BETWEEN | IN | LIKE | RLIKE ...` or `IS ...` behind its left operand."""
+        """Reads `[NOT] BETWEEN | IN | LIKE | RLIKE ...` or `IS ...` behind its left operand."""
         kinds = self.tokens.kinds
         if kinds[self.at] == "IS":
             return self._is(left, first)
@@ -311,7 +311,7 @@ class Parser(Cursor):
             if kinds[self.at] != STRING:
                 raise self.unexpected("ESCAPE needs a string of one character here.")
             escape = primary.string_literal(self)
-            if len(escape) != 1 or escape > "\uffff":  # to Spark that is two
+            if len(escape) != 1 or escape > "\uffff":  # Spark counts UTF-16 units
                 raise RuleError(
                     "LITERAL",
                     "ESCAPE takes a string of exactly one character.",
@@ -343,7 +343,7 @@ class Parser(Cursor):
         raise self.unexpected("After IS comes [NOT] NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM.")
 
     def list_of_expressions(self) -> list[Node]:
-        """Expressions separated by commas, up to and with the closing bracket; at least one."""
+        """Expressions separated by commas, at least one, including the closing bracket."""
         found = [self._item()]
         while self.tokens.kinds[self.at] == ",":
             self.at += 1
@@ -352,7 +352,7 @@ class Parser(Cursor):
         return found
 
     def _item(self) -> Node:
-        """One expression of a list; in long lists most are literals, which take a shorter way."""
+        """One expression of a list; literals, the most frequent in long lists, are read by a shorter path."""
         kinds, at = self.tokens.kinds, self.at
         number = at + (kinds[at] == "-")
         if (kinds[at] == STRING or kinds[number] == NUMBER) and kinds[number + 1] in (",", ")"):
@@ -371,7 +371,7 @@ class Parser(Cursor):
 
 
 def _prefixed(tokens: Tokens, bound: int, kind: str, operand: Node, first: int, last: int) -> Node:
-    """NOT or a sign before an operand; of three NOTs one stays, so that they are as deep as they are meaningful."""
+    """NOT or a sign before an operand. Three NOTs in a row become one, so that repeated NOTs add no depth."""
     if bound != NOT:
         return make(tokens, "unary", kind, [operand], first, last)
     if operand.kind == "not" and operand.children[0].kind == "not":
@@ -380,7 +380,7 @@ def _prefixed(tokens: Tokens, bound: int, kind: str, operand: Node, first: int, 
 
 
 def _join(tokens: Tokens, kind: str, left: Node, right: Node, first: int, last: int) -> Node:
-    """AND or OR over two operands, flat where an operand is the same."""
+    """AND or OR over two operands, flattened where an operand has the same connective."""
     depth = max(each.depth + (each.kind != kind) for each in (left, right))
     if left.kind == kind:
         children, pairs = left.children, left.value
@@ -391,6 +391,6 @@ def _join(tokens: Tokens, kind: str, left: Node, right: Node, first: int, last: 
         children.insert(0, left)
     else:
         children, pairs = [left, right], [(left, right)]
-    # moving what stands before or behind is quick, but many may be moved many times
+    # moving operands is fast, but there can be many, moved many times
     tokens.work.spend(2 + len(children if right.kind == kind else ()) // _MOVED_IN_A_STEP, tokens.starts[first])
     return checked(tokens, Node(kind, pairs, children, first, last), depth)

@@ -1,4 +1,4 @@
-"""Nodes to a formula over predicates on attributes, in three-valued logic."""
+"""Turns nodes into a formula over predicates on attributes, in three-valued logic."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _TRUE = ValueSet(False, (1,))
 _FALSE = ValueSet(True, (1,))
 _CALLS = frozenset(("like", "ilike", "rlike", "regexp", "regexp_like"))
 _STEPS_OF_CAST = 8
-"""Steps of work that a value of a list costs that has to be cast."""
+"""The steps of work of a value in a list that has to be cast."""
 
 MOST_REMEMBERED = 1 << 16
-"""How many comparisons a compiler remembers."""
+"""The number of comparisons that a compiler caches."""
 
 
 class Splitter:
@@ -36,7 +36,7 @@ class Splitter:
         self.zone = analyser.scope.time_zone
 
     def rule(self, node: Node) -> Formula:
-        """The formula of a whole rule, which must be BOOLEAN as it stands."""
+        """The formula of a whole rule, which must be BOOLEAN without a cast."""
         if node.kind not in CONDITIONS:
             value = self.analyser.value(node)
             if value.type not in (BOOLEAN, None):
@@ -83,7 +83,7 @@ class Splitter:
         return And(formulas) if node.kind == "and" else Or(formulas)
 
     def _beside(self, node: Node) -> Formula:
-        """Two operands of a connective as one Boolean attribute, which Spark evaluates whole."""
+        """Two operands of a connective as one Boolean attribute, which Spark evaluates as a whole."""
         first, second = map(self.analyser.text, node.children)
         text, whole = (
             f"({first}) {node.value.upper()} ({second})",
@@ -92,7 +92,7 @@ class Splitter:
         return Predicate(self.analyser.derived_text(whole, BOOLEAN, text), _TRUE, _FALSE, Truth.NULL)
 
     def _whole(self, node: Node) -> Formula:
-        """A node as one Boolean attribute, evaluated whole."""
+        """A node as one Boolean attribute, evaluated as a whole."""
         return self._boolean(self.analyser.value(node))
 
     def _boolean(self, value: Value) -> Formula:
@@ -110,14 +110,14 @@ class Splitter:
             return fixed(tree)
         if isinstance(tree, Operation) and tree.name == "not":
             return negate(Predicate(tree.operands[0], _TRUE, _FALSE, Truth.NULL))
-        # where only Spark knows the type it may be a STRING, which Spark casts in an AND, though not as a whole rule
+        # a value whose type only Spark knows may be a STRING, which Spark casts in an AND, though not as a whole rule
         form = OPERAND if value.type is None else "{}"
         return Predicate(tree or self.analyser.derived(value.node, BOOLEAN, form), _TRUE, _FALSE, Truth.NULL)
 
     # Comparisons
 
     def _remembered(self, node: Node) -> Formula:
-        """A comparison; one of a column and a literal is worked out once for all rules of the scope."""
+        """A comparison; one of a column and a literal is compiled once for all rules of the scope."""
         left, right = node.children
         if left.kind == "column" and right.kind == "literal":
             key = (node.value, left.value, right.value)
@@ -152,7 +152,7 @@ class Splitter:
         return formula if node.value else negate(formula)
 
     def compare(self, node: Node, operator: str, left: Value, right: Value) -> Formula | None:
-        """A comparison as a predicate on the side that is not constant; None where it must be evaluated whole."""
+        """A comparison as a predicate on the side that is not constant; None where it must be evaluated as a whole."""
         common = self.analyser.common(node, left, right)
         decided = self.analyser.decided(operator, left, right)
         if decided is not None:
@@ -193,7 +193,7 @@ class Splitter:
         return Fixed(Truth.NULL)
 
     def _rows_equal(self, node: Node, left: Node, right: Node) -> Formula | None:
-        """Equality of two row values: every pair equal, two NULLs counting as equal."""
+        """Equality of two row values: every pair is equal, and two NULLs count as equal."""
         if len(left.children) != len(right.children):
             raise self.analyser.error("TYPE_MISMATCH", "The two rows have different numbers of values.", node)
         parts = []
@@ -294,7 +294,7 @@ class Splitter:
         return And(tuple(parts)) if quantifier == "ALL" else Or(tuple(parts))
 
     def _match(self, subject: Expression, pattern_node: Node, escape: str, ignore_case: bool) -> Formula:
-        """One LIKE: an interval of strings where the pattern is a prefix, else a matcher's answer."""
+        """A single LIKE: an interval of strings where the pattern is a prefix, else the result of a matcher."""
         pattern = self.analyser.pattern(pattern_node)
         if pattern is None:
             return self._with_null("=", subject)
@@ -336,12 +336,13 @@ class Splitter:
             wanted = Truth.NULL if word in ("UNKNOWN", "NULL") else Truth[word]
             return Fixed(Truth(int((inner.truth == wanted) != negated)))
         if not isinstance(inner, Predicate) or (word in ("NULL", "UNKNOWN") and operations.can_raise(inner.attribute)):
-            return self._whole(node)  # an error is raised only where Spark does not know that the value is never NULL
+            return self._whole(node)  # an error is raised only if Spark does not know that the value is never NULL
         formula = truth_test(inner, word)
         return negate(formula) if negated else formula
 
     def _of_never_null(self, node: Node, truth: bool) -> Formula:
-        """A test for NULL of a condition that never is; Spark is asked where only it knows whether that is sound."""
+        """A NULL test of a condition that is never NULL; Spark evaluates it where only Spark knows whether that is
+        true."""
         sound = self.analyser.value(node.children[0]).local is not None
         return Fixed(Truth(int(truth))) if sound else self._whole(node)
 
@@ -351,12 +352,12 @@ class Splitter:
         if isinstance(value.local, Leaf) and self.analyser.attribute(value) is None:
             return Predicate(Operation("is_null", (value.local,), BOOLEAN), _TRUE, _FALSE, Truth.NULL)
         if value.local is None or operations.can_raise(value.local):
-            # Spark may know that the value is never NULL; it evaluates nothing then, and no error is raised
+            # Spark may know that the value is never NULL; then it evaluates nothing, and no error is raised
             return Predicate(self.analyser.derived(value.node, BOOLEAN, "({}) IS NULL"), _TRUE, _FALSE, Truth.NULL)
         return Predicate(value.local, NOTHING, EVERYTHING, Truth.TRUE)
 
     def _call(self, node: Node) -> Formula:
-        """A function call that stands for an operator, or any other as one Boolean attribute."""
+        """A function call that is equivalent to an operator, or any other as one Boolean attribute."""
         value = self.analyser.value(node)
         name = node.value
         if name in _CALLS:

@@ -1,4 +1,4 @@
-"""The operands of Spark SQL's grammar: literals, names, calls and the forms with keywords inside."""
+"""The operands of Spark SQL's grammar: literals, names, calls, and constructs with keywords inside."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from rules_index.language.typed import Constant
 _UNITS = words("YEAR QUARTER MONTH WEEK DAY DAYOFYEAR HOUR MINUTE SECOND MILLISECOND MICROSECOND")
 _UNIT_CALLS = words("TIMESTAMPADD DATEADD DATE_ADD TIMESTAMPDIFF DATEDIFF DATE_DIFF TIMEDIFF")
 _BUILT_IN = (("builtin",), ("system", "builtin"))
-"""What may stand before the name of a built-in function."""
+"""The qualifiers that the name of a built-in function may have."""
 _NAME_ENDS = frozenset((")", ",", "]", END, "=", "<>", "<", "<=", ">", ">=", "<=>", "+", "*", "/", "%", ".", "["))
 
 
 def operand(cursor: Cursor) -> Node:
-    """Read one operand with what follows it: fields, subscripts, `::` casts, COLLATE."""
+    """Reads one operand and what follows it: fields, subscripts, `::` casts, COLLATE."""
     tokens = cursor.tokens
     kinds, first = tokens.kinds, cursor.at
     kind = kinds[first]
@@ -31,7 +31,7 @@ def operand(cursor: Cursor) -> Node:
     elif kind == STRING:
         constant = Constant(string_literal(cursor), pa.string())
         node = _leaf(cursor, "literal", constant, first, cursor.at - 1)
-    elif kind == "-":  # a negative number: the caller has looked
+    elif kind == "-":  # a negative number: the caller has checked that
         cursor.at += 2
         node = _leaf(
             cursor, "literal", literals.number("-" + tokens.spelling(first + 1), tokens.starts[first]), first, first + 1
@@ -46,12 +46,12 @@ def operand(cursor: Cursor) -> Node:
 
 
 def is_negative_number(cursor: Cursor) -> bool:
-    """True where a minus sign and the number behind it are one literal."""
+    """Whether a minus sign and the number behind it are one literal."""
     return cursor.tokens.kinds[cursor.at + 1] == NUMBER
 
 
 def string_literal(cursor: Cursor) -> str:
-    """Read one or more adjacent string tokens as one string."""
+    """Reads one or more adjacent string tokens as one string."""
     tokens = cursor.tokens
     parts = []
     while tokens.kinds[cursor.at] == STRING:
@@ -61,7 +61,7 @@ def string_literal(cursor: Cursor) -> str:
 
 
 def suffixes(cursor: Cursor, node: Node, first: int) -> Node:
-    """Read the fields, subscripts, casts and collations behind an operand."""
+    """Reads the fields, subscripts, casts and collations behind an operand."""
     tokens = cursor.tokens
     kinds = tokens.kinds
     while True:
@@ -111,7 +111,7 @@ def suffixes(cursor: Cursor, node: Node, first: int) -> Node:
 
 
 def _read_path(cursor: Cursor, node: Node, first: int) -> None:
-    """Read the names behind a column's, but one that is called."""
+    """Reads the names behind a column's, except one that is called."""
     tokens = cursor.tokens
     names = list(node.value)
     while tokens.kinds[cursor.at] == "." and tokens.is_name(cursor.at + 1) and tokens.kinds[cursor.at + 2] != "(":
@@ -121,7 +121,7 @@ def _read_path(cursor: Cursor, node: Node, first: int) -> None:
 
 
 def opens_lambda(cursor: Cursor) -> bool:
-    """True at the bracket of a lambda's parameters, `(x, y) ->`."""
+    """Whether the bracket at the cursor opens the parameters of a lambda, `(x, y) ->`."""
     kinds, at = cursor.tokens.kinds, cursor.at + 1
     count = 0
     while cursor.tokens.is_name(at) and kinds[at + 1] in (",", ")"):
@@ -133,7 +133,7 @@ def opens_lambda(cursor: Cursor) -> bool:
 
 
 def opens_query(cursor: Cursor) -> bool:
-    """True where SELECT, WITH, VALUES or TABLE at the cursor begins a query rather than naming a column."""
+    """Whether SELECT, WITH, VALUES or TABLE at the cursor begins a query instead of naming a column."""
     following = cursor.tokens.kinds[cursor.at + 1]
     if cursor.tokens.kinds[cursor.at] == "VALUES":
         return following not in _NAME_ENDS
@@ -168,7 +168,7 @@ def _no_operand(cursor: Cursor) -> RuleError:
 
 
 def _word(cursor: Cursor, kind: str) -> Node:
-    """An operand that begins with a word: a keyword form, a typed literal, a call, a lambda or a column."""
+    """An operand that begins with a word: a keyword construct, a typed literal, a call, a lambda or a column."""
     tokens = cursor.tokens
     kinds, first = tokens.kinds, cursor.at
     following = kinds[first + 1]
@@ -243,7 +243,7 @@ def _case(cursor: Cursor) -> Node:
 
 
 def _call(cursor: Cursor, kind: str) -> Node:
-    """A function call, or a form that looks like one with keywords between its arguments."""
+    """A function call, or a construct that looks like one, with keywords between its arguments."""
     tokens = cursor.tokens
     kinds, first = tokens.kinds, cursor.at
     cursor.at += 2
@@ -316,7 +316,7 @@ def _trim(cursor: Cursor) -> tuple[str, list[Node]]:
 
 
 def _with_keywords(cursor: Cursor, words: tuple[str, ...]) -> list[Node]:
-    """Arguments that commas or these keywords, in this order, separate."""
+    """Arguments that are separated by commas or by these keywords, in this order."""
     if cursor.tokens.kinds[cursor.at] == ")":
         cursor.at += 1
         return []
@@ -339,7 +339,7 @@ def _rest_of_arguments(cursor: Cursor) -> list[Node]:
 
 
 def _arguments(cursor: Cursor, kind: str) -> list[Node]:
-    """The arguments of a plain call, up to and with the closing bracket."""
+    """The arguments of a plain call, including the closing bracket."""
     tokens = cursor.tokens
     kinds = tokens.kinds
     if kinds[cursor.at] == ")":
@@ -378,13 +378,13 @@ def _arguments(cursor: Cursor, kind: str) -> list[Node]:
 
 
 def _plain_arguments(cursor: Cursor, kind: str) -> list[Node]:
-    """The arguments of a call whose opening bracket stands at the cursor."""
+    """The arguments of a call whose opening bracket is at the cursor."""
     cursor.at += 1
     return _arguments(cursor, "" if kind == "STRUCT" else kind)
 
 
 def _refuse_window(cursor: Cursor, first: int) -> None:
-    """Raise where a call goes on as a window function or a filtered aggregate."""
+    """Raises where a call continues as a window function or a filtered aggregate."""
     kinds, at = cursor.tokens.kinds, cursor.at
     start = cursor.tokens.starts[first]
     if kinds[at] in ("IGNORE", "RESPECT") and kinds[at + 1] == "NULLS":

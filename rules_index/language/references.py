@@ -1,4 +1,4 @@
-"""Names resolved to columns, variables of lambdas, fields and items. Raises `RuleError` where there is none."""
+"""Resolves names to columns, variables of lambdas, fields and items. Raises `RuleError` for an unknown name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rules_index.language.typed import Constant, Expression, Leaf
 
 
 def column(analysis: Analysis, node: Node) -> Value:
-    """The value of a column, of a variable of a lambda, or of a field of either, by its dotted name."""
+    """The value of a column, of a lambda's variable, or of a field of either, given its dotted name."""
     parts: tuple[str, ...] = node.value
     position = analysis.tokens.starts[node.first]
     for variables in reversed(analysis.variables):
@@ -30,7 +30,7 @@ def column(analysis: Analysis, node: Node) -> Value:
 
 
 def _path(analysis: Analysis, node: Node, data_type: Type, path: list[str] | None, parts: tuple[str, ...]) -> Value:
-    """Walk down the fields named behind a column or variable; `path` is None once it is no plain field."""
+    """Follows the fields named behind a column or variable; `path` becomes None at what is not a plain field."""
     position = analysis.tokens.starts[node.first]
     for part in parts:
         if data_type is None:
@@ -56,7 +56,7 @@ def _value_of_key(analysis: Analysis, node: Node, kind: pa.MapType, container: E
 
 
 def _extracted(analysis: Analysis, node: Node, base: pa.DataType, name: str) -> Type:
-    """The type of `.name` on a map, or on an array of structs."""
+    """The type of `.name` applied to a map, or to an array of structs."""
     if pa.types.is_map(base):
         return item_type(base)
     if pa.types.is_list(base) and pa.types.is_struct(base.value_type):

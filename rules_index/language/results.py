@@ -1,4 +1,4 @@
-"""The type that an allowed function gives for arguments of known types."""
+"""The type that an allowed function returns for arguments of known types."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _CASTS = {
 
 
 def result_type(function: Function, arguments: Sequence[Type]) -> Type:
-    """The result's type, None where only Spark knows; raises `IncompatibleTypesError`."""
+    """The result's type; None where only Spark knows. Raises `IncompatibleTypesError`."""
     rule = function.result
     if rule in _FIXED:
         return _FIXED[rule]

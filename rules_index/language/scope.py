@@ -1,4 +1,4 @@
-"""What a rule may name: the columns of its scope, their types, and the session's time zone."""
+"""What rules can name: the columns of their scope with their types, value lists; and the session's time zone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rules_index.names import column_key, field_key
 
 @dataclass(frozen=True)
 class Scope:
-    """What rules of one scope may name, columns and lists, and the zone of timestamps written without one."""
+    """What rules of one scope can name, columns and value lists, and the zone of timestamps written without one."""
 
     schema: pa.Schema
     time_zone: str = "UTC"
@@ -33,11 +33,11 @@ class Scope:
         object.__setattr__(self, "_types", {each.name: normalise(each.type) for each in self.schema})
 
     def has(self, name: str) -> bool:
-        """True where a column is called so, in any case of letters."""
+        """Whether there is a column of this name; case is ignored."""
         return column_key(name) in self._columns
 
     def value_list(self, name: str, position: int) -> ValueList:
-        """The list of a name."""
+        """The list of this name. Raises `RuleError` where it is unknown or missing."""
         found = self.lists.get(name)
         if found is None:
             raise RuleError("UNKNOWN_LIST", f"There is no list {_shown(name)}{_hint(name, list(self.lists))}", position)
@@ -46,14 +46,16 @@ class Scope:
         return found
 
     def leaf(self, path: str, data_type: pa.DataType) -> Leaf:
-        """The leaf of a column or nested field; where a column is called `a.b`, the field b of a is `` `a`.b ``."""
+        """The leaf of a column or nested field. If a column is called `a.b`, the leaf of field b of a is `` `a`.b
+        ``."""
         if "." in path and path[0] != "`" and self.has(path):
             first, _, rest = path.partition(".")
             path = f"`{first}`.{rest}"
         return Leaf(path, data_type)
 
     def column(self, name: str, position: int) -> tuple[str, Type]:
-        """The column's own spelling and its type (None where only Spark knows it)."""
+        """The column's own spelling and its type (None where only Spark knows it). Raises `RuleError` for an unknown
+        name."""
         found = self._columns.get(column_key(name))
         if found is None:
             hint = _hint(name, self.schema.names)
@@ -68,7 +70,7 @@ class Scope:
 
 
 _LONGEST_SHOWN = 100
-"""Most letters of an unknown name that are shown, or compared with those that are known."""
+"""The most letters of an unknown name that are shown, or compared with known names."""
 
 
 def _shown(name: str) -> str:
@@ -76,19 +78,19 @@ def _shown(name: str) -> str:
 
 
 def _hint(name: str, known: Sequence[str]) -> str:
-    """The end of a sentence that may propose a known name for one that is not."""
+    """The end of a sentence that may suggest a known name in place of an unknown one."""
     lower = {each.lower(): each for each in known[:2000] if len(each) <= _LONGEST_SHOWN}
     close = difflib.get_close_matches(name[:_LONGEST_SHOWN].lower(), lower, n=1, cutoff=0.5)
     return f"; did you mean {lower[close[0]]!r}?" if close else "."
 
 
 def quote(part: str) -> str:
-    """One part of a column's path, in back-quotes where a dot or a back-quote in it could mislead."""
+    """One part of a column's path, in back-quotes where it contains a dot or a back-quote."""
     return "`" + part.replace("`", "``") + "`" if "." in part or "`" in part else part
 
 
 def field_of(struct: pa.StructType, name: str, position: int) -> tuple[str, Type]:
-    """The spelling and type of a struct's field, by its name in any case of letters."""
+    """The spelling and type of a struct's field, given its name in any case."""
     found = [each for each in struct if field_key(each.name) == field_key(name)]
     if not found:
         hint = _hint(name, struct.names)
@@ -99,5 +101,5 @@ def field_of(struct: pa.StructType, name: str, position: int) -> tuple[str, Type
 
 
 def path_of(parts: Sequence[str]) -> str:
-    """The path of a column or nested field as leaves are named."""
+    """The path of a column or nested field, in the form of leaves' names."""
     return ".".join(quote(part) for part in parts)

@@ -1,4 +1,4 @@
-"""Expressions and types as JSON values and back, for the artifact; what comes back is checked strictly."""
+"""Expressions and types as JSON values and back, for the artifact; what is read is checked strictly."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ _OPERANDS: dict[str, tuple[int, int | None]] = {
 
 
 def type_to_json(data_type: pa.DataType) -> str:
-    """A type's short name, such as `decimal128(10,2)` or `timestamp[us,tz=UTC]`; of types that rules can only ask for
-    NULL, such as arrays, Arrow's own bytes."""
+    """A type's short name, such as `decimal128(10,2)` or `timestamp[us,tz=UTC]`. Types that rules can only test for
+    NULL, such as arrays, are serialised by Arrow."""
     if data_type in _NAMES:
         return _NAMES[data_type]
     if pa.types.is_decimal128(data_type):
@@ -61,7 +61,7 @@ def type_to_json(data_type: pa.DataType) -> str:
 
 
 def type_from_json(name: Any) -> pa.DataType:
-    """The type of a short name; ValueError for anything else."""
+    """The type of a short name. Raises `ValueError` for anything else."""
     if not isinstance(name, str):
         raise ValueError(f"A type's name is text, not {name!r:.60}.")
     if name in _PLAIN:
@@ -92,7 +92,7 @@ def to_json(expression: Expression) -> list[Any]:
 
 
 def from_json(value: Any, lists: Mapping[str, ValueList] | None = None) -> Expression:
-    """The expression that `to_json` wrote, with the lists that it names; ValueError for anything malformed."""
+    """The expression that `to_json` wrote, with the lists that it names. Raises `ValueError` for malformed values."""
     return _read(value, 0, lists or {})
 
 
@@ -171,7 +171,7 @@ def _float(text: str, data_type: pa.DataType) -> float:
 
 
 def _holds(data_type: pa.DataType, number: int) -> bool:
-    """Whether an integer is a constant's value of the type."""
+    """Whether an integer is a valid value of a constant of the type."""
     t = pa.types
     if t.is_decimal(data_type):
         return abs(number) < 10**data_type.precision

@@ -1,4 +1,4 @@
-"""The author's words for a part of a rule, as they are handed to Spark."""
+"""The text of a part of a rule as it is passed to Spark."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from rules_index.language.nodes import Node
 from rules_index.language.tokens import TOKENS_A_STEP, Tokens
 
 MAX_BRACKETS = 100
-"""Deepest nesting of brackets in a text handed to Spark."""
+"""The deepest nesting of brackets in a text for Spark."""
 MAX_OPERATORS = 1000
-"""Most operators in a text handed to Spark, whose own parser and planner recurse over chains of them."""
+"""The most operators in a text for Spark, whose parser and planner recurse over chains of them."""
 
 _OPENING = frozenset("([")
 _CLOSING = frozenset(")]")
@@ -17,9 +17,9 @@ _CHAINED = frozenset(("AND", "OR", "+", "-", "*", "/", "||", "%", "|", "&", "^",
 
 
 def text_of(tokens: Tokens, node: Node) -> str:
-    """The author's words for a node: comments left out, any space between tokens one blank.
+    """The author's text for a node, without comments and with any space between tokens as one blank.
 
-    Raises `RuleError` where Spark could not take the text: `TOO_DEEP`, or `NOT_ALLOWED` for a variable in it.
+    Raises `RuleError` where Spark could not process the text: `TOO_DEEP`, or `NOT_ALLOWED` for a variable in it.
     """
     tokens.work.spend((node.last - node.first) // TOKENS_A_STEP, tokens.starts[node.first])
     depth = deepest = chained = 0
@@ -43,7 +43,7 @@ def text_of(tokens: Tokens, node: Node) -> str:
 
 
 def too_deep(tokens: Tokens, node: Node) -> RuleError:
-    """The error for a value that Spark's parser and planner could not recurse through."""
+    """The error for a value that Spark's parser and planner could not recurse into."""
     return RuleError(
         "TOO_DEEP",
         f"This part is evaluated by Spark, which takes at most {MAX_BRACKETS} nested brackets and "
@@ -53,7 +53,7 @@ def too_deep(tokens: Tokens, node: Node) -> RuleError:
 
 
 def _spelling(tokens: Tokens, index: int) -> str:
-    """One token's text; `${` in a string is written so that Spark substitutes no variable for it."""
+    """One token's text; `${` in a string is escaped so that Spark substitutes no variable for it."""
     spelling = tokens.spelling(index)
     if "${" not in spelling:
         return spelling

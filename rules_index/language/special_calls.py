@@ -95,18 +95,18 @@ def _equal_null(analyser: Analysis, node: Node, arguments: list[Value]) -> Value
 
 
 def _matches(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
-    """`like(text, pattern)` and the like, as the operator of that name."""
+    """`like(text, pattern)` and similar calls, as the operator of that name."""
     return analyser.value(as_operator(analyser, node))
 
 
 def as_operator(analyser: Analysis, node: Node) -> Node:
-    """The operator that a call such as `like(text, pattern, escape)` stands for."""
+    """The operator that a call such as `like(text, pattern, escape)` is equivalent to."""
     if node.value in ("like", "ilike"):
         escape: Any = "\\"
         if len(node.children) == 3:
             tree = analyser.value(node.children[2]).local
             escape = tree.value if isinstance(tree, Constant) else None
-            if not isinstance(escape, str) or len(escape) != 1 or escape > "\uffff":  # to Spark that is two
+            if not isinstance(escape, str) or len(escape) != 1 or escape > "\uffff":  # Spark counts UTF-16 units
                 raise analyser.error(
                     "LITERAL", "The escape must be a string of exactly one character.", node.children[2]
                 )

@@ -14,10 +14,10 @@ def words(text: str) -> frozenset[str]:
 
 
 MAX_LENGTH = 1 << 20
-"""Longest text of a rule, in characters."""
+"""The longest text of a rule, in characters."""
 
 TOKENS_A_STEP = 4
-"""Tokens that are split off, or copied into a text for Spark, in one step."""
+"""The number of tokens whose reading, or copying into a text for Spark, counts as one step of work."""
 
 STRING = "'"
 QUOTED_NAME = "`"
@@ -48,10 +48,10 @@ OPERATORS = words("<=> >>> <= >= <> != !< !> == => << >> || -> :: - + * / % ~ & 
 class Tokens:
     """The tokens of one text.
 
-    `kinds[i]` is the upper-case word of an identifier or keyword, the operator's own text (`==` as `=`, `!=`
-    as `<>`), or one of `STRING`, `QUOTED_NAME`, `NUMBER`; the last is `END`. `starts[i]` and `ends[i]` are the
-    offsets of token i in `text`. `work` is what is left of the rule's share of work, and
-    `names_lists` is True where the text was found to name a list of values.
+    `kinds[i]` is the upper-case word of an identifier or keyword, the operator's own text (`==` as `=`, `!=` as `<>`),
+    or one of `STRING`, `QUOTED_NAME`, `NUMBER`; the last is `END`. `starts[i]` and `ends[i]` are the offsets of token i
+    in `text`. `work` is the rest of the rule's budget of work, and `names_lists` is True where the text names a value
+    list.
     """
 
     __slots__ = ("comments", "ends", "kinds", "names_lists", "starts", "text", "work")
@@ -70,18 +70,18 @@ class Tokens:
         return self.text[self.starts[index] : self.ends[index]]
 
     def is_name(self, index: int) -> bool:
-        """True for a token that may be an identifier: keywords of Spark SQL are not reserved."""
+        """Whether a token can be an identifier; keywords of Spark SQL are not reserved."""
         kind = self.kinds[index]
         return kind == QUOTED_NAME or (kind not in OPERATORS and kind not in (STRING, NUMBER, END))
 
     def name(self, index: int) -> str:
-        """The identifier that a name token stands for."""
+        """The identifier of a name token, without back-quotes."""
         spelling = self.spelling(index)
         return spelling[1:-1].replace("``", "`") if spelling[0] == "`" else spelling
 
 
 def tokenise(text: str) -> Tokens:
-    """Split a rule's text, or raise `RuleError` where no token can start."""
+    """Splits a rule's text into tokens. Raises `RuleError` where no token can begin."""
     if len(text) > MAX_LENGTH:
         raise RuleError(
             "TOO_LONG",

@@ -1,4 +1,4 @@
-"""Formulae of other formulae: their negation, and tests of their truth."""
+"""Formulas derived from formulas: their negation, and tests of their truth."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rules_index.language.typed import Constant, Leaf
 
 
 def is_plain(formula: Formula) -> bool:
-    """True for a predicate on a column, which says the same wherever it stands."""
+    """Whether a formula is a predicate on a column, which means the same wherever it occurs."""
     return isinstance(formula, Predicate) and isinstance(formula.attribute, Leaf) and formula.attribute.text is None
 
 
@@ -23,9 +23,9 @@ def negate(formula: Formula) -> Formula:
 
 
 def are_proven(operands: tuple[Formula, ...]) -> bool:
-    """True where Spark may know an AND or OR from its text, since one operand is the negation of another.
+    """Whether Spark may know the result of an AND or OR from its text, because one operand is the negation of another.
 
-    It then evaluates neither, so that nothing is raised.
+    It then evaluates neither, so that no error is raised.
     """
     raising = [each for each in operands if isinstance(each, Predicate) and operations.can_raise(each.attribute)]
     seen = {(each.attribute, each.true) for each in raising}

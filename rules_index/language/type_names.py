@@ -1,4 +1,4 @@
-"""Spark SQL's spelling of types, read as Arrow types."""
+"""Reads Spark SQL's names of types as Arrow types."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ _NAMES = {
 }
 _DECIMAL = frozenset(("DECIMAL", "DEC", "NUMERIC"))
 _LONGEST_SIZE = 9
-"""Most digits of a length, precision or scale."""
+"""The most digits of a length, precision or scale."""
 _YEAR_FIELDS = frozenset(("YEAR", "MONTH"))
 _DAY_FIELDS = frozenset(("DAY", "HOUR", "MINUTE", "SECOND"))
 
 
 def read_type(cursor: Cursor) -> pa.DataType | None:
-    """The type at the cursor's cursor, which moves behind it; None for one that Arrow has no word for."""
+    """The type at the cursor, which moves behind it; None for a type that Arrow does not have."""
     tokens = cursor.tokens
     kinds, first = tokens.kinds, cursor.at
     kind = kinds[first]
@@ -181,7 +181,7 @@ def _field(cursor: Cursor) -> tuple[str, pa.DataType | None]:
 
 
 def _close(cursor: Cursor) -> None:
-    """Take one closing angle bracket, also from `>>` and `>>>`, which nested types end in."""
+    """Reads one closing angle bracket, also from `>>` and `>>>`, with which nested types end."""
     tokens, at = cursor.tokens, cursor.at
     if tokens.kinds[at] in (">>", ">>>"):
         tokens.kinds[at] = tokens.kinds[at][1:]

@@ -1,7 +1,7 @@
-"""Typed expressions that are evaluated per row, before the index codes their value.
+"""Typed expressions that are evaluated per row, before the index codes their values.
 
-They are what an attribute of the index is made of: a plain column, a computation that Arrow and NumPy
-carry out exactly as Spark does, or a leaf that only Spark can evaluate and hands over as a column.
+They are the attributes of an index: a plain column, a computation that Arrow and NumPy do exactly as Spark does, or a
+leaf that only Spark can evaluate, which arrives as a column.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 from rules_index.domains.value_lists import ValueList
 
 OPERAND = "({}) AND TRUE"
-"""The text of a derived leaf that stands where a condition is needed and whose type only Spark knows.
+"""The text of a derived leaf that is used as a condition but whose type only Spark knows.
 
 Spark casts a STRING or a NULL there to BOOLEAN, and refuses any other type.
 """
@@ -25,9 +25,9 @@ Spark casts a STRING or a NULL there to BOOLEAN, and refuses any other type.
 class Leaf:
     """A value that arrives with the batch.
 
-    `name` is the column's path in the schema's own spelling, parts joined by "." (quoted with backticks is a part that
-    holds a dot or a backtick, and the first one of a field whose path else names a column too), or, where `text` is
-    set, the name of a derived column that Spark evaluates from `text`, the author's own words.
+    `name` is the column's path in the schema's own spelling, with parts joined by ".". A part that contains a dot or a
+    backtick is quoted with backticks, and so is the first part of a field whose path would else name a column too.
+    Where `text` is set, `name` is that of a derived column, which Spark evaluates from `text`, the author's own words.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Leaf:
 
 
 def authors_text(leaf: Leaf) -> str:
-    """The text of a derived leaf as it stands in the rule, where OPERAND was put around it."""
+    """The text of a derived leaf as it is in the rule, without the OPERAND around it."""
     before, after = OPERAND.split("{}")
     text = leaf.text or ""
     return text[len(before) : -len(after)] if text.startswith(before) and text.endswith(after) else text
@@ -73,7 +73,7 @@ class Operation:
     | in_list | one of the list's type | the `ValueList` |
     | call | those of a function (evaluation.functions) | its name, time zone |
 
-    `size` and `depth` count its nodes, a part that occurs twice counting twice, and its levels.
+    `size` and `depth` are its number of nodes, in which a part that occurs twice counts twice, and of levels.
     """
 
     name: str
@@ -103,7 +103,7 @@ def leaves_of(attribute: Expression) -> Iterable[Leaf]:
 
 
 def lists_of(attribute: Expression) -> Iterable[ValueList]:
-    """The lists of values that an attribute's expression names."""
+    """The value lists that an attribute's expression names."""
     if isinstance(attribute, Operation):
         if attribute.name == "in_list":
             yield attribute.parameters[0]

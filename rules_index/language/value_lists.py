@@ -1,7 +1,7 @@
-"""`x [NOT] IN LIST('name')`: whether a value is in a list that is kept beside the rules (`domains/value_lists.py`).
+"""`x [NOT] IN LIST('name')`: whether a value is in a value list (`domains/value_lists.py`).
 
-It is NULL where x is NULL, else TRUE or FALSE: a list holds no NULL. Spark knows no lists, so such a condition stands
-beside AND, OR and NOT, or within what is evaluated without Spark.
+It is NULL where x is NULL, else TRUE or FALSE: a list has no NULL. Spark does not know such lists, so the condition can
+only be an operand of AND, OR and NOT, or part of what is evaluated without Spark.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rules_index.language.typed import Constant, Operation
 
 
 def in_list(cursor: Cursor, left: Node, negated: bool, first: int) -> Node:
-    """Read `LIST('name')` behind IN; the cursor stands at the word LIST."""
+    """Reads `LIST('name')` behind IN; the cursor is at the word LIST."""
     tokens, at = cursor.tokens, cursor.at
     found = NAMED.match(tokens.text, tokens.starts[at])
     if found is None:
@@ -31,7 +31,7 @@ def in_list(cursor: Cursor, left: Node, negated: bool, first: int) -> Node:
 
 
 def in_list_value(analyser: Analysis, node: Node) -> Value:
-    """The value of `x IN LIST('name')`; raises `RuleError` for an unknown list or one of another type."""
+    """The value of `x IN LIST('name')`. Raises `RuleError` for an unknown list, or one of another type."""
     negated, name = node.value
     wanted = analyser.scope.value_list(name, analyser.tokens.starts[node.last - 3])
     value = analyser.value(node.children[0])
@@ -55,7 +55,7 @@ def in_list_value(analyser: Analysis, node: Node) -> Value:
 
 
 def refuse_lists(analyser: Analysis, node: Node) -> None:
-    """Raise `NOT_ALLOWED` where a text that Spark is to evaluate names a list."""
+    """Raises `NOT_ALLOWED` where a text that Spark has to evaluate names a list."""
     for each in inside(node):
         if each.kind == "in_list":
             raise analyser.error(

@@ -1,1 +1,1 @@
-"""Kernels that look at one event at a time: a row, or an event that is an expression."""
+"""Kernels for one event at a time: a row, or an event that is an expression."""

@@ -1,18 +1,18 @@
 """Lists of conjunctions by their access predicate, and the search of one event in them.
 
-A conjunction is an *entry* of the list of the codes that one of its terms asks for, the access predicate (as in
-Propagation, Fabret and others). A list is of one code, or of a bucket: two neighbouring blocks of 2 ** shift codes.
-Each code is in two buckets of a level. An entry has its rarest predicates at hand, so that a search reads memory in
-order.
+A conjunction is an *entry* of the list for the codes of one of its terms, the access predicate (as in Propagation,
+Fabret and others). A list is for a single code, or for a bucket: two neighbouring blocks of 2 ** shift codes, so that
+each code is in two buckets of a level. An entry contains its rarest predicates, so that a search reads memory
+sequentially.
 
-levels   [., 3] int32: attribute, shift (-1: a list a code), and where its lists begin in `starts`. Attribute -1 has one
-         list, of the conjunctions without terms
-starts   [lists + 1] int64 into heads
+levels   [., 3] int32: attribute, shift (-1: a list per code), and where its lists begin in `starts`. Attribute -1 has
+         a single list, of the conjunctions without terms
+starts   [lists + 1] int64, offsets into heads
 heads    [entries, WIDTH] uint8, uint16 or int32, as codes and attributes need: low and high of the access predicate;
-         attribute, low and high of the next `NEXT`, the access predicate again where there are fewer
-tails    [entries, 2] int32: the rule, and where in `words` more is told of the conjunction, or -1
-words    [.] int32, of a conjunction its number where bounds do not tell all of it (else -1), the number of its terms
-         that are not in `heads`, then attribute, low and high of each of these
+         attribute, low and high of the next `NEXT`, with the access predicate repeated where there are fewer
+tails    [entries, 2] int32: the rule, and where `words` has more of the conjunction, or -1
+words    [.] int32, for a conjunction: its number where bounds are not exact (else -1), the number of its terms that
+         are not in `heads`, then attribute, low and high of each of these
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TOO_SMALL = -1
 
 @inner
 def _in_order(found: np.ndarray, count: int) -> Any:
-    """Puts the first of what is found into ascending order, without repeats; how many are left."""
+    """Sorts the first `count` elements of `found` and removes repeats; returns how many are left."""
     ascending = True
     for i in range(1, count):
         if found[i] <= found[i - 1]:
@@ -67,12 +67,12 @@ def search_row(
     levels: np.ndarray, starts: np.ndarray, heads: np.ndarray, tails: np.ndarray, words: np.ndarray, codes: np.ndarray,
     bounds: np.ndarray, found: np.ndarray,
 ) -> int:  # fmt: skip
-    """What holds a row of codes [attributes] int32: rules from the front of `found` [.] int32, conjunctions whose
-    bounds do not tell all from its end. Their numbers as rules + (conjunctions << 32), or `TOO_SMALL`. bounds
-    [levels, 2] int64 is scratch."""
+    """Finds what a row of codes [attributes] int32 satisfies. Writes to `found` [.] int32 rules from the front, and
+    conjunctions whose bounds are not exact from the end. Returns their numbers as rules + (conjunctions << 32), or
+    `TOO_SMALL`. bounds [levels, 2] int64 is scratch."""
     rules = np.int64(0)
     doubtful = np.int64(0)
-    # all memory is asked for before any is waited for
+    # a first pass starts all memory reads before any result is needed
     for level in range(len(levels)):
         first, last = _lists_of(levels, level, codes)
         bounds[level, 0], bounds[level, 1] = starts[first], starts[last + 1]
@@ -85,8 +85,8 @@ def search_row(
         for entry in range(bounds[level, 0], bounds[level, 1]):
             if attribute >= 0:
                 second, third = codes[heads[entry, 2]], codes[heads[entry, 5]]
-                # negative where some code is out of its bounds: one branch, which is seldom taken, and not six of which
-                # each is mispredicted now and then
+                # negative if some code is out of its bounds: a single branch that is seldom taken, instead of six with
+                # frequent mispredictions
                 outside = (own - heads[entry, 0]) | (heads[entry, 1] - own)
                 outside |= (second - heads[entry, 3]) | (heads[entry, 4] - second)
                 outside |= (third - heads[entry, 6]) | (heads[entry, 7] - third)
@@ -148,10 +148,10 @@ def search_event(
     levels: np.ndarray, starts: np.ndarray, heads: np.ndarray, tails: np.ndarray, words: np.ndarray, first: np.ndarray,
     last: np.ndarray, start: np.ndarray, intervals: np.ndarray, found: np.ndarray,
 ) -> int:  # fmt: skip
-    """As `search_row`, for an event that is an expression; what is found may be found several times.
+    """`search_row` for an event that is an expression; a result may be found several times.
 
-    first, last [attributes] int32: its least and greatest code of each, `ABSENT` and -1 where it does not have it;
-    start [attributes, 2] int64 into intervals [., 2] int32, closed and ascending.
+    first, last [attributes] int32: the lowest and highest code of each, `ABSENT` and -1 where the event does not have
+    it; start [attributes, 2] int64, the range of its intervals in intervals [., 2] int32, closed and ascending.
     """
     rules = np.int64(0)
     doubtful = np.int64(0)

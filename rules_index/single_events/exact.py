@@ -1,4 +1,4 @@
-"""Whether an event meets conjunctions, term by term: sets of several intervals, and shared disjunctions."""
+"""Whether an event matches conjunctions, term by term: sets of several intervals, and shared disjunctions."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ import numpy as np
 from rules_index.kernels.jit import inlined, jit
 
 DISJUNCTION = -1
-"""In `terms`, the attribute of a term that names a shared disjunction."""
+"""The attribute, in `terms`, of a term that names a shared disjunction."""
 _UNKNOWN, _FAILED, _PASSED = 0, 1, 2
 
 
 class Terms(NamedTuple):
-    """Of conjunctions, as `index.conjunction_arrays.Conjunctions` has them: start, terms, set_start, intervals and
-    disjunction_start."""
+    """Conjunctions; the fields are those of `index.conjunction_arrays.Conjunctions`."""
 
     start: np.ndarray
     terms: np.ndarray
@@ -28,7 +27,8 @@ class Terms(NamedTuple):
 def _shares(
     begin: int, end: int, intervals: np.ndarray, low: int, high: int, start: int, stop: int, offered: np.ndarray
 ) -> bool:
-    """Whether intervals [begin, end) hold a code that is offered: by offered [start, stop), all within [low, high]."""
+    """Whether intervals [begin, end) contain an offered code; the offered intervals [start, stop) are in [low,
+    high]."""
     at = start
     while True:
         if stop - start > 1:
@@ -51,8 +51,8 @@ def _shares(
 def meets(
     conjunctions: np.ndarray, of: Terms, first: np.ndarray, last: np.ndarray, start: np.ndarray, offered: np.ndarray
 ) -> np.ndarray:
-    """Which conjunctions [.] bool an event meets, as `access_lists.search_event` has events. A row has its codes in
-    `first` and in `last`, and nothing offered beside them."""
+    """Which conjunctions [.] bool an event, as in `access_lists.search_event`, matches. For a row, `first` and `last`
+    are its codes, and there are no offered intervals."""
     met = np.zeros(len(conjunctions), np.bool_)
     disjunctions = np.zeros(len(of.disjunction_start) - 1, np.uint8)
     waiting = np.empty(len(disjunctions) + 1, np.int64)
@@ -62,7 +62,7 @@ def meets(
             if disjunction < 0:
                 met[i] = disjunction == -1
                 break
-            # a shared disjunction names only earlier ones, so that this ends
+            # a shared disjunction names only earlier ones, so that this terminates
             waiting[0] = disjunction
             depth = 1
             while depth > 0:
@@ -90,7 +90,7 @@ def _blocked(
     conjunction: int, of: Terms, first: np.ndarray, last: np.ndarray, start: np.ndarray, offered: np.ndarray,
     disjunctions: np.ndarray,
 ) -> Any:  # fmt: skip
-    """-1 where the event meets the conjunction, -2 where it does not, else a shared disjunction that must be known
+    """-1 where the event matches the conjunction, -2 where it does not, else a shared disjunction that must be decided
     first."""
     needed = np.int64(-1)
     for term in range(of.start[conjunction], of.start[conjunction + 1]):

@@ -1,1 +1,1 @@
-"""What Spark's Python workers run: matching, and the Parquet files and statistics that they write."""
+"""What Spark's Python workers run: matching, and writing Parquet files with their statistics."""

@@ -1,6 +1,6 @@
-"""Parquet files of a Delta table, written where the rows are, with the statistics that the table's log keeps.
+"""Writes Parquet files of a Delta table where the rows are, with the statistics for the table's log.
 
-Delta protocol, "Add File" and "Per-file Statistics". Whoever calls puts the entries into the log.
+Delta protocol, "Add File" and "Per-file Statistics". The caller adds the entries to the log.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 ROW_GROUP_BYTES = 64 << 20
-"""A row group is written when the rows that wait for it take this much memory."""
+"""A row group is written when the buffered rows take this much memory."""
 INDEXED_LEAVES = 32
-"""Delta keeps statistics of as many leaf columns, from the first on, unless a table asks for others."""
+"""Delta keeps statistics of so many leaf columns, the first ones, unless a table asks for others."""
 _LONGEST_FOLDER = 200
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 SORTED_ROWS = 1 << 14
-"""Rows of a row group where rows are sorted, so that who looks for one value reads few of them."""
+"""The rows of a row group where rows are sorted: few, so that a search for one value reads few rows."""
 _LOOKED_AT = 1 << 13
-"""Rows by whose values a column's encoding is chosen."""
+"""The number of rows from whose values a column's encoding is chosen."""
 _LONGEST_TEXT = 64
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How the rows of a table lie in its files.
+    """How the rows of a table are stored in its files.
 
-    partition_by  columns that files do not hold, since all rows of one have the same value
-    sort_by       the column by whose values, which have an order as they are stored, the rows of a file go
-    indexed       the columns of which the log keeps bounds; None: the first leaves, as many as INDEXED_LEAVES
+    partition_by  columns that files do not have, because all rows of a file have the same value
+    sort_by       the column by which the rows of a file are sorted; its values are ordered as they are stored
+    indexed       the columns whose bounds the log has; None: the first INDEXED_LEAVES leaves
     """
 
     partition_by: tuple[str, ...] = ()
@@ -54,7 +54,8 @@ PLAIN = Layout()
 
 @dataclass
 class FloatBounds:
-    """What a file has of a floating-point column: the least and largest number, how many NULLs, whether a NaN."""
+    """A file's statistics of a floating-point column: least and greatest number, number of NULLs, whether there is a
+    NaN."""
 
     low: float | None = None
     high: float | None = None
@@ -62,7 +63,7 @@ class FloatBounds:
     nan: bool = False
 
     def add(self, column: pa.ChunkedArray) -> None:
-        """Takes further values into account."""
+        """Adds further values."""
         self.nulls += column.null_count
         not_numbers = pc.is_nan(column)
         if pc.any(not_numbers).as_py():
@@ -74,7 +75,7 @@ class FloatBounds:
             self.high = found["max"] if self.high is None else max(self.high, found["max"])
 
     def put(self, found: dict[str, Any], name: str) -> None:
-        """Into a file's statistics."""
+        """Writes them to a file's statistics."""
         found["nullCount"][name] = self.nulls
         if self.low is not None and self.high is not None:
             found["minValues"][name] = _finite(self.low)
@@ -83,7 +84,7 @@ class FloatBounds:
 
 
 class DeltaFile:
-    """One file in the making: rows come in batches of one schema, and `close` gives the log's `add` entry."""
+    """A file being written: rows come in batches of one schema, and `close` returns the log's `add` entry."""
 
     def __init__(
         self,
@@ -94,9 +95,9 @@ class DeltaFile:
         layout: Layout = PLAIN,
         partition: Mapping[str, str | None] | None = None,
     ) -> None:
-        """Makes the file in the table's `folder`, with `footer` in its metadata; OSError where it cannot.
+        """Creates the file in the table's `folder`, with `footer` in its metadata. Raises `OSError` where it cannot.
 
-        partition: the values, as the log writes them, of the layout's partition columns, which `schema` has not.
+        partition: the values, as the log writes them, of the layout's partition columns, which are not in `schema`.
         """
         self._partition = dict(partition or {})
         self.path = f"{_folder_name(self._partition)}part-{uuid.uuid4()}.{codec}.parquet"
@@ -120,7 +121,7 @@ class DeltaFile:
             self.flush()
 
     def close(self) -> dict[str, Any]:
-        """Finishes the file."""
+        """Finishes the file; returns its `add` entry."""
         self.flush()
         if self._writer is None:
             self._writer = self._opened(self._schema.empty_table())
@@ -136,14 +137,14 @@ class DeltaFile:
 
     def abandon(self) -> None:
         """Removes what was written."""
-        with contextlib.suppress(Exception):  # what went wrong before must not be hidden by what follows from it
+        with contextlib.suppress(Exception):  # a failure here must not hide the error that led here
             if self._writer is not None:
                 self._writer.close()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path)
 
     def flush(self) -> None:
-        """Writes the rows that wait: as one row group, or, where they are sorted, as several that tell values apart."""
+        """Writes the buffered rows: as one row group, or, if they are sorted, as several with narrow bounds."""
         if not self._waiting:
             return
         table = pa.Table.from_batches(self._waiting, self._schema)
@@ -159,8 +160,8 @@ class DeltaFile:
 
     def _opened(self, rows: pa.Table) -> pq.ParquetWriter:
         """The file's writer, with encodings that suit its first rows."""
-        # Bounds of what lies in lists would cost more than all else of them, and nobody reads them. Those of floating-
-        # point numbers leave out NaN, which is Spark's largest number: it would pass over row groups that have one.
+        # Bounds of values inside lists would cost more than the lists themselves, and nobody reads them. Those of
+        # floating-point numbers leave out NaN, which is Spark's largest number: it would skip row groups that have one.
         bounded = [
             ".".join(path)
             for path, data_type in _leaves(self._schema)
@@ -183,8 +184,8 @@ class DeltaFile:
 
 
 def _is_packed(column: pa.ChunkedArray) -> bool:
-    """Whether a column's integers go to the file as differences: where most of its first values are different, a
-    dictionary of them takes longer to write and more room."""
+    """Whether a column's integers are delta-encoded: if most of its first values are distinct, a dictionary of them
+    takes longer to write and more space."""
     kind = column.type
     if not (
         pa.types.is_int64(kind) or pa.types.is_int32(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind)
@@ -195,7 +196,7 @@ def _is_packed(column: pa.ChunkedArray) -> bool:
 
 
 def _stored_paths(schema: pa.Schema | pa.StructType) -> Iterator[tuple[str, ...]]:
-    """Parquet's leaf columns by the names that a file has for them."""
+    """The paths of Parquet's leaf columns, by their names in a file."""
     for field in schema:
         for path in _within(field.type):
             yield (field.name, *path)
@@ -214,11 +215,11 @@ def _within(kind: pa.DataType) -> Iterator[tuple[str, ...]]:
 
 
 def _sorted(table: pa.Table, name: str) -> pa.Table:
-    """The rows by a column; a dictionary's values are ascending."""
+    """The rows sorted by a column; a dictionary's values are ascending."""
     column = table[name].combine_chunks()
     order = column.chunk(0) if isinstance(column, pa.ChunkedArray) and column.num_chunks else column
     if isinstance(order, pa.DictionaryArray) and len(order.dictionary) <= np.iinfo(np.uint16).max:
-        # numbers of two bytes are sorted digit by digit
+        # NumPy sorts two-byte integers by radix sort
         codes = order.indices.to_numpy().astype(np.uint16)
         return table.take(pa.array(np.argsort(codes, kind="stable")))
     keys = order.indices if isinstance(order, pa.DictionaryArray) else order
@@ -226,7 +227,7 @@ def _sorted(table: pa.Table, name: str) -> pa.Table:
 
 
 def _folder_name(partition: Mapping[str, str | None]) -> str:
-    """The folder of a partition's files, for people: the log says what their values are."""
+    """The name of a folder for a partition's files, for people to read: their values are in the log."""
     if not partition:
         return ""
     parts = [
@@ -236,8 +237,8 @@ def _folder_name(partition: Mapping[str, str | None]) -> str:
 
 
 def partition_text(value: Any) -> str | None:
-    """A partition's value as the log writes it: a text, an integer, a Boolean, a date or a decimal; NULL for "", which
-    a partition cannot tell from it."""
+    """A partition's value as the log writes it: a string, an integer, a Boolean, a date or a decimal. NULL for "",
+    because a partition does not distinguish the two."""
     if value is None or value == "":
         return None
     if isinstance(value, bool):
@@ -251,11 +252,11 @@ def statistics(
     floats: Mapping[str, FloatBounds],
     indexed: frozenset[str] | None = None,
 ) -> dict[str, Any]:
-    """Delta's per-file statistics out of a file's footer, as the object that the log holds as JSON text; of the columns
-    `indexed`, by default of the first leaves.
+    """Delta's per-file statistics from a file's footer, as the object that the log has as JSON text; for the columns
+    `indexed`, by default for the first leaves.
 
-    Bounds stand only where they are certain to hold in Spark's order: none for Booleans, bytes, long decimals and what
-    lies in lists or maps; those of floating-point columns are given, no upper one of a column with NaN.
+    Bounds are given only where they certainly hold in Spark's order: none for Booleans, bytes, long decimals and values
+    inside lists or maps. Those of floating-point columns are passed in; there is no upper one for a column with NaN.
     """
     found: dict[str, Any] = {"numRecords": footer.num_rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
     for number, (path, data_type) in enumerate(_leaves(schema)):
@@ -285,7 +286,7 @@ def _leaves(schema: pa.Schema | pa.StructType) -> Iterator[tuple[tuple[str, ...]
         kind = field.type
         if pa.types.is_struct(kind):
             for path, leaf in _leaves(kind):
-                # Whether a NaN lies in a nested field is not looked at, so nothing is said of it.
+                # Nested fields are not searched for NaN, so they get no bounds.
                 yield (field.name, *path), None if leaf is not None and pa.types.is_floating(leaf) else leaf
         elif pa.types.is_map(kind):
             yield from _unknown(pa.struct([("k", kind.key_type), ("v", kind.item_type)]))
@@ -301,7 +302,7 @@ def _unknown(kind: pa.StructType) -> Iterator[tuple[tuple[str, ...], None]]:
 
 
 def _bounds(chunks: list[pq.Statistics], data_type: pa.DataType) -> tuple[Any, Any]:
-    """The least and the largest value as the log spells them; None for what it shall not hold."""
+    """The least and the greatest value as the log writes them; None for bounds that it must not have."""
     if pa.types.is_integer(data_type):
         return min(c.min for c in chunks), max(c.max for c in chunks)
     if pa.types.is_string(data_type):
@@ -318,14 +319,14 @@ def _bounds(chunks: list[pq.Statistics], data_type: pa.DataType) -> tuple[Any, A
 
 
 def _finite(value: float) -> float | str:
-    """Infinities as the log spells them."""
+    """A number, with infinities as the log writes them."""
     if value in (float("inf"), float("-inf")):
         return "Infinity" if value > 0 else "-Infinity"
     return value
 
 
 def _time(value: int, data_type: pa.DataType) -> str | None:
-    """A date, or a timestamp down to the millisecond, which readers know to be rounded down; None beyond year 9999."""
+    """A date, or a timestamp in milliseconds, which readers know to be rounded down; None beyond the year 9999."""
     try:
         moment = _EPOCH + (
             timedelta(days=value) if pa.types.is_date(data_type) else timedelta(milliseconds=value // 1000)

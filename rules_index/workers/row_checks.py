@@ -1,7 +1,7 @@
-"""Which rows of a stream are not tagged, told without Spark: those with a NULL in the key, or that fail a check.
+"""Finds the rows of a stream that are not tagged, without Spark: those with a NULL in the key, and those that fail a
+check.
 
-A check is compiled as three rules, whether it is TRUE, FALSE and NULL; a row of which none holds is one on which it
-raised.
+A check is compiled as three rules: whether it is TRUE, FALSE or NULL. On a row where none of them is TRUE, it raised.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ _OUTCOMES = ("TRUE", "FALSE", "NULL")
 
 @dataclass(frozen=True)
 class RowChecks:
-    """The key and the checks of a stream; `needs_spark` names a check that cannot be asked here, if there is one."""
+    """The key and the checks of a stream; `needs_spark` names a check that cannot be evaluated here, if there is
+    one."""
 
     key: tuple[str, ...]
     names: tuple[str, ...]
@@ -29,7 +30,7 @@ class RowChecks:
 
     @classmethod
     def of(cls, key: Sequence[str], checks: Mapping[str, str], schema: pa.Schema, time_zone: str) -> RowChecks:
-        """key: columns, case aside; checks: conditions by name; schema: the columns that they may read."""
+        """key: columns, ignoring case; checks: conditions by name; schema: the columns that they can read."""
         spelled = {name.lower(): name for name in schema.names}
         rules = [
             (number * len(_OUTCOMES) + place, f"(\n{condition}\n) IS {outcome}")
@@ -50,12 +51,12 @@ class RowChecks:
         return tuple(dict.fromkeys((*self.key, *(leaf.name for leaf in self.compiled.inputs))))
 
     def accepted(self, batch: pa.RecordBatch) -> np.ndarray:
-        """[rows] bool: whether a row is tagged."""
+        """[rows] bool: whether each row is tagged."""
         return self._judged(batch)[0]
 
     def count(self, batches: Iterator[pa.RecordBatch]) -> np.ndarray:
-        """[2 + keys + checks] int64: rows, those of them that are not tagged, those with NULL in each column of the
-        key, and those on which each check is not TRUE."""
+        """[2 + keys + checks] int64: the number of rows, of rows that are not tagged, of rows with NULL in each column
+        of the key, and of rows on which each check is not TRUE."""
         counts = np.zeros(2 + len(self.key) + len(self.names), np.int64)
         for batch in batches:
             accepted, outcomes = self._judged(batch)
@@ -64,7 +65,7 @@ class RowChecks:
         return counts
 
     def reasons(self, batch: pa.RecordBatch) -> list[str]:
-        """Why each of some rows is not tagged, several reasons joined by "; "; "" for one that is."""
+        """Why each row is not tagged, several reasons joined by "; "; "" for a row that is tagged."""
         _, outcomes = self._judged(batch)
         nulls = [(name, batch.column(name).is_null().to_numpy(zero_copy_only=False)) for name in self.key]
         found = []
@@ -78,7 +79,7 @@ class RowChecks:
         return found
 
     def _judged(self, batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
-        """Whether each row is accepted, and what each check is on it [checks, rows]: 0 TRUE, 1 FALSE, 2 NULL, 3
+        """Whether each row is accepted, and the result of each check on it [checks, rows]: 0 TRUE, 1 FALSE, 2 NULL, 3
         raised."""
         rows = len(batch)
         outcomes = np.full((len(self.names), rows), len(_OUTCOMES), np.int8)

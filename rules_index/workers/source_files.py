@@ -1,7 +1,8 @@
-"""Rows of a Delta table's Parquet files, read where they are matched, with the columns that the table's log says.
+"""Reads the rows of a Delta table's Parquet files where they are matched, with the columns that the table's log
+defines.
 
-Delta protocol, "Add File" and "Partition Value Serialization". What this module does not know for certain it refuses
-with `UnreadableFileError`: then Spark's reader must read the files.
+Delta protocol, "Add File" and "Partition Value Serialization". Files of which this module cannot be certain are refused
+with `UnreadableFileError`: then Spark's reader must read them.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from rules_index.names import column_key, spelled
 
 BATCH_ROWS = 1 << 16
 SOURCE_VERSION = "source_version"
-"""The column behind the table's own: the version that added the row's file."""
+"""The column behind the table's own columns: the version that added the row's file."""
 _BYTES_OF_A_CODE = 4.0
-"""Bytes of a value in a file, before compression, below which a column of texts is taken to be stored as codes."""
+"""A string column with fewer bytes per value in a file, before compression, is taken to be dictionary-encoded."""
 _LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _SPARK_VERSION = b"org.apache.spark.version"
 _YEARS = (-62_135_596_800_000, 253_402_300_800_000)
-"""Milliseconds since 1970 of the year 1's beginning and of the year 9999's end."""
+"""Milliseconds since 1970 of the start of the year 1 and the end of the year 9999."""
 
 
 class UnreadableFileError(RulesIndexError):
-    """A file whose rows only Spark reads for certain as Spark does."""
+    """A file whose rows only Spark is certain to read as Spark does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class SourceFile:
     partition: Mapping[str, str | None]
     version: int
     groups: tuple[int, ...] | None = None
-    """The row groups to be read; None: all."""
+    """The row groups to read; None: all."""
 
 
 def read_batches(
@@ -49,8 +50,9 @@ def read_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of files, with the columns of `schema` (or those named) in their order and types, and `source_version`.
 
-    schema: the table's columns, those of its partitions among them. Columns that a file lacks are NULL. Texts come as
-    dictionaries where all files have them so. OSError or pyarrow.ArrowException where a file cannot be read.
+    schema: the table's columns, including those of its partitions. Columns that a file lacks are NULL. Strings come as
+    dictionaries if all files have them so. Raises `UnreadableFileError` for a file that only Spark can read, `OSError`
+    or `pyarrow.ArrowException` where a file cannot be read.
     """
     wanted = [field for field in schema if columns is None or field.name in columns]
     footers = [_footer(file) for file in files]
@@ -60,7 +62,7 @@ def read_batches(
 
 
 def row_group_bytes(path: str) -> list[int]:
-    """The size of each row group of a file."""
+    """The size in bytes of each row group of a file."""
     footer = pq.read_metadata(path)
     return [footer.row_group(i).total_byte_size for i in range(footer.num_row_groups)]
 
@@ -75,7 +77,7 @@ def _footer(file: SourceFile) -> pq.FileMetaData:
 
 
 def _dictionary_columns(footers: Sequence[pq.FileMetaData], wanted: Sequence[pa.Field]) -> frozenset[str]:
-    """The columns of texts that all files hold as codes of a dictionary."""
+    """The string columns that all files store dictionary-encoded."""
     sizes: dict[str, list[float]] = {}
     for footer in footers:
         for group in range(footer.num_row_groups):
@@ -129,10 +131,10 @@ def _batches(
 
 
 def check_times(path: str, footer: pq.FileMetaData, groups: Sequence[int], columns: Sequence[str]) -> None:
-    """UnreadableFileError where Arrow may read a timestamp of type INT96 otherwise than Spark does.
+    """Raises `UnreadableFileError` where Arrow may read a timestamp of type INT96 differently from Spark.
 
-    Spark counts days before -4713 and beyond 287,000 with a sign, and Arrow without: it may give any time. In
-    milliseconds such a time is beyond all years, but for that of day 0, which becomes the beginning of 1970.
+    For days before -4713 and beyond 287,000 Spark's day number is signed and Arrow's is not, so that Arrow may return
+    any time. In milliseconds such a time is outside of all years, except for day 0, which becomes the start of 1970.
     """
     parts = [footer.schema.column(number) for number in range(footer.num_columns)]
     begins = tuple(f"{name}." for name in columns)
@@ -150,7 +152,7 @@ def check_times(path: str, footer: pq.FileMetaData, groups: Sequence[int], colum
 
 
 def _leaves(column: pa.Array) -> Iterator[pa.Array]:
-    """The arrays without parts that a nested array is made of."""
+    """The arrays without children that a nested array consists of."""
     kind = column.type
     if pa.types.is_map(kind):
         parts = [column.keys, column.items]
@@ -168,9 +170,9 @@ def _leaves(column: pa.Array) -> Iterator[pa.Array]:
 def _rows(
     parquet: pq.ParquetFile, groups: Sequence[int], columns: list[str]
 ) -> Iterator[tuple[int, pa.RecordBatch | None]]:
-    """How many rows a batch has, and its columns; where none is read, the numbers of rows alone."""
+    """The number of rows of each batch, and its columns; None in their place if no column is read."""
     if columns:
-        # a name with points would be taken for a path, so leaves are asked for by their first part
+        # a name with dots would be taken for a path, so leaves are requested by their first part
         for batch in parquet.iter_batches(BATCH_ROWS, groups, columns=columns, use_threads=False):
             if len(batch):
                 yield len(batch), batch
@@ -184,7 +186,8 @@ def _rows(
 
 
 def _as(column: pa.Array, kind: pa.DataType, path: str, name: str) -> pa.Array:
-    """The column in the table's type; UnreadableFileError where the file's type does not become it without a loss."""
+    """The column in the table's type. Raises `UnreadableFileError` where the file's type cannot be cast without
+    loss."""
     if column.type == kind:
         return column
     if pa.types.is_dictionary(kind):
@@ -198,7 +201,7 @@ def _as(column: pa.Array, kind: pa.DataType, path: str, name: str) -> pa.Array:
 
 
 def _constant(text: str | None, of: pa.DataType, kind: pa.DataType, rows: int) -> pa.Array:
-    """A partition's value on each row."""
+    """A partition's value, repeated for each row."""
     value = partition_value(text, of)
     if pa.types.is_dictionary(kind):
         return pa.DictionaryArray.from_arrays(
@@ -209,8 +212,8 @@ def _constant(text: str | None, of: pa.DataType, kind: pa.DataType, rows: int) -
 
 
 def partition_value(text: str | None, kind: pa.DataType) -> pa.Scalar:
-    """A partition's value out of what the log writes; UnreadableFileError for one of a type that writers spell in
-    several ways."""
+    """A partition's value, given as the log writes it. Raises `UnreadableFileError` for a type that writers format in
+    different ways."""
     if text is None or (text == "" and not pa.types.is_binary(kind)):
         return pa.scalar(None, kind)
     if not is_partition_type(kind):
@@ -222,11 +225,12 @@ def partition_value(text: str | None, kind: pa.DataType) -> pa.Scalar:
 
 
 def is_partition_type(kind: pa.DataType) -> bool:
-    """Whether all writers spell the values of a type alike."""
+    """Whether all writers format the values of a type alike."""
     t = pa.types
     return bool(t.is_string(kind) or t.is_integer(kind) or t.is_date(kind) or t.is_boolean(kind) or t.is_decimal(kind))
 
 
 def source_files(adds: Sequence[tuple[int, Mapping[str, Any]]], path_of: Any) -> list[SourceFile]:
-    """Files by their `add` actions, each with the version that added it; path_of: where a name of the log is."""
+    """Files from their `add` actions, each with the version that added it; path_of: maps a name in the log to a
+    path."""
     return [SourceFile(str(path_of(add["path"])), add.get("partitionValues") or {}, version) for version, add in adds]

@@ -1,4 +1,4 @@
-"""What a Spark worker runs: open an index once per process, then turn batches of columns into rule ids.
+"""What a Spark worker runs: opens an index once per process, then turns batches of columns into rule ids.
 
 Workers import this library and nothing else of the project.
 """
@@ -14,14 +14,14 @@ from rules_index.index.compiled import CompiledRules, RuleId
 from rules_index.index.loading import load
 
 Figures: TypeAlias = dict[Any, int]
-"""Counts of one micro-batch: `rows`, `matches`, and per rule id, under ("error", id), rows that raised."""
+"""Counts of one micro-batch: `rows`, `matches`, and, under ("error", id), the rows on which a rule raised."""
 
 _KEPT = 4
 _open: dict[str, CompiledRules] = {}
 
 
 def open_index(path: str) -> CompiledRules:
-    """The index in a file, mapped into memory once per process; the file's name must change with its content."""
+    """The index in a file, mapped into memory once per process. The file's name must change with its content."""
     found = _open.get(path)
     if found is None:
         found = load(path)
@@ -45,14 +45,14 @@ def match(
 
 
 class Counts:
-    """Adds up figures, as a parameter of Spark's accumulators (an AccumulatorParam by its methods).
+    """Adds figures; has the methods of an AccumulatorParam for Spark's accumulators.
 
-    Spark merges a task's figures when the task has succeeded, so that a retried task counts once. It stands here
+    Spark merges a task's figures when the task has succeeded, so that a retried task counts once. The class is here
     because an accumulator takes its parameter along to the workers.
     """
 
     def zero(self, value: Figures) -> Figures:
-        """No figures yet."""
+        """The empty figures."""
         return {}
 
     def addInPlace(self, value1: Figures, value2: Figures) -> Figures:  # noqa: N802

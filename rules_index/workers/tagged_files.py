@@ -1,7 +1,7 @@
-"""Tagged rows and their matches as files of their Delta tables, written by the workers that match them.
+"""Writes tagged rows and their matches as files of their Delta tables, in the workers that match them.
 
-A row crosses from Spark to the worker once, as Arrow, and from there into Parquet: its own columns are not taken
-apart and put together again for the sake of one more.
+A row crosses from Spark to the worker once, as Arrow, and goes from there into Parquet: Spark need not convert all its
+columns again only to add one more.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from rules_index.workers.delta_files import PLAIN, DeltaFile, Layout, partition_
 from rules_index.workers.source_files import SourceFile, UnreadableFileError, read_batches
 
 RESULT = "name string, entry string, figures string"
-"""Columns, as Spark spells them, of what `write_files` gives."""
+"""The columns, in Spark's notation, of what `write_files` returns."""
 UNREADABLE = "unreadable"
-"""In place of a table's name: the rows of a piece must come through Spark's own reader."""
+"""Replaces a table's name: the rows of a piece must be read by Spark's own reader."""
 _MOST_OPEN, _MOST_WAITING = 32, 128 << 20
-"""Files of one table that are written at a time, and bytes of rows that wait to be written to them."""
+"""The most files of one table that are open at a time, and the most bytes of rows that are buffered for them."""
 _SMALL_DICTIONARY = 1 << 18
-"""Ids of fewer bytes in all go to Parquet as a dictionary, which saves it from looking up each of them."""
+"""Ids with fewer bytes in all go to Parquet as a dictionary, which saves Parquet the lookup of each."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Task:
     """How a micro-batch's rows are written.
 
     `columns` are the source's columns in the tagged table, `keys` those of them that a match repeats. `stamps` are
-    columns with one value for all rows. `folders` gives, by name, `tagged` and, where matches are kept and not yet
-    written, `matches`; `layouts` how the rows of these lie in files; `annotations` what tagged rows get beside ids.
+    columns with the same value in all rows. `folders` has, by name, `tagged` and, if matches are kept and not yet
+    written, `matches`; `layouts` how the rows of these are stored; `annotations` what tagged rows get besides ids.
     """
 
     id_type: pa.DataType
@@ -56,7 +56,7 @@ class Task:
 
 
 class Files:
-    """The files of one table that one partition of rows becomes: one for each of the table's partitions."""
+    """The files of one table for one piece of rows: one for each of the table's partitions."""
 
     def __init__(self, folder: str, task: Task, layout: Layout) -> None:
         self._folder, self._task, self._layout = folder, task, layout
@@ -64,14 +64,14 @@ class Files:
         self._entries: list[dict[str, Any]] = []
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Add rows."""
+        """Adds rows."""
         for values, part in self._parts(rows):
             file = self._open.pop(values, None)
             if file is None:
                 partition = dict(zip(self._layout.partition_by, values, strict=True))
                 task = self._task
                 file = DeltaFile(self._folder, part.schema, task.codec, task.footer, self._layout, partition)
-            self._open[values] = file  # the last one used is the last one in the order
+            self._open[values] = file  # moves it to the end: the order is that of the last use
             file.write(part)
         if len(self._open) > _MOST_OPEN:
             for values in list(self._open)[:-_MOST_OPEN]:
@@ -80,7 +80,7 @@ class Files:
             max(self._open.values(), key=lambda file: file.waiting_bytes).flush()
 
     def _parts(self, rows: pa.RecordBatch) -> Iterator[tuple[tuple[str | None, ...], pa.RecordBatch]]:
-        """The rows of each partition with the partition's values, without the partition's columns."""
+        """The rows of each partition, without the partition's columns, and the partition's values."""
         names = self._layout.partition_by
         if not names:
             yield (), rows
@@ -89,7 +89,7 @@ class Files:
         numbers = np.zeros(len(rows), np.int64)
         for name in names:
             column = rows.column(name)
-            if pa.types.is_dictionary(column.type):  # whose NULLs have no code
+            if pa.types.is_dictionary(column.type):  # its NULLs have no code
                 column = column.dictionary_decode()
             codes = column.dictionary_encode(null_encoding="encode")
             numbers = numbers * (len(codes.dictionary) + 1) + codes.indices.to_numpy(zero_copy_only=False)
@@ -102,7 +102,7 @@ class Files:
             yield values, kept if len(starts) == 1 else kept.take(pa.array(order[start:stop]))
 
     def close(self) -> list[dict[str, Any]]:
-        """Finish the files; their `add` entries."""
+        """Finishes the files; returns their `add` entries."""
         while self._open:
             values, file = next(iter(self._open.items()))
             self._entries.append(file.close())
@@ -110,7 +110,7 @@ class Files:
         return self._entries
 
     def abandon(self) -> None:
-        """Remove what was written."""
+        """Removes what was written."""
         for file in self._open.values():
             file.abandon()
         for entry in self._entries:
@@ -119,11 +119,11 @@ class Files:
 
 
 def write_files(compiled: CompiledRules, task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Tag the rows of one partition and write them.
+    """Tags the rows of one partition and writes them.
 
-    Batches hold the columns that the index reads, `task.columns` and `source_version`. Gives one row with the
-    figures (`rows`, `matches`, and `errors` as pairs of rule id and rows, JSON) and one for each file with the
-    table's name and the `add` entry for its log (JSON). OSError leaves no file behind.
+    Batches have the columns that the index reads, `task.columns` and `source_version`. Returns one row with the figures
+    (`rows`, `matches`, and `errors` as pairs of rule id and rows, JSON) and one for each file with the table's name and
+    the `add` entry for its log (JSON). An `OSError` leaves no file behind.
     """
     files = {name: Files(folder, task, task.layouts.get(name, PLAIN)) for name, folder in task.folders.items()}
     rows = matches = 0
@@ -155,8 +155,8 @@ def write_files(compiled: CompiledRules, task: Task, batches: Iterator[pa.Record
 def write_piece(
     compiled: CompiledRules, task: Task, files: Sequence[SourceFile], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """As `write_files`, of the rows of files of a table with the columns of `schema`; one row named UNREADABLE, and no
-    file, where only Spark reads one of them."""
+    """`write_files` for the rows of files of a table with the columns of `schema`. If only Spark can read one of the
+    files, it returns a single row named UNREADABLE, and writes no file."""
     try:
         yield from write_files(compiled, task, read_batches(files, schema))
     except UnreadableFileError:
@@ -166,10 +166,10 @@ def write_piece(
 def _ids(
     compiled: CompiledRules, batch: pa.RecordBatch, known: pa.Array
 ) -> tuple[pa.ListArray, np.ndarray, dict[RuleId, int]]:
-    """The rows' rule ids, as a dictionary of all ids, `known`, where that is small; the rules' ordinals one behind the
-    other, and the errors by rule.
+    """The rows' rule ids, as a dictionary of all ids, `known`, if that is small; the concatenated ordinals of the
+    rules; and the errors by rule.
 
-    Several threads may match with the index at a time.
+    Thread-safe.
     """
     if not compiled.inputs:
         batch = pa.RecordBatch.from_arrays([pa.nulls(len(batch))], ["_"])
@@ -182,7 +182,7 @@ def _ids(
 
 
 def _tagged(batch: pa.RecordBatch, ids: pa.ListArray, ordinals: np.ndarray, task: Task) -> pa.RecordBatch:
-    """Rows of the tagged table."""
+    """The batch as rows of the tagged table."""
     columns = {name: batch.column(name) for name in task.columns}
     columns["rule_ids"] = ids
     if task.annotations is not None:
@@ -195,7 +195,7 @@ def _tagged(batch: pa.RecordBatch, ids: pa.ListArray, ordinals: np.ndarray, task
 
 
 def _pairs(batch: pa.RecordBatch, ids: pa.ListArray, ordinals: np.ndarray, task: Task) -> pa.RecordBatch:
-    """Rows of the matches: one for each id of each row."""
+    """The batch as rows of the matches table: one for each id of each row."""
     rows = pa.array(np.repeat(np.arange(len(ids)), np.diff(ids.offsets.to_numpy())))
     columns = {"rule_id": ids.values}
     columns |= {name: batch.column(name).take(rows) for name in task.keys}
@@ -205,7 +205,7 @@ def _pairs(batch: pa.RecordBatch, ids: pa.ListArray, ordinals: np.ndarray, task:
 
 
 def _stamps(batch: pa.RecordBatch, task: Task, names: tuple[str, ...]) -> dict[str, pa.Array]:
-    """Columns behind the source's: of one value, or as the batch has them."""
+    """The columns behind the source's: those with a single value, and those that the batch has."""
     found: dict[str, pa.Array] = {}
     for name in names:
         value = task.stamps.get(name)

@@ -1,1 +1,1 @@
-"""A rule set compiled together as far as its rules are alike: skeletons, clauses, and what they come to."""
+"""Compiles rules by what they have in common: skeletons of AND, OR and NOT, and clauses."""

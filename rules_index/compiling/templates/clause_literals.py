@@ -1,4 +1,4 @@
-"""The distinct clauses of a rule set as literals: those made alike together, the others one by one."""
+"""The distinct clauses of a rule set as literals: clauses of one template together, the others one by one."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from rules_index.language.operations import can_raise
 from rules_index.language.typed import Expression, Leaf
 
 COMPLEMENT, SEVERAL, REFUSED = -3, -4, -5
-"""In place of a literal's number: the complement of the other one, which was not asked for; a clause that is more than
-one literal; one that does not compile for itself."""
+"""These replace a literal's number: the complement of the other truth value's literal, made on demand; a clause that is
+more than one literal; one that does not compile."""
 _MOST_KNOWN = 1 << 16
-"""How many clauses' conjunctions are remembered."""
+"""The number of clauses whose conjunctions are cached."""
 
 
 class ClauseLiterals:
     """Where each clause is TRUE, and where FALSE, as literals.
 
-    literal    [2, clauses] int32, of FALSE and of TRUE: its number, or one of `NEVER`, `ALWAYS`, `COMPLEMENT`,
+    literal    [2, clauses] int32, for FALSE and for TRUE: its number, or one of `NEVER`, `ALWAYS`, `COMPLEMENT`,
                `SEVERAL` and `REFUSED`
-    attribute  [clauses] int32, of a clause that is one predicate, else -1
-    question   [clauses] int32, the same for clauses that compare an attribute, which may raise, with the same
-               constants, so that one may deny the other; -1 for others
+    attribute  [clauses] int32, of a clause that is a single predicate, else -1
+    question   [clauses] int32, the same for clauses that compare an attribute that can raise with the same constants,
+               so that one can be the negation of the other; -1 for others
     """
 
     def __init__(
         self, clauses: StringPool, negated: np.ndarray, compiler: Compiler, expansion: Expansion, literals: LiteralSets
     ) -> None:
-        """Compiles clauses, of which those that are `negated` [clauses] bool are asked for FALSE too; numbers their
-        attributes and literals in `expansion` and `literals`."""
+        """Compiles clauses, those `negated` [clauses] bool for FALSE too. Numbers their attributes in `expansion` and
+        their literals in `literals`."""
         self.literal = np.full((2, len(clauses)), REFUSED, np.int32)
         self.attribute = np.full(len(clauses), -1, np.int32)
         self.question = np.full(len(clauses), -1, np.int32)
@@ -58,8 +58,8 @@ class ClauseLiterals:
                 self._add_single(clause, clauses[clause].decode())
 
     def append(self, attribute: Leaf, sets: SetArrays) -> int:
-        """Adds clauses that are TRUE where an attribute, whose keys are integers, is in a set, NULL where it is NULL;
-        returns the number of the first."""
+        """Adds clauses on an attribute whose keys are integers: TRUE where it is in the clause's set, NULL where it is
+        NULL. Returns the number of the first."""
         number = self._number_of(attribute)
         added = np.stack([np.full(len(sets), COMPLEMENT, np.int32), self._literals.extend(number, sets)])
         self.literal = np.concatenate([self.literal, added], axis=1)
@@ -67,13 +67,13 @@ class ClauseLiterals:
         return len(self.attribute) - len(sets)
 
     def attributes(self, clause: int) -> list[int]:
-        """The attributes that a clause names, in its order."""
+        """The attributes that a clause names, from left to right."""
         if clause not in self._several:
             return [int(self.attribute[clause])]
         return [self._expansion.number_of(p.attribute) for p in predicates_of(self._several[clause])]
 
     def conjunctions(self, clause: int, wanted: bool) -> tuple[Conjunction, ...]:
-        """The conjunctions that hold where a clause, which is not refused, is TRUE or, if not `wanted`, FALSE."""
+        """The conjunctions of where a clause, which must not be `REFUSED`, is TRUE or, if not `wanted`, FALSE."""
         found = self._known.get((clause, wanted))
         if found is None:
             if len(self._known) == _MOST_KNOWN:
@@ -113,7 +113,7 @@ class ClauseLiterals:
             formula = self._compiler.compile_clause(text)
         except MemoryError:
             raise
-        except Exception:  # the rules that have the clause are compiled by themselves, which tells why they cannot be
+        except Exception:  # rules with this clause are compiled one by one, which reports the error
             return
         if isinstance(formula, Predicate):
             self.attribute[clause] = self._number_of(formula.attribute)

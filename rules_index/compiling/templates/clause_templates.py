@@ -1,7 +1,7 @@
-"""Clauses made alike, which differ only in their literals, compiled together.
+"""Compiles clauses that differ only in their literals together.
 
-A template is a column compared with literals: `c < 5`, `5 > c`, `c [NOT] BETWEEN 1 AND 2`, `c [NOT] IN ('a', 'b')`.
-Its first clause is compiled for itself too, and has to agree with what the template makes of it.
+A template is a column compared with literals: `c < 5`, `5 > c`, `c [NOT] BETWEEN 1 AND 2`, `c [NOT] IN ('a', 'b')`. Its
+first clause is also compiled by itself, and both results must agree.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rules_index.language.formula import Predicate, Truth
 from rules_index.language.typed import Leaf
 
 LEAST = 8
-"""Fewer clauses than this are compiled one by one sooner."""
+"""Fewer clauses than this are compiled faster one by one."""
 
 _PART = rb"(?:[A-Za-z_][A-Za-z0-9_]*|`[^`]+`)"
 _NAME = rb"(%b(?:\.%b)*)" % (_PART, _PART)
@@ -41,8 +41,8 @@ _SAME = {"==": "=", "!=": "<>"}
 
 @dataclass(frozen=True)
 class Template:
-    """What the clauses of one shape say: `form` is an operator, BETWEEN or IN; literals as (word, kind), one for all
-    of a list."""
+    """What the clauses of one shape have in common. `form` is an operator, BETWEEN or IN; literals are (word, kind),
+    one for all literals of a list."""
 
     column: str
     form: str
@@ -55,7 +55,7 @@ class Batch:
     """Clauses that are predicates on one column.
 
     A clause is TRUE where the column is in its set, NULL where the column is, else FALSE. `known` [clauses] bool are
-    those that the sets are of. Cuts are keys, or references to `strings` (`keys.ByteKeys`).
+    the clauses that have a set here. Cuts are keys, or references to `strings` (`interned_constants.ByteKeys`).
     """
 
     leaf: Leaf
@@ -64,7 +64,7 @@ class Batch:
     strings: pa.LargeBinaryArray | None
 
     def value_set(self, place: int) -> ValueSet:
-        """The set at a place."""
+        """The set with this number."""
         keys = keys_of(self.leaf.type)
         if isinstance(keys, ByteKeys) and self.strings is not None:
             keys.extend(self.strings)
@@ -73,7 +73,7 @@ class Batch:
 
 
 def template_of(shape: bytes) -> Template | None:
-    """The template of a shape, None where it is none."""
+    """The template of a shape, or None."""
     if found := _COMPARISON.fullmatch(shape):
         column, operator, word, kind = found.groups()
         return Template(column.decode(), _operator(operator), False, (_literal(word, kind),))
@@ -102,7 +102,7 @@ def _literal(word: bytes | None, kind: bytes) -> tuple[str, int]:
 
 
 def instantiate(grouped_by_shape: ClausesOfShape, clauses: StringPool, compiler: Compiler) -> Batch | None:
-    """The clauses of one shape as predicates; None where only each for itself can be compiled."""
+    """The clauses of one shape as predicates; None where each has to be compiled by itself."""
     template = template_of(grouped_by_shape.shape) if len(grouped_by_shape.clauses) >= LEAST else None
     leaf = _column(template.column, compiler) if template is not None else None
     batch = (
@@ -116,18 +116,18 @@ def instantiate(grouped_by_shape: ClausesOfShape, clauses: StringPool, compiler:
         agrees = compiler.compile_clause(first) == Predicate(batch.leaf, values, ~values, Truth.NULL)
     except MemoryError:
         raise
-    except Exception:  # what it is, is told of each clause by itself
+    except Exception:  # compiling each clause by itself reports the error
         return None
     return batch if agrees else None
 
 
 def _column(name: str, compiler: Compiler) -> Leaf | None:
-    """The column of that name, None where there is none whose values have keys."""
+    """The column of this name; None where there is none, or its values have no keys."""
     try:
         formula = compiler.compile_clause(f"{name} IS NULL")
     except MemoryError:
         raise
-    except Exception:  # what it is, is told of each clause by itself
+    except Exception:  # compiling each clause by itself reports the error
         return None
     leaf = formula.attribute if isinstance(formula, Predicate) else None
     return leaf if isinstance(leaf, Leaf) and leaf.text is None else None
@@ -151,7 +151,7 @@ def _batch(template: Template, grouped_by_shape: ClausesOfShape, leaf: Leaf, zon
 
 
 def _compared(operator: str, side: Bounds) -> SetArrays:
-    """The values that compare so with the literals that are known."""
+    """The sets of values that compare by `operator` with the literals on one side."""
     low, high = side.low[side.known], side.high[side.known]
     if operator in ("<", "<="):
         return rays(low if operator == "<" else high, True)
@@ -162,7 +162,7 @@ def _compared(operator: str, side: Bounds) -> SetArrays:
 
 
 def _points(low: np.ndarray, high: np.ndarray) -> SetArrays:
-    """Ranges none of which is empty."""
+    """Ranges, none of which is empty."""
     count = len(low)
     nothing = np.zeros(count, bool)
     return SetArrays(nothing, nothing, 2 * np.arange(count + 1), np.stack([low, high], axis=1).reshape(-1))
@@ -175,7 +175,7 @@ def _ranges(template: Template, low: Bounds, high: Bounds, leaf: Leaf) -> Batch:
     if low.strings is not None and high.strings is not None:
         ordered = pc.less_equal(low.strings, high.strings).to_numpy(zero_copy_only=False)[known]
         strings = pa.concat_arrays([low.strings, high.strings])
-        # the second strings follow the first
+        # the strings of the upper bounds follow those of the lower bounds
         beyond = np.where(ordered, beyond + 2 * len(low.strings), least)
     sets = ranges(least, beyond)
     return _finished(leaf, known, sets.complements() if template.negated else sets, strings)
@@ -188,7 +188,7 @@ def _lists(template: Template, found: Bounds, offsets: np.ndarray, leaf: Leaf) -
     gather, kept = gather_indices(offsets, np.flatnonzero(known))
     low, high, strings = found.low[gather], found.high[gather], found.strings
     if strings is not None:
-        # references in the order of the strings, so that lists can be sorted by them
+        # references in the order of the strings, so that lists can be sorted by reference
         rank = pc.rank(strings, tiebreaker="dense").to_numpy().astype(np.int64) - 1
         first = np.empty(int(rank.max(initial=-1)) + 1, np.int64)
         first[rank] = np.arange(len(rank))

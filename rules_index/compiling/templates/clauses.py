@@ -1,4 +1,4 @@
-"""Rules' texts as skeletons and distinct clauses, and these as shapes and literals (`kernels/rule_texts.py`)."""
+"""Splits rules into skeletons and distinct clauses, and these into shapes and literals (`kernels/rule_texts.py`)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from rules_index.arrays import distinct, gather_indices, offsets_of
 from rules_index.kernels.rule_texts import Pool, cut_rules, fill_table, shape_clauses
 
 LONGEST = 1 << 16
-"""Most bytes of a text that is cut: longer ones are compiled by themselves, which counts their work."""
+"""Texts with more bytes are not split: they are compiled one by one, which limits their work."""
 _BLOCK_BYTES = 1 << 22
-"""Bytes of the texts that are cut at a time."""
+"""Bytes of the texts that are split at a time."""
 _BLOCK_CLAUSES = 1 << 18
 """Clauses whose literals are read at a time."""
 
 
 class StringPool:
-    """A growing collection of distinct byte strings, by number."""
+    """A growing set of distinct byte strings, by number."""
 
     def __init__(self) -> None:
         self.pool = Pool(np.empty(0, np.uint8), np.zeros(1, np.int64), np.full(2, -1, np.int32), np.zeros(1, np.int64))
@@ -30,11 +30,11 @@ class StringPool:
         return int(self.pool.used[0])
 
     def __getitem__(self, number: int) -> bytes:
-        """A string."""
+        """The string with this number."""
         return self.pool.data[self.pool.offsets[number] : self.pool.offsets[number + 1]].tobytes()
 
     def reserve(self, strings: int, size: int) -> Pool:
-        """The pool, with room for so many more strings of so many bytes in all."""
+        """The pool, with room for so many more strings with so many bytes in all."""
         pool = self.pool
         needed = len(self) + strings
         data = _longer(pool.data, int(pool.offsets[len(self)]) + size)
@@ -58,12 +58,12 @@ def _longer(array: np.ndarray, length: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Cut:
-    """Rules by their skeletons and clauses.
+    """Rules by skeleton and clauses.
 
     skeletons, clauses  the distinct ones
-    skeleton            [rules] int32, -1 for a rule whose text is not cut
-    start            [rules + 1] int64 into clause
-    clause           [.] int32
+    skeleton            [rules] int32, -1 for a rule whose text is not split
+    start               [rules + 1] int64, offsets into clause
+    clause              [.] int32, the numbers of the clauses
     """
 
     skeletons: StringPool
@@ -74,7 +74,7 @@ class Cut:
 
 
 def split_clauses(texts: pa.LargeStringArray) -> Cut:
-    """Cuts the texts of rules, none of which is NULL."""
+    """Splits the texts of rules, none of which is NULL."""
     count = len(texts)
     offsets = np.frombuffer(texts.buffers()[1], np.int64)[texts.offset :][: count + 1] if count else np.zeros(1, int)
     buffer = texts.buffers()[2] if count else None
@@ -91,7 +91,7 @@ def split_clauses(texts: pa.LargeStringArray) -> Cut:
         if lengths[first] > LONGEST:
             continue
         size = int(offsets[last] - offsets[first])
-        most = size // 3 + last - first  # a clause takes a letter and, but for a rule's last, a connective
+        most = size // 3 + last - first  # a clause takes a letter and, except for the rule's last, a connective
         numbers = np.empty(most, np.int32)
         pools = skeletons.reserve(last - first, size), clauses.reserve(most, size)
         named = cut_rules(data, offsets, first, last, spans, scratch, *pools, skeleton, start, numbers)
@@ -100,7 +100,7 @@ def split_clauses(texts: pa.LargeStringArray) -> Cut:
 
 
 def _blocks(offsets: np.ndarray, lengths: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Rules [first, last) that are cut together; a text that is too long stands alone."""
+    """Ranges [first, last) of rules that are split together; a text that is too long is alone."""
     first = 0
     overlong = [*np.flatnonzero(lengths > LONGEST).tolist(), len(lengths)]
     for stop in overlong:
@@ -116,7 +116,7 @@ def _blocks(offsets: np.ndarray, lengths: np.ndarray) -> Iterator[tuple[int, int
 
 @dataclass(frozen=True)
 class Literals:
-    """The literals of some clauses, as `shape_clauses` reads them; `data` are the bytes that spans point into."""
+    """The literals of some clauses as `shape_clauses` writes them; spans are offsets into `data`."""
 
     data: np.ndarray
     spans: np.ndarray
@@ -125,7 +125,7 @@ class Literals:
     scales: np.ndarray
 
     def take(self, chosen: np.ndarray) -> Literals:
-        """The literals at these places, in ascending order."""
+        """The literals with these numbers, which ascend."""
         return Literals(self.data, self.spans[chosen], self.kinds[chosen], self.values[chosen], self.scales[chosen])
 
     def __len__(self) -> int:
@@ -133,8 +133,8 @@ class Literals:
         return len(self.kinds)
 
     def texts(self) -> pa.LargeBinaryArray:
-        """What the literals say, without quotes."""
-        # the spans ascend, so between two of them lies a string too, which is left out
+        """The texts of the literals, without quotes."""
+        # spans ascend, so that what lies between two of them is a string too, which is dropped
         offsets = pa.py_buffer(np.ascontiguousarray(self.spans).reshape(-1))
         pieces = max(0, 2 * len(self) - 1)
         strings = pa.LargeBinaryArray.from_buffers(pa.large_binary(), pieces, [None, offsets, pa.py_buffer(self.data)])
@@ -143,7 +143,7 @@ class Literals:
 
 @dataclass(frozen=True)
 class ClausesOfShape:
-    """Clauses of one shape: their numbers [clauses], and the literals of clause i at offsets[i] to offsets[i + 1]."""
+    """Clauses of one shape: their numbers [clauses]; clause i has the literals offsets[i] to offsets[i + 1] - 1."""
 
     shape: bytes
     clauses: np.ndarray
@@ -152,7 +152,7 @@ class ClausesOfShape:
 
 
 def grouped_by_shape(clauses: StringPool) -> Iterator[ClausesOfShape]:
-    """All clauses, those that are made alike together (but no more than a block of them at a time)."""
+    """All clauses grouped by shape, but at most a block of them at a time."""
     pool = clauses.pool
     shapes = StringPool()
     for first in range(0, len(clauses), _BLOCK_CLAUSES):

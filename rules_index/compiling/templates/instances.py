@@ -1,8 +1,8 @@
-"""Rules by their skeletons and clauses as conjunctions of literals, all at once.
+"""Instantiates the patterns of skeletons with the clauses of rules: conjunctions of literals, all rules at once.
 
-A skeleton's pattern (`skeletons.py`) holds for a rule as it stands unless two of its clauses name one attribute, or a
-clause is no literal, or one that always or never holds. Literals that stand in all conjunctions of the skeleton are
-intersected or taken out here; what else is odd is left over, to be expanded rule by rule.
+The pattern of a skeleton (`skeletons.py`) can be used as it is unless two clauses of a rule name the same attribute, or
+a clause is not a literal, or is one that always or never holds. Literals that are in all conjunctions of a skeleton are
+intersected or dropped here. Rules with any other deviation are left to be expanded one by one.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from rules_index.compiling.templates.skeletons import Patterns
 from rules_index.kernels.sets import find_repeats
 
 _BLOCK = 1 << 17
-"""Rules that are worked on at a time, so that arrays beside the result stay small."""
+"""Rules that are processed at a time, so that temporary arrays stay small compared with the result."""
 
 
 @dataclass(frozen=True)
 class RuleClauses:
     """Rules by skeleton and clauses.
 
-    skeleton   [rules] int32, the number of the pattern, -1 for a rule that has none
-    start   [rules + 1] int64 into clause
-    clause  [.] int32, the numbers of the clauses of each rule
+    skeleton  [rules] int32, the number of the pattern, -1 for a rule that has none
+    start     [rules + 1] int64, offsets into clause
+    clause    [.] int32, the numbers of the clauses of each rule
     """
 
     skeleton: np.ndarray
@@ -41,9 +41,10 @@ class Instances:
     """Conjunctions of some rules.
 
     rules       [.] int64, the rules, ascending
-    attributes  [.] int32, those that their clauses name, as the texts do; and `named` [rules + 1] int64 into these
+    attributes  [.] int32, those that their clauses name, in the order of the texts; `named` [rules + 1] int64 are
+                offsets
     target      [conjunctions] int32, the rule of each, ascending
-    start       [conjunctions + 1] int64 into terms
+    start       [conjunctions + 1] int64, offsets into terms
     terms       [.] int32, literals, `NEVER` and `ALWAYS` among them
     """
 
@@ -58,7 +59,8 @@ class Instances:
 def instances(
     rules: RuleClauses, patterns: Patterns, clauses: ClauseLiterals, into: LiteralSets
 ) -> Iterator[Instances]:
-    """The conjunctions of the rules that can be worked out together, block by block; adds intersections to `into`."""
+    """The conjunctions of the rules that can be instantiated, block by block; adds intersections of literals to
+    `into`."""
     for first in range(0, len(rules.skeleton), _BLOCK):
         chosen, repeated = _candidates(rules, patterns, clauses, first)
         found = _expanded(rules, patterns, clauses, chosen)
@@ -76,13 +78,13 @@ def instances(
 def _candidates(
     rules: RuleClauses, patterns: Patterns, clauses: ClauseLiterals, first: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Of a block the rules [.] with a pattern that holds for their attributes, and which [.] bool name one twice."""
+    """The rules [.] of a block whose pattern can be used for their attributes, and which [.] bool name one twice."""
     chosen = first + np.flatnonzero(rules.skeleton[first : first + _BLOCK] >= 0)
     chosen = chosen[np.diff(patterns.conjunctions)[rules.skeleton[chosen]] > 0]
     gather, named = gather_indices(rules.start, chosen)
     clause = rules.clause[gather]
     common = patterns.common[gather_indices(patterns.slots, rules.skeleton[chosen])[0]]
-    # what is no literal has attribute -1, which is the last place
+    # a clause that is not a literal has attribute -1, which indexes the last element
     seen = np.full((int(clauses.attribute.max(initial=-1)) + 2, 2), -1, np.int64)
     repeated, apart = np.zeros((2, len(chosen)), bool)
     find_repeats(named, clauses.attribute[clause], common, seen, repeated, apart)
@@ -92,8 +94,8 @@ def _candidates(
 
 @dataclass(frozen=True)
 class _Expanded:
-    """Conjunctions: owner [conjunctions] the place of the rule of each, start [+ 1] into clauses, literals, and common
-    [.], which tells the clauses that stand in all conjunctions of their rule."""
+    """Conjunctions: owner [conjunctions] the index of each one's rule, start [+ 1] offsets into clauses, literals and
+    common [.]; common says which clauses are in all conjunctions of their rule."""
 
     owner: np.ndarray
     start: np.ndarray
@@ -102,7 +104,7 @@ class _Expanded:
     common: np.ndarray
 
     def only(self, kept: np.ndarray) -> _Expanded:
-        """Some [conjunctions] bool of the conjunctions."""
+        """The conjunctions `kept` [conjunctions] bool."""
         if kept.all():
             return self
         gather, start = gather_indices(self.start, np.flatnonzero(kept))
@@ -110,7 +112,7 @@ class _Expanded:
 
 
 def _expanded(rules: RuleClauses, patterns: Patterns, clauses: ClauseLiterals, chosen: np.ndarray) -> _Expanded:
-    """Each chosen rule's pattern with the rule's clauses in it."""
+    """The pattern of each chosen rule, with the rule's clauses filled in."""
     conjunctions, by_rule = gather_indices(patterns.conjunctions, rules.skeleton[chosen])
     owner = segment_ids(by_rule)
     terms, start = gather_indices(patterns.terms, conjunctions)
@@ -121,7 +123,7 @@ def _expanded(rules: RuleClauses, patterns: Patterns, clauses: ClauseLiterals, c
 
 
 def _intersected(found: _Expanded, chosen: np.ndarray, clauses: ClauseLiterals, into: LiteralSets) -> _Expanded:
-    """The conjunctions, in the chosen ones [conjunctions] bool all literals on one attribute being one."""
+    """The conjunctions; in the chosen ones [conjunctions] bool all literals on one attribute are intersected to one."""
     owner = segment_ids(found.start)
     joined = np.flatnonzero(chosen[owner] & (found.literals >= 0))
     attribute = clauses.attribute[found.clauses]

@@ -1,7 +1,7 @@
-"""Literals by the million to keys: where each cuts the values of a column, as `constants.cut` has it for one.
+"""Turns columns of literals into keys: where each cuts the values of a column, as `constants.cut` does for one literal.
 
-Only for pairs of a column's type and a literal's kind whose comparison depends on nothing but the literal's value;
-the others, and single literals that are out of bounds here, are left to be compiled one by one.
+Only for pairs of a column's type and a literal's kind whose comparison depends on nothing but the literal's value.
+Other pairs, and single literals that are out of range here, are left to be compiled one by one.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ from rules_index.language.evaluation import times
 from rules_index.language.type_names import TIMESTAMP, TIMESTAMP_NTZ
 
 _LARGE = 1e308
-"""Not far above it a number is refused, as no DOUBLE."""
+"""A number not far above this is refused because it is not a DOUBLE."""
 _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TIME = r"[ T](?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?$"
-"""Dates and times of day in their plainest form; others are compiled one by one."""
+"""Dates and times of day in their plainest form; literals in other forms are compiled one by one."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Cuts that literals make: the first value not below it [literals] int64, the first above it, and where they hold.
+    """The cuts of literals: the lowest value not below the literal, the lowest value above it, each [literals] int64;
+    and `known` [literals] bool, which literals have cuts here.
 
-    Keys, or, where there are `strings`, references to these (`keys.ByteKeys`).
+    Values are keys, or, where there are `strings`, references to these (`interned_constants.ByteKeys`).
     """
 
     low: np.ndarray
@@ -42,9 +43,9 @@ class Bounds:
 
 
 def bounds(literals: Literals, kind: int, word: str, column: pa.DataType, zone: str) -> Bounds | None:
-    """The cuts of literals of one kind, each written `word literal` (`DATE '...'`) or, for no word, alone.
+    """The cuts of literals of one kind, each written `word literal` (`DATE '...'`), or alone for an empty word.
 
-    None where such literals and such a column are not compared here.
+    None where such literals are not compared with such a column here.
     """
     if word or kind == TEXT:
         return _of_texts(literals, word, column, zone) if kind == TEXT else None
@@ -56,7 +57,8 @@ def bounds(literals: Literals, kind: int, word: str, column: pa.DataType, zone: 
 
 
 def _of_decimals(literals: Literals, scale: int) -> Bounds:
-    """Numbers among integers (scale 0) or decimals: those with more digits behind the point lie between two values."""
+    """Numbers compared with integers (scale 0) or decimals; a number with more fractional digits lies between two
+    values."""
     scales = literals.scales.astype(np.int64)
     magnitude = np.abs(literals.values)
     room = np.clip(MOST_EXACT - (scale - scales), 0, MOST_EXACT)
@@ -68,7 +70,7 @@ def _of_decimals(literals: Literals, scale: int) -> Bounds:
 
 
 def _of_doubles(literals: Literals) -> Bounds:
-    """Numbers as the nearest DOUBLE, which is what Spark compares a FLOAT or DOUBLE with."""
+    """Numbers as the nearest DOUBLE, as Spark compares them with a FLOAT or DOUBLE."""
     texts = pl.Series(literals.texts().cast(pa.large_string()), dtype=pl.String)
     numbers = texts.cast(pl.Float64, strict=False).fill_null(float("inf")).to_numpy()
     keys = np.empty(len(numbers), np.int64)
@@ -92,7 +94,7 @@ def _of_texts(literals: Literals, word: str, column: pa.DataType, zone: str) -> 
 def _of_strings(literals: Literals) -> Bounds:
     strings = literals.texts()
     low = 2 * np.arange(len(strings), dtype=np.int64)
-    # nothing is below the empty string, and one that holds NUL may be the successor of another
+    # no string is below the empty one, and a string with a trailing NUL can be another one's successor
     known = (np.diff(literals.spans)[:, 0] > 0) & ~pc.match_substring(strings, b"\0").to_numpy(zero_copy_only=False)
     return Bounds(low, low + 1, known, strings)
 
@@ -102,21 +104,20 @@ def _strings(literals: Literals) -> pl.Series:
 
 
 def _bounds_of(values: pl.Series) -> Bounds:
-    """The bounds of numbers (Int64), which are known where they are not NULL."""
+    """The bounds of numbers (Int64); those that are not NULL are known."""
     numbers = values.fill_null(0).to_numpy()
     return Bounds(numbers, numbers + 1, values.is_not_null().to_numpy())
 
 
 def _days(texts: pl.Series, form: str) -> pl.Series:
-    """Days since 1970-01-01 (Int64) of texts that begin with a date; NULL for texts of another form."""
+    """Days since 1970-01-01 (Int64) of texts that begin with a date; NULL for texts in another form."""
     plain = texts.str.contains(form)
     dates = texts.str.slice(0, len("2024-12-31")).str.to_date("%Y-%m-%d", strict=False)
     return dates.cast(pl.Int64).set(~plain, None)
 
 
 def _local(literals: Literals) -> pl.Series:
-    """Microseconds since 1970-01-01 on a local clock (Int64); NULL for texts of another form, and for what is no
-    date."""
+    """Microseconds since 1970-01-01 on a local clock (Int64); NULL for texts in another form and for invalid dates."""
     texts = _strings(literals)
     times_of_day = texts.str.slice(len("2024-12-31 ")).str.to_time("%H:%M:%S%.f", strict=False)
     micros = times_of_day.cast(pl.Int64).fill_null(0) // 1000
@@ -124,7 +125,7 @@ def _local(literals: Literals) -> pl.Series:
 
 
 def _instants(local: pl.Series, zone: str) -> pl.Series:
-    """Microseconds since the epoch (Int64) of local times in a zone; NULL where they are not known."""
+    """Microseconds since the epoch (Int64) of local times in a zone; NULL where they are ambiguous or do not exist."""
     offset = times.zone_offset(zone)
     if offset is not None:
         return local - offset

@@ -1,4 +1,4 @@
-"""What AND, OR and NOT make of a rule's clauses: for one rule, or by its skeleton alone for all rules that share it."""
+"""Expands a skeleton of AND, OR and NOT over clauses: for one rule, or once for all rules that share it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from rules_index.domains.values import points
 from rules_index.kernels.rule_texts import AND, CLAUSE, NOT, OPENING, OR
 
 Clauses = Callable[[int, bool], tuple[Conjunction, ...]]
-"""Given a clause's place in the rule, the conjunctions that hold where it is TRUE, or, for False, where it is FALSE."""
+"""Given a clause's place in the rule, returns the conjunctions of where it is TRUE or, given False, FALSE."""
 _ONE = points([1])
 
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """`kind` is AND, OR or NOT, with operands, or CLAUSE, with the clause's place."""
+    """A node: `kind` is AND, OR or NOT, with operands; or CLAUSE, with the clause's place."""
 
     kind: int
     operands: tuple[_Node, ...] = ()
@@ -27,7 +27,7 @@ class _Node:
 
 
 class Skeleton:
-    """A rule's skeleton (`kernels/rule_texts.py`), which binds NOT before AND before OR."""
+    """A parsed skeleton (`kernels/rule_texts.py`). NOT binds tighter than AND, AND tighter than OR."""
 
     def __init__(self, skeleton: bytes) -> None:
         self._skeleton = skeleton
@@ -36,7 +36,7 @@ class Skeleton:
         self._root = self._either()
 
     def conjunctions(self, expansion: Expansion, clauses: Clauses) -> tuple[Conjunction, ...]:
-        """The conjunctions whose union is where a rule with these clauses is TRUE, as `Expansion` has them."""
+        """The conjunctions whose union is where a rule with these clauses is TRUE, expanded as `Expansion` does."""
         return _expanded(self._root, True, expansion, clauses)
 
     def _either(self) -> _Node:
@@ -46,7 +46,7 @@ class Skeleton:
         return self._chain(AND, self._one)
 
     def _chain(self, kind: int, operand: Callable[[], _Node]) -> _Node:
-        """Operands of one connective; those that are of that connective themselves become several."""
+        """The operands of one connective; nested operands with the same connective are flattened."""
         parts = [operand()]
         while self._skeleton[self._at : self._at + 1] == bytes([kind]):
             self._at += 1
@@ -79,14 +79,14 @@ def _expanded(node: _Node, wanted: bool, expansion: Expansion, clauses: Clauses)
 
 @dataclass(frozen=True)
 class Patterns:
-    """The conjunctions of skeletons while each clause is a literal on an attribute of its own.
+    """The conjunctions of skeletons, valid where each clause is a literal on its own attribute.
 
-    conjunctions  [skeletons + 1] int64 into terms; a skeleton without any has no pattern
-    terms         [conjunctions + 1] int64 into the others
-    place         [.] int32, of a clause in the rule
-    wanted        [.] int8, 1 where the clause is to be TRUE, 0 where FALSE
-    slots         [skeletons + 1] int64 into common
-    common        [.] bool, the clauses, by place, that stand in all conjunctions of the skeleton
+    conjunctions  [skeletons + 1] int64, offsets into terms; a skeleton without conjunctions has no pattern
+    terms         [conjunctions + 1] int64, offsets into place and wanted
+    place         [.] int32, the place of a clause in the rule
+    wanted        [.] int8, 1 where the clause has to be TRUE, 0 where FALSE
+    slots         [skeletons + 1] int64, offsets into common
+    common        [.] bool, for each clause by place whether it is in all conjunctions of the skeleton
     """
 
     conjunctions: np.ndarray
@@ -97,13 +97,13 @@ class Patterns:
     common: np.ndarray
 
     def negated(self) -> tuple[np.ndarray, np.ndarray]:
-        """The places of clauses that are to be FALSE, by skeleton, and offsets [skeletons + 1] into them."""
+        """The places of clauses that have to be FALSE, by skeleton, and offsets [skeletons + 1] into them."""
         chosen = self.wanted == 0
         return self.place[chosen], offsets_of(segment_counts(chosen, self.terms[self.conjunctions]))
 
 
 def patterns_of(skeletons: Iterable[tuple[bytes, bool]]) -> Patterns:
-    """The patterns of skeletons; one that is bounded has a last clause more, which must be TRUE too."""
+    """The patterns of skeletons. A bounded skeleton has one more clause at the end, which must be TRUE too."""
     conjunctions, terms, slots = [0], [0], [0]
     place: list[int] = []
     wanted: list[int] = []
@@ -133,7 +133,7 @@ def patterns_of(skeletons: Iterable[tuple[bytes, bool]]) -> Patterns:
 
 
 def _pattern(skeleton: Skeleton, bounded: bool) -> tuple[Conjunction, ...]:
-    """The conjunctions of a skeleton whose attributes are numbered as its clauses are; none where it needs shared
+    """The conjunctions of a skeleton, with the clauses' places as attributes; none where it needs shared
     disjunctions."""
 
     def literal(place: int, wanted: bool) -> tuple[Conjunction, ...]:

@@ -1,1 +1,1 @@
-"""The ASC paper's system, row at a time: constructs in bitmaps, and the search for the order to evaluate them in."""
+"""The ASC paper's system, one row at a time: constructs as bitmaps, and the search for their evaluation order."""

@@ -1,4 +1,4 @@
-"""Rows evaluated along a sequence that is rearranged as their distribution changes (ASC paper, 5.2)."""
+"""Evaluates rows along a sequence that is rearranged as their distribution changes (ASC paper, section 5.2)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from rules_index.engines.asc.hybrid import HybridSearch
 from rules_index.engines.asc.macro import MacroSearch
 
 USUAL_LAMBDA = 10_000
-"""Rows of a re-computation period in figures 6 and 7."""
+"""The rows of a recomputation period in figures 6 and 7."""
 
 
 class Period(NamedTuple):
-    """A re-computation period: its rows, what they cost, what the monitoring cost beside it (the paper does not say
-    that it counts), the dropping ratio d_cur, and whether the sequence is rearranged after it."""
+    """A recomputation period: its rows, their cost, the cost of monitoring in addition (the paper does not say whether
+    it counts), the dropping ratio d_cur, and whether the sequence is rearranged after it."""
 
     rows: int
     constructs_evaluated: int
@@ -27,15 +27,15 @@ class Period(NamedTuple):
 
 
 class AdaptiveSearch:
-    """Evaluates rows and, beside that, monitors them for a better sequence.
+    """Evaluates rows and monitors them for a better sequence.
 
-    The first `lambda_` rows, and those after a rearrangement was decided, are monitored: for a macro-sequence and,
-    where `hybrid`, then for its micro-arrows, after which the new sequence is taken. Its d_init is the dropping ratio
-    of the period in which that happens (ours). After every period the sequence is rearranged where
-    |(d_cur - d_init) / d_init| >= `mu` (equation 5); where d_init is 0, if d_cur is not; for mu = 0, always.
+    The first `lambda_` rows are monitored, and so are those after a decision to rearrange: for a macro-sequence and,
+    where `hybrid`, then for its micro-arrows; then the new sequence is used. Its d_init is the dropping ratio of the
+    period in which that happens (ours). After every period the sequence is rearranged if |(d_cur - d_init) / d_init| >=
+    `mu` (equation 5). If d_init is 0, it is rearranged if d_cur is not 0; for mu = 0 it is always rearranged.
 
-    `tau`, the rows of a monitoring period, is a share of `lambda_` by default (ours) such that all of the monitoring
-    fits into one re-computation period. A change of the constructs starts the monitoring anew.
+    `tau`, the rows of a monitoring period, is by default such a share of `lambda_` (ours) that all monitoring fits into
+    one recomputation period. A change of the constructs restarts the monitoring.
     """
 
     def __init__(
@@ -65,8 +65,8 @@ class AdaptiveSearch:
         return self._order
 
     def search_rows(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
-        """(offsets, keys, costs) as `SelectionConstructs.search_rows`, for the next rows of the stream; the costs have
-        `monitoring_cost` beside."""
+        """(offsets, keys, costs) like `SelectionConstructs.search_rows`, for the next rows of the stream; the costs
+        also have `monitoring_cost`."""
         if self._version != self._constructs.version:
             self._start_over()
         counts = [np.zeros(1, np.int64)]
@@ -94,7 +94,7 @@ class AdaptiveSearch:
         return np.cumsum(np.concatenate(counts)), np.concatenate(keys), dict(zip(names, total.tolist(), strict=True))
 
     def _start_over(self) -> None:
-        """Takes the p-attributes in the order of the last macro-sequence, then new ones, and monitors."""
+        """Orders the p-attributes as in the last macro-sequence, appends new ones, and starts monitoring."""
         self._version = self._constructs.version
         attributes = self._constructs.attributes
         former = self._order.macro[np.isin(self._order.macro, attributes)]
@@ -111,7 +111,7 @@ class AdaptiveSearch:
         self._advance()
 
     def _observe(self, rows: np.ndarray) -> int:
-        """Lets the monitoring see rows; returns what that cost."""
+        """Passes rows to the monitoring; returns the cost of that."""
         if self._monitor is None:
             return 0
         before = self._monitor.monitoring_cost
@@ -121,7 +121,7 @@ class AdaptiveSearch:
         return cost
 
     def _advance(self) -> None:
-        """From a macro-sequence that is found on to its micro-arrows, and from there to the new current sequence."""
+        """Goes on from a complete macro-sequence to its micro-arrows, and from these to the new current sequence."""
         monitor = self._monitor
         if isinstance(monitor, MacroSearch) and monitor.remaining == 0:
             if self._hybrid:

@@ -18,9 +18,9 @@ def set_codes(
     qrb: np.ndarray, region: np.ndarray, term_slot: np.ndarray, term_set: np.ndarray,
     set_start: np.ndarray, intervals: np.ndarray,
 ) -> None:  # fmt: skip
-    """Sets the bit of every term's slot in the query-result bitmaps of the codes of its set.
+    """Sets the bit of every term's slot in the query-result bitmaps of the codes in its set.
 
-    region [terms] int64: place in `qrb` [regions, words] uint64 of the code 0 of the term's attribute.
+    region [terms] int64: the index in `qrb` [regions, words] uint64 of code 0 of the term's attribute.
     """
     for term in range(len(term_slot)):
         slot = term_slot[term]
@@ -34,8 +34,8 @@ def set_codes(
 def candidate_arrows(
     qrb: np.ndarray, qub: np.ndarray, region_at: np.ndarray, sizes: np.ndarray, words: int
 ) -> np.ndarray:
-    """`cab` [regions, attributes] uint8: 1 where attribute j, not the region's own, can still fail a query that the
-    region leaves open: `ra[r].qrb & ASC(A_j).qub != 0` (section 4.1)."""
+    """`cab` [regions, attributes] uint8: 1 where attribute j, other than the region's own, can still fail a query that
+    the region leaves open: `ra[r].qrb & ASC(A_j).qub != 0` (section 4.1)."""
     attributes = len(sizes)
     cab = np.zeros((len(qrb), attributes), np.uint8)
     for attribute in range(attributes):
@@ -53,7 +53,7 @@ def candidate_arrows(
 
 
 def words_of(bits: np.ndarray) -> np.ndarray:
-    """Booleans [.., bits], a multiple of 64, as words [.., bits / 64] uint64."""
+    """Packs Booleans [.., bits], a multiple of 64, into words [.., bits / 64] uint64."""
     return np.packbits(bits, axis=-1, bitorder="little").view(np.uint64)
 
 

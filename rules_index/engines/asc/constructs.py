@@ -1,15 +1,15 @@
-"""Attribute selection constructs as the ASC paper has them: one row at a time, a bitmap over all queries per region.
+"""Attribute selection constructs of the ASC paper: one row at a time, a bitmap over all queries for each region.
 
-A query of the paper is a conjunction here, and a region a region code. The constructs of the p-attributes (those that
-some conjunction uses) hold
+The paper's query is a conjunction here, and a region a region code. The constructs of the p-attributes (those that some
+conjunction names) are
 
-- `qub` [attributes, words] uint64, the query-usage bitmaps: 1 where the conjunction uses the attribute;
-- `qrb` [regions, words] uint64, the query-result bitmaps: 0 where no row with this code satisfies the conjunction, so
-  1 in every region where it does not use the attribute; the code c of attribute a is the region `region_at[a] + c`;
+- `qub` [attributes, words] uint64, the query-usage bitmaps: 1 where the conjunction names the attribute;
+- `qrb` [regions, words] uint64, the query-result bitmaps: 0 where no row with this code satisfies the conjunction, so 1
+  in every region of an attribute that it does not name; code c of attribute a is the region `region_at[a] + c`;
 - `cab` [regions, attributes], the candidate arrows of section 4.1.
 
-A conjunction has a slot, which is its bit in every bitmap. One that uses no attribute can never be covered
-(definition 2): it is kept apart and holds every row.
+A conjunction has a slot, its bit in every bitmap. One that names no attribute can never be covered (definition 2): it
+is kept separately and matches every row.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions, requ
 from rules_index.index.events import NO_INTERVALS, Event, offered_by
 
 MAX_BYTES = 1 << 30
-"""Most memory of the query-result bitmaps: codes of all p-attributes x conjunctions / 8."""
+"""The most bytes of the query-result bitmaps: codes of all p-attributes x conjunctions / 8."""
 
 
 class ConstructsTooLargeError(RulesIndexError):
@@ -33,13 +33,13 @@ class ConstructsTooLargeError(RulesIndexError):
 
 
 class SelectionConstructs:
-    """Conjunctions by key, in bitmaps: built, changed, and searched row by row along an evaluation sequence."""
+    """Conjunctions by key, as bitmaps: built, updated, and searched row by row along an evaluation sequence."""
 
     def __init__(self, sizes: np.ndarray) -> None:
         """No conjunctions yet, over attributes of `sizes` [attributes] int32 codes."""
         self.sizes = sizes.astype(np.int32)
         self.version = 0
-        """Rises with every change: a sequence that was found before may not fit any more."""
+        """Increases with every change: a sequence that was found before may no longer fit."""
         self._slot_of: dict[int, int] = {}
         self._key_of = np.full(64, -1, np.int32)
         self._unbounded = np.empty(0, np.int32)
@@ -51,10 +51,10 @@ class SelectionConstructs:
 
     @classmethod
     def build(cls, conjunctions: Conjunctions) -> Self:
-        """The constructs of all conjunctions, each under its place as key.
+        """The constructs of all conjunctions, with their numbers as keys.
 
-        Shared disjunctions are not evaluated: a conjunction is taken without them, and the caller checks them on what
-        it finds. Raises `ConstructsTooLargeError`.
+        Shared disjunctions are ignored here; the caller checks them on the conjunctions found. Raises
+        `ConstructsTooLargeError`.
         """
         c = conjunctions
         constructs = cls(c.sizes)
@@ -79,7 +79,7 @@ class SelectionConstructs:
 
     @classmethod
     def load(cls, arrays: dict[str, np.ndarray], sizes: np.ndarray) -> Self:
-        """From `arrays` as saved; `InvalidArraysError` where they are not sound."""
+        """Loads saved `arrays`. Raises `InvalidArraysError` where they are inconsistent."""
         for name, dtype, dimensions in (
             ("key_of", np.int32, 1), ("unbounded", np.int32, 1), ("qub", np.int64, 2), ("qrb", np.int64, 2),
         ):  # fmt: skip
@@ -109,7 +109,7 @@ class SelectionConstructs:
     @property
     def arrays(self) -> dict[str, np.ndarray]:
         """The state: `key_of` [64 words] int32, the key of each slot or -1; `unbounded` [.] int32; the bits of `qub`
-        and `qrb` as int64, of `qrb` only the regions of p-attributes, in their order."""
+        and `qrb` as int64, those of `qrb` only for regions of p-attributes, in their order."""
         return {
             "key_of": self._key_of,
             "unbounded": self._unbounded,
@@ -119,17 +119,17 @@ class SelectionConstructs:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The p-attributes, and the query-result bitmaps of their regions."""
+        """The number of p-attributes, and of query-result bitmaps of their regions."""
         return {"attributes": len(self.attributes), "region_bitmaps": len(self._qrb)}
 
     @property
     def attributes(self) -> np.ndarray:
-        """The p-attributes [.] int32, ascending: those that a conjunction uses."""
+        """The p-attributes [.] int32, ascending: those that some conjunction names."""
         return np.flatnonzero(self._qub.any(axis=1)).astype(np.int32)
 
     @property
     def bitmaps(self) -> Bitmaps:
-        """What the kernels read; not to be kept over a change."""
+        """The arrays that kernels read; valid until the next change."""
         words = int(np.flatnonzero(self._live)[-1]) + 1 if self._live.any() else 0
         return Bitmaps(self._region_at, self._qub, self._qrb, self._live, words)
 
@@ -142,7 +142,7 @@ class SelectionConstructs:
         return self._cab
 
     def qub_of(self, attribute: int) -> np.ndarray:
-        """Which slots [slots] bool use an attribute."""
+        """Which slots [slots] bool name an attribute."""
         return bits_of(self._qub[attribute])
 
     def qrb_of(self, attribute: int) -> np.ndarray:
@@ -154,11 +154,11 @@ class SelectionConstructs:
         return self.cab[self._regions(attribute)]
 
     def insert(self, key: int, attributes: np.ndarray, sets: list[np.ndarray]) -> None:
-        """Adds the conjunction that uses `attributes` [.] int32, ascending, with the set of codes `sets[i]` [., 2],
-        closed intervals, of the i-th.
+        """Adds the conjunction that names `attributes` [.] int32, ascending; `sets[i]` [., 2] are the closed intervals
+        of codes of the i-th.
 
-        `ValueError` where the key is negative or in use or the sets are not within the codes;
-        `ConstructsTooLargeError`.
+        Raises `ValueError` where the key is negative or in use or the sets exceed the codes, `ConstructsTooLargeError`
+        where there is no room.
         """
         self._require_sound(key, attributes, sets)
         if len(attributes) == 0:
@@ -188,7 +188,7 @@ class SelectionConstructs:
         self._changed()
 
     def delete(self, key: int) -> None:
-        """Removes a conjunction; `KeyError` where there is none of this key."""
+        """Removes a conjunction. Raises `KeyError` where no conjunction has this key."""
         kept = self._unbounded != key
         if not kept.all():
             self._unbounded = self._unbounded[kept]
@@ -204,8 +204,8 @@ class SelectionConstructs:
         self._changed()
 
     def renumber(self, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> None:
-        """Follows regions that new constants have split: the old code c of attribute a is now the codes first[a][c]
-        to last[a][c], which leave the same conjunctions open."""
+        """Renumbers codes after new constants have split regions: the old code c of attribute a becomes the codes
+        first[a][c] to last[a][c], which leave the same conjunctions open."""
         for attribute, (begin, end) in enumerate(zip(first, last, strict=True)):
             covers = len(begin) == len(end) == self.sizes[attribute] and begin[0] == 0
             follows = covers and end[-1] == sizes[attribute] - 1 and np.array_equal(begin[1:], end[:-1] + 1)
@@ -219,20 +219,20 @@ class SelectionConstructs:
         self._changed()
 
     def search(self, codes: np.ndarray, order: Order | None = None) -> tuple[np.ndarray, dict[str, int]]:
-        """The keys [.] int32, ascending, of the conjunctions that hold a row, and what it cost; see `search_rows`."""
+        """The keys [.] int32, ascending, of the conjunctions that a row satisfies, and the cost; see `search_rows`."""
         _, keys, costs = self.search_rows(codes[:, None], order)
         return keys, costs
 
     def search_rows(
         self, codes: np.ndarray, order: Order | None = None
     ) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
-        """(offsets [rows + 1] int64, keys [.] int32, costs by the names of `evaluate.COSTS`) of rows searched one by
-        one, codes [attributes, rows] int32; without an order the p-attributes are evaluated in theirs."""
+        """Searches rows one by one, codes [attributes, rows] int32. Returns (offsets [rows + 1] int64, keys [.] int32,
+        costs by the names of `evaluate.COSTS`). Without an order, p-attributes are evaluated in ascending order."""
         return self._evaluate(codes, order, True)
 
     def search_event(self, event: Event) -> tuple[np.ndarray, dict[str, int]]:
-        """The keys [.] int32, ascending, of the conjunctions that an event meets, and what it cost: GRB is intersected
-        with the union of the regions that the event offers of an attribute (ours)."""
+        """The keys [.] int32, ascending, of the conjunctions that an event matches, and the cost: GRB is ANDed with the
+        union of the regions that the event offers for an attribute (ours)."""
         offered = offered_by(event)
         left, evaluated = self._live.copy(), 0
         for attribute in self.attributes.tolist():
@@ -246,11 +246,11 @@ class SelectionConstructs:
         return np.sort(keys), {"constructs_evaluated": evaluated, "matches": len(keys)}
 
     def cost(self, codes: np.ndarray, order: Order | None = None) -> dict[str, int]:
-        """What `search_rows` would cost; `matches` is 0."""
+        """The cost of `search_rows` without collecting keys; `matches` is 0."""
         return self._evaluate(codes, order, False)[2]
 
     def order(self, macro: np.ndarray | None = None, arrows: np.ndarray | None = None) -> Order:
-        """A sequence of these constructs; `ValueError` where it does not name every p-attribute once."""
+        """A sequence over these constructs. Raises `ValueError` where it does not name every p-attribute once."""
         attributes = self.attributes
         chosen = attributes if macro is None else np.asarray(macro, np.int32)
         if not np.array_equal(np.sort(chosen), attributes):
@@ -261,10 +261,10 @@ class SelectionConstructs:
         return Order(chosen, targets)
 
     def rows(self, codes: np.ndarray) -> np.ndarray:
-        """`codes` [attributes, rows] as the kernels take them; `ValueError` where they are not within the sizes."""
+        """`codes` [attributes, rows] as kernels take them. Raises `ValueError` where they exceed the sizes."""
         if codes.shape[0] != len(self.sizes) or (codes < 0).any() or (codes >= self.sizes[:, None]).any():
             raise ValueError("codes are not one row per attribute, or not within its codes")
-        # one layout and one type: each kernel is compiled once
+        # a single memory layout and dtype, so that each kernel is compiled once
         return np.ascontiguousarray(codes, np.int32)
 
     def check(self) -> None:
@@ -310,7 +310,7 @@ class SelectionConstructs:
         return np.where(used, np.cumsum(width) - width, -1)
 
     def _lay_out(self) -> None:
-        """Makes room for the regions of just the p-attributes; those of a new one leave all conjunctions open."""
+        """Makes room for the regions of exactly the p-attributes; those of a new one leave all conjunctions open."""
         region_at = self._places()
         rows = int(self.sizes[region_at >= 0].sum(dtype=np.int64))
         qrb = np.empty((rows, len(self._live)), np.uint64)
@@ -321,7 +321,7 @@ class SelectionConstructs:
         self._qrb, self._region_at = qrb, region_at
 
     def _place(self, keys: np.ndarray) -> None:
-        """Gives the first slots to conjunctions of these keys."""
+        """Assigns the first slots to conjunctions with these keys."""
         words = max(1, -(-len(keys) // 64))
         self._key_of = np.full(64 * words, -1, np.int32)
         self._key_of[: len(keys)] = keys
@@ -329,7 +329,7 @@ class SelectionConstructs:
         self._live = words_of(self._key_of >= 0)
 
     def _add_words(self) -> None:
-        """A quarter more words in every bitmap, within `MAX_BYTES`."""
+        """Extends every bitmap by a quarter, within `MAX_BYTES`."""
         words = len(self._live)
         more = max(1, min(words // 4, MAX_BYTES // 8 // max(1, len(self._qrb)) - words))
         self._key_of = np.append(self._key_of, np.full(64 * more, -1, np.int32))

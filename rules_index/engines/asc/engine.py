@@ -1,8 +1,8 @@
-"""Engine `asc`: attribute selection constructs, turned around where a batch of rows is matched at once.
+"""Engine `asc`: attribute selection constructs, transposed for matching a batch of rows.
 
-The paper keeps, per region of an attribute, a bitmap over the rules; that is what `search` reads, row by row. For a
-batch every interval of regions has a bitmap over the rows of a block instead, and all conjunctions are scanned, the
-terms with the fewest rows first: the paper's conditional selectivity, measured anew every so many rows.
+The paper has a bitmap over the rules for each region of an attribute; `search` reads these row by row. For a batch,
+every interval of regions has instead a bitmap over the rows of a block, and all conjunctions are scanned, the terms
+with the fewest rows first: that is the paper's conditional selectivity, measured again after a number of rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Asc(PaperEngine):
-    """Every conjunction over the row bitmaps of a block."""
+    """Scans every conjunction over the row bitmaps of a block."""
 
     name: ClassVar[str] = "asc"
     structure_class: ClassVar[str] = "rules_index.engines.asc.constructs:SelectionConstructs"

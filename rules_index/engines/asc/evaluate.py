@@ -1,4 +1,4 @@
-"""The evaluation of rows along a macro- or a hybrid-sequence, with its cost (ASC paper, 3.2 and 5.1)."""
+"""Evaluates rows along a macro- or hybrid-sequence and counts the cost (ASC paper, sections 3.2 and 5.1)."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from rules_index.kernels.jit import jit
 
 COSTS = ("constructs_evaluated", "arrows", "micro_arrows", "dropped", "matches")
 CONSTRUCTS_EVALUATED, ARROWS, MICRO_ARROWS, DROPPED, MATCHES = range(5)
-"""What an evaluation counts. The cost of the paper is the constructs evaluated, each at 1; arrows are the steps from
-one construct to the next, micro-arrows those that a region gave; a row is dropped where GRB is all zeros."""
+"""What an evaluation counts. The paper's cost is the number of constructs evaluated, each at 1. Arrows are the steps
+from one construct to the next, micro-arrows those given by a region. A row is dropped when GRB is all zeros."""
 
 
 class Bitmaps(NamedTuple):
-    """What the kernels read of the constructs, bitmaps in `words` words of uint64.
+    """The constructs as kernels read them; bitmaps have `words` words of uint64.
 
-    region_at [attributes] int64, place of the region of code 0, -1 where the attribute has no construct;
-    qub [attributes, .]; qrb [regions, .]; live [.], the bits that stand for a conjunction.
+    region_at [attributes] int64, the region of code 0, -1 where the attribute has no construct; qub [attributes, .];
+    qrb [regions, .]; live [.], the bits that belong to a conjunction.
     """
 
     region_at: np.ndarray
@@ -33,8 +33,8 @@ class Order(NamedTuple):
     """An evaluation sequence.
 
     macro   [p-attributes] int32, the macro-sequence
-    arrows  [regions] int32, the attribute to which a region's micro-arrow leads, -1 where it has none; [0] where
-            there are no micro-arrows at all
+    arrows  [regions] int32, the target attribute of a region's micro-arrow, -1 where it has none; [0] if there are no
+            micro-arrows at all
     """
 
     macro: np.ndarray
@@ -43,7 +43,7 @@ class Order(NamedTuple):
 
 @jit
 def evaluate(grb: np.ndarray, qrb: np.ndarray, region: int, words: int) -> bool:
-    """`GRB &= qrb` of one region; whether a bit is left."""
+    """`GRB &= qrb` of one region; returns whether a bit is left."""
     left = np.uint64(0)
     for word in range(words):
         grb[word] &= qrb[region, word]
@@ -53,11 +53,12 @@ def evaluate(grb: np.ndarray, qrb: np.ndarray, region: int, words: int) -> bool:
 
 @jit
 def next_attribute(order: Order, region: int, geb: np.ndarray, position: int) -> tuple[int, int, bool]:
-    """(attribute, position, whether by a micro-arrow): where the evaluation goes from a region.
+    """(attribute, position, whether by a micro-arrow): where the evaluation continues after a region.
 
-    To the target of the region's micro-arrow, where it has one that GEB does not show as evaluated (it may be, by a
-    path other than those that the arrow was found on); else to the earliest of the macro-sequence that GEB does not
-    show, all before `position` being evaluated. One is left.
+    It continues with the target of the region's micro-arrow, unless there is none or GEB shows it as evaluated
+    (possible on another path than those on which the arrow was found). Otherwise it continues with the earliest
+    attribute of the macro-sequence that GEB does not show; all before `position` are evaluated. At least one must be
+    left.
     """
     if len(order.arrows) > 0:
         target = order.arrows[region]
@@ -78,10 +79,10 @@ def evaluate_rows(
     collect: bool,
     costs: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(offsets [rows + 1] int64, keys [.] int32, ascending within a row) of the conjunctions that hold each row.
+    """(offsets [rows + 1] int64, keys [.] int32, ascending within a row) of the conjunctions that each row satisfies.
 
-    codes [attributes, rows] int32. key_of [slots] int32; unbounded [.] int32, the keys that hold every row. Where
-    `collect` is False, only counts. Adds to costs [5] int64.
+    codes [attributes, rows] int32. key_of [slots] int32; unbounded [.] int32, the keys that match every row. If
+    `collect` is False, it only counts. Adds to costs [5] int64.
     """
     rows = codes.shape[1]
     number = len(order.macro)
@@ -124,7 +125,7 @@ def evaluate_rows(
 def _collect(
     grb: np.ndarray, words: int, key_of: np.ndarray, unbounded: np.ndarray, keys: np.ndarray, begin: int
 ) -> tuple[np.ndarray, int]:
-    """(keys, or the larger array that took their place; their end): the conjunctions whose bits are left."""
+    """Appends the conjunctions whose bits are left. Returns (keys, reallocated where it had to grow; the new end)."""
     found = begin
     needed = begin + len(unbounded) + 64 * words
     if needed > len(keys):

@@ -1,4 +1,4 @@
-"""The search of a hybrid-sequence: micro-arrows from single regions, beside a macro-sequence (ASC paper, 4.3)."""
+"""Searches a hybrid-sequence: micro-arrows from single regions in addition to a macro-sequence (ASC paper, 4.3)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from rules_index.engines.asc.evaluate import Bitmaps, Order, evaluate, next_attr
 from rules_index.kernels.jit import jit
 
 OPEN_ROWS, PASSED, OFFERED, COVERED_ROWS, DROPPED = range(5)
-"""What is counted of an arrow: over the rows whose path is no cover set yet, evaluation instances passed and bits that
-were open; over those whose path is one, rows dropped."""
+"""The counters of an arrow. Over rows whose path is not yet a cover set: evaluation instances passed, and bits that
+were open. Over rows whose path is a cover set: the rows, and those dropped."""
 
 
 class Tallies(NamedTuple):
     """The counters of a monitoring period, for the regions in which paths ended.
 
-    place    [regions] int32, the region's place in the others, -1 where no path ended
+    place    [regions] int32, the region's index in the others, -1 where no path ended
     regions  [places] int64
-    counts   [places, p-attributes + 1, 5] int64: of the arrows to the attributes of the macro-sequence, then of the
+    counts   [places, p-attributes + 1, 5] int64: for the arrows to the attributes of the macro-sequence, then for the
              macro-arrow
     """
 
@@ -31,18 +31,18 @@ class Tallies(NamedTuple):
 
 
 class HybridSearch:
-    """Grows all hybrid paths by one arrow per monitoring period of `tau` rows, n - 1 periods in all.
+    """Extends all hybrid paths by one arrow per monitoring period of `tau` rows, in n - 1 periods.
 
-    A row follows the arrows found so far, to the first region of its path that no row reached in an earlier period:
-    there the path ends, and the candidate arrows are measured on the row. After the period every such region is
-    settled: its micro-arrow leads to the candidate that filtered best, unless the macro-arrow filtered better or
-    there was no candidate. A region in which no path ends keeps the macro-arrow.
+    A row follows the arrows found so far, up to the first region of its path that no row reached in an earlier period.
+    There the path ends, and the candidate arrows are measured on the row. After the period every such region is
+    settled: its micro-arrow leads to the candidate that filtered best, unless the macro-arrow filtered better or there
+    was no candidate. A region in which no path ends keeps the macro-arrow.
 
-    Candidates of a row are the attributes of the region's `cab` that are not on its path. They are measured by
-    conditional selectivity over the row's open queries (ones of GRB) while the path is no cover set, else by tuple
-    dropping ratio; where rows of both kinds end in a region, the kind with more rows decides. Ties: the earlier in
-    the macro-sequence. Those two rules, and that a region is measured on all the paths that end in it, are ours: the
-    paper describes one path. The constructs must not change meanwhile.
+    The candidates of a row are the attributes in the region's `cab` that are not on its path. They are measured by
+    conditional selectivity over the row's open queries (ones of GRB) while the path is not a cover set, then by the
+    tuple dropping ratio. If rows of both kinds end in a region, the kind with more rows decides. Ties: the earlier in
+    the macro-sequence. Those two rules, and that a region is measured on all paths that end in it, are ours: the paper
+    describes a single path. The constructs must not change meanwhile.
     """
 
     def __init__(self, constructs: SelectionConstructs, macro: np.ndarray, tau: int) -> None:
@@ -57,7 +57,7 @@ class HybridSearch:
         self._periods = max(0, len(macro) - 1)
         self._seen = 0
         self.monitoring_cost = 0
-        """Constructs evaluated for the monitoring: the path, and the candidates at its end."""
+        """The constructs evaluated for monitoring: those of the path, and the candidates at its end."""
         places = min(tau, regions)
         self._tallies = Tallies(
             np.full(regions, -1, np.int32),
@@ -68,7 +68,7 @@ class HybridSearch:
 
     @property
     def remaining(self) -> int:
-        """Rows that are still to be observed; 0 when the sequence is found."""
+        """The rows that are still to be observed; 0 when the sequence is complete."""
         return self._periods * self._tau - self._seen
 
     def observe(self, codes: np.ndarray) -> None:
@@ -94,7 +94,7 @@ class HybridSearch:
             selectivity = counts[..., PASSED] / counts[..., OFFERED]
             kept = 1 - counts[..., DROPPED] / counts[..., COVERED_ROWS]
         covering = counts[:, -1, COVERED_ROWS] > counts[:, -1, OPEN_ROWS]
-        # what no row measured is 0 / 0
+        # 0 / 0 where no row was measured
         values = np.nan_to_num(np.where(covering[:, None], kept, selectivity), nan=np.inf)
         candidates, macro_arrow = values[:, :-1], values[:, -1]
         lowest = candidates.min(axis=1, initial=np.inf)
@@ -117,7 +117,7 @@ def _observe(
     tallies: Tallies,
     ends: int,
 ) -> tuple[int, int]:
-    """(regions in which a path has ended this period, constructs evaluated): adds rows to the tallies."""
+    """Adds rows to the tallies. Returns (regions in which a path has ended in this period, constructs evaluated)."""
     cost = 0
     number = len(order.macro)
     grb = np.empty(bitmaps.words, np.uint64)
@@ -169,8 +169,8 @@ def _measure(
     is_open: bool,
     counts: np.ndarray,
 ) -> int:
-    """Adds a row to the counts of the candidate arrows from a region, and of its macro-arrow to `target`; returns the
-    constructs evaluated. is_open: the path is no cover set."""
+    """Adds a row to the counters of the candidate arrows from a region, and of its macro-arrow to `target`. Returns the
+    number of constructs evaluated. is_open: whether the path is not a cover set."""
     cost = 0
     number = len(order.macro)
     offered = np.int64(0)
@@ -194,6 +194,8 @@ def _measure(
 
 @jit
 def _add(counts: np.ndarray, is_open: bool, passed: int, offered: int) -> None:
+    """Adds one row to the counters [5] int64 of an arrow. passed, offered: evaluation instances passed, and bits that
+    were open."""
     if is_open:
         counts[OPEN_ROWS] += 1
         counts[PASSED] += passed

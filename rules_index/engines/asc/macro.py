@@ -1,4 +1,4 @@
-"""The search of a macro-sequence: which construct to evaluate first, second, .. on average (ASC paper, 4.2)."""
+"""Searches a macro-sequence: the best order, on average, to evaluate constructs in (ASC paper, section 4.2)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from rules_index.kernels.jit import jit
 
 @dataclass(frozen=True)
 class Choice:
-    """What a monitoring period measured of the candidate sequences, each the one so far and one attribute more.
+    """The measurements of a monitoring period for the candidate sequences, each the sequence so far plus one attribute.
 
     attributes  [candidates] int32
-    values      [candidates] float64: conditional selectivities, lowest best, while the sequence is no cover set yet
+    values      [candidates] float64: conditional selectivities, lowest best, until the sequence is a cover set
                 (definition 3); then tuple dropping ratios, highest best (definition 4)
     covering    whether the sequence so far is a cover set
     chosen      the attribute appended
@@ -30,12 +30,12 @@ class Choice:
 
 
 class MacroSearch:
-    """Grows a macro-sequence by one attribute per monitoring period of `tau` rows, n - 1 periods in all (4.2.3).
+    """Extends a macro-sequence by one attribute per monitoring period of `tau` rows, in n - 1 periods (section 4.2.3).
 
-    In phase 1 the attribute of the lowest conditional selectivity is appended until the sequence is a cover set (which
-    need not be a minimal one: the choice is greedy), in phase 2 that of the highest tuple dropping ratio. Ties: in
-    phase 2 the lower selectivity of the attribute alone, measured in the first period; then the lower attribute (ours).
-    The constructs must not change meanwhile.
+    Phase 1 appends the attribute with the lowest conditional selectivity until the sequence is a cover set (not
+    necessarily a minimal one, because the choice is greedy). Phase 2 appends that with the highest tuple dropping
+    ratio. Ties: in phase 2 the lower selectivity of the attribute alone, measured in the first period; then the lower
+    attribute (ours). The constructs must not change meanwhile.
     """
 
     def __init__(self, constructs: SelectionConstructs, tau: int) -> None:
@@ -48,25 +48,26 @@ class MacroSearch:
         self._alone = np.zeros(len(constructs.sizes))
         self._start_period()
         self.choices: list[Choice] = []
-        """What was measured and chosen, period by period."""
+        """The measurements and choices, by period."""
         self.monitoring_cost = 0
-        """Constructs evaluated for it: the sequence so far, until the row is dropped, then every candidate."""
+        """The constructs evaluated for monitoring: the sequence so far until the row is dropped, then each
+        candidate."""
         self._finish_if_one_is_left()
 
     @property
     def remaining(self) -> int:
-        """Rows that are still to be observed; 0 when the sequence is found."""
+        """The rows that are still to be observed; 0 when the sequence is complete."""
         periods = max(0, len(self._left) - 1)
         return periods * self._tau - self._seen
 
     @property
     def macro(self) -> np.ndarray:
-        """The sequence so far [.] int32; of all p-attributes when nothing remains."""
+        """The sequence so far [.] int32; all p-attributes when no rows remain to be observed."""
         return np.array(self._found, np.int32)
 
     @property
     def cover(self) -> int:
-        """Number of attributes at the front of the sequence that make up the cover set, as far as it is found."""
+        """The number of attributes at the start of the sequence that form the cover set, as far as it is found."""
         open_ = self._constructs.bitmaps.live.copy()
         for number, attribute in enumerate(self._found):
             if not open_.any():
@@ -90,7 +91,7 @@ class MacroSearch:
                 self._choose()
 
     def _uncovered(self) -> np.ndarray:
-        """Bitmap of the queries that no attribute of the sequence uses: the k - w of equation 1."""
+        """A bitmap of the queries that name no attribute of the sequence: the k - w of equation 1."""
         bitmaps = self._constructs.bitmaps
         uncovered = bitmaps.live.copy()
         for attribute in self._found:
@@ -137,9 +138,9 @@ def _observe(
     passed: np.ndarray,
     dropped: np.ndarray,
 ) -> int:
-    """Adds to the instance counters of the candidate sequences; returns the constructs evaluated.
+    """Adds to the instance counters of the candidate sequences. Returns the number of constructs evaluated.
 
-    passed [candidates] int64: evaluation instances passed, ones of GRB among the `uncovered` bits (equation 2);
+    passed [candidates] int64: evaluation instances passed, the ones of GRB among the `uncovered` bits (equation 2);
     dropped [candidates] int64: rows whose GRB is all zeros.
     """
     cost = 0

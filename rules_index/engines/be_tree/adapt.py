@@ -1,5 +1,5 @@
-"""Self-adjustment by matching (section 5): an event's discarded evaluations enter the windows of the nodes that it
-visited, and nodes whose Rank falls below theta at the end of their window are recycled."""
+"""Self-adjustment by matching (section 5): an event's discarded evaluations are added to the windows of the nodes that
+it visited; nodes whose Rank is below theta at the end of their window are recycled."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _L_NODE, _C_NODE, _P_NODE = 1, 2, 4
 class Trace(NamedTuple):
     """The c-nodes that an event visited, in order.
 
-    steps      [visits, 4] int32: the c-node; the visit that led to it; matches at it, then also below its p-nodes;
-               matches at the halves of its bucket and below
-    discarded  [visits] int64, predicate evaluations in its l-node on expressions that did not match
+    steps      [visits, 4] int32: the c-node; the visit that led to it; the matches in it, later also below its p-nodes;
+               the matches in the halves of its bucket and below
+    discarded  [visits] int64, predicate evaluations in its l-node for expressions that did not match
     """
 
     steps: np.ndarray
@@ -30,16 +30,16 @@ class Trace(NamedTuple):
 
 @inner
 def new_trace(visits: int) -> Trace:
-    """Room for so many visits."""
+    """A trace with room for so many visits."""
     return Trace(np.empty((visits, 4), np.int32), np.empty(visits, np.int64))
 
 
 @inner
 def observe(store: Store, trace: Trace, visits: int) -> bool:
-    """Enters one event into the windows; whether expressions of recycled nodes are left to `cut.work`.
+    """Adds one event to the windows. Returns whether expressions of recycled nodes are left for `cut.work`.
 
-    All windows that are over are closed before the first Rank is taken, and nodes are looked at from the root
-    down, so that what is recycled with a node above is not recycled again.
+    All windows that are over are closed before the first Rank is computed. Nodes are examined from the root down, so
+    that those recycled with a node above them are not recycled again.
     """
     store.scalars[OPERATIONS] += 1
     store.scalars[EVENTS] += 1
@@ -60,8 +60,8 @@ def observe(store: Store, trace: Trace, visits: int) -> bool:
 
 @inner
 def _close(store: Store, steps: np.ndarray, visits: int) -> None:
-    """Closes the windows that are over, and notes in the last column of `steps` which: the sum of `_L_NODE`, `_C_NODE`
-    and, where the c-node has the largest bucket of its p-node, `_P_NODE`."""
+    """Closes the windows that are over, and writes which ones to the last column of `steps`: the sum of `_L_NODE`,
+    `_C_NODE` and, if the c-node has the largest bucket of its p-node, `_P_NODE`."""
     c_nodes, p_nodes, scalars = store.c_nodes, store.p_nodes, store.scalars
     l_windows, c_windows, p_windows = store.l_windows, store.c_windows, store.p_windows
     rank_window = store.rank_window
@@ -85,10 +85,10 @@ def _close(store: Store, steps: np.ndarray, visits: int) -> None:
 
 @inner
 def _next_to_recycle(store: Store, steps: np.ndarray, begin: int, visits: int) -> tuple[int, int]:
-    """The first visit from `begin` on to a node that ranks below theta at the end of its window, and which node; 0
+    """The first visit from `begin` on to a node whose Rank is below theta at the end of its window, and that node; 0
     where there is none.
 
-    Not the root: it has no path to leave. A node that has gone with one recycled before it has depth -1.
+    The root is excluded: it has no path to leave. A node that was removed with one recycled before has depth -1.
     """
     c_nodes, p_nodes, theta = store.c_nodes, store.p_nodes, store.theta
     l_windows, c_windows = store.l_windows, store.c_windows

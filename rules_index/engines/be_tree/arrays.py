@@ -1,14 +1,14 @@
-"""A BE-Tree as plain arrays, its nodes in preorder: how it is stored, laid out anew, and given to the batch kernel.
+"""A BE-Tree as plain arrays, nodes in preorder: for storage, for a new layout in memory, and for the batch kernel.
 
 | array | |
 |---|---|
-| `c_nodes` | [c, 5] int32: the p-node above (-1: the root), the bucket that its own is half of (-1: none), its own |
+| `c_nodes` | [c, 5] int32: the parent p-node (-1: the root), the bucket of which its own is a half (-1: none), its |
 | | bucket's lowest and highest code, and the number of expressions in its l-node |
-| `p_nodes` | [p, 2] int32: attribute, and the c-node above; ascending by the latter |
+| `p_nodes` | [p, 2] int32: the attribute, and the parent c-node, by which they ascend |
 | `start`, `predicates` | [boxes + 1] int64 into [., 3] int32 (attribute, low, high): expressions, l-node by l-node |
-| `position` | [keys] int32: which of them has a key, -1 for keys that are not in use |
-| `windows`, `losses` | [2 c + p, 3] int64 and [2 c + p] float64: `WINDOW` of all l-nodes, c-nodes, p-nodes; empty |
-| | until a search first adapts |
+| `position` | [keys] int32: the number of each key's expression, -1 for keys that are not in use |
+| `windows`, `losses` | [2 c + p, 3] int64 and [2 c + p] float64: `WINDOW` of all l-nodes, c-nodes and p-nodes; empty |
+| | until the first search that adapts |
 | `clocks` | [2] int64: operations and events |
 | `parameters` | [5] float64: `Parameters` |
 """
@@ -55,11 +55,11 @@ from rules_index.index.conjunction_arrays import require
 from rules_index.kernels.jit import inner, jit
 
 SPARE = 0.125
-"""Room that a tree is laid out with, as a share of what is in use."""
+"""The spare room of a new layout, as a share of what is in use."""
 
 
 def from_boxes(start: np.ndarray, predicates: np.ndarray, parameters: Parameters) -> dict[str, np.ndarray]:
-    """The arrays of a tree with all boxes in the root's l-node, under their numbers as keys."""
+    """The arrays of a tree with all boxes in the root's l-node, with their numbers as keys."""
     boxes = len(start) - 1
     return {
         "c_nodes": np.array([[NO_NODE, NO_NODE, 0, 0, boxes]], np.int32),
@@ -104,9 +104,9 @@ def to_arrays(store: Store) -> dict[str, np.ndarray]:
 
 
 def from_arrays(arrays: dict[str, np.ndarray], sizes: np.ndarray, spare: float = SPARE, words: int = 0) -> Store:
-    """The tree of these arrays, its memory in their order; `InvalidArraysError` where they are not sound.
+    """The tree with these arrays, laid out in their order. Raises `InvalidArraysError` where they are inconsistent.
 
-    spare: room to grow into, as a share of what is in use; words: free words of expressions besides.
+    spare: room to grow, as a share of what is in use; words: further free words for expressions.
     """
     parameters = require_arrays(arrays, sizes)
     c_nodes, p_nodes, start = arrays["c_nodes"], arrays["p_nodes"], arrays["start"]
@@ -134,7 +134,7 @@ def from_arrays(arrays: dict[str, np.ndarray], sizes: np.ndarray, spare: float =
 
 
 def laid_out(store: Store, spare: float = SPARE, words: int = 0) -> Store:
-    """The same tree, without the gaps of what was removed, and what a search reads in sequence next to each other."""
+    """The same tree without the gaps of removed parts; what a search reads in sequence is contiguous."""
     return with_keys(from_arrays(to_arrays(store), store.sizes, spare, words), len(store.expressions) - 1)
 
 
@@ -146,7 +146,8 @@ def _write(
     store: Store, c_nodes: np.ndarray, p_nodes: np.ndarray, start: np.ndarray, predicates: np.ndarray,
     keys: np.ndarray, c_numbers: np.ndarray, p_numbers: np.ndarray,
 ) -> int:  # fmt: skip
-    """Writes a tree in preorder; the number of c-nodes. `c_numbers` and `p_numbers` get the store's own numbers."""
+    """Writes a tree in preorder; returns the number of c-nodes. `c_numbers` and `p_numbers` receive the store's
+    numbers."""
     c_count, p_count = 0, 0
     box = 0
     stack = np.empty((len(c_nodes) + 1, 3), np.int32)
@@ -162,7 +163,7 @@ def _write(
         c_nodes[c_count, 4] = node.count
         c_numbers[c_count] = number
         box = _write_expressions(store.words, node.head, box, start, predicates, keys)
-        # The p-directory is read from its end: where each p-node enters it first, as it does below, that is its order.
+        # the p-directory is read from its end: loading enters each p-node at the front, which restores this order
         p_node = node.first
         for place in range(p_count + node.partitions - 1, p_count - 1, -1):
             p_nodes[place, 0] = store.p_nodes[p_node].attribute
@@ -180,6 +181,7 @@ def _write(
 
 @inner
 def _push(stack: np.ndarray, top: int, c_node: int, above: int, up: int) -> int:
+    """Pushes a c-node with its parents' numbers in the arrays; returns the new height of the stack."""
     stack[top, 0] = c_node
     stack[top, 1] = above
     stack[top, 2] = up
@@ -190,7 +192,7 @@ def _push(stack: np.ndarray, top: int, c_node: int, above: int, up: int) -> int:
 def _write_expressions(
     words: np.ndarray, expression: int, box: int, start: np.ndarray, predicates: np.ndarray, keys: np.ndarray
 ) -> int:
-    """Writes the expressions of an l-node as boxes `box` and following; the number of the one after the last."""
+    """Writes the expressions of an l-node as the boxes from number `box` on; returns the number behind the last."""
     while expression != NO_EXPRESSION:
         keys[box] = words[expression + KEY]
         count = words[expression + COUNT]
@@ -209,8 +211,8 @@ def _read(
     store: Store, c_nodes: np.ndarray, p_nodes: np.ndarray, start: np.ndarray, predicates: np.ndarray,
     keys: np.ndarray,
 ) -> bool:  # fmt: skip
-    """Fills an empty store from links and bounds that are sound. False where an attribute is twice on a path or in an
-    expression, or an expression or a node is not where the rules of `cut` and `shrink` would have it."""
+    """Fills an empty store from valid links and bounds. False where an attribute is twice on a path or in an
+    expression, or where an expression or a node is not where the rules of `cut` and `shrink` place it."""
     p_node = 0
     box = 0
     for number in range(len(c_nodes)):
@@ -250,8 +252,8 @@ def _read(
 def _count_inside(
     predicates: np.ndarray, begin: int, end: int, path: np.ndarray, uses: np.ndarray, box: int, c_node: int
 ) -> int:
-    """How many predicates of a box are inside the buckets of the marked path; -1 where it names an attribute twice,
-    or one that its c-node is partitioned by.
+    """The number of predicates of a box that are inside the buckets of the marked path; -1 where the box names an
+    attribute twice, or one by which its c-node is partitioned.
 
     uses[:, 0] has the last box that named the attribute, plus 1; uses[:, 1] the last c-node that is partitioned by it.
     """
@@ -269,7 +271,7 @@ def _count_inside(
 @inner
 def _follows_rules(store: Store) -> bool:
     """Whether no half of a bucket encloses an expression of the bucket's own l-node, no leaf bucket that can be halved
-    is partitioned or overflows, and every p-node has min_size expressions."""
+    is partitioned or overflows, and every p-node has at least min_size expressions."""
     words = store.words
     for number in range(1, store.scalars[C_USED]):
         node = store.c_nodes[number]
@@ -293,7 +295,7 @@ def _follows_rules(store: Store) -> bool:
 def _read_expressions(
     store: Store, c_node: int, start: np.ndarray, predicates: np.ndarray, keys: np.ndarray, box: int, count: int
 ) -> None:
-    """Puts the boxes `box` to `box + count` into an l-node, in this order but for what `push` says of it."""
+    """Puts the boxes `box` to `box + count` into an l-node in this order, except as `push` reorders them."""
     node = store.c_nodes[c_node]
     words = store.words
     for exhausted in range(2):
@@ -307,6 +309,7 @@ def _read_expressions(
 
 @jit
 def _sum_losses(store: Store) -> None:
+    """Sums the Loss of the last whole windows upwards into the p-nodes."""
     c_nodes, p_nodes = store.c_nodes, store.p_nodes
     for number in range(store.scalars[C_USED]):
         loss = store.l_windows[number].loss + store.c_windows[number].loss

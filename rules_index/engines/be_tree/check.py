@@ -1,7 +1,7 @@
-"""The invariants of a BE-Tree, followed through its links in plain Python: for tests.
+"""Checks the invariants of a BE-Tree along its links in plain Python; for tests.
 
-Each is an assertion that names what does not hold: those of the paper (sections 4.1 to 4.3 and 5), and those of the
-links and sums that the algorithms rely on.
+Each is an assertion that names what is violated: those of the paper (sections 4.1 to 4.3 and 5), and those of the links
+and sums that the algorithms rely on.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from rules_index.engines.be_tree.store import (
 
 Bucket = tuple[int, int]
 Sums = tuple[int, int, float]
-"""Expressions, Gain and Loss below a node."""
+"""The expressions, Gain and Loss below a node."""
 
 
 def check(store: Store) -> None:
-    """Raises `AssertionError` naming an invariant that does not hold."""
+    """Raises `AssertionError` naming an invariant that is violated."""
     assert store.scalars[PENDING] == NO_EXPRESSION and store.scalars[SCHEDULED] == 0, "no unfinished work"
     assert (store.path[:, 0] == -1).all() and (store.uses == 0).all(), "clean scratch"
     checker = _Checker(store)
@@ -95,7 +95,7 @@ class _Checker:
         return size, gain, loss
 
     def p_directory(self, number: int, path: dict[int, Bucket], height: int) -> dict[int, Sums]:
-        """Checks the p-nodes of a c-node; their sums by attribute."""
+        """Checks the p-nodes of a c-node; returns their sums by attribute."""
         node = self.c_nodes[number]
         found: dict[int, Sums] = {}
         p_node, previous = node.first, NO_NODE
@@ -119,7 +119,7 @@ class _Checker:
         return found
 
     def bucket(self, number: int, path: dict[int, Bucket], above: int, up: int, height: int, level: int) -> Sums:
-        """Checks a bucket with its halves; the sums of all their c-nodes."""
+        """Checks a bucket with its halves; returns the sums over all their c-nodes."""
         node = self.c_nodes[number]
         own = self.c_node(number, {**path, node.attribute: (node.low, node.high)}, above, up, height)
         size = self.store.sizes[node.attribute]
@@ -160,7 +160,7 @@ class _Checker:
     def expression(
         self, expression: int, node: SimpleNamespace, path: dict[int, Bucket], partitioned: set[int]
     ) -> None:
-        """Checks that an expression is at home in its l-node, and its predicates in the order of their evaluation."""
+        """Checks that an expression belongs into its l-node, and that its predicates are in evaluation order."""
         key, length = self.words[expression + KEY], self.words[expression + COUNT]
         assert key not in self.keys and self.store.expressions[key] == expression, "key to expression"
         self.keys.add(key)

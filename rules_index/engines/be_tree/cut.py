@@ -1,8 +1,8 @@
-"""The two-phase cutting of space: insertion, partitioning and clustering (algorithms 3 to 6).
+"""Two-phase cutting of space: insertion, partitioning and clustering (algorithms 3 to 6).
 
-What is to be done stands in the store: expressions that are in no l-node (`PENDING`) and c-nodes that may overflow
-(`schedule`). `work` does it in steps that each need little room, so that it can stop where a pool is full and go on
-once the pools are larger.
+The work to do is stored in the store: expressions that are in no l-node (`PENDING`) and c-nodes that may overflow
+(`schedule`). `work` does it in steps that each need little room, so that it can stop when a pool is full, and resume
+with larger pools.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from rules_index.engines.be_tree.store import (
 from rules_index.kernels.jit import inner, jit
 
 DONE, SHORT, CROWDED = range(3)
-"""How `work` ended: nothing is left to be done; it needs room to go on; nothing is left, but room has become scarce."""
+"""The results of `work`: nothing is left to do; more room is needed; nothing is left to do, but room is scarce."""
 
 
 @jit
@@ -59,7 +59,8 @@ def is_box(sizes: np.ndarray, predicates: np.ndarray) -> bool:
 
 @jit
 def insert_boxes(store: Store, keys: np.ndarray, start: np.ndarray, predicates: np.ndarray, begin: int) -> int:
-    """Inserts boxes one by one, from number `begin` on; how far it came before it had to stop for lack of room.
+    """Inserts boxes one by one, from number `begin` on. Returns the number at which it stopped, for lack of room or at
+    the end.
 
     keys [boxes] int32, not in use; start [boxes + 1] int64 into predicates [., 3] int32 (attribute, low, high).
     """
@@ -74,7 +75,7 @@ def insert_boxes(store: Store, keys: np.ndarray, start: np.ndarray, predicates: 
 
 @jit
 def work(store: Store) -> int:
-    """Inserts what is pending and cuts what overflows; then `DONE`, `SHORT` or `CROWDED`."""
+    """Inserts pending expressions and cuts overflowing l-nodes; returns `DONE`, `SHORT` or `CROWDED`."""
     if not _work(store):
         return SHORT
     return CROWDED if is_crowded(store, 0) else DONE
@@ -82,7 +83,7 @@ def work(store: Store) -> int:
 
 @inner
 def _work(store: Store) -> bool:
-    """False where it had to stop for lack of room."""
+    """The work of `work`; False where it stopped for lack of room."""
     scalars = store.scalars
     while scalars[SCHEDULED] > 0 or scalars[PENDING] != NO_EXPRESSION:
         if not has_room(store):
@@ -98,8 +99,8 @@ def _work(store: Store) -> bool:
 
 @jit
 def schedule(store: Store, c_node: int, capacity: int, new: bool) -> None:
-    """Has an l-node cut until it holds at most `capacity`, and then, where they are all `new`, its expressions
-    arranged."""
+    """Schedules an l-node to be cut until it has at most `capacity` expressions, which are then arranged if all of them
+    are `new`."""
     row = store.scalars[SCHEDULED]
     store.schedule[row, 0] = c_node
     store.schedule[row, 1] = capacity
@@ -109,7 +110,7 @@ def schedule(store: Store, c_node: int, capacity: int, new: bool) -> None:
 
 @inner
 def _insert(store: Store, expression: int) -> None:
-    """InsertBETree (algorithm 3): into the l-node where no p-node takes the expression further."""
+    """InsertBETree (algorithm 3): descends to the l-node where no p-node takes the expression further."""
     c_nodes, p_nodes, directory, words = store.c_nodes, store.p_nodes, store.directory, store.words
     c_node = 0
     at = _best_p_node(c_nodes, p_nodes, directory, words, c_node, expression)
@@ -131,8 +132,8 @@ def _insert(store: Store, expression: int) -> None:
 def _best_p_node(
     c_nodes: np.ndarray, p_nodes: np.ndarray, directory: np.ndarray, words: np.ndarray, c_node: int, expression: int
 ) -> int:
-    """Where an expression's predicate begins whose attribute has the p-node of highest Rank in a p-directory; -1
-    where no attribute has one. None of them is on the path, since no attribute is twice."""
+    """The word of an expression's predicate on the attribute whose p-node in a p-directory has the highest Rank; -1
+    where none of its attributes has a p-node. None of them is on the path, because no attribute occurs twice."""
     best = -1
     if c_nodes[c_node].partitions == 0:
         return best
@@ -150,7 +151,8 @@ def _best_p_node(
 
 @inner
 def _home(c_nodes: np.ndarray, c_node: int, low: int, high: int) -> int:
-    """The c-node of the smallest bucket, from a bucket down, that encloses an interval (InsertCDir, algorithm 4)."""
+    """The c-node with the smallest bucket, from a given one down, that encloses an interval (InsertCDir, algorithm
+    4)."""
     half = c_node
     while half != NO_NODE:
         c_node = half
@@ -161,11 +163,11 @@ def _home(c_nodes: np.ndarray, c_node: int, low: int, high: int) -> int:
 
 @inner
 def _cut_one(store: Store) -> None:
-    """One step on the c-node scheduled last: a split, a partitioning, or an end (SpaceClustering, algorithm 6, of
-    which SpacePartitioning is the part at the root).
+    """One step on the c-node that was scheduled last: a split, a partitioning, or the end of its work (SpaceClustering,
+    algorithm 6; at the root it is SpacePartitioning).
 
-    By the forced split rule a leaf bucket that can be halved is halved first. Where no attribute qualifies, the
-    l-node keeps what it holds, and its capacity grows.
+    By the forced split rule a leaf bucket that can be halved is halved first. If no attribute qualifies, the l-node
+    keeps its expressions, and its capacity grows.
     """
     row = store.scalars[SCHEDULED] - 1
     c_node = store.schedule[row, 0]

@@ -1,4 +1,4 @@
-"""Engine `be_tree`: the paper's structure over the boxes of the conjunctions, walked by the batch kernel."""
+"""Engine `be_tree`: the paper's structure over the boxes of the conjunctions; the batch kernel descends it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rules_index.index.planner.shares import match_probability
 
 
 class BETree(BoxEngine):
-    """Conjunctions in a BE-Tree, whose l-nodes hold as many as Table 4 has it for the expected match probability."""
+    """Conjunctions in a BE-Tree; max_cap is that of Table 4 for the expected match probability."""
 
     name: ClassVar[str] = "be_tree"
     structure_class: ClassVar[str] = "rules_index.engines.be_tree.structure:BETree"
@@ -29,8 +29,8 @@ class BETree(BoxEngine):
         return BETree.build(boxes_of(conjunctions), **{"max_cap": max_cap_for(share)} | cls.parameters)
 
     def search_event(self, event: tuple[np.ndarray, np.ndarray, np.ndarray]) -> tuple[np.ndarray, dict[str, int]]:
-        """As `KernelEngine.search_event`; the structure finds the conjunctions whose shared disjunctions are left to
-        check."""
+        """See `KernelEngine.search_event`. The structure finds the conjunctions; only their shared disjunctions remain
+        to be checked."""
         keys, counters = self.structure.search_event(event, sets=self._conjunctions.sets)
         self._require_known(keys)
         held = keys[self._conjunctions.meets_disjunctions(keys, offered_by(event))]

@@ -1,4 +1,4 @@
-"""Table 1: what a predicate allows, as one interval of codes."""
+"""Table 1: the values that a predicate allows, as one interval of codes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ def interval(operator: str, values: Sequence[int], lowest: int, highest: int) ->
     """The closed interval within the domain [lowest, highest] that Table 1 gives for a predicate.
 
     operator: one of `OPERATORS`; values: its operand, its set (in any order), or the two ends of BETWEEN. The interval
-    of `IN`, `<>` and `NOT IN` also has values that the predicate excludes: they are told apart where the predicate
-    itself is evaluated. `ValueError` where the interval is empty, or the operator is not one of them.
+    of `IN`, `<>` and `NOT IN` also has values that the predicate excludes; evaluating the predicate itself rejects
+    them. Raises `ValueError` where the interval is empty, or the operator is unknown.
     """
     if operator not in OPERATORS:
         raise ValueError(f"operator {operator!r} is not one of {', '.join(OPERATORS)}")

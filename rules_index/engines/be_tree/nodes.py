@@ -1,4 +1,4 @@
-"""Steps on single nodes and expressions: making and removing them, moving expressions, and the sums above them."""
+"""Operations on single nodes and expressions: make, remove and move them, and update the sums above them."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from rules_index.kernels.jit import inner, jit
 
 @jit
 def capacity_of(count: int, max_cap: int) -> int:
-    """Expressions that an l-node of `count` may hold before it is cut: max_cap_j of section 4.2."""
+    """The expressions that an l-node with `count` of them may have before it is cut: max_cap_j of section 4.2."""
     return max(1, -(-count // max_cap)) * max_cap
 
 
 @inner
 def new_window(store: Store, windows: np.ndarray, number: int) -> None:
-    """Begins a node's first window, where windows are kept."""
+    """Begins a node's first window, if windows are kept."""
     if len(windows) > 0:
         windows[number].discarded = 0
         windows[number].operations = store.scalars[OPERATIONS]
@@ -46,7 +46,7 @@ def new_window(store: Store, windows: np.ndarray, number: int) -> None:
 
 @inner
 def new_c_node(store: Store, above: int, up: int, low: int, high: int) -> int:
-    """An empty c-node of a bucket [low, high] in the c-directory of the p-node `above`; its number."""
+    """Makes an empty c-node with a bucket [low, high] in the c-directory of the p-node `above`; returns its number."""
     number = store.scalars[C_USED]
     store.scalars[C_USED] = number + 1
     node = store.c_nodes[number]
@@ -79,7 +79,7 @@ def new_c_node(store: Store, above: int, up: int, low: int, high: int) -> int:
 
 @inner
 def new_p_node(store: Store, c_node: int, attribute: int) -> int:
-    """An empty p-node, without bucket, in the p-directory of a c-node; its number."""
+    """Makes an empty p-node, without bucket, in the p-directory of a c-node; returns its number."""
     number = store.scalars[P_USED]
     store.scalars[P_USED] = number + 1
     store.scalars[P_ALIVE] += 1
@@ -104,7 +104,7 @@ def new_p_node(store: Store, c_node: int, attribute: int) -> int:
 
 @inner
 def drop_p_node(store: Store, number: int) -> None:
-    """Takes a p-node out of the p-directory that it is in."""
+    """Removes a p-node from its p-directory."""
     leave_p_node(store.directory, store.p_nodes, number)
     node = store.p_nodes[number]
     parent = store.c_nodes[node.above]
@@ -121,8 +121,8 @@ def drop_p_node(store: Store, number: int) -> None:
 
 @inner
 def new_expression(store: Store, key: int, predicates: np.ndarray, begin: int, end: int) -> int:
-    """Writes an expression of the predicates [begin, end) of [., 3] (attribute, low, high), in no l-node yet; its
-    number."""
+    """Writes an expression with the predicates [begin, end) of [., 3] (attribute, low, high), still in no l-node;
+    returns its number."""
     words = store.words
     number = store.scalars[WORDS_USED]
     store.scalars[WORDS_USED] = number + HEADER + 3 * (end - begin)
@@ -151,8 +151,8 @@ def find_predicate(words: np.ndarray, expression: int, attribute: int) -> int:
 
 @inner
 def push(c_nodes: np.ndarray, words: np.ndarray, c_node: int, expression: int) -> None:
-    """Puts an expression into an l-node: at its end if all its attributes are on the path, so that those that
-    could still be partitioned come first."""
+    """Puts an expression into an l-node; at its end if all its attributes are on the path, so that those that can still
+    be partitioned come first."""
     node = c_nodes[c_node]
     if words[expression + COUNT] <= node.depth:
         append(c_nodes, words, c_node, expression)
@@ -185,7 +185,7 @@ def append(c_nodes: np.ndarray, words: np.ndarray, c_node: int, expression: int)
 
 @inner
 def unlink(c_nodes: np.ndarray, words: np.ndarray, expression: int) -> None:
-    """Takes an expression out of its l-node."""
+    """Removes an expression from its l-node."""
     node = c_nodes[words[expression + NODE]]
     after = words[expression + NEXT]
     before = words[expression + PREVIOUS]
@@ -202,14 +202,14 @@ def unlink(c_nodes: np.ndarray, words: np.ndarray, expression: int) -> None:
 
 @inner
 def defer(store: Store, expression: int) -> None:
-    """Leaves an expression that is in no l-node to be inserted by `cut.work`."""
+    """Leaves an expression that is in no l-node for `cut.work` to insert."""
     store.words[expression + NEXT] = store.scalars[PENDING]
     store.scalars[PENDING] = expression
 
 
 @inner
 def add_above(c_nodes: np.ndarray, p_nodes: np.ndarray, c_node: int, expressions: int, gain: int) -> None:
-    """Adds so many expressions, and so much Gain, to a c-node and to what is above it."""
+    """Adds to the number of expressions and the Gain of a c-node and all nodes above it."""
     c_nodes[c_node].below += expressions
     while c_node != 0:
         p_node = p_nodes[c_nodes[c_node].above]
@@ -221,7 +221,7 @@ def add_above(c_nodes: np.ndarray, p_nodes: np.ndarray, c_node: int, expressions
 
 @inner
 def add_loss(c_nodes: np.ndarray, p_nodes: np.ndarray, p_node: int, loss: float) -> None:
-    """Adds to the Loss of a p-node and of those above it."""
+    """Adds to the Loss of a p-node and of the p-nodes above it."""
     while p_node != NO_NODE:
         p_nodes[p_node].loss += loss
         p_node = c_nodes[p_nodes[p_node].above].above
@@ -229,7 +229,7 @@ def add_loss(c_nodes: np.ndarray, p_nodes: np.ndarray, p_node: int, loss: float)
 
 @inner
 def mark_path(c_nodes: np.ndarray, path: np.ndarray, c_node: int) -> None:
-    """Notes in `path` the buckets on the path to a c-node."""
+    """Writes the buckets on the path to a c-node to `path`."""
     while c_node != 0:
         node = c_nodes[c_node]
         path[node.attribute, 0] = node.low
@@ -247,8 +247,8 @@ def clear_path(c_nodes: np.ndarray, path: np.ndarray, c_node: int) -> None:
 
 @inner
 def _role(words: np.ndarray, path: np.ndarray, at: int) -> int:
-    """0 for a predicate on an attribute that the marked path does not have, 1 for one that the path covers, 2 for
-    one that equals the path's bucket: it is subsumed (section 5), and no search needs to evaluate it again."""
+    """The role of a predicate on the marked path: 0 if the path does not have its attribute, 1 if the path covers it, 2
+    if it equals the path's bucket. Such a predicate is subsumed (section 5), and searches do not evaluate it again."""
     low, high = path[words[at], 0], path[words[at], 1]
     subsumed = (words[at + 1] == low) & (words[at + 2] == high)
     return 0 if low < 0 else 1 + subsumed

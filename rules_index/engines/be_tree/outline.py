@@ -1,4 +1,4 @@
-"""A BE-Tree as others read it: its l-nodes by their keys, and its nodes for the batch kernel."""
+"""A BE-Tree for other readers: its l-nodes by key, and its nodes for the batch kernel."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class LNode:
 
     key       section 4.1: the conjunction of the buckets (attribute, low, high) on its path, the root's first
     boxes     the keys of its boxes, ascending
-    covered, subsumed   their predicates on attributes of the path, and of these, those that equal its bucket
-    loss      Loss over the last whole window, 0 before
+    covered, subsumed   the number of their predicates on attributes of the path, and of those that equal its bucket
+    loss      Loss over the last whole window; 0 before
     """
 
     key: tuple[tuple[int, int, int], ...]
@@ -29,7 +29,7 @@ class LNode:
 
     @property
     def gain(self) -> int:
-        """Gain of section 5, of covered and subsumed predicates alike."""
+        """Gain of section 5; covered and subsumed predicates count alike."""
         return self.covered + self.subsumed
 
     @property
@@ -64,7 +64,7 @@ def l_nodes(arrays: dict[str, np.ndarray]) -> list[LNode]:
 
 
 def batch_tree(arrays: dict[str, np.ndarray]) -> Tree:
-    """The buckets of a tree, given as the module `arrays` describes it, that have a box in or below them."""
+    """The buckets of a tree, given as the module `arrays` describes it, that have a box in them or below."""
     c_nodes, p_nodes = arrays["c_nodes"], arrays["p_nodes"]
     above, up = c_nodes[1:, 0], c_nodes[1:, 1]
     parent = np.concatenate([[NO_NODE], np.where(up == NO_NODE, p_nodes[above, 1], up)])
@@ -93,7 +93,7 @@ def _keys(position: np.ndarray, boxes: int) -> np.ndarray:
 
 @jit
 def _sums(parent: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """For every node, the sum of the values of itself and of all nodes below it; parents come first."""
+    """For every node the sum over itself and all nodes below it; parents come before children."""
     sums = values.copy()
     for node in range(len(parent) - 1, 0, -1):
         sums[parent[node]] += sums[node]

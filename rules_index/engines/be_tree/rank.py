@@ -1,15 +1,15 @@
-"""Section 5: Rank, Gain and Loss of nodes, the rank of a new attribute, and the windows over which Loss is taken.
+"""Section 5: Rank, Gain and Loss of nodes, the rank of a new attribute, and the windows over which Loss is measured.
 
-All weights are 1, as in the paper. Rank of an l-node is Gain - Loss; of another node, the sum of its children's
-Rank - its Loss. Since that is linear, a p-node keeps two sums over everything below it, and its Rank is their
-difference. Gain of an l-node is the number of its expressions' predicates on attributes of its path, those equal to
-the path's bucket (subsumed) and the others (covered) alike.
+All weights are 1, as in the paper. The Rank of an l-node is Gain - Loss; that of another node is the sum of its
+children's Ranks - its Loss. Because that is linear, a p-node keeps two sums over everything below it, and its Rank is
+their difference. The Gain of an l-node is the number of its expressions' predicates on attributes of its path; those
+equal to the path's bucket (subsumed) and the others (covered) count alike.
 
-Readings where the paper leaves a choice: a node's window is a stretch of the whole tree's operations, and Loss is
-per event of it, whether or not the event reached the node: what the node adds to the cost of an average event. In an
-l-node every evaluated predicate of an expression that does not match is discarded; in a c-node or p-node, the one
-evaluation that led into it where nothing below it matches. The end of a window is noticed by the next adapting
-search that reaches the node.
+Interpretations where the paper leaves a choice: A node's window is a number of operations on the whole tree. Loss is
+per event of the window, whether or not the event reached the node: what the node adds to the cost of an average event.
+In an l-node every evaluated predicate of an expression that does not match is discarded; in a c-node or p-node, the
+single evaluation that led to it if nothing below it matches. The end of a window is noticed by the next adapting search
+that reaches the node.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ from rules_index.engines.be_tree.store import (
 from rules_index.kernels.jit import inner
 
 LOSS_STEPS = 1024.0
-"""Loss is rounded to multiples of 1 / 1024, so that sums of it stay exact however often they are updated."""
+"""Loss is rounded to multiples of 1 / 1024, so that its sums stay exact however often they are updated."""
 
 
 @inner
 def best_attribute(store: Store, c_node: int) -> int:
     """The best-ranked attribute to partition an l-node by, or -1 (GetNextHighestScoreUnusedAttr of algorithm 5).
 
-    It is not on the path, and in at least min_size of the expressions. Its Gain is their number; its Loss, where
-    estimated, the mean bucket size of a histogram with a bucket a code. The first of equally good ones is taken.
+    It is not on the path, and at least min_size of the expressions have it. Its Gain is their number; its Loss, where
+    estimated, is the mean bucket size of a histogram with a bucket for each code. The first of equally good ones is
+    taken.
     """
     words, path, uses = store.words, store.path, store.uses
     mark_path(store.c_nodes, path, c_node)
@@ -52,7 +53,8 @@ def best_attribute(store: Store, c_node: int) -> int:
 
 @inner
 def _count_uses(words: np.ndarray, path: np.ndarray, uses: np.ndarray, expression: int, depth: int) -> None:
-    """Counts, from an expression on, who uses each attribute that is not on the marked path, and how many codes."""
+    """Counts, for each attribute not on the marked path, the expressions from a given one on that use it, and their
+    codes."""
     while expression != NO_EXPRESSION and words[expression + COUNT] > depth:
         for i in range(words[expression + COUNT]):
             at = expression + HEADER + 3 * i
@@ -67,7 +69,7 @@ def _count_uses(words: np.ndarray, path: np.ndarray, uses: np.ndarray, expressio
 def _best_use(
     words: np.ndarray, uses: np.ndarray, sizes: np.ndarray, expression: int, depth: int, min_size: int, histogram: bool
 ) -> int:
-    """The best-ranked of the attributes counted, or -1; no use is left counted."""
+    """The best-ranked of the attributes counted, or -1; resets the counters."""
     best = -1
     best_rank = 0.0
     while expression != NO_EXPRESSION and words[expression + COUNT] > depth:
@@ -87,7 +89,7 @@ def _best_use(
 
 @inner
 def rank_of_p_node(p_nodes: np.ndarray, p_node: int) -> float:
-    """Rank of a p-node: its score when an expression is inserted."""
+    """The Rank of a p-node, its score when an expression is inserted."""
     return p_nodes[p_node].gain - p_nodes[p_node].loss
 
 
@@ -101,7 +103,7 @@ def rank_of_l_node(c_nodes: np.ndarray, l_windows: np.ndarray, c_node: int) -> f
 def rank_of_c_node(
     c_nodes: np.ndarray, p_nodes: np.ndarray, l_windows: np.ndarray, c_windows: np.ndarray, c_node: int
 ) -> float:
-    """Rank of a c-node: of its l-node and its p-nodes, less its own Loss."""
+    """The Rank of a c-node: that of its l-node and its p-nodes, less its own Loss."""
     rank = rank_of_l_node(c_nodes, l_windows, c_node) - c_windows[c_node].loss
     p_node = c_nodes[c_node].first
     while p_node != NO_NODE:
@@ -112,13 +114,13 @@ def rank_of_c_node(
 
 @inner
 def is_over(windows: np.ndarray, number: int, scalars: np.ndarray, rank_window: float, expressions: int) -> bool:
-    """Whether a node's window has had as many operations as rank_window's share of the expressions below it."""
+    """Whether a node's window has lasted rank_window times as many operations as there are expressions below it."""
     return scalars[OPERATIONS] - windows[number].operations >= max(1, math.ceil(rank_window * expressions))
 
 
 @inner
 def take_loss(windows: np.ndarray, number: int, scalars: np.ndarray) -> float:
-    """Ends a node's window and begins the next: by how much its Loss has changed."""
+    """Ends a node's window and begins the next; returns the change of its Loss."""
     window = windows[number]
     before = window.loss
     events = scalars[EVENTS] - window.events

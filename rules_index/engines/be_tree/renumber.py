@@ -1,9 +1,9 @@
 """Renumbering: new constants split regions, and every bound of the tree follows its region's codes.
 
-What a bucket encloses stays enclosed, but its halves need no longer be equal. A bucket of one code may now have
-several, although its c-node is partitioned or holds more than max_cap: it is halved, by the forced split rule. Its
-expressions fill it, so that none of them moves. Where unequal halves could make a c-directory deeper than twice what
-halving makes it, its p-node is dissolved and its expressions are inserted again.
+What a bucket encloses stays enclosed, but its halves may no longer be equal. A bucket of one code can now have several,
+although its c-node is partitioned or has more than max_cap expressions: it is then halved, by the forced split rule;
+its expressions fill it, so that none of them moves. Where unequal halves could make a c-directory more than twice as
+deep as halving does, its p-node is dissolved and its expressions are inserted again.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from rules_index.kernels.jit import inner, jit
 
 
 def renumbered(store: Store, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> Store:
-    """The same tree over the new codes, some expressions perhaps still to be inserted; `ValueError` where `first`
-    and `last` do not cover the new codes in order."""
+    """The same tree over the new codes; some expressions may still have to be inserted. Raises `ValueError` where
+    `first` and `last` do not cover the new codes in order."""
     sizes = np.asarray(sizes, np.int32)
     _require_cover(store.sizes, sizes, first, last)
     arrays = to_arrays(store)
@@ -55,7 +55,7 @@ def _require_cover(old: np.ndarray, new: np.ndarray, first: list[np.ndarray], la
 
 
 def _halve(arrays: dict[str, np.ndarray], widened: np.ndarray, max_cap: int) -> None:
-    """Gives two empty halves to each of the widened c-nodes that is partitioned or holds more than max_cap."""
+    """Gives two empty halves to each widened c-node that is partitioned or has more than max_cap expressions."""
     c_nodes = arrays["c_nodes"]
     partitioned = np.zeros(len(c_nodes), bool)
     partitioned[arrays["p_nodes"][:, 1]] = True
@@ -83,7 +83,7 @@ def _halve(arrays: dict[str, np.ndarray], widened: np.ndarray, max_cap: int) -> 
 
 @inner
 def _halvings(codes: int) -> int:
-    """How often a bucket of so many codes can be halved: ceil(log2)."""
+    """How often a bucket with so many codes can be halved: ceil(log2)."""
     count = 0
     while 1 << count < codes:
         count += 1
@@ -92,7 +92,7 @@ def _halvings(codes: int) -> int:
 
 @jit
 def _dissolve_deep(store: Store) -> None:
-    """Dissolves p-nodes with a bucket that, fully halved, would reach a depth of more than twice 1 + ceil(log2 N)."""
+    """Dissolves p-nodes with a bucket that, fully halved, could be deeper than twice 1 + ceil(log2 N)."""
     count = store.scalars[C_USED]
     level = np.zeros(count, np.int32)
     for number in range(1, count):

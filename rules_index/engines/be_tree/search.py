@@ -1,8 +1,8 @@
-"""Matching (algorithms 1 and 2): rows of codes, or events that are expressions themselves.
+"""Matching (algorithms 1 and 2): rows of codes, or events that are expressions.
 
-A row is an event that names every attribute, with one code each. An expression matches where, for each of its
-predicates, the event has a predicate on the same attribute and both share a code (section 3): an attribute that the
-event does not name is a miss.
+A row is an event that names every attribute, with one code each. An expression matches if, for each of its predicates,
+the event has a predicate on the same attribute and both have a code in common (section 3). A predicate on an attribute
+that the event does not name fails.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from rules_index.kernels.jit import inlined, inner, jit
 
 C_NODES, EXPRESSIONS, PREDICATES, MATCHES, DISCARDED = range(5)
 COUNTERS = ("c_nodes_visited", "expressions_checked", "predicates_evaluated", "matches")
-"""Names of the first counters, by their places. Predicates are those evaluated in l-nodes, until the first that
-fails, one for a set; subsumed ones, which are all of their bucket, are not evaluated."""
+"""The names of the first counters. Predicates are those evaluated in l-nodes, up to the first that fails; a set counts
+as one. Subsumed predicates, which allow their whole bucket, are not evaluated."""
 ABSENT = np.iinfo(np.int32).max
 _FOUND_FULL, _STACK_FULL, _TRACE_FULL = -1, -2, -3
 
@@ -52,7 +52,8 @@ class Batch(NamedTuple):
 
 
 class _Event(NamedTuple):
-    """One event: per attribute the lowest and highest code and where its intervals are, and the attributes named."""
+    """One event: for each attribute the lowest and highest code and the range of its intervals; and the attributes
+    named."""
 
     first: np.ndarray
     last: np.ndarray
@@ -68,9 +69,10 @@ def match_batch(
     store: Store, batch: Batch, sets: TermSets, begin: int, offsets: np.ndarray, found: np.ndarray,
     counters: np.ndarray, adapt: bool,
 ) -> tuple[int, np.ndarray]:  # fmt: skip
-    """Matches events from number `begin` on; how far it came, and `found` [.] int32, which may be a larger array.
+    """Matches events from number `begin` on. Returns the number at which it stopped, and `found` [.] int32, reallocated
+    where it had to grow.
 
-    The keys that match event i are written to found[offsets[i] : offsets[i + 1]] in the order in which they are met,
+    The keys that match event i are written to found[offsets[i] : offsets[i + 1]] in the order in which they are found,
     and the costs are added to `counters` [5] int64. With `adapt`, it stops after an event that recycled a node.
     """
     rows = batch.codes.shape[1]
@@ -114,7 +116,7 @@ def match_batch(
 def _load(
     batch: Batch, number: int, first: np.ndarray, last: np.ndarray, ends: np.ndarray, named: np.ndarray
 ) -> tuple[int, bool]:
-    """Spreads an event over the attributes; how many it names, and whether one has several intervals."""
+    """Spreads an event over the attributes. Returns how many it names, and whether one has several intervals."""
     count = 0
     scattered = False
     for i in range(batch.event_start[number], batch.event_start[number + 1]):
@@ -148,9 +150,10 @@ def _match(
     store: Store, event: _Event, sets: TermSets, matches: int, found: np.ndarray, stack: np.ndarray, cost: np.ndarray,
     trace: Trace, adapt: bool,
 ) -> int:  # fmt: skip
-    """MatchBETree: the end of the keys in `found`; or which array is too small, and then all is to be done again.
+    """MatchBETree: returns the end of the keys in `found`, or a code for the array that is too small; the call must
+    then be repeated from the start.
 
-    Rows of `stack` are a c-node and the visit, see `Trace`, that led to it.
+    A row of `stack` is a c-node and the visit that led to it (see `Trace`).
     """
     c_nodes, p_nodes, directory, words = store.c_nodes, store.p_nodes, store.directory, store.words
     cost[MATCHES] = -matches
@@ -179,7 +182,7 @@ def _match(
             trace.steps[visit, 2] = matches - before
             trace.discarded[visit] = cost[DISCARDED] - discarded
         if node.left != NO_NODE:
-            # SearchCDir: the halves of the bucket that the event has codes in
+            # SearchCDir: the halves of the bucket in which the event has codes
             if _shares(event, node.attribute, node.low, node.middle):
                 top = _push(stack, top, node.left, visit)
             if _shares(event, node.attribute, node.middle + 1, node.high):
@@ -196,7 +199,7 @@ def _match(
 def _check(
     words: np.ndarray, expression: int, event: _Event, sets: TermSets, matches: int, found: np.ndarray, cost: np.ndarray
 ) -> int:
-    """Evaluates the expressions of an l-node, each until a predicate fails (CheckSub)."""
+    """CheckSub: evaluates the expressions of an l-node, each up to the first predicate that fails."""
     while expression != NO_EXPRESSION:
         cost[EXPRESSIONS] += 1
         key = words[expression + KEY]
@@ -224,10 +227,10 @@ def _check(
 def _check_sets(
     words: np.ndarray, expression: int, event: _Event, sets: TermSets, key: int, met: int
 ) -> tuple[int, bool]:
-    """How many predicates of an expression are evaluated, and whether all hold, where some are sets with gaps.
+    """The number of predicates of an expression that are evaluated, and whether all hold, if some are sets with gaps.
 
-    met: of how many, from the first on, the event meets the bounds. Where a predicate's bounds are those of its bucket
-    it is subsumed only if it has no gaps.
+    met: the number of predicates, from the first on, whose bounds the event satisfies. A predicate with the bounds of
+    its bucket is subsumed only if it has no gaps.
     """
     evaluated = 0
     for place in range(words[expression + COUNT]):
@@ -256,7 +259,7 @@ def _shares_set(event: _Event, attribute: int, sets: TermSets, number: int) -> b
 
 @inner
 def _push_all(p_nodes: np.ndarray, p_node: int, last: np.ndarray, stack: np.ndarray, top: int, visit: int) -> int:
-    """Pushes the first buckets of the p-nodes, from one on, whose attribute the event names."""
+    """Pushes the first buckets of those p-nodes, from a given one on, whose attribute the event names."""
     while p_node != NO_NODE:
         if last[p_nodes[p_node].attribute] >= 0:
             top = _push(stack, top, p_nodes[p_node].top, visit)
@@ -269,7 +272,7 @@ def _push_named(
     p_nodes: np.ndarray, directory: np.ndarray, c_node: int, named: np.ndarray, last: np.ndarray, stack: np.ndarray,
     top: int, visit: int,
 ) -> int:  # fmt: skip
-    """The same by looking up the attributes that the event names, where these are fewer."""
+    """`_push_all` by looking up the attributes that the event names, if these are fewer."""
     for i in range(len(named)):
         if last[named[i]] >= 0:
             p_node = find_p_node(directory, p_nodes, c_node, named[i])
@@ -280,6 +283,7 @@ def _push_named(
 
 @inner
 def _push(stack: np.ndarray, top: int, c_node: int, visit: int) -> int:
+    """Pushes a c-node and the visit that led to it; returns the new height of the stack."""
     stack[top, 0] = c_node
     stack[top, 1] = visit
     return top + 1
@@ -287,6 +291,7 @@ def _push(stack: np.ndarray, top: int, c_node: int, visit: int) -> int:
 
 @inner
 def _grown(found: np.ndarray) -> np.ndarray:
+    """A copy of [.] int32 with twice the room."""
     larger = np.empty(2 * len(found), np.int32)
     for i in range(len(found)):
         larger[i] = found[i]

@@ -1,8 +1,8 @@
 """Deletion, underflow, the merge rule, and recycling (sections 4.2, 4.3 and 5).
 
-Readings where the paper leaves a choice: a p-node underflows when fewer than min_size expressions are left below it,
-the number that it took to make it; they are inserted again from the root. Two sibling leaf buckets are merged into
-their parent only together, and only where it is an open bucket and all three l-nodes fit into max_cap: one half
+Interpretations where the paper leaves a choice: A p-node underflows when fewer than min_size expressions are left below
+it, the number that it took to make it; they are inserted again from the root. Two sibling leaf buckets are merged into
+their parent only together, and only if that is an open bucket and all three l-nodes fit into max_cap: merging one half
 alone would leave its later expressions in the parent.
 """
 
@@ -35,7 +35,7 @@ from rules_index.kernels.jit import inner, jit
 
 @jit
 def remove(store: Store, key: int) -> None:
-    """Removes the expression of a key that is in use; what underflows is left to `cut.work`."""
+    """Removes the expression of a key that is in use; underflowing nodes are left to `cut.work`."""
     expression = store.expressions[key]
     store.expressions[key] = NO_EXPRESSION
     store.scalars[OPERATIONS] += 1
@@ -47,7 +47,7 @@ def remove(store: Store, key: int) -> None:
 
 @inner
 def tidy(store: Store, c_node: int) -> None:
-    """Merges and removes, from a c-node that lost expressions upwards, what has become too small."""
+    """Merges and removes nodes that have become too small, from a c-node that has lost expressions upwards."""
     while True:
         if _can_merge(store.c_nodes, c_node, store.max_cap):
             _merge(store, c_node)
@@ -65,7 +65,7 @@ def tidy(store: Store, c_node: int) -> None:
 
 @inner
 def _can_merge(c_nodes: np.ndarray, c_node: int, max_cap: int) -> bool:
-    """The merge rule: whether the halves of a bucket may be merged into it."""
+    """The merge rule: whether the halves of a bucket can be merged into it."""
     node = c_nodes[c_node]
     if node.left == NO_NODE:
         return False
@@ -77,6 +77,7 @@ def _can_merge(c_nodes: np.ndarray, c_node: int, max_cap: int) -> bool:
 
 @inner
 def _merge(store: Store, c_node: int) -> None:
+    """Moves the expressions of both halves of a bucket to its own l-node, and removes the halves."""
     node = store.c_nodes[c_node]
     mark_path(store.c_nodes, store.path, c_node)
     for half in (node.left, node.right):
@@ -97,13 +98,13 @@ def _merge(store: Store, c_node: int) -> None:
 
 @inner
 def dissolve(store: Store, number: int) -> None:
-    """Removes a p-node with all that is below it, and leaves its expressions to be inserted again."""
+    """Removes a p-node with everything below it, and leaves its expressions to be inserted again."""
     c_nodes = store.c_nodes
     p_node = store.p_nodes[number]
     parent = p_node.above
     add_above(store.c_nodes, store.p_nodes, parent, -p_node.size, -p_node.gain)
     add_loss(store.c_nodes, store.p_nodes, c_nodes[parent].above, -p_node.loss)
-    # Down to a c-node with nothing below it, remove that, and on from the one above: no stack is needed.
+    # descends to a c-node with nothing below it, removes it, and goes on from its parent: no stack is needed
     c_node = p_node.top
     while c_node != parent:
         node = c_nodes[c_node]
@@ -127,6 +128,7 @@ def dissolve(store: Store, number: int) -> None:
 
 @inner
 def _defer_all(store: Store, c_node: int) -> None:
+    """Empties an l-node, and leaves its expressions to be inserted again."""
     node = store.c_nodes[c_node]
     expression = node.head
     while expression != NO_EXPRESSION:
@@ -151,7 +153,7 @@ def recycle_l_node(store: Store, c_node: int) -> None:
 
 @inner
 def recycle_c_node(store: Store, c_node: int) -> None:
-    """Empties the l-node and the p-directory of a c-node other than the root likewise."""
+    """Likewise empties the l-node and the p-directory of a c-node other than the root."""
     node = store.c_nodes[c_node]
     while node.first != NO_NODE:
         dissolve(store, node.first)

@@ -1,7 +1,7 @@
-"""The arrays that a BE-Tree lives in: c-nodes, p-nodes, expressions, and what is still to be done to them.
+"""The arrays of a BE-Tree: c-nodes, p-nodes, expressions, and the work that remains to be done on them.
 
-Everything is addressed by number, and the three pools only grow: what is removed stays as a gap until the tree is
-laid out anew. A bucket and its c-node and its l-node are one record, since each has exactly one of the others.
+Everything is addressed by number, and the three pools only grow: what is removed leaves a gap until the tree is laid
+out again. A bucket, its c-node and its l-node are one record, because they correspond one to one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rules_index.kernels.jit import inner, jit
 
 NO_NODE = -1
 NO_EXPRESSION = 0
-"""No expression begins at word 0, so that an array of zeros names none."""
+"""Word 0 is unused, so that an array of zeros refers to no expression."""
 
 C_NODE = np.dtype(
     [
@@ -37,7 +37,7 @@ C_NODE = np.dtype(
     ],
     align=True,
 )
-"""The root is number 0 and has neither `above` nor `parent` nor bucket."""
+"""The root is number 0; it has no `above`, no `parent` and no bucket."""
 
 P_NODE = np.dtype(
     [
@@ -64,12 +64,12 @@ WINDOW = np.dtype(
 )
 
 NODE, PREVIOUS, COUNT, KEY, NEXT, EVALUATED, HEADER = range(7)
-"""Words of an expression: its c-node, its neighbour in the l-node, how many predicates it has, its key, its other
-neighbour, how many predicates a search evaluates; then (attribute, low, high) of each, those to evaluate first. What
-a search reads stands together."""
+"""The words of an expression: its c-node, its neighbour in the l-node, the number of its predicates, its key, its other
+neighbour, the number of predicates that a search evaluates; then (attribute, low, high) of each, with those to evaluate
+first. What a search reads is contiguous."""
 
 C_USED, P_USED, WORDS_USED, P_ALIVE, PENDING, SCHEDULED, OPERATIONS, EVENTS, SCALARS = range(9)
-"""Places in `Store.scalars`."""
+"""Indices into `Store.scalars`."""
 
 MOST_WORDS = 2**31 - 1
 SMALLEST_POOL = 64
@@ -86,7 +86,7 @@ class Store(NamedTuple):
     path          [attributes, 2] int32, scratch: the bucket on a path, low -1 for attributes that are not on it
     uses          [attributes, 2] int64, scratch, 0: expressions of an l-node that use an attribute, and their codes
     schedule      [., 3] int64, c-nodes that may overflow: number, capacity, whether its expressions are all new
-    l_windows, c_windows  [c_nodes or 0] `WINDOW`; p_windows [p_nodes or 0]. Empty until a search first adapts
+    l_windows, c_windows  [c_nodes or 0] `WINDOW`; p_windows [p_nodes or 0]. Empty until the first search that adapts
     scalars       [`SCALARS`] int64: how much of the pools is in use, the first expression to be inserted again,
                   the number of scheduled c-nodes, and the clocks of operations and of events
 
@@ -114,9 +114,9 @@ class Store(NamedTuple):
 
 
 class Parameters(NamedTuple):
-    """max_cap: expressions that an l-node holds before it is cut (Table 4: 5 below 1 % match probability, 20 below
-    10 %, else 160). min_size: fewest expressions of a p-node. theta: Rank below which a node is recycled.
-    rank_window: length of a node's window, as a share of the expressions below it. histogram: see `Store`."""
+    """max_cap: the most expressions of an l-node before it is cut (Table 4: 5 below 1 % match probability, 20 below 10
+    %, else 160). min_size: the fewest expressions of a p-node. theta: the Rank below which a node is recycled.
+    rank_window: the length of a node's window, as a share of the expressions below it. histogram: see `Store`."""
 
     max_cap: int = 5
     min_size: int = 3
@@ -126,12 +126,12 @@ class Parameters(NamedTuple):
 
 
 def directory_size(p_nodes: int) -> int:
-    """Slots that keep a hash of so many p-nodes at most half full."""
+    """The number of slots that a hash table of so many p-nodes at most half fills."""
     return 1 << max(4, (2 * p_nodes - 1).bit_length())
 
 
 def empty_store(sizes: np.ndarray, parameters: Parameters, c_nodes: int, p_nodes: int, words: int, keys: int) -> Store:
-    """A store with room for so much, and nothing in use, not even a root."""
+    """A store with the given room and nothing in use, not even a root."""
     if words > MOST_WORDS:
         raise OverflowError("a BE-Tree holds at most 2**31 words of expressions")
     attributes = len(sizes)
@@ -160,13 +160,13 @@ def empty_store(sizes: np.ndarray, parameters: Parameters, c_nodes: int, p_nodes
 
 
 def parameters_of(store: Store) -> Parameters:
-    """The parameters that the store was made with."""
+    """The parameters with which the store was made."""
     return Parameters(store.max_cap, store.min_size, store.theta, store.rank_window, store.histogram)
 
 
 def enlarged(store: Store) -> Store:
-    """The same tree, unfinished work included, with room for another step of it: pools that are short of room
-    become twice as large."""
+    """The same tree, including unfinished work, with room for another step of it: pools that are short of room are
+    doubled."""
     used = store.scalars
     c_nodes, p_nodes, schedule = store.c_nodes, store.p_nodes, store.schedule
     if used[C_USED] + 2 > len(c_nodes):
@@ -183,7 +183,7 @@ def enlarged(store: Store) -> Store:
 
 
 def with_windows(store: Store) -> Store:
-    """The same tree with a window for every node that there is room for."""
+    """The same tree with room for the windows of all its nodes."""
     windows = []
     for old, nodes in (
         (store.l_windows, store.c_nodes),
@@ -198,7 +198,7 @@ def with_windows(store: Store) -> Store:
 
 
 def used_bytes(store: Store) -> int:
-    """Bytes of a tree, without what its arrays have to spare."""
+    """The bytes of a tree, without its arrays' spare room."""
     pools = ((C_USED, (store.c_nodes, store.l_windows, store.c_windows)), (P_USED, (store.p_nodes, store.p_windows)))
     nodes = sum(pool[: store.scalars[used]].nbytes for used, of in pools for pool in of)
     return nodes + 4 * int(store.scalars[WORDS_USED]) + store.directory.nbytes + store.expressions.nbytes
@@ -221,7 +221,7 @@ def _doubled(pool: np.ndarray) -> np.ndarray:
 
 @inner
 def has_room(store: Store) -> bool:
-    """Whether one step of work (see `cut`) is sure to find room."""
+    """Whether one step of work (see `cut`) is certain to have enough room."""
     c_used, p_used, scheduled = store.scalars[C_USED], store.scalars[P_USED], store.scalars[SCHEDULED]
     spare = min(len(store.c_nodes) - c_used - 2, len(store.p_nodes) - p_used - 1, len(store.schedule) - scheduled - 3)
     return spare >= 0
@@ -229,7 +229,7 @@ def has_room(store: Store) -> bool:
 
 @jit
 def is_crowded(store: Store, words: int) -> bool:
-    """Whether there is no room for so many words, or little for nodes: time to lay out the tree anew."""
+    """Whether there is no room for so many words, or little for nodes, so that the tree should be laid out again."""
     c_used, p_used, words_used = store.scalars[C_USED], store.scalars[P_USED], store.scalars[WORDS_USED]
     c_spare = len(store.c_nodes) // 16 * 15 - c_used
     p_spare = len(store.p_nodes) // 16 * 15 - p_used
@@ -238,7 +238,7 @@ def is_crowded(store: Store, words: int) -> bool:
 
 @inner
 def _slot(directory: np.ndarray, c_node: int, attribute: int) -> int:
-    """Where a p-directory's entry would stand in an empty hash table."""
+    """The home slot of a p-directory's entry in the hash table."""
     mixed = c_node * 0x9E3779B97F4A7C1 + attribute * 0x2545F4914F6CDD1D
     mixed ^= mixed >> 29
     return ((mixed * 0x5851F42D4C957F2D) >> 33) & (len(directory) - 1)
@@ -257,7 +257,7 @@ def find_p_node(directory: np.ndarray, p_nodes: np.ndarray, c_node: int, attribu
 
 @inner
 def enter_p_node(directory: np.ndarray, p_nodes: np.ndarray, number: int) -> None:
-    """Adds a p-node to the p-directory of the c-node above it."""
+    """Enters a p-node into the p-directory of its parent c-node."""
     slot = _slot(directory, p_nodes[number].above, p_nodes[number].attribute)
     while directory[slot] != NO_NODE:
         slot = (slot + 1) & (len(directory) - 1)
@@ -266,7 +266,7 @@ def enter_p_node(directory: np.ndarray, p_nodes: np.ndarray, number: int) -> Non
 
 @inner
 def leave_p_node(directory: np.ndarray, p_nodes: np.ndarray, number: int) -> None:
-    """Takes a p-node out of its p-directory, and closes the gap so that searches still stop at an empty slot."""
+    """Removes a p-node from its p-directory, and closes the gap so that searches still end at an empty slot."""
     last = len(directory) - 1
     gap = _slot(directory, p_nodes[number].above, p_nodes[number].attribute)
     while directory[gap] != number:
@@ -283,7 +283,7 @@ def leave_p_node(directory: np.ndarray, p_nodes: np.ndarray, number: int) -> Non
 
 @jit
 def fill_directory(directory: np.ndarray, p_nodes: np.ndarray, used: int) -> None:
-    """Enters the first `used` p-nodes, but for removed ones, into an empty directory."""
+    """Enters the first `used` p-nodes, except removed ones, into an empty directory."""
     for number in range(used):
         if p_nodes[number].attribute >= 0:
             enter_p_node(directory, p_nodes, number)

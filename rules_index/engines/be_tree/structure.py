@@ -1,4 +1,4 @@
-"""The BE-Tree as a `Structure` over boxes: updated box by box, searched by rows or by events."""
+"""The BE-Tree as a `Structure` over boxes: updated box by box, searched with rows or events."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from rules_index.index.conjunction_arrays import require, require_offsets, requi
 from rules_index.index.term_sets import NO_SETS, TermSets
 
 GROWTH = 1.0
-"""Room that a tree is laid out with once it has grown, as a share of what is in use."""
+"""The spare room of a tree that has grown, in a new layout, as a share of what is in use."""
 MOST_KEYS = 2**31 - 1
 
 
 def max_cap_for(match_probability: float) -> int:
-    """Table 4: max_cap for a share of the expressions that an event matches, between 0 and 1."""
+    """Table 4: max_cap for the share, between 0 and 1, of expressions that an event matches."""
     return 5 if match_probability < 0.01 else 20 if match_probability < 0.1 else 160
 
 
 @dataclass(frozen=True)
 class Events:
-    """Events that are expressions: per attribute that they name, a set of closed intervals of codes.
+    """Events that are expressions: for each attribute that they name, a set of closed intervals of codes.
 
     event_start  [events + 1] int64 into `attributes`
     attributes   [.] int32, each at most once in an event
@@ -73,7 +73,7 @@ class Events:
 class BETree:
     """Boxes in a BE-Tree; its parameters are those of `Parameters`.
 
-    Updates, and searches that adapt, change the tree: one at a time. Other searches may run at once.
+    Updates, and searches that adapt, change the tree and need exclusive access. Other searches are thread-safe.
     """
 
     def __init__(self, store: Store) -> None:
@@ -81,10 +81,10 @@ class BETree:
 
     @classmethod
     def build(cls, boxes: Boxes, *, batch: bool = True, **parameters: Any) -> Self:
-        """The tree over all boxes; `ValueError` where boxes or parameters are out of bounds.
+        """The tree over all boxes. Raises `ValueError` where boxes or parameters are out of bounds.
 
-        parameters: those of `Parameters`. batch: cuts space with all boxes known, from the root down (BE-B, section
-        7.2); else inserts them one by one (BE). The rules are the same, the attributes that are chosen may differ.
+        parameters: those of `Parameters`. batch: cuts space knowing all boxes, from the root down (BE-B, section 7.2);
+        otherwise inserts them one by one (BE). Both follow the same rules, but may choose different attributes.
         """
         chosen = Parameters(**parameters)
         require_parameters(chosen)
@@ -105,7 +105,7 @@ class BETree:
 
     @classmethod
     def load(cls, arrays: dict[str, np.ndarray], sizes: np.ndarray) -> Self:
-        """From `arrays` as saved; `InvalidArraysError` where they are not sound."""
+        """Loads saved `arrays`. Raises `InvalidArraysError` where they are inconsistent."""
         return cls(from_arrays(arrays, sizes))
 
     @property
@@ -115,18 +115,18 @@ class BETree:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Its p-, c- and l-nodes: every c-node has one l-node."""
+        """The number of its p-, c- and l-nodes; every c-node has one l-node."""
         c_nodes, p_nodes = (len(self.arrays[name]) for name in ("c_nodes", "p_nodes"))
         return {"p_nodes": p_nodes, "c_nodes": c_nodes, "l_nodes": c_nodes}
 
     @property
     def parameters(self) -> Parameters:
-        """What the tree was built with."""
+        """The parameters with which the tree was built."""
         return parameters_of(self._store)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the tree in memory, without what its arrays have to spare."""
+        """The bytes of the tree in memory, without its arrays' spare room."""
         return used_bytes(self._store)
 
     def __len__(self) -> int:
@@ -134,7 +134,7 @@ class BETree:
         return int(self._store.c_nodes[0]["below"])
 
     def insert(self, key: int, attributes: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
-        """Adds a box under a key that is not in use; `ValueError` where it is, or where the box is out of bounds.
+        """Adds a box under a new key. Raises `ValueError` where the key is in use, or the box out of bounds.
 
         Memory grows with the largest key.
         """
@@ -149,7 +149,7 @@ class BETree:
         self._insert(np.array([key], np.int32), np.array([0, len(predicates)]), predicates)
 
     def delete(self, key: int) -> None:
-        """Removes a box; `KeyError` where there is none of this key."""
+        """Removes a box. Raises `KeyError` where no box has this key."""
         expressions = self._store.expressions
         if not 0 <= key < len(expressions) or expressions[key] == NO_EXPRESSION:
             raise KeyError(key)
@@ -159,10 +159,10 @@ class BETree:
     def search(
         self, codes: np.ndarray, adapt: bool = False, sets: TermSets = NO_SETS
     ) -> tuple[np.ndarray, dict[str, int]]:
-        """The keys [.] int32, ascending, of the boxes that hold a row, and what it cost (`COUNTERS`).
+        """The keys [.] int32, ascending, of the boxes that a row is inside, and the cost (`COUNTERS`).
 
-        codes: [attributes] int32, the code of every attribute. adapt: Loss is fed with what the search discards, and
-        nodes are recycled by it (section 5). sets: the predicates of which boxes have the first and last code alone.
+        codes: [attributes] int32, the code of every attribute. adapt: the search's discarded evaluations count as Loss,
+        and nodes are recycled (section 5). sets: the predicates of which boxes have only the lowest and highest code.
         """
         _, keys, counters = self.search_rows(np.reshape(codes, (-1, 1)), adapt, sets)
         return np.sort(keys), counters
@@ -170,10 +170,10 @@ class BETree:
     def search_rows(
         self, codes: np.ndarray, adapt: bool = False, sets: TermSets = NO_SETS
     ) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
-        """As `search`, for rows: offsets [rows + 1] int64, keys [.] int32, and the sum of the costs.
+        """`search` for several rows: offsets [rows + 1] int64, keys [.] int32, and the sum of the costs.
 
-        codes: [attributes, rows] int32. The keys of row i are keys[offsets[i] : offsets[i + 1]], in the order in
-        which they are met.
+        codes: [attributes, rows] int32. The keys of row i are keys[offsets[i] : offsets[i + 1]], in the order in which
+        they are found.
         """
         codes = np.ascontiguousarray(codes, np.int32)
         if codes.ndim != 2 or len(codes) != len(self._store.sizes):
@@ -185,7 +185,7 @@ class BETree:
     def search_event(
         self, event: tuple[np.ndarray, np.ndarray, np.ndarray], adapt: bool = False, sets: TermSets = NO_SETS
     ) -> tuple[np.ndarray, dict[str, int]]:
-        """As `search`, for an event that is an expression: its attributes, start and intervals as in `Events`."""
+        """`search` for an event that is an expression: its attributes, start and intervals as in `Events`."""
         attributes, start, intervals = event
         _, keys, counters = self.search_events(
             Events(np.array([0, len(attributes)]), attributes, start, intervals), adapt, sets
@@ -195,7 +195,7 @@ class BETree:
     def search_events(
         self, events: Events, adapt: bool = False, sets: TermSets = NO_SETS
     ) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
-        """As `search_rows`, for events."""
+        """`search_rows` for events."""
         attributes = np.ascontiguousarray(events.attributes, np.int32)
         require_range(attributes, 0, len(self._store.sizes), "attributes")
         batch = Batch(
@@ -208,13 +208,14 @@ class BETree:
         return self._search(batch, sets, len(events), adapt)
 
     def renumber(self, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> None:
-        """Follows regions that new constants have split: per attribute, the old code c is now the codes first[c] to
-        last[c] (int32, ascending, covering all codes below the new size); `ValueError` where they are not so."""
+        """Renumbers codes after new constants have split regions: per attribute, the old code c becomes the codes
+        first[c] to last[c] (int32, ascending, together all codes below the new size). Raises `ValueError` where they
+        are not so."""
         self._store = renumbered(self._store, sizes, first, last)
         self._finish()
 
     def tree(self) -> Tree:
-        """Its nodes for the batch kernel: one a bucket, without those below which there is no box."""
+        """Its nodes for the batch kernel: one for each bucket that has a box in it or below."""
         return batch_tree(to_arrays(self._store))
 
     def l_nodes(self) -> list[LNode]:
@@ -222,7 +223,7 @@ class BETree:
         return l_nodes(to_arrays(self._store))
 
     def check(self) -> None:
-        """Raises `AssertionError` naming an invariant of the paper that does not hold; for tests."""
+        """Raises `AssertionError` naming an invariant of the paper that is violated; for tests."""
         check(self._store)
 
     def _insert(self, keys: np.ndarray, start: np.ndarray, predicates: np.ndarray) -> None:
@@ -236,7 +237,7 @@ class BETree:
             self._finish()
 
     def _finish(self) -> None:
-        """Does what an update has left to be done, in more room where there is not enough."""
+        """Finishes the work of an update, with more room where that is needed."""
         outcome = work(self._store)
         while outcome != DONE:
             self._store = enlarged(self._store) if outcome == SHORT else laid_out(self._store, GROWTH)

@@ -1,4 +1,4 @@
-"""What stored arrays must satisfy before a kernel may follow them."""
+"""Checks stored arrays before a kernel follows them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _SHAPES: dict[str, tuple[type[np.generic], tuple[int, ...]]] = {
     "clocks": (np.int64, ()),
     "parameters": (np.float64, ()),
 }
-"""Per array, its type and its dimensions after the first."""
+"""For each array its dtype, and its dimensions after the first."""
 MOST_PER_NODE = 2**30
-"""Largest max_cap and min_size."""
+"""The largest max_cap and min_size."""
 
 
 def require_arrays(arrays: dict[str, np.ndarray], sizes: np.ndarray) -> Parameters:
-    """The parameters of a tree whose arrays are sound but for what its paths say of its expressions."""
+    """The parameters of a tree, after checking its arrays except for the relation of paths to expressions."""
     for name, (kind, rest) in _SHAPES.items():
         require(name in arrays, name)
         array = arrays[name]
@@ -49,7 +49,7 @@ def require_arrays(arrays: dict[str, np.ndarray], sizes: np.ndarray) -> Paramete
 
 
 def require_parameters(parameters: Parameters) -> None:
-    """Parameters that the algorithms are defined for."""
+    """Requires parameters for which the algorithms are defined."""
     require(1 <= parameters.max_cap <= MOST_PER_NODE, "max_cap")
     require(0 <= parameters.min_size <= MOST_PER_NODE, "min_size")
     require(not np.isnan(parameters.theta), "theta")
@@ -57,15 +57,15 @@ def require_parameters(parameters: Parameters) -> None:
 
 
 def require_predicates(predicates: np.ndarray, sizes: np.ndarray) -> None:
-    """Predicates [., 3] (attribute, low, high) within the attributes and their codes."""
+    """Requires predicates [., 3] (attribute, low, high) within the attributes and their codes."""
     require_range(predicates[:, 0], 0, len(sizes), "predicates")
     low, high = predicates[:, 1], predicates[:, 2]
     require(bool(((low >= 0) & (low <= high) & (high < sizes[predicates[:, 0]])).all()), "predicates")
 
 
 def _require_nodes(c_nodes: np.ndarray, p_nodes: np.ndarray, sizes: np.ndarray) -> None:
-    """Every node comes after the ones that it hangs from, so that there is no cycle; every p-node has one largest
-    bucket, its whole domain; and every bucket has no halves or two that make it up."""
+    """Requires that every node comes after its parent, so that there is no cycle; that every p-node has one largest
+    bucket, its whole domain; and that every bucket has no halves, or two that together are the bucket."""
     require(len(c_nodes) > 0, "c_nodes")
     require(bool((c_nodes[0, :2] == NO_NODE).all()), "c_nodes")
     require(bool((c_nodes[:, 4] >= 0).all()), "c_nodes")

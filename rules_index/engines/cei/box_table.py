@@ -1,4 +1,4 @@
-"""Boxes by key, added and removed one by one: what the id lists refer to, and what candidates are compared with."""
+"""Boxes by key, added and removed one by one: the id lists refer to them, and candidates are compared with them."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from rules_index.index.conjunction_arrays import require, require_offsets, requi
 from rules_index.kernels.jit import jit
 
 SPARE_TERMS = 4096
-"""The terms are packed anew when so many and half of all are of boxes that have gone."""
+"""The terms are compacted when so many, and half of all, belong to removed boxes."""
 
 
 class Slots(NamedTuple):
-    """A box stands in a slot, which later boxes may take over; ids in lists are slots.
+    """The slots of boxes. A later box can reuse a free slot; ids in lists are slots.
 
     keys   [slots] int32, -1 where the slot is free
-    at     [slots] int64 into terms
-    number [slots] int32, of terms
-    terms  [., 3] int32 (attribute, low, high), closed; those of a box by ascending share of the attribute's codes,
-           as the shares were when it came
+    at     [slots] int64, offset into terms
+    number [slots] int32, number of terms
+    terms  [., 3] int32 (attribute, low, high), closed; those of a box by ascending share of the attribute's codes, as
+           the shares were when it was added
     """
 
     keys: np.ndarray
@@ -32,7 +32,7 @@ class Slots(NamedTuple):
 
 
 class BoxTable:
-    """Boxes in slots. Terms of a box stand narrowest first."""
+    """Boxes in slots. The terms of a box are ordered by ascending width."""
 
     def __init__(self, slots: Slots, sizes: np.ndarray) -> None:
         self.slots = slots
@@ -42,7 +42,7 @@ class BoxTable:
 
     @classmethod
     def of_boxes(cls, boxes: Boxes) -> Self:
-        """The table of all boxes, box i under the key i in slot i; `ValueError` where one is not sound."""
+        """The table of all boxes, box i with key i in slot i. Raises `ValueError` where a box is invalid."""
         sizes = boxes.sizes.astype(np.int32)
         terms = np.stack([boxes.attributes, boxes.low, boxes.high], axis=1).astype(np.int32)
         count = np.diff(boxes.start).astype(np.int32)
@@ -54,7 +54,7 @@ class BoxTable:
 
     @classmethod
     def load(cls, arrays: dict[str, np.ndarray], sizes: np.ndarray) -> Self:
-        """From the arrays of `arrays`; `InvalidArraysError` where they are not sound."""
+        """Loads the arrays that `arrays` saves. Raises `InvalidArraysError` where they are inconsistent."""
         keys, start, terms = arrays["keys"], arrays["start"], arrays["terms"]
         require(keys.ndim == 1 and keys.dtype == np.int32 and len(start) == len(keys) + 1, "keys")
         require(len(keys) == 0 or bool(keys[0] >= 0 and (np.diff(keys.astype(np.int64)) > 0).all()), "keys")
@@ -75,7 +75,7 @@ class BoxTable:
 
     @property
     def live(self) -> np.ndarray:
-        """Slots [boxes] of the boxes, by ascending key."""
+        """The slots [boxes] of the boxes, by ascending key."""
         taken = np.flatnonzero(self.slots.keys >= 0)
         return taken[np.argsort(self.slots.keys[taken])]
 
@@ -106,11 +106,12 @@ class BoxTable:
         return dict(zip(self.slots.keys[taken].tolist(), taken.tolist(), strict=True))
 
     def slot(self, key: int) -> int:
-        """The slot of a box; `KeyError` where there is none of this key."""
+        """The slot of a box. Raises `KeyError` where no box has this key."""
         return self._slot_of[key]
 
     def add(self, key: int, attributes: np.ndarray, low: np.ndarray, high: np.ndarray) -> int:
-        """Puts a box into a slot; `ValueError` where the key is negative or in use, or the box not sound."""
+        """Puts a box into a slot; returns the slot. Raises `ValueError` where the key is negative or in use, or the box
+        invalid."""
         if not 0 <= key < np.iinfo(np.int32).max or key in self._slot_of:
             raise ValueError(f"key {key} is not a number of 32 bits, or in use")
         terms = np.stack([attributes, low, high], axis=1).astype(np.int32)
@@ -136,7 +137,7 @@ class BoxTable:
         self._free.append(slot)
 
     def renumbered(self, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> BoxTable:
-        """The boxes, in the same slots, where the code c of attribute a is now `first[a][c]` to `last[a][c]`."""
+        """The boxes, in the same slots, with code c of attribute a renumbered to `first[a][c]` to `last[a][c]`."""
         for attribute, (begin, end) in enumerate(zip(first, last, strict=True)):
             covers = len(begin) == len(end) == self.sizes[attribute] and begin[0] == 0
             follows = covers and end[-1] == sizes[attribute] - 1 and np.array_equal(begin[1:], end[:-1] + 1)
@@ -150,7 +151,7 @@ class BoxTable:
         return BoxTable(self.slots._replace(terms=terms), sizes.astype(np.int32))
 
     def _make_room(self, terms: int) -> None:
-        """Twice the slots where none is free, and room for more terms; those of gone boxes go."""
+        """Doubles the slots if none is free, and makes room for more terms; drops those of removed boxes."""
         slots, used = self.slots, self._used_terms
         kept = int(slots.number.sum())
         if used - kept > max(SPARE_TERMS, used // 2):

@@ -1,13 +1,14 @@
-"""The virtual constructs that intervals are cut into, and their ids: CEI, LCI and UI (CEI paper, 2.2 and 3).
+"""The virtual constructs that intervals are cut into, and their ids: CEI, LCI and UI (CEI paper, sections 2.2 and 3).
 
-An attribute has the domain [0, r) of integers, r rounded up to a multiple of the segment length L = 2^k. The kinds:
+An attribute has the domain [0, r) of integers, with r rounded up to a multiple of the segment length L = 2^k. The
+kinds:
 
-- CEI: per segment a perfect binary tree of intervals of lengths L, L/2, .. 1. Its local ids l are 1 for the whole
-  segment and 2l, 2l + 1 for the halves of l; in segment i the id is l + 2iL, so that the id 2iL is unused.
+- CEI: for each segment a perfect binary tree of intervals of lengths L, L/2, .. 1. The local id l is 1 for the whole
+  segment; the halves of l are 2l and 2l + 1. In segment i the id is l + 2iL, so that the id 2iL is unused.
 - LCI: from every start the lengths 1, 2, 4, .. L; the one of length 2^j has the id start (1 + k) + j.
 - UI: every unit interval; the id is its start.
 
-Constructs of all attributes are numbered through: construct `id` of attribute a has the place `at[a] + id`.
+The constructs of all attributes are numbered consecutively: construct `id` of attribute a has the place `at[a] + id`.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ CEI, LCI, UI = 0, 1, 2
 KINDS: dict[Kind, int] = {"cei": CEI, "lci": LCI, "ui": UI}
 
 MAX_CONSTRUCTS = 1 << 27
-"""Most constructs of a layout; each takes 16 bytes, its list apart."""
+"""The most constructs of a layout; each takes 16 bytes, not counting its list."""
 LEAST_SEGMENTS_LOG = 6
-"""Segments are chosen so long that a domain has at most 2^6 of them, and an open-ended interval few pieces."""
+"""Segments are so long that a domain has at most 2^6 of them, and an open-ended interval few pieces."""
 USUAL_K = 4
-"""log L where no interval is known yet: L = 16, as in section 5."""
+"""log L if no interval is known yet: L = 16, as in section 5."""
 
 
 class Layout(NamedTuple):
@@ -35,7 +36,7 @@ class Layout(NamedTuple):
 
     kind  [attributes] int32: `CEI`, `LCI` or `UI`
     k     [attributes] int32, log L; 0 for UI
-    at    [attributes + 1] int64, place of the attribute's construct 0
+    at    [attributes + 1] int64, the place of the attribute's construct 0
     """
 
     kind: np.ndarray
@@ -44,7 +45,7 @@ class Layout(NamedTuple):
 
 
 def lay_out(kind: np.ndarray, sizes: np.ndarray, k: np.ndarray) -> Layout:
-    """The constructs over domains [0, sizes[a]); `ValueError` where there are more than `MAX_CONSTRUCTS`."""
+    """The constructs over domains [0, sizes[a]). Raises `ValueError` where there are more than `MAX_CONSTRUCTS`."""
     k = np.where(kind == UI, 0, k).astype(np.int32)
     r = (sizes.astype(np.int64) + (np.int64(1) << k) - 1) >> k << k
     ids = np.select([kind == CEI, kind == LCI], [2 * r, r * (1 + k)], r)
@@ -60,9 +61,9 @@ def lay_out(kind: np.ndarray, sizes: np.ndarray, k: np.ndarray) -> Layout:
 def choose_k(sizes: np.ndarray, terms: np.ndarray, segment_length: int) -> np.ndarray:
     """log L [attributes] int32 for intervals `terms` [., 3] (attribute, low, high), closed.
 
-    `segment_length` is L for every attribute, a power of two, or 0 for a choice of ours, since the paper gives none:
-    the power of two nearest to the mean width of the attribute's intervals (storage stops falling there, section
-    5.1), but so long that the domain has at most 64 segments. L is at most r rounded up to a power of two.
+    `segment_length` is L for every attribute, a power of two. With 0 the choice is ours, because the paper gives none:
+    the power of two nearest to the mean width of the attribute's intervals (beyond it storage no longer decreases,
+    section 5.1), but so long that the domain has at most 64 segments. L is at most r rounded up to a power of two.
     """
     attributes = len(sizes)
     whole = np.ceil(np.log2(np.maximum(sizes, 1))).astype(np.int32)
@@ -79,11 +80,11 @@ def choose_k(sizes: np.ndarray, terms: np.ndarray, segment_length: int) -> np.nd
 
 @jit
 def first_piece(kind: int, k: int, a: int, b: int) -> tuple[int, int]:
-    """(id, end) of the leftmost piece of [a, b); the pieces of [end, b) are the others.
+    """(id, end) of the leftmost piece of [a, b); the other pieces are those of [end, b).
 
-    CEI: the longest construct that starts at `a` and does not exceed `b`, which is what `BestPartition` climbs to
-    from the leaf (figure 6). No construct crosses a guiding post, so the segments that [a, b) covers and both
-    remnants of `Decomposition` come out from left to right. LCI: likewise, the longest at `a` (section 2.2).
+    CEI: the longest construct that starts at `a` and does not exceed `b`; `BestPartition` finds it by climbing from the
+    leaf (figure 6). No construct crosses a guiding post, so the segments that [a, b) covers and both remnants of
+    `Decomposition` come out from left to right. LCI: likewise the longest at `a` (section 2.2).
     """
     if kind == UI:
         return a, a + 1
@@ -101,7 +102,7 @@ def first_piece(kind: int, k: int, a: int, b: int) -> tuple[int, int]:
 
 @jit
 def bounds(kind: int, k: int, construct: int) -> tuple[int, int]:
-    """The interval [a, b) of a construct, by its id."""
+    """The interval [a, b) of a construct, given its id."""
     if kind == UI:
         return construct, construct + 1
     if kind == LCI:
@@ -126,7 +127,7 @@ def is_piece(kind: int, k: int, construct: int, a: int, b: int) -> bool:
         return True
     length = end - start
     if kind == LCI:
-        # whole lengths L from the left, then the ones of the remainder, longest first
+        # whole lengths L from the left, then the powers of two of the remainder, longest first
         whole = (b - a) >> k << k
         if length == 1 << k:
             return start - a < whole and (start - a) & (length - 1) == 0
@@ -140,15 +141,15 @@ def is_piece(kind: int, k: int, construct: int, a: int, b: int) -> bool:
 
 @jit
 def levels(kind: int, k: int) -> int:
-    """Number of lengths that constructs have."""
+    """The number of different lengths of constructs."""
     return 1 if kind == UI else k + 1
 
 
 @jit
 def covering(kind: int, k: int, x: int, level: int) -> tuple[int, int, int]:
-    """(id, number, step): the constructs of length 2^level that hold x are id, id - step, id - 2 step, ..
+    """(id, number, step): the constructs of length 2^level that contain x are id, id - step, id - 2 step, ..
 
-    CEI: one a level, found by a shift (property 4 and figure 11), so k + 1 in all; LCI: 2L - 1 in all.
+    CEI: one per level, found by a shift (property 4 and figure 11), so k + 1 in all; LCI: 2L - 1 in all.
     """
     if kind == UI:
         return x, 1, 1
@@ -161,7 +162,7 @@ def covering(kind: int, k: int, x: int, level: int) -> tuple[int, int, int]:
 
 @jit
 def count_pieces(kind: int, k: int, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Number of pieces [intervals] int64 of each [a, b)."""
+    """The number of pieces [intervals] int64 of each [a, b)."""
     counts = np.zeros(len(a), np.int64)
     for interval in range(len(a)):
         start = a[interval]
@@ -173,7 +174,7 @@ def count_pieces(kind: int, k: int, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 @jit
 def list_pieces(kind: int, k: int, a: np.ndarray, b: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Ids [offsets[-1]] int64 of the pieces of each [a, b), from left to right."""
+    """The ids [offsets[-1]] int64 of the pieces of each [a, b), from left to right."""
     ids = np.empty(offsets[-1], np.int64)
     for interval in range(len(a)):
         start = a[interval]

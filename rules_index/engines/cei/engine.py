@@ -1,4 +1,4 @@
-"""Engine `cei`: the paper's structure over the boxes of the conjunctions, walked by the batch kernel."""
+"""Engine `cei`: the paper's structure over the boxes of the conjunctions; the batch kernel reads it as a tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What interval indexes cost by the CEI paper's analysis: Tables 1 and 2, and the lemmas behind them (section 4).
+"""The cost of interval indexes by the CEI paper's analysis: Tables 1 and 2, and the lemmas behind them (section 4).
 
 Intervals [p, p + w) have starts uniform over one segment and widths uniform in 1..W; logarithms are base 2.
 """
@@ -18,7 +18,7 @@ def constructs(kind: Kind, r: int, L: int) -> int:
 
 
 def covering_constructs(kind: Kind, L: int) -> int:
-    """C, the constructs that hold a value (Table 1)."""
+    """C, the constructs that contain a value (Table 1)."""
     return {"ui": 1, "lci": 2 * L - 1, "cei": 1 + log(L)}[kind]
 
 
@@ -28,7 +28,8 @@ def storage_bytes(N: int, n: int, mu: float) -> float:
 
 
 def mu_bounds(kind: Kind, L: int, W: int) -> tuple[float, float]:
-    """Lower and upper bound of mu (Table 2); equal for UI. `ValueError` where W < L, which Table 2 excludes."""
+    """The lower and upper bound of mu (Table 2); equal for UI. Raises `ValueError` where W < L, which Table 2
+    excludes."""
     if kind == "ui":
         return (1 + W) / 2, (1 + W) / 2
     if W < L:
@@ -66,7 +67,7 @@ def lci_total_of_multiple(i: int, L: int) -> float:
 
 
 def log(L: int) -> int:
-    """k = log L; `ValueError` where L is not a power of two."""
+    """k = log L. Raises `ValueError` where L is not a power of two."""
     if L < 1 or L & (L - 1):
         raise ValueError(f"a segment length is a power of two, not {L}")
     return L.bit_length() - 1

@@ -1,4 +1,4 @@
-"""One growable list of ids per virtual construct, all in one pool of memory (CEI paper, 3.2)."""
+"""One growable list of ids for each virtual construct, all in one pool of memory (CEI paper, section 3.2)."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from rules_index.engines.cei.constructs import Layout, first_piece
 from rules_index.kernels.jit import jit
 
 SPARE_ENTRIES = 4096
-"""The lists are packed anew when so many entries and half of the pool are lost to lists that have moved."""
+"""The lists are compacted when so many entries, and half of the pool, are unused because lists have moved."""
 
 MOST_ENTRIES = (1 << 31) - 1
-"""So that the header of a construct, where its list begins, is 4 bytes, as in the paper."""
+"""With at most so many, the header of a construct, where its list begins, has 4 bytes, as in the paper."""
 
 
 class IdLists:
-    """The list of place p is `pool[start[p] : start[p] + length[p]]`, in no order.
+    """The list of place p is `pool[start[p] : start[p] + length[p]]`, unordered.
 
     start     [places] int32
     length    [places] int32
-    capacity  [places] int32 once a list has grown: a full one moves to the end of the pool, with twice the room
+    capacity  [places] int32 once a list has grown: a full list moves to the end of the pool, with twice the room
     pool      [.] int32
-    use       [2] int64: entries of the pool that are taken, and those of them that no list holds any more
+    use       [2] int64: the entries of the pool in use, and those among them that no list has any more
     """
 
     def __init__(self, offsets: np.ndarray, ids: np.ndarray) -> None:
-        """Lists that lie one after the other, the p-th in `ids[offsets[p] : offsets[p + 1]]`."""
+        """Lists that are concatenated, the p-th being `ids[offsets[p] : offsets[p + 1]]`."""
         self._take(offsets, ids)
 
     def _take(self, offsets: np.ndarray, ids: np.ndarray) -> None:
@@ -41,8 +41,8 @@ class IdLists:
 
     @classmethod
     def of_terms(cls, layout: Layout, terms: np.ndarray, owner: np.ndarray) -> Self:
-        """The lists of all constructs, each with the owners [.] int32 of the terms [., 3] int32 (attribute, low,
-        high; closed) that it is a piece of, in their order."""
+        """The lists of all constructs; each has the owners [.] int32, in their order, of the terms [., 3] int32
+        (attribute, low, high; closed) of which the construct is a piece."""
         places = int(layout.at[-1])
         offsets = np.zeros(places + 1, np.int64)
         _count_places(layout, terms, offsets)
@@ -66,8 +66,8 @@ class IdLists:
         _remove_terms(layout, terms, owner, self.start, self.length, self.pool)
 
     def replace(self, kept: np.ndarray, old: Layout, new: Layout, terms: np.ndarray, owner: np.ndarray) -> IdLists:
-        """The lists of another layout: those of the attributes `kept` [attributes] bool as they are, which both
-        layouts number alike, and those of the others made of `terms` and `owner`, which name no kept one."""
+        """The lists of another layout: for the attributes `kept` [attributes] bool, which both layouts number alike,
+        the present ones; for the others new ones from `terms` and `owner`, which name no kept attribute."""
         made = IdLists.of_terms(new, terms, owner)
         sources = {True: (self.packed(), old), False: (made.packed(), new)}
         lengths, ids = [], []
@@ -79,7 +79,7 @@ class IdLists:
         return IdLists(np.concatenate([[0], np.cumsum(np.concatenate(lengths))]), np.concatenate(ids))
 
     def packed(self) -> tuple[np.ndarray, np.ndarray]:
-        """(offsets [places + 1] int32, ids [.] int32) of lists that leave no room between them."""
+        """(offsets [places + 1] int32, ids [.] int32) of the lists without gaps between them."""
         offsets = np.zeros(len(self.start) + 1, np.int32)
         np.cumsum(self.length, out=offsets[1:])
         return offsets, gather(self.start, self.length, self.pool, offsets)
@@ -87,7 +87,7 @@ class IdLists:
 
 @jit
 def gather(start: np.ndarray, length: np.ndarray, pool: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """The lists `pool[start[p] : start[p] + length[p]]` one after the other, the p-th from `offsets[p]` on."""
+    """The lists `pool[start[p] : start[p] + length[p]]` concatenated, the p-th from `offsets[p]` on."""
     ids = np.empty(offsets[-1], np.int32)
     for place in range(len(start)):
         at = offsets[place]
@@ -98,7 +98,7 @@ def gather(start: np.ndarray, length: np.ndarray, pool: np.ndarray, offsets: np.
 
 @jit
 def _count_places(layout: Layout, terms: np.ndarray, counts: np.ndarray) -> None:
-    """Adds to `counts[p + 1]` the number of pieces at place p."""
+    """Adds the number of pieces at place p to `counts[p + 1]`."""
     for term in range(len(terms)):
         attribute = terms[term, 0]
         kind, k, at = layout.kind[attribute], layout.k[attribute], layout.at[attribute]
@@ -110,7 +110,7 @@ def _count_places(layout: Layout, terms: np.ndarray, counts: np.ndarray) -> None
 
 @jit
 def _fill_lists(layout: Layout, terms: np.ndarray, owner: np.ndarray, next_entry: np.ndarray, ids: np.ndarray) -> None:
-    """Writes every owner into the lists of its pieces, the list of place p from `next_entry[p]` on."""
+    """Writes every owner to the lists of its pieces, the list of place p from `next_entry[p]` on."""
     for term in range(len(terms)):
         attribute = terms[term, 0]
         kind, k, at = layout.kind[attribute], layout.k[attribute], layout.at[attribute]
@@ -131,7 +131,7 @@ def _append(
     pool: np.ndarray,
     use: np.ndarray,
 ) -> np.ndarray:
-    """The pool, or the larger one that took its place."""
+    """Appends an owner to a list; returns the pool, reallocated where it had to grow."""
     if length[place] == capacity[place]:
         room = max(4, 2 * capacity[place])
         end = use[0] + room
@@ -161,7 +161,7 @@ def _add_terms(
     pool: np.ndarray,
     use: np.ndarray,
 ) -> np.ndarray:
-    """The pool, or the larger one that took its place."""
+    """Appends an owner to the lists of all pieces of its terms; returns the pool, reallocated where it had to grow."""
     for term in range(len(terms)):
         attribute = terms[term, 0]
         kind, k, at = layout.kind[attribute], layout.k[attribute], layout.at[attribute]
@@ -176,6 +176,7 @@ def _add_terms(
 def _remove_terms(
     layout: Layout, terms: np.ndarray, owner: int, start: np.ndarray, length: np.ndarray, pool: np.ndarray
 ) -> None:
+    """Removes an owner from the lists of all pieces of its terms; the last id of a list takes its place."""
     for term in range(len(terms)):
         attribute = terms[term, 0]
         kind, k, at = layout.kind[attribute], layout.k[attribute], layout.at[attribute]

@@ -1,4 +1,4 @@
-"""The index of one attribute's intervals, as the CEI paper describes it: insert, delete, and search by value."""
+"""The index of one attribute's intervals as in the CEI paper: insert, delete, and search by value."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ INTERVAL, POINT = 0, 1
 class IntervalIndex:
     """Intervals [a, b) of integers in [0, r) by key, cut into virtual constructs of one kind.
 
-    A value x lies in the intervals of key `q` where a <= x < b, and, where the interval is closed, at the integer
-    x = b; x may be any real number. The index keeps an entry for every number up to the largest key.
+    A value x is in the interval of a key if a <= x < b or, for a closed interval, at the integer x = b; x may be any
+    real number. The index keeps an entry for every number up to the largest key.
 
     `segment_length` is L of the paper, a power of two; 0: see `choose_k`.
     """
@@ -55,7 +55,7 @@ class IntervalIndex:
         segment_length: int = 0,
         kind: Kind = "cei",
     ) -> Self:
-        """The index of the intervals [a, b) [.] int64, keys 0, 1, ..; [a, b] where `closed` [.] bool."""
+        """The index of the intervals [a, b) [.] int64, with keys 0, 1, ..; [a, b] where `closed` [.] bool."""
         index = cls(r, segment_length, kind)
         index._a, index._b = np.array(a, np.int64), np.array(b, np.int64)
         index._closed = np.zeros(len(a), bool) if closed is None else np.array(closed, bool)
@@ -67,7 +67,7 @@ class IntervalIndex:
 
     @property
     def r(self) -> int:
-        """Size of the domain, rounded up to a multiple of L."""
+        """The size of the domain, rounded up to a multiple of L."""
         return self._r
 
     @property
@@ -77,14 +77,14 @@ class IntervalIndex:
 
     @property
     def pieces(self) -> int:
-        """D of the paper: ids in all lists, those of points included."""
+        """D of the paper: the number of ids in all lists, including those of points."""
         return int(self._lists.length.sum())
 
     @property
     def most_pieces_of_open_ended(self) -> int:
-        """No interval [a, r) has more pieces: r/L - 1 segments and log L in the remnant.
+        """The most pieces of an interval [a, r): r/L - 1 segments and log L pieces in the remnant.
 
-        Section 3.4 speaks of r/L. L = r makes it log r, as there.
+        Section 3.4 says r/L. With L = r it is log r, as there.
         """
         segments = self.r // self.segment_length
         k = int(self._layout.k[INTERVAL])
@@ -100,7 +100,7 @@ class IntervalIndex:
         return offsets, ids
 
     def insert(self, key: int, a: int, b: int | None = None, closed: bool = False) -> None:
-        """Adds [a, b), or [a, b] where `closed`, or [a, r) where b is None; `ValueError` where the key is in use."""
+        """Adds [a, b), or [a, b] if `closed`, or [a, r) if b is None. Raises `ValueError` where the key is in use."""
         if key < 0 or (key < len(self._a) and self._a[key] >= 0):
             raise ValueError(f"key {key} is negative or in use")
         end = self._r if b is None else b
@@ -114,18 +114,18 @@ class IntervalIndex:
         self._lists.add(self._layout, self._terms(np.array([key]))[0], key)
 
     def delete(self, key: int) -> None:
-        """Removes an interval; `KeyError` where there is none of this key."""
+        """Removes an interval. Raises `KeyError` where no interval has this key."""
         if not 0 <= key < len(self._a) or self._a[key] < 0:
             raise KeyError(key)
         self._lists.remove(self._layout, self._terms(np.array([key]))[0], key)
         self._a[key] = -1
 
     def search(self, x: float) -> np.ndarray:
-        """Keys [.] int32, in the order of the lists, of the intervals that hold x (figure 11)."""
+        """The keys [.] int32, in the order of the lists, of the intervals that contain x (figure 11)."""
         return self.search_many(np.array([x]))[1]
 
     def search_many(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(offsets [values + 1] int64, keys [.] int32): the intervals that hold each value of x [values]."""
+        """(offsets [values + 1] int64, keys [.] int32): the intervals that contain each value of x [values]."""
         below = np.floor(x).astype(np.int64)
         if len(below) and (below.min() < 0 or below.max() >= self._r):
             raise ValueError(f"a value is outside of the domain [0, {self._r})")
@@ -136,7 +136,7 @@ class IntervalIndex:
         return found
 
     def covering_ids(self, x: float) -> list[int]:
-        """The global ids of the constructs that hold x, shortest first: the lists that a search reads."""
+        """The global ids of the constructs that contain x, shortest first: the lists that a search reads."""
         kind, k = int(self._layout.kind[INTERVAL]), int(self._layout.k[INTERVAL])
         ids: list[int] = []
         for level in range(levels(kind, k)):
@@ -145,8 +145,8 @@ class IntervalIndex:
         return ids
 
     def check(self) -> None:
-        """Raises `AssertionError` where an interval is not the union of disjoint pieces, fewer would do, or the lists
-        do not hold just the pieces of the live intervals."""
+        """Raises `AssertionError` where an interval is not the union of disjoint pieces, fewer would be enough, or the
+        lists do not have exactly the pieces of the present intervals."""
         terms, owner = self._terms(np.flatnonzero(self._a >= 0))
         check_decomposition(self._layout, terms)
         counts = np.bincount(owner, minlength=len(self._a))
@@ -162,7 +162,7 @@ class IntervalIndex:
         self._layout = lay_out(np.array([KINDS[self.kind], UI]), np.array([self._r] * 2), np.append(k, 0))
 
     def _terms(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(terms [., 3], owner [.]) of intervals by key, key by key: [a, b) in constructs, and a closed end b."""
+        """(terms [., 3], owner [.]) of intervals, key by key: [a, b) as constructs, and a closed end b as a point."""
         a, b, closed = self._a[keys], self._b[keys], self._closed[keys]
         interval = np.stack([np.full(len(keys), INTERVAL), a, b - 1], axis=1)
         point = np.stack([np.full(len(keys), POINT), b, b], axis=1)
@@ -179,7 +179,7 @@ class IntervalIndex:
 def _search(
     below: np.ndarray, whole: np.ndarray, layout: Layout, start: np.ndarray, length: np.ndarray, pool: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(offsets, keys) for the values with floors `below`, where `whole` equal to them."""
+    """(offsets, keys) for values with the floors `below`, equal to these where `whole`."""
     offsets = np.zeros(len(below) + 1, np.int64)
     keys = np.empty(max(64, len(below)), np.int32)
     found = 0

@@ -1,4 +1,4 @@
-"""The search of rows over all attributes: what the lists of a row's codes hold, merged or compared."""
+"""Searches rows over all attributes: the lists of a row's codes are merged, or their boxes compared."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rules_index.kernels.jit import jit
 
 LISTS_READ, IDS_READ, PREDICATES_EVALUATED, MATCHES = range(4)
 TALLY_BITS = 20
-"""A tally is (search << TALLY_BITS) + predicates satisfied in that search, so that none need be cleared."""
+"""A tally is (search << TALLY_BITS) + predicates satisfied in that search, so that tallies need no reset."""
 
 
 @jit
@@ -30,13 +30,13 @@ def search_rows(
     first_search: int,
     costs: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(offsets [rows + 1] int64, keys [.] int32, ascending within a row) of the boxes that hold each row.
+    """(offsets [rows + 1] int64, keys [.] int32, ascending within a row) of the boxes that each row is inside.
 
-    codes [attributes, rows] int32. filed [attributes]: number of terms in the lists of an attribute.
-    merge: an id is a satisfied predicate, and a box holds the row once all of its are (phase 2 of section 2.1);
-    else it is a candidate, whose terms after the first are compared. Of a set with gaps the lists hold the codes from
-    its first to its last, so that it is compared wherever it is filed. tally [slots] int64, with no search
-    from `first_search` on. everywhere [.] int32: the keys of the boxes without terms. Adds to costs [4] int64.
+    codes [attributes, rows] int32. filed [attributes]: number of terms in the lists of an attribute. merge: an id is a
+    satisfied predicate, and a box is found once all its predicates are (phase 2 of section 2.1); otherwise an id is a
+    candidate, whose terms after the first are compared. For a set with gaps the lists have all codes from its lowest to
+    its highest, so that the set is compared wherever it is filed. tally [slots] int64, with no search from
+    `first_search` on. everywhere [.] int32: the keys of the boxes without terms. Adds to costs [4] int64.
     """
     rows = codes.shape[1]
     offsets = np.zeros(rows + 1, np.int64)
@@ -90,8 +90,8 @@ def _count(
     keys: np.ndarray,
     found: int,
 ) -> tuple[int, int]:
-    """(end of what is found, sets compared): adds one to the tally of every entry whose set has the code; those that
-    reach what is needed are found."""
+    """Increments the tally of every entry whose set has the code; boxes with all their predicates are found. Returns
+    (end of the keys found, sets compared)."""
     evaluated = 0
     for slot in entries:
         number = set_number(sets, slots.keys[slot], attribute)
@@ -111,8 +111,8 @@ def _count(
 def _compare(
     entries: np.ndarray, codes: np.ndarray, row: int, slots: Slots, sets: TermSets, keys: np.ndarray, found: int
 ) -> tuple[int, int]:
-    """(end of what is found, predicates evaluated): the entries whose other terms hold the row, up to the first
-    that does not, after the one that they are filed under where it is a set with gaps."""
+    """Compares the other terms of entries, up to the first that fails; before these the term they are filed under, if
+    it is a set with gaps. Returns (end of the keys found, predicates evaluated)."""
     evaluated = 0
     terms = slots.terms
     for slot in entries:
@@ -136,6 +136,7 @@ def _compare(
 
 @jit
 def _grown(keys: np.ndarray, found: int, more: int) -> np.ndarray:
+    """A copy of the first `found` keys, with room for `more` and for as many again."""
     larger = np.empty(2 * (found + more), keys.dtype)
     larger[:found] = keys[:found]
     return larger

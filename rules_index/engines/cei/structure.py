@@ -1,4 +1,4 @@
-"""The index of conjunctions by CEI: an interval index per attribute, searched in two phases (CEI paper, 2.1)."""
+"""The index of conjunctions by CEI: an interval index for each attribute, searched in two phases (CEI paper, 2.1)."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Parameters:
     """How boxes are indexed.
 
     kind            the virtual constructs: containment-encoded, logarithmic or unit intervals
-    access          "every": a box is filed under each of its attributes, and a row is searched by counting the
-                    predicates that it satisfies (phase 2 of section 2.1); "narrowest" (ours): only under the one
-                    whose interval had the smallest share of the attribute's codes when the box came, and the
+    access          "every": a box is filed under each of its attributes, and a search counts the predicates that the
+                    row satisfies (phase 2 of section 2.1); "narrowest" (ours): it is filed only under the attribute
+                    whose interval had the smallest share of the attribute's codes when the box was added, and the
                     others are compared
     segment_length  L of the paper, a power of two, for all attributes; 0: `constructs.choose_k` for each
     """
@@ -45,10 +45,10 @@ class Parameters:
 
 
 class Cei:
-    """Boxes in id lists, one per virtual construct of every attribute (`boxes.Structure`).
+    """Boxes in id lists, one for each virtual construct of every attribute (`index.boxes.Structure`).
 
-    Boxes that bound no attribute hold every row and stand in no list. Searches share a tally, so that one waits for
-    the other.
+    Boxes that bound no attribute contain every row and are in no list. Searches share a tally, so that a lock
+    serialises them.
     """
 
     def __init__(self, parameters: Parameters, boxes: BoxTable, layout: Layout, lists: IdLists) -> None:
@@ -77,7 +77,7 @@ class Cei:
 
     @classmethod
     def load(cls, arrays: dict[str, np.ndarray], sizes: np.ndarray) -> Self:
-        """From `arrays` as saved; `InvalidArraysError` where they are not sound."""
+        """Loads saved `arrays`. Raises `InvalidArraysError` where they are inconsistent."""
         for name in ("parameters", "k", "keys", "start", "terms", "list_start", "ids"):
             require(name in arrays, name)
         require(arrays["parameters"].shape == (3,) and arrays["parameters"].dtype == np.int64, "parameters")
@@ -103,9 +103,9 @@ class Cei:
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
-        """The state: the boxes by ascending key as in `BoxTable.arrays`, and `list_start` [places + 1] int32 into
-        `ids` [.] int32, the places of boxes in `keys`; `k` [attributes] int32; `parameters` [3] int64: kind, access,
-        L."""
+        """The state: the boxes by ascending key as in `BoxTable.arrays`; `list_start` [places + 1] int32, offsets into
+        `ids` [.] int32, which are indices of boxes in `keys`; `k` [attributes] int32; `parameters` [3] int64: kind,
+        access, L."""
         list_start, ids = self._lists.packed()
         live = self._boxes.live
         number = np.empty(len(self._boxes.slots.keys), np.int32)
@@ -121,11 +121,11 @@ class Cei:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Its virtual constructs, and those whose id list has an entry."""
+        """The number of its virtual constructs, and of those whose id list is not empty."""
         return {"constructs": len(self._lists.length), "id_lists": int(np.count_nonzero(self._lists.length))}
 
     def insert(self, key: int, attributes: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
-        """Adds a box under a key that is not in use; `ValueError` where it is, or the box is not sound."""
+        """Adds a box under a new key. Raises `ValueError` where the key is in use, or the box invalid."""
         slot = self._boxes.add(key, attributes, low, high)
         terms, _ = self._filed_terms(np.array([slot]))
         self._lists.add(self._layout, terms, slot)
@@ -134,7 +134,7 @@ class Cei:
             self._everywhere = np.sort(np.append(self._everywhere, np.int32(key)))
 
     def delete(self, key: int) -> None:
-        """Removes a box; `KeyError` where there is none of this key."""
+        """Removes a box. Raises `KeyError` where no box has this key."""
         slot = self._boxes.slot(key)
         terms, _ = self._filed_terms(np.array([slot]))
         self._lists.remove(self._layout, terms, slot)
@@ -143,20 +143,20 @@ class Cei:
         self._everywhere = self._everywhere[self._everywhere != key]
 
     def search(self, codes: np.ndarray, sets: TermSets = NO_SETS) -> tuple[np.ndarray, dict[str, int]]:
-        """The keys [.] int32, ascending, of the boxes that hold a row, and what it cost; see `search_rows`."""
+        """The keys [.] int32, ascending, of the boxes that a row is inside, and the cost; see `search_rows`."""
         _, keys, costs = self.search_rows(codes[:, None], sets)
         return keys, costs
 
     def search_rows(self, codes: np.ndarray, sets: TermSets = NO_SETS) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
         """(offsets [rows + 1] int64, keys [.] int32, costs) of rows searched one by one, codes [attributes, rows]
-        int32; the keys of a row ascend. sets: the terms of which boxes have the first and the last code alone.
+        int32; the keys of a row ascend. sets: the terms of which boxes have only the lowest and the highest code.
 
-        Costs: `lists_read` (those of the constructs that cover a value, empty ones included), `ids_read` (satisfied
+        Costs: `lists_read` (those of the constructs that cover a value, including empty ones), `ids_read` (satisfied
         predicates, or candidates), `predicates_evaluated` (comparisons of candidates' other terms, and of sets with
         gaps), `matches`.
         """
         sizes = self._boxes.sizes
-        # one layout and one type: the kernel is compiled once
+        # a single memory layout and dtype, so that the kernel is compiled once
         codes = np.ascontiguousarray(codes, np.int32)
         if codes.shape[0] != len(sizes) or (codes < 0).any() or (codes >= sizes[:, None]).any():
             raise ValueError("codes are not one row per attribute, or not within its codes")
@@ -173,11 +173,11 @@ class Cei:
         return offsets, keys, dict(zip(COSTS, costs.tolist(), strict=True))
 
     def renumber(self, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> None:
-        """Follows regions that new constants have split: the old code c of attribute a is now the codes first[a][c]
-        to last[a][c].
+        """Renumbers codes after new constants have split regions: the old code c of attribute a becomes the codes
+        first[a][c] to last[a][c].
 
-        Segments are tied to the numbering, so the lists of the attributes that changed are made anew, with a new L;
-        those of the others stay. A box stays filed under the attribute under which it was.
+        Segments depend on the numbering, so that the lists of changed attributes are made again, with a new L; those of
+        the others are kept. A box stays filed under the same attribute.
         """
         boxes = self._boxes.renumbered(sizes, first, last)
         kept = self._boxes.sizes == boxes.sizes
@@ -190,8 +190,8 @@ class Cei:
         self._boxes, self._layout = boxes, layout
 
     def tree(self) -> Tree:
-        """For the batch kernel: a node for every construct in whose list boxes filed under their narrowest attribute
-        stand, and one without tests for the boxes that hold every row."""
+        """For the batch kernel: a node for every construct whose list has boxes filed under their narrowest attribute,
+        and one without tests for the boxes that contain every row."""
         narrow = self
         if self.parameters.access == "every":
             p = self.parameters
@@ -213,8 +213,8 @@ class Cei:
         )
 
     def check(self) -> None:
-        """Raises `AssertionError` where the pieces of a filed interval are no minimal partition of it, or a list does
-        not hold just the boxes that it is a piece of."""
+        """Raises `AssertionError` where the pieces of a filed interval are not a minimal partition of it, or a list
+        does not have exactly the boxes of which it is a piece."""
         terms, _ = self._filed_terms(self._boxes.live)
         check_decomposition(self._layout, terms)
         wrong = self._wrong()

@@ -1,4 +1,4 @@
-"""Whether id lists hold just the pieces of a set of intervals, and whether a decomposition is minimal."""
+"""Checks that id lists have exactly the pieces of a set of intervals, and that decompositions are minimal."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _WRONG = (
 def check_lists(
     layout: Layout, at: np.ndarray, count: np.ndarray, terms: np.ndarray, offsets: np.ndarray, ids: np.ndarray
 ) -> str:
-    """What is wrong with the lists `ids[offsets[p] : offsets[p + 1]]`, or the empty text.
+    """What is wrong with the lists `ids[offsets[p] : offsets[p + 1]]`, or "".
 
     Owner o has the filed terms `terms[at[o] : at[o] + count[o]]` (attribute, low, high; closed), all within their
-    bounds, each attribute at most once. The ids may be anything.
+    bounds, each attribute at most once. The ids may be arbitrary.
     """
     return _WRONG[_check_lists(layout, at, count, terms, offsets, ids)]
 
 
 def check_decomposition(layout: Layout, terms: np.ndarray) -> None:
-    """Raises `AssertionError` unless the pieces of every term are disjoint, cover it, and are as few as can be."""
+    """Raises `AssertionError` unless the pieces of every term are disjoint, cover it, and are as few as possible."""
     wrong = _first_wrong_term(layout, terms)
     assert wrong < 0, f"the pieces of term {wrong}, {terms[wrong].tolist()}, are no minimal partition of it"
 
@@ -37,6 +37,7 @@ def check_decomposition(layout: Layout, terms: np.ndarray) -> None:
 def _check_lists(
     layout: Layout, at: np.ndarray, count: np.ndarray, terms: np.ndarray, offsets: np.ndarray, ids: np.ndarray
 ) -> int:
+    """The index in `_WRONG` of what is wrong, 0 for nothing; the arguments are those of `check_lists`."""
     owners = len(count)
     last_seen = np.full(owners, -1, np.int64)
     for attribute in range(len(layout.kind)):
@@ -57,7 +58,7 @@ def _check_lists(
                 if last_seen[owner] == place:
                     return 3
                 last_seen[owner] = place
-    # every entry is right and none stands twice: so none is missing where their number is right
+    # every entry is right and none occurs twice: so none is missing if their number is right
     pieces = 0
     for owner in range(owners):
         for term in range(at[owner], at[owner] + count[owner]):
@@ -73,8 +74,8 @@ def _check_lists(
 def _first_wrong_term(layout: Layout, terms: np.ndarray) -> int:
     """The first term with a wrong decomposition, or -1.
 
-    A partition into constructs is minimal where, CEI: no piece's parent lies within the interval (lemma 1);
-    LCI: there are w div L + ones(w mod L) pieces.
+    A partition into constructs is minimal if, for CEI, no piece's parent is inside the interval (lemma 1), and for LCI,
+    there are w div L + ones(w mod L) pieces.
     """
     for term in range(len(terms)):
         kind, k = layout.kind[terms[term, 0]], layout.k[terms[term, 0]]

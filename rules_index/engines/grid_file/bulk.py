@@ -1,4 +1,4 @@
-"""All pages of a grid file at once: each is the largest region, of those by halving, whose members fit."""
+"""Builds all pages of a grid file at once: each is the largest region made by halving whose members fit in a page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from rules_index.kernels.jit import jit
 
 
 def fill_pages(store: BoxStore, dimensions: Dimensions, turns: Turns, page_size: int) -> tuple[Nodes, np.ndarray]:
-    """Pages over all boxes of the store, which come to stand in the order of the pages, and the halvings [pages]."""
+    """The pages over all boxes of the store, which are reordered by page, and the number of halvings [pages] of
+    each."""
     slots = store.slots
     points = all_bounds(slots, store.view, dimensions)
     levels: list[Level] = []
@@ -22,7 +23,7 @@ def fill_pages(store: BoxStore, dimensions: Dimensions, turns: Turns, page_size:
     while not levels or len(points) > 1 or halvings[-1][0] > 0:
         order, begins, turn = _partition(points, page_size, turns)
         if levels:
-            # the entries of a page stand side by side, and take along what is theirs
+            # the entries of a page must be contiguous, and are moved together with their contents
             levels[-1] = Level(*(array[order] for array in levels[-1]))
             halvings[-1] = halvings[-1][order]
         else:
@@ -42,10 +43,10 @@ def fill_pages(store: BoxStore, dimensions: Dimensions, turns: Turns, page_size:
 
 @jit
 def _partition(points: np.ndarray, page_size: int, turns: Turns) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Divides points [n, c], or regions by a point of each, among pages of at most `page_size`.
+    """Divides points [n, c], or regions given by one of their points, among pages of at most `page_size`.
 
-    Returns an order [n] of them, where the pages begin in it [pages + 1], and the halvings [pages] int32 of each. A
-    page has more only where no halving parts them.
+    Returns an order [n] of the points, the begin of each page in it [pages + 1], and its number of halvings [pages]
+    int32. A page has more points only where no halving separates them.
     """
     most = most_halvings(turns)
     order = np.arange(len(points))
@@ -74,7 +75,7 @@ def _partition(points: np.ndarray, page_size: int, turns: Turns) -> tuple[np.nda
 
 @jit
 def _halve(order: np.ndarray, begin: int, end: int, points: np.ndarray, turn: int, turns: Turns) -> int:
-    """Puts the points of order[begin:end] in the lower half before the others, and returns where those begin."""
+    """Moves the points of order[begin:end] in the lower half before the others; returns where the others begin."""
     while True:
         while begin < end and not is_upper(points[order[begin]], turn, turns):
             begin += 1
@@ -89,7 +90,7 @@ def _halve(order: np.ndarray, begin: int, end: int, points: np.ndarray, turn: in
 def _regions(
     points: np.ndarray, order: np.ndarray, begins: np.ndarray, halvings: np.ndarray, turns: Turns
 ) -> np.ndarray:
-    """The bounds [pages, c] int32 of pages, by one of their points; of a page without points the whole space."""
+    """The bounds [pages, c] int32 of pages, given one of their points; the whole space for a page without points."""
     bounds = np.zeros((len(halvings), points.shape[1]), np.int32)
     for page in range(len(halvings)):
         if begins[page] < begins[page + 1]:

@@ -1,4 +1,4 @@
-"""Points out of a grid file: buddies whose members fit in one page become one again."""
+"""Removes points from a grid file: buddies whose members fit in one page are merged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rules_index.kernels.jit import jit
 
 @jit
 def delete_point(slot: int, nodes: Nodes, halvings: np.ndarray, boxes: BoxArrays, turns: Turns) -> None:
-    """Removes a box's point, and merges pages upwards as long as a directory page loses an entry by it."""
+    """Removes a box's point, and merges pages upwards as long as a directory page loses an entry by that."""
     node = boxes.leaf[slot]
     _take_out(slot, node, nodes)
     while node != nodes.header[ROOT]:
@@ -35,7 +35,7 @@ def delete_point(slot: int, nodes: Nodes, halvings: np.ndarray, boxes: BoxArrays
 
 @jit
 def _take_out(slot: int, page: int, nodes: Nodes) -> None:
-    """Removes a slot from a data page; of its blocks only the page itself is not full."""
+    """Removes a slot from a data page; only the page itself, not the blocks behind it, may be partly filled."""
     block = page
     while not drop(block, slot, nodes):
         block = nodes.following[block]
@@ -53,9 +53,9 @@ def _take_out(slot: int, page: int, nodes: Nodes) -> None:
 
 @jit
 def _merge(node: int, above: int, nodes: Nodes, halvings: np.ndarray, boxes: BoxArrays, turns: Turns) -> None:
-    """Undoes the halvings around a page, one after the other, as long as what lies in the whole fits in a page.
+    """Undoes the halvings around a page, one after the other, as long as the members of the whole fit in a page.
 
-    A page without entries is removed first, so that its buddy alone takes the whole.
+    A page without entries is removed first, so that its buddy alone takes over the whole region.
     """
     page_size = nodes.entries.shape[1]
     region = nodes.bounds[node].copy()
@@ -88,9 +88,9 @@ def _merge(node: int, above: int, nodes: Nodes, halvings: np.ndarray, boxes: Box
 
 @jit
 def members_within(region: np.ndarray, length: int, page: int, nodes: Nodes, turns: Turns) -> int:
-    """How many members the entries of a directory page have in the region of so many halvings around a point.
+    """The number of members that a directory page's entries have in the region around a point after `length` halvings.
 
-    Of a data page with blocks behind it, only one block is counted.
+    For a data page with blocks behind it, only one block is counted.
     """
     members = 0
     for entry in nodes.entries[page, : nodes.filled[page]]:

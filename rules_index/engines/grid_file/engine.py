@@ -1,4 +1,4 @@
-"""Engine `grid_file`: the paper's structure over the boxes of the conjunctions, walked by the batch kernel."""
+"""Engine `grid_file`: the paper's structure over the boxes of the conjunctions; the batch kernel descends it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold of the pages of a grid file, beyond their being a tree over all boxes."""
+"""Checks the invariants of the pages of a grid file, beyond their being a tree over all boxes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ _FAULTS = (
 
 
 def page_fault(nodes: Nodes, halvings: np.ndarray, boxes: BoxArrays, dimensions: Dimensions, turns: Turns) -> str:
-    """The first rule that some page breaks, or nothing; halvings must not be more than there are turns."""
+    """The first rule that some page breaks, or ""; there must be no more halvings than turns."""
     return _FAULTS[_page_fault(nodes, halvings, boxes, dimensions, turns)]
 
 
 @jit
 def _page_fault(nodes: Nodes, halvings: np.ndarray, boxes: BoxArrays, dimensions: Dimensions, turns: Turns) -> int:
+    """The index in `_FAULTS` of the first rule that some page breaks, 0 for none."""
     root = nodes.header[ROOT]
     region = np.empty(nodes.bounds.shape[1], np.int32)
     if halvings[root] != 0:
@@ -56,6 +57,7 @@ def _data_fault(
     node: int, nodes: Nodes, halvings: np.ndarray, boxes: BoxArrays, dimensions: Dimensions, turns: Turns,
     point: np.ndarray,
 ) -> int:  # fmt: skip
+    """Like `_page_fault`, for a data page with the blocks behind it. point: [c] int32, scratch."""
     block = node
     while block >= 0:
         for slot in nodes.entries[block, : nodes.filled[block]]:
@@ -70,6 +72,7 @@ def _data_fault(
 
 @jit
 def _directory_fault(node: int, nodes: Nodes, halvings: np.ndarray, turns: Turns) -> int:
+    """Like `_page_fault`, for a directory page."""
     entries = nodes.entries[node, : nodes.filled[node]]
     if node == nodes.header[ROOT] and len(entries) == 1 and halvings[entries[0]] == 0:
         return 6

@@ -1,4 +1,4 @@
-"""Points into a grid file one by one: a page that overflows is divided by halving its region."""
+"""Inserts points into a grid file one by one: a page that overflows is divided by halving its region."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from rules_index.kernels.jit import jit
 
 
 def pages_needed(level: int) -> int:
-    """Most pages that one `insert_point` takes from a pool whose root has this level.
+    """The most pages that one `insert_point` takes from a pool whose root has this level.
 
-    A new one and one that is split on every level, a root, and a block of points that no halving parts.
+    A new page and a split one on every level, a root, and a block of points that no halving separates.
     """
     return 2 * (level + 1) + 2
 
@@ -23,9 +23,10 @@ def pages_needed(level: int) -> int:
 def insert_point(
     slot: int, nodes: Nodes, halvings: np.ndarray, boxes: BoxArrays, dimensions: Dimensions, turns: Turns
 ) -> None:
-    """Adds a box's point to the data page whose region holds it; the pool must have `pages_needed` nodes left.
+    """Adds a box's point to the data page whose region contains it; the pool must have `pages_needed` free nodes.
 
-    Where no entry of a directory page holds it, it lies in an empty half: the largest region apart from all entries.
+    If no entry of a directory page contains it, it is in an empty half: a page is made for the largest region that is
+    disjoint from all entries.
     """
     point = np.empty(nodes.bounds.shape[1], np.int32)
     box_bounds(slot, boxes, dimensions, point)
@@ -93,7 +94,7 @@ def _divide(
     members: np.ndarray, points: np.ndarray, node: int, sibling: int, turn: int,
     nodes: Nodes, halvings: np.ndarray, boxes: BoxArrays, turns: Turns,
 ) -> None:  # fmt: skip
-    """Gives a page's members to it and to a sibling, by the half of the region that they are in."""
+    """Divides a page's members between it and a sibling, by the half of the region that they are in."""
     halvings[node] = halvings[sibling] = turn + 1
     nodes.filled[node] = 0
     for i in range(len(members)):
@@ -105,7 +106,7 @@ def _divide(
 
 @jit
 def _raise_root(sibling: int, nodes: Nodes, halvings: np.ndarray, boxes: BoxArrays, turns: Turns) -> None:
-    """A root of the whole space over one that no longer covers it."""
+    """Makes a root of the whole space above one that no longer covers it."""
     node = nodes.header[ROOT]
     root = make_root(node, sibling, nodes, boxes)
     halvings[root] = 0
@@ -114,7 +115,7 @@ def _raise_root(sibling: int, nodes: Nodes, halvings: np.ndarray, boxes: BoxArra
 
 @jit
 def _spill(page: int, nodes: Nodes) -> None:
-    """Moves what a full page holds to a block behind it."""
+    """Moves the entries of a full page to a block behind it."""
     block = new_node(0, nodes)
     nodes.parent[block] = page
     nodes.entries[block] = nodes.entries[page]
@@ -126,7 +127,7 @@ def _spill(page: int, nodes: Nodes) -> None:
 
 @jit
 def add_identical(page: int, slots: np.ndarray, nodes: Nodes, boxes: BoxArrays) -> None:
-    """Adds boxes whose points no halving parts from those of a data page."""
+    """Adds boxes whose points no halving separates from those of a data page."""
     for slot in slots:
         if nodes.filled[page] == nodes.entries.shape[1]:
             _spill(page, nodes)

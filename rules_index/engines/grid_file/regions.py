@@ -1,9 +1,10 @@
-"""The regions of a grid file: what is left of the space of points after halving it on one coordinate after the other.
+"""The regions of a grid file: what is left of the space of points after halving it along one coordinate after the
+other.
 
-A box over d dimensions is a point of 2 d coordinates: low and high side of the first dimension, of the second, and so
-on. Halvings take the coordinates in turn, each time by the next bit of its code; a coordinate whose bits are used up
-is passed over. So a number of halvings and the bits that they fix say all of a region (Wang and Kitsuregawa, section
-2.2; Whang and Krishnamurthy, The multilevel grid file, DASFAA 1991, [23] and [24] there).
+A box over d dimensions is a point of 2 d coordinates: the low and high side of the first dimension, of the second, and
+so on. Halvings take the coordinates in turn, each time by the next bit of its code; a coordinate whose bits are used up
+is skipped. So the number of halvings and the bits that they fix determine a region (Wang and Kitsuregawa, section 2.2;
+Whang and Krishnamurthy, The multilevel grid file, DASFAA 1991, [23] and [24] there).
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from rules_index.kernels.jit import jit
 
 
 class Turns(NamedTuple):
-    """The order of the t halvings of c = 2 d coordinates, round by round; last comes what would be the next one.
+    """The order of the t halvings of c = 2 d coordinates, round by round; the last element is what would be the next
+    one.
 
-    bits        [c] int32, of the codes of each coordinate
-    coordinate  [t + 1] int32, which is halved; within a round they ascend
-    round       [t + 1] int32, how often those were halved before that still have bits
+    bits        [c] int32, the number of bits of each coordinate's codes
+    coordinate  [t + 1] int32, the coordinate that is halved; ascending within a round
+    round       [t + 1] int32, how often the coordinates that still have bits have been halved before
     """
 
     bits: np.ndarray
@@ -38,20 +40,20 @@ def make_turns(last: np.ndarray) -> Turns:
 
 @jit
 def most_halvings(turns: Turns) -> int:
-    """After so many halvings a region is one point."""
+    """The number of halvings after which a region is a single point."""
     return len(turns.round) - 1
 
 
 @jit
 def is_upper(point: np.ndarray, halvings: int, turns: Turns) -> int:
-    """In which half, 0 or 1, of a region of so many halvings its point [c] lies."""
+    """The half, 0 or 1, of a region of so many halvings that its point [c] is in."""
     i = turns.coordinate[halvings]
     return point[i] >> (turns.bits[i] - 1 - turns.round[halvings]) & 1
 
 
 @jit
 def _free_bits(i: int, halvings: int, turns: Turns) -> int:
-    """How many of a coordinate's low bits so many halvings leave open."""
+    """The number of a coordinate's low bits that so many halvings leave free."""
     fixed = min(turns.bits[i], turns.round[halvings])
     if turns.bits[i] > turns.round[halvings] and i < turns.coordinate[halvings]:
         fixed += 1
@@ -60,7 +62,7 @@ def _free_bits(i: int, halvings: int, turns: Turns) -> int:
 
 @jit
 def set_region(bounds: np.ndarray, point: np.ndarray, halvings: int, turns: Turns) -> None:
-    """Writes what a region's points [c] allow: the least low sides and the greatest high sides, to `bounds` [c]."""
+    """Writes the least low sides and the greatest high sides of a region's points [c] to `bounds` [c]."""
     for i in range(len(bounds)):
         free = _free_bits(i, halvings, turns)
         side = np.int64(point[i]) >> free << free
@@ -71,7 +73,7 @@ def set_region(bounds: np.ndarray, point: np.ndarray, halvings: int, turns: Turn
 
 @jit
 def same_region(a: np.ndarray, b: np.ndarray, halvings: int, turns: Turns) -> bool:
-    """Whether so many halvings leave two points [c], or the bounds of two regions of as many, together."""
+    """Whether two points [c], or the bounds of two regions, are in the same region after so many halvings."""
     i = 0
     while i < len(a) and (np.int64(a[i]) ^ b[i]) >> _free_bits(i, halvings, turns) == 0:
         i += 1
@@ -80,7 +82,8 @@ def same_region(a: np.ndarray, b: np.ndarray, halvings: int, turns: Turns) -> bo
 
 @jit
 def first_difference(a: np.ndarray, b: np.ndarray, halvings: int, most: int, turns: Turns) -> int:
-    """After how many halvings, from so many on, the next one parts two points; `most` where none before it does."""
+    """The number of halvings, from `halvings` on, after which the next one separates two points; `most` if none
+    does."""
     while halvings < most and is_upper(a, halvings, turns) == is_upper(b, halvings, turns):
         halvings += 1
     return halvings

@@ -22,13 +22,13 @@ from rules_index.index.conjunction_arrays import require, require_range
 
 
 class GridFile(BoxTree):
-    """Boxes as points, low and high side of each indexed dimension, in pages whose regions are apart.
+    """Boxes as points, low and high side of each indexed dimension, in pages with disjoint regions.
 
     A row v is the range query low_i in [0..v_i], high_i in [v_i..last]: the bounds of a page are the least low sides
-    and the greatest high sides that its region allows. A region is given by its halvings, so that the pages follow
-    from the boxes alone: a page's region is the largest whose members fit in a page. Points that no halving parts
-    stay in one page, whatever their number: blocks of `page_size` are linked behind it, each of which counts as a
-    page read. What a box says of attributes that are not indexed is checked where its point stands.
+    and the greatest high sides in its region. A region is given by its halvings, so that the pages depend on the boxes
+    alone: a page's region is the largest whose members fit in a page. Points that no halving separates stay in one
+    page, whatever their number: blocks of `page_size` are linked behind it, each of which counts as a page read. Bounds
+    on attributes that are not indexed are checked at the box's point.
     """
 
     def __init__(
@@ -41,10 +41,10 @@ class GridFile(BoxTree):
 
     @classmethod
     def build(cls, boxes: Boxes, *, dimensions: Sequence[int] | np.ndarray | None = None, page_size: int = 32) -> Self:
-        """A grid file over all boxes at once; `ValueError` for wrong parameters.
+        """A grid file over all boxes at once. Raises `ValueError` for invalid parameters.
 
-        dimensions: the attributes whose sides are coordinates; the most selective ones where none are given.
-        page_size: most entries of a directory page, and most points of a data page (*ours*, the paper gives none).
+        dimensions: the attributes whose sides are coordinates; by default the most selective ones. page_size: the most
+        entries of a directory page, and the most points of a data page (*ours*, the paper gives none).
         """
         if page_size < 2:
             raise ValueError(f"page_size is at least 2, not {page_size}")
@@ -54,7 +54,7 @@ class GridFile(BoxTree):
 
     @classmethod
     def load(cls, arrays: dict[str, np.ndarray], sizes: np.ndarray) -> Self:
-        """From `arrays` as saved; `InvalidArraysError` where they are not sound."""
+        """Loads saved `arrays`. Raises `InvalidArraysError` where they are inconsistent."""
         store, dimensions, nodes = load_parts(arrays, sizes)
         halvings = loaded(arrays, "page_halvings", np.int32, 1)
         require(nodes.entries.shape[1] >= 2 and halvings.shape == nodes.level.shape, "page_halvings")
@@ -71,12 +71,12 @@ class GridFile(BoxTree):
 
     @property
     def counts(self) -> dict[str, int]:
-        """Its directory pages, and its data pages: the buckets."""
+        """The number of its directory pages, and of its data pages (buckets)."""
         level = self._nodes.level
         return {"directory_pages": int((level > 0).sum()), "buckets": int((level == 0).sum())}
 
     def insert(self, key: int, attributes: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
-        """Adds a box under a key that is not in use; `ValueError` where it is."""
+        """Adds a box under a new key. Raises `ValueError` where the key is in use."""
         slot = self._store.add(key, attributes, low, high)
         nodes = self._nodes
         self._nodes = nodes = reserve(nodes, pages_needed(int(nodes.level[nodes.header[ROOT]])))
@@ -84,14 +84,14 @@ class GridFile(BoxTree):
         insert_point(slot, nodes, self._halvings, self._store.view, self._dimensions, self._turns)
 
     def delete(self, key: int) -> None:
-        """Removes a box; `KeyError` where there is none of this key."""
+        """Removes a box. Raises `KeyError` where no box has this key."""
         delete_point(self._store.slot(key), self._nodes, self._halvings, self._store.view, self._turns)
         self._store.remove(key)
 
     def renumber(self, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> None:
-        """Lets the old code c of an attribute be the codes first[c] to last[c].
+        """Renumbers the old code c of an attribute to the codes first[c] to last[c].
 
-        The pages are built anew: halves of the old codes are no halves of the new ones.
+        The pages are built again, because halves of the old codes are not halves of the new ones.
         """
         self._store.renumber(sizes, first, last)
         self._dimensions = make_dimensions(self.sizes, self._dimensions.attributes)

@@ -1,4 +1,4 @@
-"""Boxes in CSR form under keys, added and removed one by one, as the leaves of a multidimensional index name them."""
+"""Boxes in CSR form by key, added and removed one by one; the leaves of a multidimensional index refer to them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ INT32_MAX = np.iinfo(np.int32).max
 
 
 class BoxArrays(NamedTuple):
-    """What kernels read of a `BoxStore`. A box keeps its slot as long as it lives.
+    """The arrays of a `BoxStore` as kernels read them. A box keeps its slot as long as it exists.
 
-    start   [slots] int64, a box's first term
+    start   [slots] int64, offset of a box's first term
     length  [slots] int32, number of its terms
     terms   [., 3] int32 (attribute, low, high), closed, attributes ascending within a box
     key     [slots] int32, -1 where the slot is free
-    leaf    [slots] int32, the node whose entry the box is
+    leaf    [slots] int32, the leaf that has the box as an entry
     """
 
     start: np.ndarray
@@ -48,7 +48,7 @@ class BoxStore:
 
     @classmethod
     def of(cls, boxes: Boxes) -> BoxStore:
-        """A store in which the key of a box, and its slot, is its place."""
+        """A store in which a box's number is its key and its slot."""
         terms = np.stack([boxes.attributes, boxes.low, boxes.high], axis=1).astype(np.int32)
         return cls(boxes.sizes, boxes.start, terms, np.arange(len(boxes)))
 
@@ -58,7 +58,7 @@ class BoxStore:
 
     @property
     def view(self) -> BoxArrays:
-        """For kernels; good until a box is added."""
+        """The arrays for kernels; valid until a box is added."""
         return BoxArrays(self._start, self._length, self._terms, self._key, self._leaf)
 
     @property
@@ -68,7 +68,7 @@ class BoxStore:
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
-        """As saved: `box_start` [slots + 1] int64, `box_terms` [., 3] int32, `box_key` [slots] int32."""
+        """The arrays to save: `box_start` [slots + 1] int64, `box_terms` [., 3] int32, `box_key` [slots] int32."""
         self._compact(np.arange(self._slots))
         offsets = np.append(self._start[: self._slots], self._used_terms)
         return {
@@ -79,13 +79,13 @@ class BoxStore:
 
     @classmethod
     def load(cls, arrays: dict[str, np.ndarray], sizes: np.ndarray) -> BoxStore:
-        """From `arrays` as saved; `InvalidArraysError` where they are not sound."""
+        """Loads saved `arrays`. Raises `InvalidArraysError` where they are inconsistent."""
         start = loaded(arrays, "box_start", np.int64, 1)
         terms = loaded(arrays, "box_terms", np.int32, 2)
         key = loaded(arrays, "box_key", np.int32, 1)
         require(sizes.ndim == 1 and bool((sizes > 0).all()), "sizes")
         require(terms.shape[1] == 3 and len(start) == len(key) + 1, "box_terms")
-        # within range first: differences of numbers that are not could wrap around
+        # the range is checked first: differences of arbitrary numbers could overflow
         require_range(start, 0, len(terms) + 1, "box_start")
         require_offsets(start, len(terms), "box_start")
         require_range(key, -1, INT32_MAX, "box_key")
@@ -100,14 +100,14 @@ class BoxStore:
         return cls(sizes, start, terms, key)
 
     def slot(self, key: int) -> int:
-        """Where a box is; `KeyError` where there is none of this key."""
+        """The slot of a box. Raises `KeyError` where no box has this key."""
         slot = self._find(key)
         if slot < 0:
             raise KeyError(key)
         return slot
 
     def add(self, key: int, attributes: np.ndarray, low: np.ndarray, high: np.ndarray) -> int:
-        """The slot of a new box; `ValueError` where its key is in use or negative."""
+        """Adds a box; returns its slot. Raises `ValueError` where the key is in use or negative."""
         if not 0 <= key < INT32_MAX:
             raise ValueError(f"a key is an integer from 0 on, not {key}")
         if self._find(key) >= 0:
@@ -127,7 +127,7 @@ class BoxStore:
         return slot
 
     def remove(self, key: int) -> None:
-        """Frees the slot of a box that is there."""
+        """Frees the slot of an existing box."""
         slot = self.slot(key)
         self._lost_terms += int(self._length[slot])
         self._recent.pop(key, None)
@@ -136,7 +136,7 @@ class BoxStore:
         self._free.append(slot)
 
     def reorder(self, slots: np.ndarray) -> None:
-        """Moves the boxes, given by all slots in use, to the slots 0, 1, ...: neighbours lie side by side."""
+        """Moves the boxes, given as all slots in use, to the slots 0, 1, ..., so that neighbours are contiguous."""
         self._compact(slots)
         self._key = self._key[slots]
         self._leaf = np.full(len(slots), -1, np.int32)
@@ -145,7 +145,7 @@ class BoxStore:
         self._note_keys()
 
     def renumber(self, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> None:
-        """Lets the old code c of an attribute be the codes first[c] to last[c]."""
+        """Renumbers the old code c of an attribute to the codes first[c] to last[c]."""
         self._compact(np.arange(self._slots))
         at = np.cumsum([0, *self.sizes[:-1]])
         attribute, low, high = self._terms[: self._used_terms].T
@@ -154,7 +154,7 @@ class BoxStore:
         self.sizes = sizes.astype(np.int32)
 
     def _compact(self, slots: np.ndarray) -> None:
-        """Terms in the order of the slots, start and length with them, and none that no box has."""
+        """Reorders terms, start and length by slot, and drops terms that belong to no box."""
         count = self._length[slots].astype(np.int64)
         start = np.cumsum(count) - count
         if self._lost_terms or not np.array_equal(start, self._start[slots]):
@@ -165,7 +165,7 @@ class BoxStore:
         self._used_terms, self._lost_terms = int(count.sum()), 0
 
     def _note_keys(self) -> None:
-        """Makes the keys of now those that a bisection finds; the ones that come after it stand in a table."""
+        """Sorts the present keys for binary search; later keys are in a dictionary."""
         slots = self.slots
         order = np.argsort(self._key[slots], kind="stable")
         self._known, self._known_slot = self._key[slots[order]], slots[order]
@@ -176,13 +176,13 @@ class BoxStore:
         slot = self._recent.get(key, -1)
         if slot < 0 <= key < INT32_MAX:
             at = int(np.searchsorted(self._known, np.int32(key)))
-            # a key that was removed since is still known, but its slot has another
+            # a key that has been removed since is still known, but its slot now has another one
             if at < len(self._known) and self._known[at] == key and self._key[self._known_slot[at]] == key:
                 slot = int(self._known_slot[at])
         return slot
 
     def _reserve(self, count: int) -> None:
-        """Room for one more box of so many terms."""
+        """Makes room for one more box with so many terms."""
         if self._lost_terms > max(1024, self._used_terms // 2):
             self._compact(np.arange(self._slots))
         self._terms = grown(self._terms, self._used_terms + count)
@@ -194,7 +194,7 @@ class BoxStore:
 
 
 def loaded(arrays: dict[str, np.ndarray], name: str, dtype: type[np.generic], axes: int) -> np.ndarray:
-    """A copy of a stored array, which kernels may write to; `InvalidArraysError` where its type is another."""
+    """A writable copy of a stored array. Raises `InvalidArraysError` where its dtype or dimensions differ."""
     require(name in arrays, name)
     array = arrays[name]
     require(array.dtype == dtype and array.ndim == axes, name)

@@ -1,4 +1,4 @@
-"""What the R-tree and the grid file share: boxes in leaves, below nodes that bound them in some of the attributes."""
+"""What the R-tree and the grid file share: boxes in leaves, below nodes that bound them in some attributes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from rules_index.index.events import Event
 
 
 class BoxTree(ABC):
-    """A tree over boxes, searched by a row, by some of its attributes, or by a box.
+    """A tree over boxes that can be searched with a row, with some of its attributes, or with a box.
 
-    Nodes have numbers and boxes have slots, which they keep from one `insert` or `delete` to the next for as long
-    as they live; `build`, `load` and `renumber` give new ones. So marks on nodes and entries (PDFA, Wang and
-    Kitsuregawa, section 3.3) can stand outside: stamps [len(nodes.level)] for the nodes, an inner node's entries
-    being its children, and stamps [len(boxes.key)] for the entries of leaves, which are slots. A number that was
-    freed can be given again: stamps are good until the next update. Only an update writes to nodes and boxes.
+    Nodes have numbers and boxes have slots, which they keep through `insert` and `delete` as long as they exist;
+    `build`, `load` and `renumber` assign new ones. So marks on nodes and entries (PDFA, Wang and Kitsuregawa, section
+    3.3) can be stored outside of the tree: stamps [len(nodes.level)] for nodes, because an inner node's entries are its
+    children, and stamps [len(boxes.key)] for the entries of leaves, which are slots. A freed number can be reused, so
+    that stamps are valid until the next update. Only updates write to nodes and boxes.
     """
 
     def __init__(self, store: BoxStore, dimensions: Dimensions, nodes: Nodes) -> None:
@@ -42,12 +42,12 @@ class BoxTree(ABC):
 
     @property
     def nodes(self) -> Nodes:
-        """The nodes, to be read by a caller's own kernel; good until the next update."""
+        """The nodes, for reading by a caller's own kernel; valid until the next update."""
         return self._nodes
 
     @property
     def boxes(self) -> BoxArrays:
-        """The boxes, to be read by a caller's own kernel; good until the next update."""
+        """The boxes, for reading by a caller's own kernel; valid until the next update."""
         return self._store.view
 
     @property
@@ -57,30 +57,30 @@ class BoxTree(ABC):
 
     @abstractmethod
     def _counters(self, inner: int, leaves: int, boxes: int) -> dict[str, int]:
-        """What a search cost, by the paper's names: inner nodes and leaves visited, boxes tested."""
+        """The cost of a search by the paper's names: inner nodes and leaves visited, boxes tested."""
 
     @abstractmethod
     def _fault(self) -> str:
-        """The first invariant of the paper that does not hold on nodes that are a tree, or nothing."""
+        """The first invariant of the paper that is violated, given that the nodes are a tree; "" if there is none."""
 
     def search(self, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
-        """The keys [.] int32, ascending, of the boxes that hold a row of codes [attributes], and what it cost."""
+        """The keys [.] int32, ascending, of the boxes that a row of codes [attributes] is inside, and the cost."""
         _, keys, counters = self.search_rows(np.reshape(codes, (-1, 1)))
         return keys, counters
 
     def search_rows(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
-        """`search` of a code matrix [attributes, rows] int32: offsets [rows + 1] int64, keys [.] int32, total cost."""
+        """`search` for a code matrix [attributes, rows] int32: offsets [rows + 1] int64, keys [.] int32, total cost."""
         codes = self._code_matrix(codes)
         return self._search(codes, codes)
 
     def search_some(self, attributes: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
-        """The keys of the boxes that a row can lie in of which only these attributes' codes are known."""
+        """The keys of the boxes that a row may be inside if only its codes of these attributes are known."""
         _, keys, counters = self._search(*self._range(attributes, codes, codes))
         return keys, counters
 
     def search_event(self, event: Event) -> tuple[np.ndarray, dict[str, int]]:
-        """The keys of the boxes that can hold a row whose codes an event offers, and what it cost; what the event does
-        not have is taken to be anything."""
+        """The keys of the boxes that may contain a row with codes that an event offers, and the cost; attributes that
+        the event does not have may have any code."""
         attributes, start, intervals = event
         begin, end = start[:-1], start[1:]
         some = end > begin
@@ -89,15 +89,15 @@ class BoxTree(ABC):
         return keys, counters
 
     def overlapping(self, attributes: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        """The keys [.] int32, ascending, of the boxes that share a row with a box that bounds these attributes."""
+        """The keys [.] int32, ascending, of the boxes that overlap a box with bounds on these attributes."""
         return self._search(*self._range(attributes, low, high))[1]
 
     def tree(self) -> Tree:
-        """Its nodes for the batch kernel, boxes at the leaves."""
+        """The nodes for the batch kernel, with the boxes at the leaves."""
         return preorder(self._nodes, self._store.view, self._dimensions)
 
     def check(self) -> None:
-        """Raises `AssertionError` naming an invariant that does not hold; for tests."""
+        """Raises `AssertionError` naming an invariant that is violated; for tests."""
         nodes, boxes = self._nodes, self._store.view
         parent, leaf = np.full_like(nodes.parent, -1), np.empty_like(boxes.leaf)
         fault = link(nodes, boxes, parent, leaf)
@@ -134,7 +134,8 @@ class BoxTree(ABC):
 
 
 def load_parts(arrays: dict[str, np.ndarray], sizes: np.ndarray) -> tuple[BoxStore, Dimensions, Nodes]:
-    """The boxes, dimensions and nodes of a tree as saved; `InvalidArraysError` where they are not sound."""
+    """Loads the boxes, dimensions and nodes of a saved tree. Raises `InvalidArraysError` where they are
+    inconsistent."""
     store = BoxStore.load(arrays, sizes)
     try:
         dimensions = make_dimensions(store.sizes, loaded(arrays, "dimensions", np.int32, 1))

@@ -1,4 +1,4 @@
-"""Which attributes a multidimensional index looks at; what a box says of the others is checked at the box."""
+"""The attributes that a multidimensional index bounds; a box's bounds on others are checked at the box."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rules_index.index.boxes import Boxes
 from rules_index.kernels.jit import jit
 
 MOST_DIMENSIONS = 8
-"""So many attributes are indexed where the caller names none; *ours*, the paper says only "the most selective"."""
+"""The number of attributes that are indexed by default; *ours*, the paper only says "the most selective"."""
 
 
 class Dimensions(NamedTuple):
-    """The indexed attributes, d of them.
+    """The d indexed attributes.
 
-    attributes  [d] int32, the most selective first: a test that fails is soon met
+    attributes  [d] int32, the most selective first, so that tests fail early
     place       [attributes] int32, the dimension of an attribute, or -1
     last        [d] int32, the last code of each
     """
@@ -29,9 +29,9 @@ class Dimensions(NamedTuple):
 
 
 def most_selective(boxes: Boxes) -> np.ndarray:
-    """The attributes [at most `MOST_DIMENSIONS`] int32 of which boxes hold the smallest mean share of the codes.
+    """The attributes [at most `MOST_DIMENSIONS`] int32 of whose codes boxes have the smallest mean share.
 
-    Kuntschke and Kemper, section 3.6; a box that leaves an attribute unbounded holds all of its codes.
+    Kuntschke and Kemper, section 3.6; a box that does not bound an attribute has all of its codes.
     """
     width = boxes.high.astype(np.int64) - boxes.low + 1
     spared = np.bincount(
@@ -41,7 +41,7 @@ def most_selective(boxes: Boxes) -> np.ndarray:
 
 
 def make_dimensions(sizes: np.ndarray, attributes: Sequence[int] | np.ndarray) -> Dimensions:
-    """Dimensions over these attributes; `ValueError` where one is unknown or named twice."""
+    """The dimensions for these attributes. Raises `ValueError` where one is unknown or given twice."""
     chosen = np.array(attributes, np.int32).reshape(-1)
     if len(np.unique(chosen)) < len(chosen) or ((chosen < 0) | (chosen >= len(sizes))).any():
         raise ValueError(f"dimensions are distinct attributes below {len(sizes)}, not {chosen.tolist()}")
@@ -54,7 +54,7 @@ def make_dimensions(sizes: np.ndarray, attributes: Sequence[int] | np.ndarray) -
 def box_bounds(slot: int, boxes: BoxArrays, dimensions: Dimensions, bounds: np.ndarray) -> None:
     """Writes a box's sides in every dimension to `bounds` [2 d]: low, high, low, high, ...
 
-    An unbounded side is the attribute's whole range of codes.
+    An unbounded dimension has the attribute's whole range of codes.
     """
     for dimension in range(len(dimensions.last)):
         bounds[2 * dimension] = 0

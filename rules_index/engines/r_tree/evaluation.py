@@ -1,7 +1,7 @@
 """Is a row in the union of boxes? Standard and index-based evaluation of a disjunctive predicate.
 
-Kuntschke and Kemper, section 4: SE looks at one box after the other, IE at the nodes whose bounds hold the row, and
-IE with short circuit (IE+SC) no further than the first box that holds it.
+Kuntschke and Kemper, section 4: SE tests one box after the other, IE visits the nodes whose bounds contain the row, and
+IE with short circuit (IE+SC) stops at the first box that contains it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from rules_index.kernels.jit import inlined, jit
 def evaluate_rows(
     codes: np.ndarray, nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions, short_circuit: bool, last_level: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """IE, or IE+SC, of a code matrix [attributes, rows] int32: holds [rows] bool, totals [2] int64 of nodes, boxes.
+    """IE, or IE+SC, of a code matrix [attributes, rows] int32: holds [rows] bool, totals [2] int64 of nodes and boxes.
 
-    Nodes below `last_level` are not visited: there the bounds of an entry that hold the row decide.
+    Nodes below `last_level` are not visited; at that level an entry's bounds decide.
     """
     attributes, rows = codes.shape
     holds = np.zeros(rows, np.bool_)
@@ -41,7 +41,7 @@ def evaluate_rows(
             if nodes.level[node] == 0:
                 held |= _leaf_holds(node, row, nodes, boxes, short_circuit, totals)
                 continue
-            # the first entry goes onto the stack last, so that it is the next to be visited
+            # the first entry is pushed last, so that it is visited next
             for j in range(nodes.filled[node] - 1, -1, -1):
                 child = nodes.entries[node, j]
                 if meets(nodes.bounds[child], row, row, dimensions.attributes):
@@ -58,6 +58,7 @@ def evaluate_rows(
 def _leaf_holds(
     leaf: int, row: np.ndarray, nodes: Nodes, boxes: BoxArrays, short_circuit: bool, totals: np.ndarray
 ) -> bool:
+    """Whether a row [attributes] is in a box of a leaf; adds the boxes tested to totals[1]."""
     held = False
     for i in range(nodes.filled[leaf]):
         totals[1] += 1
@@ -69,9 +70,9 @@ def _leaf_holds(
 
 
 def scan_evaluate(boxes: Boxes, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
-    """SE (algorithm 5) of a code matrix [attributes, rows] int32: holds [rows] bool, and what it cost.
+    """SE (algorithm 5) of a code matrix [attributes, rows] int32: holds [rows] bool, and the cost.
 
-    Boxes are taken in their order; the paper (6.1) sorts them by decreasing volume first.
+    Boxes are tested in their order; the paper (section 6.1) sorts them by decreasing volume first.
     """
     codes = np.ascontiguousarray(codes, np.int32)
     holds, tested = _scan_rows(codes, boxes.start, boxes.attributes, boxes.low, boxes.high)
@@ -82,6 +83,8 @@ def scan_evaluate(boxes: Boxes, codes: np.ndarray) -> tuple[np.ndarray, dict[str
 def _scan_rows(
     codes: np.ndarray, start: np.ndarray, attributes: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> tuple[np.ndarray, int]:
+    """Returns holds [rows] bool and the number of boxes tested. start [boxes + 1] int64 are offsets into attributes,
+    low and high [.] int32."""
     holds = np.zeros(codes.shape[1], np.bool_)
     row = np.empty(codes.shape[0], np.int32)
     tested = 0

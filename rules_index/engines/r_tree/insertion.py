@@ -1,7 +1,7 @@
-"""Entries into and out of an R-tree one by one, its rectangles kept tight.
+"""Inserts and removes entries of an R-tree one by one, and keeps its rectangles tight.
 
-Guttman's R-tree (SIGMOD 1984, sections 3.2 and 3.3) and the R*-tree (Beckmann et al., SIGMOD 1990, section 4). A
-box's leaf and a node's parent are kept, so that a deletion needs no search for the leaf.
+Guttman's R-tree (SIGMOD 1984, sections 3.2 and 3.3) and the R*-tree (Beckmann et al., SIGMOD 1990, section 4). A box's
+leaf and a node's parent are stored, so that a deletion needs no search for the leaf.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from rules_index.engines.r_tree.split import quadratic_split, r_star_split
 from rules_index.kernels.jit import jit
 
 MOST_LEVELS = 32
-"""A tree of nodes with two entries or more has fewer levels than its boxes' number has bits."""
+"""A tree whose nodes have at least two entries has fewer levels than the number of its boxes has bits."""
 REINSERTED = 0.3
-"""Share of an overfull node's entries that the R*-tree inserts again (section 4.3: best for all nodes tried)."""
+"""The share of an overfull node's entries that the R*-tree reinserts (section 4.3: best for all nodes tested)."""
 
 
 @jit
 def insert_entry(
     entry: int, level: int, nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions, min_entries: int, r_star: bool
 ) -> None:
-    """Adds an entry to a node of this level: a box's slot to level 0, a node of the level below to another.
+    """Adds an entry to a node of this level: a box's slot at level 0, else a node of the level below.
 
-    The pool must have `nodes_needed` nodes left.
+    The pool must have `nodes_needed` free nodes.
     """
     share = 1 / (dimensions.last + 1.0)
     reinserted = reinserted_entries(nodes.entries.shape[1])
@@ -46,15 +46,15 @@ def insert_entry(
 
 @jit
 def reinserted_entries(most_entries: int) -> int:
-    """How many entries of an overfull node a forced reinsertion takes out."""
+    """The number of entries that a forced reinsertion removes from an overfull node."""
     return max(1, int(REINSERTED * most_entries))
 
 
 def nodes_needed(level: int, most_entries: int) -> int:
-    """Most nodes that one `insert_entry` takes from a pool whose root has this level.
+    """The most nodes that one `insert_entry` takes from a pool whose root has this level.
 
-    Every entry, those inserted again too, may split its way to a new root; a root that has split has two entries,
-    so that less than one level is gained for every two on which entries are reinserted.
+    Every entry, including those reinserted, can cause splits up to a new root. A root that has split has two entries,
+    so that fewer than one level is gained for every two on which entries are reinserted.
     """
     most_levels = 2 * level + 5
     return (1 + most_levels * int(reinserted_entries(most_entries))) * (most_levels + 1)
@@ -64,6 +64,7 @@ def nodes_needed(level: int, most_entries: int) -> int:
 def _entry_bounds(
     entry: int, level: int, nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions, rectangle: np.ndarray
 ) -> None:
+    """Writes an entry's bounds to `rectangle` [2 d]: those of a box at level 0, else those of a node."""
     if level == 0:
         box_bounds(entry, boxes, dimensions, rectangle)
     else:
@@ -72,7 +73,8 @@ def _entry_bounds(
 
 @jit
 def bound(node: int, nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions, rectangle: np.ndarray) -> bool:
-    """Makes a node's bounds tight around its entries, the whole range where it has none; whether they changed."""
+    """Makes a node's bounds tight around its entries, or the whole range without entries; returns whether they
+    changed."""
     cover = np.empty(len(rectangle), np.int32)
     for i in range(len(dimensions.last)):
         cover[2 * i], cover[2 * i + 1] = 0, dimensions.last[i]
@@ -89,6 +91,7 @@ def bound(node: int, nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions, rec
 
 @jit
 def _bound_path(node: int, nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions) -> None:
+    """Makes bounds tight from a node upwards, until one does not change."""
     rectangle = np.empty(nodes.bounds.shape[1], np.int32)
     while node >= 0 and bound(node, nodes, boxes, dimensions, rectangle):
         node = nodes.parent[node]
@@ -96,7 +99,7 @@ def _bound_path(node: int, nodes: Nodes, boxes: BoxArrays, dimensions: Dimension
 
 @jit
 def _choose(rectangle: np.ndarray, level: int, nodes: Nodes, share: np.ndarray, r_star: bool) -> int:
-    """The node of this level that is to take an entry: ChooseLeaf, ChooseSubtree."""
+    """The node of this level that an entry is added to: ChooseLeaf, ChooseSubtree."""
     node = nodes.header[ROOT]
     while nodes.level[node] > level:
         entries = nodes.entries[node, : nodes.filled[node]]
@@ -122,7 +125,7 @@ def _choose(rectangle: np.ndarray, level: int, nodes: Nodes, share: np.ndarray, 
 def _overlap_enlargement(
     entry: int, entries: np.ndarray, rectangle: np.ndarray, nodes: Nodes, share: np.ndarray
 ) -> float:
-    """By how much an entry's overlap with the others grows when it takes a rectangle."""
+    """By how much an entry's overlap with the others grows when it is enlarged by a rectangle."""
     larger = nodes.bounds[entry].copy()
     enlarge(larger, rectangle)
     total = 0.0
@@ -138,7 +141,7 @@ def _add(
     entry: int, node: int, nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions, share: np.ndarray,
     min_entries: int, r_star: bool, treated: np.ndarray, waiting: np.ndarray, count: int,
 ) -> int:  # fmt: skip
-    """Adds an entry to a node and splits upwards, or lets entries wait to be inserted again; how many wait."""
+    """Adds an entry to a node, and splits upwards or queues entries for reinsertion; returns how many are queued."""
     while nodes.filled[node] == nodes.entries.shape[1]:
         members = np.empty(nodes.entries.shape[1] + 1, np.int32)
         members[:-1] = nodes.entries[node]
@@ -173,7 +176,7 @@ def _reinsert(
     members: np.ndarray, rectangles: np.ndarray, node: int, nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions,
     share: np.ndarray, waiting: np.ndarray, count: int,
 ) -> int:  # fmt: skip
-    """Takes the entries farthest from the node's centre out of it; they wait so that the nearest is next."""
+    """Removes the entries farthest from the node's centre, and queues them so that the nearest one is next."""
     cover = rectangles[0].copy()
     for rectangle in rectangles:
         enlarge(cover, rectangle)
@@ -195,10 +198,9 @@ def _reinsert(
 
 @jit
 def take_out(slot: int, nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions, min_entries: int) -> np.ndarray:
-    """Removes a box from its leaf, and from the path above what has become underfull (CondenseTree, 3.3).
+    """Removes a box from its leaf, and underfull nodes from the path above it (CondenseTree, section 3.3).
 
-    Returns the nodes [.] int32 that are no longer in the tree, from the leaf upwards; their entries are to be
-    inserted again.
+    Returns the nodes [.] int32 that are no longer in the tree, from the leaf upwards; their entries must be reinserted.
     """
     rectangle = np.empty(nodes.bounds.shape[1], np.int32)
     orphans = np.empty(MOST_LEVELS, np.int32)
@@ -220,7 +222,7 @@ def take_out(slot: int, nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions, 
 
 @jit
 def loose_node(nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions) -> int:
-    """A node whose bounds are not tight, or -1; their bounds are made so."""
+    """A node whose bounds were not tight, or -1; makes its bounds tight."""
     rectangle = np.empty(nodes.bounds.shape[1], np.int32)
     for node in range(len(nodes.level)):
         if nodes.level[node] >= 0 and bound(node, nodes, boxes, dimensions, rectangle):

@@ -1,4 +1,4 @@
-"""The nodes of a tree over boxes: a pool of numbered nodes, and what makes their links a tree."""
+"""The nodes of a tree over boxes: a pool of numbered nodes, and the check that their links are a tree."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from rules_index.kernels.jit import jit
 FREE = -1
 """The level of a node that is not in use."""
 ROOT, USED, FIRST_FREE = range(3)
-"""Places in `Nodes.header`: the root; the number of nodes that were ever in use; the head of the free ones."""
+"""Indices into `Nodes.header`: the root; the number of nodes that were ever in use; the first free node."""
 
 
 class Nodes(NamedTuple):
-    """A pool of nodes over d dimensions. A node keeps its number as long as it lives.
+    """A pool of nodes over d dimensions. A node keeps its number as long as it exists.
 
     level      [nodes] int32, 0 for a leaf, one more than its children else, `FREE` where not in use
-    parent     [nodes] int32, -1 for the root; of a free node the next free one; of a `following` one the leaf
+    parent     [nodes] int32, -1 for the root; for a free node the next free one; for a `following` one the leaf
     filled     [nodes] int32, number of entries
-    following  [nodes] int32, a node with more of a leaf's entries than fit in one, or -1
+    following  [nodes] int32, a node with those of a leaf's entries that do not fit in one, or -1
     entries    [nodes, most entries] int32, children, or the slots of boxes in a leaf
-    bounds     [nodes, 2 d] int32, low and high side in each dimension; what lies below has a lowest code from
-               low on and a highest one up to high
+    bounds     [nodes, 2 d] int32, low and high side in each dimension; everything below has a lowest code of at
+               least low and a highest one of at most high
     header     [3] int64, see `ROOT`
     """
 
@@ -53,10 +53,10 @@ def make_nodes(nodes: int, most_entries: int, dimensions: int) -> Nodes:
 
 
 class Level(NamedTuple):
-    """The nodes of one level as a bulk loader makes them, k of them.
+    """The k nodes of one level, as a bulk loader makes them.
 
-    first   [k] int64, place of the first entry among the nodes of the level below, or slot of the first box
-    filled  [k] int64, number of entries, which are side by side
+    first   [k] int64, number of the first entry among the nodes of the level below, or slot of the first box
+    filled  [k] int64, number of entries, which are contiguous
     bounds  [k, 2 d] int32
     """
 
@@ -66,7 +66,7 @@ class Level(NamedTuple):
 
 
 def number_levels(levels: list[Level], boxes: BoxArrays, most_entries: int) -> Nodes:
-    """A pool of the nodes of all levels, the leaves first and the one root last."""
+    """A pool of the nodes of all levels, the leaves first and the single root last."""
     at = np.cumsum([0, *(len(level.first) for level in levels)])
     nodes = make_nodes(int(at[-1]), most_entries, levels[0].bounds.shape[1] // 2)
     nodes.header[ROOT], nodes.header[USED] = at[-1] - 1, at[-1]
@@ -84,7 +84,7 @@ def number_levels(levels: list[Level], boxes: BoxArrays, most_entries: int) -> N
 
 
 def reserve(nodes: Nodes, more: int) -> Nodes:
-    """The pool, or a larger one, from which `new_node` can take so many."""
+    """The pool, or a larger one, from which `new_node` can take so many nodes."""
     needed = int(nodes.header[USED]) + more
     if needed <= len(nodes.level):
         return nodes
@@ -101,7 +101,7 @@ def reserve(nodes: Nodes, more: int) -> Nodes:
 
 @jit
 def new_node(level: int, nodes: Nodes) -> int:
-    """A node without entries; the pool must have one left."""
+    """Takes a node without entries from the pool, which must have a free one."""
     node = nodes.header[FIRST_FREE]
     if node >= 0:
         nodes.header[FIRST_FREE] = nodes.parent[node]
@@ -117,7 +117,7 @@ def new_node(level: int, nodes: Nodes) -> int:
 
 @jit
 def free_node(node: int, nodes: Nodes) -> None:
-    """Gives a node back; what it pointed to stays."""
+    """Frees a node; its entries are not changed."""
     nodes.level[node] = FREE
     nodes.filled[node] = 0
     nodes.following[node] = -1
@@ -149,7 +149,7 @@ def drop(node: int, entry: int, nodes: Nodes) -> bool:
 
 @jit
 def make_root(node: int, sibling: int, nodes: Nodes, boxes: BoxArrays) -> int:
-    """A new root over the old one and, unless it is -1, a sibling of it; its bounds are the caller's to set."""
+    """Makes a new root above the old one and, unless it is -1, a sibling of it; the caller must set its bounds."""
     root = new_node(nodes.level[node] + 1, nodes)
     adopt(root, node, nodes, boxes)
     if sibling >= 0:
@@ -159,7 +159,7 @@ def make_root(node: int, sibling: int, nodes: Nodes, boxes: BoxArrays) -> int:
 
 
 def saved(nodes: Nodes) -> dict[str, np.ndarray]:
-    """The nodes as stored; parents and the list of free nodes follow from the rest."""
+    """The nodes to save; parents and the list of free nodes can be derived from them."""
     used = int(nodes.header[USED])
     return {
         "root": nodes.header[ROOT : ROOT + 1].copy(),
@@ -171,7 +171,8 @@ _SAVED = ("level", "filled", "following", "entries", "bounds")
 
 
 def load_nodes(arrays: dict[str, np.ndarray], boxes: BoxArrays, dimensions: int) -> Nodes:
-    """Nodes as saved, with the boxes' leaves set; `InvalidArraysError` where they are no tree over all boxes."""
+    """Loads saved nodes, and sets the boxes' leaves. Raises `InvalidArraysError` where they are not a tree over all
+    boxes."""
     root = loaded(arrays, "root", np.int64, 1)
     level, filled, following = (loaded(arrays, f"node_{name}", np.int32, 1) for name in _SAVED[:3])
     entries, bounds = (loaded(arrays, f"node_{name}", np.int32, 2) for name in _SAVED[3:])
@@ -193,9 +194,10 @@ def load_nodes(arrays: dict[str, np.ndarray], boxes: BoxArrays, dimensions: int)
 
 
 def link(nodes: Nodes, boxes: BoxArrays, parent: np.ndarray, leaf: np.ndarray) -> str:
-    """Writes the parent [nodes] of every node and the leaf [slots] of every box; says what is no tree, or nothing.
+    """Writes the parent [nodes] of every node and the leaf [slots] of every box. Returns why the links are not a tree,
+    or "".
 
-    Levels, numbers of entries and `following` must be within their bounds; links may be anything.
+    Levels, numbers of entries and `following` must be within their bounds; links may be arbitrary.
     """
     faults = (
         "",
@@ -210,6 +212,7 @@ def link(nodes: Nodes, boxes: BoxArrays, parent: np.ndarray, leaf: np.ndarray) -
 
 @jit
 def _link(nodes: Nodes, key: np.ndarray, parent: np.ndarray, leaf: np.ndarray) -> int:
+    """The number of the first fault that `link` reports, 0 for none; writes parent [nodes] and leaf [slots] int32."""
     met = np.zeros(len(nodes.level), np.bool_)
     stack = np.empty(len(nodes.level), np.int32)
     leaf[:] = -1
@@ -250,6 +253,7 @@ def _link(nodes: Nodes, key: np.ndarray, parent: np.ndarray, leaf: np.ndarray) -
 
 @jit
 def _link_leaf(node: int, nodes: Nodes, key: np.ndarray, met: np.ndarray, parent: np.ndarray, leaf: np.ndarray) -> int:
+    """Like `_link`, for a leaf with its `following` nodes. met: [nodes] bool, the nodes found so far."""
     block = node
     while True:
         for slot in nodes.entries[block, : nodes.filled[block]]:

@@ -1,7 +1,7 @@
 """Sort-tile-recursive bulk loading of an R-tree (*ours*; Leutenegger, Lopez and Edgington, STR, ICDE 1997).
 
-Boxes are told apart first by which dimensions they bound: a node with one box that leaves a dimension unbounded is
-unbounded in it itself. Each such group is tiled by the centres in the dimensions that it bounds.
+Boxes are first grouped by the dimensions that they bound: a node with one box that is unbounded in a dimension is
+unbounded in it itself. Each group is tiled by the centres in the dimensions that it bounds.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from rules_index.engines.r_tree.nodes import Level, Nodes, number_levels
 from rules_index.kernels.jit import jit
 
 GROUPING_DIMENSIONS = 32
-"""Groups are told apart by so many of the dimensions, the first ones."""
+"""Groups are formed by so many of the dimensions, the first ones."""
 
 
 def pack(store: BoxStore, dimensions: Dimensions, min_entries: int, max_entries: int) -> Nodes:
-    """Nodes over all boxes of the store, which come to stand in the order of the leaves.
+    """The nodes over all boxes of the store, which are reordered by leaf.
 
-    Every node but the root has from `min_entries` to `max_entries` entries; twice the former are at most one more
-    than the latter.
+    Every node except the root has `min_entries` to `max_entries` entries; 2 * min_entries is at most max_entries + 1.
     """
     slots = store.slots
     levels: list[Level] = []
@@ -29,7 +28,7 @@ def pack(store: BoxStore, dimensions: Dimensions, min_entries: int, max_entries:
     while not levels or len(below) > 1:
         order, begins = _tile(below, dimensions.last, min_entries, max_entries)
         if levels:
-            # the children of a node stand side by side, and take along what is theirs
+            # the children of a node must be contiguous, and are moved together with their contents
             levels[-1] = Level(*(array[order] for array in levels[-1]))
         else:
             store.reorder(slots[order])
@@ -39,9 +38,9 @@ def pack(store: BoxStore, dimensions: Dimensions, min_entries: int, max_entries:
 
 
 def _tile(sides: np.ndarray, last: np.ndarray, min_entries: int, max_entries: int) -> tuple[np.ndarray, np.ndarray]:
-    """An order [n] of rectangles [n, 2 d] and where each node's begin in it [nodes + 1].
+    """An order [n] of rectangles [n, 2 d], and where each node begins in it [nodes + 1].
 
-    All groups are tiled at once, with one sort for each of the dimensions that they bound.
+    All groups are tiled at once, with one sort for each dimension that they bound.
     """
     if len(sides) <= max_entries:
         return np.arange(len(sides)), np.array([0, len(sides)])
@@ -50,7 +49,7 @@ def _tile(sides: np.ndarray, last: np.ndarray, min_entries: int, max_entries: in
     entries = np.diff(begins)
     nodes = -(-entries // max_entries)
     node_begins = np.append(_cut(begins[:-1], entries, nodes), len(sides))
-    # of each group, the dimensions to tile by: those that its first member bounds
+    # the dimensions by which each group is tiled: those that its first member bounds
     bounds_dimension = bounded[order[begins[:-1]]]
     to_tile = bounds_dimension.sum(axis=1)
     dimension = np.argsort(~bounds_dimension, axis=1, kind="stable")
@@ -64,25 +63,27 @@ def _tile(sides: np.ndarray, last: np.ndarray, min_entries: int, max_entries: in
         centre[np.repeat(left <= 0, tile_entries)] = 0
         tile = np.repeat(np.arange(len(group)), tile_entries)
         order = order[np.argsort(tile << 33 | centre, kind="stable")]
-        # so many slabs that the dimensions left can cut each into as many; a root may be a little off
+        # so many slabs that the remaining dimensions can cut each into as many; rounding errors of the root are
+        # tolerated
         slabs = np.where(left > 0, np.ceil(tile_nodes ** (1 / np.maximum(left, 1)) - 1e-9), 1).astype(np.int64)
         tile_begin, group = _cut(tile_begin, tile_nodes, slabs), np.repeat(group, slabs)
     return order, node_begins
 
 
 def _cut(begin: np.ndarray, length: np.ndarray, pieces: np.ndarray) -> np.ndarray:
-    """Where the pieces [.] begin into which ranges are cut evenly; begin, length and number of pieces of each range."""
+    """Where the pieces [.] begin when ranges are cut evenly; given begin, length and number of pieces of each range."""
     place = np.arange(pieces.sum()) - np.repeat(np.cumsum(pieces) - pieces, pieces)
     return np.repeat(begin, pieces) + place * np.repeat(length, pieces) // np.repeat(pieces, pieces)
 
 
 def _groups(bounded: np.ndarray, min_entries: int) -> tuple[np.ndarray, np.ndarray]:
-    """An order [n] that puts those together that bound the same dimensions, and where the groups begin [groups + 1].
+    """An order [n] that makes boxes with the same bounded dimensions adjacent, and where groups begin in it [groups +
+    1].
 
-    bounded: [n, d] bool. Groups that are too small for a node join their neighbours.
+    bounded: [n, d] bool. Groups that are too small for a node are merged with their neighbours.
     """
     some = bounded[:, :GROUPING_DIMENSIONS]
-    # the first dimension weighs most, so that neighbours differ in the less selective ones
+    # the first dimension is the most significant bit, so that neighbouring groups differ in less selective ones
     pattern = some @ (1 << np.arange(some.shape[1])[::-1].astype(np.int64))
     order = np.argsort(pattern, kind="stable")
     begins = np.flatnonzero(np.diff(pattern[order], prepend=-1))
@@ -91,7 +92,7 @@ def _groups(bounded: np.ndarray, min_entries: int) -> tuple[np.ndarray, np.ndarr
 
 @jit
 def _large_groups(begins: np.ndarray, min_entries: int) -> np.ndarray:
-    """Of the borders [.] of groups those that leave at least `min_entries` between any two."""
+    """Those of the borders [.] of groups that leave at least `min_entries` between any two."""
     kept = begins.copy()
     count = 1
     for border in begins[1:]:
@@ -103,7 +104,7 @@ def _large_groups(begins: np.ndarray, min_entries: int) -> np.ndarray:
 
 
 def _covers(sides: np.ndarray, begins: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """The smallest rectangle [nodes, 2 d] around the entries of each node, the whole range where it has none."""
+    """The bounding rectangle [nodes, 2 d] of the entries of each node, the whole range for one without entries."""
     if not len(sides):
         return np.stack([np.zeros_like(last), last], axis=1).reshape(1, -1)
     covers = np.empty((len(begins) - 1, sides.shape[1]), np.int32)

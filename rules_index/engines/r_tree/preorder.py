@@ -1,4 +1,4 @@
-"""A tree over boxes as the nodes that the batch kernel walks."""
+"""A tree over boxes as nodes for the batch kernel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rules_index.kernels.jit import jit
 
 
 def preorder(nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions) -> Tree:
-    """The nodes in preorder, each with a test per dimension in which its bounds leave some codes out."""
+    """The nodes in preorder, each with a test for every dimension in which its bounds exclude codes."""
     order, end, key_start, keys = _preorder(nodes, boxes.key)
     bounds = nodes.bounds[order].reshape(len(order), -1, 2)
     low, high = bounds[:, :, 0], np.minimum(bounds[:, :, 1], dimensions.last)
@@ -25,7 +25,7 @@ def preorder(nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions) -> Tree:
 
 @jit
 def _preorder(nodes: Nodes, key: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The nodes in order, and of each: the one after the last below it, where its keys begin, the keys."""
+    """The nodes in preorder, and for each: the first node behind its subtree, where its keys begin, the keys."""
     used = nodes.header[USED]
     order = np.empty(used, np.int32)
     place = np.empty(used, np.int32)
@@ -55,7 +55,7 @@ def _preorder(nodes: Nodes, key: np.ndarray) -> tuple[np.ndarray, np.ndarray, np
                 block = nodes.following[block]
         key_start[met] = found
     end = np.arange(1, met + 1).astype(np.int32)
-    # from the last node back to the first, each is complete before its parent takes its end from it
+    # backwards from the last node: each subtree is complete before its parent takes over its end
     for i in range(met - 1, 0, -1):
         above = place[nodes.parent[order[i]]]
         end[above] = max(end[above], end[i])

@@ -1,7 +1,7 @@
 """Area, margin and overlap of rectangles over codes.
 
-A rectangle [2 d] int32 is low, high, low, high, ...; closed, so that a single code has the length 1. Lengths are
-shares of their attribute's codes (*ours*): no attribute outweighs another because more constants cut it.
+A rectangle [2 d] int32 is low, high, low, high, ...; closed, so that a single code has the length 1. Lengths are shares
+of their attribute's codes (*ours*), so that an attribute does not weigh more because more constants divide it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rules_index.kernels.jit import jit
 
 @jit
 def area(a: np.ndarray, share: np.ndarray) -> float:
-    """Product of the lengths; share: [d] float64, that of one code."""
+    """The product of the lengths; share: [d] float64, the length of one code."""
     product = 1.0
     for i in range(len(share)):
         product *= (np.float64(a[2 * i + 1]) - a[2 * i] + 1) * share[i]
@@ -22,7 +22,7 @@ def area(a: np.ndarray, share: np.ndarray) -> float:
 
 @jit
 def margin(a: np.ndarray, share: np.ndarray) -> float:
-    """Sum of the lengths."""
+    """The sum of the lengths."""
     total = 0.0
     for i in range(len(share)):
         total += (np.float64(a[2 * i + 1]) - a[2 * i] + 1) * share[i]
@@ -31,7 +31,7 @@ def margin(a: np.ndarray, share: np.ndarray) -> float:
 
 @jit
 def union_area(a: np.ndarray, b: np.ndarray, share: np.ndarray) -> float:
-    """Area of the smallest rectangle around both."""
+    """The area of the bounding rectangle of both."""
     product = 1.0
     for i in range(len(share)):
         low = min(a[2 * i], b[2 * i])
@@ -42,7 +42,7 @@ def union_area(a: np.ndarray, b: np.ndarray, share: np.ndarray) -> float:
 
 @jit
 def overlap_area(a: np.ndarray, b: np.ndarray, share: np.ndarray) -> float:
-    """Area that both have."""
+    """The area of the intersection."""
     product = 1.0
     for i in range(len(share)):
         low = max(a[2 * i], b[2 * i])
@@ -55,7 +55,7 @@ def overlap_area(a: np.ndarray, b: np.ndarray, share: np.ndarray) -> float:
 
 @jit
 def enlarge(a: np.ndarray, b: np.ndarray) -> None:
-    """Makes `a` the smallest rectangle around both."""
+    """Enlarges `a` to the bounding rectangle of both."""
     for i in range(0, len(a), 2):
         a[i] = min(a[i], b[i])
         a[i + 1] = max(a[i + 1], b[i + 1])
@@ -63,7 +63,7 @@ def enlarge(a: np.ndarray, b: np.ndarray) -> None:
 
 @jit
 def distance(a: np.ndarray, b: np.ndarray, share: np.ndarray) -> float:
-    """Square of the distance of the centres, in shares."""
+    """The square of the distance between the centres, in shares."""
     total = 0.0
     for i in range(len(share)):
         apart = 0.5 * share[i] * (np.float64(a[2 * i]) + a[2 * i + 1] - b[2 * i] - b[2 * i + 1])

@@ -1,4 +1,4 @@
-"""Searches of a tree over boxes, a batch of rows at a time; a row is a box of one code in every attribute."""
+"""Searches of a tree over boxes, for a batch of rows; a row is a box with one code in every attribute."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rules_index.kernels.lists import grown
 
 @inlined
 def meets(bounds: np.ndarray, low: np.ndarray, high: np.ndarray, attributes: np.ndarray) -> bool:
-    """Whether the bounds [2 d] of a node share a code with [low, high], both [attributes], in every dimension."""
+    """Whether the bounds [2 d] of a node overlap [low, high], both [attributes], in every dimension."""
     for dimension in range(len(attributes)):
         attribute = attributes[dimension]
         if bounds[2 * dimension] > high[attribute] or bounds[2 * dimension + 1] < low[attribute]:
@@ -23,7 +23,7 @@ def meets(bounds: np.ndarray, low: np.ndarray, high: np.ndarray, attributes: np.
 
 @inlined
 def box_meets(slot: int, boxes: BoxArrays, low: np.ndarray, high: np.ndarray) -> bool:
-    """Whether a box shares a code with [low, high], both [attributes], in every attribute that it bounds."""
+    """Whether a box overlaps [low, high], both [attributes], in every attribute that it bounds."""
     begin = boxes.start[slot]
     for term in range(begin, begin + boxes.length[slot]):
         attribute = boxes.terms[term, 0]
@@ -36,7 +36,7 @@ def box_meets(slot: int, boxes: BoxArrays, low: np.ndarray, high: np.ndarray) ->
 def find_overlapping(
     low: np.ndarray, high: np.ndarray, nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The boxes that share a code in every attribute with [low, high], both [attributes, rows] int32.
+    """The boxes that overlap [low, high], both [attributes, rows] int32, in every attribute.
 
     Returns offsets [rows + 1] int64, keys [.] int32, ascending within a row, and the totals [3] int64 of inner
     nodes visited, leaves visited and boxes tested.

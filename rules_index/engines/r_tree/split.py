@@ -1,4 +1,4 @@
-"""How the entries of an overfull node are divided in two.
+"""Divides the entries of an overfull node in two.
 
 Quadratic split: Guttman, R-trees, SIGMOD 1984, section 3.5.2 ([17] of Kuntschke and Kemper). R*-split: Beckmann,
 Kriegel, Schneider and Seeger, The R*-tree, SIGMOD 1990, section 4.2 (their [3]).
@@ -14,10 +14,10 @@ from rules_index.kernels.jit import jit
 
 @jit
 def quadratic_split(rectangles: np.ndarray, share: np.ndarray, min_entries: int) -> np.ndarray:
-    """The side [n] uint8 of each of `rectangles` [n, 2 d], at least `min_entries` on both.
+    """The side [n] uint8 of each of `rectangles` [n, 2 d], with at least `min_entries` on both.
 
-    The two that waste most area together are the seeds; then the one that cares most joins the side it enlarges
-    less, ties by area, then by number of entries.
+    The two rectangles that waste most area together are the seeds. Then the one with the greatest preference joins the
+    side that it enlarges less; ties by area, then by number of entries.
     """
     n = len(rectangles)
     side = np.full(n, 2, np.uint8)
@@ -51,7 +51,7 @@ def quadratic_split(rectangles: np.ndarray, share: np.ndarray, min_entries: int)
 
 @jit
 def _pick_seeds(rectangles: np.ndarray, share: np.ndarray) -> tuple[int, int]:
-    """The pair whose common rectangle has most area that neither has."""
+    """The pair whose bounding rectangle has the most area that is in neither."""
     first, second, most = 0, 1, -np.inf
     for i in range(len(rectangles)):
         for j in range(i + 1, len(rectangles)):
@@ -64,10 +64,10 @@ def _pick_seeds(rectangles: np.ndarray, share: np.ndarray) -> tuple[int, int]:
 
 @jit
 def r_star_split(rectangles: np.ndarray, share: np.ndarray, min_entries: int) -> np.ndarray:
-    """The side [n] uint8 of each of `rectangles` [n, 2 d], at least `min_entries` on both.
+    """The side [n] uint8 of each of `rectangles` [n, 2 d], with at least `min_entries` on both.
 
-    Along the axis with the smallest sum of margins over all distributions, sorted by low and by high sides, the
-    distribution with least overlap, ties by area.
+    The axis is the one with the smallest sum of margins over all distributions, sorted by low and by high sides. The
+    distribution along it is the one with least overlap, ties by area.
     """
     n = len(rectangles)
     axis, least = 0, np.inf
@@ -98,7 +98,8 @@ def r_star_split(rectangles: np.ndarray, share: np.ndarray, min_entries: int) ->
 
 @jit
 def _sorted(rectangles: np.ndarray, dimension: int, upper: int) -> np.ndarray:
-    """Their order [n] by one side of a dimension, ties by the other; by insertion, as there are few."""
+    """The order [n] of the rectangles by one side of a dimension, ties by the other; insertion sort, as there are
+    few."""
     order = np.arange(len(rectangles))
     first, second = 2 * dimension + upper, 2 * dimension + 1 - upper
     for i in range(1, len(order)):
@@ -116,7 +117,7 @@ def _sorted(rectangles: np.ndarray, dimension: int, upper: int) -> np.ndarray:
 
 @jit
 def _covers(rectangles: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Around the first to the i-th, and around the i-th to the last, in this order: two [n, 2 d] int32."""
+    """The bounding rectangles of the first i, and of the i-th to the last, in this order: two [n, 2 d] int32."""
     left = rectangles[order]
     right = rectangles[order]
     for i in range(1, len(order)):

@@ -21,10 +21,10 @@ Split = Literal["quadratic", "r_star"]
 
 
 class RTree(BoxTree):
-    """Boxes below nodes whose rectangles are tight around them in the indexed dimensions.
+    """Boxes below nodes whose rectangles bound them tightly in the indexed dimensions.
 
-    An unbounded side of a box is the attribute's whole range of codes. What a box says of other attributes is
-    checked where it stands as an entry of a leaf, so that no rectangle is kept for a box.
+    A dimension that a box does not bound has the attribute's whole range of codes. Bounds on other attributes are
+    checked at the box, an entry of a leaf, so that no rectangle is stored for a box.
     """
 
     def __init__(
@@ -45,11 +45,12 @@ class RTree(BoxTree):
         max_entries: int = 10,
         split: Split = "quadratic",
     ) -> Self:
-        """A tree over all boxes, packed by sort-tile-recursive bulk loading; `ValueError` for wrong parameters.
+        """A tree over all boxes, packed by sort-tile-recursive bulk loading. Raises `ValueError` for invalid
+        parameters.
 
-        dimensions: the attributes that nodes bound; the most selective ones where none are given. min_entries,
-        max_entries: of every node but the root (6.1: 5 and 10). split: how later insertions choose a node and
-        divide a full one, Guttman's way or the R*-tree's.
+        dimensions: the attributes that nodes bound; by default the most selective ones. min_entries, max_entries: of
+        every node but the root (section 6.1: 5 and 10). split: how later insertions choose a node and divide a full
+        one, as Guttman does or as the R*-tree does.
         """
         if not 2 <= min_entries <= (max_entries + 1) // 2:
             raise ValueError(f"min_entries is from 2 to half of max_entries + 1, not {min_entries} of {max_entries}")
@@ -61,7 +62,7 @@ class RTree(BoxTree):
 
     @classmethod
     def load(cls, arrays: dict[str, np.ndarray], sizes: np.ndarray) -> Self:
-        """From `arrays` as saved; `InvalidArraysError` where they are not sound."""
+        """Loads saved `arrays`. Raises `InvalidArraysError` where they are inconsistent."""
         store, dimensions, nodes = load_parts(arrays, sizes)
         parameters = loaded(arrays, "parameters", np.int64, 1)
         require(parameters.shape == (2,) and parameters[1] in (0, 1), "parameters")
@@ -81,20 +82,20 @@ class RTree(BoxTree):
 
     @property
     def counts(self) -> dict[str, int]:
-        """All nodes, and the leaves among them."""
+        """The number of all nodes, and of the leaves among them."""
         level = self._nodes.level
         return {"nodes": int((level != FREE).sum()), "leaves": int((level == 0).sum())}
 
     def insert(self, key: int, attributes: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
-        """Adds a box under a key that is not in use; `ValueError` where it is."""
+        """Adds a box under a new key. Raises `ValueError` where the key is in use."""
         self._insert_entry(self._store.add(key, attributes, low, high), 0)
 
     def delete(self, key: int) -> None:
-        """Removes a box; `KeyError` where there is none of this key."""
+        """Removes a box. Raises `KeyError` where no box has this key."""
         slot = self._store.slot(key)
         orphans = take_out(slot, self._nodes, self._store.view, self._dimensions, self._min_entries)
         self._store.remove(key)
-        # the highest first: their entries are subtrees, among which those of the lower ones find their place
+        # the highest level first: their entries are subtrees, into which those of lower levels are then inserted
         for node in orphans[::-1].tolist():
             level, count = int(self._nodes.level[node]), int(self._nodes.filled[node])
             entries = self._nodes.entries[node, :count].tolist()
@@ -111,10 +112,10 @@ class RTree(BoxTree):
     def holds(
         self, codes: np.ndarray, *, short_circuit: bool = True, level_limit: int | None = None
     ) -> tuple[bool, dict[str, int]]:
-        """Whether a row of codes [attributes] lies in the union of the boxes (IE+SC; IE), and what it cost.
+        """Whether a row of codes [attributes] is in the union of the boxes (IE+SC; IE), and the cost.
 
-        level_limit: of how many levels, from the root on, nodes are visited; what does not lie in the union can
-        then be taken to, what does is never left out (4.2).
+        level_limit: the number of levels, from the root on, whose nodes are visited. A row that is not in the union may
+        then count as inside; one that is in it always does (section 4.2).
         """
         holds, counters = self.holds_rows(
             np.reshape(codes, (-1, 1)), short_circuit=short_circuit, level_limit=level_limit
@@ -124,7 +125,7 @@ class RTree(BoxTree):
     def holds_rows(
         self, codes: np.ndarray, *, short_circuit: bool = True, level_limit: int | None = None
     ) -> tuple[np.ndarray, dict[str, int]]:
-        """`holds` of a code matrix [attributes, rows] int32: [rows] bool, and the total cost."""
+        """`holds` for a code matrix [attributes, rows] int32: [rows] bool, and the total cost."""
         if level_limit is not None and level_limit < 1:
             raise ValueError(f"level_limit is at least 1, not {level_limit}")
         codes = self._code_matrix(codes)
@@ -135,7 +136,8 @@ class RTree(BoxTree):
         return holds, {"nodes": int(totals[0]), "boxes": int(totals[1])}
 
     def renumber(self, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> None:
-        """Lets the old code c of an attribute be the codes first[c] to last[c]; rectangles follow and stay tight."""
+        """Renumbers the old code c of an attribute to the codes first[c] to last[c]; rectangles follow and stay
+        tight."""
         self._store.renumber(sizes, first, last)
         live = self._nodes.level != FREE
         for dimension, attribute in enumerate(self._dimensions.attributes.tolist()):

@@ -1,1 +1,1 @@
-"""The algorithms of the paper on matching disjunctive predicates."""
+"""The algorithms of the paper on matching disjunctive predicates (Kuntschke and Kemper)."""

@@ -1,9 +1,10 @@
-"""Bitmap index over the boxes of predicates: for each code those that begin no later and those that end no earlier.
+"""A bitmap index over the boxes of predicates: for each code, the boxes that begin at or before it and those that end
+at or after it.
 
-It finds what an index is to find in Kuntschke and Kemper's section 3.6 by an AND of two words for 64 boxes and a
-dimension: the boxes that share a row with a part, those that hold it, and those that hold one of its corners. So each
-part that is cut off can be looked up anew, in whatever order parts are taken. It has 3 bits of each box for each code
-of each dimension: it is for predicates of hundreds of boxes and constants, not of millions.
+It answers the queries of Kuntschke and Kemper's section 3.6 by an AND of two words per 64 boxes and dimension: which
+boxes share a row with a part, contain it, or contain one of its corners. So each part that is cut off can be looked up
+again, in whatever order parts are taken. The index has 3 bits per box and code of each dimension: it is for predicates
+of hundreds of boxes and constants, not of millions.
 """
 
 from __future__ import annotations
@@ -25,11 +26,10 @@ _ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 class BoxBitmaps(NamedTuple):
     """The bitmaps of one or more predicates.
 
-    Bit b of a predicate's word w stands for box 64 w + b of its order of work.
-
-    bits     [predicates, d, most codes, 2, words] uint64: the boxes that begin at a code or below, and those that end
+    Bit b of a predicate's word w stands for box 64 w + b in its order of work.
+    bits     [predicates, d, most codes, 2, words] uint64: the boxes that begin at the code or below, and those that end
              at it or above
-    holding  [d, most codes, words, predicates] uint64: those that do both
+    holding  [d, most codes, words, predicates] uint64: the boxes that do both
     """
 
     bits: np.ndarray
@@ -37,7 +37,8 @@ class BoxBitmaps(NamedTuple):
 
     @classmethod
     def of(cls, boxes: np.ndarray, order: np.ndarray, start: np.ndarray, codes: int) -> BoxBitmaps:
-        """The bitmaps of boxes [boxes, d, 2] int32 of codes below `codes`; order, start: as in `streams.Streams`."""
+        """The bitmaps of boxes [boxes, d, 2] int32 with codes below `codes`; order and start are as in
+        `streams.Streams`."""
         words = (int(np.diff(start).max(initial=0)) + 63) // 64
         bits = np.zeros((len(start) - 1, boxes.shape[1], codes, 2, words), np.uint64)
         owner = segment_ids(start)
@@ -55,11 +56,12 @@ class BoxBitmaps(NamedTuple):
 
 @inner
 def find_held(queries: np.ndarray, start: np.ndarray, bitmaps: BoxBitmaps, held: np.ndarray) -> None:
-    """Which subpredicates of queries have their lowest and their highest corner in boxes of each stream predicate, to
-    which those before them have been added: of all stream predicates at once.
+    """Tests, for all stream predicates at once, which subpredicates of queries have their lowest and highest corner in
+    boxes of the stream predicate, extended by the subpredicates before them.
 
-    queries, start: their boxes [subpredicates, d, 2] int32 and the first of each [queries + 1]; held: [subpredicates,
-    predicates] bool, the result. What needed not be added is covered, so that its corners are in boxes, too.
+    queries, start: their boxes [subpredicates, d, 2] int32 and the first of each query [queries + 1]; held receives the
+    result [subpredicates, predicates] bool. Subpredicates that were not added are covered, so that their corners are in
+    boxes, too.
     """
     predicates = held.shape[1]
     corner, boxes = np.empty((2, predicates), np.uint64)
@@ -89,8 +91,8 @@ def look_up(
 ) -> tuple[int, int]:
     """Algorithm 6 (QC) for a part, and the place in the order of work of the first box that shares a row with it.
 
-    Where `corners` are tried, a part whose lowest or highest one lies in no box is `APART`, too, as it is not covered.
-    That is known after few words, and boxes seldom hold both.
+    If `corners` are tested, a part whose lowest or highest corner is in no box is `APART`, too, because it is not
+    covered. That takes a few words only, and boxes seldom contain both corners.
     """
     if corners and not (
         _is_held(parts, part, 0, stream, streams, at, bitmaps)
@@ -125,7 +127,7 @@ def look_up(
 def _is_held(
     parts: np.ndarray, part: int, end: int, stream: Stream, streams: Streams, at: int, bitmaps: BoxBitmaps
 ) -> bool:
-    """Whether a box holds the lowest (`end` 0) or highest (1) corner of a part."""
+    """Whether a box contains the lowest (`end` 0) or highest (1) corner of a part."""
     bits = bitmaps.bits
     count = streams.start[at + 1] - streams.start[at]
     for word in range((count + 63) // 64):
@@ -145,7 +147,7 @@ def _is_held(
 
 @inlined
 def _has_corner(parts: np.ndarray, part: int, end: int, boxes: np.ndarray, box: int) -> bool:
-    """Whether a box holds the lowest or highest corner of a part."""
+    """Whether a given box contains the lowest or highest corner of a part."""
     for d in range(boxes.shape[1]):
         code = parts[part, d, end]
         if code < boxes[box, d, 0] or code > boxes[box, d, 1]:
@@ -155,7 +157,7 @@ def _has_corner(parts: np.ndarray, part: int, end: int, boxes: np.ndarray, box: 
 
 @bare
 def box_at(place: int, stream: Stream, streams: Streams, at: int) -> int:
-    """The box at a place that `look_up` told."""
+    """The box at a place that `look_up` has returned."""
     begin = streams.start[at]
     count = streams.start[at + 1] - begin
     return streams.order[begin + place] if place < count else stream.added_boxes[place - count]

@@ -1,6 +1,6 @@
-"""Search of R-trees over the boxes of predicates (Kuntschke and Kemper, section 3.6).
+"""Searches R-trees over the boxes of predicates (Kuntschke and Kemper, section 3.6).
 
-A subpredicate is looked up once; its parts skip those of the boxes so found that are apart from them.
+A subpredicate is looked up once; its parts then skip those of the boxes found that do not overlap them.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from rules_index.kernels.jit import bare
 
 
 class BoxTrees(NamedTuple):
-    """The nodes of one tree for each of some predicates, as `engines.boxes.Tree` has them, one behind the other.
+    """The nodes of one tree for each of some predicates, as in `index.boxes.Tree`, concatenated.
 
     start       [predicates + 1] int64, the first node of each
-    end         [nodes] int64, the node after the last one below it
+    end         [nodes] int64, the first node behind the subtree of the node
     test_start  [nodes + 1] int64 into tests
     tests       [., 3] int32 (dimension, low, high)
     key_start   [nodes + 1] int64 into keys
-    keys        [.] int64, boxes by their place among those of all predicates
+    keys        [.] int64, boxes by their number among those of all predicates
     """
 
     start: np.ndarray
@@ -37,7 +37,7 @@ class BoxTrees(NamedTuple):
 
     @classmethod
     def of(cls, trees: Sequence[Tree], first_box: np.ndarray) -> BoxTrees:
-        """Of a tree over the boxes of each predicate, which begin at `first_box` [trees + 1] int64."""
+        """Concatenates a tree over the boxes of each predicate, which begin at `first_box` [trees + 1] int64."""
         nodes, tests, keys = (
             offsets_of(np.array([len(getattr(tree, name)) for tree in trees], np.int64))
             for name in ("end", "tests", "keys")
@@ -53,7 +53,7 @@ class BoxTrees(NamedTuple):
 
 
 def _shifted(arrays: Sequence[np.ndarray], by: np.ndarray) -> np.ndarray:
-    """The arrays one behind the other, each with an addend of its own [arrays + 1], as int64."""
+    """The arrays concatenated as int64, with an addend [arrays + 1] added to each."""
     shifted = (array.astype(np.int64) + each for array, each in zip(arrays, by[:-1].tolist(), strict=True))
     return np.concatenate([np.empty(0, np.int64), *shifted])
 
@@ -62,8 +62,8 @@ def _shifted(arrays: Sequence[np.ndarray], by: np.ndarray) -> np.ndarray:
 def overlapping(
     parts: np.ndarray, part: int, stream: Stream, streams: Streams, at: int, trees: BoxTrees
 ) -> tuple[int, int]:
-    """Algorithm 6 (QC) by a tree, and how many boxes share a row with a part: these are written to `stream.near`, in
-    the order of work, unless one of them holds the part."""
+    """Algorithm 6 (QC) by a tree, and the number of boxes that share a row with a part. These are written to
+    `stream.near` in the order of work, unless one of them contains the part."""
     boxes, rank, near = stream.given.boxes, stream.given.rank, stream.near
     count = 0
     node = trees.start[at]
@@ -92,7 +92,7 @@ def overlapping(
 
 @bare
 def _put(box: int, near: np.ndarray, count: int, place: np.ndarray) -> int:
-    """Puts a box among `count` that are in the order of work, unless it is there; how many there are."""
+    """Inserts a box into `count` boxes in the order of work, unless it is there; returns the new number."""
     at = count
     while at > 0 and place[near[at - 1]] > place[box]:
         at -= 1

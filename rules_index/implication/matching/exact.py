@@ -1,7 +1,7 @@
 """Exact matching: is a part of the query predicate covered by the boxes of the stream predicate?
 
-Kuntschke and Kemper, section 3.5, algorithms 10 to 12. The three strategies differ in which part is cut next, so one
-loop serves them all. It stops after so many steps, or where its arrays are full, and goes on from where it was.
+Kuntschke and Kemper, section 3.5, algorithms 10 to 12. The three strategies differ only in which part is cut next, so
+that one loop serves all of them. It stops after a number of steps, or when its arrays are full, and can be resumed.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Parts(NamedTuple):
 
     boxes     [., d, 2] int32
     position  [.] int32, the place in the order of work of the box that each is compared with next
-    first     [.] int32, the place of the first of those that were cut off together
-    current   [2 d + 1, d, 2] int32, those that are compared now
+    first     [.] int32, the index of the first part that was cut off together with it
+    current   [2 d + 1, d, 2] int32, those that are being compared
     next      [2 d + 1] int32, the position of each of these
-    state     [5] int64: head, tail, comparisons, most parts that lived at once, where the rest begins
+    state     [5] int64: head, tail, comparisons, the most parts at once, where the rest begins
     """
 
     boxes: np.ndarray
@@ -50,7 +50,7 @@ def make_parts(dimensions: int) -> Parts:
 
 
 def with_room(parts: Parts) -> Parts:
-    """The parts moved to the front, with room for as many again."""
+    """The parts moved to the front, in arrays with room for as many again."""
     live = slice(*parts.state[[HEAD, TAIL]].tolist())
     count = live.stop - live.start
     parts.state[[HEAD, TAIL]] = 0, count
@@ -63,7 +63,7 @@ def with_room(parts: Parts) -> Parts:
 
 @inlined
 def start(parts: Parts, boxes: np.ndarray, box: int, position: int) -> None:
-    """Begins with one part, a box."""
+    """Begins with a single part, a box."""
     state = parts.state
     copy_box(boxes, box, parts.boxes, 0)
     parts.position[0], parts.first[0] = position, 0
@@ -78,8 +78,8 @@ def _next(strategy: int, state: np.ndarray) -> int:
 
 @inlined
 def _take(strategy: int, parts: Parts) -> int:
-    """Moves the next parts to `current` (algorithm 12: all that were cut off together last); how many, or -1 where
-    there might be no room for what is cut off them."""
+    """Moves the next parts to `current` (algorithm 12: all that were cut off together last). Returns their number, or
+    -1 where there may be no room for their own parts."""
     state = parts.state
     begin = _next(strategy, state)
     if strategy == MIX:
@@ -99,7 +99,7 @@ def _take(strategy: int, parts: Parts) -> int:
 
 @bare
 def _add(made: int, position: int, parts: Parts) -> None:
-    """Takes up parts that stand behind the last one."""
+    """Adds the parts that have been written behind the last one."""
     tail = parts.state[TAIL]
     for at in range(tail, tail + made):
         parts.position[at] = position
@@ -109,9 +109,9 @@ def _add(made: int, position: int, parts: Parts) -> None:
 
 @bare
 def compare(strategy: int, parts: Parts, given: Sorted, order: np.ndarray, count: int, skips: bool, steps: int) -> int:
-    """Compares parts with the first `count` boxes of an order: `COVERED`, `REST`, or why it stopped before.
+    """Compares parts with the first `count` boxes of an order. Returns `COVERED`, `REST`, or why it stopped before.
 
-    A part is compared with one box after the other. Where it `skips`, it goes on to the next one that it shares a row
+    A part is compared with one box after the other. If it `skips`, it continues with the next box that it shares a row
     with, and is rest at once where there is none.
     """
     state, current, boxes, rank = parts.state, parts.current, given.boxes, given.rank
@@ -123,7 +123,7 @@ def compare(strategy: int, parts: Parts, given: Sorted, order: np.ndarray, count
         if begin == count:
             state[REST_BEGIN] = _next(strategy, state)
             if skips:
-                # those behind it were not compared with all
+                # the parts behind it have not been compared with all boxes
                 state[TAIL] = state[REST_BEGIN] + 1
             return REST
         several = _take(strategy, parts)
@@ -161,10 +161,10 @@ def compare_found(
     corners: bool,
     steps: int,
 ) -> int:
-    """Like `compare`, with bitmaps: a part is looked up as soon as it is cut off, and taken up only if it shares a row
-    with some box and lies in none.
+    """`compare` with bitmaps: a part is looked up as soon as it is cut off, and added only if it shares a row with some
+    box and is inside none.
 
-    One that shares none is rest at once; so is one of which no box holds a corner, where `corners` are tried.
+    A part that shares no row with any box is rest at once; if `corners` are tested, so is one with a corner in no box.
     """
     state, boxes = parts.state, parts.boxes
     given, rank = stream.given.boxes, stream.given.rank

@@ -1,8 +1,8 @@
 """Disjunctive predicates over intervals (Kuntschke and Kemper, section 2.1) as boxes of region codes.
 
-The constants of all predicates that are to be compared cut each dimension into regions: each constant, what lies
-between two of them, and NULL, which comes last. An interval is then a closed range of codes whatever its ends are, and
-a part that is cut off one is never empty. Where on the number line a region lies is kept beside, for lengths.
+The constants of all predicates to be compared divide each dimension into regions: each constant, the values between two
+of them, and NULL, which comes last. An interval is then a closed range of codes whatever its ends are, and a part that
+is cut off is never empty. The position of each region on the number line is kept as well, for lengths.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rules_index.index.boxes import Boxes
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The values from `low` to `high`, of which NULL is none; an open or infinite end does not belong to it."""
+    """The values from `low` to `high`, without NULL; an open or infinite end is excluded."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -34,8 +34,8 @@ class Interval:
 
 
 Conjunctive: TypeAlias = Mapping[str, Interval | None]
-"""A conjunctive predicate: the interval of each dimension that it references, or None for IS NULL. In a dimension that
-it does not reference it holds on every value and on NULL."""
+"""A conjunctive predicate: for each dimension that it references an interval, or None for IS NULL. In a dimension that
+it does not reference it is TRUE for every value and for NULL."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class Space:
     """The data space D and its regions.
 
     names      [dimensions]
-    constants  of each dimension, ascending
-    sizes      [dimensions] int32, number of codes, that of NULL included
-    lower      [dimensions, most codes] float64, lower end of each region; infinity for NULL and behind it
+    constants  for each dimension, ascending
+    sizes      [dimensions] int32, number of codes, including that of NULL
+    lower      [dimensions, most codes] float64, lower end of each region; infinity for NULL and unused codes
     upper      [dimensions, most codes] float64
-    open       [dimensions, most codes] bool, whether the region's finite ends do not belong to it
+    open       [dimensions, most codes] bool, whether the region's finite ends are excluded
     """
 
     names: tuple[str, ...]
@@ -59,12 +59,12 @@ class Space:
 
     @property
     def lines(self) -> Lines:
-        """Where codes lie, as kernels read it."""
+        """The position of codes on the number line, as kernels read it."""
         return Lines(self.sizes, self.lower, self.upper)
 
     @classmethod
     def of(cls, *predicates: Iterable[Conjunctive], whole: Collection[str] = ()) -> Space:
-        """The space of all dimensions and constants of some predicates; `whole` dimensions hold integers only."""
+        """The space of all dimensions and constants of some predicates; `whole` dimensions have only integers."""
         found: dict[str, set[float]] = {}
         for box in (box for predicate in predicates for box in predicate):
             for name, interval in box.items():
@@ -83,21 +83,21 @@ class Space:
         return cls(names, constants, sizes, lower, upper, is_open)
 
     def encode(self, predicate: Iterable[Conjunctive]) -> Disjunction:
-        """A predicate over the space; conjunctions that no row satisfies are left out.
+        """A predicate over the space, without conjunctions that no row satisfies.
 
-        Raises `ValueError` for a dimension or a constant that the space does not know.
+        Raises `ValueError` for a dimension or a constant that the space does not have.
         """
         boxes = [box for box in map(self._box, predicate) if (box[:, 0] <= box[:, 1]).all()]
         return Disjunction(self, np.array(boxes, np.int32).reshape(-1, len(self.names), 2))
 
     def codes(self, rows: np.ndarray) -> np.ndarray:
-        """The code matrix [dimensions, rows] int32 of rows [dimensions, rows] float64, NaN standing for NULL."""
+        """The code matrix [dimensions, rows] int32 of rows [dimensions, rows] float64; NaN stands for NULL."""
         found = np.empty(rows.shape, np.int32)
         for dimension, values in enumerate(rows):
             null = self.sizes[dimension] - 1
             upper = self.upper[dimension, :null]
             code = np.searchsorted(upper, values)
-            # the end of an open region is a region of its own, the next one
+            # the end of an open region is the next region, which has only that value
             code[(code < null) & self.open[dimension, code] & (values == self.upper[dimension, code])] += 1
             found[dimension] = np.where(np.isnan(values), null, code)
         return found
@@ -105,7 +105,7 @@ class Space:
     def decode(self, boxes: np.ndarray) -> list[dict[str, Interval | None]]:
         """Boxes [boxes, dimensions, 2] of codes as conjunctive predicates.
 
-        Raises `ValueError` for a range that holds NULL and some values, but not all: no `Interval` says that.
+        Raises `ValueError` for a range with NULL and some values, but not all: no `Interval` can express that.
         """
         return [
             {
@@ -125,7 +125,7 @@ class Space:
         return box
 
     def _codes(self, dimension: int, interval: Interval) -> tuple[int, int]:
-        """The first and the last code of an interval; (1, 0) where no value lies in it."""
+        """The first and the last code of an interval; (1, 0) where it has no value."""
         for end in (interval.low, interval.high):
             if math.isfinite(end) and end not in self.constants[dimension]:
                 raise ValueError(f"{end} is no constant of the space's {self.names[dimension]}")
@@ -153,8 +153,8 @@ class Space:
 
 
 def _regions(constants: Sequence[float], whole: bool) -> list[tuple[float, float, bool]]:
-    """(lower, upper, open) of the regions that constants cut a dimension into; over integers only those that hold
-    one, with ends that belong to them."""
+    """(lower, upper, open) of the regions that constants divide a dimension into; over integers only those that contain
+    one, with their ends included."""
     ends = [-math.inf, *constants, math.inf]
     regions = [(ends[0], ends[1], True)]
     for low, high in pairwise(ends[1:]):
@@ -177,8 +177,8 @@ def _regions(constants: Sequence[float], whole: bool) -> list[tuple[float, float
 class Disjunction:
     """A disjunctive predicate: the union of its conjunctive subpredicates.
 
-    boxes: [boxes, dimensions, 2] int32, closed ranges of codes, none of them empty; a dimension that a subpredicate
-    does not reference has all codes, that of NULL included.
+    boxes: [boxes, dimensions, 2] int32, closed ranges of codes, none of them empty. A dimension that a subpredicate
+    does not reference has all codes, including that of NULL.
     """
 
     space: Space
@@ -190,7 +190,7 @@ class Disjunction:
 
     @cached_property
     def measures(self) -> Sorted:
-        """The boxes with what the order of work depends on."""
+        """The boxes with the measures that the order of work depends on."""
         return Sorted(*measured(self.boxes, self.space.lines))
 
     @cached_property
@@ -205,7 +205,7 @@ class Disjunction:
 
     @property
     def sparse(self) -> Boxes:
-        """The boxes with only the dimensions that they reference, as indexes and evaluation take them."""
+        """The boxes with only the dimensions that they reference, for indexes and evaluation."""
         named = (self.boxes[:, :, 0] > 0) | (self.boxes[:, :, 1] < self.space.sizes - 1)
         _, attributes = np.nonzero(named)
         low, high = self.boxes[named].T
@@ -217,13 +217,13 @@ class Disjunction:
         return self.alone.index()
 
     def decoded(self) -> list[dict[str, Interval | None]]:
-        """The subpredicates as intervals; raises `ValueError` as `Space.decode` does."""
+        """The subpredicates as intervals. Raises `ValueError` as `Space.decode` does."""
         return self.space.decode(self.boxes)
 
 
 @dataclass(frozen=True)
 class Predicates:
-    """Several predicates: their subpredicates one behind the other, and the first of each.
+    """Several predicates: their subpredicates concatenated, and the first of each.
 
     start: [predicates + 1] int64
     """
@@ -233,7 +233,7 @@ class Predicates:
 
     @classmethod
     def of(cls, predicates: Sequence[Disjunction]) -> Predicates:
-        """One or more predicates; `ValueError` where they are not over one space."""
+        """One or more predicates. Raises `ValueError` where they are not over the same space."""
         space = predicates[0].space
         if any(each.space is not space for each in predicates):
             raise ValueError("all predicates must be encoded by one space")
@@ -244,13 +244,13 @@ class Predicates:
 
     @cached_property
     def longest(self) -> int:
-        """Number of subpredicates of the one that has most."""
+        """The largest number of subpredicates of one predicate."""
         return int(np.diff(self.start).max(initial=0))
 
     @cached_property
     def order(self) -> np.ndarray:
-        """The subpredicates [.] int64 of each predicate by decreasing volume (6.1): one with more infinite ends is
-        larger, then by volume."""
+        """The subpredicates [.] int64 of each predicate by decreasing volume (6.1): by infinite ends first, then by
+        finite volume."""
         measures = self.subpredicates.measures
         return np.lexsort((-measures.volume, -measures.unbounded, segment_ids(self.start)))
 

@@ -40,7 +40,7 @@ from rules_index.index.boxes import Tree
 Method = Literal["hsr", "hcr", "em_bfs", "em_dfs", "em_mix"]
 _METHODS: dict[Method, int] = {"em_bfs": BFS, "em_dfs": DFS, "em_mix": MIX, "hsr": HSR, "hcr": HCR}
 _STEPS = 1 << 14
-"""Comparisons after which the clock is looked at."""
+"""The comparisons after which the time is checked."""
 
 
 _UNBOUNDED_EFFORT = Budget(1 << 62, float("inf"))
@@ -51,10 +51,10 @@ class Matchings:
     """The results of matching each of several query predicates with each of several p as it was given.
 
     start       [queries + 1] int64, the first subpredicate of each query
-    known       [streams, subpredicates] int8: 1 where it implies p as relaxed so far, as far as the method sees, 0
-                where not, -1 where the budget was spent before it was known
+    known       [streams, subpredicates] int8: 1 where the method shows that it implies p as relaxed so far, 0 where it
+                does not, -1 where the budget was spent before it was known
     splits      [streams, subpredicates] int64, comparisons of a part with a box (runs of algorithm 9)
-    most_parts  [streams, subpredicates] int64, parts that lived at once, at most
+    most_parts  [streams, subpredicates] int64, the most parts at once
     """
 
     start: np.ndarray
@@ -64,7 +64,7 @@ class Matchings:
 
     @cached_property
     def implied(self) -> list[bool | None]:
-        """Whether each query implies p, as `Matching.implied`; those of the first p first."""
+        """Whether each query implies p, as `Matching.implied`; the results for the first p come first."""
         ends = list(pairwise(self.start.tolist()))
         return [_all(known[begin:end]) for known in self.known.tolist() for begin, end in ends]
 
@@ -73,12 +73,12 @@ class Matchings:
 class Matching:
     """The result of matching p' with p.
 
-    implied   whether p' => p as far as the method sees: the heuristics miss some, exact matching none; None where
-              the budget was spent before it was known
-    relaxed   p, or what it was relaxed to so that p' implies it; p always does
-    rest      what of p' exact matching found uncovered: with "em_bfs" and no index all of a subpredicate's, else the
-              first part that was met
-    splits, most_parts  of all subpredicates together, and of one at most, as in `Matchings`
+    implied   whether p' => p as far as the method can show: the heuristics miss some cases, exact matching none; None
+              where the budget was spent before it was known
+    relaxed   p, or what it was relaxed to so that p' implies it; p always implies it
+    rest      what of p' exact matching found uncovered: with "em_bfs" and no index all of a subpredicate's rest, else
+              the first part that was found
+    splits, most_parts  summed over all subpredicates, and the largest of one, as in `Matchings`
     """
 
     implied: bool | None
@@ -100,12 +100,11 @@ def match(
     """Matches the query predicate p' with the stream predicate p, both over one space.
 
     method: "hsr" (algorithm 7), "hcr" (8), "em_bfs" (10), "em_dfs" (11), "em_mix" (12), each with or without the quick
-    check (6). index: over the stream's boxes, by place (`Disjunction.index`, or an R-tree's `tree()`); it serves the
-    quick check and exact matching (3.6). budget: for each subpredicate of p' that exact matching is used on.
-
-    A subpredicate that does not match is added whole (3.5), and so is one of which it is not known. Against the text
-    of algorithms 10 to 12, one that overlaps nothing makes the match fail. Raises `ValueError` where the two
-    predicates are not over one space.
+    check (6). index: over the stream's boxes, by number (`Disjunction.index`, or an R-tree's `tree()`), for the quick
+    check and exact matching (3.6). budget: for each subpredicate of p' that exact matching is used on. A subpredicate
+    that does not match, or for which that is unknown, is added whole (3.5). Other than in the text of algorithms 10 to
+    12, one that overlaps nothing makes the match fail. Raises `ValueError` where the two predicates are not over the
+    same space.
     """
     given = stream.alone
     over_all = BoxTrees.of([index], given.start) if isinstance(index, Tree) else index
@@ -130,10 +129,10 @@ def match_each(
     index: BoxTrees | BoxBitmaps | None = None,
     budget: Budget = _UNBOUNDED_EFFORT,
 ) -> Matchings:
-    """Matches each of several query predicates with each of several stream predicates, as `match` does, all in one go.
+    """Matches each of several query predicates with each of several stream predicates, as `match` does, in one call.
 
-    index: over the boxes of all stream predicates (`Predicates.index`, or one tree for each). As no rest is told,
-    bitmaps may answer by a corner of a part that no box holds, without a comparison.
+    index: over the boxes of all stream predicates (`Predicates.index`, or one tree for each). As no rest is returned,
+    bitmaps can decide by a corner of a part that no box contains, without a comparison.
     """
     run = _Run(queries, streams, method, quick_check, index, keeps=False)
     for _ in run.uncovered_parts(budget):
@@ -177,11 +176,11 @@ class _Run:
 
     @property
     def found(self) -> Matchings:
-        """What was found."""
+        """The results."""
         return Matchings(self._start, *self._results)
 
     def relaxed(self) -> Disjunction:
-        """The only stream predicate as the last query relaxed it."""
+        """The only stream predicate as the last query has relaxed it."""
         if self.found.implied[-1] is True:
             return self._given
         boxes, added_boxes = self._stream.given.boxes, self._stream.added_boxes[: self._stream.counts[ADDED]]
@@ -190,7 +189,7 @@ class _Run:
         return Disjunction(self._given.space, np.concatenate([boxes[:count], added]))
 
     def uncovered_parts(self, budget: Budget) -> Iterator[np.ndarray]:
-        """Goes through all subpredicates; what stays uncovered of each, if that is kept."""
+        """Processes all subpredicates; yields what stays uncovered of each, if that is kept."""
         watched, ends = [-1, -1], 0.0
         while (how := self._go_on(budget.splits)) != DONE:
             if how == FULL:

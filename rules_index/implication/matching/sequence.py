@@ -1,6 +1,6 @@
-"""All subpredicates of query predicates one after the other, the stream predicate being relaxed by those that fail.
+"""Matches all subpredicates of query predicates one after the other; those that fail relax the stream predicate.
 
-Kuntschke and Kemper, algorithms 7, 8 and 10 to 12, whose loops over the subpredicates are alike.
+Kuntschke and Kemper, algorithms 7, 8 and 10 to 12, which have the same loop over subpredicates.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from rules_index.implication.matching.streams import NEAR, ORDERED, Stream, Stre
 from rules_index.kernels.jit import bare, inlined, jit
 
 HSR, HCR = 3, 4
-"""Methods beside the strategies of exact matching."""
+"""The methods other than the strategies of exact matching."""
 SPENT, DONE = 4, 5
-"""What else becomes of a subpredicate: given up; and of all of them."""
+"""Further results: a subpredicate was given up because the budget was spent; all are done."""
 YES, NO, UNDECIDED = 1, 0, -1
 STATE = 9
 STREAM, QUERY, SUBPREDICATE, STARTED, GIVEN_UP, QUICK_CHECK, KEEPS_RELAXED, KEEPS_REST, KNOWS_HELD = range(STATE)
-"""Places in the state: the stream predicate, the query and the subpredicate at hand; whether that one's parts are being
-compared, and whether they are to be no longer; whether algorithm 6 comes first; whether each query's last subpredicate
-is to be added, too, and whether to stop for each rest; whether `held` is filled."""
+"""Indices into the state: the current stream predicate, query and subpredicate; whether its parts are being compared;
+whether it is to be given up; whether algorithm 6 comes first; whether each query's last subpredicate is to be added,
+too; whether to stop for each rest; whether `held` is filled."""
 SCAN, TREES, BITMAPS = range(3)
-"""Kinds of index; a scan is none."""
+"""The kinds of index; a scan uses none."""
 
 
 class Index(NamedTuple):
-    """An index over the stream predicates: what there is not of it is empty."""
+    """An index over the stream predicates; the fields that it does not use are empty."""
 
     kind: int
     trees: BoxTrees
@@ -65,18 +65,18 @@ def match_in_turn(
     most: int,
     steps: int,
 ) -> int:
-    """Goes on until all queries are matched with all stream predicates (`DONE`); before that `FULL` where parts need
-    room, `PAUSED` after so many `steps` on one subpredicate, and `REST` after one that is not covered, if `state` says
-    so.
+    """Runs until all queries are matched with all stream predicates (`DONE`). Returns before that `FULL` where parts
+    need room, `PAUSED` after so many `steps` on one subpredicate, and `REST` after one that is not covered, if `state`
+    asks for it.
 
-    Each query begins with the stream predicate as it was given. held: [subpredicates, streams] bool, filled here where
-    bitmaps are the index and no rest is asked for: a subpredicate with a corner that no box holds is not implied.
-    results: known, splits and most_parts as in `matching.Matchings`, zeros at first. most: comparisons after which a
-    subpredicate is given up.
+    Each query begins with the stream predicate as it was given. held: [subpredicates, streams] bool, filled here if the
+    index is bitmaps and no rest is asked for: a subpredicate with a corner that no box contains is not implied.
+    results: known, splits and most_parts as in `predicate_matching.Matchings`, initially zeros. most: the comparisons
+    after which a subpredicate is given up.
     """
     known, splits, most_parts = results
     wide = np.empty((2, queries.boxes.shape[1], 2), np.int32)
-    # corners are no rest, and a box that is widened may come to hold some
+    # a corner is not a rest, and a widened box may come to contain further corners
     corners = index.kind == BITMAPS and method != HCR and not state[KEEPS_RELAXED]
     if corners and not state[KNOWS_HELD]:
         find_held(queries.boxes, query_start, index.bitmaps, held)
@@ -135,7 +135,7 @@ def _one(
     most: int,
     steps: int,
 ) -> int:
-    """What becomes of one subpredicate; a box is widened to hold it, if that is the method."""
+    """The result for one subpredicate; the method may widen a box to contain it."""
     if not state[STARTED]:
         checked, first = OVERLAPS, np.int64(0)
         if index.kind == SCAN:

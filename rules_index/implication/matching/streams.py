@@ -1,7 +1,7 @@
-"""The stream predicates: as they are given, and the one at hand as it has been relaxed so far.
+"""The stream predicates: as they were given, and the current one as relaxed so far.
 
-Kuntschke and Kemper, sections 3.1, 3.4 and 3.5 (what a query does not imply is added, or a box is widened to hold it)
-and 6.1 (the order of work).
+Kuntschke and Kemper, sections 3.1, 3.4 and 3.5 (what a query does not imply is added, or a box is widened to contain
+it) and 6.1 (the order of work).
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from rules_index.implication.dimensions import Lines, Sorted, copy_box, measure
 from rules_index.kernels.jit import bare, inlined
 
 ORDERED, ADDED, NEAR = range(3)
-"""Places in `Stream.counts`."""
+"""Indices into `Stream.counts`."""
 
 
 class Streams(NamedTuple):
-    """The stream predicates as given, one behind the other.
+    """The stream predicates as given, concatenated.
 
     given  their boxes
-    order  [boxes] int64, those of each in its order of work, by decreasing volume
-    place  [boxes] int64, the place of each box in it
-    start  [predicates + 1] int64, the first of each
+    order  [boxes] int64, the boxes of each in its order of work, by decreasing volume
+    place  [boxes] int64, the place of each box in that order
+    start  [predicates + 1] int64, the first box of each
     """
 
     given: Sorted
@@ -33,14 +33,14 @@ class Streams(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """The stream predicate at hand.
+    """The current stream predicate.
 
-    given   the boxes of all stream predicates, of which those of this one may be widened, and behind them those of all
-            queries, which may be added
-    order   [.] int64, this one's boxes in the order of work, unless an index makes that needless
-    added_boxes [.] int64, the boxes that the index does not have as they are; they come last then
-    near    [.] int64, those that share a row with what is matched, in the order of work, as an R-tree finds them
-    counts  [3] int64, number of boxes in the order of work, added and near
+    given   the boxes of all stream predicates, of which those of this one can be widened; then those of all queries,
+            which can be added
+    order   [.] int64, this one's boxes in the order of work, unless an index replaces it
+    added_boxes [.] int64, the boxes that the index does not have in their present form; they come last then
+    near    [.] int64, the boxes that share a row with what is matched, in the order of work, as an R-tree finds them
+    counts  [3] int64, the number of boxes in order, added_boxes and near
     """
 
     given: Sorted
@@ -51,16 +51,16 @@ class Stream(NamedTuple):
 
 
 def no_stream(streams: Streams, queries: Sorted, most: int) -> Stream:
-    """No predicate at hand yet, with room for so many boxes of one."""
+    """No current predicate yet, with room for so many boxes of one."""
     given = Sorted(*map(np.concatenate, zip(streams.given, queries, strict=True)))
-    # a tree may have a widened box, too
+    # a tree can contain a widened box, too
     order, added_boxes, near = (np.empty(room, np.int64) for room in (most, most, 2 * most))
     return Stream(given, order, added_boxes, near, np.zeros(3, np.int64))
 
 
 @inlined
 def reset(stream: Stream, streams: Streams, at: int, ordered: bool, widened: bool) -> None:
-    """Makes the stream predicate what the one at `at` was."""
+    """Resets the current stream predicate to the one at `at`, as it was given."""
     begin, count = streams.start[at], streams.start[at + 1] - streams.start[at]
     stream.counts[ORDERED], stream.counts[ADDED] = count, 0
     if ordered:
@@ -73,7 +73,7 @@ def reset(stream: Stream, streams: Streams, at: int, ordered: bool, widened: boo
 
 @bare
 def copy(source: Sorted, place: int, out: Sorted, at: int) -> None:
-    """Writes a box and its measures to another place."""
+    """Copies a box and its measures to another index."""
     copy_box(source.boxes, place, out.boxes, at)
     out.unbounded[at], out.volume[at] = source.unbounded[place], source.volume[place]
     for d in range(source.rank.shape[1]):
@@ -93,7 +93,7 @@ def add(stream: Stream, box: int, ordered: bool) -> None:
 
 @bare
 def replace(stream: Stream, box: int, wide: np.ndarray, lines: Lines) -> None:
-    """Makes a box the first one of `wide`."""
+    """Replaces a box by the first one of `wide`."""
     copy_box(wide, 0, stream.given.boxes, box)
     measure(stream.given, box, lines)
     order, counts = stream.order, stream.counts
@@ -112,7 +112,7 @@ def replace(stream: Stream, box: int, wide: np.ndarray, lines: Lines) -> None:
 
 @bare
 def _put_in_order(stream: Stream, box: int, count: int) -> None:
-    """Puts a box in its place among the first `count` of the order of work (6.1): larger ones first, then by place."""
+    """Inserts a box into the first `count` of the order of work (6.1): larger ones first, then by number."""
     given, order, place = stream.given, stream.order, count
     while place > 0:
         before = order[place - 1]

@@ -1,1 +1,1 @@
-"""Mistakes that one rule's own text gives away, alone or beside what is known of the columns' values."""
+"""Mistakes that are found from a single rule's text, and from what is known of the columns' values."""

@@ -18,11 +18,11 @@ from rules_index.language.nodes import Node
 from rules_index.language.typed import Expression, Leaf
 
 _MOST_PRUNED = 50
-"""Alternatives at most of which those that are not needed are left out of a message."""
+"""If there are more alternatives, a message does not leave out those that it does not need."""
 
 
 def missing_brackets(rule: Parsed) -> Iterator[Mistake]:
-    """`a = 'x' OR a = 'y' AND b > 1`: an AND without brackets beside an OR that asks the same column for a value."""
+    """`a = 'x' OR a = 'y' AND b > 1`: an AND without brackets beside an OR that tests the same column."""
     for node in rule.of("or"):
         for place, child in enumerate(node.children):
             if child.kind != "and" or _has_brackets(rule, child):
@@ -34,11 +34,11 @@ def missing_brackets(rule: Parsed) -> Iterator[Mistake]:
                 column = _column_asked(rule, node.children[other])
                 alike = column is not None and column == _column_asked(rule, member)
                 if alike and rule.words(member) != rule.words(node.children[other]):
-                    yield _told(rule, node.children[other], child, member, before)
+                    yield _missing_brackets(rule, node.children[other], child, member, before)
                     break
 
 
-def _told(rule: Parsed, lone: Node, joined: Node, member: Node, before: bool) -> Mistake:
+def _missing_brackets(rule: Parsed, lone: Node, joined: Node, member: Node, before: bool) -> Mistake:
     first, last = (lone, joined) if before else (joined, lone)
     rest = [rule.words(each) for each in joined.children if each is not member]
     pair = [rule.words(lone), rule.words(member)] if before else [rule.words(member), rule.words(lone)]
@@ -57,7 +57,7 @@ def _has_brackets(rule: Parsed, node: Node) -> bool:
 
 
 def _column_asked(rule: Parsed, node: Node) -> Leaf | None:
-    """The column of which a comparison asks a value, as = and IN do."""
+    """The column that a comparison tests for a value, as = and IN do."""
     asked = (node.kind == "compare" and node.value == "=") or (node.kind == "in" and not node.value)
     if not asked or (node.kind == "compare" and rule.constant(node.children[1]) is None):
         return None
@@ -65,7 +65,7 @@ def _column_asked(rule: Parsed, node: Node) -> Leaf | None:
 
 
 def true_unless_null(rule: Parsed) -> Iterator[Mistake]:
-    """`c <> 'DE' OR c <> 'FR'`: alternatives of one value that leave out none but NULL."""
+    """`c <> 'DE' OR c <> 'FR'`: alternatives on one value that are TRUE together for all but NULL."""
     whole = {each.node for each in rule.comparisons if _may_be_beyond(rule, each)}
     waiting = [(rule.root, True)]
     while waiting:
@@ -81,7 +81,7 @@ def true_unless_null(rule: Parsed) -> Iterator[Mistake]:
 
 
 def _may_be_beyond(rule: Parsed, each: Compared) -> bool:
-    """Whether a number is compared with a column that may hold numbers on one side of it alone."""
+    """Whether a number is compared with a column that may have numbers only on one side of it."""
     leaf = rule.leaf(each.subject)
     if leaf is None or not (is_integer(leaf.type) or is_decimal(leaf.type)):
         return False
@@ -89,7 +89,7 @@ def _may_be_beyond(rule: Parsed, each: Compared) -> bool:
 
 
 def _exhausted(rule: Parsed, alternatives: list[Node], wanted: bool) -> Iterator[Mistake]:
-    """Alternatives, each to be TRUE (or FALSE, if not `wanted`), one of which is so for each value but NULL."""
+    """Alternatives of which one is TRUE (or FALSE, if not `wanted`) for each value except NULL."""
     groups: dict[Expression, list[tuple[Node, Predicate]]] = {}
     asked = [node for node in alternatives if node.kind in ("compare", "in", "between")]
     subjects = Counter(_subject(rule, node) for node in asked)
@@ -115,12 +115,12 @@ def _exhausted(rule: Parsed, alternatives: list[Node], wanted: bool) -> Iterator
 
 
 def _is_all(sets: list[ValueSet], data_type: pa.DataType) -> bool:
-    """Whether each value of a type, but NULL, is in one of the sets."""
+    """Whether each value of a type, except NULL, is in one of the sets."""
     return clamp(~union(sets), data_type).is_empty
 
 
 def _subject(rule: Parsed, node: Node) -> str:
-    """What a comparison is about, as it stands in the text."""
+    """The subject of a comparison, as it is in the text."""
     side = node.children[1] if node.children[0].kind == "literal" else node.children[0]
     return rule.words(side).lower()
 

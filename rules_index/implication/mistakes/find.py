@@ -1,4 +1,4 @@
-"""All mistakes that the texts of rules give away."""
+"""Finds all mistakes in the texts of rules."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ _LOOKS: tuple[Callable[[Parsed], Iterator[Mistake]], ...] = (
     may_raise,
 )
 _LONGEST = 100_000
-"""Characters of the longest text that is looked at."""
+"""Texts with more characters are not searched."""
 
 
 def mistakes(
     texts: pa.LargeStringArray, scope: Scope, known: Mapping[str, KnownValues]
 ) -> Iterator[tuple[int, Mistake]]:
-    """The mistakes of rules, all of which compile, each with the rule's place; known: what is known of columns."""
+    """The mistakes in rules, all of which compile, each with the rule's number; known: what is known of columns, by
+    name."""
     remembered: dict[Hashable, Formula] = {}
     for place, text in enumerate(texts.to_pylist()):
         if len(text) > _LONGEST:
@@ -44,11 +45,11 @@ def mistakes(
             found: dict[tuple[str, int, int], Mistake] = {}
             for look in _LOOKS:
                 for each in look(rule):
-                    # of the items of one list the first at fault is enough
+                    # of the items of one list only the first wrong one is reported
                     found.setdefault((each.kind, each.begin, each.end), each)
         except MemoryError:
             raise
-        except Exception:  # nothing is told of this rule, and of the others all the same
+        except Exception:  # this rule gets no findings; the others still do
             continue
         for each in found.values():
             yield place, each

@@ -1,4 +1,4 @@
-"""The kinds of mistakes, and what one is."""
+"""The kinds of mistakes, and the class for one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MISTAKES = (
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A mistake in a rule: what it is, where in the rule's text it stands, and what to write instead."""
+    """A mistake in a rule: its kind, its position in the rule's text, and what to write instead."""
 
     kind: str
     begin: int

@@ -1,4 +1,4 @@
-"""What is known of a column's values: which texts there are, and between which numbers they lie."""
+"""What is known of a column's values: the distinct strings, and the range of numbers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 MOST_TEXTS = 10_000
-"""Distinct texts of a column that are kept; of one with more nothing is known."""
+"""A column with more distinct strings counts as unknown."""
 _MOST_COMPARED = 1_000
-"""Distinct texts of a column among which one that is spelled nearly alike is looked for."""
+"""The most distinct strings of a column for a search for one with nearly the same spelling."""
 _LEAST_LETTERS = 4
 _CLOSE = 0.8
 _BETWEEN_WORDS = re.compile(r"[\s_\-./]+")
@@ -22,12 +22,11 @@ _BETWEEN_WORDS = re.compile(r"[\s_\-./]+")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KnownValues:
-    """What some rows, or all, have in one column.
+    """The values of some rows, or of all, in one column.
 
-    rows: how many were looked at; complete: whether these are all rows. texts: the distinct values of a STRING, the
-    items of an ARRAY of them or the keys of a MAP, None for other types. low, high: the least and
-    the greatest number, None where there are none. has_zero: whether one is 0; has_fraction: whether one lies between
-    0 and 1, both excluded.
+    rows: the number of rows; complete: whether these are all rows. texts: the distinct values of a STRING, the items of
+    an ARRAY of strings or the keys of a MAP; None for other types. low, high: the least and the greatest number, None
+    where there are none. has_zero: whether a number is 0; has_fraction: whether one is between 0 and 1, both excluded.
     """
 
     rows: int
@@ -41,7 +40,7 @@ class KnownValues:
     _folded: dict[str, str] = field(default_factory=dict, init=False, repr=False)
 
     def near(self, text: str) -> str | None:
-        """The known text that one which is not known was probably meant to be; None where there is none."""
+        """The known string that an unknown one was probably meant to be; None where there is none."""
         if self.texts is None or text in self.texts:
             return None
         if text not in self._near:
@@ -61,18 +60,18 @@ class KnownValues:
 
 
 def folded(text: str) -> str:
-    """A text without what spellings of one value differ in: case, accents, blanks, dashes and underscores."""
+    """A string without what spellings of one value differ in: case, accents, blanks, dashes and underscores."""
     plain = unicodedata.normalize("NFKD", text).casefold()
     return _BETWEEN_WORDS.sub("", "".join(each for each in plain if not unicodedata.combining(each)))
 
 
 def known_values(column: pa.ChunkedArray | pa.Array, complete: bool) -> KnownValues | None:
-    """What is known of a column by these of its rows; None where there are none, or its type is of no use here."""
+    """What is known of a column from some of its rows; None where there are none, or its type is not supported."""
     return known_values_in(column.type, column.chunks if isinstance(column, pa.ChunkedArray) else [column], complete)
 
 
 def known_values_in(kind: pa.DataType, arrays: Iterable[pa.Array], complete: bool) -> KnownValues | None:
-    """`known_values` of a column of type `kind` that comes in parts, which need not fit into memory together."""
+    """`known_values` of a column of type `kind` that comes in chunks, which need not fit into memory together."""
     t = pa.types
     if t.is_dictionary(kind):
         return known_values_in(kind.value_type, (each.cast(kind.value_type) for each in arrays), complete)

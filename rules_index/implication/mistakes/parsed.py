@@ -1,4 +1,4 @@
-"""One rule's parsed text, and what the looks for mistakes ask of it."""
+"""A rule's parsed text, and helpers for the searches for mistakes."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ EQUALITIES = frozenset(("=", "<>", "<=>"))
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A comparison of something with a constant: the comparison's node, the subject, the operator as the subject stands
-    on its left, the constant and its node."""
+    """A comparison with a constant: the comparison's node, the subject, the operator with the subject on its left, the
+    constant and its node."""
 
     node: Node
     subject: Node
@@ -34,8 +34,8 @@ class Compared:
 
 
 class Parsed:
-    """A rule, which compiles, with what is known of the columns by their names. `comparisons` are all those with
-    constants, `literals` the values of all literals."""
+    """A rule, which compiles, with what is known of the columns, by name. `comparisons` are all those with constants,
+    `literals` the values of all literals."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Parsed:
         known: Mapping[str, KnownValues],
         remembered: dict[Hashable, Formula] | None = None,
     ) -> None:
-        """remembered: formulae of comparisons that rules of one scope share."""
+        """remembered: a cache of the formulas of comparisons that rules of one scope share."""
         self.text, self.scope = text, scope
         self.root, self.tokens = parse(text, scope.time_zone)
         self.analyser = Analyser(self.tokens, scope)
@@ -62,7 +62,7 @@ class Parsed:
         return words_of(self.tokens, node)
 
     def told(self, kind: str, node: Node, message: str, last: Node | None = None) -> Mistake:
-        """A mistake that a node is, or that reaches up to the node `last`."""
+        """A mistake in the text of a node, or from there to the end of the node `last`."""
         begin, end = node.first, (node if last is None else last).last
         kinds = self.tokens.kinds
         depth = least = 0
@@ -70,7 +70,7 @@ class Parsed:
             depth += (each == "(") - (each == ")")
             least = min(least, depth)
         depth -= least
-        # up to the brackets that close or open within the two
+        # extended to the brackets that are closed or opened within
         while least < 0:
             begin -= 1
             least += (kinds[begin] == "(") - (kinds[begin] == ")")
@@ -87,7 +87,7 @@ class Parsed:
             return None
 
     def leaf(self, node: Node) -> Leaf | None:
-        """The column, or the field of one, that a node is."""
+        """The column, or field of a column, that a node is; else None."""
         if node.kind not in ("column", "field"):
             return None
         if node not in self._leaves:
@@ -97,12 +97,12 @@ class Parsed:
         return self._leaves[node]
 
     def known(self, node: Node) -> KnownValues | None:
-        """What is known of the column that a node is."""
+        """What is known of the column that a node is; else None."""
         leaf = self.leaf(node)
         return None if leaf is None else self._known.get(leaf.name)
 
     def constant(self, node: Node) -> Constant | None:
-        """The constant that a node is, but NULL."""
+        """The constant that a node is; None for NULL and other nodes."""
         value = self.value(node)
         local = value.local if value is not None else None
         return local if isinstance(local, Constant) and local.value is not None else None
@@ -115,11 +115,11 @@ class Parsed:
             return None
 
     def of(self, *kinds: str) -> list[Node]:
-        """The nodes of some kinds, those of one kind in the order of the text."""
+        """The nodes of some kinds; those of one kind in the order of the text."""
         return [node for kind in kinds for node in self._kinds.get(kind, ())]
 
     def _comparisons_of(self, node: Node) -> Iterator[Compared]:
-        """The comparisons with constants that a node is: an IN is one for each item of its list, a BETWEEN two."""
+        """The comparisons with constants in a node: one for each item of an IN's list, two for a BETWEEN."""
         pairs: list[tuple[Node, str, Node]] = []
         if node.kind in ("compare", "distinct"):
             left, right = node.children
@@ -138,7 +138,7 @@ class Parsed:
 
 
 def can_hold(leaf: Leaf, constant: Constant) -> bool:
-    """Whether a column of whole numbers or decimals is seen to have a number among its values, as most have."""
+    """Whether a column of integers or decimals is known to be able to have a number as its value, as most can."""
     kind, value = leaf.type, constant.value
     if is_integer(kind):
         return is_integer(constant.type) and -(1 << INTEGER_BITS[kind]) < value < (1 << INTEGER_BITS[kind]) - 1

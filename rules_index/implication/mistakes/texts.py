@@ -1,4 +1,4 @@
-"""Mistakes in the texts and numbers that columns are compared with: their spelling, their unit, their wildcards."""
+"""Mistakes in the strings and numbers that columns are compared with: their spelling, unit or wildcards."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from rules_index.language.coercion import STRING, is_decimal, is_float, is_numbe
 from rules_index.language.nodes import Node
 
 _LEAST_ROWS, _MOST_LISTED = 1_000, 20
-"""Rows that a source must have, and distinct values at most, before a value without one near is told of."""
+"""The fewest rows of a source, and the most distinct values, for reporting a value that no known one resembles."""
 _PERCENT = frozenset(("pct", "percent", "percentage", "perc", "prozent"))
 _FRACTION = frozenset(("probability", "prob", "fraction"))
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _LEAST_PERCENT = 10.0
-"""A column of percents has some value of at least so many."""
+"""A column of percents has some value of at least so much."""
 
 
 def spellings(rule: Parsed) -> Iterator[Mistake]:
-    """Texts that no row has, or that are padded, or say NULL; one finding for each of them."""
+    """Strings that no row has, or that are padded, or are 'NULL'; one finding for each."""
     for each in rule.comparisons:
         if each.operator not in EQUALITIES or each.constant.type != STRING:
             continue
@@ -40,9 +40,9 @@ def spellings(rule: Parsed) -> Iterator[Mistake]:
         text = str(each.constant.value)
         if known is not None and known.texts is not None and text in known.texts:
             continue
-        told = _null_text(rule, each, text) or _padded(rule, each, text, known) or _unknown(rule, each, text, known)
-        if told is not None:
-            yield told
+        mistake = _null_text(rule, each, text) or _padded(rule, each, text, known) or _unknown(rule, each, text, known)
+        if mistake is not None:
+            yield mistake
     yield from _keys(rule)
 
 
@@ -86,7 +86,7 @@ def _unknown(rule: Parsed, each: Compared, text: str, known: KnownValues | None)
 
 
 def _of_few(rule: Parsed, each: Compared, known: KnownValues) -> Mistake | None:
-    """A value beside a column's few others, all of which are known."""
+    """A value that is not among a column's few values, all of which are known."""
     texts = known.texts or frozenset()
     if not known.complete or known.rows < _LEAST_ROWS or not 0 < len(texts) <= _MOST_LISTED:
         return None
@@ -137,7 +137,7 @@ def _listed(known: KnownValues) -> str:
 
 
 def wildcards(rule: Parsed) -> Iterator[Mistake]:
-    """`LIKE 'mail'`: a pattern that only the very same text matches."""
+    """`LIKE 'mail'`: a pattern that only the same string matches."""
     for node in rule.of("like"):
         word, negated, quantifier, escape = node.value
         if word != "LIKE":
@@ -147,9 +147,9 @@ def wildcards(rule: Parsed) -> Iterator[Mistake]:
             text = str(constant.value) if constant is not None else None
             if text is None or _has_wildcard(text, escape):
                 continue
-            told = _without(rule, node, pattern, text, negated)
+            message = _without(rule, node, pattern, text, negated)
             if quantifier is None or "*" in text:
-                yield rule.told(NO_WILDCARD, node if quantifier is None else pattern, told)
+                yield rule.told(NO_WILDCARD, node if quantifier is None else pattern, message)
 
 
 def _has_wildcard(pattern: str, escape: str) -> bool:

@@ -1,4 +1,4 @@
-"""Mistakes that the types of what is compared give away: errors on every row, and comparisons that never hold."""
+"""Mistakes found from the types of what is compared: errors on every row, and comparisons that are never TRUE."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from rules_index.language.typed import Constant, Leaf
 
 _TIMES = {DATE: "DATE", TIMESTAMP: "TIMESTAMP", TIMESTAMP_NTZ: "TIMESTAMP_NTZ"}
 _PERHAPS_NUMBER = re.compile(r"(?i)[+-]?(?:[0-9.]+(?:e[+-]?[0-9]+)?[df]?|0x[0-9a-fp.+-]*[df]?|nan|inf|infinity)")
-"""What Java may read as a number; no other text is one."""
+"""What Java may parse as a number; it parses no other string."""
 _DAY_FIRST = re.compile(r"(\d{1,2})\s*([./-])\s*(\d{1,2})\s*[./-]\s*(\d{4})(.*)", re.DOTALL)
 _YEAR_FIRST = re.compile(r"(\d{4})\s*[-./]\s*(\d{1,2})\s*[-./]\s*(\d{1,2})(.*)", re.DOTALL)
 _DIVISIONS = frozenset(("/", "%", "DIV"))
@@ -49,15 +49,15 @@ _CAPITALS, _SMALL = frozenset(("upper", "ucase")), frozenset(("lower", "lcase"))
 
 
 def raises_always(rule: Parsed) -> Iterator[Mistake]:
-    """Texts that are compared with numbers, dates or truth values and are none, and divisions by 0."""
-    told: set[Node] = set()
+    """Strings compared with numbers, dates or truth values that cannot be cast to these, and divisions by 0."""
+    reported: set[Node] = set()
     for each in rule.comparisons:
         subject = rule.value(each.subject)
-        if each.constant.type != STRING or subject is None or each.constant_node in told:
+        if each.constant.type != STRING or subject is None or each.constant_node in reported:
             continue
         data_type = _beside_text(each, subject.type, rule)
         if data_type is not None and _is_refused(str(each.constant.value), data_type):
-            told.add(each.constant_node)
+            reported.add(each.constant_node)
             yield rule.told(ALWAYS_RAISES, each.node, _text_message(rule, each, data_type))
     yield from _conditions(rule)
     for node, divisor in divisions(rule):
@@ -71,7 +71,7 @@ def raises_always(rule: Parsed) -> Iterator[Mistake]:
 
 
 def _beside_text(each: Compared, data_type: Type, rule: Parsed) -> Type:
-    """The type that a text is cast to beside a value; None where it is not cast, or the value's type is not known."""
+    """The type that a string is cast to beside a value; None where it is not cast, or the value's type is unknown."""
     if data_type is None or data_type == STRING:
         return None
     if each.node.kind == "in":
@@ -82,7 +82,7 @@ def _beside_text(each: Compared, data_type: Type, rule: Parsed) -> Type:
 
 
 def _is_refused(text: str, data_type: pa.DataType) -> bool:
-    """Whether Spark is sure to raise where it casts a text."""
+    """Whether Spark certainly raises when it casts a string."""
     text = text.strip("".join(map(chr, range(33))))
     if is_number(data_type):
         return not _PERHAPS_NUMBER.fullmatch(text) or (is_integer(data_type) and "." in text)
@@ -132,7 +132,7 @@ def _time_cure(text: str, kind: str) -> str:
 
 
 def _conditions(rule: Parsed) -> Iterator[Mistake]:
-    """`channel = 'a' OR 'b'`: a text where a condition is needed, which Spark casts to BOOLEAN."""
+    """`channel = 'a' OR 'b'`: a string where a condition is needed, which Spark casts to BOOLEAN."""
     for node in rule.of("and", "or"):
         for before, child in zip([node.children[1], *node.children], node.children, strict=False):
             constant = rule.constant(child) if child.kind == "literal" else None
@@ -167,7 +167,7 @@ def divisions(rule: Parsed) -> Iterator[tuple[Node, Node]]:
 
 
 def may_raise(rule: Parsed) -> Iterator[Mistake]:
-    """Divisions by a column in which there are zeros, and texts that are compared with a number and are none."""
+    """Divisions by a column that has zeros, and strings compared with a number that cannot be cast to one."""
     chosen = {leaf for node in rule.of("case", "is", "call") if _guards(node) for leaf in _leaves(rule, node)}
     asked = [each for each in rule.comparisons if rule.leaf(each.subject) is not None]
     chosen |= {leaf for each in asked if (leaf := rule.leaf(each.subject)) is not None}
@@ -239,7 +239,7 @@ def _capitals(rule: Parsed, each: Compared) -> str | None:
 
 
 def _fraction(rule: Parsed, each: Compared) -> str | None:
-    """Why an equality with a number of which the column has none is never TRUE."""
+    """Why an equality with a number that the column cannot have is never TRUE."""
     leaf = rule.leaf(each.subject)
     if leaf is None or each.operator not in EQUALITIES or not is_number(each.constant.type):
         return None
@@ -265,7 +265,7 @@ def _value(constant: Constant) -> float:
 
 
 def _outside(rule: Parsed, each: Compared) -> str | None:
-    """Why a comparison of a function that has few values, like `hour`, is never TRUE."""
+    """Why a comparison with a function that has a limited range, like `hour`, is never TRUE."""
     name = each.subject.value if each.subject.kind == "call" else None
     ends = LEAST_AND_GREATEST.get(str(name))
     if ends is None or not is_number(each.constant.type):
@@ -281,7 +281,7 @@ def _outside(rule: Parsed, each: Compared) -> str | None:
 
 
 def quoted_names(rule: Parsed) -> Iterator[Mistake]:
-    """`'amount' > 5`: a column's name in quotes is a text."""
+    """`'amount' > 5`: a column's name in quotes is a string."""
     for node in rule.of("compare", "in", "between", "like", "rlike"):
         if node.children[0].kind != "literal":
             continue
@@ -319,12 +319,12 @@ def separated_numbers(rule: Parsed) -> Iterator[Mistake]:
 
 
 def _gap(rule: Parsed, before: Node, item: Node) -> int:
-    """Characters between two items of a list."""
+    """The number of characters between two items of a list."""
     return rule.tokens.starts[item.first] - rule.tokens.ends[before.last]
 
 
 def _is_group(rule: Parsed, before: Node, item: Node) -> bool:
-    """Whether two numbers look like the digits before and behind a separator of thousands."""
+    """Whether two numbers look like the digits before and behind a thousands separator."""
     if before.kind != "literal" or item.kind != "literal":
         return False
     first, second = rule.words(before), rule.words(item)

@@ -1,4 +1,4 @@
-"""Conjunctions as the arrays that the batch kernel reads, once it is known what becomes of each."""
+"""Lays out conjunctions, given their access plan, as the arrays that the batch kernel reads."""
 
 from __future__ import annotations
 

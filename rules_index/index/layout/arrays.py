@@ -1,7 +1,7 @@
 """Conjunctions as the arrays that the batch kernel reads.
 
-An attribute of more than `COARSE_CODES` codes is rounded to coarse ones for the bitmaps; what that cannot tell apart
-is checked on the rows that are left.
+The codes of an attribute with more than `COARSE_CODES` codes are rounded to coarse ones for the bitmaps. Where coarse
+codes are not exact, the rows that are left are checked.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from rules_index.kernels.bitmaps import COARSE_CODES, STEP
 from rules_index.kernels.scan import FAR, NEAR
 
 SCRATCH_BYTES = 64 << 20
-"""Most memory for the row bitmaps of a block, and for those of shared disjunctions in a chunk."""
+"""The most memory for the row bitmaps of a block, and for those of shared disjunctions in a chunk."""
 
 
 @dataclass(frozen=True)
 class _Order:
-    """The conjunctions of rules by what becomes of them, each [.] int64. The kernel has them in this order, behind
-    those of the shared disjunctions, whose number is `first`."""
+    """The conjunctions of rules by access path, each [.] int64. The kernel has them in this order, behind those of the
+    shared disjunctions, of which there are `first`."""
 
     first: int
     scanned: np.ndarray
@@ -41,18 +41,18 @@ class _Order:
 
     @property
     def of_keyed(self) -> slice:
-        """Where the keyed ones stand."""
+        """The range of those in hash tables in the kernel's order."""
         begin = self.first + len(self.scanned)
         return slice(begin, begin + len(self.keyed))
 
     @property
     def of_runs(self) -> slice:
-        """Where the in sorted runs ones stand."""
+        """The range of those in sorted runs in the kernel's order."""
         return slice(self.of_keyed.stop, self.of_keyed.stop + len(self.in_runs))
 
 
 def lay_out(c: Conjunctions, access_plan: AccessPlan) -> dict[str, np.ndarray]:
-    """The arrays of `kernels.match.Index`; the scalars under that name."""
+    """The arrays of `kernels.match.Index`; the scalars are one array, "scalars"."""
     shift = coarse_shift(c.sizes)
     order, filed, runs = _in_order(c, access_plan, shift)
     numbers = order.all
@@ -90,7 +90,7 @@ def lay_out(c: Conjunctions, access_plan: AccessPlan) -> dict[str, np.ndarray]:
 def _in_order(
     c: Conjunctions, access_plan: AccessPlan, shift: np.ndarray
 ) -> tuple[_Order, dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """The order of the conjunctions, the arrays of the tables and those of the sorted runs."""
+    """The order of the conjunctions, the arrays of the hash tables and those of the sorted runs."""
     first = int(c.disjunction_start[-1])
     in_tree = (
         np.unique(access_plan.tree.keys).astype(np.int64) if access_plan.tree is not None else np.empty(0, np.int64)
@@ -111,7 +111,7 @@ def _scalars(
 ) -> np.ndarray:
     """scanned, block_rows, chunk_rows, ascending, distinct, tree_depth, alone."""
     per_rule = np.bincount(c.target[order.first :]) if len(c.target) > order.first else np.zeros(1, np.int64)
-    # the tests of two nodes may overlap once their codes are coarse
+    # the tests of two nodes can overlap once their codes are coarse
     met_once = access_plan.tree is None or len(access_plan.tree.keys) == len(order.in_tree)
     ascending, distinct = len(order.scanned) == len(access_plan.table), per_rule.max() <= 1 and met_once
     chunk_rows = access_plan.chunk_rows if len(order.in_runs) else _chunk_rows(access_plan, filed)
@@ -122,7 +122,7 @@ def _scalars(
 
 
 def _tree(tree: Tree | None, in_tree: np.ndarray, first: int, shift: np.ndarray) -> tuple[dict[str, np.ndarray], int]:
-    """The arrays of `kernels.tree_descent` and the depth of the tree."""
+    """The arrays of `kernels.tree_descent`, and the depth of the tree."""
     if tree is None:
         nothing, starts = np.empty(0, np.int32), np.zeros(1, np.int64)
         tree = Tree(nothing, starts, nothing.reshape(-1, 3), starts, nothing)
@@ -138,7 +138,7 @@ def _tree(tree: Tree | None, in_tree: np.ndarray, first: int, shift: np.ndarray)
 
 
 def depth_of(end: np.ndarray) -> int:
-    """Nodes from the root to the deepest one of a tree in preorder."""
+    """The number of nodes on the path from the root to the deepest node; the tree is in preorder."""
     changes = np.zeros(len(end) + 1, np.int64)
     changes[:-1] += 1
     np.subtract.at(changes, end, 1)
@@ -146,19 +146,19 @@ def depth_of(end: np.ndarray) -> int:
 
 
 def _rows(bitmaps: int, disjunctions: int, chunk_rows: int) -> tuple[int, int]:
-    """Rows of a block and of a chunk, so that the bitmaps fit the scratch memory."""
+    """The rows of a block and of a chunk, such that the bitmaps fit the scratch memory."""
     block = rows_of_block(bitmaps, disjunctions)
     chunk = max(block, min(chunk_rows, SCRATCH_BYTES * 8 // max(1, disjunctions)) // block * block)
     return block, chunk
 
 
 def rows_of_block(bitmaps: int, disjunctions: int) -> int:
-    """Rows of a block with so many bitmaps, those of shared disjunctions counted apart."""
+    """The rows of a block with so many bitmaps, not counting those of shared disjunctions."""
     return max(STEP, min(BLOCK_ROWS, SCRATCH_BYTES * 8 // max(1, bitmaps + disjunctions) // STEP * STEP))
 
 
 def _chunk_rows(access_plan: AccessPlan, tables: dict[str, np.ndarray]) -> int:
-    """Enough rows to be worth bringing the tables into the near caches, and few enough to stay there with them."""
+    """Rows of a chunk: enough to amortise loading the tables into the caches, few enough to stay there beside them."""
     touched = sum(array.nbytes for array in tables.values())
     return min(access_plan.chunk_rows, max(2 * BLOCK_ROWS, 1 << (touched // 64).bit_length()))
 
@@ -172,8 +172,8 @@ def _starts(owner: np.ndarray, count: int) -> np.ndarray:
 def _checks(
     terms: Terms, checked: np.ndarray, conjunctions: int, shift: np.ndarray, needed: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Checks of the terms, the most selective of a conjunction first; sets the attributes whose coarse codes these
-    need."""
+    """The checks of the terms, ordered by selectivity within a conjunction. Marks the attributes whose coarse codes
+    they need in `needed`."""
     at = np.flatnonzero(checked)
     at = at[np.lexsort((terms.share[at], terms.owner[at]))]
     disjunction, single = terms.attribute[at] == DISJUNCTION, terms.pieces[at] == 1
@@ -198,7 +198,7 @@ def _sorted_runs(
     low[terms.owner[of]], high[terms.owner[of]] = terms.low[of], terms.high[of]
     low, high = low >> shift[attribute], high >> shift[attribute]
     reach = high - low + 1
-    # to the next of four steps from one power of two to the next
+    # rounded up to the next of four steps per power of two
     step = 1 << np.maximum(0, np.floor(np.log2(reach)).astype(np.int64) - 2)
     reach = -(-reach // step) * step
     rank = np.searchsorted(access_plan.sort_attributes, attribute) if len(access_plan.sort_attributes) else attribute

@@ -1,4 +1,4 @@
-"""The row bitmaps that conjunctions need: of edges of intervals, of single codes, of sets."""
+"""The row bitmaps that conjunctions need: of edges of intervals, of single codes and of sets."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from rules_index.index.layout.term_columns import Terms, within
 from rules_index.kernels.bitmaps import ALL, COARSE_CODES, EMPTY
 
 SET_BITMAPS = 1 << 15
-"""Most sets of several intervals that have a bitmap; the others are checked row by row."""
+"""At most so many sets of several intervals have a bitmap; the others are checked row by row."""
 USES_OF_A_BITMAP = 8
-"""An equality has a bitmap of its own, instead of two that other terms need, where so many terms share it."""
+"""An equality that so many terms share has its own bitmap, in place of two edges that other terms need anyway."""
 
 
 def coarse_shift(sizes: np.ndarray) -> np.ndarray:
-    """Bits [attributes] int32 that the coarse codes of an attribute leave out."""
+    """The number of bits [attributes] int32 that the coarse codes of an attribute drop."""
     shift = np.zeros(len(sizes), np.int32)
     while (too_many := (sizes.astype(np.int64) - 1) >> shift >= COARSE_CODES).any():
         shift[too_many] += 1
@@ -25,7 +25,8 @@ def coarse_shift(sizes: np.ndarray) -> np.ndarray:
 def bitmaps(
     c: Conjunctions, terms: Terms, is_keyed: np.ndarray, in_runs: slice, shift: np.ndarray
 ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
-    """The bitmaps; and per term its pair of them [terms, 2], whether it has one, and whether the pair says it all."""
+    """The bitmaps' arrays; for each term its pair of bitmaps [terms, 2], whether it has one, and whether it is
+    exact."""
     disjunction = terms.attribute == DISJUNCTION
     at = np.where(disjunction, 0, terms.attribute)
     by = shift[at]
@@ -49,7 +50,7 @@ def bitmaps(
     pairs[upper, 1] = _by_key(edges, number_of_edge)[_keys(at, high, upper) + 1]
     pairs[own, 1] = _by_key(singles, number_of_single)[_keys(at, low, own)]
     pairs[chosen, 1] = number_of_set[set_of]
-    # where rows are sorted anew, the bitmaps of shared disjunctions do not stand in their order: they are checked there
+    # where rows are sorted, the bitmaps of shared disjunctions are in another order: they are checked there
     scanned_disjunction = disjunction & ~is_keyed & ((terms.owner < in_runs.start) | (terms.owner >= in_runs.stop))
     pairs[scanned_disjunction, 1] = len(bitmaps["bitmap_attribute"]) + terms.which[scanned_disjunction]
     exact = scanned_disjunction | (single & ~is_keyed & _aligned(terms, c.sizes[at], by))
@@ -58,38 +59,38 @@ def bitmaps(
 
 
 def _aligned(terms: Terms, size: np.ndarray, by: np.ndarray) -> np.ndarray:
-    """Whether the coarse interval of a term [terms] bool has no code but its own."""
+    """Which terms [terms] bool have a coarse interval that covers exactly their codes."""
     mask = (np.int32(1) << by) - 1
     return (terms.low & mask == 0) & (((terms.high + 1) & mask == 0) | (terms.high == size - 1))
 
 
 def _keys(attribute: np.ndarray, code: np.ndarray, which: np.ndarray) -> np.ndarray:
-    """attribute * 512 + code, int64, of those chosen."""
+    """The keys attribute * 512 + code, int64, of the chosen elements."""
     return attribute[which].astype(np.int64) * 512 + code[which]
 
 
 def _edges(at: np.ndarray, low: np.ndarray, high: np.ndarray, last: np.ndarray, of: np.ndarray) -> np.ndarray:
-    """The edges of coarse intervals, ascending, as keys: v for the codes below v."""
+    """The edges of coarse intervals, ascending, as keys: v stands for the codes below v."""
     lower, upper = _distinct(_keys(at, low, of & (low > 0))), _distinct(_keys(at, high, of & (high < last)) + 1)
     return np.union1d(lower, upper)
 
 
 def _distinct(keys: np.ndarray) -> np.ndarray:
-    """Ascending and each once, without a sort, since there are many of few."""
+    """Ascending and distinct, by counting instead of sorting: there are many elements with few values."""
     found = np.zeros(int(keys.max(initial=-1)) + 1, bool)
     found[keys] = True
     return np.flatnonzero(found)
 
 
 def _by_key(keys: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """The numbers int32, each at the place that its key says."""
+    """A lookup table int32 from keys to numbers."""
     found = np.zeros(int(keys.max(initial=-1)) + 1, np.int32)
     found[keys] = numbers
     return found
 
 
 def _own_bitmaps(at: np.ndarray, low: np.ndarray, last: np.ndarray, equal: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Which equalities [terms] bool have a bitmap of their own."""
+    """Which equalities [terms] bool have their own bitmap."""
     own = np.zeros(len(at), bool)
     keys = _keys(at, low, equal)
     uses = np.bincount(keys)
@@ -104,7 +105,7 @@ def _own_bitmaps(at: np.ndarray, low: np.ndarray, last: np.ndarray, equal: np.nd
 
 
 def _set_bitmaps(terms: Terms, several: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The sets with a bitmap, the place there of every term that has one, and which terms [terms] bool do."""
+    """The sets with a bitmap, the index among them of every term that has one, and which terms [terms] bool do."""
     sets, uses = np.unique(terms.which[several], return_counts=True)
     sets = np.sort(sets[np.argsort(-uses, kind="stable")[:SET_BITMAPS]])
     chosen = several & np.isin(terms.which, sets)
@@ -114,7 +115,8 @@ def _set_bitmaps(terms: Terms, several: np.ndarray) -> tuple[np.ndarray, np.ndar
 def _number(
     c: Conjunctions, edges: np.ndarray, singles: np.ndarray, sets: np.ndarray, shift: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, np.ndarray]]:
-    """Numbers the bitmaps by attribute, so that its codes are read while they are near; their arrays."""
+    """Numbers the bitmaps by attribute, so that the codes of an attribute are read while they are cached; their
+    arrays."""
     owner_of_set = np.zeros(len(c.set_start) - 1, np.int64)
     named = c.terms[:, 0] != DISJUNCTION
     owner_of_set[c.terms[named, 1]] = c.terms[named, 0]

@@ -1,4 +1,4 @@
-"""The tables that keyed conjunctions stand in, as `kernels.hash_tables` reads them."""
+"""Builds the hash tables of conjunctions, as `kernels.hash_tables` reads them."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from rules_index.kernels.prefilter import MOST_PLANES, PAIR_BITS, PLANE_CLASSES,
 from rules_index.kernels.vectors import SIGNATURE_BYTES
 
 DIRECT_SLOTS = 1 << 16
-"""Most slots of a table with a slot for every combination of codes, unless it has half as many entries."""
+"""A table with a slot for every combination of codes has at most so many slots, or twice as many as entries."""
 EVEN = 2
-"""A direct table is even where that makes no more than so many places for each entry."""
+"""A direct table is made even if that gives at most so many places per entry, ..."""
 EVENLY_MET = 0.5
-"""And where more than this share of the rows meet an entry: others would be told from them later only."""
+"""... and if more than this share of the rows have an entry: otherwise the slots exclude rows earlier."""
 NO_ENTRY = -1
-"""In `posted` as it is made, a place of an even table that no entry stands in."""
+"""Marks, while `posted` is made, the unused places of an even table."""
 QUICK_ATTRIBUTES = 1 << 15
-"""Attributes that a quick check can name."""
+"""The number of attributes that a quick check can name."""
 FILTERED = 4
-"""A table of two or three attributes has a filter where there are more than so many combinations per entry."""
+"""A table of two or three attributes has a filter if there are more than so many combinations of codes per entry."""
 FILTER_SPARSITY = 256
-"""Bits of a filter per entry of its table, at least."""
+"""The fewest bits of a filter per entry of its table."""
 LARGEST_FILTER = 20
-"""Most bits of a filter, as a power of two: more would not stay in the caches."""
+"""The most bits of a filter, as a power of two: a larger one would not stay in the caches."""
 COLLECTED = (
     "key_attributes", "key_factors", "key_bits", "key_plain", "slot_at", "plain", "slot_start", "filter_at",
     "filter_bits", "filter_words", "signature_at", "signature_planes", "signatures", "groups", "group_codes",
     "group_code_at", "posted",
 )  # fmt: skip
-"""The fields that tables are written to one after the other."""
+"""The fields that tables are appended to one after the other."""
 PASSED, LOOKED_UP, LOOKED = 12.0, 3.0, 30.0
-"""What a row costs that signatures let pass to a filter, that only a filter looks at, and that looks into a slot, each
-in planes of signatures."""
+"""The cost of a row that signatures let pass to a filter, of a row that only a filter tests, and of a row that reads a
+slot; each in units of one plane of signatures."""
 
 
 def tables(
     c: Conjunctions, access_plan: AccessPlan, keyed: np.ndarray, disjunctions_end: int, first: int, shift: np.ndarray
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """The keyed conjunctions in the order of the kernel, and the arrays of `kernels.hash_tables`."""
+    """The conjunctions in hash tables in the kernel's order, and the arrays of `kernels.hash_tables`."""
     keyed = keyed[np.argsort(access_plan.table[keyed], kind="stable")]
     bounds = np.searchsorted(access_plan.table[keyed], np.arange(len(access_plan.tables) + 1))
     collected = _Tables(c.sizes, shift, access_plan.shares)
@@ -55,7 +55,7 @@ def tables(
     for number, attributes in enumerate(access_plan.tables):
         members = keyed[bounds[number] : bounds[number + 1]]
         conjunction, codes = _keys(c, disjunctions_end + members, attributes)
-        # filed in the order of their codes, so that a row's candidates stand together
+        # filed in the order of their codes, so that the candidates of a row are contiguous
         place = np.full(len(members), len(codes), np.int64)
         rank = np.lexsort(codes.T[::-1]) if len(codes) else np.empty(0, np.int64)
         np.minimum.at(place, conjunction[rank], np.arange(len(rank)))
@@ -73,7 +73,7 @@ def tables(
 
 
 def _keys(c: Conjunctions, conjunctions: np.ndarray, attributes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """For every combination of codes that a conjunction's terms on the attributes allow: the conjunction's place
+    """For every combination of codes that a conjunction's terms on the attributes allow: the conjunction's index
     [combinations], and the codes [combinations, attributes]."""
     terms = terms_of(c, conjunctions)
     owner = np.arange(len(conjunctions))
@@ -97,7 +97,7 @@ def _keys(c: Conjunctions, conjunctions: np.ndarray, attributes: tuple[int, ...]
 
 
 class _Tables:
-    """Growing arrays of `kernels.hash_tables`."""
+    """The arrays of `kernels.hash_tables`, to which tables are appended."""
 
     def __init__(self, sizes: np.ndarray, shift: np.ndarray, shares: np.ndarray | None) -> None:
         self._sizes, self._shift = sizes, shift
@@ -108,8 +108,8 @@ class _Tables:
         self._length = dict.fromkeys(self._parts, 0)
 
     def add(self, attributes: tuple[int, ...], codes: np.ndarray, entries: np.ndarray, plain: bool) -> None:
-        """A table of entries, conjunctions or, where it is plain, rules, that ascend by their codes [entries,
-        attributes]."""
+        """Appends a table of entries (conjunctions, or rules where it is plain) in ascending order of their codes
+        [entries, attributes]."""
         sizes = self._sizes[list(attributes)]
         slots = int(np.prod(sizes.astype(object)))
         self._put("key_attributes", attributes)
@@ -154,7 +154,7 @@ class _Tables:
         self._key_start.append(self._length["key_attributes"])
 
     def _met(self, attributes: tuple[int, ...], counts: np.ndarray) -> float:
-        """The expected share of the rows that meet an entry of a direct table with so many in each slot."""
+        """The expected share of rows that have an entry in a direct table with so many entries in each slot."""
         if self._code_shares is None:
             return float((counts > 0).mean())
         at = np.cumsum(self._sizes.astype(np.int64)) - self._sizes
@@ -165,7 +165,7 @@ class _Tables:
         return float(shares[counts > 0].sum())
 
     def _filter(self, codes: np.ndarray) -> int:
-        """Adds the filter of a table; its bits as a power of two."""
+        """Appends the filter of a table; returns its number of bits as a power of two."""
         sparse = (FILTER_SPARSITY * _distinct(codes)).bit_length()
         bits = PAIR_BITS if codes.shape[1] == 2 else min(LARGEST_FILTER, max(10, sparse))
         words = np.zeros(1 << bits, np.uint8)
@@ -176,8 +176,8 @@ class _Tables:
     def _groups(
         self, codes: np.ndarray, entries: np.ndarray, factors: np.ndarray, bits: int, packed: bool, first: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Adds the groups of equal codes by slot; the slots' starts, and the entries, the first of which is `first`, by
-        group."""
+        """Appends the groups of equal codes by slot. Returns the slots' offsets, and the entries, the first of which
+        has the number `first`, by group."""
         with np.errstate(over="ignore"):
             total = (codes.astype(np.uint64) * factors.view(np.uint64)).sum(1, dtype=np.uint64)
         slot = (total >> np.uint64(64 - bits)).astype(np.int64)
@@ -185,11 +185,11 @@ class _Tables:
         slot, codes, entries = slot[order], codes[order], entries[order]
         new = np.ones(len(codes), bool)
         if len(codes):
-            # stable by slot over ascending codes: equal combinations stand together
+            # a stable sort by slot of ascending codes keeps equal combinations adjacent
             new[1:] = (codes[1:] != codes[:-1]).any(1)
         begins = np.flatnonzero(new)
         group_slot = slot[begins]
-        # every table's groups end with one that begins where the next table's entries do
+        # each table has one group more, a sentinel, which begins where the next table's entries begin
         number = self._length["groups"] // 2
         tags = _packed(codes) if packed else total[order].astype(np.uint32).view(np.int32)
         groups = np.zeros((len(begins) + 1, 2), np.int64)
@@ -209,8 +209,8 @@ class _Tables:
         self._length[name] += len(part)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All of them."""
-        # a direct table has no groups, but every table has a place to look for them
+        """All arrays, concatenated."""
+        # a direct table has no groups, but every table has an offset into them
         arrays = {name: np.concatenate(parts) for name, parts in self._parts.items()}
         places = np.zeros(len(arrays["key_bits"]), np.int64)
         places[arrays["key_bits"] > 0] = arrays["group_code_at"]
@@ -220,8 +220,8 @@ class _Tables:
 
 
 def coarse_shares(sizes: np.ndarray, shift: np.ndarray, shares: np.ndarray | None) -> np.ndarray:
-    """The expected share [attributes, 256] of the rows for every coarse code; without `shares` of the codes, codes are
-    taken to be alike."""
+    """The expected share of rows [attributes, 256] for every coarse code; uniform where `shares` of the codes is
+    None."""
     at = np.concatenate([[0], np.cumsum(sizes.astype(np.int64))])
     found = np.zeros((len(sizes), SIGNATURE_BYTES))
     for attribute, (begin, end) in enumerate(zip(at[:-1].tolist(), at[1:].tolist(), strict=True)):
@@ -233,10 +233,10 @@ def coarse_shares(sizes: np.ndarray, shift: np.ndarray, shares: np.ndarray | Non
 
 def signatures_of(codes: np.ndarray, shares: np.ndarray, filtered: bool) -> np.ndarray:
     """The signatures [planes, attributes, 256] uint8 of a table whose entries have these coarse codes [entries,
-    attributes], in as many planes as pay, which may be none.
+    attributes]: as many planes as pay, possibly none.
 
-    shares [attributes, 256]: of the rows for every code. Classes are runs of entries in the order of one attribute, so
-    that each has few of its codes: of the one that lets the fewest rows pass.
+    shares [attributes, 256]: the share of rows with each code. Classes are runs of entries in the order of one
+    attribute, so that each class has few of its codes; the attribute is the one with which the fewest rows pass.
     """
     best, least = np.zeros((0, codes.shape[1], SIGNATURE_BYTES), np.uint8), LOOKED_UP if filtered else LOOKED
     passed = PASSED if filtered else LOOKED
@@ -254,7 +254,7 @@ def signatures_of(codes: np.ndarray, shares: np.ndarray, filtered: bool) -> np.n
 
 
 def _named(codes: np.ndarray, by: int, classes: int) -> np.ndarray:
-    """Which classes [attributes, 256, classes] bool name a code, being runs by the codes of one attribute."""
+    """Which classes [attributes, 256, classes] bool name a code; classes are runs by the codes of attribute `by`."""
     of = np.empty(len(codes), np.int64)
     of[np.argsort(codes[:, by], kind="stable")] = np.arange(len(codes)) * classes // max(1, len(codes))
     named = np.zeros((codes.shape[1], SIGNATURE_BYTES, classes), bool)
@@ -264,7 +264,7 @@ def _named(codes: np.ndarray, by: int, classes: int) -> np.ndarray:
 
 
 def prefiltered_attributes(arrays: dict[str, np.ndarray]) -> np.ndarray:
-    """The attributes [.] whose coarse codes tables are prefiltered by."""
+    """The attributes [.] whose coarse codes the prefilters of the tables read."""
     signature_match = np.flatnonzero((arrays["signature_planes"] > 0) | (arrays["filter_at"] >= 0))
     count = np.minimum(np.diff(arrays["key_start"])[signature_match], PREFILTERED)
     found: np.ndarray = arrays["key_attributes"][np.repeat(arrays["key_start"][signature_match], count) + within(count)]
@@ -272,12 +272,12 @@ def prefiltered_attributes(arrays: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def _distinct(codes: np.ndarray) -> int:
-    """Number of different rows of an array in which equal ones stand together."""
+    """The number of distinct rows of an array in which equal rows are adjacent."""
     return int((codes[1:] != codes[:-1]).any(1).sum()) + min(1, len(codes))
 
 
 def _packed(codes: np.ndarray) -> np.ndarray:
-    """Codes [., at most `PACKED`] as one number, a byte each."""
+    """Codes [., at most `PACKED`] packed into one number, a byte each."""
     packed = np.zeros(len(codes), np.int64)
     for column in codes.T:
         packed = packed << 8 | column
@@ -285,13 +285,13 @@ def _packed(codes: np.ndarray) -> np.ndarray:
 
 
 def strides(sizes: np.ndarray) -> np.ndarray:
-    """The factors [attributes] int64 of a direct table over attributes of so many codes: the last one's is 1."""
+    """The factors [attributes] int64 of a direct table over attributes with so many codes; the last one is 1."""
     return np.cumprod([1, *sizes[:0:-1].astype(np.int64)])[::-1]
 
 
 def multipliers(count: int) -> np.ndarray:
-    """Odd numbers [count] int64 whose bits look random: powers of the golden ratio's. Multiples of it would have as
-    many different sums as the codes have sums."""
+    """Odd multipliers [count] int64: powers of the golden ratio's fraction. Multiples of it would not do: the hash
+    would only depend on a weighted sum of the codes, which has few distinct values."""
     golden = 0x9E3779B97F4A7C15
     return np.array([pow(golden, i, 1 << 64) for i in range(1, count + 1)], np.uint64).view(np.int64)
 
@@ -299,8 +299,8 @@ def multipliers(count: int) -> np.ndarray:
 def with_quick_checks(
     posted: np.ndarray, terms: Terms, of: np.ndarray, shift: np.ndarray, needed: np.ndarray, target: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The entries [entries, 1 + QUICK] int32 with the most selective terms of their conjunctions as quick checks, and
-    the conjunctions [conjunctions] bool that these check completely; sets the attributes that they need."""
+    """The entries [entries, 1 + QUICK] int32 with their conjunctions' most selective terms as quick checks, and which
+    conjunctions [conjunctions] bool these check completely. Marks the attributes that they need in `needed`."""
     at = np.flatnonzero(of)
     able = (terms.attribute != DISJUNCTION) & (terms.attribute < QUICK_ATTRIBUTES)
     at = at[np.lexsort((terms.share[at], ~able[at], terms.owner[at]))]
@@ -328,7 +328,7 @@ def with_quick_checks(
 def in_tables(
     tables: Sequence[tuple[int, ...]], table: np.ndarray, attribute: np.ndarray, attributes: int
 ) -> np.ndarray:
-    """Whether [terms] bool the attribute is one of the table's."""
+    """Which terms [terms] bool have an attribute of their conjunction's table."""
     member = np.zeros((len(tables) + 1, attributes + 1), bool)
     for number, names in enumerate(tables):
         member[number, list(names)] = True

@@ -1,4 +1,4 @@
-"""Which conjunctions go where, and their terms as flat arrays in the order of the kernel."""
+"""The access path of each conjunction, and its terms as flat arrays in the kernel's order."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ BLOCK_ROWS = 4096
 
 @dataclass(frozen=True)
 class AccessPlan:
-    """Where the conjunctions of rules go.
+    """The access path of each conjunction of a rule.
 
-    table   [rules' conjunctions] int32, the table of `tables` that the conjunction is filed in, or -1
-    sorting [rules' conjunctions] int32, the attribute of `sort_attributes` by which it is in sorted runs, or -1
-    tables  for each table its attributes
-    shares  [codes] the expected share of the rows for every code of every attribute, one attribute after the other;
-            None where it is not known
-    tree    holds those whose numbers are its keys, whatever the other fields say; None for none
+    table            [rules' conjunctions] int32, the table of `tables` that the conjunction is filed in, or -1
+    sorted_by        [rules' conjunctions] int32, the attribute of `sort_attributes` in whose sorted run it is, or -1
+    tables           for each table its attributes
+    sort_attributes  the attributes of the sorted runs
+    chunk_rows       rows of a chunk
+    shares           [codes] the expected share of rows for every code of every attribute, one attribute after the
+                     other; None where it is not known
+    tree             has the conjunctions whose numbers are its keys, whatever the other fields say; None for none
     """
 
     table: np.ndarray
@@ -35,18 +37,18 @@ class AccessPlan:
 
 
 def scan_all(c: Conjunctions, tree: Tree | None = None) -> AccessPlan:
-    """Every conjunction scanned, or in the tree."""
+    """Scans every conjunction, except those in the tree."""
     nowhere = np.full(len(c.target) - int(c.disjunction_start[-1]), -1, np.int32)
     return AccessPlan(nowhere, nowhere, (), (), tree=tree)
 
 
 @dataclass(frozen=True)
 class Terms:
-    """The terms [terms] of conjunctions in the order of the kernel: whose, and what they say. Numbers are int32, since
-    there are many terms.
+    """The terms [terms] of conjunctions in the kernel's order. Numbers are int32, since there are many terms.
 
-    owner, attribute (DISJUNCTION for a shared disjunction), which (the set or shared disjunction), pieces (intervals of
-    the set), low and high (codes from the lowest to the highest of the set), share of the attribute's codes.
+    owner (the conjunction), attribute (DISJUNCTION for a shared disjunction), which (the set or shared disjunction),
+    pieces (intervals of the set), low and high (the lowest and highest code of the set), share (of the attribute's
+    codes).
     """
 
     owner: np.ndarray
@@ -59,7 +61,7 @@ class Terms:
 
 
 def terms_of(c: Conjunctions, order: np.ndarray) -> Terms:
-    """The terms of the conjunctions `order`."""
+    """The terms of the conjunctions `order`, in that order."""
     lengths = np.diff(c.start)[order]
     ends = np.cumsum(lengths)
     owner = np.repeat(np.arange(len(order), dtype=np.int32), lengths)
@@ -77,12 +79,12 @@ def terms_of(c: Conjunctions, order: np.ndarray) -> Terms:
 
 
 def set_widths(c: Conjunctions) -> np.ndarray:
-    """Number of codes [sets] int64 of every set."""
+    """The number of codes [sets] int64 of every set."""
     covered = np.zeros(len(c.intervals) + 1, np.int64)
     np.cumsum(c.intervals[:, 1].astype(np.int64) - c.intervals[:, 0] + 1, out=covered[1:])
     return covered[c.set_start[1:]] - covered[c.set_start[:-1]]
 
 
 def within(lengths: np.ndarray) -> np.ndarray:
-    """0, 1, ... within every run."""
+    """0, 1, ... within every run; the argument has the runs' lengths."""
     return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)

@@ -1,8 +1,8 @@
-"""The choice between scanning, hashing and sorting: by what each is expected to cost a row.
+"""Chooses between scanning, hashing and sorting by the expected cost per row.
 
-The costs of the kernel's steps were measured (`costs.json`, written by `benchmarks.calibrate`). How often a row has
-a code and satisfies a conjunction is counted in a sample of rows or, without one, guessed: conjunctions as if
-attributes knew nothing of each other.
+The costs of the kernel's steps are measured (`costs.json`, written by `benchmarks.calibrate`). The frequencies of codes
+and of matches are counted in a sample of rows. Without a sample they are guessed, with attributes taken to be
+independent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which conjunctions are scanned, in hash tables or in sorted runs: by what each is expected to cost a row."""
+"""Chooses which conjunctions are scanned, in hash tables or in sorted runs, by their expected cost per row."""
 
 from __future__ import annotations
 
@@ -19,45 +19,45 @@ from rules_index.kernels.bitmaps import COARSE_CODES
 from rules_index.kernels.lists import MANY
 
 SAMPLED = 20_000
-"""Conjunctions by which tables and sorted runs are chosen."""
+"""The number of conjunctions, a random sample, by which tables and sorted runs are chosen."""
 GAIN = 0.9
-"""Up to so much of the cost of scanning all, tables and sorted runs are chosen: no cost is known better, and large
-tables cost more beside other work in the caches."""
+"""Tables and sorted runs are chosen only where they cost less than this share of scanning all: costs are not known more
+exactly, and large tables cost more when other work shares the caches."""
 
 
 @dataclass(frozen=True)
 class CostedPlan:
-    """An access plan, how many conjunctions it puts where, and its expected nanoseconds a row, matches not counted."""
+    """An access plan and its expected cost in nanoseconds per row, not counting matches."""
 
     access_plan: AccessPlan
     cost: float
 
     @property
     def keyed(self) -> int:
-        """Conjunctions in tables."""
+        """The number of conjunctions in hash tables."""
         return int((self.access_plan.table >= 0).sum())
 
     @property
     def in_runs(self) -> int:
-        """Conjunctions that are in sorted runs."""
+        """The number of conjunctions in sorted runs."""
         return int((self.access_plan.sorted_by >= 0).sum())
 
     @property
     def scanned(self) -> int:
-        """Conjunctions that are scanned."""
+        """The number of conjunctions that are scanned."""
         return len(self.access_plan.table) - self.keyed - self.in_runs
 
 
 def plans(c: Conjunctions, sample: np.ndarray | None = None) -> tuple[CostedPlan, CostedPlan]:
-    """Every conjunction scanned, and the cheapest of scanning, hashing, sorting and their mixtures.
+    """Two plans: scanning every conjunction, and the cheapest mixture of scanning, hashing and sorting.
 
-    sample: codes [attributes, rows] of some rows.
+    sample: codes [attributes, rows] of some rows, or None.
     """
     planner = Planner(expected(c, sampled(c), sample, counted=True), measured_costs())
     scanning = planner.scan_all()
     found = [planner.choose(keyed, in_runs) for keyed, in_runs in ((False, True), (True, False), (True, True))]
     if any(each.scanned.any() for each in found):
-        # the last scanned conjunctions may cost the bitmaps of all attributes
+        # scanning even a few conjunctions can cost the bitmaps of all attributes, so plans that scan none are tried too
         found += [planner.choose(keyed=True, in_runs=in_runs, eagerness=10.0) for in_runs in (False, True)]
     cost, best = min(((planner.cost(each), each) for each in found), key=lambda each: each[0])
     whole = CostedPlan(scan_all(c), planner.cost(scanning))
@@ -67,7 +67,7 @@ def plans(c: Conjunctions, sample: np.ndarray | None = None) -> tuple[CostedPlan
 
 
 def access_plan(c: Conjunctions, sample: np.ndarray | None, planner: Planner, candidate: CandidatePlan) -> AccessPlan:
-    """All conjunctions of rules in the tables and sorted runs that were chosen for some."""
+    """The plan of all conjunctions of rules, with the tables and sorted runs that were chosen for a sample of them."""
     count = len(c.target) - int(c.disjunction_start[-1])
     if count > planner.of.count:
         every = expected(c, np.arange(count), sample, counted=False)
@@ -76,7 +76,7 @@ def access_plan(c: Conjunctions, sample: np.ndarray | None, planner: Planner, ca
 
 
 def sampled(c: Conjunctions) -> np.ndarray:
-    """Some of the conjunctions of rules, all where there are few."""
+    """A random sample of the conjunctions of rules; all of them if there are few."""
     count = len(c.target) - int(c.disjunction_start[-1])
     if count <= SAMPLED:
         return np.arange(count)
@@ -84,7 +84,8 @@ def sampled(c: Conjunctions) -> np.ndarray:
 
 
 def expected(c: Conjunctions, drawn: np.ndarray, sample: np.ndarray | None, counted: bool) -> Expected:
-    """What is expected of the conjunctions of rules `drawn`, their matches `counted` in the sample or guessed."""
+    """The expectations for the conjunctions `drawn`; their matches are counted in the sample if `counted`, else
+    guessed."""
     code_shares = shares.code_shares(c, sample)
     sets = shares.set_shares(c, code_shares)
     first = int(c.disjunction_start[-1])
@@ -96,8 +97,8 @@ def expected(c: Conjunctions, drawn: np.ndarray, sample: np.ndarray | None, coun
 
 @dataclass(frozen=True)
 class CandidatePlan:
-    """What becomes of conjunctions: the table of each, and the attribute [conjunctions] int32 whose sorted run each is
-    in, one of `sort_attributes` or -1; all others are scanned. eagerness: how much dearer scanning was taken to be."""
+    """A plan under consideration: the table of each conjunction, and the attribute [conjunctions] int32 in whose sorted
+    run it is, one of `sort_attributes` or -1. All others are scanned. eagerness: the factor on the cost of scanning."""
 
     assignment: TableAssignment
     sort_attributes: tuple[int, ...]
@@ -106,15 +107,15 @@ class CandidatePlan:
 
     @property
     def scanned(self) -> np.ndarray:
-        """The conjunctions [conjunctions] bool that are scanned."""
+        """Which conjunctions [conjunctions] bool are scanned."""
         return np.asarray((self.assignment.table < 0) & (self.sorted_by < 0))
 
 
 class Planner:
-    """Expected costs of access plans."""
+    """Computes the expected costs of access plans."""
 
     def __init__(self, of: Expected, costs: Costs, scan_method: str | None = None) -> None:
-        """scan_method: the only one to scan by, where it is allowed (`scan_costs.ScanCosts`)."""
+        """scan_method: the only scan method to consider, where it is possible (`scan_costs.ScanCosts`)."""
         self.of = of
         self.costs = costs
         self.scanning = ScanCosts(of, costs, scan_method)
@@ -127,8 +128,7 @@ class Planner:
         return CandidatePlan(assignment, (), np.full(self.of.count, -1, np.int32))
 
     def choose(self, keyed: bool, in_runs: bool, eagerness: float = 1.0) -> CandidatePlan:
-        """What costs least with tables, sorted runs or both; `eagerness` is how much dearer scanning is taken to
-        be."""
+        """The cheapest plan with tables, sorted runs or both; `eagerness` is the factor on the cost of scanning."""
         cost = self.scanning.each * np.float32(eagerness)
         sort_attributes = self.runs.choose(cost) if in_runs else []
         best = self.runs.place(sort_attributes, cost)[1]
@@ -138,7 +138,7 @@ class Planner:
         return self._with_runs(assignment, sort_attributes, eagerness)
 
     def place(self, candidate: CandidatePlan) -> AccessPlan:
-        """The conjunctions in the tables and sorted runs chosen."""
+        """The access plan of the conjunctions, with the tables and sorted runs of a candidate."""
         cost = self.scanning.each * np.float32(candidate.eagerness)
         assignment, _ = self.tables.place(
             candidate.assignment.tables, self.runs.place(candidate.sort_attributes, cost)[1]
@@ -151,13 +151,13 @@ class Planner:
     def _with_runs(
         self, assignment: TableAssignment, sort_attributes: Sequence[int], eagerness: float
     ) -> CandidatePlan:
-        """The table assignment, and sorted runs for the rest where that costs less than scanning."""
+        """The table assignment, and sorted runs for the remaining conjunctions where these cost less than scanning."""
         sorted_by, _ = self.runs.place(sort_attributes, self.scanning.each)
         sorted_by[assignment.table >= 0] = -1
         return CandidatePlan(assignment, tuple(sort_attributes), sorted_by, eagerness)
 
     def cost(self, candidate: CandidatePlan) -> float:
-        """Nanoseconds a row: the sum of the kernel's steps, how often a row has each times what it costs."""
+        """Nanoseconds per row: the sum over the kernel's steps of frequency times cost."""
         costs, sizes = self.costs, self.of.c.sizes
         rest, scanned = candidate.assignment.table < 0, candidate.scanned
         copied = costs.copy_byte_ns if sizes.max(initial=0) <= COARSE_CODES else costs.coarsen_ns
@@ -168,7 +168,7 @@ class Planner:
         if scanned.any():
             total += self.scanning.cost(scanned)
         if len(candidate.assignment.tables) != 1 or candidate.sort_attributes or scanned.any():
-            # then those that are scanned are put into order with all others
+            # then the matches of scanned conjunctions are sorted together with all others
             matches = float(self.of.matches.sum()) * self.of.scale
             total += (costs.large_hit_sort_ns if matches > MANY / 2 else costs.hit_sort_ns) * matches
         return total

@@ -1,4 +1,4 @@
-"""What the steps of the kernel cost, as measured (`benchmarks.calibrate`)."""
+"""The measured costs of the kernel's steps (`benchmarks.calibrate`)."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from importlib import resources
 
 @dataclass(frozen=True)
 class Costs:
-    """Nanoseconds of one core.
+    """Nanoseconds on one core.
 
-    row_ns                a row's list, whatever is in it
-    coarsen_ns            a row's code made coarse, of one attribute that is named
+    row_ns                per row: its list, whatever is in it
+    coarsen_ns            per row and named attribute: narrowing its code to a coarse one
     copy_byte_ns          the same where all codes are bytes already
-    bitmap_ns             a row's bit in one bitmap
-    small_block_bitmap_ns the same in a block of sorted rows, which has fewer of them
-    scan_ns               a row in a conjunction's first two terms
-    narrow_ns             a row in two further terms
-    summary_ns            a row's share in the summaries of one bitmap
-    summary_scan_ns       a row's share in looking at the summaries of a conjunction's rarest terms
-    summary_hit_ns        a conjunction that may have a row in a block by these, and is looked at in all its summaries
-    word_group_ns         a group of words that its bitmaps are then looked at in
-    word_ns               a word of a block with a row that two terms leave, looked at in the further ones
-    row_by_code_ns        a row listed under its code of an attribute, for equality blocks
-    equality_block_ns     a row compared with an equality block of conjunctions
-    equality_hit_ns       a row and a conjunction that equality blocks leave
-    run_scan_ns           a row in a term of a conjunction, in a block of sorted rows
-    hit_ns                a row that satisfies a conjunction, and is put into its list
-    conjunction_hit_ns    a conjunction whose terms leave some row of a block
-    check_ns              a row that coarse codes leave and a code of it that is checked
-    transposed_hit_ns          a row that they leave, where rows satisfy so many rules that lists are made from bitmaps
-    transpose_ns          a row's bit of a conjunction turned from rows to lists then
-    signature_ns          a code of a row looked up in one plane of a table's signatures
-    filter_ns             a row looked up in a table's filter
-    slot_ns               a row's slot in a table, where the prefilter does not exclude it
+    bitmap_ns             per row: its bit in one bitmap
+    small_block_bitmap_ns the same in a block of sorted rows, which has fewer rows
+    scan_ns               per row and conjunction: the first two terms
+    narrow_ns             per row: two further terms
+    summary_ns            per row: its share of the summary of one bitmap
+    summary_scan_ns       per row: its share of the AND of the summaries of a conjunction's rarest terms
+    summary_hit_ns        per conjunction and block where that AND is not empty: all its summaries
+    word_group_ns         per group of words that is then read in the bitmaps
+    word_ns               per word of a block that two terms leave: the further terms
+    row_by_code_ns        per row: listing it under its code of an attribute, for equality blocks
+    equality_block_ns     per row and equality block: the comparison
+    equality_hit_ns       per row and conjunction that pass an equality block
+    run_scan_ns           per row and term of a conjunction, in a block of sorted rows
+    hit_ns                per row that satisfies a conjunction: appending it to its list
+    conjunction_hit_ns    per conjunction whose terms leave some row of a block
+    check_ns              per row that coarse codes leave, and code: the exact check
+    transposed_hit_ns     per row that they leave, where lists are made by transposing bitmaps
+    transpose_ns          per row and conjunction: its bit in that transposition
+    signature_ns          per code: its lookup in one plane of a table's signatures
+    filter_ns             per row: its lookup in a table's filter
+    slot_ns               per row that the prefilter lets pass: its slot in a table
     plain_slot_ns         the same, where the slots of one table are the lists of all rows
-    candidate_ns          a row and a conjunction in its slot
-    plain_candidate_ns    the same, where nothing but the codes is to be checked
-    fetch_ns              a slot or an entry of a table that is brought into the nearer caches
-    run_sort_ns           a row sorted for a sorted run
-    run_gather_ns         a row's coarse code brought into that order, of one attribute
-    hit_sort_ns           a match brought into the order of the lists; where all are scanned or come from a single table
-                          they stand in it
+    candidate_ns          per row and conjunction in its slot
+    plain_candidate_ns    the same, where only the codes need to be compared
+    fetch_ns              per slot or entry of a table: the cache miss
+    run_sort_ns           per row: sorting it for a sorted run
+    run_gather_ns         per row and attribute: gathering its coarse code in that order
+    hit_sort_ns           per match: sorting it into the order of the lists; not needed where all conjunctions are
+                          scanned or in a single table
     large_hit_sort_ns     the same, in lists of more than half of `lists.MANY`
     """
 
@@ -83,6 +83,6 @@ class Costs:
 
 @cache
 def measured_costs() -> Costs:
-    """The costs that are kept with the code."""
+    """The costs stored in `costs.json` beside this module."""
     text = resources.files("rules_index.index.planner").joinpath("costs.json").read_text("utf-8")
     return Costs(**json.loads(text)["nanoseconds"])

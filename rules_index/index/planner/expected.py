@@ -1,4 +1,4 @@
-"""What is expected of conjunctions: how many rows have what they ask for."""
+"""What is expected of conjunctions: how many rows satisfy their terms."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from rules_index.kernels.bitmaps import COARSE_CODES
 from rules_index.kernels.prefilter import MOST_CHUNK_ROWS
 
 CHUNK_ROWS = MOST_CHUNK_ROWS
-"""Rows that are keyed and in sorted runs together."""
+"""Rows of a chunk for hash tables and sorted runs."""
 KEY_CODES = 4
-"""Most codes of a set that a conjunction is keyed by."""
+"""The most codes of a set by which a conjunction is filed in a hash table."""
 
 
 @dataclass(frozen=True)
 class Frequencies:
-    """How often rows have what conjunctions ask for.
+    """How often rows satisfy what conjunctions ask for.
 
-    codes    [codes] the share of the rows for every code of every attribute, one attribute after the other
-    sets     [sets] float32, the share of the rows in each set
-    matches  [conjunctions] the share of the rows that satisfy each, None where it was not counted
+    codes    [codes] the share of rows with each code, one attribute after the other
+    sets     [sets] float32, the share of rows in each set
+    matches  [conjunctions] the share of rows that satisfy each conjunction; None where it was not counted
     """
 
     codes: np.ndarray
@@ -32,15 +32,15 @@ class Frequencies:
 
 
 class Expected:
-    """Some of a rule set's conjunctions, each of which stands for `scale` of them.
+    """Expectations for some of a rule set's conjunctions, each of which stands for `scale` of them.
 
-    terms, and of each: share [terms] float32 of the rows in its set, widths [terms] codes of it, narrow_enough [terms]
-    bool, whether a conjunction may be keyed by it. alike [attributes] how many coarse codes, being all alike, rows
-    would have as often as the codes of such terms.
+    terms, and for each: share [terms] float32 of rows in its set, widths [terms] the number of its codes, narrow_enough
+    [terms] bool whether its codes can be part of a table's key. alike [attributes]: the number of equally frequent
+    coarse codes that would be met as often as the codes of such terms.
 
-    Of each conjunction [conjunctions]: lengths, its terms; matches, counted, the share of the rows that satisfy it, as
-    expected, and as counted, or 0; checked, how many codes of a row are checked since coarse ones do not tell, and
-    sure, how many of these need not be.
+    For each conjunction [conjunctions]: lengths, the number of its terms; matches and counted, the share of rows that
+    satisfy it, as expected, and as counted or 0; checked, the number of codes of a row that need an exact check because
+    they are rounded; sure, how many of these the coarse codes decide nevertheless.
     """
 
     def __init__(self, c: Conjunctions, conjunctions: np.ndarray, frequencies: Frequencies, scale: float) -> None:
@@ -63,24 +63,24 @@ class Expected:
         self.alike = self._alike()
 
     def rarest(self, share: np.ndarray, count: int) -> np.ndarray:
-        """The least shares [count, conjunctions] of each conjunction's terms, 1 where it has fewer."""
+        """The smallest shares [count, conjunctions] among each conjunction's terms, 1 where it has fewer."""
         order = np.lexsort((share, self.terms.owner))
         begin = np.cumsum(self.lengths) - self.lengths
         padded = np.append(share[order], share.dtype.type(1))
         return np.array([padded[np.where(self.lengths > k, begin + k, len(order))] for k in range(count)])
 
     def _held(self, share: np.ndarray) -> np.ndarray:
-        """The share of the rows [conjunctions] that all terms of a conjunction hold, given that of each."""
+        """The share of rows [conjunctions] that satisfy all terms of a conjunction, given the share of each term."""
         logs = np.bincount(self.terms.owner, weights=np.log(np.maximum(share, 1e-12)), minlength=self.count)
         return np.asarray(np.exp(logs))
 
     def _checked(self) -> tuple[np.ndarray, np.ndarray]:
-        # the last one is of shared disjunctions
+        # the appended one stands for shared disjunctions
         rounded = np.append(self.c.sizes, 0)[self.terms.attribute] > COARSE_CODES
         if not rounded.any():
             return np.zeros(self.count), np.zeros(self.count)
         count = np.bincount(self.terms.owner[rounded], minlength=self.count)
-        # an interval ends within a coarse code on either side
+        # an interval can end inside a coarse code on either side
         left, inner = (
             self._held(np.clip(self.share + by * rounded / COARSE_CODES, 0, 1).astype(np.float32)) for by in (1, -1)
         )
@@ -99,7 +99,7 @@ class Expected:
         return len(np.unique(self.terms.attribute[self.terms.attribute != DISJUNCTION]))
 
     def bitmaps(self, of: np.ndarray) -> float:
-        """About how many bitmaps these conjunctions need: one for every end of an interval."""
+        """The approximate number of bitmaps that these conjunctions need: one for every end of an interval."""
         at = of[self.terms.owner] & (self.terms.attribute != DISJUNCTION)
         ends = 2 * self.scale * np.bincount(self.terms.attribute[at], minlength=len(self.c.sizes))
         return float(np.minimum(ends, np.minimum(self.c.sizes, COARSE_CODES)).sum())

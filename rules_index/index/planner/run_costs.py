@@ -1,4 +1,4 @@
-"""By which attributes runs are sorted, and what conjunctions are expected to cost there."""
+"""By which attributes to sort runs, and the expected cost of conjunctions there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RunCosts:
         self.costs = costs
 
     def choose(self, cost: np.ndarray) -> list[int]:
-        """The attributes by which sorting saves most, each only where it saves more than it costs."""
+        """The attributes by which sorting saves most; each saves more than it costs."""
         chosen: list[int] = []
         best = cost.copy()
         each = self._sorting(cost > 0) / self.of.scale
@@ -47,13 +47,13 @@ class RunCosts:
 
     @cached_property
     def _by_attribute(self) -> np.ndarray:
-        """The terms by which a conjunction could be in a sorted run, those of one attribute together."""
+        """The terms by which a conjunction could be in a sorted run, grouped by attribute."""
         at = np.flatnonzero((self.of.terms.attribute != DISJUNCTION) & (self.of.terms.pieces > 0))
         return np.asarray(at[np.argsort(self.of.terms.attribute[at], kind="stable")])
 
     @cached_property
     def _starts(self) -> np.ndarray:
-        """Where the terms of every attribute start among these [attributes + 1]."""
+        """The offsets [attributes + 1] of every attribute among these terms."""
         attributes = np.arange(len(self.of.c.sizes) + 1)
         return np.searchsorted(self.of.terms.attribute[self._by_attribute], attributes)
 
@@ -61,16 +61,17 @@ class RunCosts:
         return self._cost_of(self._by_attribute[self._starts[attribute] : self._starts[attribute + 1]], cost)
 
     def _cost_of(self, at: np.ndarray, cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of these terms the conjunction of each, and what it costs in a run sorted by the attribute of the term."""
+        """For each of these terms its conjunction, and the conjunction's cost in a run sorted by the term's
+        attribute."""
         owner = self.of.terms.owner[at]
-        # where the interval begins and where it ends, a block has other rows too
+        # the blocks at both ends of the interval have rows outside of it
         reached = np.minimum(1, self.of.share[at] + np.float32(2 * 64 * RUN_WORDS / CHUNK_ROWS))
         in_runs = reached * self.costs.run_scan_ns * self.of.lengths[owner] + self.costs.hit_ns * self.of.matches[owner]
         in_runs += self.costs.check_ns * self.of.checked[owner]
         return owner, np.where(cost[owner] > 0, in_runs, 0).astype(np.float32)
 
     def place(self, sort_attributes: Sequence[int], cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """By what attribute every conjunction is sorted, -1 where it costs less without, and what it costs there."""
+        """The sort attribute of every conjunction, -1 where no run is cheaper than `cost`; and its cost there."""
         sorted_by, best = np.full(self.of.count, -1, np.int32), cost.copy()
         for attribute in sort_attributes:
             owner, in_runs = self._run_cost(attribute, cost)
@@ -79,8 +80,8 @@ class RunCosts:
         return sorted_by, best
 
     def cost(self, sorted_by: np.ndarray, sort_attributes: Sequence[int], in_bitmaps: np.ndarray) -> float:
-        """Of conjunctions in runs sorted so [conjunctions], -1 for none; those `in_bitmaps` [conjunctions] bool are
-        in sorted runs or scanned."""
+        """The cost of sorted runs. sorted_by [conjunctions]: the attribute, -1 for none; in_bitmaps [conjunctions]
+        bool: which are in sorted runs or scanned."""
         if not len(sort_attributes):
             return 0.0
         each = 0.0
@@ -91,6 +92,6 @@ class RunCosts:
         return self.of.scale * each + len(sort_attributes) * self._sorting(in_bitmaps)
 
     def _sorting(self, in_bitmaps: np.ndarray) -> float:
-        """Of one sorted run, whatever is in it: sorting the rows, and filling the bitmaps of these conjunctions."""
+        """The fixed cost of one sorted run: sorting the rows, and filling the bitmaps of these conjunctions."""
         bitmaps = self.costs.small_block_bitmap_ns * self.of.bitmaps(in_bitmaps)
         return self.costs.run_sort_ns + self.costs.run_gather_ns * len(self.of.c.sizes) + bitmaps

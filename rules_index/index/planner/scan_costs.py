@@ -1,4 +1,4 @@
-"""What it is expected to cost to scan conjunctions, by each method that the kernel has."""
+"""The expected cost of scanning conjunctions, by each scan method of the kernel."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from rules_index.kernels.transposed_lists import RULES, TRANSPOSED_HITS
 
 @dataclass(frozen=True)
 class ScanMethod:
-    """One method to scan, by its costs.
+    """A scan method and its costs.
 
-    each    [conjunctions] float32, nanoseconds a row of each conjunction
-    shared  takes which conjunctions are scanned [conjunctions] bool, and gives the nanoseconds a row of what they
-            share. It must not refer to the object that holds the method: the cycle would keep all terms in memory
+    each    [conjunctions] float32, nanoseconds per row of each conjunction
+    shared  given which conjunctions are scanned [conjunctions] bool, returns the nanoseconds per row of the work that
+            they share. It must not refer to the object that has the method: the cycle would keep all terms in memory
             until the garbage collector runs.
     """
 
@@ -35,12 +35,12 @@ class ScanCosts:
     """Expected costs of scanning.
 
     scan_methods: by name, "bitmaps", "summaries" (`kernels.summaries`) and "equality blocks"
-    (`kernels.equality_blocks`), those that these conjunctions allow. best: the name of the one that is cheapest for
-    all; each [conjunctions] float32, nanoseconds a row of each conjunction in it.
+    (`kernels.equality_blocks`), those that are possible for these conjunctions. best: the name of the cheapest for all
+    of them; each [conjunctions] float32, nanoseconds per row of each conjunction by that method.
     """
 
     def __init__(self, of: Expected, costs: Costs, scan_method: str | None = None) -> None:
-        """scan_method: the only one to reckon with, where these conjunctions allow it."""
+        """scan_method: the only one to consider, where it is possible for these conjunctions."""
         self.of = of
         self.costs = costs
         self._every = np.ones(of.count, bool)
@@ -56,25 +56,27 @@ class ScanCosts:
         }
         made = {name: make() for name, make in makers.items() if only in (None, name)}
         if only is None and made["summaries"] is None:
-            # the kernel makes equality blocks in place of summaries
+            # the kernel uses equality blocks only in place of summaries
             made["equality blocks"] = None
-        # what some conjunctions allow all others may not
+        # a method that is possible for a sample of conjunctions may be impossible for all of them
         return {name: scan_method for name, scan_method in made.items() if scan_method is not None} or {
             "bitmaps": self._by_bitmaps()
         }
 
     def cost(self, scanned: np.ndarray) -> float:
-        """A row in the conjunctions `scanned` [conjunctions] bool, and in what they share, the cheapest way."""
+        """Nanoseconds per row of the conjunctions `scanned` [conjunctions] bool, with their shared work, by the best
+        method."""
         return min(self._cost(scan_method, scanned) for scan_method in self.scan_methods.values())
 
     def cost_of_all(self) -> float:
-        """A row in all conjunctions, where lists may be made from bitmaps (`kernels.transposed_lists`)."""
+        """Nanoseconds per row of all conjunctions, where lists can be made by transposing
+        (`kernels.transposed_lists`)."""
         matches = float(self.of.matches.sum())
         if matches * RULES <= TRANSPOSED_HITS * self.of.count or "bitmaps" not in self.scan_methods:
             return self.cost(self._every)
         costs = self.costs
         more = matches * (costs.transposed_hit_ns - costs.hit_ns) + costs.transpose_ns * self.of.count
-        # what coarse codes tell for sure is not checked then
+        # where coarse codes decide, there is no exact check then
         more -= costs.check_ns * float(self.of.sure.sum())
         return self._cost(self.scan_methods["bitmaps"], self._every) + self.of.scale * more
 
@@ -82,7 +84,7 @@ class ScanCosts:
         return self.of.scale * float(scan_method.each[scanned].sum(dtype=np.float64)) + scan_method.shared(scanned)
 
     def _by_bitmaps(self) -> ScanMethod:
-        """In a block of bitmaps that are filled already, each conjunction for itself."""
+        """Bitmaps: the cost of each conjunction in a block whose bitmaps are filled."""
         of, costs = self.of, self.costs
         first, second = of.rarest(of.share, 2)
         words = BLOCK_ROWS / 64
@@ -92,10 +94,10 @@ class ScanCosts:
         return ScanMethod(np.asarray(cost, np.float32), lambda scanned: costs.bitmap_ns * of.bitmaps(scanned))
 
     def _by_summaries(self) -> ScanMethod | None:
-        """In a block of summaries that are made already: whether rows may satisfy a conjunction by the rarest terms,
-        and in which groups of words by all."""
+        """Summaries, in a block whose summaries are made: the rarest terms decide whether a conjunction can have rows,
+        all summaries in which groups of words. None where the kernel would not use them."""
         of, terms, costs = self.of, self.of.terms, self.costs
-        # an interval of some codes has no summary
+        # an interval of several codes has no summary
         single = (terms.pieces != 1) | (terms.low == terms.high)
         held = of.rarest(1 - (1 - np.where(single, of.share, 1.0)) ** 8, SUMMARY_TERMS)
         rarest, all_ = held[:RAREST].prod(0), held.prod(0)
@@ -104,7 +106,7 @@ class ScanCosts:
         met = places * (all_ + of.matches)
         groups = GROUP * -np.expm1(-met / GROUP)
         bitmaps = of.bitmaps(self._every)
-        # then the kernel has none
+        # the kernel makes no summaries then
         if of.scale * of.count * SUMMARY_TERMS < bitmaps or groups.sum() > FEW_SHARED * of.count:
             return None
         looking = costs.summary_hit_ns * likely + costs.word_group_ns * groups
@@ -117,7 +119,8 @@ class ScanCosts:
         return ScanMethod(np.asarray(cost, np.float32), shared)
 
     def _by_equality_blocks(self) -> ScanMethod | None:
-        """Filed under their rarest codes, and compared with rows 64 at once."""
+        """Equality blocks: conjunctions filed under their rarest codes, 64 compared with a row at once. None where they
+        are not possible."""
         of, terms, costs = self.of, self.of.terms, self.costs
         interval = np.flatnonzero(terms.pieces == 1)
         shift = coarse_shift(of.c.sizes)[terms.attribute[interval]]

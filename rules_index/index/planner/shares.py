@@ -1,6 +1,6 @@
 """How often a row has a code, is in a set and satisfies a conjunction: counted in a sample of rows, or guessed.
 
-Without a sample codes are taken to be half as if all were alike and half as often as rules name them.
+The guess is the mean of two distributions of codes: the uniform one, and one proportional to how often rules name them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from rules_index.index.registry import engine_class
 
 
 def matches(c: Conjunctions, conjunctions: np.ndarray, sample: np.ndarray) -> np.ndarray:
-    """The share of the sampled rows [conjunctions] float64 that satisfy each of these, shared disjunctions taken to be
-    passed."""
+    """The share of the sampled rows [conjunctions] float64 that satisfy each conjunction; shared disjunctions count as
+    satisfied."""
     terms = terms_of(c, conjunctions)
     named = terms.attribute != DISJUNCTION
     lengths = np.bincount(terms.owner[named], minlength=len(conjunctions))
@@ -29,14 +29,14 @@ def matches(c: Conjunctions, conjunctions: np.ndarray, sample: np.ndarray) -> np
         target=np.arange(len(conjunctions), dtype=np.int32),
         disjunction_start=np.zeros(1, np.int32),
     )
-    hybrid: Any = engine_class("hybrid")  # by its name, since the engine itself asks the planner
+    hybrid: Any = engine_class("hybrid")  # by its name, since the engine itself imports the planner
     _, found = hybrid.scanning(alone).match(sample)
     return np.bincount(found, minlength=len(conjunctions)) / sample.shape[1]
 
 
 def match_probability(c: Conjunctions, sample: np.ndarray | None = None) -> float:
-    """The expected share of the conjunctions of rules that a row satisfies, terms taken to be independent and shared
-    disjunctions to be passed; 0 where there are none."""
+    """The expected share of the conjunctions of rules that a row satisfies; 0 where there are none. Terms are taken to
+    be independent, and shared disjunctions to be satisfied."""
     first = int(c.disjunction_start[-1])
     count = len(c.target) - first
     shares = set_shares(c, code_shares(c, sample))
@@ -49,13 +49,13 @@ def match_probability(c: Conjunctions, sample: np.ndarray | None = None) -> floa
 
 
 def code_shares(c: Conjunctions, sample: np.ndarray | None) -> np.ndarray:
-    """The expected share of the rows [codes] for every code of every attribute, one attribute after the other."""
+    """The expected share of rows [codes] with every code of every attribute, one attribute after the other."""
     sizes = c.sizes.astype(np.int64)
     uniform = np.repeat(1 / np.maximum(sizes, 1), sizes)
     if sample is not None and sample.shape[1]:
         counted = zip(sample, sizes.tolist(), strict=True)
         seen = np.concatenate([np.bincount(codes, minlength=size) for codes, size in counted])
-        # a code that the sample lacks is not one that no row has
+        # a code that is not in the sample still occurs: add-one smoothing
         return np.asarray((seen + uniform) / (sample.shape[1] + 1))
     attribute, named = _attribute_of_sets(c)
     single = np.flatnonzero(set_widths(c) == 1)
@@ -68,7 +68,7 @@ def code_shares(c: Conjunctions, sample: np.ndarray | None) -> np.ndarray:
 
 
 def _attribute_of_sets(c: Conjunctions) -> tuple[np.ndarray, np.ndarray]:
-    """The attribute [sets] of every set, and which terms [terms] bool name one."""
+    """The attribute [sets] of every set, and which terms [terms] bool name a set."""
     named = c.terms[:, 0] != DISJUNCTION
     attribute = np.zeros(len(c.set_start) - 1, np.int64)
     attribute[c.terms[named, 1]] = c.terms[named, 0]
@@ -76,7 +76,7 @@ def _attribute_of_sets(c: Conjunctions) -> tuple[np.ndarray, np.ndarray]:
 
 
 def set_shares(c: Conjunctions, code_shares: np.ndarray) -> np.ndarray:
-    """The expected share of the rows [sets] float32 in every set."""
+    """The expected share of rows [sets] float32 in every set."""
     sizes = c.sizes.astype(np.int64)
     attribute, _ = _attribute_of_sets(c)
     below = np.concatenate([[0.0], np.cumsum(code_shares)])

@@ -1,4 +1,4 @@
-"""Which tables conjunctions are keyed by, and what they are expected to cost there."""
+"""Which hash tables to make, and the expected cost of conjunctions there."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ from rules_index.kernels.bitmaps import COARSE_CODES
 from rules_index.kernels.prefilter import MOST_PLANES, PLANE_CLASSES, PREFILTERED
 
 LONGEST_KEY = 3
-"""Attributes of a table; but where many conjunctions name the same attributes, all of these may be its key."""
+"""The most attributes of a table. A table may have more where many conjunctions name exactly these attributes, ..."""
 MOST_COMMON = 63
-"""And not even these where they are more, since no number could count the combinations of their codes."""
+"""... but not more than so many: the number of combinations of their codes would overflow."""
 NARROWEST = 10
-"""A conjunction's terms of which two and more together may be its key: those that fewest rows hold."""
+"""Only so many terms of a conjunction, those with the smallest share of rows, are combined to keys of several
+attributes."""
 COMMON = 0.01
-"""Share of the conjunctions that makes the attributes they name a key."""
+"""If at least this share of the conjunctions name exactly the same attributes, these become a key."""
 MOST_TABLES = 512
 STEPS_TO_ENTRY = 3
-"""Places that are read one after the other to find an entry of a hashed table."""
+"""Dependent memory reads to find an entry of a hashed table."""
 NEAR_BYTES, SLOT_BYTES, ENTRY_BYTES = 1 << 20, 4, 16
-"""Of the nearer caches, of a slot and of an entry."""
+"""Bytes of the L2 cache, of a slot and of an entry."""
 KEPT_SHARES = 32
-"""Attributes whose shares of all conjunctions are kept in memory while conjunctions are placed."""
+"""The number of attributes whose shares of all conjunctions are cached while conjunctions are placed."""
 
 
 @dataclass(frozen=True)
 class TableAssignment:
-    """Tables, by their attributes, and of every conjunction [conjunctions] its table or -1, the share of the rows that
-    meet it there, and its entries."""
+    """Tables, given by their attributes; and for every conjunction [conjunctions] its table or -1, the share of rows
+    that meet it there, and its number of entries."""
 
     tables: tuple[tuple[int, ...], ...]
     table: np.ndarray
@@ -43,7 +44,7 @@ class TableAssignment:
 
 
 class TableCosts:
-    """Expected costs of tables."""
+    """Expected costs of hash tables."""
 
     def __init__(self, of: Expected, costs: Costs) -> None:
         self.of = of
@@ -52,8 +53,8 @@ class TableCosts:
         self._shares: dict[int, np.ndarray] = {}
 
     def probe_cost(self, names: tuple[int, ...], entries: float, slot: float | None = None) -> float:
-        """Of a table, whatever a row meets there: its signatures, its filter or its slot, which costs `slot`, if it is
-        not as in most tables; entries are taken to be spread evenly over as many codes as are `alike`."""
+        """The cost per row of probing a table, whatever is found: its signatures, its filter or its slot. The slot
+        costs `slot` where given. Entries are taken to be spread evenly over the `alike` codes of each attribute."""
         costs = self.costs
         prefiltered = list(names)[:PREFILTERED]
         sizes = self.of.alike[prefiltered]
@@ -69,26 +70,26 @@ class TableCosts:
         codes = sizes * -np.expm1(-entries / classes / sizes)
         codes[:, :1] = sizes[0] * -np.expm1(-entries / sizes[0]) / classes
         passing = classes[:, 0] * (codes / sizes).prod(1)
-        # a direct table's slots tell as fast as its filter
+        # reading the slots of a direct table is as fast as reading its filter
         passed = looked if direct or not filtered else PASSED * 2 * costs.signature_ns
         signature_match = float((costs.signature_ns * len(prefiltered) * planes[:, 0] + passed * passing).min())
         prefilter_cost = min(signature_match, costs.filter_ns if filtered else looked)
         if not filtered:
             return prefilter_cost
-        # those that meet an entry look into its slot; in a hashed table, into its group and what stands there, too
+        # rows with an entry read its slot; in a hashed table also the group and its entries
         steps = 1 if direct else STEPS_TO_ENTRY
         fetched = steps * costs.fetch_ns * self._far(ENTRY_BYTES * entries)
         return prefilter_cost + min(1.0, entries / _product(self.of.alike[list(names)])) * (looked + fetched)
 
     def _far(self, size: float) -> float:
-        """The share of so many bytes that is not in the nearer caches."""
+        """The share of so many bytes that is not in the L2 cache."""
         return max(0.0, 1 - NEAR_BYTES / max(1.0, size))
 
     def _key_cost(
         self, owner: np.ndarray, share: np.ndarray, entries: np.ndarray, named: np.ndarray | int
     ) -> np.ndarray:
-        """Of conjunctions [.] in a table of so many attributes: where this share of the rows meet one, which they do
-        at `entries` combinations of codes."""
+        """The cost of conjunctions [.] in a table with `named` attributes each: `share` of the rows have an entry of
+        it, at `entries` combinations of codes."""
         each = np.where(self.of.lengths[owner] == named, self.costs.plain_candidate_ns, self.costs.candidate_ns)
         # a row that satisfies a conjunction meets it under any key
         met = np.maximum(share, self.of.counted[owner])
@@ -97,7 +98,7 @@ class TableCosts:
         return np.asarray(met * each + fetched * self.costs.fetch_ns, np.float32)
 
     def choose(self, cost: np.ndarray) -> list[tuple[int, ...]]:
-        """The keys that save most, one after the other, each only where it saves more than its probes cost."""
+        """Greedily chosen keys, in order of what they save; each saves more than its probes cost."""
         owner, key, share, entries, names = self._candidate_keys
         if not len(owner):
             return []
@@ -110,10 +111,10 @@ class TableCosts:
         key_starts = np.searchsorted(key[of_key], np.arange(len(names) + 1))
         expected = cost.astype(np.float64)
         saved = np.bincount(key, weights=np.maximum(0, expected[owner] - own), minlength=len(names))
-        # of the keys that a conjunction could have it gets one
+        # a conjunction is filed under one of its candidate keys: each is weighted with that chance
         chances = self.of.scale / np.bincount(owner, minlength=self.of.count)[owner]
         entries_of = np.bincount(key, weights=chances * entries[by_owner], minlength=len(names)).tolist()
-        # most keys of few conjunctions save less than any probe costs
+        # most keys of few conjunctions save less than the cheapest probe costs
         least = min(self.costs.signature_ns, self.costs.filter_ns, self.costs.slot_ns)
         worth = np.flatnonzero(saved * self.of.scale > least)
         probes = np.full(len(names), np.inf)
@@ -137,8 +138,8 @@ class TableCosts:
 
     @cached_property
     def _candidate_keys(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[int, tuple[int, ...]]]:
-        """Every key that a conjunction could be filed under: whose, the key's number, the share of the rows
-        that meet it there, its entries, and the attributes of every number."""
+        """Every candidate key of every conjunction: the conjunction, the key's number, the share of rows that meet it
+        there, its number of entries; and the attributes of each key number."""
         at = np.flatnonzero(self.of.narrow_enough)
         at = at[np.lexsort((self.of.terms.attribute[at], self.of.terms.owner[at]))]
         owner, attribute, share, width = alone = self._terms(at)
@@ -160,12 +161,12 @@ class TableCosts:
         )  # fmt: skip
 
     def _terms(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Of terms: owner, attribute, the share of the rows that hold each, and its codes."""
+        """For these terms: owner, attribute, share of rows and number of codes."""
         terms, share, width = self.of.terms, self.of.share[at], self.of.widths[at]
         return terms.owner[at], terms.attribute[at].astype(np.int64), share.astype(np.float64), width.astype(np.float64)
 
     def _among_narrowest(self, at: np.ndarray) -> np.ndarray:
-        """Which terms, in the order of their owners, are among the `NARROWEST` of their conjunction [terms] bool."""
+        """Which terms [terms] bool, ordered by owner, are among the `NARROWEST` of their conjunction."""
         owner = self.of.terms.owner[at]
         order = np.lexsort((self.of.share[at], owner))
         rank = np.empty(len(at), np.int64)
@@ -173,7 +174,7 @@ class TableCosts:
         return np.asarray(rank < NARROWEST)
 
     def _longer_keys(self, at: np.ndarray) -> list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-        """All combinations of two up to `LONGEST_KEY` of these terms of a conjunction."""
+        """All combinations of two to `LONGEST_KEY` of these terms of each conjunction."""
         owner, attribute, share, width = self._terms(at)
         ends = np.searchsorted(owner, owner, side="right")
         parts = [(owner, attribute[:, None], share, width)]
@@ -191,7 +192,7 @@ class TableCosts:
     def _common_keys(
         self, owner: np.ndarray, attribute: np.ndarray, share: np.ndarray, width: np.ndarray
     ) -> list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-        """All attributes that a conjunction names by few codes, where many name just these."""
+        """All attributes that a conjunction names by few codes, where many conjunctions name exactly these."""
         lengths = np.bincount(owner, minlength=self.of.count)
         begin = np.cumsum(lengths) - lengths
         found = []
@@ -207,7 +208,7 @@ class TableCosts:
         return found
 
     def place(self, tables: Sequence[tuple[int, ...]], cost: np.ndarray) -> tuple[TableAssignment, np.ndarray]:
-        """Where every conjunction is filed, nowhere where it costs less, and what it costs there [conjunctions]."""
+        """The table of every conjunction, -1 where none is cheaper than `cost`; and its cost there [conjunctions]."""
         table, best = np.full(self.of.count, -1, np.int32), cost.copy()
         met, filed = np.zeros((2, self.of.count), np.float32)
         for number, names in enumerate(tables):
@@ -223,7 +224,7 @@ class TableCosts:
         return TableAssignment(tuple(tables), table, met, filed), best
 
     def cost(self, assignment: TableAssignment) -> float:
-        """Of what is assigned so, and of all tables."""
+        """The cost of an assignment, with the probes of all its tables."""
         of: np.ndarray = np.flatnonzero(assignment.table >= 0)
         table, entries = assignment.table[of], assignment.entries[of]
         widths = np.array([len(names) for names in assignment.tables], np.int64)
@@ -237,17 +238,17 @@ class TableCosts:
         return self.of.scale * float(each.sum(dtype=np.float64)) + probes
 
     def _named_by(self, attribute: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The conjunctions that name an attribute by few codes, the share of the rows that have one of these, and how
-        many codes they are."""
+        """The conjunctions that name an attribute by few codes, the share of rows with one of these codes, and their
+        number."""
         if attribute not in self._named:
             at = np.flatnonzero(self.of.narrow_enough & (self.of.terms.attribute == attribute))
-            # a share of nothing would look like an attribute that is not named
+            # a share of 0 would look like an attribute that is not named
             share = np.maximum(self.of.share[at], np.float32(1e-30))
             self._named[attribute] = self.of.terms.owner[at], share, self.of.widths[at].astype(np.float32)
         return self._named[attribute]
 
     def _share_of(self, attribute: int) -> np.ndarray:
-        """That share and that number for every conjunction [2, conjunctions] float32, 0 where it does not name the
+        """That share and that number for every conjunction [2, conjunctions] float32; 0 where it does not name the
         attribute."""
         if attribute not in self._shares:
             if len(self._shares) == KEPT_SHARES:

@@ -1,5 +1,5 @@
-"""The system of Wang and Kitsuregawa: rows of several streams joined as they arrive, and filtered by one index of all
-queries, with their partial dimension filtering algorithm (PDFA) and without."""
+"""The system of Wang and Kitsuregawa: rows of several streams are joined as they arrive, and filtered by one index of
+all queries, with and without their partial dimension filtering algorithm (PDFA)."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Rows of several streams that arrive by time: each probes the join buffer, and what it joins is filtered by PDFA.
+"""Rows of several streams arrive by time: each probes the join buffer, and its joined rows are filtered by PDFA.
 
-Figure 5's two steps for each arriving row, in one kernel for all of them. FIRST searches the index with the row's own
-dimensions, once however many rows it joins. SECOND takes the dimensions of the other streams one stream after the other
-(with two streams, the paper's two steps; with more, what section 6 leaves to future work): what rows share of their
-streams is checked once, and where no query is left no further row is looked at. The stream that comes first is searched
-on the list of intermediate results (figure 6) where that is short, on the marked paths (figure 7) where it is long; the
-others on the list of what the stream before them left.
+One kernel does figure 5's two steps for each arriving row. FIRST searches the index with the row's own dimensions,
+once, however many rows it joins. SECOND takes the dimensions of the other streams, one stream after the other. With two
+streams these are the paper's two steps; with more, it is what section 6 leaves to future work. What joined rows have in
+common is checked once, and where no query is left, no further row is joined. For the first of the other streams SECOND
+reads the list of intermediate results (figure 6) if that is short, and follows the marked paths (figure 7) if it is
+long. For each later stream it reads the list that the stream before has left.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from rules_index.join.pdfa.queries import Terms
 from rules_index.kernels.jit import inner, jit
 
 NODES, ENTRIES, FIRST, SECOND, PROBES = range(5)
-"""Places in `Work.counters`: nodes visited and entries of leaves checked; searches FIRST; searches SECOND, one for each
-row of another stream with which what is joined already is continued; rows that probed the buffer."""
+"""Indices into `Work.counters`: nodes visited and entries of leaves checked; FIRST searches; SECOND searches, one for
+each row of another stream that extends a partial join result; rows that probed the buffer."""
 LISTED = 64
-"""Up to so many intermediate results are checked one by one; among more the marked paths lead (*ours*)."""
+"""At most so many intermediate results are checked one by one; if there are more, the marked paths are followed
+(*ours*)."""
 
 
 class Arriving(NamedTuple):
-    """The rows by their arrival, earliest first; of rows of one time those of the last stream come first, so that the
-    row that arrives last is the one whose joined rows they are.
+    """The rows in the order of their arrival, earliest first. Among rows of one time the last stream comes first, so
+    that a joined row's anchor is the row that arrives last.
 
     windows   [streams] int64
     stream    [rows] int64
@@ -40,7 +41,8 @@ class Arriving(NamedTuple):
     time      [rows] int64
     new, owned  [rows] bool
     position  [rows] int32, in `join.rows.Rows`
-    code_at   [rows] int64, where the row's codes begin
+    code_at   [rows] int64, the offset of the row's codes
+    codes     [.] int32
     codes     [.] int32
     """
 
@@ -56,7 +58,7 @@ class Arriving(NamedTuple):
 
 
 class Index(NamedTuple):
-    """The index of all queries: the paper's tree over boxes, and what the boxes do not say.
+    """The index of all queries: the paper's tree over boxes, and what boxes do not express.
 
     first   [streams + 1] int64, the first dimension of each stream
     chosen  [streams, dimensions] bool, the dimensions of each stream
@@ -71,15 +73,15 @@ class Index(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What the arrivals of a batch are worked on with.
+    """The working state of a batch of arrivals.
 
-    buffer    the join buffer: the rows of a key and stream under the number key * streams + stream
-    marks     of FIRST
-    partners  [streams, rows] int64, of each other stream the arrivals that the arriving row meets
+    buffer    the join buffer; the rows of a key and stream have the number key * streams + stream
+    marks     the marks of FIRST
+    partners  [streams, rows] int64, for each other stream the arrivals that the arriving row joins
     left      [streams, queries] int32, the list of intermediate results after each stream
-    stack     [`filtering.stack_size`] int32, of nodes that wait in a search
+    stack     [`filtering.stack_size`] int32, nodes still to visit in a search
     row       [dimensions] int32, the codes of the row that is searched with
-    begin     [streams] int64, with which partner of each stream in turn to go on; 0 for a row that begins
+    begin     [streams] int64, the partner of each stream at which to resume; 0 for a new row
     counters  [5] int64
     """
 
@@ -94,10 +96,10 @@ class Work(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Joined rows and the queries that each satisfies, with room for more.
+    """Joined rows and the queries that each satisfies; the arrays have room for more.
 
     query   [pairs] int32, ascending for each joined row
-    number  [pairs] int32, of the joined row
+    number  [pairs] int32, the number of the joined row
     rows    [joined rows, streams] int32, positions
     """
 
@@ -110,8 +112,8 @@ class Found(NamedTuple):
 def let_arrive(at: int, arriving: Arriving, index: Index, work: Work, most: int) -> tuple[int, Found]:
     """Joins and keeps the rows from `at` on, until `most` pairs of a query and a joined row are found.
 
-    Returns the row to go on with, which may have been joined in part, and what was found: at most `most` pairs, but for
-    one joined row that has more.
+    Returns the row at which to resume, which may be partly joined, and what was found: at most `most` pairs, unless a
+    single joined row has more.
     """
     streams = len(arriving.windows)
     found = Found(np.empty(1024, np.int32), np.empty(1024, np.int32), np.empty((256, streams), np.int32))
@@ -137,8 +139,8 @@ def let_arrive(at: int, arriving: Arriving, index: Index, work: Work, most: int)
 
 @inner
 def _probe(at: int, arriving: Arriving, work: Work, counts: np.ndarray, turns: np.ndarray) -> bool:
-    """Finds the arriving row's partners in each other stream, whose turn comes by their number; whether there may be
-    a joined row with a new row in it."""
+    """Finds the arriving row's partners in each other stream; `turns` orders the streams by their numbers of partners.
+    Returns whether there may be a joined row with a new row in it."""
     streams = len(arriving.windows)
     own = arriving.stream[at]
     is_new = arriving.new[at]
@@ -169,9 +171,9 @@ def _probe(at: int, arriving: Arriving, work: Work, counts: np.ndarray, turns: n
 
 @inner
 def _search_first(at: int, arriving: Arriving, index: Index, work: Work) -> int:
-    """FIRST: the queries that the arriving row's own dimensions leave, in `work.left[0]`; their number.
+    """FIRST: writes the queries that match the arriving row's own dimensions to `work.left[0]`; returns their number.
 
-    They are marked and, where they are `LISTED`, ascend.
+    They are marked, and ascend if there are at most `LISTED`.
     """
     stream = arriving.stream[at]
     left = work.left[0]
@@ -196,8 +198,8 @@ def _search_first(at: int, arriving: Arriving, index: Index, work: Work) -> int:
 
 @inner
 def _search_marked(at: int, partner: int, arriving: Arriving, index: Index, work: Work) -> int:
-    """SECOND on the paths that the arriving row has marked: the queries that a partner's dimensions leave, ascending in
-    `work.left[1]`; their number."""
+    """SECOND along the paths that the arriving row has marked: writes the queries that match a partner's dimensions,
+    ascending, to `work.left[1]`; returns their number."""
     stream = arriving.stream[partner]
     left = work.left[1]
     _set_row(partner, arriving, index, work)
@@ -227,7 +229,8 @@ def _search_second(
     at: int, left: int, arriving: Arriving, index: Index, work: Work, counts: np.ndarray, turns: np.ndarray,
     found: Found, pairs: int, joined: int, most: int,
 ) -> tuple[Found, int, int, bool]:  # fmt: skip
-    """SECOND: adds the joined rows of the arriving row and their queries; False where there is no room for all."""
+    """SECOND: appends the joined rows of the arriving row and their queries. The last result is False if some did not
+    fit."""
     streams = len(turns)
     last = streams - 2
     choice = np.zeros(streams, np.int64)
@@ -285,7 +288,8 @@ def _search_second(
 
 @inner
 def _sift(given: np.ndarray, stream: int, begin: int, arriving: Arriving, terms: Terms, left: np.ndarray) -> int:
-    """Writes those of the given queries that hold on a row of a stream, whose codes begin there; their number."""
+    """Writes those of the given queries that a row of a stream satisfies; its codes begin at `begin`. Returns their
+    number."""
     count = 0
     for query in given:
         left[count] = query
@@ -295,7 +299,7 @@ def _sift(given: np.ndarray, stream: int, begin: int, arriving: Arriving, terms:
 
 @inner
 def _holds(query: int, stream: int, begin: int, arriving: Arriving, terms: Terms) -> bool:
-    """Whether what a query asks of a stream holds on a row, whose codes begin there."""
+    """Whether a row, whose codes begin at `begin`, satisfies a query's terms on its stream."""
     of = query * len(arriving.windows) + stream
     for term in range(terms.start[of], terms.start[of + 1]):
         code = arriving.codes[begin + terms.terms[term, 0]]
@@ -306,7 +310,7 @@ def _holds(query: int, stream: int, begin: int, arriving: Arriving, terms: Terms
 
 @inner
 def _with_room(found: Found, pairs: int, joined: int) -> Found:
-    """The same with room for so many, or a copy with room for twice as many as before."""
+    """The same if it has room for so many, else a copy with at least twice the room."""
     if pairs <= len(found.query) and joined <= len(found.rows):
         return found
     query = np.empty(max(pairs, 2 * len(found.query)), np.int32)

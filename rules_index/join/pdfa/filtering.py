@@ -1,8 +1,8 @@
-"""Searching an index of boxes by some streams' dimensions: PDFA's two searches, and one stream after the other.
+"""Searches an index of boxes by the dimensions of some streams: PDFA's two searches, and one stream after the other.
 
-A box may bound any attribute; of a row's codes [attributes] int32 only those of the dimensions at hand are read.
-Figure 7's test is "inside" for a box and "shares a code with" for the bounds of a node, which is the same for an
-R-tree and, where its pages bound points, for a grid file.
+A box can bound any attribute. Of a row's codes [attributes] int32 only those of the dimensions in question are read.
+Figure 7's test is "inside" for a box, and "overlaps" for the bounds of a node. That is the same for an R-tree and,
+where its pages bound points, for a grid file.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from rules_index.kernels.jit import inner, jit
 from rules_index.kernels.vectors import trailing_zeros
 
 NODES, ENTRIES = range(2)
-"""Places in the totals [2] int64 of a search: nodes visited, entries of leaves checked."""
+"""Indices into the totals [2] int64 of a search: nodes visited, entries of leaves checked."""
 
 
 BUCKETS = 64
-"""Into so many ranges an attribute's codes are divided: which survivors reach a range is known before they are
-compared (*ours*)."""
+"""An attribute's codes are divided into so many ranges; for each range it is known which survivors overlap it, before
+they are compared (*ours*)."""
 
 
 class Marks(NamedTuple):
-    """What the first search found, outside of the tree; a mark is good while it is `stamp`, a counter.
+    """What the first search found, stored apart from the tree. A mark is valid if it equals the current `stamp`, a
+    counter.
 
-    node   [nodes] int64, of the nodes on the paths to what was found
-    entry  [slots] int64, of the boxes that were found
+    node   [nodes] int64, marks of the nodes on the paths to the boxes found
+    entry  [slots] int64, marks of the boxes found
     """
 
     node: np.ndarray
@@ -38,12 +39,13 @@ class Marks(NamedTuple):
 
 
 class Survivors(NamedTuple):
-    """The list of intermediate results (figure 6), with what is yet to be checked side by side.
+    """The list of intermediate results (figure 6), with the bounds that remain to be checked in columns.
 
     key        [survivors] int32, ascending
-    low, high  [attributes, survivors] int32, closed; the whole range of codes where a box bounds none
+    low, high  [attributes, survivors] int32, closed; the whole range of codes for an attribute that a box does not
+               bound
     shift      [attributes] int64; the bucket of a code is `code >> shift`
-    reaching   [attributes, BUCKETS + 1, words] uint64, as bits: the survivors that hold a code of the bucket
+    reaching   [attributes, BUCKETS + 1, words] uint64, bitmaps: the survivors that overlap the bucket
     """
 
     key: np.ndarray
@@ -60,7 +62,7 @@ def search_first(
 ) -> np.ndarray:  # fmt: skip
     """FIRST: the slots [.] int32 of the boxes that a row is inside in the chosen attributes [attributes] bool.
 
-    They and all nodes above them are marked, on the way back: the paths that lead to no result stay unmarked.
+    They and all nodes above them are marked on the way back; paths without a result stay unmarked.
     """
     found = np.empty(len(boxes.key), np.int32)
     stack = np.empty(stack_size(nodes), np.int32)
@@ -70,7 +72,7 @@ def search_first(
 
 @inner
 def stack_size(nodes: Nodes) -> int:
-    """How many nodes can wait in a search, at most."""
+    """The most nodes that can be on the stack of a search."""
     return (nodes.level[nodes.header[ROOT]] + 1) * nodes.entries.shape[1] + 1
 
 
@@ -79,7 +81,7 @@ def collect_first(
     row: np.ndarray, chosen: np.ndarray, nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions, marks: Marks,
     stamp: int, totals: np.ndarray, stack: np.ndarray, found: np.ndarray,
 ) -> int:  # fmt: skip
-    """`search_first` into `found` [slots]; the number of boxes. `stack` has `stack_size` places."""
+    """`search_first` into `found` [slots]; returns the number of boxes. `stack` has `stack_size` elements."""
     stack[0] = nodes.header[ROOT]
     waiting, count = 1, 0
     while waiting > 0:
@@ -116,7 +118,7 @@ def search_marked(
     rows: np.ndarray, chosen: np.ndarray, nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions, marks: Marks,
     stamp: int, totals: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """SECOND on the marked paths, for each of several rows of codes [rows, attributes] int32.
+    """SECOND along the marked paths, for each of several rows of codes [rows, attributes] int32.
 
     Returns offsets [rows + 1] int64 and the keys [.] int32 of the boxes, ascending for each row.
     """
@@ -141,8 +143,8 @@ def collect_marked(
     row: np.ndarray, chosen: np.ndarray, nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions, marks: Marks,
     stamp: int, totals: np.ndarray, stack: np.ndarray, found: np.ndarray,
 ) -> int:  # fmt: skip
-    """`search_marked` for one row, the slots of its boxes into `found` [slots] as they are met; their number. `stack`
-    has `stack_size` places."""
+    """`search_marked` for one row: writes the slots of its boxes to `found` [slots], in the order of the search;
+    returns their number. `stack` has `stack_size` elements."""
     stack[0] = nodes.header[ROOT]
     waiting = np.int64(marks.node[stack[0]] == stamp)
     count = 0
@@ -172,7 +174,7 @@ def collect_marked(
 
 @jit
 def list_survivors(slots: np.ndarray, attributes: np.ndarray, boxes: BoxArrays, sizes: np.ndarray) -> Survivors:
-    """The boxes in these slots, and what they say of some attributes [.] int64, in their order."""
+    """The boxes in these slots as survivors, with their bounds on some attributes [.] int64, in that order."""
     slots = slots[np.argsort(boxes.key[slots])]
     place = np.full(len(sizes), np.int64(-1))
     low = np.zeros((len(attributes), len(slots)), np.int32)
@@ -198,11 +200,12 @@ def list_survivors(slots: np.ndarray, attributes: np.ndarray, boxes: BoxArrays, 
 
 @inner
 def _set_reaching(low: np.ndarray, high: np.ndarray, shift: int, reaching: np.ndarray) -> None:
+    """Writes the bitmaps [BUCKETS + 1, words] of one attribute, given the bounds low and high [survivors] int32."""
     for i in range(len(low)):
         bit = np.uint64(1) << np.uint64(i & 63)
         reaching[low[i] >> shift, i >> 6] ^= bit
         reaching[(high[i] >> shift) + 1, i >> 6] ^= bit
-    # a bit that changes at a bucket holds from there to where it changes again
+    # a bit that flips at a bucket stays so until it flips again: a running XOR
     for bucket in range(1, len(reaching)):
         for word in range(reaching.shape[1]):
             reaching[bucket, word] ^= reaching[bucket - 1, word]
@@ -210,8 +213,8 @@ def _set_reaching(low: np.ndarray, high: np.ndarray, shift: int, reaching: np.nd
 
 @jit
 def search_list(rows: np.ndarray, survivors: Survivors, totals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """SECOND on the list of survivors, for each of several rows of codes [rows, attributes] int32, the attributes
-    being those of the survivors. Returns as `search_marked`."""
+    """SECOND on the list of survivors, for each of several rows of codes [rows, attributes] int32; the attributes are
+    those of the survivors. Returns the same as `search_marked`."""
     many = len(survivors.key)
     attributes = rows.shape[1]
     offsets = np.zeros(len(rows) + 1, np.int64)
@@ -251,12 +254,12 @@ def _is_inside(row: np.ndarray, first: int, end: int, survivors: Survivors, at: 
 def search_by_stream(
     rows: np.ndarray, combinations: np.ndarray, ends: np.ndarray, survivors: Survivors, totals: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, int]:  # fmt: skip
-    """One search for each stream after the first, on what the one before it left: what joined rows share of their
-    streams, the first ones, is searched once.
+    """Searches once for each stream after the first, on what the search before it left. So the leading streams' rows
+    that joined rows have in common are searched once.
 
     rows: [rows, attributes] int32; combinations: [rows, streams] int32, ascending, equal where the streams' rows are;
-    ends: [streams] int64, how many attributes the streams up to each have. Returns as `search_marked`, and the number
-    of searches.
+    ends: [streams] int64, how many attributes the streams up to each have. Returns the same as `search_marked`, and the
+    number of searches.
     """
     streams = len(ends)
     many = len(survivors.key)
@@ -289,7 +292,7 @@ def search_by_stream(
 
 @inner
 def _sift(row: np.ndarray, first: int, end: int, survivors: Survivors, given: np.ndarray, left: np.ndarray) -> int:
-    """Writes those of the given survivors that a row is inside in the attributes [first, end); how many they are."""
+    """Writes those of the given survivors that a row is inside in the attributes [first, end); returns their number."""
     count = 0
     for at in given:
         left[count] = at
@@ -299,7 +302,7 @@ def _sift(row: np.ndarray, first: int, end: int, survivors: Survivors, given: np
 
 @jit
 def scan_boxes(rows: np.ndarray, boxes: BoxArrays, totals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Every box compared with every row of codes [rows, attributes] int32. Returns as `search_marked`."""
+    """Compares every box with every row of codes [rows, attributes] int32. Returns the same as `search_marked`."""
     offsets = np.zeros(len(rows) + 1, np.int64)
     keys = np.empty(max(64, len(boxes.key)), np.int32)
     every = np.ones(rows.shape[1], np.bool_)
@@ -319,7 +322,7 @@ def scan_boxes(rows: np.ndarray, boxes: BoxArrays, totals: np.ndarray) -> tuple[
 
 @inner
 def _meets(node: int, row: np.ndarray, chosen: np.ndarray, nodes: Nodes, dimensions: Dimensions) -> bool:
-    """Whether the bounds of a node share a row's codes in those of the chosen attributes that are indexed."""
+    """Whether the bounds of a node contain a row's codes in those of the chosen attributes that are indexed."""
     for dimension in range(len(dimensions.attributes)):
         attribute = dimensions.attributes[dimension]
         if chosen[attribute] and (
@@ -342,7 +345,7 @@ def _inside(slot: int, row: np.ndarray, chosen: np.ndarray, boxes: BoxArrays) ->
 
 @inner
 def _with_room(keys: np.ndarray, needed: int) -> np.ndarray:
-    """The keys, or a copy with room for so many and twice as many as before."""
+    """The keys if there is room for so many, else a copy with at least twice the room."""
     if needed <= len(keys):
         return keys
     larger = np.empty(max(needed, 2 * len(keys)), np.int32)

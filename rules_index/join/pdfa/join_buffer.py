@@ -1,4 +1,4 @@
-"""The join buffer (section 2.2): one copy of each row, and of each stream a hash table by key and a list by arrival."""
+"""The join buffer (section 2.2): one copy of each row; for each stream a hash table by key and a list by arrival."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ import numpy as np
 from rules_index.kernels.jit import inner, jit
 
 OLDEST_KEPT, NEXT, KEYS = range(3)
-"""Places in `StreamRows.header`: the first arrival that is kept, the number of the next one, keys in the table."""
+"""Indices into `StreamRows.header`: the oldest arrival that is kept, the next arrival's number, the keys in the
+table."""
 NO_ROW, NO_KEY = -1, -2
 LEAST_ROOM = 16
 
 
 class StreamRows(NamedTuple):
-    """The rows of one stream that are kept, at the place `arrival % len(key)` of their arrival's number.
+    """The rows of one stream that are kept; arrival number a is at index `a % len(key)`.
 
-    key, time     [places] int64, a power of two of them
-    codes         [places, attributes of the stream] int32
-    following     [places] int64, the next arrival of the same key, or `NO_ROW`
-    table_key     [slots] int64, a power of two of them
+    key, time     [room] int64; the room is a power of two
+    codes         [room, attributes of the stream] int32
+    following     [room] int64, the next arrival of the same key, or `NO_ROW`
+    table_key     [slots] int64; the number of slots is a power of two
     first, last   [slots] int64, the earliest and the latest arrival of the key; `NO_ROW` where none is kept any more,
                   `NO_KEY` where the slot is free
     header        [3] int64, see `OLDEST_KEPT`
@@ -38,10 +39,10 @@ class StreamRows(NamedTuple):
 
 
 class JoinBuffer:
-    """The rows of all streams of one join predicate. Rows go in the order in which they came."""
+    """The rows of all streams of one join predicate. Rows expire in the order of their arrival."""
 
     def __init__(self, attributes: Sequence[int]) -> None:
-        """attributes: how many codes a row of each stream has."""
+        """attributes: the number of codes of a row, for each stream."""
         self._streams = [make_rows(LEAST_ROOM, LEAST_ROOM, count, 0) for count in attributes]
 
     def __len__(self) -> int:
@@ -49,7 +50,7 @@ class JoinBuffer:
         return sum(int(rows.header[NEXT] - rows.header[OLDEST_KEPT]) for rows in self._streams)
 
     def insert(self, stream: int, key: int, time: int, codes: np.ndarray) -> int:
-        """Keeps a row; the number of its arrival within its stream."""
+        """Keeps a row; returns the number of its arrival within its stream."""
         rows = self._streams[stream]
         kept = int(rows.header[NEXT] - rows.header[OLDEST_KEPT])
         if kept == len(rows.key) or 2 * int(rows.header[KEYS]) >= len(rows.first):
@@ -57,20 +58,20 @@ class JoinBuffer:
         return int(insert_row(rows, key, time, codes))
 
     def expire(self, stream: int, before: int) -> None:
-        """Lets the oldest rows go, up to the first whose time is not before that."""
+        """Removes the oldest rows, up to the first whose time is at least `before`."""
         _expire(self._streams[stream], before)
 
     def probe(self, stream: int, key: int, earliest: int, latest: int) -> np.ndarray:
-        """The arrivals [.] int64, ascending, of a key and of a time in [earliest, latest]."""
+        """The arrivals [.] int64, ascending, with a key and a time in [earliest, latest]."""
         return _probe(self._streams[stream], key, earliest, latest)
 
     def times(self, stream: int, arrivals: np.ndarray) -> np.ndarray:
-        """The times [arrivals] int64 of rows that are kept."""
+        """The times [arrivals] int64 of kept rows."""
         rows = self._streams[stream]
         return rows.time[arrivals & len(rows.key) - 1]
 
     def codes(self, stream: int, arrivals: np.ndarray) -> np.ndarray:
-        """The codes [arrivals, attributes of the stream] int32 of rows that are kept."""
+        """The codes [arrivals, attributes of the stream] int32 of kept rows."""
         rows = self._streams[stream]
         return rows.codes[arrivals & len(rows.key) - 1]
 
@@ -90,11 +91,11 @@ def make_rows(places: int, slots: int, attributes: int, first: int) -> StreamRow
 
 
 def _with_room(rows: StreamRows, kept: int) -> StreamRows:
-    """A copy of the rows that are kept, with room for as many again, and without the keys of others."""
+    """A copy of the rows that are kept, with room for as many again, and without keys that have no row."""
     room = LEAST_ROOM
     while room < 2 * (kept + 1):
         room *= 2
-    # at most half of the slots are taken, and these after as many rows again
+    # at most half of the slots are used, also after as many rows again
     larger = make_rows(room, 2 * room, rows.codes.shape[1], int(rows.header[OLDEST_KEPT]))
     _copy(rows, larger)
     return larger
@@ -102,7 +103,7 @@ def _with_room(rows: StreamRows, kept: int) -> StreamRows:
 
 @inner
 def _slot(rows: StreamRows, key: int) -> int:
-    """Where a key stands in the table, or would stand."""
+    """The slot of a key in the table, or the free slot for it."""
     mask = len(rows.first) - 1
     state = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
     slot = int(np.int64((state ^ (state >> np.uint64(32))) & np.uint64(mask)))
@@ -113,7 +114,7 @@ def _slot(rows: StreamRows, key: int) -> int:
 
 @jit
 def insert_row(rows: StreamRows, key: int, time: int, codes: np.ndarray) -> int:
-    """Keeps a row, for which there is room; the number of its arrival."""
+    """Keeps a row, for which there must be room; returns the number of its arrival."""
     mask = len(rows.key) - 1
     arrival = rows.header[NEXT]
     rows.header[NEXT] += 1
@@ -136,6 +137,7 @@ def insert_row(rows: StreamRows, key: int, time: int, codes: np.ndarray) -> int:
 
 @jit
 def _copy(rows: StreamRows, larger: StreamRows) -> None:
+    """Inserts all kept rows into a larger, empty store."""
     for arrival in range(rows.header[OLDEST_KEPT], rows.header[NEXT]):
         place = arrival & (len(rows.key) - 1)
         insert_row(larger, rows.key[place], rows.time[place], rows.codes[place])
@@ -143,18 +145,20 @@ def _copy(rows: StreamRows, larger: StreamRows) -> None:
 
 @jit
 def _expire(rows: StreamRows, before: int) -> None:
+    """Removes the oldest rows, up to the first whose time is at least `before`."""
     mask = len(rows.key) - 1
     while rows.header[OLDEST_KEPT] < rows.header[NEXT]:
         place = rows.header[OLDEST_KEPT] & mask
         if rows.time[place] >= before:
             return
-        # the oldest row of all is the oldest one of its key
+        # the oldest row of the stream is also the oldest one of its key
         rows.first[_slot(rows, rows.key[place])] = rows.following[place]
         rows.header[OLDEST_KEPT] += 1
 
 
 @jit
 def _probe(rows: StreamRows, key: int, earliest: int, latest: int) -> np.ndarray:
+    """The arrivals [.] int64, ascending, with a key and a time in [earliest, latest]."""
     mask = len(rows.key) - 1
     first = rows.first[_slot(rows, key)]
     count = 0
@@ -177,10 +181,10 @@ def _probe(rows: StreamRows, key: int, earliest: int, latest: int) -> np.ndarray
 
 @jit
 def combine(begin: np.ndarray, times: np.ndarray, windows: np.ndarray, time: int, window: int) -> np.ndarray:
-    """The combinations [., streams] int32 of one candidate each of several streams, ascending, that an arrived row of
-    this time and window is joined with: the latest time among them and the row is within every one's window.
+    """The combinations [., streams] int32 of one candidate each of several streams, ascending, that an arrived row with
+    this time and window is joined with: the latest time among all of them is within everyone's window.
 
-    begin: [streams + 1] int64 into times [candidates] int64; windows: [streams] int64.
+    begin: [streams + 1] int64, offsets into times [candidates] int64; windows: [streams] int64.
     """
     found = np.empty(
         (_combine(begin, times, windows, time, window, np.empty((0, 0), np.int32)), len(windows)), np.int32
@@ -193,7 +197,7 @@ def combine(begin: np.ndarray, times: np.ndarray, windows: np.ndarray, time: int
 def _combine(
     begin: np.ndarray, times: np.ndarray, windows: np.ndarray, time: int, window: int, found: np.ndarray
 ) -> int:
-    """The number of combinations, which are written to `found` where it is not empty."""
+    """The number of combinations; they are written to `found` unless it is empty."""
     streams = len(windows)
     chosen = begin[:-1].copy()
     latest = np.full(streams + 1, np.int64(time))
@@ -222,8 +226,8 @@ def _combine(
 
 @inner
 def partners(rows: StreamRows, key: int, earliest: int, found: np.ndarray) -> int:
-    """Writes the arrivals of a key and of a time from `earliest` on to `found` [.] int64, ascending, and lets the older
-    ones of the key go; the number of those found. Rows have come by time."""
+    """Writes the arrivals with a key and a time from `earliest` on to `found` [.] int64, ascending, and removes the
+    older ones of the key; returns the number written. Rows must have arrived in the order of time."""
     mask = len(rows.key) - 1
     slot = _slot(rows, key)
     arrival = rows.first[slot]

@@ -1,8 +1,8 @@
-"""The conjunctions of a join's rules as what the paper's system searches: boxes over the dimensions of all streams.
+"""The conjunctions of a join's rules as the queries of the paper's system: boxes over the dimensions of all streams.
 
-A dimension is an attribute of a stream, or a shared disjunction that names attributes of one stream: its code is 1
-where the shared disjunction holds and 0 elsewhere. What is computed from several streams is no dimension (section 2.2
-has none): it is tested on the joined rows that are left, as in the batch form.
+A dimension is an attribute of one stream, or a shared disjunction over attributes of one stream, whose code is 1 where
+it is TRUE and 0 elsewhere. What is computed from several streams is not a dimension (section 2.2 has no such thing): it
+is tested on the joined rows that are left, as in the batch form.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from rules_index.index.hybrid import Hybrid
 from rules_index.join.local_conjuncts import NOTHING, Parts, Split
 
 MOST_DIMENSIONS = 8
-"""So many are indexed in all, the most selective of each stream; what a box says of others is checked at its entry."""
+"""At most so many dimensions are indexed, the most selective of each stream; bounds on others are checked at a box."""
 
 
 class Terms(NamedTuple):
-    """What conjunctions ask of each stream, exactly.
+    """The exact terms of conjunctions on each stream.
 
-    start      [conjunctions * streams + 1] int64 into terms, by conjunction and by stream within one
+    start      [conjunctions * streams + 1] int64, offsets into terms, by conjunction and then by stream
     terms      [., 2] int32 (dimension, counted within its stream; set)
     set_start  [sets + 1] int64 into intervals
     intervals  [., 2] int32, closed, ascending, disjoint ranges of codes
@@ -43,9 +43,9 @@ class Queries:
     """All conjunctions of a join's rules.
 
     first  [streams + 1] int64, the first dimension of each stream; attributes come before shared disjunctions
-    boxes  of the conjunctions, by their numbers, over all dimensions
-    terms  of the conjunctions
-    disjunctions  of each stream, what evaluates its shared disjunctions; None where there are none
+    boxes  the conjunctions' boxes over all dimensions; the key is the conjunction's number
+    terms  the conjunctions' terms
+    disjunctions  for each stream the engine that evaluates its shared disjunctions; None where there are none
     """
 
     first: np.ndarray
@@ -55,7 +55,7 @@ class Queries:
 
     @classmethod
     def of(cls, split: Split) -> Queries:
-        """The queries of conjunctions that are cut by stream."""
+        """The queries of conjunctions that are divided by stream."""
         streams = len(split.parts)
         each = [_dimensions(parts) for parts in split.parts]
         first = offsets_of(np.array([len(c.sizes) for c, _ in each]))
@@ -100,7 +100,7 @@ class Queries:
         return found
 
     def indexed(self) -> np.ndarray:
-        """The dimensions [.] int64 that are indexed: FIRST has those of one stream alone, so that each has its own."""
+        """The dimensions [.] int64 that are indexed. FIRST uses those of one stream alone, so each stream has some."""
         boxes = self.boxes
         width = boxes.high.astype(np.int64) - boxes.low + 1
         share = 1 - width / boxes.sizes[boxes.attributes]
@@ -116,8 +116,8 @@ class Queries:
 
 
 def _dimensions(parts: Parts) -> tuple[Conjunctions, Hybrid | None]:
-    """The parts of a stream without shared disjunctions, those being dimensions behind its attributes, and what
-    evaluates them."""
+    """The parts of a stream without shared disjunctions, which become dimensions behind its attributes; and the engine
+    that evaluates these."""
     c = parts.rules
     disjunction_conjunctions = int(c.disjunction_start[-1])
     begin = int(c.start[disjunction_conjunctions])

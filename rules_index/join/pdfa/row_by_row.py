@@ -1,4 +1,4 @@
-"""The paper's system over a batch of sides: what `join.joined_batches` finds by lists, as row after row arrives."""
+"""Runs the paper's system over a batch of sides, row after row, with the same result as `join.joined_batches`."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _LARGEST_KEY = 1 << 60
 
 
 class RowByRow:
-    """The rules of one join as queries, in one index.
+    """The rules of one join as queries in one index.
 
-    counters: of all batches, `nodes` visited and `entries` of leaves checked by FIRST, `first` and `second` searches,
-    and rows that probed the join buffer (`probes`).
+    counters: summed over all batches: `nodes` visited and `entries` of leaves checked by FIRST, `first` and `second`
+    searches, and rows that probed the join buffer (`probes`).
     """
 
     def __init__(self, split: Split, engine: str) -> None:
-        """engine: `r_tree`, else the index is the paper's choice, a multilevel grid file."""
+        """engine: `r_tree`; with any other one the index is the paper's choice, a multilevel grid file."""
         self._target = split.target
         self._queries = Queries.of(split)
         index = INDEXES.get(engine, GridFile)
@@ -43,7 +43,8 @@ class RowByRow:
     def pieces(
         self, rows: Rows, codes: Sequence[np.ndarray], tests: AcrossTests, values: AcrossValues, most: int
     ) -> Iterator[Piece]:
-        """The joined rows of rows that are by time on each side, `most` pairs of one and a conjunction a piece.
+        """The pieces of joined rows, each of `most` pairs of a joined row and a conjunction. `rows` are by time on each
+        side.
 
         codes: per stream [attributes, rows] int32.
         """
@@ -87,7 +88,7 @@ class RowByRow:
         room = LEAST_ROOM
         while room < rows:
             room *= 2
-        # no more keys than rows, so that at most half of the slots are taken
+        # there are no more keys than rows, so that at most half of the slots are used
         return Work(
             buffer=make_rows(room, 2 * room, 0, 0),
             marks=Marks(np.zeros(len(self._tree.nodes.level), np.int64), np.zeros(len(self._tree.boxes.key), np.int64)),

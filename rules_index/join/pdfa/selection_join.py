@@ -1,4 +1,4 @@
-"""Continuous selection-join queries over streams, a row at a time (Wang and Kitsuregawa, sections 2.2 and 3)."""
+"""Continuous selection-join queries over streams, one row at a time (Wang and Kitsuregawa, sections 2.2 and 3)."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from rules_index.join.pdfa.join_buffer import JoinBuffer, combine
 Search = Literal["list", "paths", "by_stream", "naive", "scan"]
 INDEXES: dict[str, type[RTree] | type[GridFile]] = {"r_tree": RTree, "grid_file": GridFile}
 NULL_KEY = -1
-"""The key of a row that is joined with none."""
+"""The key of a row that joins no row."""
 
 
 @dataclass(frozen=True)
 class Arrival:
-    """What a row was joined with, and the queries that each joined row satisfies.
+    """The joined rows of a row that has arrived, and the queries that each satisfies.
 
     rows     [joined rows, streams] int64, the rows by the number of their arrival within their stream
-    offsets  [joined rows + 1] int64 into keys
+    offsets  [joined rows + 1] int64, offsets into keys
     keys     [.] int32, keys of boxes, ascending for each joined row
     """
 
@@ -40,11 +40,11 @@ class Arrival:
 class SelectionJoin:
     """All queries with one join predicate: a join buffer for their streams, and one index of their boxes.
 
-    A query's box bounds attributes of all streams. Rows that arrive are joined with those before them that have the
-    same key and satisfy the contract of a join: with t the latest time among the rows, the time of a row of stream i
-    is in [t - windows[i], t]. Rows may come late, in any order of times: a row is let go once no row that is at most
-    `lateness` behind the latest time seen can be joined with it, or never where lateness is None. A row that is later
-    than that meets those that are still there.
+    A query's box bounds attributes of all streams. An arriving row is joined with earlier rows that have the same key
+    and are within the windows: with t the latest time among the rows, the time of the row of stream i is in [t -
+    windows[i], t]. Rows may come late, in any order of times. A row expires once no row that is at most `lateness`
+    behind the latest time seen can be joined with it, or never where lateness is None. A row that is later than that is
+    joined with the rows that are still kept.
 
     search: how joined rows are filtered.
 
@@ -71,7 +71,7 @@ class SelectionJoin:
         **parameters: Any,
     ) -> None:
         """boxes: the queries. stream_of: [attributes] the stream of each attribute. windows: of each stream, in the
-        unit of the rows' times. parameters: of the index."""
+        unit of the rows' times. parameters: passed to the index."""
         self._stream_of = np.asarray(stream_of, np.int64)
         if len(self._stream_of) != len(boxes.sizes) or not np.isin(self._stream_of, np.arange(len(windows))).all():
             raise ValueError("every attribute is of one of the streams")
@@ -87,9 +87,9 @@ class SelectionJoin:
         self.counters = dict.fromkeys(("nodes", "entries", "first", "second", "joined_rows"), 0)
 
     def arrive(self, stream: int, key: int, time: int, codes: np.ndarray) -> Arrival:
-        """Joins a row with the rows before it, filters what comes of it, and keeps the row.
+        """Joins a row with the rows before it, filters the joined rows, and keeps the row.
 
-        codes: [attributes of the stream] int32, by ascending attribute. A row of `NULL_KEY` is not kept.
+        codes: [attributes of the stream] int32, by ascending attribute. A row with `NULL_KEY` is not kept.
         """
         others = [other for other in range(len(self._windows)) if other != stream]
         if key == NULL_KEY:
@@ -135,7 +135,8 @@ class SelectionJoin:
     def _filter(
         self, stream: int, others: list[int], joined: np.ndarray, combinations: np.ndarray, totals: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """offsets [joined rows + 1] and keys of the boxes that hold joined rows of codes [joined rows, attributes]."""
+        """offsets [joined rows + 1] and keys of the boxes that contain joined rows with codes [joined rows,
+        attributes]."""
         tree = self.index
         if self._search == "scan":
             return filtering.scan_boxes(joined, tree.boxes, totals)
@@ -164,7 +165,7 @@ class SelectionJoin:
         return offsets, keys
 
     def _search_first(self, row: np.ndarray, own: np.ndarray, totals: np.ndarray) -> np.ndarray:
-        """FIRST with a stamp of its own: the slots [.] int32 that survive."""
+        """FIRST with a new stamp: the slots [.] int32 that survive."""
         tree = self.index
         if len(self._marks.node) < len(tree.nodes.level) or len(self._marks.entry) < len(tree.boxes.key):
             self._marks = Marks(np.zeros(len(tree.nodes.level), np.int64), np.zeros(len(tree.boxes.key), np.int64))

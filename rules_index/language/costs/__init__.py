@@ -1,1 +1,1 @@
-"""Upper bounds of what Spark needs for a part of a rule, and the refusal of parts that need too much."""
+"""Upper bounds of the cost of a part of a rule in Spark, and the refusal of parts that cost too much."""

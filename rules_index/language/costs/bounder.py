@@ -1,4 +1,4 @@
-"""Upper bounds of what Spark needs to evaluate a part of a rule on one row: bytes, steps, and nodes of its plan."""
+"""Upper bounds for evaluating a part of a rule on one row in Spark: bytes, steps, and nodes of its plan."""
 
 from __future__ import annotations
 
@@ -32,25 +32,26 @@ from rules_index.language.nodes import Node
 from rules_index.language.typed import Constant
 
 ORDINARY_ROW = 1_000.0
-"""Bytes of the row for which steps are limited."""
+"""The size in bytes of the row for which steps are limited."""
 LARGEST_ROW = 1_000_000.0
-"""Bytes of the row for which memory is limited."""
+"""The size in bytes of the row for which memory is limited."""
 MAX_STEPS = 30e6
-"""Most steps of one value on an ordinary row: about a tenth of a second."""
+"""The most steps for one value on an ordinary row: about a tenth of a second."""
 MAX_BYTES = 256e6
-"""Most bytes of one value and all that it is made from, on the largest row."""
+"""The most bytes for one value and all intermediate values, on the largest row."""
 MAX_NODES = 5_000
-"""Most operators and calls of one value, counted as often as Spark copies them while it plans."""
+"""The most operators and calls in one value, each counted as often as Spark copies it during planning."""
 
 _STEPS_OF_BOUND = 4
-"""Steps of a rule's work for each part and size of row."""
+"""Steps of work that bounding one part for one size of row counts for."""
 _COLLATED = 50.0
 _COPYING = frozenset(("like", "rlike"))
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Of one node: its value's size, the bytes of it and of all that it is made from, its steps, its plan's nodes."""
+    """The bounds of one node: its value's size, the bytes of that and all intermediate values, its steps, its plan
+    nodes."""
 
     size: Size
     memory: Form
@@ -59,7 +60,7 @@ class Bound:
 
 
 class Bounder:
-    """Bounds the nodes of one rule on rows of `row` bytes, each node once."""
+    """Bounds the nodes of one rule for rows of `row` bytes, each node once."""
 
     def __init__(self, analyser: Analysis, row: float) -> None:
         self.analyser = analyser
@@ -83,7 +84,7 @@ class Bounder:
         }
 
     def bound(self, node: Node) -> Bound:
-        """What a node needs; raises `RuleError` (`TOO_COSTLY`, `NOT_ALLOWED`) at the part that needs too much."""
+        """The bounds of a node. Raises `RuleError` (`TOO_COSTLY`, `NOT_ALLOWED`) at the part that costs too much."""
         found = self._bounds.get(node)
         if found is None:
             tokens = self.analyser.tokens
@@ -126,7 +127,7 @@ class Bounder:
         return found
 
     def _combine(self, node: Node, size: Size, own: Form | float, times: Callable[[int], int] | None = None) -> Bound:
-        """The bound of a node of this size and own work over its children's bounds."""
+        """The bounds of a node with this size and own work, on top of its children's bounds."""
         children = [self.bound(child) for child in node.children]
         if size.constant is None and _is_scalar(self._type(node)):
             size = scalar()
@@ -162,7 +163,7 @@ class Bounder:
         return self._combine(node, scalar(), read * self._dearness(node))
 
     def _dearness(self, node: Node) -> float:
-        """How much longer texts of another collation take."""
+        """The factor by which strings of another collation take longer."""
         return _COLLATED if any(self.analyser.value(child).collated for child in node.children) else 1.0
 
     def _arithmetic(self, node: Node) -> Bound:
@@ -212,7 +213,7 @@ class Bounder:
         return self._combine(node, base.item.but(), base.bytes + index.bytes)
 
     def _field(self, node: Node) -> Bound:
-        """A part of a struct; of an array of structs, an array of the part of each."""
+        """A field of a struct; for an array of structs, an array of the field of each."""
         base = self.bound(node.children[0]).size
         places = Form(0.0) if base.each is None else base.items * SLOT
         bound = self._combine(node, Size(base.bytes + places, base.items, None, base.names), base.items * 20)
@@ -254,7 +255,7 @@ class Bounder:
         sizes[:] = known
 
     def _with_lambdas(self, node: Node) -> Bound:
-        """`exists`, `forall`, `filter`, `transform`: the body for each item; `aggregate`: with the start beside it."""
+        """`exists`, `forall`, `filter`, `transform`: the body once per item; `aggregate`: also its start value."""
         name: str = node.value
         base = self.bound(node.children[0])
         items = base.size
@@ -298,7 +299,7 @@ class Bounder:
 
 
 def check_costs(analyser: Analysis, bounders: list[Bounder], node: Node) -> None:
-    """Raise `RuleError` where a node may need too much; `bounders` are those of the rule, made at its first use."""
+    """Raises `RuleError` where a node can cost too much; `bounders` are those of the rule, made on first use."""
     if not bounders:
         bounders += [Bounder(analyser, ORDINARY_ROW), Bounder(analyser, LARGEST_ROW)]
     for bounder in bounders:
@@ -306,7 +307,7 @@ def check_costs(analyser: Analysis, bounders: list[Bounder], node: Node) -> None
 
 
 def _variable(item: Size, symbol: Symbol) -> Size:
-    """One item as the variable of a lambda."""
+    """An item as the variable of a lambda."""
     if item.bytes.most <= VALUE:
         return item.but()
     content = Form(0.0, ((symbol, 1.0),))
@@ -315,7 +316,7 @@ def _variable(item: Size, symbol: Symbol) -> Size:
 
 
 def _without(size: Size, symbol: Symbol) -> Size:
-    """The greatest size over all items of a lambda."""
+    """The largest size over all items of a lambda."""
     each = None if size.each is None else _without(size.each, symbol)
     return Size(size.bytes.without(symbol), size.items.without(symbol), each, size.names)
 
@@ -327,12 +328,12 @@ def _length(value: Any) -> float:
 
 
 def _is_scalar(data_type: Type) -> bool:
-    """Whether values of a type all have one size."""
+    """Whether all values of a type have the same size."""
     return data_type is not None and not is_nested(data_type) and data_type not in (STRING, BINARY)
 
 
 def of_type(data_type: Type, content: Form) -> Size:
-    """The size of a column's value of a type, of at most `content` bytes."""
+    """The size of a column's value of a type, with at most `content` bytes."""
     if _is_scalar(data_type):
         return scalar()
     names = float(len(str(data_type))) if is_nested(data_type) else 0.0 if data_type is not None else content.most

@@ -1,4 +1,4 @@
-"""Upper bounds as linear forms over the sizes of lambda variables, and what is known of a value's size."""
+"""Upper bounds as linear forms over the sizes of lambda variables, and bounds of a value's size."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 VALUE = 16.0
-"""Bytes of a number, a BOOLEAN, a date or a time."""
+"""Bytes of a number, a BOOLEAN, a date or a timestamp."""
 SLOT = 32.0
-"""Bytes of an item's place in an array, a map or a struct, beside those of the item."""
+"""Bytes of an item's slot in an array, a map or a struct, in addition to those of the item."""
 LEAST_ITEM = 8.0
-"""Bytes that every item counts for in the size of a row."""
+"""The fewest bytes that an item counts for in the size of a row."""
 MOST = 1e300
-"""Where sums and products stop."""
+"""The value at which sums and products saturate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,10 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """`constant + coefficient x symbol + ...`, no coefficient below 0, so that it grows with every symbol.
+    """`constant + coefficient x symbol + ...`; no coefficient is negative, so that the form is monotonic in every
+    symbol.
 
-    A product of two forms is bounded by one of them times the greatest value of the other.
+    A product of two forms is bounded by one of them times the maximum of the other.
     """
 
     constant: float
@@ -38,7 +39,7 @@ class Form:
 
     @property
     def most(self) -> float:
-        """Its greatest value."""
+        """Its maximum."""
         if not self.terms:
             return self.constant
         return min(MOST, self.constant + sum(coefficient * symbol.most for symbol, coefficient in self.terms))
@@ -63,7 +64,7 @@ class Form:
         return Form(constant, tuple((symbol, min(MOST, coefficient * other)) for symbol, coefficient in self.terms))
 
     def among(self, items: Form, symbol: Symbol, together: Form) -> Form:
-        """Its sum over `items` values of `symbol` that are `together` bytes."""
+        """Its sum over `items` values of `symbol` that have `together` bytes in total."""
         total = items * self.constant
         for each, coefficient in self.terms:
             if each == symbol:
@@ -73,19 +74,19 @@ class Form:
         return total
 
     def without(self, symbol: Symbol) -> Form:
-        """Its greatest value over all of `symbol`'s."""
+        """Its maximum over all values of `symbol`."""
         terms = tuple(term for term in self.terms if term[0] != symbol)
         found = dict(self.terms).get(symbol, 0.0)
         return Form(min(MOST, self.constant + found * symbol.most), terms)
 
 
 def least(first: Form, second: Form) -> Form:
-    """The smaller one of two bounds of the same thing."""
+    """The smaller of two bounds of the same value."""
     return first if first.most <= second.most else second
 
 
 def greatest(forms: list[Form]) -> Form:
-    """A bound of whichever of some values it is."""
+    """A bound that holds for whichever of some values it is."""
     terms: dict[Symbol, float] = {}
     for form in forms:
         for symbol, coefficient in form.terms:
@@ -103,11 +104,11 @@ def sum_of(forms: list[Form]) -> Form:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What is known of a value's size.
+    """Bounds of a value's size.
 
-    `bytes` bounds the whole value, its items and their places included; `items` how many it has, where it is an array
-    or a map; `each` one of its items, where more is known than that it is part of the whole. `names` bounds the
-    letters of the field names in its type. `constant` is the value itself where it is one.
+    `bytes` bounds the whole value, including its items and their slots; `items` the number of items of an array or a
+    map; `each` a single item, where more is known than that it is part of the whole. `names` bounds the letters of the
+    field names in its type. `constant` is the value itself if it is constant.
     """
 
     bytes: Form
@@ -118,17 +119,17 @@ class Size:
 
     @property
     def item(self) -> Size:
-        """One of its items."""
+        """The bounds of one of its items."""
         return self.each or of_bytes(self.bytes, self.names)
 
     def but(self, **changes: Any) -> Size:
-        """The same with other parts, and no longer constant."""
+        """The same with some fields replaced, and no longer constant."""
         kept = {"bytes": self.bytes, "items": self.items, "each": self.each, "names": self.names}
         return Size(**{**kept, **changes})
 
 
 def of_bytes(content: Form, names: float = 0.0) -> Size:
-    """A value of which only the bytes are known."""
+    """A value of which only the number of bytes is known."""
     return Size(content, content * (1 / LEAST_ITEM), None, names)
 
 
@@ -138,7 +139,7 @@ def scalar(content: float = VALUE) -> Size:
 
 
 def array(content: Form, items: Form, each: Size | None = None, names: float = 0.0) -> Size:
-    """An array of items that are `content` bytes together."""
+    """An array of items that have `content` bytes in total."""
     return Size(content + items * SLOT, items, each, names)
 
 

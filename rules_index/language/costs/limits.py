@@ -1,4 +1,4 @@
-"""Arguments that decide what a call costs: which must be constant, short or from a list of allowed values."""
+"""Arguments that determine the cost of a call: which must be constant, short, or among allowed values."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from rules_index.language.costs.options import (
 from rules_index.language.nodes import Node
 
 LARGEST_COUNT = 10_000
-"""Greatest argument that says how large a result is."""
+"""The greatest argument that determines how large a result is."""
 LARGEST_PLACES = 400
-"""Most places of `format_number`."""
+"""The most decimal places of `format_number`."""
 LONGEST_FORMAT = 400
-"""Most bytes of a format of dates and numbers, and of a path."""
+"""The most bytes of a format of dates or numbers, and of a path."""
 
 COUNTS: dict[str, tuple[int, ...]] = {
     "repeat": (1,),
@@ -37,14 +37,14 @@ COUNTS: dict[str, tuple[int, ...]] = {
     "ceiling": (1,),
     "floor": (1,),
 }
-"""Arguments that must be constant whole numbers of at most `LARGEST_COUNT`."""
+"""Arguments (by index) that must be constant whole numbers of at most `LARGEST_COUNT`."""
 FORMATS: dict[str, int] = {
     **dict.fromkeys(("date_format", "from_unixtime", "to_date", "try_to_date", "to_timestamp"), 1),
     **dict.fromkeys(("to_timestamp_ltz", "try_to_timestamp", "to_timestamp_ntz", "unix_timestamp"), 1),
     **dict.fromkeys(("to_unix_timestamp", "to_char", "to_varchar", "to_number", "try_to_number", "to_time"), 1),
     **dict.fromkeys(("try_to_time", "get_json_object", "variant_get", "try_variant_get"), 1),
 }
-"""The argument that must be at most `LONGEST_FORMAT` bytes, whatever the row."""
+"""The argument that must have at most `LONGEST_FORMAT` bytes, whatever the row."""
 SCHEMAS = {"from_json": 1, "from_csv": 1, "variant_get": 2, "try_variant_get": 2}
 """The argument that is a schema."""
 OPTIONS: dict[str, tuple[int, dict[str, Callable[[str], bool]]]] = {
@@ -55,9 +55,9 @@ OPTIONS: dict[str, tuple[int, dict[str, Callable[[str], bool]]]] = {
     "to_csv": (1, CSV_OPTIONS),
     "schema_of_csv": (1, CSV_OPTIONS),
 }
-"""The argument that is a MAP of options, and which are allowed."""
+"""The argument that is a MAP of options, and the allowed options with a check of their values."""
 TEMPLATES = frozenset(("format_string", "printf"))
-"""Functions whose first argument is a format with widths."""
+"""Functions whose first argument is a format with field widths."""
 KEYED = frozenset(("parse_url", "try_parse_url"))
 """Functions whose third argument Spark puts into a regular expression."""
 
@@ -66,7 +66,7 @@ _KEY = re.compile(r"[A-Za-z0-9_-]*")
 
 
 def problem(node: Node, sizes: list[Size], nulls: list[bool]) -> tuple[Node, str] | None:
-    """What is wrong with the arguments of a call, and with which; None where nothing is.
+    """The first argument of a call that violates a limit, and what is wrong with it; None where there is none.
 
     `nulls` says which arguments are the constant NULL.
     """

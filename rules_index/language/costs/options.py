@@ -7,18 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 MAX_SCHEMA_LENGTH = 10_000
-"""Longest schema, in characters."""
+"""The longest schema, in characters."""
 MAX_SCHEMA_DEPTH = 20
-"""Deepest nesting of a schema."""
+"""The deepest nesting of a schema."""
 MAX_OPTION_LENGTH = 100
-"""Longest value of an option, in characters."""
+"""The longest value of an option, in characters."""
 
 _REPEATING = re.compile(r"\b(?:array|map)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What a schema says about sizes: how many fields and letters it has, and whether it holds arrays or maps."""
+    """What a schema says about sizes: how many fields and letters it has, and whether it has arrays or maps."""
 
     fields: int
     repeated_fields: int
@@ -28,7 +28,7 @@ class Shape:
 
 
 def schema_shape(schema: object) -> Shape:
-    """The shape of a schema's text, in DDL or JSON, or of a sample that a schema is taken from; never too small."""
+    """The shape of a schema given as DDL, JSON or a sample from which it is inferred; an upper bound."""
     text = schema if isinstance(schema, str) else ""
     depth = deepest = 0
     for letter in text:

@@ -1,6 +1,6 @@
-"""How large the result of a call is, from the sizes of its arguments: upper bounds for whatever a row holds.
+"""Upper bounds of the size of a call's result from the sizes of its arguments, whatever a row contains.
 
-Bytes are those of the value in memory.
+Sizes are bytes of values in memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rules_index.language.costs.forms import (
 from rules_index.language.costs.options import schema_shape
 
 DECLARED = 1 << 16
-"""Bytes of a type in words."""
+"""Bytes of a type written as text."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Call:
     types: list[Type]
 
     def bytes(self, index: int) -> Form:
-        """The bytes of an argument, none where it is not given."""
+        """The bytes of an argument; 0 where it is not given."""
         return self.sizes[index].bytes if index < len(self.sizes) else Form(0.0)
 
     def count(self, index: int, otherwise: float = 1.0) -> float:
@@ -83,7 +83,7 @@ def _printed(call: Call) -> Size:
 
 
 def _decoded(call: Call) -> Size:
-    """Of bytes in a character set the letters, of which ISO-8859-1 has the most; else one of the arguments."""
+    """Bytes in a character set: as many letters as ISO-8859-1 would give; else one of the arguments."""
     return of_bytes((call.bytes(0) * 2 if len(call.sizes) == 2 else call.total) + VALUE)
 
 
@@ -91,14 +91,14 @@ _ENCODED = {"utf-8": 3.0, "us-ascii": 1.0, "iso-8859-1": 1.0, "utf-16le": 2.0, "
 
 
 def _encoded(call: Call) -> Size:
-    """Each byte is a letter at most: one that is no UTF-8 becomes U+FFFD. UTF-32 has four bytes for each."""
+    """Each byte is at most one letter; invalid UTF-8 becomes U+FFFD. UTF-32 has four bytes for each letter."""
     name = call.sizes[1].constant if len(call.sizes) > 1 else None
     factor = _ENCODED.get(name.lower(), 4.0) if isinstance(name, str) else 4.0
     return of_bytes(call.bytes(0) * factor + VALUE)
 
 
 def _string(call: Call) -> Size:
-    """A number has at most 64 letters; of an array, so has each of its items."""
+    """A number has at most 64 letters, and so has each item of an array."""
     if call.types[0] in (STRING, BINARY):
         return _same(call)
     return of_bytes(call.bytes(0) * 8 + 64)
@@ -121,7 +121,7 @@ def _joined(call: Call) -> Size:
 
 
 def _formatted(call: Call) -> Size:
-    """Each argument may be written once for each two letters of the format, and a value padded to 1,000."""
+    """Each argument can be written once for every two letters of the format, and each value be padded to 1,000."""
     places = Form(0.5) * call.bytes(0) + 1
     widest = greatest([size.bytes for size in call.sizes[1:]])
     return of_bytes(call.bytes(0) + places * (widest * 8 + 1024))
@@ -134,7 +134,8 @@ def _replaced(call: Call) -> Size:
 
 
 def _rewritten(call: Call) -> Size:
-    """The replacement may stand before each letter, and name each match once for every two of its letters."""
+    """The replacement can occur before each letter, and can contain each match once for every two of its own
+    letters."""
     factor = 2.5 if isinstance(call.sizes[2].constant, str) else 4.5
     return of_bytes(call.bytes(0) * 3 + (call.bytes(0) + 1) * (call.bytes(2) * factor + 1))
 
@@ -152,7 +153,7 @@ def _padded(call: Call) -> Size:
 
 
 def _json(call: Call) -> Size:
-    """Letters may be escaped with six, numbers have up to 64, and each struct names its fields."""
+    """A letter can take six when escaped, a number has up to 64, and each struct contains its field names."""
     return of_bytes((call.bytes(0) + VALUE) * (8 + call.names / SLOT))
 
 
@@ -169,7 +170,8 @@ def _typed(call: Call) -> Size:
 
 
 def _structured(read: Form, schema: Size, shortest: float) -> Size:
-    """A value of a schema; each item in the text of at least `shortest` bytes may hold all fields of its struct."""
+    """A value of a schema; each item takes at least `shortest` bytes of the text and can have all fields of its
+    struct."""
     shape = schema_shape(schema.constant)
     repeated = read * ((SLOT + VALUE * shape.repeated_fields) / shortest) if shape.repeats else Form(0.0)
     return of_bytes(read * 3 + repeated + shape.fields * (VALUE + SLOT) + SLOT, shape.names)
@@ -198,7 +200,7 @@ def _item(call: Call) -> Size:
 
 
 def _same_items(call: Call) -> Size:
-    """An array of some of the items: those of a column stand in one piece there, and here each by itself."""
+    """An array of some of the items; those of a column are contiguous, here each is an object of its own."""
     return call.first.but(bytes=call.bytes(0) + call.first.items * SLOT)
 
 
@@ -272,9 +274,9 @@ RESULTS: dict[str, Callable[[Call], Size]] = {
     "wide": _scaled(6),
     "halved": _scaled(0.5),
     "hex": _scaled(2),
-    # in lines of 76 letters, each with two at its end
+    # lines of 76 letters, each followed by two
     "base64": _scaled(1.4),
-    # what is no UTF-8 becomes three bytes
+    # each invalid byte becomes three
     "quoted": _scaled(3),
     "percent": _scaled(9),
     "encoded": _encoded,
@@ -315,4 +317,4 @@ RESULTS: dict[str, Callable[[Call], Size]] = {
     "mapped": _same_items,
     "last": lambda call: either([call.sizes[1], *call.sizes[3:]]),
 }
-"""Each word for a result: its size."""
+"""The size of the result, by the words of the table."""

@@ -1,4 +1,4 @@
-"""How much work a call takes, from the sizes of its arguments and of its result: upper bounds in steps.
+"""Upper bounds of the work of a call, in steps, from the sizes of its arguments and its result.
 
 A step is about a nanosecond of one core.
 """
@@ -16,9 +16,9 @@ from rules_index.language.costs.sizes import Call
 from rules_index.language.patterns import java_degree
 
 NODE = 100.0
-"""Steps of evaluating one part, whatever it is."""
+"""Steps for evaluating any part."""
 RAISING = 30_000.0
-"""Steps of an error that is raised and caught within a function."""
+"""Steps for an error that is raised and caught inside a function."""
 
 
 def _read(call: Call, result: Size) -> Form:
@@ -26,7 +26,7 @@ def _read(call: Call, result: Size) -> Form:
 
 
 def _search(call: Call, result: Size) -> Form:
-    """A search goes on at the next place where the first letters were right."""
+    """A search that compares the first letters and then goes on at the next place."""
     read = (call.total + result.bytes) * 5
     return read + (call.bytes(0) * call.bytes(1)) * 0.5 if len(call.sizes) > 1 else read
 
@@ -36,7 +36,7 @@ def _letters(call: Call, result: Size) -> Form:
 
 
 def _distance(call: Call, result: Size) -> Form:
-    """A table of all pairs of letters; with a threshold only the band about its diagonal."""
+    """A table of all pairs of letters; with a threshold only a band around its diagonal."""
     pairs = call.bytes(0) * call.bytes(1)
     if len(call.sizes) == 3:
         pairs = least(pairs, call.total * (2 * call.count(2, math.inf) + 1)) if call.count(2, math.inf) < 1e9 else pairs
@@ -44,7 +44,7 @@ def _distance(call: Call, result: Size) -> Form:
 
 
 def _match(call: Call, result: Size) -> Form:
-    """What `java_degree` says of the pattern; LIKE and RLIKE are linear in the value."""
+    """The bound of `java_degree` for the pattern; LIKE and RLIKE are linear in the value."""
     pattern = call.sizes[1].constant if len(call.sizes) > 1 else None
     letters = float(len(pattern)) if isinstance(pattern, str) else 1.0
     read = (call.total + result.bytes) * 50
@@ -56,12 +56,12 @@ def _match(call: Call, result: Size) -> Form:
 
 
 def _sort(call: Call, result: Size) -> Form:
-    """Each item is compared some twenty times."""
+    """Each item is compared about twenty times."""
     return (call.bytes(0) + call.first.items * 50) * 25
 
 
 def _set(call: Call, result: Size) -> Form:
-    """By hashing where items are plain; else each is compared with each."""
+    """By hashing where items are scalars; else each item is compared with each other one."""
     sizes = call.sizes
     other = sizes[1] if len(sizes) > 1 else sizes[0]
     kind = call.types[0] if call.types[0] is not None else call.types[-1]
@@ -96,4 +96,4 @@ WORK: dict[str, Callable[[Call, Size], Form]] = {
     "build": lambda call, result: (call.total + result.bytes) * 25,
     "lambda": lambda call, result: call.first.items * 30 + result.bytes,
 }
-"""Each word for work: the steps of a call beside those of its arguments."""
+"""The steps of a call, without those of its arguments, by the words of the table."""

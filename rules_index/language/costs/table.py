@@ -1,9 +1,9 @@
-"""How large the result of each allowed function is, and how much work it takes, from its arguments.
+"""The size of the result of each allowed function, and its work, given its arguments.
 
-One line for each kind of function: `result | work | names`. The words are defined in `sizes` and `steps`, each by one
-function of the arguments. Bytes are those of the value in memory, steps are about a nanosecond of one core each; both
-are upper bounds for whatever a row holds, so that they never fall where an argument grows. A text may hold bytes that
-are no UTF-8: each becomes U+FFFD, three bytes, where Spark makes a text of Java's of it.
+One line for each kind of function: `result | work | names`. The words are defined in `sizes` and `steps`, each by a
+function of the arguments. Sizes are bytes of values in memory; a step is about a nanosecond on one core. Both are upper
+bounds whatever a row contains, so that they never fall where an argument grows. A string can contain bytes that are not
+valid UTF-8: where Spark converts it to a Java string, each becomes U+FFFD, three bytes.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ last       | lambda   | aggregate reduce
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a function costs: its result's size and its own work."""
+    """The cost of a function: the size of its result, and its own work."""
 
     result: Callable[[Call], Size]
     work: Callable[[Call, Size], Form]
@@ -135,7 +135,7 @@ def _read_table() -> dict[str, Cost]:
 
 
 BY_NAME: dict[str, Cost] = _read_table()
-"""What each allowed function costs, by its lower-case name."""
+"""The cost of each allowed function, by its lower-case name."""
 
 TIMES: dict[str, Callable[[int, int], int]] = {
     "nullif": lambda index, count: 2 if index == 0 else 1,
@@ -143,4 +143,4 @@ TIMES: dict[str, Callable[[int, int], int]] = {
     "regexp_substr": lambda index, count: 2,
     "decode": lambda index, count: max(1, (count - 1) // 2) if index == 0 else 1,
 }
-"""How often Spark copies an argument (its place, how many there are) while it plans; once where it is not here."""
+"""How often Spark copies an argument (given its index and the number of arguments) during planning; once if absent."""

@@ -1,1 +1,1 @@
-"""The operations that are evaluated on Arrow columns, with Spark's meaning."""
+"""Evaluates operations on Arrow columns with Spark's meaning."""

@@ -1,6 +1,6 @@
-"""Arithmetic that notices overflow and division by zero, and casts between numbers, as Spark has them with ANSI errors.
+"""Arithmetic that detects overflow and division by zero, and casts between numbers, as Spark's ANSI mode does them.
 
-Functions return an Arrow array and where, among non-NULL rows, the computation failed (`[rows] bool` or None).
+Functions return an Arrow array, and on which non-NULL rows the computation failed (`[rows] bool` or None).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rules_index.language.evaluation import decimals, spelled
 Mask = npt.NDArray[np.bool_]
 Outcome = tuple[pa.Array, Mask | None]
 _LONG_DIGITS = 18
-"""Decimals of up to so many digits are a BIGINT inside Spark."""
+"""Spark stores decimals of up to so many digits as a BIGINT."""
 _MIN_LONG, _MAX_LONG = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
@@ -43,7 +43,7 @@ def _is_number(data_type: pa.DataType) -> bool:
 
 
 def _numbers(values: pa.Array) -> npt.NDArray[Any]:
-    """The values as NumPy has them, 0 for NULL."""
+    """The values as a NumPy array, 0 for NULL."""
     return (pc.fill_null(values, 0) if values.null_count else values).to_numpy(zero_copy_only=False)
 
 
@@ -53,7 +53,7 @@ def _like_nulls_of(numbers: npt.NDArray[Any], values: pa.Array, data_type: pa.Da
 
 
 def integer_operation(name: str, left: pa.Array, right: pa.Array, data_type: pa.DataType) -> Outcome:
-    """Sum, difference or product of integers of one type; fails where the type cannot hold it."""
+    """The sum, difference or product of integers of one type; fails on overflow."""
     a, b = _numbers(left).astype(np.int64), _numbers(right).astype(np.int64)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         if name == "add":
@@ -64,7 +64,7 @@ def integer_operation(name: str, left: pa.Array, right: pa.Array, data_type: pa.
             failed = ((a ^ b) & (a ^ result)) < 0
         else:
             result = a * b
-            # A wrapped product never divides back, but for the one quotient that wraps itself
+            # A wrapped product does not divide back, except for the one quotient that itself overflows
             failed = (a != 0) & (result // np.where(a == 0, 1, a) != b) | ((a == -1) & (b == _MIN_LONG))
     values, narrow = _narrow(result, data_type)
     either = pc.or_(left.is_null(), right.is_null()).to_numpy(zero_copy_only=False)
@@ -80,7 +80,7 @@ def divide(name: str, left: pa.Array, right: pa.Array) -> Outcome:
     failed = b == 0
     if name == "quotient":
         failed = failed | ((a == _MIN_LONG) & (b == -1))
-    # what is divided by -1 leaves nothing, but the least integer has no quotient
+    # division by -1 has the remainder 0, and overflows for the least integer: it is avoided
     is_remainder = name in ("remainder", "positive_remainder")
     avoided = failed | (b == -1) if is_remainder and not pa.types.is_floating(left.type) else failed
     divisors = np.where(avoided, np.ones_like(b), b)
@@ -103,14 +103,14 @@ def _as_in_java(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _narrow(numbers: npt.NDArray[np.int64], data_type: pa.DataType) -> tuple[npt.NDArray[Any], Mask]:
-    """The numbers in a narrower type, and where they do not fit."""
+    """The numbers in a narrower type, and where they overflow it."""
     kind = data_type.to_pandas_dtype()
     bounds = np.iinfo(kind)
     return numbers.astype(kind), (numbers < bounds.min) | (numbers > bounds.max)
 
 
 def negative_or_absolute(name: str, values: pa.Array) -> Outcome:
-    """`negate` or `abs`; fails where the type cannot hold the result."""
+    """`negate` or `abs`; fails on overflow."""
     if pa.types.is_integer(values.type):
         lowest = np.iinfo(values.type.to_pandas_dtype()).min
         failed = _numbers(values) == lowest
@@ -163,7 +163,7 @@ def _from_texts(texts: pa.Array, target: pa.DataType) -> Outcome:
 
 
 def _float_to_integer(numbers: npt.NDArray[Any], values: pa.Array, target: pa.DataType) -> Outcome:
-    """Truncation toward zero; NaN and what lies outside fails, but 2^63 is the highest BIGINT, as in Java."""
+    """Truncation toward zero. NaN and values out of range fail, but 2^63 becomes the largest BIGINT, as in Java."""
     kind = target.to_pandas_dtype()
     bounds = np.iinfo(kind)
     wide = numbers.astype(np.float64)
@@ -178,10 +178,10 @@ def _from_decimal(values: pa.Array, target: pa.DataType) -> Outcome:
     if pa.types.is_decimal(target):
         return decimals.rescale(values, target)
     if pa.types.is_floating(target):
-        # Through text, because both steps round correctly
+        # Through a string, because both steps round correctly
         return values.cast(pa.string()).cast(target), None
     if values.type.precision > _LONG_DIGITS and target != pa.int64():
-        # Spark takes the way over DOUBLE here, so that 0.99999999999999999999 becomes 1
+        # Spark casts by way of DOUBLE here, so that 0.99999999999999999999 becomes 1
         doubles = values.cast(pa.string()).cast(pa.float64())
         return _float_to_integer(_numbers(doubles), doubles, target)
     whole, failed = decimals.to_integers(values)

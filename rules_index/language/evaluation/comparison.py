@@ -1,4 +1,4 @@
-"""Comparisons of columns as Spark makes them."""
+"""Comparisons of columns with Spark's meaning."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def compare(name: str, left: pa.Array, right: pa.Array) -> pa.Array:
-    """A comparison as BOOLEAN, NULL where a side is; NaN equals NaN and is above all, -0.0 equals 0.0."""
+    """A comparison as BOOLEAN, NULL where a side is. NaN equals NaN and is above all others; -0.0 equals 0.0."""
     result = COMPARISONS[name](left, right)
     if not pa.types.is_floating(left.type):
         return result

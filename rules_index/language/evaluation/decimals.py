@@ -1,8 +1,8 @@
 """Exact decimal arithmetic on Arrow's 128-bit decimals, with Spark's rounding and overflow.
 
-A number is worked on as a magnitude of eight 32-bit limbs, least first, and a sign: 256 bits hold any number of 38
-digits, brought to any other scale. Functions return an array and where, among non-NULL rows, the result has more digits
-than its type.
+A number is a magnitude of eight 32-bit limbs, least significant first, and a sign. 256 bits are enough for any number
+of 38 digits at any other scale. Functions return an array, and on which non-NULL rows the result has more digits than
+its type.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def to_decimal(unscaled: int, scale: int) -> Decimal:
 
 
 def _halves(values: pa.Array) -> npt.NDArray[np.uint64]:
-    """Two's complement low and high halves, [rows, 2] uint64, 0 for NULL."""
+    """The low and high 64 bits of two's complement, [rows, 2] uint64, 0 for NULL."""
     if values.null_count:
         values = pc.fill_null(values, pa.scalar(Decimal(0), values.type))
     if len(values) == 0:
@@ -48,7 +48,7 @@ def _nulls(values: pa.Array) -> Mask:
 
 
 def operate(name: str, left: pa.Array, right: pa.Array, target: pa.DataType) -> Outcome:
-    """Sum or difference in the target type, rounded half up where the target has fewer decimals."""
+    """The sum or difference in the target type, rounded half up where that has fewer decimals."""
     out = np.zeros((len(left), 2), np.uint64)
     failed = np.zeros(len(left), np.bool_)
     scales = (left.type.scale, right.type.scale, target.scale)
@@ -66,7 +66,7 @@ def rescale(values: pa.Array, target: pa.DataType) -> Outcome:
 def negative_or_absolute(name: str, values: pa.Array) -> Outcome:
     """`negate` or `abs` in the same type.
 
-    Spark changes the sign of more than 18 digits in Java's 34-digit arithmetic, which rounds half to even.
+    For more than 18 digits Spark uses Java's arithmetic with 34 digits, which rounds half to even.
     """
     out = np.zeros((len(values), 2), np.uint64)
     failed = np.zeros(len(values), np.bool_)
@@ -76,7 +76,7 @@ def negative_or_absolute(name: str, values: pa.Array) -> Outcome:
 
 
 def to_integers(values: pa.Array) -> tuple[npt.NDArray[np.int64], Mask]:
-    """Truncated toward zero, `[rows] int64`, and where that does not fit."""
+    """The values truncated toward zero, `[rows] int64`, and where they overflow."""
     whole = np.zeros(len(values), np.int64)
     failed = np.zeros(len(values), np.bool_)
     _truncate(_halves(values), values.type.scale, whole, failed)
@@ -84,7 +84,7 @@ def to_integers(values: pa.Array) -> tuple[npt.NDArray[np.int64], Mask]:
 
 
 def from_floats(values: pa.Array, target: pa.DataType) -> Outcome:
-    """DOUBLE to decimal through its shortest decimal form, rounded half up; NaN and infinities become NULL."""
+    """DOUBLE to decimal by way of its shortest decimal form, rounded half up; NaN and infinities become NULL."""
     text = values.cast(pa.large_string())
     finite = pc.fill_null(pc.is_finite(values), False).to_numpy(zero_copy_only=False)
     out = np.zeros((len(values), 2), np.uint64)
@@ -112,6 +112,7 @@ def _load(low, high, limbs):  # type: ignore[no-untyped-def]
 
 @jit
 def _store(limbs, negative, out):  # type: ignore[no-untyped-def]
+    """Writes a magnitude and its sign as two's complement to `out` [2] uint64."""
     low = limbs[0] | (limbs[1] << np.uint64(32))
     high = limbs[2] | (limbs[3] << np.uint64(32))
     if negative:
@@ -132,6 +133,7 @@ def _times_small(limbs, factor, plus):  # type: ignore[no-untyped-def]
 
 @jit
 def _scale_up(limbs, power):  # type: ignore[no-untyped-def]
+    """limbs = limbs * 10 ** power."""
     while power >= 9:
         _times_small(limbs, 1000000000, 0)
         power -= 9
@@ -152,7 +154,7 @@ def _divide_small(limbs, divisor):  # type: ignore[no-untyped-def]
 
 @jit
 def _scale_down(limbs, power, half_up):  # type: ignore[no-untyped-def]
-    """Drops decimal digits, rounding half up (away from zero) or cutting them off."""
+    """Drops decimal digits, rounding half up (away from zero) or truncating."""
     if power <= 0:
         return
     for _ in range(power - 1):
@@ -168,7 +170,7 @@ def _scale_down(limbs, power, half_up):  # type: ignore[no-untyped-def]
 
 @jit
 def _digits(limbs, spare):  # type: ignore[no-untyped-def]
-    """How many decimal digits a magnitude has (0 for zero); `spare` is overwritten."""
+    """The number of decimal digits of a magnitude (0 for zero); `spare` is scratch."""
     spare[:] = limbs
     count = 0
     while True:
@@ -190,6 +192,7 @@ def _digits(limbs, spare):  # type: ignore[no-untyped-def]
 
 @jit
 def _less(a, b):  # type: ignore[no-untyped-def]
+    """Whether magnitude a is less than magnitude b."""
     for index in range(_LIMBS - 1, -1, -1):
         if a[index] != b[index]:
             return a[index] < b[index]
@@ -220,6 +223,8 @@ def _subtract(a, b, out):  # type: ignore[no-untyped-def]
 def _operate(  # type: ignore[no-untyped-def]
     operation, left, right, left_scale, right_scale, scale, precision, out, failed
 ):
+    """Adds (operation 0) or subtracts (1) left and right [rows, 2] uint64; writes `out` [rows, 2] uint64 and `failed`
+    [rows] bool."""
     a, b = np.zeros(_LIMBS, np.uint64), np.zeros(_LIMBS, np.uint64)
     result, spare = np.zeros(_LIMBS, np.uint64), np.zeros(_LIMBS, np.uint64)
     limit = np.zeros(_LIMBS, np.uint64)
@@ -258,6 +263,8 @@ def _operate(  # type: ignore[no-untyped-def]
 
 @jit
 def _change_sign(halves, absolute, precision, out, failed):  # type: ignore[no-untyped-def]
+    """`negate` or, where `absolute`, `abs` of halves [rows, 2] uint64; writes `out` [rows, 2] uint64 and `failed`
+    [rows] bool."""
     limbs, spare = np.zeros(_LIMBS, np.uint64), np.zeros(_LIMBS, np.uint64)
     for row in range(len(halves)):
         negative = _load(halves[row, 0], halves[row, 1], limbs)
@@ -282,6 +289,8 @@ def _change_sign(halves, absolute, precision, out, failed):  # type: ignore[no-u
 
 @jit
 def _truncate(halves, scale, whole, failed):  # type: ignore[no-untyped-def]
+    """Writes halves [rows, 2] uint64 truncated toward zero to `whole` [rows] int64, and overflows to `failed` [rows]
+    bool."""
     limbs = np.zeros(_LIMBS, np.uint64)
     for row in range(len(halves)):
         negative = _load(halves[row, 0], halves[row, 1], limbs)
@@ -296,7 +305,7 @@ def _truncate(halves, scale, whole, failed):  # type: ignore[no-untyped-def]
 
 @jit
 def _parse(data, offsets, finite, scale, precision, out, failed):  # type: ignore[no-untyped-def]
-    """Decimal text such as -1.5e-07 to the target's unscaled value."""
+    """Parses decimal text such as -1.5e-07 into unscaled values of the target type."""
     limbs, spare = np.zeros(_LIMBS, np.uint64), np.zeros(_LIMBS, np.uint64)
     for row in range(len(finite)):
         if not finite[row]:

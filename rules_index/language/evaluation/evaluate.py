@@ -1,7 +1,7 @@
-"""Evaluates typed expressions over a batch, column by column, exactly as Spark does with ANSI errors on.
+"""Evaluates typed expressions over a batch, column by column, exactly as Spark does in ANSI mode.
 
-Every operand is computed for all rows; which of them Spark would have evaluated decides where a failure counts:
-a CASE branch that is not taken, the right side of FALSE AND ..., or what stands after a match in IN fails nothing.
+Every operand is computed for all rows. A failure counts only on rows where Spark would have evaluated the operand: not
+in a CASE branch that is not taken, on the right of FALSE AND ..., or behind a match in IN.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def evaluate(
     rows: int,
     cache: dict[Expression, Evaluated] | None = None,
 ) -> Evaluated:
-    """The expression's value on each of `rows` rows, from its leaves' values by name.
+    """The expression's value on each of `rows` rows, given its leaves' values by name.
 
-    `cache` holds what was computed for this batch, so that expressions share their common parts.
+    `cache` has what was computed for this batch already, so that expressions share their common parts.
     """
     cache = {} if cache is None else cache
     if expression in cache:
@@ -46,7 +46,7 @@ def evaluate(
 
 
 def constant_scalar(constant: Constant) -> pa.Scalar:
-    """A literal as Arrow has it."""
+    """A literal as an Arrow scalar."""
     value, data_type = constant.value, constant.type
     if value is None:
         return pa.scalar(None, data_type)
@@ -59,7 +59,7 @@ def constant_scalar(constant: Constant) -> pa.Scalar:
     return pa.scalar(value, data_type)
 
 
-# Masks of the three outcomes of an operand
+# Masks of an operand's outcomes
 
 
 def _nulls(operand: Evaluated) -> Mask:
@@ -87,14 +87,14 @@ def _is_false(operand: Evaluated) -> Mask:
 
 
 def _finish(values: pa.Array, raised: Mask | None) -> Evaluated:
-    """Values that are NULL where they raised."""
+    """The values, with NULL where they raised."""
     if raised is None or not raised.any():
         return Evaluated(values)
     return Evaluated(pc.if_else(pa.array(raised), pa.scalar(None, values.type), values), raised)
 
 
 def _either(operands: list[Evaluated]) -> Mask | None:
-    """Where one of the operands raised that Spark evaluates: it stops at the first NULL."""
+    """Where an operand that Spark evaluates raised; Spark stops at the first NULL."""
     if all(operand.raised is None for operand in operands):
         return None
     raised = np.zeros(len(operands[0].values), np.bool_)
@@ -188,7 +188,7 @@ def _null_test(operation: Operation, operands: list[Evaluated]) -> Evaluated:
 
 
 def _in(operation: Operation, operands: list[Evaluated]) -> Evaluated:
-    """TRUE at the first equal element; else NULL where the value or an element is, else FALSE."""
+    """TRUE at the first equal element, else NULL where the value or an element is NULL, else FALSE."""
     value, *elements = operands
     rows = len(value.values)
     found, unknown = np.zeros(rows, np.bool_), _is_null(value.values)

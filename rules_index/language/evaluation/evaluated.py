@@ -14,7 +14,8 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """A value for each row: `values` is NULL where it is NULL or raised, `raised` `[rows] bool` or None for none."""
+    """A value for each row. `values` is NULL also where evaluation raised; `raised` is `[rows] bool`, None for
+    nowhere."""
 
     values: pa.Array
     raised: Mask | None = None

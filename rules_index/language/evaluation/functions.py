@@ -1,7 +1,7 @@
-"""The functions of Spark SQL that are evaluated here, one entry each; the others are left to Spark.
+"""The functions of Spark SQL that are evaluated here, one entry each; Spark evaluates the others.
 
-An entry says for which types of arguments its function is evaluated exactly as Spark does, and gives values for columns
-without rows that raise elsewhere: NULL where an argument is (all are strict), and where evaluating it raises.
+An entry says for which argument types its function is evaluated exactly as in Spark, and returns the values of columns.
+All are strict: the value is NULL where an argument is, and where evaluation raises.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FUNCTIONS: dict[str, ScalarFunction] = {**DATES, **CALENDAR, **TEXTS, **NUMBERS,
 def build(
     name: str, arguments: Sequence[Expression | None], result: pa.DataType | None, zone: str
 ) -> Expression | None:
-    """The call as an operation; None where only Spark evaluates it."""
+    """The call as an operation; None where only Spark can evaluate it."""
     function = FUNCTIONS.get(name)
     known = [each for each in arguments if each is not None]
     if function is None or result is None or len(known) < len(arguments):
@@ -39,12 +39,12 @@ def build(
 
 
 def raises(operation: Operation) -> bool:
-    """Whether a call may raise."""
+    """Whether a call can raise."""
     return FUNCTIONS[operation.parameters[0]].raises
 
 
 def call(operation: Operation, columns: Columns) -> Result:
-    """The values of a call of its type."""
+    """The values of a call, in its type."""
     name, zone = operation.parameters
     if not len(columns[0]):
         return pa.nulls(0, operation.type), None

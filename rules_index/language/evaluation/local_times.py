@@ -16,7 +16,7 @@ _DAY = 86_400_000_000
 
 
 def local_micros(values: pa.Array, zone: str) -> np.ndarray:
-    """[rows] int64: microseconds since 1970 on the local clock of the zone; 0 where the value is NULL."""
+    """Microseconds since 1970 on the local clock of the zone, [rows] int64; 0 where the value is NULL."""
     if values.type == DATE:
         days = filled(values.cast(pa.int32())).astype(np.int64)
         return np.asarray(days * _DAY)
@@ -27,7 +27,7 @@ def local_micros(values: pa.Array, zone: str) -> np.ndarray:
 
 
 def offsets(micros: np.ndarray, zone: str) -> np.ndarray:
-    """The zone's distance from UTC at each instant, in microseconds."""
+    """The zone's offset from UTC at each instant, in microseconds."""
     starts, shifts = transitions(zone)
     return np.asarray(shifts[np.searchsorted(starts, _folded(micros), side="right") - 1])
 
@@ -38,18 +38,18 @@ def _folded(micros: np.ndarray) -> np.ndarray:
 
 
 _CYCLE = 146_097 * _DAY
-"""Microseconds of 400 years, after which the calendar, weekdays included, is as before."""
+"""Microseconds of 400 years, after which the calendar, including weekdays, repeats."""
 _REPEATS = 16_725_225_600_000_000
-"""The begin of the year 2500: by then each zone goes by a rule that holds for ever."""
+"""The start of the year 2500; by then each zone follows a permanent rule."""
 
 
 @lru_cache(maxsize=64)
 def transitions(zone: str) -> tuple[np.ndarray, np.ndarray]:
-    """The instants, ascending, from which a zone has another distance from UTC, until the year 2500, and that distance,
-    both in microseconds; the first instant is before all others.
+    """The instants, ascending, at which a zone's offset from UTC changes, until the year 2500, and the offsets from
+    then on, both in microseconds; the first instant precedes all others.
 
-    Found by bisection between moments three days apart (twelve from 2100 on), between which no zone goes and comes
-    back; it has whole seconds.
+    Found by binary search between instants three days apart (twelve from 2100 on). No zone changes and changes back
+    within that time, and changes are at whole seconds.
     """
     info, epoch = zone_of(zone), datetime(1970, 1, 1, tzinfo=UTC)
 

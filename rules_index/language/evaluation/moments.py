@@ -1,4 +1,4 @@
-"""The functions of dates and timestamps that are evaluated here, by the local clock of a zone."""
+"""The functions of dates and timestamps that are evaluated here, on the local clock of a time zone."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _of_date(part: Callable[[np.ndarray], np.ndarray]) -> Callable[[Columns, str
 
 
 def _since(days: np.ndarray, unit: str) -> np.ndarray:
-    """Days since the begin of the month (M) or the year (Y)."""
+    """Days since the start of the month (M) or the year (Y)."""
     return np.asarray(days - days.astype("M8[D]").astype(f"M8[{unit}]").astype("M8[D]").astype(np.int64))
 
 
@@ -57,7 +57,7 @@ def _count(days: np.ndarray, unit: str) -> np.ndarray:
 
 
 def _week(days: np.ndarray) -> np.ndarray:
-    """The week of ISO 8601: that of the year in which its Thursday lies."""
+    """The week by ISO 8601: that of the year that its Thursday is in."""
     thursdays = days - (days + 3) % 7 + 3
     return np.asarray(_since(thursdays, "Y") // 7 + 1)
 
@@ -81,7 +81,8 @@ _SECONDS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3_600, "DAY": 86_400, "WEEK": 604
 
 
 def _unit_and_instants(kinds: Types) -> bool:
-    """Not dates and wall times, whose local time may be none in a zone."""
+    """Whether the arguments are a unit and two instants. Dates and wall times are excluded: in a zone they may not
+    exist."""
     return (
         len(kinds) == 3
         and kinds[0] == STRING
@@ -90,7 +91,7 @@ def _unit_and_instants(kinds: Types) -> bool:
 
 
 def _whole_units(columns: Columns, zone: str) -> Result:
-    """Whole units from the second column's local time to the third's, toward zero."""
+    """Whole units from the second column's local time to the third's, truncated toward zero."""
     unit, start, end = columns
     (first, rest), (last, more) = (np.divmod(local_micros(each, zone), _SECOND) for each in (start, end))
     seconds = last - first

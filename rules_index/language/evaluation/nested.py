@@ -23,7 +23,7 @@ def _size(columns: Columns, _: str) -> Result:
 
 
 def _array_contains(columns: Columns, _: str) -> Result:
-    """TRUE where an item is equal; else NULL where an item is NULL, else FALSE."""
+    """TRUE where an item is equal, else NULL where an item is NULL, else FALSE."""
     lists, value = columns[0], columns[1]
     items = pc.list_flatten(lists)
     owner = pc.list_parent_indices(lists).to_numpy()

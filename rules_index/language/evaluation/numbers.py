@@ -26,13 +26,13 @@ def _floor_or_ceiling(rounded: Callable[[pa.Array], pa.Array]) -> Callable[[Colu
         if is_integer(column.type):
             return column.cast(BIGINT), None
         if not is_float(column.type):
-            # the next whole number may have a digit more
+            # rounding can add a digit
             wider = pa.decimal128(min(column.type.precision + 1, 38), column.type.scale)
             return rounded(column.cast(wider)), None
         values = np.nan_to_num(filled(rounded(column)), nan=0.0, posinf=2.0**63, neginf=-(2.0**63))
         limits = np.iinfo(np.int64)
         whole = np.clip(values, -(2.0**63), 2.0**62).astype(np.int64)
-        # Java takes what is beyond a BIGINT for the greatest or least one
+        # Java clamps values beyond BIGINT to its limits
         large = values >= 2.0**62
         whole[large] = [min(int(value), limits.max) for value in values[large].tolist()]
         return like(column, whole, BIGINT), None

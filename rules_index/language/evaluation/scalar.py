@@ -1,4 +1,4 @@
-"""What one function of Spark SQL is that is evaluated here, and what evaluating one takes."""
+"""The description of a Spark SQL function that is evaluated here, and helpers for evaluating one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 Mask = npt.NDArray[np.bool_]
 Columns = Sequence[pa.Array]
 Result = tuple[pa.Array, Mask | None]
-"""Values, and where evaluating them raised (None: nowhere)."""
+"""The values, and where evaluation raised (None: nowhere)."""
 Types = Sequence[pa.DataType]
 
 
@@ -37,7 +37,7 @@ def filled(values: pa.Array) -> np.ndarray:
 
 
 def like(values: pa.Array, found: np.ndarray, kind: pa.DataType, other: pa.Array | None = None) -> pa.Array:
-    """An array of what was found, NULL where the values are."""
+    """`found` as an array of type `kind`, NULL where the values are."""
     mask = values.is_null().to_numpy(zero_copy_only=False)
     if other is not None:
         mask = mask | other.is_null().to_numpy(zero_copy_only=False)

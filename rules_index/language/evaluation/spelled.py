@@ -37,7 +37,7 @@ def integers(texts: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.boo
     trimmed = pc.utf8_trim(texts, characters=BLANK)
     parts = pc.extract_regex(trimmed, r"^(?P<sign>[+-]?)0*(?P<digits>[0-9]{1,19})$")
     signs, digits = pc.struct_field(parts, "sign"), pc.struct_field(parts, "digits")
-    # the one number whose digits are no BIGINT without its sign is read with it
+    # the least BIGINT must be parsed with its sign: its digits alone overflow
     spelled = pc.binary_join_element_wise(pc.replace_substring(signs, "+", ""), digits, "")
     numbers = pl.Series(pl.from_arrow(spelled)).cast(pl.Int64, strict=False).to_arrow()
     return filled(numbers), _is_null(numbers) & ~_is_null(texts)

@@ -22,7 +22,7 @@ _NEW_LETTERS = {
     **{capital: capital + 0x20 for capital in range(0x10D50, 0x10D66)},
     **{capital: capital + 0x1B for capital in range(0x16EA0, 0x16EB9)},
 }
-"""Capitals that Unicode has had since version 14, and their small letters: Spark's edition knows them."""
+"""Capital letters added to Unicode since version 14, and their small letters; Spark knows them."""
 _NEW_CAPITALS = {small: capital for capital, small in _NEW_LETTERS.items()}
 
 
@@ -66,7 +66,7 @@ _INT_MAX = (1 << 31) - 1
 
 
 def _substring(columns: Columns, _: str) -> Result:
-    """`substring(text, place, length)` counts from 1, or, below 0, from the end; what lies outside is left out."""
+    """`substring(text, place, length)` counts from 1 or, with a negative place, from the end; it clips at both ends."""
     text, place = columns[0], columns[1][0].as_py()
     length = columns[2][0].as_py() if len(columns) > 2 else _INT_MAX
     if length <= 0:

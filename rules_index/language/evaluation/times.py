@@ -1,4 +1,4 @@
-"""Dates and timestamps in text, by the forms that Spark reads, and instants of local times in a zone."""
+"""Reads dates and timestamps from text in the forms that Spark accepts, and converts local times to instants."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _TIME_OF_DAY = re.compile(r"[ \t\n]*T?[0-9]{1,2}:[0-9]")
 _OFFSET = re.compile(r"([+-])(?:([0-9]{1,2})(?::([0-9]{1,2})|:([0-9]{2}):([0-9]{2}))?|([0-9]{2})([0-9]{2})([0-9]{2})?)")
 _REGION = re.compile(r"(?!posix/|right/|Etc/Unknown)[A-Z][A-Za-z]+/[A-Za-z_/+-]+[0-9]*")
 _NOT_IN_JAVA = frozenset(("Factory", "GMT+0", "GMT-0", "ROC", "localtime", "posixrules"))
-"""Zones of the time zone database that Java leaves out."""
+"""Zones of the time zone database that Java does not have."""
 _NEWER = frozenset(("America/Ciudad_Juarez", "America/Coyhaique", "Europe/Kyiv", "Pacific/Kanton"))
-"""Zones that not every Java knows on which Spark 4.2 runs: only Spark can tell."""
+"""Zones that some Java versions on which Spark 4.2 runs do not have: only Spark knows whether they are valid."""
 _SHORT = frozenset(
     [
         "ACT",
@@ -56,24 +56,24 @@ _SHORT = frozenset(
         "VST",
     ]
 )
-"""Short names that Spark reads by Java's own table."""
+"""Short names of zones that Spark resolves by Java's own table."""
 _SYSTEM_V = re.compile(r"SystemV/[A-Z]{3}[0-9](?:[A-Z]{3})?")
 BLANK = "".join(map(chr, range(33))) + "\x7f"
 _SETTLED = DAY
-"""The first local time, a day into 1970 in all zones, from which on all editions agree."""
+"""The first local time, a day into 1970 in every zone, from which on all editions agree."""
 _LONGEST_MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 @dataclass(frozen=True, slots=True)
 class LocalTime:
-    """Microseconds since 1970-01-01 00:00 on a local clock, and the zone that the text names, if any."""
+    """Microseconds since 1970-01-01 00:00 on a local clock, and the zone named in the text, if any."""
 
     local: int
     zone: str | None
 
 
 def days_of(year: int, month: int, day: int) -> int | None:
-    """Days since 1970-01-01 in the proleptic Gregorian calendar, None where there is no such date."""
+    """Days since 1970-01-01 in the proleptic Gregorian calendar; None where the date does not exist."""
     if not 1 <= month <= 12 or not 1 <= day <= _LONGEST_MONTHS[month - 1]:
         return None
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
@@ -86,7 +86,7 @@ def days_of(year: int, month: int, day: int) -> int | None:
 
 
 def parse_date(text: str) -> int | None:
-    """Days since 1970-01-01 of a text that Spark casts to DATE, None for any other."""
+    """Days since 1970-01-01 of a text that Spark casts to DATE; None for any other."""
     found = _DATE.fullmatch(text.strip(BLANK))
     if found is None:
         return None
@@ -96,7 +96,7 @@ def parse_date(text: str) -> int | None:
 
 
 def parse_timestamp(text: str) -> LocalTime | None:
-    """The local time of a text that Spark casts to TIMESTAMP, None for any other (time of day alone included)."""
+    """The local time of a text that Spark casts to TIMESTAMP; None for any other, including a time without a date."""
     found = _TIMESTAMP.fullmatch(text.strip(BLANK))
     if found is None:
         return None
@@ -110,12 +110,12 @@ def parse_timestamp(text: str) -> LocalTime | None:
 
 
 def is_time_of_day(text: str) -> bool:
-    """True for a time without a date, which Spark reads as one of the current day."""
+    """Whether a text is a time without a date, which Spark reads as one on the current day."""
     return _TIME_OF_DAY.match(text) is not None
 
 
 def zone_offset(zone: str) -> int | None:
-    """Microseconds that a fixed zone (`UTC`, `Z`, `+02:00`, `GMT-3`) is ahead of UTC; None for a region."""
+    """The microseconds by which a fixed zone (`UTC`, `Z`, `+02:00`, `GMT-3`) is ahead of UTC; None for a region."""
     name = zone
     if name in ("Z", "UTC", "GMT", "UT", "Etc/UTC", "Etc/GMT", "Zulu", "Universal", "Etc/Universal"):
         return 0
@@ -134,7 +134,7 @@ def zone_offset(zone: str) -> int | None:
 
 
 def zone_of(time_zone: str) -> timezone | ZoneInfo:
-    """A zone by its name or offset."""
+    """A zone, given its name or offset."""
     offset = zone_offset(time_zone)
     return ZoneInfo(time_zone) if offset is None else timezone(timedelta(microseconds=offset))
 
@@ -145,12 +145,12 @@ def _region(zone: str) -> ZoneInfo | None:
 
 
 def is_zone(zone: str) -> bool:
-    """True for what Spark takes for a zone: an offset, a region or a short name."""
+    """Whether Spark accepts a text as a zone: an offset, a region or a short name."""
     return zone_offset(zone) is not None or has_region(zone) or zone in _SHORT or bool(_SYSTEM_V.fullmatch(zone))
 
 
 def has_region(zone: str) -> bool:
-    """True for a region of the time zone database, those included whose meaning only Spark can tell."""
+    """Whether a zone is a region of the time zone database, including those whose meaning only Spark knows."""
     if zone in _NOT_IN_JAVA or zone.startswith(("posix/", "right/")):
         return False
     try:
@@ -161,15 +161,16 @@ def has_region(zone: str) -> bool:
 
 
 def is_known(zone: str) -> bool:
-    """True for a zone whose meaning here is surely the one that it has for Spark."""
+    """Whether a zone certainly has the same meaning here as in Spark."""
     return zone_offset(zone) is not None or _region(zone) is not None
 
 
 def to_instant(local: int, zone: str) -> int | None:
-    """Microseconds since the epoch in UTC of a local time; None where only Spark can tell.
+    """The instant of a local time, in microseconds since the epoch in UTC; None where only Spark knows.
 
-    A time in the hour that a clock change skips moves forward by it; one that occurs twice is the earlier. What clocks
-    showed before 1970 differs between editions of the time zone database, so that of a region is left to Spark.
+    A time in the hour that a clock change skips moves forward by it; of one that occurs twice the earlier is taken.
+    Before 1970 the local times of a region differ between editions of the time zone database, so these are left to
+    Spark.
     """
     offset = zone_offset(zone)
     if offset is not None:
@@ -187,7 +188,7 @@ def to_instant(local: int, zone: str) -> int | None:
 
 
 def to_local(instant: int, zone: str) -> int | None:
-    """What clocks of a zone show at an instant, both in microseconds since 1970; None where only Spark can tell."""
+    """The local time of a zone at an instant, both in microseconds since 1970; None where only Spark knows."""
     offset = zone_offset(zone)
     if offset is not None:
         return instant + offset
@@ -202,7 +203,7 @@ def to_local(instant: int, zone: str) -> int | None:
 
 
 def start_of_day(days: int, zone: str) -> int | None:
-    """The instant at which a date begins in a zone, None where only Spark can tell."""
+    """The instant at which a date begins in a zone; None where only Spark knows."""
     instant = to_instant(days * DAY, zone)
     if instant is None or zone_offset(zone) is not None:
         return instant

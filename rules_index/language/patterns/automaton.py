@@ -1,4 +1,4 @@
-"""A pattern's syntax tree as a non-deterministic automaton in flat arrays, ready for the search kernel."""
+"""A pattern's syntax tree as a non-deterministic finite automaton in flat arrays, for the search kernel."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from rules_index.work import Work
 
 STATE_LIMIT = 10_000
 _CELLS_A_STEP = 100
-"""Intervals of code points, times sets, that cost one step of work."""
+"""The number of intervals of code points, times sets, that counts as one step of work."""
 CONSUME, SPLIT, ASSERT, MATCH = 0, 1, 2, 3
 WORD, WORD_UNICODE, MARK, BASE = 0, 1, 2, 3
-"""Rows of `membership` that word edges need: word characters, marks, and what a mark may stand on."""
+"""Rows of `membership` for word boundaries: word characters, marks, and characters that a mark can combine with."""
 
 
 @dataclass(frozen=True)
 class Automaton:
-    """States 0 to n - 1, entered at `start`; code points fall into classes that no set of the pattern tells apart.
+    """States 0 to n - 1, with the start state `start`. Code points that no set of the pattern distinguishes are one
+    class.
 
-    `kind`, `first`, `second`, `argument` `[states] int32`: CONSUME goes to `first` on a code point whose class is
-    in row `argument` of `membership` `[sets, classes] bool`; SPLIT goes to both; ASSERT goes to `first` where bit
-    `argument >> 1` of the place is not `argument & 1`. `cuts` `[intervals] int32` are ascending lower ends,
-    `classes` `[intervals] int32` the class of each, `ascii_classes` `[128] int32`. `slots` `[places] int32` is the
-    bit of each kind of place, -1 for those that the pattern does not ask about.
+    `kind`, `first`, `second`, `argument` `[states] int32`: CONSUME goes to `first` on a code point whose class is in
+    row `argument` of `membership` `[sets, classes] bool`; SPLIT goes to both; ASSERT goes to `first` where bit
+    `argument >> 1` of the place is not `argument & 1`. `cuts` `[intervals] int32` are ascending lower ends, `classes`
+    `[intervals] int32` the class of each, `ascii_classes` `[128] int32` those of ASCII. `slots` `[places] int32` is the
+    bit of each kind of place, -1 for those that the pattern does not test.
     """
 
     kind: npt.NDArray[np.int32]
@@ -45,7 +46,7 @@ class Automaton:
 
 
 def build(node: Node, work: Work | None = None) -> Automaton:
-    """The automaton that finds a match of the node; `RuleError` where it would be too large."""
+    """The automaton that finds a match of the node. Raises `RuleError` where it would be too large."""
     if size(node) > STATE_LIMIT:
         raise RuleError(
             "PATTERN",
@@ -99,7 +100,7 @@ class _Builder:
         return len(self.kind) - 1
 
     def add(self, node: Node, after: int) -> int:
-        """The state at which the node begins if `after` follows it."""
+        """The start state of the node if `after` follows it."""
         match node:
             case Characters(members):
                 return self.state(CONSUME, after, argument=self.number(members))
@@ -139,7 +140,7 @@ class _Builder:
         return self.numbers[members]
 
     def note(self, place: Place) -> None:
-        """Records that the pattern asks about a kind of place, and the sets that tell word edges."""
+        """Records that the pattern tests a kind of place, and the sets that define word boundaries."""
         self.places.add(place)
         if place is Place.WORD_EDGE:
             self.sets[WORD] = cp.letters_and_digits() | points((0x5F,))
@@ -153,7 +154,7 @@ class _Builder:
 def _partition(
     sets: list[ValueSet], work: Work
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
-    """Lower ends of intervals, the class of each, and which sets hold which class."""
+    """The lower ends of intervals, the class of each, and which sets contain which class."""
     cuts = np.unique(np.array([0, *(cut for members in sets for cut in members.cuts)], np.int32))
     cuts = cuts[cuts < cp.CODE_POINTS]
     work.spend(len(sets) * len(cuts) // _CELLS_A_STEP)

@@ -24,7 +24,7 @@ def _blocks() -> dict[str, tuple[int, int]]:
 
 
 def find_block(name: str) -> tuple[int, int] | None:
-    """First and last code point of a block; case does not matter, words join by spaces, nothing or `_`."""
+    """The first and last code point of a block. Case is ignored; words are joined by spaces, nothing or `_`."""
     return _blocks().get(name.upper())
 
 

@@ -1,4 +1,4 @@
-"""Characters and spans of characters, with those that a pattern takes for them where case is ignored."""
+"""Sets of the characters that a character or range matches when case is ignored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rules_index.language.patterns.code_points import ASCII_LOWER, ASCII_UPPER, 
 
 
 def _upper(character: str) -> str:
-    """Unicode's simple upper case mapping: one code point to one."""
+    """The simple upper case mapping of Unicode: from one code point to one."""
     for mapped in (character.upper(), character.title()):
         if len(mapped) == 1:
             return mapped
@@ -25,8 +25,8 @@ def _lower(character: str) -> str:
 
 @cache
 def _cased_codes() -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Code points that case changes, ascending, their upper case and their folded one (the lower case of the upper
-    case), each [cased] int32."""
+    """The code points that case conversion changes, ascending, their upper case, and their folded case (the lower case
+    of the upper case), each [cased] int32."""
     known = np.zeros(CODE_POINTS, np.bool_)
     cuts = _assigned().cuts
     for low, high in zip(cuts[::2], cuts[1::2], strict=True):
@@ -70,7 +70,7 @@ def single(code: int, ignore_case: bool, unicode_case: bool) -> ValueSet:
 
 
 def span(low: int, high: int, ignore_case: bool, unicode_case: bool) -> ValueSet:
-    """The code points that match the class range from `low` to `high`, both included."""
+    """The code points that match the class range [low, high]."""
     members = interval(low, high + 1)
     if not ignore_case:
         return members

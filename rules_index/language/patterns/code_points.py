@@ -1,7 +1,7 @@
-"""Sets of Unicode code points as java.util.regex sees them: properties, categories, case.
+"""Sets of Unicode code points as java.util.regex defines them: properties, categories, case.
 
-A set is a `ValueSet` over code points. Properties are those of Unicode 13.0, the version of Java 17, so that
-a pattern means the same whichever Python or Java runs; a code point assigned later counts as unassigned.
+A set is a `ValueSet` over code points. Properties are those of Unicode 13.0, the version of Java 17, so that a pattern
+has the same meaning whichever Python or Java runs it; a code point assigned later counts as unassigned.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _JOINED_LATER: dict[str, tuple[tuple[int, int], ...]] = {
     "Lowercase": ((0x10FC, 0x10FC), (0xAB69, 0xAB69)),
     "sc=HAN": ((0x16FE2, 0x16FE3),),
 }
-"""Code points that had been assigned for long when a later version of Unicode gave them the property."""
+"""Code points, assigned long before, to which a later version of Unicode gave the property."""
 _MARKS_MOVED = (0x1734,)
-"""Code points that were non-spacing marks and are spacing marks now."""
+"""Code points that were non-spacing marks and are spacing marks in later versions."""
 
 LINE_TERMINATORS = points((0x0A, 0x0D, 0x85, 0x2028, 0x2029))
 ASCII_DIGIT = interval(0x30, 0x3A)
@@ -88,12 +88,12 @@ _CATEGORY_GROUPS = {
 
 @lru_cache(maxsize=4096)
 def complement(members: ValueSet) -> ValueSet:
-    """All code points that are not members."""
+    """All code points that are not in the set."""
     return ~members & ALL
 
 
 def _from_mask(mask: npt.NDArray[np.bool_]) -> ValueSet:
-    """The set of the code points whose entry in the mask [0x110000] is set."""
+    """The set of the code points whose element in the mask [0x110000] is set."""
     flips = np.flatnonzero(np.diff(mask.astype(np.int8))) + 1
     cuts = ([0] if mask[0] else []) + flips.tolist() + ([CODE_POINTS] if mask[-1] else [])
     return ValueSet(False, tuple(cuts))
@@ -101,7 +101,7 @@ def _from_mask(mask: npt.NDArray[np.bool_]) -> ValueSet:
 
 @cache
 def _characters() -> pl.Series:
-    """Every code point as a string; a surrogate, which UTF-8 cannot hold, as NULL."""
+    """Every code point as a string; NULL for a surrogate, which UTF-8 does not have."""
     return pl.Series([None if 0xD800 <= c < 0xE000 else chr(c) for c in range(CODE_POINTS)], dtype=pl.String)
 
 
@@ -124,7 +124,7 @@ def _assigned() -> ValueSet:
 
 
 def _known(name: str) -> ValueSet:
-    """The members of a property among the assigned code points."""
+    """The assigned code points with a property."""
     members = _unicode(name)
     removed = union([interval(low, high + 1) for low, high in _JOINED_LATER.get(name, ())])
     return ValueSet(False, ()) if members is None else members & _assigned() & ~removed
@@ -143,7 +143,7 @@ def _category_codes() -> npt.NDArray[np.uint8]:
 
 @cache
 def category(*names: str) -> ValueSet:
-    """The code points of these two-letter general categories."""
+    """The code points with one of these two-letter general categories."""
     wanted = np.zeros(len(_CATEGORIES), np.bool_)
     wanted[[_CATEGORIES.index(name) for name in names]] = True
     return _from_mask(wanted[_category_codes()])
@@ -151,7 +151,7 @@ def category(*names: str) -> ValueSet:
 
 @cache
 def letters_and_digits() -> ValueSet:
-    """What Character.isLetterOrDigit accepts."""
+    """The code points that Character.isLetterOrDigit accepts."""
     return category("Lu", "Ll", "Lt", "Lm", "Lo", "Nd")
 
 
@@ -178,7 +178,7 @@ def _blank() -> ValueSet:
 
 @cache
 def word() -> ValueSet:
-    r"""\w of the flag (?U)."""
+    r"""The set of \w under the flag (?U)."""
     return union((_known("Alphabetic"), category("Mn", "Me", "Mc", "Nd", "Pc"), interval(0x200C, 0x200E)))
 
 

@@ -1,6 +1,6 @@
-"""A cursor over the text of a pattern, which moves as the one of java.util.regex does.
+"""A cursor over the text of a pattern that moves as the one of java.util.regex does.
 
-Quotations (`\\Q...\\E`) are written out beforehand; under the flag (?x) it passes over white space and comments.
+Quotations (`\\Q...\\E`) are expanded beforehand. Under the flag (?x) the cursor skips white space and comments.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _WHITE = frozenset(map(ord, " \t\n\x0b\f\r"))
 
 @dataclass
 class Flags:
-    """The inline flags in force; copied at each group's start and put back at its end."""
+    """The inline flags in force; saved at each group's start and restored at its end."""
 
     on: frozenset[str] = frozenset()
 
@@ -27,7 +27,7 @@ class Flags:
 
 
 class Cursor:
-    """A place in a pattern; code points, END behind the last."""
+    """A position in a pattern; reads code points, END behind the last."""
 
     def __init__(self, pattern: str, work: Work) -> None:
         self.text, self.origin = without_quotations(pattern)
@@ -50,7 +50,7 @@ class Cursor:
         return self.text[index] if index < len(self.text) else END
 
     def past_white(self) -> int:
-        """Moves the cursor over what the flag (?x) ignores; the code point there."""
+        """Moves the cursor past what the flag (?x) ignores; returns the code point there."""
         code = self.at(self.cursor)
         while "x" in self.flags:
             while code in _WHITE:
@@ -74,23 +74,23 @@ class Cursor:
         return self.past_white()
 
     def read(self) -> int:
-        """The code point at the cursor, and moves behind it."""
+        """Returns the code point at the cursor, and moves behind it."""
         code = self.past_white()
         self.cursor += 1
         return code
 
     def next(self) -> int:
-        """Moves one on; the code point there."""
+        """Moves one forward; returns the code point there."""
         self.cursor += 1
         return self.past_white()
 
     def next_escaped(self) -> int:
-        """The same where white space counts."""
+        """`next` where white space is significant."""
         self.cursor += 1
         return self.at(self.cursor)
 
     def skip(self) -> int:
-        """The code point after the cursor, where white space counts, and moves behind it."""
+        """Returns the code point behind the cursor, where white space is significant, and moves behind it."""
         code = self.at(self.cursor + 1)
         self.cursor += 2
         return code
@@ -101,7 +101,7 @@ class Cursor:
 
 
 def without_quotations(pattern: str) -> tuple[list[int], list[int]]:
-    r"""The pattern's code points with `\Q...\E` written as escapes, and where each came from."""
+    r"""The pattern's code points with `\Q...\E` expanded to escapes, and the position that each came from."""
     source = [ord(c) for c in pattern]
     text: list[int] = []
     origin: list[int] = []
@@ -125,7 +125,7 @@ def without_quotations(pattern: str) -> tuple[list[int], list[int]]:
                 put(index + step, source[index + step])
             index += length
             continue
-        if is_digit(code):  # as a hexadecimal escape, so that it prolongs no escape before the quotation
+        if is_digit(code):  # as a hexadecimal escape, so that it does not extend an escape before the quotation
             put(index, *map(ord, "\\x3"), code) if opening else put(index, code)
         elif code >= 0x80 or is_alpha(code):
             put(index, code)
@@ -137,20 +137,20 @@ def without_quotations(pattern: str) -> tuple[list[int], list[int]]:
 
 
 def is_digit(code: int) -> bool:
-    """A digit from 0 to 9."""
+    """Whether a code point is a digit from 0 to 9."""
     return 0x30 <= code <= 0x39
 
 
 def is_octal(code: int) -> bool:
-    """A digit from 0 to 7."""
+    """Whether a code point is a digit from 0 to 7."""
     return 0x30 <= code <= 0x37
 
 
 def is_hex(code: int) -> bool:
-    """A hexadecimal digit."""
+    """Whether a code point is a hexadecimal digit."""
     return is_digit(code) or 0x41 <= code <= 0x46 or 0x61 <= code <= 0x66
 
 
 def is_alpha(code: int) -> bool:
-    """A letter from a to z, of either case."""
+    """Whether a code point is a letter from a to z or A to Z."""
     return 0x41 <= code <= 0x5A or 0x61 <= code <= 0x7A

@@ -15,7 +15,7 @@ _PLAIN_ESCAPES = {"a": 0x07, "e": 0x1B, "f": 0x0C, "n": 0x0A, "r": 0x0D, "t": 0x
 
 @dataclass
 class _Class:
-    """A character class while it is read: literals are kept apart, as Java joins them last."""
+    """A character class while it is read. Literals are kept apart, because Java adds them last."""
 
     literals: list[ValueSet] = field(default_factory=list)
     others: list[ValueSet] = field(default_factory=list)
@@ -23,17 +23,17 @@ class _Class:
     pending: bool = False
 
     def add(self, literal: ValueSet) -> None:
-        """A single character of the first 256, which Java holds in a bit set of its own."""
+        """Adds a single character of the first 256, which Java keeps in a separate bit set."""
         self.literals.append(literal)
         self.last, self.pending = None, True
 
     def join(self, more: ValueSet) -> None:
-        """A range, an escape, a property or a class."""
+        """Adds a range, an escape, a property or a class."""
         self.others.append(more)
         self.last = more
 
     def settle(self) -> None:
-        """Joins the literals with the rest."""
+        """Adds the literals to the rest."""
         if self.pending:
             literals = union(self.literals)
             if not self.others:
@@ -42,7 +42,7 @@ class _Class:
             self.pending = False
 
     def members(self) -> ValueSet:
-        """Everything that was joined."""
+        """All that was added."""
         if len(self.others) > 1:
             self.others = [union(self.others)]
         return self.others[0] if self.others else ValueSet(False, ())
@@ -50,18 +50,18 @@ class _Class:
 
 _STEPS_OF_SET = 4
 _CUTS_A_STEP = 16
-"""Ends of intervals of a set that cost one step of work."""
+"""The ends of intervals of a set that count as one step of work."""
 
 
 class SetReader(Cursor):
-    """A cursor that understands what stands for one code point."""
+    """A cursor that reads elements that match a single code point."""
 
     def single(self, code: int) -> ValueSet:
         """The set of one literal."""
         return self.spent(case_folding.single(code, "i" in self.flags, "u" in self.flags))
 
     def spent(self, members: ValueSet) -> ValueSet:
-        """The set itself, which counts as work by its size."""
+        """The set itself; its size counts as work."""
         self.work.spend(_STEPS_OF_SET + len(members.cuts) // _CUTS_A_STEP)
         return members
 
@@ -86,7 +86,7 @@ class SetReader(Cursor):
         return self.spent(cp.complement(members) if letter.isupper() else members)
 
     def escape(self, is_bound: bool) -> ValueSet | int:
-        r"""What an escape from its backslash stands for; as the bound of a class range \v is one code point."""
+        r"""The meaning of an escape, from its backslash on; as the bound of a class range \v is one code point."""
         code = self.skip()
         letter = chr(code)
         if letter == "0":
@@ -115,7 +115,7 @@ class SetReader(Cursor):
         return code
 
     def octal(self) -> int:
-        r"""The code point of `\0nnn`, from behind the 0."""
+        r"""The code point of `\0nnn`, read from behind the 0."""
         digits = [self.read()]
         if not is_octal(digits[0]):
             self.fail("\\0 must be followed by an octal digit", 1)
@@ -128,7 +128,7 @@ class SetReader(Cursor):
         return int("".join(map(chr, digits)), 8)
 
     def hexadecimal(self) -> int:
-        r"""The code point of `\xhh` or `\x{h...}`, from behind the x."""
+        r"""The code point of `\xhh` or `\x{h...}`, read from behind the x."""
         code = self.read()
         if is_hex(code) and is_hex(second := self.read()):
             return int(chr(code) + chr(second), 16)
@@ -145,7 +145,7 @@ class SetReader(Cursor):
         return self.fail("\\x must be followed by two hexadecimal digits, or by some in braces", 1)
 
     def unicode_escape(self) -> int:
-        r"""The code point of `\uhhhh`, or of two of them for a pair of surrogates."""
+        r"""The code point of `\uhhhh`, or of two of them for a surrogate pair."""
         first = self.four_digits()
         if 0xD800 <= first < 0xDC00:
             start = self.cursor
@@ -167,7 +167,7 @@ class SetReader(Cursor):
         return value
 
     def character_name(self) -> int:
-        r"""The code point of `\N{name}`, from behind the N."""
+        r"""The code point of `\N{name}`, read from behind the N."""
         if self.read() != ord("{"):
             self.fail("\\N must be followed by a character's name in braces", 1)
         name = self.until_brace()
@@ -177,7 +177,7 @@ class SetReader(Cursor):
             self.fail(f"no character is named '{name}'", 1)
 
     def until_brace(self) -> str:
-        """The text up to the next closing brace, and moves behind it."""
+        """The text up to the next closing brace; moves behind it."""
         start = self.cursor
         while self.at(self.cursor) != ord("}"):
             if self.cursor >= self.length:
@@ -187,7 +187,7 @@ class SetReader(Cursor):
         return "".join(map(chr, self.text[start : self.cursor - 1]))
 
     def property(self) -> ValueSet:
-        r"""The set of `\pX` or `\p{...}`, from the letter p on."""
+        r"""The set of `\pX` or `\p{...}`, read from the letter p on."""
         start = self.cursor
         negated = self.at(start) == ord("P")
         if self.next() == ord("{"):
@@ -205,7 +205,7 @@ class SetReader(Cursor):
     # Classes
 
     def character_class(self, consume: bool) -> ValueSet:
-        """A class from its '[' (or from the character before it), up to its ']', taken where `consume`."""
+        """A class from its '[' (or from the character before it) up to its ']', which is read if `consume`."""
         start = self.cursor
         self.depth += 1
         if self.depth > DEPTH_LIMIT:
@@ -236,7 +236,7 @@ class SetReader(Cursor):
         return cp.complement(members) if negated else members
 
     def intersect(self, found: _Class) -> bool:
-        """Reads `&&` and what follows it; False (nothing read) where the '&' stands for itself."""
+        """Reads `&&` and its right operand; False, with nothing read, where the '&' is a literal."""
         if self.next() != ord("&"):
             self.unread()
             return False
@@ -257,7 +257,7 @@ class SetReader(Cursor):
         return True
 
     def class_member(self, found: _Class) -> None:
-        """One literal, range, escape or property of a class."""
+        """Reads one literal, range, escape or property of a class."""
         code = self.peek()
         if code == ord("\\"):
             code = self.next_escaped()
@@ -283,7 +283,7 @@ class SetReader(Cursor):
             found.join(self.single(code))
 
     def class_range(self, low: int) -> ValueSet:
-        """The rest of a range, from behind its hyphen."""
+        """Reads the rest of a range, from behind its hyphen."""
         high = self.peek()
         if high == ord("\\"):
             value = self.escape(True)

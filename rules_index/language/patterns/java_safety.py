@@ -1,8 +1,8 @@
-"""Which patterns java.util.regex itself may match: those that can neither stall a job nor overflow a stack.
+"""Which patterns java.util.regex may match: those that can neither stall a job nor overflow the stack.
 
-The matcher of Java backtracks, and recurses for each round of a repeated group. A pattern is safe where the number
-of steps is at most about the square of the value's length and no group repeats without end. The test is
-conservative: some patterns that it refuses would be harmless.
+Java's matcher backtracks, and recurses for each iteration of a repeated group. A pattern is safe if the number of steps
+is at most about quadratic in the value's length, and no group repeats without limit. The test is conservative: some
+patterns that it refuses would be harmless.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _FEW = 10
 _BMP = interval(0, 0x10000)
 
 Rest = ValueSet | None
-"""The code points that what follows may begin with; None where nothing follows that could fail."""
+"""The code points that the rest of the pattern can begin with; None where nothing follows that could fail."""
 
 
 class _UnsafeError(Exception):
-    """The pattern repeats a group in a way that Java does by recursion or by trying out combinations."""
+    """The pattern repeats a group in a way that Java does by recursion or by backtracking."""
 
 
 @lru_cache(maxsize=4096)
 def is_safe_in_java(pattern: str) -> bool:
-    """True where java.util.regex matches the pattern in about quadratic time or better, without deep recursion."""
+    """Whether java.util.regex matches the pattern in about quadratic time or better, without deep recursion."""
     try:
         degree, factor = java_degree(pattern)
     except (RuleError, _UnsafeError):
@@ -39,7 +39,7 @@ def is_safe_in_java(pattern: str) -> bool:
 
 
 def java_degree(pattern: str) -> tuple[int, int]:
-    """Power of the value's length, and constant factor, of the steps in which java.util.regex matches a pattern."""
+    """The steps in which java.util.regex matches a pattern: the power of the value's length, and a constant factor."""
     node = parse(pattern)
     degree, factor, _ = _cost(node, None)
     return degree + (not _is_anchored(node)), factor
@@ -47,7 +47,7 @@ def java_degree(pattern: str) -> tuple[int, int]:
 
 @lru_cache(maxsize=4096)
 def is_only_java(pattern: str) -> bool:
-    r"""Whether Java alone can match a pattern: its `\B` also holds between the surrogates of a code point."""
+    r"""Whether only Java can match a pattern: its `\B` also holds between the surrogates of a code point."""
     return _has_no_edge(parse(pattern))
 
 
@@ -63,7 +63,7 @@ def _has_no_edge(node: Node) -> bool:
 
 
 def _is_anchored(node: Node) -> bool:
-    """Whether a match can only begin where the string does."""
+    """Whether a match can only begin at the start of the string."""
     match node:
         case Assertion(place, negated):
             return place is Place.START and not negated
@@ -75,7 +75,7 @@ def _is_anchored(node: Node) -> bool:
 
 
 def _cost(node: Node, rest: Rest) -> tuple[int, int, Rest]:
-    """Power of the value's length and constant factor of the steps from one beginning, and what may come first."""
+    """The steps from one starting point, as the power of the value's length and a factor, and what can come first."""
     match node:
         case Characters(members):
             return 0, 1, members
@@ -109,7 +109,7 @@ def _choice(branches: list[tuple[int, int, Rest]]) -> tuple[int, int, Rest]:
 
 
 def _repeated_set(members: ValueSet, low: int, high: int | None, rest: Rest) -> tuple[int, int, Rest]:
-    """Giving back what was taken helps, and so costs, only where what follows may begin with a member."""
+    """Backtracking into the repetition can help, and so costs, only where what follows can begin with a member."""
     ambiguous = rest is not None and not (members & rest).is_empty
     first = members if low else None if rest is None else members | rest
     if not ambiguous:
@@ -139,7 +139,7 @@ def _repeated_group(item: Node, low: int, high: int | None, rest: Rest) -> tuple
 
 
 def _has_fixed_length(node: Node) -> bool:
-    """Whether every match has as many UTF-16 units as any other, and there is one way to each."""
+    """Whether all matches have the same number of UTF-16 units, and each is reached in only one way."""
     match node:
         case Characters(members):
             return (members & ~_BMP).is_empty

@@ -1,6 +1,6 @@
-"""Reads the syntax of java.util.regex, character for character as Java's own reader does.
+"""Parses the syntax of java.util.regex, character for character as Java's own parser does.
 
-Constructs that no linear-time engine can carry out are refused.
+Constructs that no linear-time engine can implement are refused.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _LINE_BREAK = Choice((_PAIR, Characters(cp.VERTICAL_SPACE)))
 _WHOLE_LINE_BREAK = Choice(
     (_PAIR, Sequence((Characters(cp.VERTICAL_SPACE), Assertion(Place.INSIDE_PAIR, negated=True))))
 )
-r"""What \R matches where a quantifier follows it: Java never gives back half of a pair then."""
+r"""What \R matches before a quantifier: there Java never gives back half of a \r\n pair."""
 
 
 def parse(pattern: str, work: Work | None = None) -> Node:
-    """The syntax tree of a pattern of java.util.regex; `RuleError` (`PATTERN`) where it is refused or wrong."""
+    """The syntax tree of a java.util.regex pattern. Raises `RuleError` (`PATTERN`) where it is refused or malformed."""
     return _Reader(pattern, work or Work()).whole()
 
 
@@ -63,7 +63,7 @@ class _Reader(SetReader):
                 items.append(self.quantified(self.item(code)))
 
     def item(self, code: int) -> Node:
-        """One thing that a quantifier may follow, other than a group."""
+        """One element that a quantifier can follow, other than a group."""
         if code == ord("["):
             return Characters(self.character_class(True))
         if code == ord("\\"):
@@ -118,7 +118,7 @@ class _Reader(SetReader):
         return Repeat(_WHOLE_LINE_BREAK if node is _LINE_BREAK else node, low, high)
 
     def counts(self) -> tuple[int, int | None]:
-        """The bounds of `{n}`, `{n,}` or `{n,m}`; leaves the cursor on the closing brace."""
+        """The bounds of `{n}`, `{n,}` or `{n,m}`; leaves the cursor at the closing brace."""
         code = self.skip()
         if not is_digit(code):
             self.fail("'{' must be followed by a number; write '\\{' for a brace", 2)
@@ -136,7 +136,7 @@ class _Reader(SetReader):
         return low, high
 
     def number(self, code: int) -> tuple[int, int]:
-        """A decimal number whose first digit was read, and the code after it."""
+        """A decimal number whose first digit has been read, and the code point behind it."""
         value = 0
         while is_digit(code):
             value = value * 10 + code - ord("0")
@@ -148,7 +148,7 @@ class _Reader(SetReader):
     # Groups
 
     def group(self) -> Node | None:
-        """A group from its '('; None for flags that stand alone, as in `(?i)`."""
+        """A group from its '('; None for flags that are alone, as in `(?i)`."""
         start, saved = self.cursor, self.flags
         if self.next() == ord("?"):
             code = self.skip()
@@ -168,7 +168,7 @@ class _Reader(SetReader):
             self.cursor = start
             self.fail("this group lacks its ')'")
         self.flags = saved
-        return Sequence((node,))  # even around a single set: Java repeats a group otherwise than a set
+        return Sequence((node,))  # even around a single set: Java repeats a group differently from a set
 
     def refuse_group(self, start: int, what: str) -> NoReturn:
         self.cursor = start
@@ -189,7 +189,7 @@ class _Reader(SetReader):
         self.names.add(name)
 
     def inline_flags(self) -> bool:
-        """Reads flags up to ':' (False) or ')' (True)."""
+        """Reads flags up to ':' (returns False) or ')' (returns True)."""
         adding = True
         while True:
             code = self.peek()

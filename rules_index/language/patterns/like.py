@@ -1,7 +1,7 @@
 """LIKE and ILIKE: `%` for any string, `_` for one code point, in time linear in the value.
 
-A pattern is a list of segments between its `%`. The first and the last are anchored; each between is searched
-leftmost after the one before, which never needs to be taken back.
+A pattern is a list of segments between its `%`. The first and the last are anchored. Each other segment is searched for
+leftmost behind the one before, which never needs backtracking.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ ANY_ONE = -1
 
 
 def segments(pattern: str, escape: str) -> list[list[int]]:
-    """The code points between the `%` of a pattern, ANY_ONE for `_`; one segment: no `%`.
+    """The code points between the `%` of a pattern, ANY_ONE for `_`; a single segment if there is no `%`.
 
-    `RuleError` (`PATTERN`) where the escape character is misused.
+    Raises `RuleError` (`PATTERN`) where the escape character is misused.
     """
     found: list[list[int]] = [[]]
     index = 0
@@ -53,12 +53,13 @@ def _refuse(message: str, position: int) -> None:
 
 
 def check_like(pattern: str, escape: str, ignore_case: bool = False) -> None:
-    """Raises `RuleError` (`PATTERN`) where LIKE (or ILIKE, which lowers it before) cannot use the pattern."""
+    """Raises `RuleError` (`PATTERN`) where LIKE (or ILIKE, which lower-cases it first) does not accept the pattern."""
     segments(lowered(pattern) if ignore_case else pattern, escape)
 
 
 def like_prefix(pattern: str, escape: str) -> tuple[str, bool] | None:
-    """(text, True) for a pattern that only equals a text, (text, False) for all that start with it, else None."""
+    """(text, True) for a pattern that only the text matches, (text, False) for all strings that start with it, else
+    None."""
     parts = segments(pattern, escape)
     if len(parts) > 2 or ANY_ONE in parts[0] or (len(parts) == 2 and parts[1]):
         return None
@@ -66,19 +67,19 @@ def like_prefix(pattern: str, escape: str) -> tuple[str, bool] | None:
 
 
 def lower(strings: pa.Array) -> pa.Array:
-    """Lower case as Spark's `lower` gives it, by Unicode's full mapping with its final sigma."""
+    """Lower case as Spark's `lower`: by Unicode's full mapping, including the final sigma."""
     series = pl.Series(strings.cast(pa.large_string(), safe=False), dtype=pl.String)
     return series.str.to_lowercase().to_arrow().cast(pa.large_string())
 
 
 def lowered(pattern: str) -> str:
-    """A pattern in lower case, as ILIKE has it."""
+    """A pattern in lower case, as ILIKE uses it."""
     return str(lower(pa.array([pattern]))[0].as_py())
 
 
 @dataclass(frozen=True)
 class LikeMatcher:
-    """A compiled pattern: `codes` int32 are its segments one after the other, cut at `ends` int64."""
+    """A compiled pattern: `codes` int32 are its segments concatenated, `ends` int64 the end of each."""
 
     ignore_case: bool
     codes: npt.NDArray[np.int32]
@@ -86,10 +87,10 @@ class LikeMatcher:
     failures: npt.NDArray[np.int32]
     wild: npt.NDArray[np.bool_]
     plain: tuple[str, str] | None
-    """Arrow's kernel and its text for the commonest patterns: `a`, `a%`, `%a` and `%a%`."""
+    """Arrow's function and its text for the most common patterns: `a`, `a%`, `%a` and `%a%`."""
 
     def match(self, strings: pa.Array) -> pa.BooleanArray:
-        """BOOLEAN for each string: whether the whole of it fits the pattern; NULL for NULL."""
+        """BOOLEAN for each string: whether the whole string matches the pattern; NULL for NULL."""
         if self.ignore_case:
             strings = lower(strings)
         if self.plain is not None:
@@ -105,7 +106,7 @@ class LikeMatcher:
 
 @lru_cache(maxsize=1024)
 def like_matcher(pattern: str, escape: str = "\\", ignore_case: bool = False) -> LikeMatcher:
-    """The matcher of a pattern; ILIKE lowers value and pattern, but not the escape character, as Spark does."""
+    """The matcher of a pattern. ILIKE lower-cases value and pattern, but not the escape character, as Spark does."""
     if ignore_case:
         pattern = lowered(pattern)
     parts = segments(pattern, escape)
@@ -132,7 +133,7 @@ def _plain(parts: list[list[int]]) -> tuple[str, str] | None:
 
 
 def _failures(part: list[int]) -> list[int]:
-    """For each place of a segment, the length of the longest proper border of what lies before its end."""
+    """The failure function: for each place of a segment, the longest proper border of the part up to and with it."""
     lengths = [0] * len(part)
     border = 0
     for index in range(1, len(part)):
@@ -154,7 +155,7 @@ def _before(data, begin, position):  # type: ignore[no-untyped-def]
 
 @jit
 def _fits(data, position, end, codes, low, high):  # type: ignore[no-untyped-def]
-    """The position after the segment codes[low:high] where it stands at a position, else -1."""
+    """The position behind the segment `codes[low:high]` if it occurs at a position, else -1."""
     for index in range(low, high):
         if position >= end:
             return -1
@@ -170,7 +171,7 @@ def _fits(data, position, end, codes, low, high):  # type: ignore[no-untyped-def
 
 @jit
 def _find_plain(data, position, end, codes, failures, low, high):  # type: ignore[no-untyped-def]
-    """The position after the leftmost occurrence of a segment without wildcards (Knuth, Morris and Pratt)."""
+    """The position behind the leftmost occurrence of a segment without wildcards (Knuth, Morris and Pratt)."""
     matched = low
     while position < end:
         code = np.int32(data[position])
@@ -189,7 +190,7 @@ def _find_plain(data, position, end, codes, failures, low, high):  # type: ignor
 
 @jit
 def _find_wild(data, position, end, codes, low, high, masks, alphabet):  # type: ignore[no-untyped-def]
-    """The same for a segment with wildcards: one bit for each of its beginnings that fits so far."""
+    """The same for a segment with wildcards; bit-parallel, one bit for each prefix that matches so far (Shift-And)."""
     length = high - low
     words = (length + 63) // 64
     state = np.zeros(words, np.uint64)
@@ -215,7 +216,8 @@ def _find_wild(data, position, end, codes, low, high, masks, alphabet):  # type:
 
 @jit
 def _wild_masks(codes, low, high, alphabet):  # type: ignore[no-untyped-def]
-    """[alphabet + 1, words] uint64: the places of a segment that accept each code point; last: any other."""
+    """[alphabet + 1, words] uint64: the places of a segment that accept each code point; the last row is for all
+    others."""
     masks = np.zeros((len(alphabet) + 1, (high - low + 63) // 64), np.uint64)
     for index in range(low, high):
         bit = np.uint64(1) << np.uint64((index - low) & 63)
@@ -228,7 +230,7 @@ def _wild_masks(codes, low, high, alphabet):  # type: ignore[no-untyped-def]
 
 @jit
 def _match(data, offsets, valid, codes, ends, failures, wild, alphabet):  # type: ignore[no-untyped-def]
-    """Whether each valid string fits; segments as in LikeMatcher."""
+    """Whether each valid string matches; segments as in LikeMatcher."""
     found = np.zeros(len(valid), np.bool_)
     parts = len(ends)
     masks = [_wild_masks(codes, 0 if p == 0 else ends[p - 1], ends[p], alphabet) for p in range(parts)]

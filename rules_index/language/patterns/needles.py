@@ -1,4 +1,4 @@
-"""Texts of which a string must hold one for a pattern to match it, so that all other strings need not be tried."""
+"""Needles: texts of which a string must contain one to match a pattern, so that other strings can be skipped."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from rules_index.language.patterns.like import ANY_ONE, lowered, segments
 from rules_index.language.patterns.syntax import Characters, Choice, Node, Repeat, Sequence
 
 _REPLACEMENT = 0xFFFD
-"""What malformed bytes are read as: a text with it may match bytes that are none of its own."""
+"""Malformed bytes are read as this, so that a text with it can match bytes that are not its own."""
 _MOST = 4_096
-"""Texts of one pattern, at most."""
+"""The most needles of one pattern."""
 
 
 def like_needles(pattern: str, escape: str, ignore_case: bool) -> frozenset[bytes] | None:
-    """For LIKE: the longest text of its segments; of ILIKE in lower case, as the string then must be. None for none."""
+    """For LIKE: the longest text of its segments, lower-cased for ILIKE, as the string must be then. None for none."""
     found: list[list[int]] = [[]]
     for segment in segments(lowered(pattern) if ignore_case else pattern, escape):
         found.append([])
@@ -27,13 +27,13 @@ def like_needles(pattern: str, escape: str, ignore_case: bool) -> frozenset[byte
 
 
 def like_is_contains(pattern: str, escape: str, ignore_case: bool) -> bool:
-    """True for `%text%`, which holds where the text occurs."""
+    """Whether the pattern is `%text%`, which matches wherever the text occurs."""
     parts = segments(lowered(pattern) if ignore_case else pattern, escape)
     return len(parts) == 3 and not parts[0] and not parts[2] and bool(parts[1]) and ANY_ONE not in parts[1]
 
 
 def rlike_needles(pattern: str) -> frozenset[bytes] | None:
-    """For RLIKE: texts of which a string with a match holds one; None where there are none to be had."""
+    """For RLIKE: texts of which a string with a match contains one; None where there are none."""
     try:
         return _of(parse(pattern))
     except RuleError:
@@ -66,7 +66,7 @@ def _any_of(items: tuple[Node, ...]) -> frozenset[bytes] | None:
 
 
 def _of_sequence(items: tuple[Node, ...]) -> frozenset[bytes] | None:
-    """Of the texts that single characters side by side make, and those of other parts, the ones that tell most."""
+    """The most selective set of texts: from runs of adjacent single characters, or from another part."""
     runs: list[list[int]] = [[]]
     others: list[frozenset[bytes]] = []
     for item in items:
@@ -87,7 +87,7 @@ def _worth(texts: frozenset[bytes]) -> tuple[int, int]:
 
 
 def _single(node: Node) -> int | None:
-    """The code point that a node is, if it is just one."""
+    """The code point that a node matches, if there is only one."""
     if not isinstance(node, Characters):
         return None
     members = node.members

@@ -1,4 +1,4 @@
-"""RLIKE: whether a string holds a match of a pattern of java.util.regex."""
+"""RLIKE: whether a string contains a match of a java.util.regex pattern."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class RlikeMatcher:
 
 @lru_cache(maxsize=1024)
 def rlike_matcher(pattern: str) -> RlikeMatcher:
-    """The matcher of a pattern; `RuleError` (`PATTERN`) where it is refused."""
+    """The matcher of a pattern. Raises `RuleError` (`PATTERN`) where it is refused."""
     return RlikeMatcher(pattern)
 
 
 def check_rlike(pattern: str, work: Work | None = None) -> None:
-    """Raises `RuleError` (`PATTERN`, with the position in it) where RLIKE cannot use the pattern, or `TOO_COMPLEX`
-    where too little work is left for it."""
+    """Raises `RuleError`: `PATTERN`, with the position in it, where RLIKE does not accept the pattern; `TOO_COMPLEX`
+    where the remaining budget of work is too small for it."""
     build(parse(pattern, work), work)

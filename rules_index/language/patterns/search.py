@@ -1,9 +1,9 @@
 """Finds whether an automaton matches anywhere in each of many strings, in time linear in their length.
 
-Sets of automaton states become numbered *nodes* as they are met, and steps between nodes are remembered, so that
-most code points cost one look-up. A step depends on the place (the bits of the assertions that hold there) and on
-the class of the code point after it. When the memory for nodes is full it is emptied, never enlarged beyond its
-limit: a pattern with too many nodes is simulated step by step, still in linear time.
+Sets of automaton states become numbered *nodes* (states of a DFA) as they occur, and transitions between nodes are
+cached, so that most code points cost one lookup. A transition depends on the place (the bits of the assertions that
+hold there) and on the class of the code point behind it. When the cache is full it is cleared, never enlarged beyond
+its limit. A pattern with too many nodes is simulated step by step, still in linear time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rules_index.language.patterns.syntax import Place
 from rules_index.language.patterns.utf8 import decode
 
 CELL_LIMIT = 1 << 20
-"""Remembered steps, and 64-bit words of state sets, that one pattern may keep."""
+"""The cached transitions, and 64-bit words of state sets, that one pattern may have."""
 _UNKNOWN, _FOUND, _FULL = -1, -2, -3
 _START, _LAST = int(Place.START), int(Place.END)
 _DOLLAR, _DOLLAR_UNIX = int(Place.DOLLAR), int(Place.DOLLAR_UNIX)
@@ -40,7 +40,7 @@ _EDGE, _EDGE_UNICODE = int(Place.WORD_EDGE), int(Place.WORD_EDGE_UNICODE)
 
 
 class Searcher:
-    """One pattern's automaton with the nodes met so far; safe to share between threads."""
+    """One pattern's automaton with the nodes cached so far. Thread-safe."""
 
     def __init__(self, automaton: Automaton) -> None:
         self._lock = threading.Lock()
@@ -61,7 +61,7 @@ class Searcher:
     def search(
         self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], valid: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.bool_]:
-        """For each string `data[offsets[i]:offsets[i + 1]]` (UTF-8) that is valid, whether it holds a match."""
+        """For each valid string `data[offsets[i]:offsets[i + 1]]` (UTF-8), whether it contains a match."""
         a = self._automaton
         found = np.zeros(len(offsets) - 1, np.bool_)
         with self._lock:
@@ -88,6 +88,7 @@ class Searcher:
 
 @jit
 def _hash(members):  # type: ignore[no-untyped-def]
+    """A hash of a set of states, [words] uint64."""
     value = np.uint64(1469598103934665603)
     for word in members:
         value = (value ^ word) * np.uint64(1099511628211)
@@ -97,6 +98,7 @@ def _hash(members):  # type: ignore[no-untyped-def]
 
 @jit
 def _class_of(code, cuts, classes, ascii_classes):  # type: ignore[no-untyped-def]
+    """The class of a code point, by binary search of the cuts."""
     if code < 128:
         return ascii_classes[code]
     low, high = 0, len(cuts)
@@ -111,12 +113,13 @@ def _class_of(code, cuts, classes, ascii_classes):  # type: ignore[no-untyped-de
 
 @jit
 def _is_terminator(code):  # type: ignore[no-untyped-def]
+    """Whether a code point ends a line in Java."""
     return code == 0x0A or code == 0x0D or code == 0x85 or code == 0x2028 or code == 0x2029
 
 
 @jit
 def _last_terminator(data, begin, end):  # type: ignore[no-untyped-def]
-    """Where the line terminator that ends the string begins, or its end."""
+    """Where the line terminator at the end of the string begins, else the end of the string."""
     length = end - begin
     if length >= 1 and data[end - 1] == 0x0A:
         return end - 2 if length >= 2 and data[end - 2] == 0x0D else end - 1
@@ -131,12 +134,13 @@ def _last_terminator(data, begin, end):  # type: ignore[no-untyped-def]
 
 @jit
 def _bit(slots, place, holds):  # type: ignore[no-untyped-def]
+    """The bit of a kind of place if it holds and the pattern tests it, else 0."""
     return (1 << slots[place]) if holds and slots[place] >= 0 else 0
 
 
 @jit
 def _line_bits(slots, data, begin, end, last, position, previous, code):  # type: ignore[no-untyped-def]
-    """Bits of the assertions on lines that hold between `previous` and `code` (-1: none)."""
+    """The bits of line assertions that hold between the code points `previous` and `code` (-1: none)."""
     at_end = position == end
     inside_pair = previous == 0x0D and code == 0x0A
     bits = _bit(slots, _INSIDE_PAIR, inside_pair)
@@ -153,13 +157,13 @@ def _line_bits(slots, data, begin, end, last, position, previous, code):  # type
 
 @jit
 def _close(program, start, members, bits, stack, seen, stamp):  # type: ignore[no-untyped-def]
-    """Follows splits and assertions from a set of states and the start; True where the end is reached.
+    """Epsilon closure: follows splits and assertions from a set of states and the start; True where MATCH is reached.
 
     Afterwards `stack[1:1 + stack[0]]` are the states that consume a code point.
     """
     kind, first, second, argument, _ = program
     top = len(stack) - 1
-    waiting = top  # states still to be followed lie at the top of the stack, results at its bottom
+    waiting = top  # states to follow are at the top of the stack, results at its bottom
     results = 0
     stack[waiting] = start
     waiting -= 1
@@ -204,7 +208,7 @@ def _close(program, start, members, bits, stack, seen, stamp):  # type: ignore[n
 
 @jit
 def _log2(bit):  # type: ignore[no-untyped-def]
-    """The position of the only set bit."""
+    """The index of the only set bit."""
     position = 0
     if bit >> np.uint64(32):
         position += 32
@@ -226,7 +230,7 @@ def _log2(bit):  # type: ignore[no-untyped-def]
 
 @jit
 def _node_of(members, memory):  # type: ignore[no-untyped-def]
-    """The number of a set of states, new where it is met for the first time; _FULL where none is left."""
+    """The number of a set of states, a new one if it has none yet; _FULL where none is left."""
     steps, known, buckets, count = memory
     mask = np.uint64(len(buckets) - 1)
     bucket = _hash(members) & mask
@@ -252,7 +256,7 @@ def _node_of(members, memory):  # type: ignore[no-untyped-def]
 
 @jit
 def _forget(memory):  # type: ignore[no-untyped-def]
-    """Empties the memory but for node 0, the empty set."""
+    """Clears the cache except for node 0, the empty set."""
     steps, known, buckets, count = memory
     buckets[:] = -1
     steps[0] = _UNKNOWN
@@ -262,7 +266,7 @@ def _forget(memory):  # type: ignore[no-untyped-def]
 
 @jit
 def _step(node, bits, code_class, program, start, memory, may_forget, scratch):  # type: ignore[no-untyped-def]
-    """The node after a code point, _FOUND, or _FULL; remembers the step."""
+    """The node after a code point, _FOUND, or _FULL; caches the transition."""
     stack, seen, stamp, target = scratch
     steps, known, _, _ = memory
     argument, membership = program[3], program[4]
@@ -292,7 +296,7 @@ def _step(node, bits, code_class, program, start, memory, may_forget, scratch): 
 def _search(  # type: ignore[no-untyped-def]
     data, offsets, valid, found, row, program, start, partition, slots, memory, may_forget
 ):
-    """Fills `found` from `row` on; returns the row at which the memory was full, or the number of rows."""
+    """Fills `found` from `row` on. Returns the row at which the cache was full, or the number of rows."""
     cuts, classes_of, ascii_classes = partition
     membership = program[4]
     classes = membership.shape[1]
@@ -316,9 +320,10 @@ def _search(  # type: ignore[no-untyped-def]
         last = _last_terminator(data, begin, end) if places else end
         position, node, previous, code_class = begin, 0, np.int32(-1), 0
         # Whether the code point before is a word character, in both meanings, and whether a mark here has a base
+        # character
         word = word_unicode = base = no
         while True:
-            # Between printable ASCII characters no line begins or ends, and a mark has no base to look for
+            # Between printable ASCII characters no line begins or ends, and no mark needs a base character
             while position < end and data[position] < 0x80:
                 byte = data[position]
                 if places and (byte < 0x20 or previous < 0x20 or previous >= 0x80):
@@ -356,7 +361,7 @@ def _search(  # type: ignore[no-untyped-def]
                         left = membership[MARK, code_class] and base and code <= 0xFFFF
                         if not membership[MARK, code_class]:
                             base = membership[BASE, code_class]
-                        # Java looks back by UTF-16 unit, so a pair of surrogates ends the search for a base
+                        # Java looks back by UTF-16 unit, so that a surrogate pair ends the search for a base character
                         base = base & (code <= 0xFFFF)
                     bits |= edge * (plain != word) | edge_unicode * (unicode != word_unicode)
                     if code >= 0:

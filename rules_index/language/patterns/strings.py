@@ -1,4 +1,4 @@
-"""String arrays of any layout as the buffers that the kernels read."""
+"""String arrays of any Arrow layout as the buffers that the kernels read."""
 
 from __future__ import annotations
 

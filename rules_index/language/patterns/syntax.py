@@ -1,4 +1,4 @@
-"""What a regular expression is made of, once parsed: sets of code points, order, choice, repetition, assertions."""
+"""The syntax tree of a regular expression: sets of code points, sequence, choice, repetition, assertions."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ class Place(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Characters:
-    """One code point of a set."""
+    """Matches one code point of a set."""
 
     members: ValueSet
 
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """Its items one after the other; without items the empty string."""
+    """Matches its items one after the other; without items the empty string."""
 
     items: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Any of its items."""
+    """Matches any of its items."""
 
     items: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Its item `low` to `high` times (None: without end)."""
+    """Matches its item `low` to `high` times (None: without limit)."""
 
     item: Node
     low: int
@@ -59,7 +59,7 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Assertion:
-    """Holds at the places that are (or, where `negated`, are not) of one kind, and consumes nothing."""
+    """Holds at places of one kind (or, where `negated`, at all others), and consumes nothing."""
 
     place: Place
     negated: bool = False
@@ -70,7 +70,7 @@ EMPTY = Sequence(())
 
 
 def size(node: Node) -> int:
-    """How many automaton states the node needs once its counted repetitions are written out."""
+    """The number of automaton states of a node, with counted repetitions expanded."""
     match node:
         case Characters() | Assertion():
             return 1

@@ -11,14 +11,14 @@ from rules_index.language.patterns.like import ANY_ONE, segments
 from rules_index.language.patterns.syntax import Assertion, Characters, Choice, Node, Place, Repeat, Sequence
 
 _RE2_MOST = 1_000
-"""The greatest count that RE2 repeats."""
+"""The greatest repetition count of RE2."""
 _LINE_END = r"(?:\r\n|[\n\r\x{85}\x{2028}\x{2029}])?\z"
 
 
 def like_as_java_regex(pattern: str, escape: str) -> str:
-    r"""A pattern of java.util.regex that finds what LIKE matches, in time linear in the value.
+    r"""A java.util.regex pattern that finds what LIKE matches, in time linear in the value.
 
-    What lies between two `%` is an atomic group, because the leftmost place for it never needs to be taken back.
+    A segment between two `%` is an atomic group, because its leftmost occurrence never needs backtracking.
     """
     first, *others = map(_java_segment, segments(pattern, escape))
     if not others:
@@ -38,9 +38,9 @@ def _java_literal(code: int) -> str:
 
 
 def rlike_as_re2(pattern: str) -> str:
-    """The same pattern in the syntax of RE2, to be found anywhere in a string.
+    """The same pattern in RE2's syntax, to be searched for anywhere in a string.
 
-    `RuleError` (`PATTERN`) where it is refused, or asks about the edges of words or lines, which RE2 sees
+    Raises `RuleError` (`PATTERN`) where it is refused, or tests word boundaries or line ends, which RE2 defines
     differently from Java.
     """
     node = parse(pattern)
@@ -49,7 +49,7 @@ def rlike_as_re2(pattern: str) -> str:
 
 
 def _re2(node: Node, is_last: bool, before: ValueSet) -> str:
-    """RE2's spelling; `before` are the code points that may stand before the node."""
+    """A node in RE2's syntax; `before` are the code points that can precede it."""
     match node:
         case Characters(members):
             return _re2_class(members)
@@ -80,7 +80,7 @@ def _re2(node: Node, is_last: bool, before: ValueSet) -> str:
 
 
 def _ends(node: Node, before: ValueSet) -> ValueSet:
-    """The code points that may stand before what follows the node."""
+    """The code points that can precede what follows the node."""
     match node:
         case Characters(members):
             return members

@@ -1,4 +1,4 @@
-"""UTF-8 read code point by code point, as Java decodes it."""
+"""Reads UTF-8 code point by code point, as Java decodes it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _REPLACEMENT = 0xFFFD
 
 @jit
 def decode(data, position, end):  # type: ignore[no-untyped-def]
-    """Code point at a position and the position after it; a malformed byte run is U+FFFD, as Java decodes it."""
+    """The code point at a position, and the position behind it. A malformed run of bytes is U+FFFD, as in Java."""
     lead = data[position]
     if lead < 0x80:
         return np.int32(lead), position + 1
