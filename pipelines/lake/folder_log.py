@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote, urlparse
 
 from pipelines.errors import MissingTableError, TableError
@@ -23,9 +23,6 @@ from pipelines.lake.lake import first_line, open_delta
 from pipelines.lake.reading import as_dicts, files_in
 from pipelines.lake.transactions import GIVEN_UP
 from rules_index.workers.delta_files import partition_text
-
-if TYPE_CHECKING:
-    pass
 
 _ATTEMPTS = 100
 _CHECKPOINT_INTERVAL = "delta.checkpointInterval"

@@ -254,9 +254,8 @@ class LocalRunner:
             ),
             (quarantine_table(stream), [*fields, *column_fields(QUARANTINE_COLUMNS)], Order(), stream.can_quarantine),
         ):
-            if kept:
-                properties = {**_PROPERTIES, **statistics_property(wanted, order)}
-                yield name, Definition(wanted, order.partition_by, order.cluster_by, properties), kept
+            properties = {**_PROPERTIES, **statistics_property(wanted, order)}
+            yield name, Definition(wanted, order.partition_by, order.cluster_by, properties), kept
 
     def _each_piece(self, source: Source, taken: Slice, work: Callable[[Sequence[SourceFile]], Any]) -> list[Any]:
         """The results of `work` for pieces of the slice, run by threads.

@@ -75,10 +75,6 @@ def _leaf_count(kind: Any) -> int:
     return 1
 
 
-def _is_unbounded(kind: Any) -> bool:
-    return isinstance(kind, Mapping) and kind["type"] in ("array", "map")
-
-
 def is_partition_type(kind: Any) -> bool:
     """Whether all writers spell partition values of a type in the same way."""
     return isinstance(kind, str) and bool(re.fullmatch(r"string|long|integer|short|byte|date|boolean|decimal.*", kind))

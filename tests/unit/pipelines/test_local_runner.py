@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -190,6 +191,16 @@ def test_a_restart_empties_the_tables_and_tags_anew(make) -> None:
     lake = workspace.lake
     assert lake.arrow("s_tagged").num_rows == len(wanted(rows(0, 230)))
     assert lake.arrow("s_tagged", version=before).num_rows == len(wanted(rows(0, 200)))
+
+
+def test_a_restart_empties_a_table_that_is_no_longer_kept(make) -> None:
+    workspace = make()
+    tag_stream(workspace, "s")
+    assert workspace.lake.arrow("s_matches").num_rows
+    configuration = workspace.configuration
+    stream = replace(configuration.streams["s"], matches=False)
+    tag_stream(Workspace(replace(configuration, streams={"s": stream})), "s", restart=True)
+    assert not workspace.lake.arrow("s_matches").num_rows
 
 
 def test_a_changed_source_stops_the_stream_as_through_spark(make) -> None:
