@@ -10,7 +10,9 @@ from rules_index.language.coercion import (
     DATE,
     DOUBLE,
     INTEGER_BITS,
+    MAX_PRECISION,
     STRING,
+    arithmetic_type,
     as_decimal,
     is_decimal,
     is_float,
@@ -18,7 +20,7 @@ from rules_index.language.coercion import (
     is_number,
     literal_type,
 )
-from rules_index.language.evaluation import functions
+from rules_index.language.evaluation import decimal_division, functions
 from rules_index.language.nodes import Node, is_never_null
 from rules_index.language.typed import Constant, Expression, Leaf, Operation
 
@@ -95,6 +97,8 @@ def _is_widening(source: pa.DataType, target: pa.DataType) -> bool:
 
 def arithmetic(operator: str, left: Expression, right: Expression, result: pa.DataType, zone: str) -> Expression | None:
     """`left operator right` in its result type; None where only Spark can evaluate it."""
+    if operator == "/" and is_decimal(result):
+        return _of_decimals("divide", left, right, result, zone)
     if operator in _DIVISIONS:
         return _division(_DIVISIONS[operator], left, right, result, zone)
     if operator in _BITS and is_integer(result):
@@ -103,7 +107,7 @@ def arithmetic(operator: str, left: Expression, right: Expression, result: pa.Da
     if name is None or not is_number(result):
         return None
     if is_decimal(result) and name == "multiply":
-        return _product(left, right, result, zone)
+        return _of_decimals(name, left, right, result, zone)
     if is_decimal(result) and not _holds_sum(left.type, right.type, result):
         return None
     first, second = as_type(left, result, zone), as_type(right, result, zone)
@@ -116,16 +120,21 @@ def arithmetic(operator: str, left: Expression, right: Expression, result: pa.Da
     return Operation(name, (first, second), result)
 
 
-def _product(left: Expression, right: Expression, result: pa.DataType, zone: str) -> Expression | None:
-    """A product of decimals that has all its digits; None where Spark rounds it, and of constants alone."""
-    if isinstance(left, Constant) and isinstance(right, Constant):
+def _of_decimals(name: str, left: Expression, right: Expression, result: pa.DataType, zone: str) -> Expression | None:
+    """A product or quotient of decimals whose type has all its digits; None where Spark gives up some, and of constants
+    alone or NULL, which it works out before it looks at a row."""
+    known = [each for each in (left, right) if isinstance(each, Constant)]
+    if len(known) == 2 or any(each.value is None for each in known):
         return None
+    operator = "*" if name == "multiply" else "/"
     for first in _as_decimals(left):
         for second in _as_decimals(right):
-            digits = (first.precision + second.precision + 1, first.scale + second.scale)
-            if digits == (result.precision, result.scale):
+            is_full = first.precision + second.precision + 1 <= MAX_PRECISION
+            if name == "divide":
+                is_full = decimal_division.is_exact(first, second, result)
+            if is_full and arithmetic_type(operator, first, second) == result:
                 trees = [as_type(left, first, zone), as_type(right, second, zone)]
-                return operation("multiply", trees, result)
+                return operation(name, trees, result)
     return None
 
 

@@ -28,7 +28,7 @@ def to_decimal(unscaled: int, scale: int) -> Decimal:
     return Decimal(unscaled).scaleb(-scale, _EXACT)
 
 
-def _halves(values: pa.Array) -> npt.NDArray[np.uint64]:
+def halves_of(values: pa.Array) -> npt.NDArray[np.uint64]:
     """The low and high 64 bits of two's complement, [rows, 2] uint64, 0 for NULL."""
     if values.null_count:
         values = pc.fill_null(values, pa.scalar(Decimal(0), values.type))
@@ -38,12 +38,14 @@ def _halves(values: pa.Array) -> npt.NDArray[np.uint64]:
     return raw.reshape(-1, 2)[values.offset : values.offset + len(values)]
 
 
-def _array(halves: npt.NDArray[np.uint64], nulls: Mask, data_type: pa.DataType) -> pa.Array:
+def array_of_halves(halves: npt.NDArray[np.uint64], nulls: Mask, data_type: pa.DataType) -> pa.Array:
+    """Decimals of two's complement, [rows, 2] uint64, NULL where `nulls` [rows] bool."""
     validity = pa.array(~nulls).buffers()[1] if nulls.any() else None
     return pa.Array.from_buffers(data_type, len(halves), [validity, pa.py_buffer(np.ascontiguousarray(halves))])
 
 
-def _nulls(values: pa.Array) -> Mask:
+def nulls_of(values: pa.Array) -> Mask:
+    """Where the values are NULL, [rows] bool."""
     return values.is_null().to_numpy(zero_copy_only=False)
 
 
@@ -52,9 +54,9 @@ def operate(name: str, left: pa.Array, right: pa.Array, target: pa.DataType) -> 
     out = np.zeros((len(left), 2), np.uint64)
     failed = np.zeros(len(left), np.bool_)
     scales = (left.type.scale, right.type.scale, target.scale)
-    _operate(_OPERATIONS[name], _halves(left), _halves(right), *scales, target.precision, out, failed)
-    nulls = _nulls(left) | _nulls(right)
-    return _array(out, nulls | failed, target), failed & ~nulls
+    _operate(_OPERATIONS[name], halves_of(left), halves_of(right), *scales, target.precision, out, failed)
+    nulls = nulls_of(left) | nulls_of(right)
+    return array_of_halves(out, nulls | failed, target), failed & ~nulls
 
 
 def rescale(values: pa.Array, target: pa.DataType) -> Outcome:
@@ -70,17 +72,17 @@ def negative_or_absolute(name: str, values: pa.Array) -> Outcome:
     """
     out = np.zeros((len(values), 2), np.uint64)
     failed = np.zeros(len(values), np.bool_)
-    _change_sign(_halves(values), name == "abs", values.type.precision, out, failed)
-    nulls = _nulls(values)
-    return _array(out, nulls | failed, values.type), failed & ~nulls
+    _change_sign(halves_of(values), name == "abs", values.type.precision, out, failed)
+    nulls = nulls_of(values)
+    return array_of_halves(out, nulls | failed, values.type), failed & ~nulls
 
 
 def to_integers(values: pa.Array) -> tuple[npt.NDArray[np.int64], Mask]:
     """The values truncated toward zero, `[rows] int64`, and where they overflow."""
     whole = np.zeros(len(values), np.int64)
     failed = np.zeros(len(values), np.bool_)
-    _truncate(_halves(values), values.type.scale, whole, failed)
-    return whole, failed & ~_nulls(values)
+    _truncate(halves_of(values), values.type.scale, whole, failed)
+    return whole, failed & ~nulls_of(values)
 
 
 def from_floats(values: pa.Array, target: pa.DataType) -> Outcome:
@@ -93,11 +95,11 @@ def from_floats(values: pa.Array, target: pa.DataType) -> Outcome:
         offsets = np.frombuffer(text.buffers()[1], np.int64)[text.offset : text.offset + len(text) + 1]
         data = np.frombuffer(text.buffers()[2], np.uint8) if text.buffers()[2] else np.zeros(0, np.uint8)
         _parse(data, offsets, finite, target.scale, target.precision, out, failed)
-    return _array(out, ~finite | failed, target), failed & finite
+    return array_of_halves(out, ~finite | failed, target), failed & finite
 
 
 @jit
-def _load(low, high, limbs):  # type: ignore[no-untyped-def]
+def load_limbs(low, high, limbs):  # type: ignore[no-untyped-def]
     """Writes a magnitude; returns whether the number is negative."""
     negative = (high >> np.uint64(63)) != 0
     if negative:
@@ -111,7 +113,7 @@ def _load(low, high, limbs):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _store(limbs, negative, out):  # type: ignore[no-untyped-def]
+def store_limbs(limbs, negative, out):  # type: ignore[no-untyped-def]
     """Writes a magnitude and its sign as two's complement to `out` [2] uint64."""
     low = limbs[0] | (limbs[1] << np.uint64(32))
     high = limbs[2] | (limbs[3] << np.uint64(32))
@@ -132,7 +134,7 @@ def _times_small(limbs, factor, plus):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _scale_up(limbs, power):  # type: ignore[no-untyped-def]
+def scale_up(limbs, power):  # type: ignore[no-untyped-def]
     """limbs = limbs * 10 ** power."""
     while power >= 9:
         _times_small(limbs, 1000000000, 0)
@@ -229,15 +231,15 @@ def _operate(  # type: ignore[no-untyped-def]
     result, spare = np.zeros(_LIMBS, np.uint64), np.zeros(_LIMBS, np.uint64)
     limit = np.zeros(_LIMBS, np.uint64)
     limit[0] = 1
-    _scale_up(limit, precision)
+    scale_up(limit, precision)
     for row in range(len(left)):
-        a_negative = _load(left[row, 0], left[row, 1], a)
-        b_negative = _load(right[row, 0], right[row, 1], b)
+        a_negative = load_limbs(left[row, 0], left[row, 1], a)
+        b_negative = load_limbs(right[row, 0], right[row, 1], b)
         if operation == 1:
             b_negative = not b_negative
         at = max(left_scale, right_scale)
-        _scale_up(a, at - left_scale)
-        _scale_up(b, at - right_scale)
+        scale_up(a, at - left_scale)
+        scale_up(b, at - right_scale)
         if a_negative == b_negative:
             result[:] = a
             _add(result, b)
@@ -254,9 +256,9 @@ def _operate(  # type: ignore[no-untyped-def]
             if _digits(result, spare) + scale - at > precision:
                 failed[row] = True
                 continue
-            _scale_up(result, scale - at)
+            scale_up(result, scale - at)
         if _less(result, limit):
-            _store(result, negative, out[row])
+            store_limbs(result, negative, out[row])
         else:
             failed[row] = True
 
@@ -267,7 +269,7 @@ def _change_sign(halves, absolute, precision, out, failed):  # type: ignore[no-u
     [rows] bool."""
     limbs, spare = np.zeros(_LIMBS, np.uint64), np.zeros(_LIMBS, np.uint64)
     for row in range(len(halves)):
-        negative = _load(halves[row, 0], halves[row, 1], limbs)
+        negative = load_limbs(halves[row, 0], halves[row, 1], limbs)
         if absolute and not negative:
             out[row] = halves[row]
             continue
@@ -280,11 +282,11 @@ def _change_sign(halves, absolute, precision, out, failed):  # type: ignore[no-u
                 rest += _divide_small(limbs, 10) * (half // np.uint64(5))
             if rest > half or (rest == half and limbs[0] & np.uint64(1)):
                 _times_small(limbs, 1, 1)
-            _scale_up(limbs, extra)
+            scale_up(limbs, extra)
         if _digits(limbs, spare) > precision:
             failed[row] = True
         else:
-            _store(limbs, not negative, out[row])
+            store_limbs(limbs, not negative, out[row])
 
 
 @jit
@@ -293,7 +295,7 @@ def _truncate(halves, scale, whole, failed):  # type: ignore[no-untyped-def]
     bool."""
     limbs = np.zeros(_LIMBS, np.uint64)
     for row in range(len(halves)):
-        negative = _load(halves[row, 0], halves[row, 1], limbs)
+        negative = load_limbs(halves[row, 0], halves[row, 1], limbs)
         _scale_down(limbs, scale, False)
         low = limbs[0] | (limbs[1] << np.uint64(32))
         top = np.uint64(1) << np.uint64(63)
@@ -340,10 +342,10 @@ def _parse(data, offsets, finite, scale, precision, out, failed):  # type: ignor
             failed[row] = True
             continue
         if shift >= 0:
-            _scale_up(limbs, shift)
+            scale_up(limbs, shift)
         else:
             _scale_down(limbs, min(-shift, 80), True)
         if _digits(limbs, spare) > precision:
             failed[row] = True
         else:
-            _store(limbs, negative, out[row])
+            store_limbs(limbs, negative, out[row])

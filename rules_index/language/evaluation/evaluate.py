@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules_index.language.evaluation import decimals, functions
+from rules_index.language.evaluation import decimal_division, decimals, functions
 from rules_index.language.evaluation.arithmetic import cast, divide, integer_operation, negative_or_absolute
 from rules_index.language.evaluation.comparison import COMPARISONS, compare
 from rules_index.language.evaluation.evaluated import Evaluated, Mask
@@ -133,7 +133,11 @@ def _arithmetic(operation: Operation, operands: list[Evaluated]) -> Evaluated:
 
 def _division(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     left, right = operands
-    values, failed = divide(operation.name, left.values, right.values)
+    failed: Mask | None
+    if pa.types.is_decimal(operation.type):
+        values, failed = decimal_division.divide(left.values, right.values, operation.type)
+    else:
+        values, failed = divide(operation.name, left.values, right.values)
     # Spark evaluates the divisor first
     return _finish(values, _with_more(_either([right, left]), failed))
 

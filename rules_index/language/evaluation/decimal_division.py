@@ -1,0 +1,87 @@
+"""Quotients of decimals, with Spark's rounding: half away from zero, in the type of the result.
+
+Spark rounds a quotient to 38 digits behind the point first. That changes nothing where the divisor's digits and those
+behind the point of the result are at most 37 together: the quotient is no nearer to a half than its divisor allows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from rules_index.kernels.jit import jit
+from rules_index.language.evaluation.decimals import (
+    Outcome,
+    array_of_halves,
+    halves_of,
+    load_limbs,
+    nulls_of,
+    scale_up,
+    store_limbs,
+)
+
+_LIMBS = 8
+_MOST_DIGITS = 18
+"""A divisor of more digits is no BIGINT."""
+
+
+def is_exact(left: pa.Decimal128Type, right: pa.Decimal128Type, result: pa.Decimal128Type) -> bool:
+    """Whether a quotient of these types in the type `result` is divided here: it must have room for all its digits."""
+    whole = left.precision - left.scale + right.scale
+    return (
+        right.precision <= _MOST_DIGITS
+        and result.scale + right.precision <= 37
+        and result.precision == whole + result.scale
+        and result.scale >= left.scale - right.scale
+    )
+
+
+def divide(left: pa.Array, right: pa.Array, result: pa.DataType) -> Outcome:
+    """The quotients; fails where the divisor is 0."""
+    out = np.zeros((len(left), 2), np.uint64)
+    failed = np.zeros(len(left), np.bool_)
+    power = result.scale - left.type.scale + right.type.scale
+    _divide(halves_of(left), halves_of(right), power, out, failed)
+    nulls = nulls_of(left) | nulls_of(right)
+    return array_of_halves(out, nulls | failed, result), failed & ~nulls
+
+
+@jit
+def _divide(left, right, power, out, failed):  # type: ignore[no-untyped-def]
+    """left * 10 ** power / right, [rows, 2] uint64, rounded half up; writes `out` [rows, 2] uint64 and `failed` [rows]
+    bool. The divisors fit 63 bits."""
+    dividend, divisor = np.zeros(_LIMBS, np.uint64), np.zeros(_LIMBS, np.uint64)
+    one, top = np.uint64(1), np.uint64(31)
+    for row in range(len(left)):
+        negative = load_limbs(left[row, 0], left[row, 1], dividend)
+        other = load_limbs(right[row, 0], right[row, 1], divisor)
+        by = divisor[0] | (divisor[1] << np.uint64(32))
+        if by == 0:
+            failed[row] = True
+            continue
+        scale_up(dividend, power)
+        remainder = np.uint64(0)
+        for limb in range(_LIMBS - 1, -1, -1):
+            digits = dividend[limb]
+            if digits == 0 and remainder == 0:
+                continue
+            quotient = np.uint64(0)
+            for bit in range(32):
+                remainder = (remainder << one) | ((digits >> (top - np.uint64(bit))) & one)
+                quotient <<= one
+                if remainder >= by:
+                    remainder -= by
+                    quotient |= one
+            dividend[limb] = quotient
+        if remainder + remainder >= by:
+            _add_one(dividend)
+        store_limbs(dividend, negative != other, out[row])
+
+
+@jit
+def _add_one(limbs):  # type: ignore[no-untyped-def]
+    """limbs = limbs + 1."""
+    for limb in range(_LIMBS):
+        limbs[limb] = (limbs[limb] + np.uint64(1)) & np.uint64(0xFFFFFFFF)
+        if limbs[limb] != 0:
+            break
