@@ -56,6 +56,7 @@ def measured(workspace: Workspace) -> dict[str, Any]:
     return measures
 
 
+@pytest.mark.slow
 def test_a_run_of_a_join_needs_no_jvm_and_its_gates_pass(workspace) -> None:
     began = "pyspark" in sys.modules
     report = run_due(workspace, QualityGates(docs=False))

@@ -188,6 +188,7 @@ def test_the_history_tells_who_has_edited(lake: Workspace, monkeypatch: pytest.M
     assert told == [("DELETE", "ada"), ("MERGE", "ada"), ("UPDATE", "ada"), ("WRITE", "ada")]
 
 
+@pytest.mark.slow
 def test_the_command_line_starts_no_jvm(tmp_path: Path) -> None:
     def deltatag(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-X", "importtime", "-m", "deltatag", *arguments]
