@@ -6,7 +6,8 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3
 BIN := .venv/bin
 CODE := rules_index pipelines quality assets deltatag tests benchmarks tools
 PYTEST_ARGUMENTS ?=
-PYTEST = $(BIN)/python -m pytest $(PYTEST_ARGUMENTS)
+# Python keeps the bytecode of tests, also where it is told to keep none: pytest would make it anew in each process.
+PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest $(PYTEST_ARGUMENTS)
 # Two processes share the tests. Those of Spark have a session each, and share what the tests of a file make first; the
 # files that take longest come first, in the order of tests/conftest.py.
 SHARED = --numprocesses 2 --dist worksteal
