@@ -90,6 +90,7 @@ def test_the_findings_are_those_of_great_expectations(name: str) -> None:
     assert not all(finding.success for finding in evaluate([Suite(name, expectations, cases[1])]))
 
 
+@pytest.mark.slow
 def test_a_measure_that_is_missing_is_an_error_in_both() -> None:
     expectations = (
         none_of("count", "No faults", "faults", WARNING),

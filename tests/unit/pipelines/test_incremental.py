@@ -333,6 +333,7 @@ def test_all_rules_are_compiled_where_more_than_rules_has_changed(
     assert watched.count == 1
 
 
+@pytest.mark.slow
 def test_many_changes_and_lost_feeds_are_compiled_with_all_rules(
     workspace: Workspace, watched: Watched, add_rules: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -238,7 +238,7 @@ def test_whoever_was_stopped_writes_nothing_when_it_goes_on(make) -> None:
 @pytest.mark.parametrize(
     ("when", "meanwhile"),
     quick_first(
-        2,
+        1,
         [
             *(("s_tagged", "tag"), ("s_matches", "compact"), ("s_tagged", "restart")),
             *(("s_matches", "tag"), ("s_tagged", "compact"), ("s_matches", "restart")),
