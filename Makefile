@@ -6,7 +6,8 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3
 BIN := .venv/bin
 CODE := rules_index pipelines quality assets deltatag tests benchmarks tools
 PYTEST_ARGUMENTS ?=
-PYTEST = $(BIN)/python -m pytest $(PYTEST_ARGUMENTS)
+# Python keeps the bytecode of tests, also where it is told to keep none: pytest would make it anew in each process.
+PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest $(PYTEST_ARGUMENTS)
 # Two processes share the tests. Those of Spark have a session each, and share what the tests of a file make first; the
 # files that take longest come first, in the order of tests/conftest.py.
 SHARED = --numprocesses 2 --dist worksteal
@@ -22,7 +23,7 @@ SOAK = DELTATAG_SOAK=1 DELTATAG_ENGINE_CASES=10000 DELTATAG_EVENTS=100000 DELTAT
 	DELTATAG_TAGGED_RULES=1000 DELTATAG_LARGEST=all DELTATAG_ERROR_SHAPES=all DELTATAG_EXPRESSIONS=20000 \
 	DELTATAG_RANDOM_RULES=2000 DELTATAG_KILLS=40 DELTATAG_JOIN_SCENARIOS=2:100 DELTATAG_JOIN_CASES=1000 \
 	DELTATAG_IMPLICATION_CASES=1000 DELTATAG_PDFA_CASES=500 DELTATAG_JOINS=all DELTATAG_UPDATE_CASES=250 \
-	DELTATAG_INCREMENTAL_CASES=200
+	DELTATAG_INCREMENTAL_CASES=200 DELTATAG_MIXED_HISTORIES=0:500
 # The kernels once more, compiled to check the bounds of all that they read and write, with an allocator that looks for
 # what is written beside an array all the same, and that hands out memory full of nonsense.
 KERNEL_TESTS = $(PYTEST) $(SHARED) tests/unit/engines tests/unit/test_damages.py

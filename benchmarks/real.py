@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from sklearn.tree import DecisionTreeClassifier
 
 import rules_index as ri
 from benchmarks.baselines.witness import Witness
@@ -252,6 +251,8 @@ def _arrow_seconds(compiled: Sequence[ri.CompiledRules], tables: Sequence[pa.Tab
 
 def trees(data: Path) -> list[Part]:
     """Every path of two decision trees over KDD99's connections, one with the best splits and one with random ones."""
+    from sklearn.tree import DecisionTreeClassifier  # which takes a second to import
+
     frame = _connections(data)
     learnt = frame.unique(maintain_order=True).head(LEARNT_ROWS)
     features = [feature for name in frame.columns if name != "label" for feature in _features(learnt, name)]

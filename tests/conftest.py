@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.java import SHORT_LIVED
+from tests.java import INTERPRETED, SHORT_LIVED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 LONGEST = (
-    *("test_bombs", "test_demo", "test_kill", "test_tag", "test_retag", "test_join", "test_exactly_once", "test_runs"),
-    *("test_callers_session", "test_errors_inside", "test_rule_types", "test_quality", "test_quality_joined"),
-    *("test_patterns", "test_largest", "test_histories"),
+    *("test_bombs", "test_demo", "test_retag", "test_join_keys", "test_join", "test_tag", "test_exactly_once"),
+    *("test_catalog", "test_quality", "test_quality_joined", "test_sources", "test_kill", "test_maintain"),
+    *("test_callers_session", "test_errors_inside", "test_rule_types", "test_patterns", "test_largest"),
 )
 """Files that take longest: where several processes share the files these come first, so that none is the last one."""
 
@@ -56,7 +56,16 @@ def scratch(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture
-def new_workspace(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Workspace]:
+def spark_settings() -> Mapping[str, str]:
+    """Settings of the sessions of `new_workspace`. Files of tests that are to have code compiled, as it is in
+    production, give others: those of tagging, of joins by both runners, and of what is compared with Spark's reader."""
+    return INTERPRETED
+
+
+@pytest.fixture
+def new_workspace(
+    tmp_path: Path, request: pytest.FixtureRequest, spark_settings: Mapping[str, str]
+) -> Callable[..., Workspace]:
     """Makes a lake with empty tables below the test's folder, over the given streams; Spark only where wanted.
 
     With `runner` "local" this process tags, though there is a session; without it that session does.
@@ -77,7 +86,7 @@ def new_workspace(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..
 
         lake = {"root": "lake", "runner": runner}
         document: dict[str, Any] = {"lake": lake, "streams": streams or {}, "rules": rules or {}}
-        document |= {"joins": joins or {}, "lists": lists or {}}
+        document |= {"joins": joins or {}, "lists": lists or {}, "spark": spark_settings if spark else {}}
         configuration = parse_configuration(document, tmp_path / "deltatag.toml")
         workspace = Workspace(configuration, request.getfixturevalue("spark") if spark else None)
         for name in LAKE_TABLES:

@@ -1,7 +1,9 @@
-"""How the JVMs of tests are to work: each runs for a short time."""
+"""How the JVMs of tests, and their sessions, are to work: each runs for a short time."""
 
 from __future__ import annotations
 
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=400m -XX:+UseSerialGC"
 """Options of a JVM that runs much code a few times: quick compilation alone, with room for all that it compiles, and
 no threads for garbage beside those that work."""
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Settings of a session that compiles no code for a query: of a few rows it would be compiled longer than it runs."""

@@ -15,13 +15,13 @@ from deltalake import DeltaTable, write_deltalake
 from assets.automation import assets_of
 from assets.definitions import build_definitions, definitions_over
 from assets.headless import run_once
-from assets.names import JOB, RESOURCE, runs_key, table_key
+from assets.names import JOB, runs_key, table_key
 from assets.resources import LakeResource
 from pipelines.due import due_scopes
-from pipelines.lake.lake import arrow_schema
-from pipelines.lake.tables import LAKE_TABLES, RULES
+from pipelines.lake.tables import LAKE_TABLES
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
+from tests.dagster.job_runs import add_rules, failed_checks, made, sql, tick_schedule, tick_sensor
 
 pytestmark = pytest.mark.spark
 
@@ -36,6 +36,7 @@ key = ["flight_id"]
 checks = { sane = "delay > -120" }
 max_quarantine_share = 0.2
 """
+LOCAL = CONFIGURATION.replace("[lake]", '[lake]\nrunner = "local"')
 TABLES = ("rules", "rule_rejects", "rule_index", "runs", "flights_tagged", "flights_matches", "quarantine_flights")
 
 
@@ -47,10 +48,14 @@ def flights(start: int, stop: int) -> pa.Table:
 
 
 @pytest.fixture
-def workspace(tmp_path: Path, spark: Any) -> Workspace:
-    """A lake with 100 flights and three rules, one of which is wrong."""
-    (tmp_path / "deltatag.toml").write_text(CONFIGURATION)
-    opened = Workspace.open(tmp_path / "deltatag.toml", spark)
+def workspace(tmp_path: Path, request: pytest.FixtureRequest) -> Workspace:
+    """A lake with 100 flights and three rules, one of which is wrong; this process tags, or a session of Spark."""
+    if getattr(request, "param", "local") == "spark":
+        (tmp_path / "deltatag.toml").write_text(CONFIGURATION)
+        opened = Workspace.open(tmp_path / "deltatag.toml", request.getfixturevalue("spark"))
+    else:
+        (tmp_path / "deltatag.toml").write_text(LOCAL)
+        opened = Workspace.open(tmp_path / "deltatag.toml")
     for name in LAKE_TABLES:
         opened.lake.create(name)
     write_deltalake(str(tmp_path / "lake" / "flights"), flights(0, 100))
@@ -65,19 +70,8 @@ def instance() -> Iterator[dg.DagsterInstance]:
         yield opened
 
 
-def add_rules(workspace: Workspace, rules: list[tuple[str | None, str]], scope: str = "flights") -> None:
-    rows = [{"rule_id": rule_id, "scope": scope, "expression": expression} for rule_id, expression in rules]
-    table = pa.Table.from_pylist(rows, schema=arrow_schema(RULES))
-    write_deltalake(workspace.lake.uri("rules"), table, mode="append")
-
-
 def append_flights(workspace: Workspace, start: int, stop: int) -> None:
     write_deltalake(workspace.configuration.stream("flights").source, flights(start, stop), mode="append")
-
-
-def sql(workspace: Workspace, statement: str) -> None:
-    """Edit the rules as their author does."""
-    workspace.spark.sql(statement.replace("{rules}", workspace.lake.sql_name("rules"))).collect()
 
 
 def versions(workspace: Workspace) -> dict[str, int]:
@@ -99,38 +93,7 @@ def expected(workspace: Workspace, rules: dict[str, Callable[[int, int], bool]],
 FIRST = {"late": lambda number, delay: delay > 60, "even": lambda number, delay: number % 2 == 0}
 
 
-def failed_checks(result: dg.ExecuteInProcessResult) -> dict[str, str]:
-    return {c.check_name: c.severity.value for c in result.get_asset_check_evaluations() if not c.passed}
-
-
-def made(result: dg.ExecuteInProcessResult) -> dict[str, str]:
-    """Assets that the run materialised, with their data versions."""
-    found = {}
-    for event in result.get_asset_materialization_events():
-        materialization = event.step_materialization_data.materialization
-        found[materialization.asset_key.to_user_string()] = (materialization.tags or {})["dagster/data_version"]
-    return found
-
-
-def tick_sensor(
-    workspace: Workspace, instance: dg.DagsterInstance, cursor: str | None, definitions: dg.Definitions | None = None
-) -> Any:
-    definitions = definitions or build_definitions(workspace.configuration.path)
-    context = dg.build_sensor_context(
-        instance=instance, cursor=cursor, resources={RESOURCE: LakeResource.over(workspace)}, definitions=definitions
-    )
-    (sensor,) = definitions.sensors or ()
-    return sensor.evaluate_tick(context)
-
-
-def tick_schedule(workspace: Workspace, instance: dg.DagsterInstance, definitions: dg.Definitions | None = None) -> Any:
-    definitions = definitions or build_definitions(workspace.configuration.path)
-    context = dg.build_schedule_context(instance=instance, resources={RESOURCE: LakeResource.over(workspace)})
-    (schedule,) = (each for each in definitions.schedules or () if each.name == "run_every_quarter_of_an_hour")
-    assert isinstance(schedule, dg.ScheduleDefinition)
-    return schedule.evaluate_tick(context)
-
-
+@pytest.mark.parametrize("workspace", ["spark"], indirect=True)
 def test_from_nothing_to_tags_and_a_rule_edited_by_sql_tags_what_arrives_before_the_next_tick(
     workspace: Workspace, instance: dg.DagsterInstance
 ) -> None:
@@ -158,8 +121,8 @@ def test_from_nothing_to_tags_and_a_rule_edited_by_sql_tags_what_arrives_before_
     assert versions(workspace) == before
 
     # A rule is edited by SQL, then rows arrive: one tick, and they carry the new rule's tags; the others keep theirs.
-    sql(workspace, "UPDATE {rules} SET expression = 'delay > 90' WHERE rule_id = 'late'")
-    sql(workspace, "INSERT INTO {rules} (rule_id, scope, expression) VALUES ('third', 'flights', 'flight_id % 3 = 0')")
+    sql(workspace, "UPDATE rules SET expression = 'delay > 90' WHERE rule_id = 'late'")
+    sql(workspace, "INSERT INTO rules (rule_id, scope, expression) VALUES ('third', 'flights', 'flight_id % 3 = 0')")
     append_flights(workspace, 100, 160)
     tick = tick_sensor(workspace, instance, tick.cursor)
     assert len(tick.run_requests) == 1
@@ -211,7 +174,7 @@ def test_too_many_refused_rules_of_a_scope_stop_its_compile_and_what_depends_on_
     assert checks["reject_share"] == "WARN" and checks["rule_id_not_null"] == "WARN"
     assert not workspace.lake.exists("flights_tagged")
     # The scope waits as long as the fault is there, and is compiled as soon as it is gone.
-    sql(workspace, "DELETE FROM {rules} WHERE rule_id IS NULL")
+    sql(workspace, "DELETE FROM rules WHERE rule_id IS NULL")
     assert due_scopes(workspace) == ["flights"]
     assert run_once(workspace, instance).success
 
@@ -305,8 +268,8 @@ def test_a_stream_that_came_or_went_is_passed_over_until_the_code_location_is_re
 ) -> None:
     file = workspace.configuration.path
     before = build_definitions(file)
-    file.write_text(CONFIGURATION + ADDED)
-    now = Workspace.open(file, workspace.spark)
+    file.write_text(LOCAL + ADDED)
+    now = Workspace.open(file)
     assert due_scopes(now) == ["flights", "added"]
     known = set(assets_of(workspace.configuration, ["flights"]))
     tick = tick_sensor(now, instance, None, before)
@@ -320,113 +283,14 @@ def test_a_stream_that_came_or_went_is_passed_over_until_the_code_location_is_re
     assert capsys.readouterr().err == ""
     assert [request.tags["deltatag/due"] for request in tick.run_requests] == ["flights, added"]
     reloaded = build_definitions(file)
-    file.write_text(CONFIGURATION)
+    file.write_text(LOCAL)
     (request,) = tick_sensor(workspace, instance, tick.cursor, reloaded).run_requests
     assert set(request.asset_selection) == known
     assert "passed over until the code location is reloaded" in capsys.readouterr().err
 
 
-JOINED = """
-[lake]
-root = "lake"
-[streams.flights]
-source = "lake/flights"
-event_time = "at"
-[streams.weather]
-source = "lake/weather"
-event_time = "at"
-[joins.both]
-streams = ["flights", "weather"]
-on = ["origin"]
-window = { flights = "0 s", weather = "2 hours" }
-"""
-
-
-@pytest.fixture
-def joined(tmp_path: Path, spark: Any) -> Workspace:
-    """A lake with flights, hourly weather, a join of both and one rule on it."""
-    (tmp_path / "deltatag.toml").write_text(JOINED)
-    opened = Workspace.open(tmp_path / "deltatag.toml", spark)
-    for name in LAKE_TABLES:
-        opened.lake.create(name)
-    append_hours(opened, "flights", range(20))
-    append_hours(opened, "weather", range(20))
-    add_rules(opened, [("gust", "weather.number % 4 = 0 AND flights.number > 2")], "both")
-    return opened
-
-
-def append_hours(workspace: Workspace, stream: str, numbers: range) -> None:
-    """One row an hour, all at one origin."""
-    times = pa.array([number * 3_600_000_000 for number in numbers], pa.timestamp("us", tz="UTC"))
-    columns = {"number": pa.array(numbers, pa.int64()), "origin": ["JFK"] * len(numbers), "at": times}
-    write_deltalake(workspace.configuration.stream(stream).source, pa.table(columns), mode="append")
-
-
-def joined_pairs(workspace: Workspace) -> list[tuple[int, int]]:
-    rows = workspace.lake.arrow("both_tagged").to_pylist()
-    assert {tuple(row["rule_ids"]) for row in rows} == {("gust",)}
-    return sorted((row["flights"]["number"], row["weather"]["number"]) for row in rows)
-
-
-def gusty(flights: int, weather: int) -> list[tuple[int, int]]:
-    return [(f, w) for f in range(3, flights) for w in range(max(f - 2, 0), min(f + 1, weather)) if w % 4 == 0]
-
-
-def test_a_join_runs_when_a_row_has_come_on_either_side_and_its_checks_look_at_it(
-    joined: Workspace, instance: dg.DagsterInstance
-) -> None:
-    tick = tick_sensor(joined, instance, None)
-    assert json.loads(tick.cursor) == {"rules": 1, "source flights": 0, "source weather": 0}
-    (request,) = tick.run_requests
-    keys = [key.to_user_string() for key in request.asset_selection]
-    assert len(keys) == len(set(keys)) and {
-        "weather",
-        "rule_index/both_rule_index",
-        "both_tagged",
-        "runs/both_runs",
-    } <= set(keys)
-    result = run_once(joined, instance)
-    assert result.success and failed_checks(result) == {}
-    assert joined_pairs(joined) == gusty(20, 20)
-    steps = [event.step_key for event in result.all_events if event.is_step_success]
-    assert steps.index("judge_weather") < steps.index("join_both") < steps.index("judge_both_tagged")
-    (written,) = [
-        event.step_materialization_data.materialization.metadata
-        for event in result.get_asset_materialization_events()
-        if event.asset_key and event.asset_key.to_user_string() == "both_tagged"
-    ]
-    assert (written["new_rows"].value, written["source_rows"].value) == (len(gusty(20, 20)), 40)
-    assert due_scopes(joined) == [] and tick_schedule(joined, instance).run_requests == []
-
-    # A rule of the join alone is edited: only the join is due, and it takes its sources along.
-    sql(joined, "UPDATE {rules} SET expression = concat(expression, ' AND TRUE')")
-    assert due_scopes(joined) == ["both"]
-    (request,) = tick_sensor(joined, instance, tick.cursor).run_requests
-    keys = {key.to_user_string() for key in request.asset_selection}
-    assert {"flights", "weather", "both_tagged"} <= keys and "flights_tagged" not in keys
-    assert run_once(joined, instance, ["both"]).success
-
-    # Rows come on one side: the join is due, and not the stream, which has no rule.
-    append_hours(joined, "flights", range(20, 23))
-    assert due_scopes(joined) == ["both"]
-    result = run_once(joined, instance, ["both"])
-    assert result.success and failed_checks(result) == {}
-    assert joined_pairs(joined) == gusty(23, 20)
-
-
-def test_a_missing_source_stops_the_join_and_not_the_other_stream(
-    joined: Workspace, instance: dg.DagsterInstance
-) -> None:
-    source = Path(joined.configuration.stream("weather").source)
-    source.rename(source.with_name("elsewhere"))
-    result = run_once(joined, instance)
-    assert not result.success
-    assert {"flights_tagged", "rule_index/flights_rule_index"} <= set(made(result))
-    assert not {"both_tagged", "weather_tagged"} & set(made(result))
-
-
 READER = (
-    CONFIGURATION.replace("[streams.flights]", '[streams.flights]\noutput = "matched"')
+    LOCAL.replace("[streams.flights]", '[streams.flights]\noutput = "matched"')
     + """
 [streams.long]
 source_stream = "flights"
@@ -441,7 +305,7 @@ def test_a_stream_that_reads_what_another_one_has_tagged_runs_behind_it(
     workspace: Workspace, instance: dg.DagsterInstance
 ) -> None:
     workspace.configuration.path.write_text(READER)
-    both = Workspace.open(workspace.configuration.path, workspace.spark)
+    both = Workspace.open(workspace.configuration.path)
     add_rules(both, [("long", "delay > 80")], "long")
     result = run_once(both, instance)
     assert result.success, failed_checks(result)

@@ -16,6 +16,7 @@ from deltalake import write_deltalake
 
 from pipelines.lake.lake import arrow_schema
 from pipelines.lake.tables import RULES
+from tests.cases import SOAK
 from tests.java import SHORT_LIVED
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -131,22 +132,20 @@ def test_other_rules_and_streams_are_tagged(lake: Runs, bomb: str) -> None:
         ("bomb", "first", f"initcap(concat(s, '{bomb}')) = 'x' OR i = 50"),
         ("endless", "third", "initcap(concat(s, 'endless')) = 'x' OR i = 50"),
     )
-    done = lake.command("tag", "first", "second")
-    assert done.returncode == 0, done.stderr
-    assert "bomb" in done.stdout and "micro-batch 0" in done.stdout
     lake.limit("25 s")
-    done = lake.command("tag", "third")
+    done = lake.command("tag", "first", "second", "third")
     lake.limit("10 min")
     assert done.returncode == 0, done.stderr
-    assert "endless" in done.stdout and "micro-batch 0" in done.stdout
+    told = [line for line in done.stdout.splitlines() if "micro-batch 0" in line]
+    assert any("bomb" in line for line in told) and any("endless" in line for line in told)
     lake.require("first", "bomb", lambda i: [*(["backwards"] if i < 10 else []), *lake.of(i, "bomb", "low")])
     lake.require("third", "endless", lambda i: lake.of(i, "endless", "few"))
     assert lake.read("second_tagged")["rule_ids"].to_list() == [["all"]] * ROWS
     first, second, third, *_ = json.loads(lake.command("status", "--json").stdout)
     assert "bomb" in " ".join(first["notices"]) and not second["notices"]
     assert "endless" in " ".join(third["notices"])
-    # the rules are taken back: nothing stands in the way of the next rows
-    lake.write_rules(*GOOD, *others)
+    # the rules are taken back: nothing stands in the way of the next rows, in `make soak` through Spark too
+    lake.write_rules(*(GOOD if SOAK else GOOD[:1]), *others)
     lake.append(ROWS)
     assert lake.command("tag", "first", "third").returncode == 0
     for stream in ("first", "third"):

@@ -62,6 +62,12 @@ def rules_over(tables: dict[str, pl.DataFrame], seed: int) -> list[str]:
     return texts + [f"{predicate(first)} AND NOT ({predicate(second)} OR {predicate(second)})" for _ in range(10)]
 
 
+@pytest.fixture
+def spark_settings() -> dict[str, str]:
+    """Code is compiled, as it is in production: these rows are many."""
+    return {}
+
+
 @pytest.mark.parametrize(
     ("first", "second", "keys", "windows", "known"),
     [JOINS[0], *(pytest.param(*join, marks=pytest.mark.soak) for join in JOINS[1:])]

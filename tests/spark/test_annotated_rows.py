@@ -39,8 +39,13 @@ EDITED = [
 NEW = {"rule_id": "e", "expression": "n = 1 OR n % 5 = 0", "priority": -9, "severity": "informational"}
 
 
-@pytest.mark.parametrize("output", ["all", "matched"])
-@pytest.mark.parametrize("by_worker", [True, False])
+@pytest.mark.parametrize(
+    ("output", "by_worker"),
+    [
+        *(("matched", True), ("all", False)),
+        *(pytest.param(*each, marks=pytest.mark.soak) for each in (("all", True), ("matched", False))),
+    ],
+)
 def test_both_ways_of_writing(new_workspace, monkeypatch: pytest.MonkeyPatch, output: str, by_worker: bool) -> None:
     if not by_worker:
         from pipelines.retagging import direct

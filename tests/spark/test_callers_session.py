@@ -22,6 +22,7 @@ from pipelines.settings.semantic_settings import SEMANTIC_SETTINGS, TIME_ZONE
 from pipelines.spark.session import open_session
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
+from tests.java import INTERPRETED
 from tests.random_expressions import Grammar
 from tests.random_rows import rows
 from tests.spark.callers_session import callers_session, other_settings
@@ -41,7 +42,6 @@ def zones(now: str) -> list[Any]:
 
 IN_ONE_SET = 400
 """Rules in one rule set."""
-INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 pytestmark = pytest.mark.timeout(600 + COUNT)
 

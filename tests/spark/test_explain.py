@@ -6,7 +6,6 @@ DELTATAG_EXPLAINED sets how many rules are explained on each of 40 rows.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -22,11 +21,12 @@ from pipelines.explain import explain
 from pipelines.join import join_streams
 from pipelines.tag import tag_stream
 from rules_index.index.compiled import dumps
+from tests.cases import cases
 from tests.random_expressions import Grammar
 from tests.random_rows import rows
 from tests.spark_oracle import FALSE, NULL, RAISED, TRUE, Oracle
 
-COUNT = int(os.environ.get("DELTATAG_EXPLAINED", "60"))
+COUNT = max(30, cases(60, "DELTATAG_EXPLAINED"))
 ROWS = 40
 CODES = {False: FALSE, True: TRUE, None: NULL, "error": RAISED}
 

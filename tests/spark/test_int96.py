@@ -26,14 +26,26 @@ LEAVES = {"t": "c", "st": "c.t", "m": "c['k'][0]"}
 
 
 def write(spark, folder: Path, texts: list[str], form: str) -> list[SourceFile]:
+    return write_each(spark, folder, [texts], form)
+
+
+def write_each(spark, folder: Path, files: list[list[str]], form: str) -> list[SourceFile]:
+    """A file for each list of times, written by one job."""
     session = spark.newSession()
     session.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
     session.conf.set("spark.sql.session.timeZone", "UTC")
-    rows = " UNION ALL ".join(f"SELECT {n}L id, {FORMS[form].format(text)} c" for n, text in enumerate(texts))
-    session.sql(rows).coalesce(1).write.format("delta").mode("append").save(str(folder))
-    files = [SourceFile(str(path), {}, 0) for path in sorted(folder.glob("*.parquet"))]
-    assert "INT96" in {each.physical_type for each in parts(files[-1])}
-    return files
+    rows = " UNION ALL ".join(
+        f"SELECT {n}L id, {FORMS[form].format(text)} c, {number} file"
+        for number, texts in enumerate(files)
+        for n, text in enumerate(texts)
+    )
+    frame = session.sql(rows).coalesce(1)
+    written = frame.write.partitionBy("file") if len(files) > 1 else frame.drop("file").write
+    written.format("delta").mode("append").save(str(folder))
+    found = [SourceFile(str(path), {}, 0) for path in sorted(folder.glob("**/*.parquet"))]
+    assert len(found) == len(files)
+    assert all("INT96" in {each.physical_type for each in parts(file)} for file in found)
+    return found
 
 
 def parts(file: SourceFile) -> list:
@@ -50,10 +62,9 @@ def test_what_arrow_misreads_is_refused(spark, tmp_path: Path, form: str) -> Non
     micros = [row["m"] for row in spark.sql(query).collect()]
     found = sorted(zip(batch["id"].to_pylist(), flat(batch["c"]), strict=True))
     assert [value for _, value in found] == micros
-    for number, text in enumerate(FAR):
-        folder = tmp_path / str(number)
+    for file in write_each(spark, tmp_path / "far", [[NEAR[2], text] for text in FAR], form):
         with pytest.raises(UnreadableFileError, match="years 1 to 9999"):
-            list(read_batches(write(spark, folder, [NEAR[2], text], form), schema))
+            list(read_batches([file], schema))
 
 
 def leaf(form: str) -> str:

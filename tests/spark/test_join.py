@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from datetime import UTC, datetime
 
@@ -20,7 +21,7 @@ from pipelines.status import status
 from tests.spark.random_scenarios import Scenario, counted
 from tests.tables import columns_of
 
-SCENARIOS = range(*map(int, os.environ.get("DELTATAG_JOIN_SCENARIOS", "2:5").split(":")))
+SCENARIOS = range(*map(int, os.environ.get("DELTATAG_JOIN_SCENARIOS", "2:4").split(":")))
 COLUMNS = {"k": pa.int64(), "t": pa.timestamp("us", "UTC"), "v": pa.int64()}
 STREAMS = {name: {"source": f"lake/{name}", "event_time": "t"} for name in ("a", "b")}
 JOIN = {"j": {"streams": ["a", "b"], "on": ["k"], "window": {"a": "0 s", "b": "10 s"}}}
@@ -28,6 +29,8 @@ JOIN = {"j": {"streams": ["a", "b"], "on": ["k"], "window": {"a": "0 s", "b": "1
 
 METHODS = pytest.mark.parametrize("method", ["batch", pytest.param("pdfa", marks=pytest.mark.soak)])
 """The method is the workers', and joins without a JVM try both."""
+EITHER = pytest.mark.parametrize("runner", ["local", pytest.param("auto", marks=pytest.mark.soak)], indirect=True)
+"""What is planned is the same for both runners: here through this process, and in `make soak` through Spark too."""
 
 
 class DiedError(BaseException):
@@ -52,11 +55,23 @@ def pairs(workspace) -> list[tuple]:
 
 
 @pytest.fixture
-def prepared(new_workspace, add_rules):
+def runner(request) -> str:
+    """Who joins: "local", this process, or Spark."""
+    return getattr(request, "param", "auto")
+
+
+@pytest.fixture
+def make(new_workspace, runner: str):
+    """Makes a workspace with that runner, and no session where it needs none."""
+    return functools.partial(new_workspace, runner=runner, spark=runner != "local")
+
+
+@pytest.fixture
+def prepared(make, add_rules):
     """A workspace with two streams, the join `j` of them and its rules."""
 
     def prepare(*rules: tuple[str, str], id_type: str = "string", **join):
-        workspace = new_workspace(STREAMS, joins={"j": {**JOIN["j"], **join}}, id_type=id_type)
+        workspace = make(STREAMS, joins={"j": {**JOIN["j"], **join}}, id_type=id_type)
         append(workspace, "a", (1, 10, 100), (2, 10, 200), (None, 10, 300), (1, None, 400))
         append(workspace, "b", (1, 5, 1), (1, 0, 2), (1, 11, 3), (2, -1, 4), (None, 9, 5))
         add_rules(workspace, *((rule, "j", text) for rule, text in rules or (("all", "TRUE"),)))
@@ -209,6 +224,7 @@ def test_rules_may_name_the_latest_time(prepared, method: str) -> None:
     assert pairs(workspace) == [(100, 1, "second"), (100, 2, "second"), (100, 3, "after", "not a")]
 
 
+@EITHER
 def test_lateness_bounds_how_far_back_files_are_read(prepared) -> None:
     workspace = prepared(lateness="20 s", window={"a": "0 s", "b": "1000 s"})
     append(workspace, "b", (1, -500, 50), (1, 3000, 60))
@@ -221,15 +237,27 @@ def test_lateness_bounds_how_far_back_files_are_read(prepared) -> None:
     assert plan["b"]["earlier_files"] == 1
 
 
+OTHERWISE = [
+    ({"window": "20 s"}, "window was"),
+    ({"on": ["v"]}, "on was"),
+    ({"streams": ["a", "b", "c"]}, "streams was"),
+]
+
+
 @pytest.mark.parametrize(
-    ("changed", "what"),
-    [({"window": "20 s"}, "window was"), ({"on": ["v"]}, "on was"), ({"streams": ["a", "b", "c"]}, "streams was")],
+    ("runner", "changed", "what"),
+    [
+        ("auto", *OTHERWISE[0]),
+        *(("local", *each) for each in OTHERWISE[1:]),
+        *(pytest.param("auto", *each, marks=pytest.mark.soak) for each in OTHERWISE[1:]),
+    ],
+    indirect=["runner"],
 )
-def test_a_join_that_is_defined_otherwise_begins_anew(prepared, new_workspace, changed, what: str) -> None:
+def test_a_join_that_is_defined_otherwise_begins_anew(prepared, make, changed, what: str) -> None:
     workspace = prepared()
     join_streams(workspace, "j")
     streams = {**STREAMS, "c": {"source": "lake/c", "event_time": "t"}}
-    workspace = new_workspace(streams, joins={"j": {**JOIN["j"], "window": "10 s", **changed}})
+    workspace = make(streams, joins={"j": {**JOIN["j"], "window": "10 s", **changed}})
     append(workspace, "c", (1, 10, 1))
     compile_scopes(workspace)
     assert join_is_due(workspace, "j")
@@ -318,7 +346,8 @@ def test_changed_sources_stop_the_join_and_restart_begins_anew(prepared) -> None
     assert (result.joined, pairs(workspace)) == (1, [(100, 2, "all")])
 
 
-def test_rewritten_files_that_are_gone_need_row_tracking(prepared, spark) -> None:
+@EITHER
+def test_rewritten_files_that_are_gone_need_row_tracking(prepared) -> None:
     workspace = prepared()
     source = workspace.configuration.streams["b"].source
     append(workspace, "b", (1, 6, 10))

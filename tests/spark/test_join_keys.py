@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import reduce
 from urllib.parse import unquote
 
 import pytest
@@ -39,17 +40,20 @@ def tables(spark, folder, types: tuple[str, ...], texts: str) -> list[tuple[str,
         for by in ((), ("k",)):
             path = str(folder / f"{number}{len(by)}")
             partition = f"PARTITIONED BY ({by[0]})" if by else ""
-            spark.sql(f"CREATE TABLE delta.`{path}` (id INT, t TIMESTAMP, k {data_type}) USING delta {partition}")
+            padded = data_type.startswith(("char", "varchar"))
+            if padded:  # what no DataFrame has
+                spark.sql(f"CREATE TABLE delta.`{path}` (id INT, t TIMESTAMP, k {data_type}) USING delta {partition}")
             kept = rows.select(
                 functions.lit(1).alias("id"),
                 functions.expr("timestamp'2024-01-01'").alias("t"),
-                functions.expr(f"try_cast(k AS {'string' if 'char' in data_type else data_type})").alias("k"),
+                functions.expr(f"try_cast(k AS {'string' if padded else data_type})").alias("k"),
             )
-            if data_type.startswith(("char", "varchar")):
+            if padded:
                 length = int(data_type.split("(")[1][:-1])
                 kept = kept.filter(functions.length("k") <= length)
             spread = kept.coalesce(1) if by else kept.repartition(2, "k")
-            spread.write.format("delta").mode("append").save(path)
+            written = spread.write.format("delta").mode("append")
+            (written.partitionBy("k") if by else written).save(path)
             made.append((data_type, path))
     return made
 
@@ -71,10 +75,14 @@ def test_no_file_with_an_equal_key_is_passed_over(spark, tmp_path, kind: str) ->
         table = session.read.format("delta").load(path).select("k", file.alias("file"))
         rows[data_type] = rows[data_type].union(table) if data_type in rows else table
     passed_over = pairs = 0
+    joins = []
     for one, other in itertools.combinations_with_replacement(files, 2):
         a, b = rows[one].alias("a"), rows[other].alias("b")
-        joined = a.join(functions.broadcast(b), functions.expr("a.k = b.k")).select("a.file", "b.file")
-        equal = {(row[0], row[1]) for row in joined.collect()}
+        joined = a.join(functions.broadcast(b), functions.expr("a.k = b.k"))
+        joins.append(joined.select(functions.lit(one), functions.lit(other), "a.file", "b.file"))
+    found = {tuple(row) for row in reduce(DataFrame.unionAll, joins).collect()}
+    for one, other in itertools.combinations_with_replacement(files, 2):
+        equal = {(name, partner) for a, b, name, partner in found if (a, b) == (one, other)}
         for (name, mine), (partner, theirs) in itertools.product(files[one].items(), files[other].items()):
             met = Reaches([theirs]).meets(mine, 0, 0)
             assert met or (name, partner) not in equal
@@ -101,8 +109,8 @@ def joined(new_workspace, add_rules, spark):
             cast = "string" if "char" in data_type.lower() else data_type
             texts = f"SELECT v, t, CAST(k AS {cast}) FROM VALUES {rows} AS (v, t, k)"
             spark.sql(f"INSERT INTO delta.`{path}` {texts}")
-            failures = [each.error for each in compile_scopes(workspace) if each.error]
-            assert not failures
+            if path == names[0]:
+                assert [each.error for each in compile_scopes(workspace, ["j"])] == [None]
             join_streams(workspace, "j")
         found = workspace.spark.read.format("delta").load(workspace.lake.uri("j_tagged")).select("a.v", "b.v")
         expected = workspace.spark.sql(

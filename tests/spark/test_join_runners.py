@@ -24,6 +24,12 @@ from tests.spark.random_scenarios import Scenario, counted
 SCENARIOS = range(*map(int, os.environ.get("DELTATAG_JOIN_SCENARIOS", "10:13").split(":")))
 
 
+@pytest.fixture
+def spark_settings() -> dict[str, str]:
+    """Code is compiled, as it is in production."""
+    return {}
+
+
 class DiedError(BaseException):
     """Stands for the end of the process: no `except Exception` may catch it."""
 

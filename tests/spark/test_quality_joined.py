@@ -28,6 +28,7 @@ from pipelines.workspace import Workspace
 from quality.findings import ERROR, WARNING, GateResult
 from quality.gates import QualityGates, joined_gate, tagged_gate
 from quality.written import NewestBatch
+from tests.java import INTERPRETED
 
 CONFIGURATION = """
 [lake]
@@ -99,8 +100,10 @@ def pairs(first: pa.Table, second: pa.Table) -> set[tuple[int, int, tuple[str, .
 def open_lake(tmp_path: Path, spark: Any) -> Callable[..., Workspace]:
     """A lake with 60 orders and 60 payments, and rules that are not compiled yet."""
 
+    settings = "\n".join(f'"{name}" = "{value}"' for name, value in INTERPRETED.items())
+
     def make(configuration: str = CONFIGURATION) -> Workspace:
-        (tmp_path / "deltatag.toml").write_text(configuration)
+        (tmp_path / "deltatag.toml").write_text(f"{configuration}[spark]\n{settings}\n")
         opened = Workspace.open(tmp_path / "deltatag.toml", spark)
         for name in LAKE_TABLES:
             opened.lake.create(name)

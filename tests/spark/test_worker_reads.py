@@ -54,6 +54,12 @@ def texts(rows) -> Counter[str]:
 
 
 @pytest.fixture
+def spark_settings() -> dict[str, str]:
+    """Code is compiled, as it is in production."""
+    return {}
+
+
+@pytest.fixture
 def through_the_jvm(monkeypatch) -> list[str]:
     """The tables of micro-batches whose rows came through the JVM."""
     seen: list[str] = []

@@ -171,6 +171,7 @@ def test_an_abandoned_file_is_gone(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path) -> None:
     """The system refuses more than 64 KiB a file, as it refuses any byte more on a full disk."""
     code = f"""

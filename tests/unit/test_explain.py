@@ -12,11 +12,11 @@ import pytest
 
 import rules_index as ri
 from rules_index.index.compiled import dumps
-from tests.cases import cases
+from tests.cases import SOAK, cases
 from tests.random_expressions import Grammar
 from tests.random_rows import VALUES, rows
 
-PAIRS = max(2_500, cases(10_000))
+PAIRS = 10_000 if SOAK else 1_000
 INDEXES, RULES, ROWS = 20, 25, 40
 SCHEMA = pa.schema(
     {
@@ -372,6 +372,7 @@ def test_one_or_two_small_columns_are_searched_as_brute_force_does() -> None:
     assert count < 50 or min(sizes[1], sizes[2]) > 3
 
 
+@pytest.mark.slow
 def test_deep_and_wide_rules() -> None:
     deep = "i > 5"
     for level in range(40):

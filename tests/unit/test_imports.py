@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import json, sys
 import pyarrow as pa
@@ -25,6 +27,7 @@ print(json.dumps(sorted(sys.modules)))
 ROOMS = ("rules_index.engines.", "rules_index.join.pdfa", "rules_index.implication.matching")
 
 
+@pytest.mark.slow
 def test_a_run_imports_no_structure_of_a_paper() -> None:
     run = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     imported = [name for name in json.loads(run.stdout) if name.startswith(ROOMS)]

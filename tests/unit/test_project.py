@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -39,6 +40,7 @@ def modules(layer: str) -> list[Path]:
     return sorted((ROOT / layer).rglob("*.py"))
 
 
+@functools.cache
 def imported(path: Path) -> set[str]:
     """Top-level names of all that a module imports, also inside its functions."""
     names: set[str] = set()

@@ -41,6 +41,7 @@ def arrow_table(table: dict[str, Any], floats: pa.DataType) -> pa.Table:
     return pa.table(columns)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("floats", "engine"), [("double", "asc"), ("decimal", "scan")])
 def test_every_predicate_keeps_the_rows_that_sqlite_keeps(
     tables: list[dict[str, Any]], engine: str, floats: str

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import random
-import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -23,159 +19,14 @@ from rules_index.implication.widening import widen_compiled
 from rules_index.index.compiled import Layers, dumps
 from rules_index.index.registry import ENGINES
 from rules_index.language.typed import Leaf
-from tests.cases import cases
-from tests.random_expressions import Grammar
-from tests.random_rows import ARROW, COLUMNS, rows
 from tests.unit.damages import Stored
-
-HISTORIES = cases(24, "DELTATAG_UPDATE_CASES")
-SCHEMA = pa.schema([(name, ARROW[kind]) for name, kind in COLUMNS.items()])
-SMALL = pa.schema([("a", pa.int32()), ("b", pa.int64()), ("s", pa.string())])
-RULES = [(f"r{i:03}", f"a = {i % 7} AND s = 'x{i % 5}'") for i in range(60)]
-EPOCH = datetime(2024, 1, 1, tzinfo=UTC)
+from tests.unit.rule_updates import RULES, SMALL, require_same, small, small_rows
 
 
 @pytest.fixture(autouse=True)
 def _overlays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small rule sets are updated as large ones are."""
     monkeypatch.setattr(update_module, "FEW_RULES", 0)
-
-
-def small_rows(count: int = 300, seed: int = 1) -> pa.Table:
-    draw = np.random.default_rng(seed)
-    texts = [None if x == 5 else f"x{x}" for x in draw.integers(0, 6, count)]
-    return pa.table([pa.array(draw.integers(0, 9, count), pa.int32()), draw.integers(0, 9, count), texts], schema=SMALL)
-
-
-def with_derived(table: pa.Table, inputs: Sequence[Leaf]) -> pa.Table:
-    """The rows with what only Spark would evaluate: of Booleans drawn truth codes, always those of its name."""
-    for leaf in inputs:
-        if leaf.text is not None:
-            draw = np.random.default_rng(zlib.crc32(leaf.name.encode()))
-            is_truth = pa.types.is_boolean(leaf.type)
-            codes = pa.array(draw.integers(0, 4, table.num_rows), pa.int8())
-            table = table.append_column(leaf.name, codes if is_truth else pa.nulls(table.num_rows, leaf.type))
-    return table
-
-
-def require_same(updated: ri.CompiledRules, full: ri.CompiledRules, table: pa.Table) -> None:
-    """Both are one in all that is matched, and said of it."""
-    assert updated.inputs == full.inputs
-    assert updated.fingerprint == full.fingerprint
-    assert updated.ids.equals(full.ids)
-    assert updated.rejects.equals(full.rejects)
-    assert (updated.engine, updated.time_zone, updated.event_time) == (full.engine, full.time_zone, full.event_time)
-    for name in ("rules", "rejected", "derived", "engine"):
-        assert updated.stats[name] == full.stats[name], name
-    batch = with_derived(table, full.inputs)
-    assert updated.match(batch).equals(full.match(batch))
-    assert updated.errors == full.errors
-    for row in range(0, batch.num_rows, 61):
-        values = {name: column[row].as_py() for name, column in zip(batch.column_names, batch.columns, strict=True)}
-        assert updated.match_one(values) == full.match_one(values)
-
-
-class History:
-    """A table of rules as its owner edits it, and the index that follows."""
-
-    def __init__(self, seed: int, engine: str) -> None:
-        self.choice = random.Random(seed)
-        self.grammar = Grammar(seed, variety=self.choice.choice((0.0, 0.1, 0.4)))
-        self.numbers = self.choice.random() < 0.3
-        self.engine = engine
-        self.event_time = self.choice.choice((None, "ts", "dt", "nt"))
-        self.time_zone = self.choice.choice(("UTC", "Europe/Berlin"))
-        self.rules: list[dict[str, Any]] = [self.rule(self.id()) for _ in range(self.choice.choice((0, 5, 40)))]
-
-    def id(self) -> str | int:
-        number = self.choice.randrange(60)
-        return number * 7 - 100 if self.numbers else self.choice.choice(("", "é", "日", "r", "R \"'\\")) + str(number)
-
-    def rule(self, rule_id: str | int) -> dict[str, Any]:
-        since, until = (
-            EPOCH + timedelta(days=self.choice.randrange(-9, 9), microseconds=self.choice.randrange(3))
-            if self.choice.random() < 0.15
-            else None
-            for _ in range(2)
-        )
-        known = [rule["expression"] for rule in getattr(self, "rules", [])]
-        again = known and self.choice.random() < 0.1
-        text = self.choice.choice(known) if again else self.grammar.rule()
-        return {
-            "rule_id": rule_id,
-            "expression": f"  {text} " if self.choice.random() < 0.05 else text,
-            "valid_from": since,
-            "valid_to": until,
-            "enabled": self.choice.choice((True, None)),
-        }
-
-    def table(self, rules: Sequence[dict[str, Any]]) -> pa.Table:
-        instant = pa.timestamp("us", "UTC")
-        kinds = [pa.int64() if self.numbers else pa.string(), pa.string(), instant, instant, pa.bool_()]
-        names = ["rule_id", "expression", "valid_from", "valid_to", "enabled"]
-        return pa.table(
-            [pa.array([rule[name] for rule in rules], kind) for name, kind in zip(names, kinds, strict=True)], names
-        )
-
-    def edit(self) -> pa.Table:
-        """Changes the rules; what `update` is told of it."""
-        choice, changed = self.choice, {}
-        for _ in range(choice.choice((0, 1, 1, 3, 12))):
-            known = [rule["rule_id"] for rule in self.rules]
-            rule_id = choice.choice(known) if known and choice.random() < 0.7 else self.id()
-            before = [rule for rule in self.rules if rule["rule_id"] == rule_id]
-            kind = choice.random()
-            if kind < 0.3:
-                after = [{**rule, "enabled": False} for rule in before] if choice.random() < 0.5 else []
-            elif kind < 0.4:
-                after = [self.rule(rule_id) for _ in range(2)]
-            elif kind < 0.5 and before:
-                after = before
-            else:
-                after = [self.rule(rule_id)]
-            self.rules = [rule for rule in self.rules if rule["rule_id"] != rule_id] + after
-            changed[rule_id] = after
-        choice.shuffle(self.rules)
-        gone = {"expression": None, "valid_from": None, "valid_to": None, "enabled": None}
-        told = [rule for rule_id, after in changed.items() for rule in after or [{"rule_id": rule_id, **gone}]]
-        return self.table(told)
-
-    def full(self) -> ri.CompiledRules:
-        return ri.compile_rules(
-            self.table(self.rules), SCHEMA, self.engine, self.event_time, self.time_zone, self.analyse
-        )
-
-    def analyse(self, leaves: Sequence[Leaf]) -> list[str | None]:
-        """A Spark that refuses some of what only it can evaluate."""
-        return ["refused" if zlib.crc32(leaf.name.encode()) % 5 == 0 else None for leaf in leaves]
-
-
-@pytest.mark.parametrize("engine", [*ENGINES, "auto"])
-def test_random_histories_equal_full_compiles(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    overlays = 0
-    for seed in range(HISTORIES):
-        monkeypatch.setattr(update_module, "FOLDED_SHARE", (0.1, 0.5, 100.0)[seed % 3])
-        history = History(seed, engine)
-        table = rows(200, seed)
-        compiled = history.full()
-        for step in range(4):
-            before, expected = compiled, compiled.fingerprint
-            changes = history.edit()
-            given = (changes, pl.DataFrame(changes))[step % 2]
-            compiled = compiled.update(given, history.analyse)
-            assert before.fingerprint == expected
-            require_same(compiled, history.full(), table)
-            overlays += isinstance(compiled.definition, Layers)
-            if step % 2:
-                data = dumps(compiled)
-                compiled = ri.loads(data)
-                assert dumps(compiled) == data
-                require_same(compiled, history.full(), table)
-    assert overlays > HISTORIES or HISTORIES < 4
-
-
-def small(engine: str = "auto") -> ri.CompiledRules:
-    return ri.compile_rules(RULES, SMALL, engine)
 
 
 def test_pairs_add_change_and_remove() -> None:

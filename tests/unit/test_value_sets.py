@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,6 +39,7 @@ def listed(sets: SetArrays) -> list[tuple[ValueSet, bool]]:
     return found
 
 
+@pytest.mark.slow
 @given(st.lists(NULLABLE, min_size=1, max_size=6), st.data())
 def test_sets_are_taken_joined_and_turned_around_one_by_one(
     sets: list[tuple[ValueSet, bool]], data: st.DataObject

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import datetime
 import json
-import logging
-import os
-import re
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import polars as pl
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
 from deltatag.__main__ import main
-from deltatag.output import jsonable, print_csv, print_table, values_of
+from tests.cases import quick_first
 
 STREAM = '[streams.s]\nsource = "source"\nkey = ["id"]\n'
 
@@ -48,7 +44,7 @@ def test_every_verb_has_a_help_with_an_example(verb: str, capsys) -> None:
     assert "--config" in out
 
 
-@pytest.mark.parametrize("verb", ["run", "status"])
+@pytest.mark.parametrize("verb", quick_first(1, ["run", "status"]))
 def test_what_nothing_is_due_for_imports_little(folder: Path, verb: str) -> None:
     """A scheduled run mostly finds nothing to do; kernels and Pandas take longer to import than that takes to see."""
     rules(("a", "s", "x > 1"))
@@ -316,51 +312,6 @@ def test_without_java_or_jars(folder: Path, monkeypatch: pytest.MonkeyPatch, cap
     settings.write_text(settings.read_text().replace("[lake]", '[lake]\nrunner = "spark"'))
     assert main(["tag"]) == 1
     assert f"no {missing} here; put it there" in capsys.readouterr().err
-
-
-def test_output_forms(capsys) -> None:
-    print_table(["name", "n"], [["a", 1], [None, 20]])
-    print_csv(["a", "b"], [[1, None], [[1, 2], "x,y"]])
-    out = capsys.readouterr().out.splitlines()
-    assert out[:4] == ["name   n", "----  --", "a      1", "NULL  20"]
-    assert out[4:] == ["a,b", "1,", '"[1, 2]","x,y"']
-    assert jsonable({"x": float("nan"), "b": b"\x00", "n": (1, None)}) == {"x": "NaN", "b": "AA==", "n": [1, None]}
-
-
-@pytest.mark.parametrize("width", [30, 60, 200])
-def test_a_table_fits_a_terminal_and_keeps_every_word(width: int, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.setattr("shutil.get_terminal_size", lambda *_, **__: os.terminal_size((width, 24)))
-    message = "The rule reads a column that is not there; name one of these in its place: " + ", ".join("abcdefghijk")
-    print_table(["rule_id", "message", "n"], [["late", message, 1], ["x", "plan\n  +- scan", 20]])
-    lines = capsys.readouterr().out.splitlines()
-    assert max(map(len, lines)) <= width
-    assert set(re.findall(r"\w+", message)) <= set(re.findall(r"\w+", " ".join(lines)))
-    assert any(line.endswith("  20") for line in lines) and any("+- scan" in line for line in lines)
-    assert not any("plan" in line and "+- scan" in line for line in lines)
-    if width == 200:
-        assert any(message in line for line in lines)
-
-
-def test_maps_are_shown_as_maps(capsys) -> None:
-    entries = pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int32()))
-    structs = pa.array([[({"x": 1}, 2)]], pa.map_(pa.struct([("x", pa.int32())]), pa.int32()))
-    assert values_of(pa.chunked_array([entries])) == [{"k": 1}, None]
-    assert values_of(pa.chunked_array([structs])) == [[({"x": 1}, 2)]]
-    print_csv(["m"], [[value] for value in values_of(pa.chunked_array([entries]))])
-    assert capsys.readouterr().out.splitlines() == ["m", '"{""k"": 1}"', '""']
-
-
-def test_libraries_log_only_where_more_is_asked_for(caplog) -> None:
-    from deltatag.__main__ import _libraries_silent
-
-    for silent, told in ((True, []), (False, ["inside"])):
-        caplog.clear()
-        with _libraries_silent(silent):
-            logging.getLogger("SQLQueryContextLogger").error("inside")
-        assert caplog.messages == told
-    logging.getLogger("SQLQueryContextLogger").error("behind")
-    assert caplog.messages[-1] == "behind"
 
 
 def test_rules_of_no_scope_are_told_and_refused_by_every_run(folder: Path, capsys) -> None:

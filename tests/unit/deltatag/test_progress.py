@@ -11,6 +11,7 @@ import pytest
 
 from deltatag.demo.printing import Narrator
 from deltatag.progress import Progress
+from tests.cases import quick_first
 from tools import setup
 
 
@@ -19,6 +20,7 @@ class Terminal(io.StringIO):
         return True
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_what_is_done_and_a_clock(monkeypatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
@@ -48,6 +50,7 @@ def test_elsewhere_a_line_comes_now_and_then_while_something_takes_long() -> Non
     assert all(re.fullmatch(r"deltatag: tagging( \(\d+ s\))?", line) for line in lines)
 
 
+@pytest.mark.slow
 def test_many_short_steps_are_not_silent_together() -> None:
     stream = io.StringIO()
     progress = Progress(stream, between=0.2)
@@ -76,13 +79,16 @@ def test_the_demonstration_tells_what_takes_long() -> None:
 
 @pytest.mark.parametrize(
     ("step", "told"),
-    [
-        ("install_packages", "installing packages"),
-        ("install_project", "installing the project"),
-        ("fetch_runtime", "looking for Java"),
-        ("archive_classes", "archiving the classes"),
-        ("compile_kernels", "compiling the kernels"),
-    ],
+    quick_first(
+        1,
+        [
+            ("install_packages", "installing packages"),
+            ("install_project", "installing the project"),
+            ("fetch_runtime", "looking for Java"),
+            ("archive_classes", "archiving the classes"),
+            ("compile_kernels", "compiling the kernels"),
+        ],
+    ),
 )
 def test_set_up_tells_what_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, told: str) -> None:
     python = tmp_path / "python"

@@ -475,6 +475,7 @@ def test_every_update_keeps_the_invariants_and_every_search_is_exact(block: int)
         assert shape(sequence.tree) == {(): set()}
 
 
+@pytest.mark.slow
 def test_a_loaded_tree_goes_on_as_the_stored_one_would() -> None:
     for seed in range(40):
         updates = Updates(seed)

@@ -14,7 +14,7 @@ from rules_index.engines.cei.interval_index import IntervalIndex
 from rules_index.engines.cei.structure import Access, Cei
 from rules_index.index.boxes import Boxes, Structure
 from rules_index.index.conjunction_arrays import InvalidArraysError
-from tests.cases import cases
+from tests.cases import cases, quick_first
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 ACCESSES: tuple[Access, ...] = get_args(Access)
@@ -475,7 +475,7 @@ def test_a_domain_of_too_many_constructs_is_refused_in_words() -> None:
         Cei.build(Boxes(sizes, np.zeros(1, np.int64), *(np.empty(0, np.int32),) * 3), segment_length=16)
 
 
-@pytest.mark.parametrize("access", ACCESSES)
+@pytest.mark.parametrize("access", quick_first(1, ACCESSES))
 def test_arrays_that_contradict_each_other_are_refused_or_harmless(access: Access) -> None:
     refused = 0
     for seed in range(200):

@@ -573,6 +573,7 @@ def test_what_is_not_sound_is_refused(example: SelectionConstructs) -> None:
     example.check()
 
 
+@pytest.mark.slow
 def test_arrays_that_contradict_each_other_are_refused_or_harmless() -> None:
     refused = 0
     for seed in range(150):

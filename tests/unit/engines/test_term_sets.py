@@ -15,7 +15,7 @@ from rules_index.engines.scan import Scan
 from rules_index.index.conjunction_arrays import DISJUNCTION
 from rules_index.index.registry import engine_class
 from rules_index.index.term_sets import NO_SETS
-from tests.cases import QUICK, cases
+from tests.cases import QUICK, cases, quick_first
 from tests.unit.engines.random_conjunctions import RULES, SIZES, Draw
 
 Sets = dict[int, dict[int, set[int]]]
@@ -95,7 +95,7 @@ def event_of(offered: dict[int, set[int]]) -> tuple[np.ndarray, np.ndarray, np.n
     return np.array(list(offered), np.int32), start, intervals.reshape(-1, 2)
 
 
-@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("sizes", quick_first(1, SIZES))
 def test_a_be_tree_evaluates_sets_and_counts_them(sizes: str) -> None:
     fewer = 0
     for seed in range(cases(60)):

@@ -72,6 +72,7 @@ def naive(part: np.ndarray, boxes: np.ndarray, corners: bool) -> tuple[int, int]
     return OVERLAPS, int(np.argmax(shares))
 
 
+@pytest.mark.slow
 def test_a_look_up_finds_what_brute_force_does_among_given_and_added_boxes() -> None:
     seen: dict[tuple[int, bool], int] = {}
     for seed in range(CASES):
@@ -91,6 +92,7 @@ def test_a_look_up_finds_what_brute_force_does_among_given_and_added_boxes() -> 
     assert seen[APART, True] > seen[APART, False]
 
 
+@pytest.mark.slow
 def test_corners_are_held_by_given_boxes_or_by_subpredicates_before() -> None:
     counts = np.zeros(2, np.int64)
     for seed in range(CASES):

@@ -206,6 +206,7 @@ def assert_alternatives(
         assert dead == unreachable, (seed, rule)
 
 
+@pytest.mark.slow
 def test_rules_of_every_kind_are_never_told_what_does_not_hold() -> None:
     table = random_rows.rows(300, seed=3)
     seen: Counter[str] = Counter()

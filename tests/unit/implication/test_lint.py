@@ -228,6 +228,7 @@ def without(rule: str, each: dict[str, Any]) -> str:
     return rule[:begin] + ("TRUE" if "never FALSE, so" in each["message"] else "FALSE") + rule[end:]
 
 
+@pytest.mark.slow
 def test_random_rules_are_told_only_what_holds() -> None:
     table = random_rows.rows(300, seed=9)
     seen: Counter[str] = Counter()
@@ -272,6 +273,7 @@ def probes_of(found: dict[str, Any]) -> list[str]:
     return [f"NOT {text}", text] if found["kind"] == "true_unless_null" else []
 
 
+@pytest.mark.slow
 def test_many_findings_are_told_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lint_module, "_MOST_EXPLAINED", 3)
     count = 3_000

@@ -53,6 +53,7 @@ def test_columns_that_a_text_needs(text: str, columns: str) -> None:
     assert {leaf.name for leaf in needed(Leaf("derived", pa.int32(), text), Scope(SCHEMA))} == set(columns.split())
 
 
+@pytest.mark.slow
 def test_evaluation_bears_out_what_is_needed_and_what_is_impossible() -> None:
     table = random_rows.rows(300, seed=11)
     found = {"needed": 0, "only": 0, "impossible": 0}

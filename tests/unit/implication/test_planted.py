@@ -178,6 +178,7 @@ def test_a_rule_that_null_alone_keeps_from_matching_is_told_why() -> None:
     assert "Write `cancelled IS NULL`." in never["message"]
 
 
+@pytest.mark.slow
 def test_mistakes_are_found_among_many_rules_and_all_that_is_told_holds() -> None:
     given = planted(50 * CASES, CASES // 2, seed=17)
     found = ri.lint(given.rules, ACCOUNTS)

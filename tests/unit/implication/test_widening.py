@@ -166,6 +166,7 @@ def _inside(each: ColumnRange, value: Any) -> bool:
     return each.holds_values and low and (each.high is None or not value > each.high)
 
 
+@pytest.mark.slow
 def test_no_row_of_plain_columns_is_lost() -> None:
     tight = total = 0
     for seed in range(CASES):

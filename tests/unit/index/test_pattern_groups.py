@@ -121,6 +121,7 @@ def test_what_a_string_must_hold() -> None:
     assert rlike_needles("(abc)*x") == {b"x"}
 
 
+@pytest.mark.slow
 def test_a_rule_of_a_thousand_alternatives() -> None:
     words = [f"w{number}x" for number in range(1000)]
     texts = [

@@ -112,6 +112,7 @@ def test_slices_of_time_with_replicated_borders_and_batches_of_arrivals_give_eac
         assert found == whole, seed
 
 
+@pytest.mark.slow
 def test_pairs_that_satisfy_no_rule_are_not_formed() -> None:
     rows = 100_000
     schema = pa.schema([(name, pa.struct([("x", pa.int32())])) for name in "ab"])

@@ -21,7 +21,7 @@ from rules_index.language.predicates import Splitter
 from rules_index.language.tokens import Tokens
 from rules_index.language.typed import Expression, Operation
 from rules_index.work import MOST_STEPS
-from tests.cases import SOAK
+from tests.cases import SOAK, quick_first
 
 from .clock import SECOND
 from .schemas import SCHEMA, SCOPE
@@ -107,6 +107,7 @@ def test_conditions_nested_in_one_another() -> None:
     assert time.process_time() - started < SECOND
 
 
+@pytest.mark.slow
 def test_two_holes_double_the_text_only() -> None:
     """What a construct holds twice doubles its text with each level, and the time no faster."""
     for construct in NUMBERS:
@@ -117,6 +118,7 @@ def test_two_holes_double_the_text_only() -> None:
             assert time.process_time() - started < SECOND, construct
 
 
+@pytest.mark.slow
 def test_trees_stay_in_proportion_to_their_text() -> None:
     """What is evaluated without Spark holds a part twice at most a few times over, and is stored as it is."""
     for construct in NUMBERS:
@@ -233,7 +235,7 @@ def _steps(text: str) -> int:
     return MOST_STEPS - found[0].work.left if found else 0
 
 
-@pytest.mark.parametrize("name", FLAT)
+@pytest.mark.parametrize("name", quick_first(3, FLAT))
 def test_long_chains(name: str) -> None:
     """100,000 characters are compiled or refused in about a second, half of them in less, a million in little more."""
     for length in (100_000, 1_000_000) if SOAK else (50_000,):
@@ -254,6 +256,7 @@ def test_work_is_in_proportion_to_the_text(name: str) -> None:
     assert more <= 5 * some + 1_000
 
 
+@pytest.mark.slow
 def test_the_work_of_a_rule_does_not_hang_on_the_machine() -> None:
     """The same steps are counted each time, and a text at the limit is refused wherever it stands."""
     text = of_length(FLAT["and"], 900_000)

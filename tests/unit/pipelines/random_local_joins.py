@@ -221,3 +221,7 @@ def _same(value: Any) -> Any:
     if isinstance(value, date) and not isinstance(value, datetime):
         return datetime(value.year, value.month, value.day)
     return value
+
+
+class Killed(BaseException):
+    """The process ends here."""

@@ -74,6 +74,7 @@ def test_only_what_is_asked_for_is_added_and_compiled(new_workspace) -> None:
     assert compile_scopes(made)[0].fingerprint != before
 
 
+@pytest.mark.slow
 def test_an_edit_of_a_label_is_an_edit(workspace) -> None:
     tag_stream(workspace, "s")
     old = tagged(workspace)

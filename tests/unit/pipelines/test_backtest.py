@@ -108,6 +108,7 @@ def test_what_cannot_be_tried_is_told(workspace) -> None:
             backtest(workspace, name, [Candidate("a", "TRUE")], **options)
 
 
+@pytest.mark.slow
 def test_the_command_line(workspace, add_rules, tmp_path: Path, capsys, monkeypatch) -> None:
     configuration = workspace.configuration.path
     configuration.write_text('[lake]\nroot = "lake"\n[streams.s]\nsource = "lake/source"\nevent_time = "t"\n')

@@ -46,6 +46,7 @@ def rules_table(workspace) -> DeltaTable:
     return workspace.lake.delta("rules")
 
 
+@pytest.mark.slow
 def test_the_rule_that_was_compiled_goes_on(workspace, add_rules) -> None:
     add_rules(workspace, ("a", "s", "x > 7"), ("b", "s", "x = 0"))
     compile_scopes(workspace)

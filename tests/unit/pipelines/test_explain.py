@@ -232,6 +232,7 @@ def test_the_nearest_rules_lack_the_fewest_terms() -> None:
         assert set(near) == {rule for rule, count in lacking.items() if 0 < count <= 2}
 
 
+@pytest.mark.slow
 def test_rows_are_explained_as_they_were_tagged(workspace, add_rules) -> None:
     add_rules(workspace, ("many", "s", "x > 10 AND NOT (place = 'p3' AND x < 50)"), ("none", "s", "x IS NULL"))
     add_rules(workspace, {"rule_id": "late", "scope": "s", "expression": "more.a < 4", "valid_from": FIRST})

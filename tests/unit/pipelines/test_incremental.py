@@ -222,7 +222,7 @@ class Author:
         self.choice.choice(steps)()
 
 
-@pytest.mark.parametrize("id_type", quick_first(1, ["string", "bigint"]))
+@pytest.mark.parametrize("id_type", quick_first(0, ["string", "bigint"]))
 def test_random_edits_come_to_a_full_compile(
     new_workspace: Callable[..., Workspace], watched: Watched, tmp_path: Path, id_type: str
 ) -> None:
@@ -310,6 +310,7 @@ def test_what_changes_no_rule_writes_no_index(workspace: Workspace, watched: Wat
     assert not compile_is_due(workspace, "s")
 
 
+@pytest.mark.slow
 def test_all_rules_are_compiled_where_more_than_rules_has_changed(
     workspace: Workspace, watched: Watched, add_rules: Any, tmp_path: Path
 ) -> None:
@@ -332,6 +333,7 @@ def test_all_rules_are_compiled_where_more_than_rules_has_changed(
     assert watched.count == 1
 
 
+@pytest.mark.slow
 def test_many_changes_and_lost_feeds_are_compiled_with_all_rules(
     workspace: Workspace, watched: Watched, add_rules: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -365,6 +367,7 @@ def test_rejects_that_another_wrote_are_not_relied_on(workspace: Workspace, watc
     assert [reject[1] for reject in rejects(workspace)] == ["lost"]
 
 
+@pytest.mark.slow
 def test_too_many_rejects_and_held_indexes(
     new_workspace: Callable[..., Workspace], watched: Watched, add_rules: Any
 ) -> None:

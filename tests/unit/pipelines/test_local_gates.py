@@ -16,6 +16,7 @@ from pipelines.compile import compile_scopes
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from quality import sources, tagged
+from tests.cases import quick_first
 
 ROWS = 500
 
@@ -76,7 +77,7 @@ def ids(table: pa.Table, change: Callable[[int, list[str]], list[str] | None]) -
 
 @pytest.mark.parametrize(
     ("name", "change", "fault"),
-    [
+    quick_first(4, [
         ("s_tagged", lambda t: ids(t, lambda n, i: None if n == 9 else i), "null_rule_ids"),
         ("s_tagged", lambda t: ids(t, lambda n, i: [*i, None] if n == 9 else i), "null_rule_ids"),
         ("s_tagged", lambda t: ids(t, lambda n, i: i[::-1]), "unordered_rule_ids"),
@@ -88,7 +89,7 @@ def ids(table: pa.Table, change: Callable[[int, list[str]], list[str] | None]) -
                                             pa.array([0] * t.num_rows, pa.int64())), "wrong_versions"),
         ("s_matches", lambda t: t.slice(1), "differing_rules"),
         ("s_matches", lambda t: t.set_column(1, "id", pc.add(t["id"], 1)), "differing_rules"),
-    ],
+    ]),
 )  # fmt: skip
 def test_each_fault_in_a_file_is_found(workspace, name, change, fault) -> None:
     tag_stream(workspace, "s")

@@ -23,6 +23,7 @@ from pipelines.local_sql.grammar import Change, Insert, Item, Merge, Select, Sor
 from pipelines.local_sql.statement import execute, local_result
 from pipelines.runners.needs import why_spark_reads
 from pipelines.workspace import Workspace
+from tests.cases import quick_first
 
 
 @pytest.fixture
@@ -163,7 +164,7 @@ def test_edits_at_the_same_time(lake: Workspace) -> None:
     assert sorted((row["rule_id"], row["priority"]) for row in rules) == [(str(n), n) for n in range(8)]
 
 
-@pytest.mark.parametrize("matched", ["", "WHEN MATCHED THEN UPDATE SET owner = g.b "])
+@pytest.mark.parametrize("matched", quick_first(1, ["", "WHEN MATCHED THEN UPDATE SET owner = g.b "]))
 def test_one_of_several_merges_of_a_key_inserts_it(lake: Workspace, matched: str) -> None:
     def merge(number: int) -> int:
         given = f"MERGE INTO rules USING (SELECT * FROM VALUES ('x', '{number}') AS g (a, b)) AS g"
@@ -188,6 +189,7 @@ def test_the_history_tells_who_has_edited(lake: Workspace, monkeypatch: pytest.M
     assert told == [("DELETE", "ada"), ("MERGE", "ada"), ("UPDATE", "ada"), ("WRITE", "ada")]
 
 
+@pytest.mark.slow
 def test_the_command_line_starts_no_jvm(tmp_path: Path) -> None:
     def deltatag(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-X", "importtime", "-m", "deltatag", *arguments]

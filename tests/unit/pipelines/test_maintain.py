@@ -176,7 +176,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scope_tables, "LEAST_IN_RUN", 4)
 
 
-@pytest.mark.parametrize("partition", quick_first(1, (None, "part")))
+@pytest.mark.parametrize("partition", quick_first(0, (None, "part")))
 def test_runs_merge_what_they_leave_behind(tagged, few, partition: str | None) -> None:
     workspace = tagged(partition=partition)
     merged, seen = Counter[str](), rows(workspace, "s_tagged")
@@ -208,6 +208,7 @@ def test_runs_merge_what_they_leave_behind(tagged, few, partition: str | None) -
     assert {name: workspace.lake.version(name) for name in TABLES} == versions
 
 
+@pytest.mark.slow
 def test_the_log_tells_no_bounds_that_a_nan_would_break(tagged) -> None:
     workspace = tagged()
     for number in range(1, 4):
@@ -317,6 +318,7 @@ def test_others_who_write_put_it_off(tagged, monkeypatch: pytest.MonkeyPatch) ->
         assert {path.name for path in log.folder.glob("*.parquet")} == held
 
 
+@pytest.mark.slow
 def test_an_append_meanwhile_is_no_conflict(tagged, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace = tagged()
     for number in range(1, 4):

@@ -111,6 +111,7 @@ def check(folder: Path, *detections: dict[str, Any], seed: int = 0) -> None:
         assert [f"{number:04}" in ids for ids in got] == expected, found.rows[number]["expression"]
 
 
+@pytest.mark.slow
 def test_every_modifier_with_every_value(tmp_path: Path) -> None:
     modifiers = ["", "|contains", "|startswith", "|endswith", "|cased", "|contains|cased", "|contains|windash"]
     detections = [
@@ -166,6 +167,7 @@ def test_conditions(tmp_path: Path) -> None:
     check(tmp_path, *(searches | {"condition": each} for each in conditions), seed=2)
 
 
+@pytest.mark.slow
 def test_random_rules(tmp_path: Path) -> None:
     draw = random.Random(5)
     fields = ["Image", "CommandLine", "ParentImage", "User"]

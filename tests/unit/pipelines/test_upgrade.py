@@ -14,6 +14,7 @@ from pipelines.errors import IndexOutdatedError
 from pipelines.lake.folder_log import FolderLog
 from pipelines.tag import tag_stream
 from rules_index.index import artifact
+from tests.cases import quick_first
 
 
 class Killed(BaseException):
@@ -27,7 +28,7 @@ def formatted(patch: pytest.MonkeyPatch, version: int) -> None:
             patch.setattr(module, "FORMAT_VERSION", version)
 
 
-@pytest.mark.parametrize("writes", range(5))
+@pytest.mark.parametrize("writes", quick_first(2, (2, 0, 1, 3, 4)))
 def test_an_unfinished_micro_batch_goes_on_or_tells_the_way_out(new_workspace, add_rules, writes: int) -> None:
     workspace = new_workspace({"s": {"source": "lake/source", "key": ["id"]}}, spark=False)
     write_deltalake(workspace.configuration.streams["s"].source, pa.table({"id": pa.array(range(9), pa.int64())}))

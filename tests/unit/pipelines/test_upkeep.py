@@ -47,7 +47,13 @@ DAY = timedelta(days=1)
 
 
 @pytest.mark.parametrize("least", (LEAST_IN_RUN, LEAST))
-@pytest.mark.parametrize("sizes", ((1_000, 3_000), (100, 2 << 20), (1 << 20, 90 << 20)))
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        (1_000, 3_000),
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ((100, 2 << 20), (1 << 20, 90 << 20))),
+    ],
+)
 def test_files_stay_few_and_each_row_is_written_a_few_times(least: int, sizes: tuple[int, int]) -> None:
     draw, found, added, written, most = random.Random(5), [], 0, 0, 0
     for number in range(3_000):
@@ -235,6 +241,7 @@ def test_what_is_unfinished_and_what_stands_apart_is_not_folded(new_workspace, s
     assert left[:4] == [(19, 0), (20, 20), (39, 21), (49, 40)] and left[4:] == [(n, n) for n in range(50, 160)]
 
 
+@pytest.mark.slow
 def test_a_micro_batch_and_folding_at_once(new_workspace) -> None:
     """Whoever is second repeats it, or puts it off: no row is lost, doubled or brought back."""
     lake = new_workspace(spark=False).lake
@@ -330,6 +337,7 @@ def store(lake: Any, scope: str, bound: int, tmp_path: Path, age: timedelta) -> 
     return compiled.fingerprint
 
 
+@pytest.mark.slow
 def test_indexes_that_nobody_asks_for_go(new_workspace, tmp_path: Path) -> None:
     streams = {"s": {"source": "a"}, "o": {"source": "b", "output": "matched"}}
     streams["reader"] = {"source_stream": "o", "output": "matched"}

@@ -1,0 +1,57 @@
+"""What the command line prints: tables, CSV, maps and what libraries log."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+
+import pyarrow as pa
+import pytest
+
+from deltatag.output import jsonable, print_csv, print_table, values_of
+
+
+def test_output_forms(capsys) -> None:
+    print_table(["name", "n"], [["a", 1], [None, 20]])
+    print_csv(["a", "b"], [[1, None], [[1, 2], "x,y"]])
+    out = capsys.readouterr().out.splitlines()
+    assert out[:4] == ["name   n", "----  --", "a      1", "NULL  20"]
+    assert out[4:] == ["a,b", "1,", '"[1, 2]","x,y"']
+    assert jsonable({"x": float("nan"), "b": b"\x00", "n": (1, None)}) == {"x": "NaN", "b": "AA==", "n": [1, None]}
+
+
+@pytest.mark.parametrize("width", [30, 60, 200])
+def test_a_table_fits_a_terminal_and_keeps_every_word(width: int, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setattr("shutil.get_terminal_size", lambda *_, **__: os.terminal_size((width, 24)))
+    message = "The rule reads a column that is not there; name one of these in its place: " + ", ".join("abcdefghijk")
+    print_table(["rule_id", "message", "n"], [["late", message, 1], ["x", "plan\n  +- scan", 20]])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= width
+    assert set(re.findall(r"\w+", message)) <= set(re.findall(r"\w+", " ".join(lines)))
+    assert any(line.endswith("  20") for line in lines) and any("+- scan" in line for line in lines)
+    assert not any("plan" in line and "+- scan" in line for line in lines)
+    if width == 200:
+        assert any(message in line for line in lines)
+
+
+def test_maps_are_shown_as_maps(capsys) -> None:
+    entries = pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int32()))
+    structs = pa.array([[({"x": 1}, 2)]], pa.map_(pa.struct([("x", pa.int32())]), pa.int32()))
+    assert values_of(pa.chunked_array([entries])) == [{"k": 1}, None]
+    assert values_of(pa.chunked_array([structs])) == [[({"x": 1}, 2)]]
+    print_csv(["m"], [[value] for value in values_of(pa.chunked_array([entries]))])
+    assert capsys.readouterr().out.splitlines() == ["m", '"{""k"": 1}"', '""']
+
+
+def test_libraries_log_only_where_more_is_asked_for(caplog) -> None:
+    from deltatag.__main__ import _libraries_silent
+
+    for silent, told in ((True, []), (False, ["inside"])):
+        caplog.clear()
+        with _libraries_silent(silent):
+            logging.getLogger("SQLQueryContextLogger").error("inside")
+        assert caplog.messages == told
+    logging.getLogger("SQLQueryContextLogger").error("behind")
+    assert caplog.messages[-1] == "behind"

@@ -1,0 +1,45 @@
+"""Rows and random rules of re-tags without a JVM."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+
+START = datetime(2024, 3, 9, tzinfo=UTC)
+
+
+def rows(start: int, stop: int) -> pa.Table:
+    numbers = range(start, stop)
+    return pa.table(
+        {
+            "id": pa.array([None if n % 31 == 7 else n // 2 for n in numbers], pa.int64()),
+            "n": pa.array([None if n % 7 == 3 else n % 20 for n in numbers], pa.int32()),
+            "w": pa.array([("x", "xy", None, "z", "")[n % 5] for n in numbers]),
+            "d": pa.array([float("nan") if n % 6 == 0 else None if n % 6 == 1 else n / 10 for n in numbers]),
+            "t": pa.array(
+                [None if n % 11 == 2 else START + timedelta(minutes=10 * n) for n in numbers], pa.timestamp("us", "UTC")
+            ),
+            "seq": pa.array(numbers, pa.int64()),
+        }
+    )
+
+
+def random_rule(draw: random.Random):
+    texts = [
+        f"n > {draw.randint(0, 20)}",
+        f"n BETWEEN {draw.randint(0, 9)} AND {draw.randint(9, 20)} AND w = '{draw.choice(('x', 'xy', 'z'))}'",
+        "n IS NULL",
+        f"NOT (n = {draw.randint(0, 20)} OR w = 'x')",
+        f"d >= {draw.randint(0, 40)}",
+        "d = double('NaN')",
+        f"seq BETWEEN {draw.randint(0, 300)} AND {draw.randint(0, 300)}",
+        f"t > TIMESTAMP'2024-03-10 {draw.randint(0, 23):02}:00:00'",
+        f"n + seq > {draw.randint(0, 300)}",
+        "TRUE",
+        "FALSE",
+    ]
+    since = START + timedelta(hours=draw.randint(0, 40)) if draw.random() < 0.25 else None
+    until = START + timedelta(hours=draw.randint(0, 60)) if draw.random() < 0.25 else None
+    return (draw.choice(texts), since, until)
