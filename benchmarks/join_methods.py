@@ -20,7 +20,7 @@ import pyarrow as pa
 import rules_index as ri
 from benchmarks.report import interleaved, machine, median, print_table, short
 from rules_index.join.index import JoinIndex, Method
-from rules_index.join.rows import Side
+from rules_index.join.window_partners import Side
 
 VALUES = 1_000_000
 HOUR = 3_600_000_000

@@ -12,7 +12,7 @@ from pipelines.lake.tables import tagged_table
 from pipelines.origin import IndexedRules, implied_by
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.model import Configuration, Stream
-from pipelines.settings.source_streams import not_asked
+from pipelines.settings.streams_over_streams import not_asked
 from pipelines.workspace import Workspace
 
 

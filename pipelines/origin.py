@@ -24,7 +24,7 @@ from pipelines.lake.transactions import GIVEN_UP
 from pipelines.rule_set import RULE_COLUMNS
 from pipelines.scopes import Scope, StreamScope
 from pipelines.settings.model import Stream
-from pipelines.settings.source_streams import not_asked
+from pipelines.settings.streams_over_streams import not_asked
 from pipelines.sources.positions import Slice
 from pipelines.sources.source import Source
 from pipelines.value_lists import contents, read_lists

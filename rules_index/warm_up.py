@@ -18,7 +18,7 @@ from rules_index.index.layers import numbers_of, overlaid
 from rules_index.index.loading import loads
 from rules_index.index.pattern_groups import LEAST_PATTERNS, LEAST_ROWS
 from rules_index.join.index import JoinIndex, Method
-from rules_index.join.rows import Side
+from rules_index.join.window_partners import Side
 
 _TYPES = {
     "tiny": pa.int8(),

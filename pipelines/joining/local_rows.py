@@ -23,7 +23,7 @@ from pipelines.joining.local_sides import SideReader, new_files, pieces_of, read
 from pipelines.joining.parts import Parts
 from pipelines.joining.sides import has_few_new, least_time
 from pipelines.sources.positions import Add
-from rules_index.join.rows import FARTHEST
+from rules_index.join.window_partners import FARTHEST
 from rules_index.join.worker import KEY, OWNED, STREAM, TIME, own_column
 from rules_index.names import path_parts
 from rules_index.workers.source_files import SourceFile

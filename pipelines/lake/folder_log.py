@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import unquote, urlparse
 
 from pipelines.errors import MissingTableError, TableError
-from pipelines.lake.file_statistics import statistics_of
+from pipelines.lake.delta_rs_statistics import statistics_of
 from pipelines.lake.folder_snapshot import Definition, FolderSnapshot
 from pipelines.lake.lake import first_line, open_delta
 from pipelines.lake.reading import as_dicts, files_in

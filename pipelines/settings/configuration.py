@@ -33,7 +33,7 @@ from pipelines.settings.model import (
 )
 from pipelines.settings.section import Section, flattened, parse_duration, parse_size, substituted
 from pipelines.settings.semantic_settings import SEMANTIC_SETTINGS, TIME_ZONE, meant
-from pipelines.settings.source_streams import refuse_circles, with_sources
+from pipelines.settings.streams_over_streams import refuse_circles, with_sources
 
 FILE_NAME = "deltatag.toml"
 CONFIG_VARIABLE = "DELTATAG_CONFIG"

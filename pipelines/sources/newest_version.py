@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pipelines.errors import SourceError
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.model import Stream
-from pipelines.settings.source_streams import no_source
+from pipelines.settings.streams_over_streams import no_source
 
 if TYPE_CHECKING:
     from pipelines.workspace import Workspace

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pipelines.errors import SourceChangedError, SourceError
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.model import Start, Stream
-from pipelines.settings.source_streams import no_source
+from pipelines.settings.streams_over_streams import no_source
 from pipelines.sources.positions import Add, Position, Slice, position_from_plan
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pipelines.lake.runs import DONE, RESET, MicroBatch, last_batch
-from pipelines.settings.source_streams import canonical_place
+from pipelines.settings.streams_over_streams import canonical_place
 from pipelines.sources.positions import position_from_plan
 
 if TYPE_CHECKING:

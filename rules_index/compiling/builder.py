@@ -20,9 +20,9 @@ from rules_index.compiling.literal_lists import GrowingTerms, Terms, join, reach
 from rules_index.compiling.literal_sets import LiteralSets, SettledLiterals
 from rules_index.compiling.rule_columns import Rejects, RuleColumns
 from rules_index.compiling.templates.instances import Instances
-from rules_index.domains import regions as regions_module
+from rules_index.domains import region_codes as regions_module
 from rules_index.domains.interned_constants import IntegerKeys
-from rules_index.domains.regions import Regions
+from rules_index.domains.region_codes import Regions
 from rules_index.errors import RuleError
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.kernels.sets import number_literals

@@ -1,7 +1,7 @@
 """Value lists: lists of values that rules name instead of spelling them out, as in `account IN LIST('sanctioned')`.
 
-A list divides an attribute into two regions (`regions.py`), the values in it and the others. Ten million values are a
-hash table or sorted cuts, mapped into memory with the index; each row costs one lookup.
+A list divides an attribute into two regions (`region_codes.py`), the values in it and the others. Ten million values
+are a hash table or sorted cuts, mapped into memory with the index; each row costs one lookup.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from rules_index.arrays import distinct
 from rules_index.domains.list_names import NAMED
-from rules_index.domains.regions import Regions, byte_arrays, byte_strings, cut_arrays, integer_keys, plain
+from rules_index.domains.region_codes import Regions, byte_arrays, byte_strings, cut_arrays, integer_keys, plain
 from rules_index.domains.values import is_bytes, is_indexable
 from rules_index.errors import RulesIndexError
 

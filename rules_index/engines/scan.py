@@ -10,7 +10,7 @@ import numpy as np
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.editable_conjunctions import EditableConjunctions, Term
 from rules_index.index.events import Event, offered_by
-from rules_index.index.validate import validate_conjunctions
+from rules_index.index.validate_conjunctions import validate_conjunctions
 
 
 class Scan:

@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 from rules_index.compiling.validity import validity
 from rules_index.errors import ArtifactError, RuleError, RulesIndexError, UnknownRuleError
 from rules_index.language.analyser import Analyser
+from rules_index.language.build_formula import Splitter
 from rules_index.language.connectives import operands
 from rules_index.language.evaluation.times import zone_of
 from rules_index.language.formula import And, Formula, Not, Or, Predicate
 from rules_index.language.nodes import Node
 from rules_index.language.parser import parse
-from rules_index.language.predicates import Splitter
 from rules_index.language.scope import Scope, path_of
 from rules_index.language.typed import Expression, Leaf, leaves_of
 from rules_index.names import column_key, spelled

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rules_index.domains.regions import integer_keys
+from rules_index.domains.region_codes import integer_keys
 from rules_index.domains.values import Key, ValueSet, is_bytes
 from rules_index.language.constants import clamp
 from rules_index.language.evaluation.evaluate import evaluate

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from rules_index.arrays import gather_indices, offsets_of, segment_ids
-from rules_index.domains.regions import Regions
+from rules_index.domains.region_codes import Regions
 from rules_index.implication.cover import COVERED, cover_boxes
 from rules_index.implication.needs import is_null_with_its_columns_only, needed
 from rules_index.implication.region_boxes import BoxArrays, Codes, RegionBoxes

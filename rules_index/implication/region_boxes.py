@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from rules_index.arrays import gather_indices, offsets_of, segment_counts, segment_ids
-from rules_index.domains.regions import Regions
+from rules_index.domains.region_codes import Regions
 from rules_index.domains.value_sets import SetArrays
 from rules_index.implication.representatives import representatives
 from rules_index.implication.shared_disjunctions import without_shared_disjunctions

@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 
 from rules_index.arrays import offsets_of
 from rules_index.language.analyser import Analyser
+from rules_index.language.build_formula import Splitter
 from rules_index.language.constants import clamp
 from rules_index.language.formula import And, Fixed, Formula, Not, Predicate, Truth
 from rules_index.language.nodes import Node
 from rules_index.language.parser import parse
-from rules_index.language.predicates import Splitter
 from rules_index.language.scope import Scope
 from rules_index.language.tokens import END, Tokens, tokenise
 from rules_index.language.typed import Expression

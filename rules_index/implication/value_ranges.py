@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from rules_index.domains.regions import Regions
+from rules_index.domains.region_codes import Regions
 from rules_index.domains.values import Key, successor
 from rules_index.implication.representatives import integer_pieces, least_text, strings
 from rules_index.language.constants import domain

@@ -12,7 +12,7 @@ import pyarrow as pa
 from rules_index.arrays import gather_indices, segment_ids
 from rules_index.compiling.compile import compile_rules
 from rules_index.compiling.rule_columns import Rules
-from rules_index.domains.regions import Regions
+from rules_index.domains.region_codes import Regions
 from rules_index.domains.values import is_indexable
 from rules_index.implication.grouping import Shares, grouped
 from rules_index.implication.region_boxes import BoxArrays, Codes, RegionBoxes, boxes_of, distinct_lists

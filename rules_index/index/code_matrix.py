@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from rules_index.domains.regions import Regions
+from rules_index.domains.region_codes import Regions
 from rules_index.index.inputs import as_table, read_leaf, truth_values
 from rules_index.index.pattern_groups import LEAST_ROWS, groups_of
 from rules_index.kernels.bitmaps import COARSE_CODES

@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules_index.domains.regions import Regions
+from rules_index.domains.region_codes import Regions
 from rules_index.domains.value_lists import ValueList
 from rules_index.errors import ArtifactError, RulesIndexError
 from rules_index.index.annotations import Annotations

@@ -12,7 +12,7 @@ from rules_index.index.conjunction_arrays import Conjunctions
 from rules_index.index.editable_conjunctions import EditableConjunctions, Term
 from rules_index.index.events import Event, rules_met
 from rules_index.index.layout import BLOCK_ROWS, AccessPlan, lay_out
-from rules_index.index.validate import validate
+from rules_index.index.validate_conjunctions import validate
 from rules_index.kernels.fields import DTYPES, SCALARS
 from rules_index.kernels.match import Index, arranged, match_codes
 

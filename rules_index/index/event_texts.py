@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rules_index.domains.regions import Regions
+from rules_index.domains.region_codes import Regions
 from rules_index.domains.values import NOTHING, ValueSet
 from rules_index.errors import RuleError
 from rules_index.index.events import NO_INTERVALS, Event
 from rules_index.language.analyser import Analyser
+from rules_index.language.build_formula import Splitter
 from rules_index.language.formula import And, Fixed, Formula, Not, Or, Predicate, Truth
 from rules_index.language.parser import parse
-from rules_index.language.predicates import Splitter
 from rules_index.language.scope import Scope
 from rules_index.language.typed import Expression, Leaf
 from rules_index.names import path_parts

@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules_index.domains.regions import plain
+from rules_index.domains.region_codes import plain
 from rules_index.errors import SchemaError
 from rules_index.language.coercion import normalise
 from rules_index.language.evaluation.evaluated import Evaluated

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules_index.domains.regions import Regions
+from rules_index.domains.region_codes import Regions
 from rules_index.domains.value_lists import ValueList, list_type
 from rules_index.errors import ArtifactError, SchemaError
 from rules_index.index.annotate import Annotate

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from rules_index.domains.regions import Regions
+from rules_index.domains.region_codes import Regions
 from rules_index.domains.values import float_key
 from rules_index.index.code_matrix import codes_of_values
 from rules_index.index.inputs import inputs_of

@@ -11,7 +11,7 @@ from rules_index.arrays import offsets_of
 from rules_index.join.entries import Entries
 from rules_index.join.lists import Lists
 from rules_index.join.local_conjuncts import Split
-from rules_index.join.rows import Rows
+from rules_index.join.window_partners import Rows
 from rules_index.kernels.jit import inner, jit
 
 

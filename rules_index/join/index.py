@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
-from rules_index.domains.regions import Regions
+from rules_index.domains.region_codes import Regions
 from rules_index.errors import RulesIndexError
 from rules_index.index.build import SAMPLE_ROWS, build
 from rules_index.index.code_matrix import code_matrix
@@ -28,8 +28,8 @@ from rules_index.join.joined_batches import Matcher, Piece
 from rules_index.join.local_conjuncts import NOTHING, Split, split
 from rules_index.join.plan import Plan, make_plan
 from rules_index.join.residual_predicates import AcrossTests, AcrossValues
-from rules_index.join.rows import Rows, Side, order_rows, place_rows
 from rules_index.join.streams import ACROSS, Owners, find_owners, side_columns
+from rules_index.join.window_partners import Rows, Side, order_rows, place_rows
 from rules_index.language.typed import Expression, Leaf, leaves_of
 
 if TYPE_CHECKING:

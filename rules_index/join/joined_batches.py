@@ -15,7 +15,7 @@ from rules_index.join.lists import Lists, fill_lists, radix_order
 from rules_index.join.local_conjuncts import NOTHING, Split
 from rules_index.join.plan import Plan
 from rules_index.join.residual_predicates import AcrossTests, AcrossValues
-from rules_index.join.rows import Rows
+from rules_index.join.window_partners import Rows
 
 ENTRIES = 1 << 22
 """The most entries in memory at a time, unless one anchor has more."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from rules_index.arrays import offsets_of
 from rules_index.errors import RulesIndexError
-from rules_index.join.rows import Rows
+from rules_index.join.window_partners import Rows
 from rules_index.kernels.jit import inner, jit
 
 

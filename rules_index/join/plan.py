@@ -16,7 +16,7 @@ from rules_index.index.build import SAMPLE_ROWS, build
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.engine import Engine
 from rules_index.join.local_conjuncts import NOTHING, Parts, Split
-from rules_index.join.rows import FIRST, LAST, Rows
+from rules_index.join.window_partners import FIRST, LAST, Rows
 
 
 @dataclass(frozen=True)

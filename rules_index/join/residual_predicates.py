@@ -15,8 +15,8 @@ from rules_index.index.inputs import read_leaf, truth_values
 from rules_index.join.candidates import in_set
 from rules_index.join.lists import radix_order
 from rules_index.join.local_conjuncts import NOTHING, Split
-from rules_index.join.rows import Rows
 from rules_index.join.streams import ACROSS, Owners
+from rules_index.join.window_partners import Rows
 from rules_index.kernels.jit import jit
 from rules_index.language.evaluation.evaluate import evaluate
 from rules_index.language.evaluation.evaluated import Evaluated

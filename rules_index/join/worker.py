@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from rules_index.join.index import JoinIndex, Method
 from rules_index.join.joined_batches import Piece
-from rules_index.join.rows import FARTHEST, Side
+from rules_index.join.window_partners import FARTHEST, Side
 from rules_index.names import path_parts
 from rules_index.workers.spark_worker import open_index
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from rules_index.language.analyser import Analyser
+from rules_index.language.build_formula import Splitter
 from rules_index.language.connectives import CONDITIONS
 from rules_index.language.formula import Formula
 from rules_index.language.parser import parse
-from rules_index.language.predicates import Splitter
 from rules_index.language.scope import Scope
 
 

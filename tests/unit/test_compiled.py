@@ -170,8 +170,8 @@ def test_rows_on_which_a_predicate_raised_are_counted_for_each_rule() -> None:
 def test_derived_columns_are_asked_for_by_name() -> None:
     compiled = ri.compile_rules(
         [
-            ("r", "coalesce(sqrt(a) > 1, a > 7) IS TRUE"),
-            ("not", "NOT (coalesce(sqrt(a) > 1, a > 7) IS TRUE)"),
+            ("r", "coalesce(cbrt(a) > 1, a > 7) IS TRUE"),
+            ("not", "NOT (coalesce(cbrt(a) > 1, a > 7) IS TRUE)"),
         ],
         SCHEMA,
     )
@@ -186,8 +186,8 @@ def test_derived_columns_are_asked_for_by_name() -> None:
 
 
 def test_rules_that_the_analysis_refuses_leave_nothing_behind() -> None:
-    ors = " AND ".join(f"(sqrt(a) = {i} OR b = {i} OR a = {i})" for i in range(9))
-    rules = [("bad", f"sqrt(b) > 2 AND s = 'x' AND ({ors})"), ("good", "a = 1"), ("other", "sqrt(b) > 3")]
+    ors = " AND ".join(f"(cbrt(a) = {i} OR b = {i} OR a = {i})" for i in range(9))
+    rules = [("bad", f"cbrt(b) > 2 AND s = 'x' AND ({ors})"), ("good", "a = 1"), ("other", "cbrt(b) > 3")]
     compiled = ri.compile_rules(rules, SCHEMA, analyse=lambda leaves: ["No such function."] * len(leaves))
     assert [leaf.name for leaf in compiled.inputs] == ["a"]
     assert compiled.match(rows(a=[1, 2])).to_pylist() == [["good"], []]
@@ -203,10 +203,10 @@ def test_spark_is_not_asked_about_rules_that_are_refused_anyway() -> None:
         asked.extend(leaf.text or "" for leaf in leaves)
         return [None] * len(leaves)
 
-    rules = [("bad", "sqrt(a) > 1 AND missing = 1"), ("good", "sqrt(b) > 1 AND a = 1"), ("same", "sqrt(b) > 1")]
+    rules = [("bad", "cbrt(a) > 1 AND missing = 1"), ("good", "cbrt(b) > 1 AND a = 1"), ("same", "cbrt(b) > 1")]
     compiled = ri.compile_rules(rules, SCHEMA, analyse=analyse)
     assert compiled.ids.to_pylist() == ["good", "same"]
-    assert asked == ["sqrt(b)"]
+    assert asked == ["cbrt(b)"]
 
 
 def test_a_column_that_cannot_decide_is_not_asked_for() -> None:

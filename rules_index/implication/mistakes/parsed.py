@@ -10,11 +10,11 @@ from rules_index.implication.mistakes.kinds import Mistake
 from rules_index.implication.mistakes.known_values import KnownValues
 from rules_index.language.analyser import Analyser
 from rules_index.language.analysis import Value
+from rules_index.language.build_formula import Splitter
 from rules_index.language.coercion import INTEGER_BITS, is_decimal, is_integer
 from rules_index.language.formula import Formula
 from rules_index.language.nodes import Node, inside, words_of
 from rules_index.language.parser import parse
-from rules_index.language.predicates import Splitter
 from rules_index.language.scope import Scope
 from rules_index.language.typed import Constant, Leaf
 

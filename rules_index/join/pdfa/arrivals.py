@@ -40,7 +40,7 @@ class Arriving(NamedTuple):
     key       [rows] int64, a number for each key, 0 or more
     time      [rows] int64
     new, owned  [rows] bool
-    position  [rows] int32, in `join.rows.Rows`
+    position  [rows] int32, in `join.window_partners.Rows`
     code_at   [rows] int64, the offset of the row's codes
     codes     [.] int32
     codes     [.] int32

@@ -18,7 +18,7 @@ from rules_index.join.pdfa.filtering import Marks, stack_size
 from rules_index.join.pdfa.join_buffer import LEAST_ROOM, make_rows
 from rules_index.join.pdfa.queries import Queries
 from rules_index.join.residual_predicates import AcrossTests, AcrossValues
-from rules_index.join.rows import Rows
+from rules_index.join.window_partners import Rows
 
 INDEXES: dict[str, type[RTree] | type[GridFile]] = {"r_tree": RTree, "grid_file": GridFile}
 COUNTERS = ("nodes", "entries", "first", "second", "probes")

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from rules_index.index.compiled import CompiledRules
 from rules_index.join.joined_batches import Piece
-from rules_index.join.rows import Side
+from rules_index.join.window_partners import Side
 
 STREAMS = ("alpha", "Beta", "c.d", "delta", "e", "f")
 COLUMNS = [

@@ -13,7 +13,7 @@ from rules_index.engines.grid_file.structure import GridFile
 from rules_index.engines.r_tree.structure import RTree
 from rules_index.join.index import JoinIndex
 from rules_index.join.pdfa.arrivals import LISTED
-from rules_index.join.rows import Side
+from rules_index.join.window_partners import Side
 from tests.unit.join.random_joins import brute_force, joined_of
 
 SCHEMA = pa.schema([("a", pa.struct([("x", pa.int32())])), ("b", pa.struct([("y", pa.int32()), ("z", pa.int32())]))])

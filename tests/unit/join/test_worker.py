@@ -10,7 +10,7 @@ import pytest
 
 import rules_index as ri
 from rules_index.join.index import JoinIndex, Method
-from rules_index.join.rows import Side
+from rules_index.join.window_partners import Side
 from rules_index.join.worker import KEY, NEW, OWNED, STREAM, TIME, JoinTask, join_partition, own_column
 from tests.cases import cases, quick_first
 from tests.unit.join.random_joins import COLUMNS, Draw, Joined, brute_force

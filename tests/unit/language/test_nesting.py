@@ -15,9 +15,9 @@ from rules_index.compiling.compile import flatten
 from rules_index.compiling.rule_columns import read_rules
 from rules_index.errors import RuleError
 from rules_index.language.analyser import Analyser
+from rules_index.language.build_formula import Splitter
 from rules_index.language.compiler import compile_expression
 from rules_index.language.parser import parse
-from rules_index.language.predicates import Splitter
 from rules_index.language.tokens import Tokens
 from rules_index.language.typed import Expression, Operation
 from rules_index.work import MOST_STEPS

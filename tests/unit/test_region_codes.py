@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from rules_index.compiling.literal_sets import SetColumn
-from rules_index.domains import regions
+from rules_index.domains import region_codes
 from rules_index.domains.value_sets import SetArrays
 from rules_index.domains.values import NOTHING, Key, ValueSet, float_key, interval, points, successor
 from rules_index.language.constants import clamp
@@ -48,13 +48,15 @@ def random_set(value: Callable[[], Any], key: Callable[[Any], Key]) -> ValueSet:
     )
 
 
-def laid_out(sets: list[ValueSet], data_type: pa.DataType) -> tuple[regions.Layout, regions.Regions, SetArrays]:
+def laid_out(
+    sets: list[ValueSet], data_type: pa.DataType
+) -> tuple[region_codes.Layout, region_codes.Regions, SetArrays]:
     column = SetColumn(data_type)
     for values in sets:
         column.add(values, False)
     arrays = column.settle()
-    layout = regions.lay_out(arrays)
-    return layout, regions.build(layout, column.keys, data_type), arrays
+    layout = region_codes.lay_out(arrays)
+    return layout, region_codes.build(layout, column.keys, data_type), arrays
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -66,7 +68,7 @@ def test_a_code_is_in_a_sets_intervals_where_the_value_is_in_the_set(kind: str, 
         count = random.randint(20, 60) if many else random.randint(0, 4)
         sets = [clamp(random_set(value, key), data_type) for _ in range(count)]
         layout, built, arrays = laid_out(sets, data_type)
-        starts, found_codes = regions.intervals(layout, arrays)
+        starts, found_codes = region_codes.intervals(layout, arrays)
         values = [value() if random.random() > 0.1 else None for _ in range(80)]
         array = pa.array(values, data_type).slice(3)
         codes = np.empty(len(array), np.int32)
@@ -119,4 +121,4 @@ def test_far_apart_integers_are_found_by_bisection(constants: int) -> None:
     ],
 )
 def test_variants_of_a_type_become_the_type(given: pa.Array) -> None:
-    assert regions.plain(given, pa.string()).to_pylist() == ["a", "b", None]
+    assert region_codes.plain(given, pa.string()).to_pylist() == ["a", "b", None]
