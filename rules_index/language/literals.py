@@ -267,4 +267,4 @@ def micros_of_interval(text: str) -> int | None:
             return None
         total += (-1 if part[1] == "-" else 1) * int(part[2] or part[3]) * _MICROS[part[4].upper()]
         at = part.end()
-    return total
+    return total if abs(total) < 1 << 62 else None

@@ -289,3 +289,53 @@ def test_values_are_those_of_spark(spark, tmp_path: Path, zone: str) -> None:
             faults.append(f"{zone}: {text}: {len(differs)} rows, row {table.slice(row, 1).to_pylist()}: Spark "
                           f"{theirs!r}, ours {mine!r}")  # fmt: skip
     assert not faults, "\n".join(each[:60] + each[-120:] for each in faults)
+
+
+FAR = [2**63 - 1, -(2**63), 2**63 - 20 * 86_400_000_000, 20 * 86_400_000_000 - 2**63, 9 * 10**18, -9 * 10**18,
+       10**18, -(10**18), 2**62, -(2**62) - 1, 253_402_300_799_999_999, -62_135_596_800_000_001,
+       -377_705_116_800_000_000]  # fmt: skip
+FAR_DAYS = [2**31 - 1, -(2**31), 106_751_992, -106_751_993, 10**9, -(10**9), 2_932_897, -719_529]
+RAISING = ("date_trunc", "add_months", "trunc", "time_add")
+
+
+@pytest.mark.parametrize(
+    "zone", ["Europe/Berlin", *(pytest.param(each, marks=pytest.mark.soak) for each in ZONES[::2])]
+)
+def test_values_at_the_ends_of_types_are_those_of_spark(spark, tmp_path: Path, zone: str) -> None:
+    """No date or instant is too far away, though its local time as one number may be."""
+    days = [FAR_DAYS[place % len(FAR_DAYS)] for place in range(len(FAR))]
+    columns = {
+        "row": pa.array(range(len(FAR))),
+        "ts": pa.array(FAR, pa.timestamp("us", "UTC")),
+        "n": pa.array(FAR, pa.timestamp("us")),
+        "later": pa.array(FAR[::-1], pa.timestamp("us", "UTC")),
+        "d": pa.array(days, pa.int32()).cast(pa.date32()),
+        "e": pa.array(days[::-1], pa.int32()).cast(pa.date32()),
+    }
+    table = pa.table(columns)
+    pq.write_table(table, tmp_path / "far.parquet")
+    frame = spark.read.parquet(str(tmp_path / "far.parquet"))
+    texts = {name: [text for text in cases if _are_columns(text, columns)] for name, cases in CASES.items()}
+
+    def answers(text: str, begin: int, end: int) -> list[Any]:
+        """Spark's values of the rows from `begin` to before `end`; NULL where one raises."""
+        try:
+            found = frame.filter(f"row >= {begin} AND row < {end}").selectExpr(f"{text} AS c").toArrow()["c"]
+            return plain(found.combine_chunks())
+        except Exception:  # whichever it is
+            middle = (begin + end) // 2
+            return [None] if end - begin == 1 else [*answers(text, begin, middle), *answers(text, middle, end)]
+
+    sure = [text for name, cases in texts.items() if name not in RAISING for text in cases]
+    with in_time_zone(spark, zone):
+        known = frame.selectExpr(*(f"{text} AS c{number}" for number, text in enumerate(sure))).toArrow()
+        theirs = {text: plain(known[f"c{number}"].combine_chunks()) for number, text in enumerate(sure)}
+        theirs |= {text: answers(text, 0, len(FAR)) for name in RAISING for text in texts[name][:2]}
+    assert len(theirs) > 60
+    assert {text: plain(ours(text, table, zone)) for text in theirs} == theirs
+
+
+def _are_columns(text: str, columns: dict[str, pa.Array]) -> bool:
+    """Whether an expression reads just some of the columns."""
+    names = re.findall(r"\b(?:[a-z]\d?|ts|later)\b", re.sub(r"'[^']*'", "", text))
+    return bool(names) and set(names) <= set(columns)

@@ -8,11 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from rules_index.language.coercion import BIGINT, DATE, INT, STRING, is_integer
-from rules_index.language.evaluation.local_times import instants, local_micros, offsets
+from rules_index.language.evaluation.local_times import instants, local_clock, offsets, sums
 from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, Types, filled, like
-from rules_index.language.evaluation.times import zone_offset
-
-_DAY = 86_400_000_000
+from rules_index.language.evaluation.times import DAY, zone_offset
 
 
 def _one_date(kinds: Types) -> bool:
@@ -67,14 +65,20 @@ def _begin_of_quarter(days: np.ndarray) -> np.ndarray:
     return np.asarray((months - months % 3).astype("M8[M]").astype("M8[D]").astype(np.int64))
 
 
+def _begin_of_week(days: np.ndarray) -> np.ndarray:
+    """The Monday, by Java's 32 bits, which wrap around at the least date."""
+    before = (days - 7).astype(np.int32)
+    return np.asarray((before + (np.fmod(np.int32(3) - before, 7) + 7) % 7 + np.int32(1)).astype(np.int64))
+
+
 _BEGINS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     **dict.fromkeys(("YEAR", "YYYY", "YY"), lambda days: _begin(days, "Y")),
     "QUARTER": _begin_of_quarter,
     **dict.fromkeys(("MONTH", "MM", "MON"), lambda days: _begin(days, "M")),
-    "WEEK": lambda days: days - (days + 3) % 7,
+    "WEEK": _begin_of_week,
 }
 _LENGTHS = {"MILLISECOND": 1_000, "SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000,
-            **dict.fromkeys(("DAY", "DD"), _DAY)}  # fmt: skip
+            **dict.fromkeys(("DAY", "DD"), DAY)}  # fmt: skip
 
 
 def _is_unit(units: Iterable[str]) -> Callable[[Sequence[str]], bool]:
@@ -83,21 +87,31 @@ def _is_unit(units: Iterable[str]) -> Callable[[Sequence[str]], bool]:
 
 
 def _truncated(columns: Columns, _: str) -> Result:
-    return _dates(_BEGINS[columns[1][0].as_py().upper()](_days(columns[0])), columns[0]), None
+    """The begin of the unit; that of a quarter fails before the least date, the others wrap around."""
+    unit = columns[1][0].as_py().upper()
+    found = _BEGINS[unit](_days(columns[0]))
+    failed = (found < -(1 << 31)) & _are_known(columns[0]) if unit == "QUARTER" else None
+    return _dates(found, columns[0]), failed
 
 
 def _truncated_time(columns: Columns, zone: str) -> Result:
     """The begin of the unit by the local clock, as an instant again. java.time.ZonedDateTime.truncatedTo keeps the
     offset where it can; LocalDate.atStartOfDay takes the first moment of a day."""
     unit, column = columns[0][0].as_py().upper(), columns[1]
-    local = local_micros(column, zone)
+    days, of_day = local_clock(column, zone)
+    preferred = None
     if unit in _LENGTHS:
-        cut = local - local % _LENGTHS[unit]
+        of_day = of_day - of_day % _LENGTHS[unit]
+        preferred = offsets(filled(column.cast(pa.int64())), zone)
     else:
-        cut = _BEGINS[unit](local // _DAY) * _DAY
-    micros = filled(column.cast(pa.int64()))
-    found = instants(cut, zone, offsets(micros, zone) if unit in _LENGTHS else None)
-    return like(column, found, pa.int64()).cast(column.type), None
+        days, of_day = _BEGINS[unit](days), np.zeros_like(of_day)
+    found, failed = instants(days, of_day, zone, preferred)
+    return like(column, found, pa.int64()).cast(column.type), failed & _are_known(column)
+
+
+def _are_known(column: pa.Array) -> np.ndarray:
+    """Where the values are not NULL, [rows] bool."""
+    return np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
 
 
 def _time_and_length(kinds: Types) -> bool:
@@ -107,16 +121,15 @@ def _time_and_length(kinds: Types) -> bool:
 def _time_added(columns: Columns, zone: str) -> Result:
     """As java.time.ZonedDateTime: whole days later at the same local time, then the rest; fails beyond a BIGINT."""
     column, length = columns[0], columns[1][0].as_py()
-    days = abs(length) // _DAY * (1 if length > 0 else -1)
+    days = abs(length) // DAY * (1 if length > 0 else -1)
     micros = filled(column.cast(pa.int64()))
-    moved = micros + days * _DAY
     if days and column.type.tz is not None and zone_offset(zone) is None:
-        own = offsets(micros, zone)
-        moved = instants(moved + own, zone, own)
-    found = moved + (length - days * _DAY)
-    beyond = (found < micros) if length > 0 else (found > micros)
-    known = column.is_valid().to_numpy(zero_copy_only=False)
-    return like(column, found, pa.int64()).cast(column.type), beyond & known
+        date, of_day = local_clock(column, zone)
+        moved, failed = instants(date + days, of_day, zone, offsets(micros, zone))
+    else:
+        moved, failed = sums(micros, days * DAY)
+    found, beyond = sums(moved, length - days * DAY)
+    return like(column, found, pa.int64()).cast(column.type), (failed | beyond) & _are_known(column)
 
 
 def _last_day(columns: Columns, _: str) -> Result:
@@ -132,8 +145,7 @@ def _months_added(columns: Columns, _: str) -> Result:
     first, last = (each.astype("M8[D]").astype(np.int64) for each in (months, months + 1))
     found = np.minimum(first + days - _begin(days, "M"), last - 1)
     beyond = found.astype(np.int32) != found
-    known = column.is_valid().to_numpy(zero_copy_only=False)
-    return _dates(found, column), beyond & known
+    return _dates(found, column), beyond & _are_known(column)
 
 
 def _counted(unit: int) -> Callable[[Columns, str], Result]:
@@ -147,20 +159,20 @@ def _counted(unit: int) -> Callable[[Columns, str], Result]:
 
 def _seconds(columns: Columns, _: str) -> Result:
     """Seconds since 1970, rounded toward 0."""
-    micros = filled(columns[0].cast(pa.int64()))
-    return like(columns[0], np.sign(micros) * (np.abs(micros) // 1_000_000), BIGINT), None
+    seconds, rest = np.divmod(filled(columns[0].cast(pa.int64())), 1_000_000)
+    return like(columns[0], seconds + ((seconds < 0) & (rest > 0)), BIGINT), None
 
 
 def _year_of_week(columns: Columns, zone: str) -> Result:
     """The year of ISO 8601: that of the week's Thursday."""
-    days = local_micros(columns[0], zone) // _DAY
+    days = local_clock(columns[0], zone)[0]
     thursdays = days - (days + 3) % 7 + 3
     return like(columns[0], thursdays.astype("M8[D]").astype("M8[Y]").astype(np.int64) + 1970, INT), None
 
 
 def _day_of_week(columns: Columns, zone: str) -> Result:
     """From 1, a Monday, to 7."""
-    return like(columns[0], (local_micros(columns[0], zone) // _DAY + 3) % 7 + 1, INT), None
+    return like(columns[0], (local_clock(columns[0], zone)[0] + 3) % 7 + 1, INT), None
 
 
 def _one_moment(kinds: Types) -> bool:
@@ -172,9 +184,9 @@ CALENDAR: dict[str, ScalarFunction] = {
     "date_sub": ScalarFunction(_date_and_days, _moved(-1)),
     "add_months": ScalarFunction(_date_and_days, _months_added, raises=True, constants=(1,)),
     "last_day": ScalarFunction(_one_date, _last_day),
-    "trunc": ScalarFunction(_date_and_unit, _truncated, constants=(1,), fits=_is_unit(_BEGINS)),
+    "trunc": ScalarFunction(_date_and_unit, _truncated, raises=True, constants=(1,), fits=_is_unit(_BEGINS)),
     "date_trunc": ScalarFunction(
-        _unit_and_instant, _truncated_time, constants=(0,), fits=_is_unit((*_BEGINS, *_LENGTHS))
+        _unit_and_instant, _truncated_time, raises=True, constants=(0,), fits=_is_unit((*_BEGINS, *_LENGTHS))
     ),
     "time_add": ScalarFunction(_time_and_length, _time_added, raises=True, constants=(1,)),
     "unix_date": ScalarFunction(_one_date, lambda columns, _: (columns[0].cast(INT), None)),

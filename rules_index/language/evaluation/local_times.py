@@ -10,20 +10,23 @@ import pyarrow as pa
 
 from rules_index.language.coercion import DATE
 from rules_index.language.evaluation.scalar import filled
-from rules_index.language.evaluation.times import zone_of
+from rules_index.language.evaluation.times import DAY, zone_of
 
-_DAY = 86_400_000_000
+_CYCLE_DAYS = 146_097
 
 
-def local_micros(values: pa.Array, zone: str) -> np.ndarray:
-    """Microseconds since 1970 on the local clock of the zone, [rows] int64; 0 where the value is NULL."""
+def local_clock(values: pa.Array, zone: str) -> tuple[np.ndarray, np.ndarray]:
+    """What clocks of the zone show: days since 1970, and microseconds of the day, [rows] int64 each; 0 where the value
+    is NULL. As one number of microseconds some local times, and most dates, would overflow."""
     if values.type == DATE:
         days = filled(values.cast(pa.int32())).astype(np.int64)
-        return np.asarray(days * _DAY)
+        return days, np.zeros(len(days), np.int64)
     micros = filled(values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64()))
+    days, of_day = np.divmod(micros, DAY)
     if values.type.tz is None or zone in ("UTC", "Etc/UTC", "Z"):
-        return micros
-    return np.asarray(micros + offsets(micros, zone))
+        return days, of_day
+    carry, of_day = np.divmod(of_day + offsets(micros, zone), DAY)
+    return days + carry, of_day
 
 
 def offsets(micros: np.ndarray, zone: str) -> np.ndarray:
@@ -37,8 +40,9 @@ def _folded(micros: np.ndarray) -> np.ndarray:
     return np.where(micros < _REPEATS, micros, _REPEATS - _CYCLE + (micros - _REPEATS) % _CYCLE)
 
 
-_CYCLE = 146_097 * _DAY
+_CYCLE = _CYCLE_DAYS * DAY
 """Microseconds of 400 years, after which the calendar, including weekdays, repeats."""
+_MOST_CYCLES = (1 << 63) // _CYCLE
 _REPEATS = 16_725_225_600_000_000
 """The start of the year 2500; by then each zone follows a permanent rule."""
 
@@ -60,7 +64,7 @@ def transitions(zone: str) -> tuple[np.ndarray, np.ndarray]:
 
     day, first, later, last = 86_400, -5_000_000_000, 4_102_444_800, _REPEATS // 1_000_000
     before, known = first, shift(first)
-    starts, shifts = [-(1 << 62)], [known]
+    starts, shifts = [-(1 << 63)], [known]
     for probe in (*range(first, later, 3 * day), *range(later, last, 12 * day)):
         now = shift(probe)
         if now != known:
@@ -75,14 +79,34 @@ def transitions(zone: str) -> tuple[np.ndarray, np.ndarray]:
     return np.array(starts, np.int64), np.array(shifts, np.int64) * 1_000_000
 
 
-def instants(local: np.ndarray, zone: str, preferred: np.ndarray | None = None) -> np.ndarray:
-    """[rows] int64: the instant of each local time, both in microseconds since 1970.
+def instants(
+    days: np.ndarray, of_day: np.ndarray, zone: str, preferred: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The instants of local times, [rows] int64 microseconds since 1970, and which of them overflow [rows] bool.
 
-    preferred: the distance from UTC to take where a local time has it, as java.time.ZonedDateTime does. Else one that
-    occurs twice is the earlier one; one that clocks skip moves forward by what they skip, or, where no distance is
-    preferred, to the end of what they skip (java.time.LocalDate.atStartOfDay).
+    days, of_day: as `local_clock` returns them. preferred: the offsets from UTC to use where a local time has them, as
+    java.time.ZonedDateTime does. Otherwise a local time that occurs twice is the earlier one; one that clocks skip
+    moves forward by what they skip, or, without `preferred`, to the end of what they skip
+    (java.time.LocalDate.atStartOfDay).
     """
-    earlier, later = offsets(local - _DAY, zone), offsets(local + _DAY, zone)
+    # Before 1170 and after 2900 a local time is as it is some cycles of the calendar nearer to 1970.
+    first, last = -2 * _CYCLE_DAYS, _REPEATS // DAY + _CYCLE_DAYS
+    before, behind = np.minimum((days - first) // _CYCLE_DAYS, 0), np.maximum(-((last - days) // _CYCLE_DAYS), 0)
+    cycles = before + behind
+    near = _near_instants((days - cycles * _CYCLE_DAYS) * DAY + of_day, zone, preferred)
+    found, failed = sums(near, cycles * _CYCLE)
+    return found, failed | (np.abs(cycles) > _MOST_CYCLES)
+
+
+def sums(one: np.ndarray, other: np.ndarray | int) -> tuple[np.ndarray, np.ndarray]:
+    """Sums [rows] int64, and which of them overflow [rows] bool."""
+    found = one + other
+    return found, ((one ^ found) & (other ^ found)) < 0
+
+
+def _near_instants(local: np.ndarray, zone: str, preferred: np.ndarray | None) -> np.ndarray:
+    """The instants of local times whose sums with days do not overflow, all in microseconds since 1970."""
+    earlier, later = offsets(local - DAY, zone), offsets(local + DAY, zone)
     found = local - earlier
     moved = np.flatnonzero(earlier != later)
     for one in (later, earlier) if preferred is None else (later, earlier, preferred):

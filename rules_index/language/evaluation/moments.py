@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from rules_index.language.coercion import BIGINT, DATE, INT, STRING
-from rules_index.language.evaluation.local_times import local_micros
+from rules_index.language.evaluation.local_times import local_clock
 from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, Types, like
 
 
@@ -28,13 +28,10 @@ def _two_moments(kinds: Types) -> bool:
     return len(kinds) == 2 and all(map(_is_moment, kinds))
 
 
-_DAY = 86_400_000_000
-
-
 def _of_day(divisor: int, modulus: int) -> Callable[[Columns, str], Result]:
     def evaluate(columns: Columns, zone: str) -> Result:
-        micros = local_micros(columns[0], zone)
-        return like(columns[0], (micros // divisor) % modulus, INT), None
+        of_day = local_clock(columns[0], zone)[1]
+        return like(columns[0], (of_day // divisor) % modulus, INT), None
 
     return evaluate
 
@@ -64,7 +61,7 @@ def _week(days: np.ndarray) -> np.ndarray:
 
 def _days(values: pa.Array, zone: str) -> np.ndarray:
     """[rows] int32: days since 1970 on the local clock."""
-    return np.asarray((local_micros(values, zone) // _DAY).astype(np.int32))
+    return local_clock(values, zone)[0].astype(np.int32)
 
 
 def _date(columns: Columns, zone: str) -> Result:
@@ -76,7 +73,7 @@ def _date_difference(columns: Columns, zone: str) -> Result:
     return like(columns[0], days, INT, columns[1]), None
 
 
-_SECOND = 1_000_000
+_SECOND, _DAY_SECONDS = 1_000_000, 86_400
 _SECONDS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3_600, "DAY": 86_400, "WEEK": 604_800}
 
 
@@ -93,10 +90,11 @@ def _unit_and_instants(kinds: Types) -> bool:
 def _whole_units(columns: Columns, zone: str) -> Result:
     """Whole units from the second column's local time to the third's, truncated toward zero."""
     unit, start, end = columns
-    (first, rest), (last, more) = (np.divmod(local_micros(each, zone), _SECOND) for each in (start, end))
-    seconds = last - first
+    (first, rest), (last, more) = (local_clock(each, zone) for each in (start, end))
+    seconds = (last - first) * _DAY_SECONDS + more // _SECOND - rest // _SECOND
+    rest, more = rest % _SECOND, more % _SECOND
     seconds -= (seconds > 0) & (more < rest)
-    seconds += (last < first) & (more > rest)
+    seconds += (seconds < 0) & (more > rest)
     length = _SECONDS[unit[0].as_py()]
     return like(start, np.sign(seconds) * (np.abs(seconds) // length), BIGINT, end), None
 
