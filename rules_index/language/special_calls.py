@@ -14,6 +14,7 @@ from rules_index.language.coercion import (
     INT,
     MAX_PRECISION,
     NULL,
+    STRING,
     arithmetic_type,
     is_decimal,
     is_float,
@@ -139,6 +140,9 @@ def _extreme(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | 
     common = analyser.common_of(node, arguments)
     if common is None or common == NULL or not constants.has_keys(common):
         return None
+    kinds = {each.type for each in arguments} - {NULL}
+    if STRING in kinds and len(kinds) > 1:
+        return None  # Spark casts no text here, and refuses the call
     zone = analyser.scope.time_zone
     trees = [None if each.local is None else operations.as_type(each.local, common, zone) for each in arguments]
     return analyser.make_value(node, common, operations.operation(node.value, trees, common))

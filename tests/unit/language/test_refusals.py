@@ -231,6 +231,12 @@ def test_nulls_beside_columns_need_no_spark(text: str) -> None:
     assert len(ri.compile_rules([(1, text)], SCHEMA, engine="scan").derived) == 0
 
 
+@pytest.mark.parametrize("text", ["least(i, s) = 5", "greatest(s, 1, i) > 5", "greatest('1', d) > 5"])
+def test_spark_judges_extremes_of_texts_and_numbers(text: str) -> None:
+    """It refuses them; deltatag asks it for whatever it leaves to it."""
+    assert len(ri.compile_rules([(1, text)], SCHEMA, engine="scan").derived) == 1
+
+
 @pytest.mark.parametrize(
     "text", ["s IS DISTINCT FROM CAST(NULL AS INT)", "NOT (s <=> CAST(NULL AS DOUBLE))", "s <=> CAST(NULL AS DATE)"]
 )
