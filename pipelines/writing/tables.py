@@ -23,6 +23,7 @@ from pipelines.lake.tables import (
     tagged_table,
 )
 from pipelines.lake.transactions import application, is_done
+from pipelines.lake.unfinished_log import remove_unfinished_log
 from pipelines.settings.model import Stream
 from pipelines.spark.delta_internals import TableLog, snapshot_schema, table_property
 from pipelines.spark.failures import is_conflict, run
@@ -128,11 +129,16 @@ def create_table(
         builder = builder.clusterBy(*map(quoted, order.cluster_by))
     if order.partition_by:
         builder = builder.partitionedBy(*order.partition_by)  # takes names as they are, unlike clusterBy
+    action = f"make the table {name} at {lake.settings.root or lake.settings.catalog}"
     try:
-        run(builder.execute, f"make the table {name} at {lake.settings.root or lake.settings.catalog}")
+        run(builder.execute, action)
     except TableError:
-        # a concurrent run may have created the table
-        if replace or not lake.exists(name):
+        # a concurrent run may have created the table, or a killed one its folder alone
+        if replace:
+            raise
+        if lake.settings.root is not None and remove_unfinished_log(lake.uri(name), lambda: lake.exists(name)):
+            run(builder.execute, action)
+        elif not lake.exists(name):
             raise
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -280,3 +281,17 @@ def test_nothing_stays_set_that_would_skip_later_writes(new_workspace, add_rules
     tag_stream(workspace, "s", restart=True)
     assert len(rows_of(workspace, "s_tagged")) == 9
     assert len(rows_of(workspace, "quarantine_s")) == 1
+
+
+def test_a_death_before_the_first_commit_of_a_table(new_workspace, add_rules) -> None:
+    """What is left is the folder of a log, which Spark takes for a table without versions."""
+    workspace = new_workspace({"s": STREAM})
+    append(workspace, 0, 10)
+    add_rules(workspace, ("low", "s", "seq < 30"))
+    compile_scopes(workspace)
+    for name in ("s_tagged", "s_matches", "quarantine_s"):
+        log = Path(workspace.lake.uri(name)) / "_delta_log"
+        log.mkdir(parents=True)
+        (log / ".00000000000000000000.json.0.tmp").write_text("{")
+    assert tag_stream(workspace, "s").rows == 10
+    assert len(rows_of(workspace, "s_tagged")) == 9 and len(rows_of(workspace, "quarantine_s")) == 1
