@@ -48,9 +48,13 @@ def of_derived(compiled: ri.CompiledRules) -> str | None:
         return None
     leaf = compiled.derived[0]
     rules = rules_that_read(compiled, leaf.name)
-    more = f" (and {len(rules) - 1:,} more rules)" if len(rules) > 1 else ""
-    others = f", as {len(compiled.derived) - 1:,} other parts of rules" if len(compiled.derived) > 1 else ""
+    more = f" (and {_counted(len(rules) - 1, 'more rule')})" if len(rules) > 1 else ""
+    others = f", and {_counted(len(compiled.derived) - 1, 'other part')} of rules" if len(compiled.derived) > 1 else ""
     return f"only Spark evaluates {leaf.text}, of the rule {rules[0] if rules else '?'}{more}{others}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def of_newest_index(lake: Lake, scope: str) -> str | None:
