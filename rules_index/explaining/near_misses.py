@@ -61,6 +61,7 @@ class _Search:
         self._candidates: dict[str, tuple[pa.Array, np.ndarray]] = {}
 
     def found(self) -> NearMiss | None:
+        """The smallest change of one or two values with which the rule matches, if one is found within the limit."""
         truths = truth_of_parts(self._rule, Truths(self._inputs, 1))
         needed = self._needed(self._rule, {part: int(truth[0]) for part, truth in truths.items()}, TRUE)
         singles = sorted({name for columns in needed if len(columns) == 1 for name in columns})

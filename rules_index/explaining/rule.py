@@ -153,6 +153,7 @@ class _Reader:
         self._analyser = splitter.analyser
 
     def part(self, node: Node, is_rule: bool = False) -> Part:
+        """The part of a node; connectives and NOT have the parts of their operands."""
         tokens = self._analyser.tokens
         text = tokens.text[tokens.starts[node.first] : tokens.ends[node.last]]
         if node.kind == "not":

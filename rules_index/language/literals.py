@@ -255,7 +255,7 @@ def interval(cursor: Cursor) -> pa.DataType | None:
 
 _MICROS = {"WEEK": 604_800_000_000, "DAY": 86_400_000_000, "HOUR": 3_600_000_000, "MINUTE": 60_000_000,
            "SECOND": 1_000_000, "MILLISECOND": 1_000, "MICROSECOND": 1}  # fmt: skip
-_PART = re.compile(rf"\s*([+-]?)\s*(?:([0-9]{{1,9}})|'([+-]?[0-9]{{1,9}})')\s*({'|'.join(_MICROS)})S?\b", re.IGNORECASE)
+_PART = re.compile(rf"\s*([+-]?)\s*(?:([0-9]{{1,9}})|'(-?[0-9]{{1,9}})')\s*({'|'.join(_MICROS)})S?\b", re.IGNORECASE)
 
 
 def micros_of_interval(text: str) -> int | None:

@@ -32,14 +32,14 @@ def column(analysis: Analysis, node: Node) -> Value:
 def _path(analysis: Analysis, node: Node, data_type: Type, path: list[str] | None, parts: tuple[str, ...]) -> Value:
     """Follows the fields named behind a column or variable; `path` becomes None at what is not a plain field."""
     position = analysis.tokens.starts[node.first]
-    for part in parts:
+    for place, part in enumerate(parts):
         if data_type is None:
             return Value(node, None)
         if pa.types.is_struct(data_type):
             spelling, data_type = field_of(data_type, part, position)
             path = None if path is None else [*path, spelling]
             continue
-        if path is not None and pa.types.is_map(data_type) and part is parts[-1]:
+        if path is not None and pa.types.is_map(data_type) and place == len(parts) - 1:
             container = None if analysis.variables else analysis.scope.leaf(path_of(path), data_type)
             return _value_of_key(analysis, node, data_type, container, part)
         data_type, path = _extracted(analysis, node, data_type, part), None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -14,8 +13,6 @@ from deltalake import write_deltalake
 from pipelines.compile import compile_scopes
 from pipelines.lake.lake import arrow_schema
 from pipelines.lake.tables import RULES
-from pipelines.retagging.retagger import Retagger
-from pipelines.spark.delta_internals import TableLog
 from pipelines.tag import tag_stream
 from tests.tables import rows_of
 from tests.unit.pipelines import retagged_rows
@@ -23,15 +20,10 @@ from tests.unit.pipelines import retagged_rows
 STREAM = {"source": "lake/source", "key": ["id"], "event_time": "t"}
 MAPPED = {**STREAM, "source": "lake/mapped"}
 """A column's name has a blank: such tables Spark alone reads and writes."""
-START = datetime(2024, 3, 9)
 BEFORE = {"gone": "n > 3", "changed": "n < 9", "same": "w = 'x'"}
 AFTER = {"same": "w = 'x'", "changed": "n < 4 AND hour(t) < 9", "new": "n BETWEEN 5 AND 7"}
 LATER = {"same": "w = 'x'", "new": "n BETWEEN 6 AND 9", "newer": "soundex(w) = soundex('z')"}
 STEPS = ("found", "planned", "files", "s_tagged", "s_matches")
-
-
-class DiedError(BaseException):
-    """Stands for the end of the process: no `except Exception` may catch it."""
 
 
 def is_mapped(workspace: Any) -> bool:
@@ -110,9 +102,7 @@ def random_rule(draw: random.Random) -> Any:
         "TRUE",
         "FALSE",
     ]
-    since = START + timedelta(hours=draw.randint(0, 40)) if draw.random() < 0.25 else None
-    until = START + timedelta(hours=draw.randint(0, 60)) if draw.random() < 0.25 else None
-    return (draw.choice(texts), since, until)
+    return retagged_rows.bounded(draw, draw.choice(texts))
 
 
 def edited(draw: random.Random, rules: Any) -> Any:
@@ -140,29 +130,3 @@ def prepared(new_workspace: Any, stream: Any = STREAM, **more: Any) -> Any:
     tag_stream(workspace, "s")
     write_rules(workspace, AFTER)
     return workspace
-
-
-def die_after(monkeypatch: Any, step: str) -> None:
-    """Have the next re-tag end at once behind one of its writes, or before them."""
-    if step == "planned":
-
-        def plan(self, *arguments):
-            record(self, *arguments)
-            raise DiedError
-
-        record = Retagger._record
-        monkeypatch.setattr(Retagger, "_record", plan)
-    elif step == "found":
-        monkeypatch.setattr(Retagger, "_record", lambda *_: (_ for _ in ()).throw(DiedError))
-    else:
-        write = TableLog.rewrite
-
-        def then_die(self, *arguments):
-            if step == "files":
-                raise DiedError
-            done = write(self, *arguments)
-            if self.uri.endswith(step):
-                raise DiedError
-            return done
-
-        monkeypatch.setattr(TableLog, "rewrite", then_die)

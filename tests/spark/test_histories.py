@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -66,18 +65,6 @@ def joined(workspace) -> list[tuple[int, int]]:
 
 EITHER = pytest.mark.parametrize("runner", ["local", pytest.param("auto", marks=pytest.mark.soak)], indirect=True)
 """What is planned is the same for both runners: here through this process, and in `make soak` through Spark too."""
-
-
-@pytest.fixture
-def runner(request) -> str:
-    """Who tags: "local", this process, or Spark."""
-    return getattr(request, "param", "auto")
-
-
-@pytest.fixture
-def make(new_workspace, runner: str):
-    """Makes a workspace with that runner, and no session where it needs none."""
-    return functools.partial(new_workspace, runner=runner, spark=runner != "local")
 
 
 @pytest.fixture

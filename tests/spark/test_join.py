@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from datetime import UTC, datetime
 
@@ -52,18 +51,6 @@ def read(workspace, name: str):
 def pairs(workspace) -> list[tuple]:
     rows = columns_of(workspace, "j_tagged", "a.v", "b.v", "rule_ids")
     return sorted((row[0], row[1], *row[2]) for row in rows)
-
-
-@pytest.fixture
-def runner(request) -> str:
-    """Who joins: "local", this process, or Spark."""
-    return getattr(request, "param", "auto")
-
-
-@pytest.fixture
-def make(new_workspace, runner: str):
-    """Makes a workspace with that runner, and no session where it needs none."""
-    return functools.partial(new_workspace, runner=runner, spark=runner != "local")
 
 
 @pytest.fixture

@@ -25,10 +25,8 @@ from tests.spark.retagged import (
     MAPPED,
     STEPS,
     STREAM,
-    DiedError,
     append,
     assert_like_anew,
-    die_after,
     edited,
     prepared,
     random_rule,
@@ -37,6 +35,7 @@ from tests.spark.retagged import (
     tags,
     write_rules,
 )
+from tests.unit.pipelines.retagged_rows import DiedError, die_after
 
 TURNS = [*enumerate(STEPS * 2)]
 """Each step, once with an edit before the next run, and once with rows, or with neither."""
@@ -95,7 +94,7 @@ def test_a_death_after_each_write(
 ) -> None:
     workspace = prepared(new_workspace, stream, output=output)
     for turn, step in turns:
-        die_after(monkeypatch, step)
+        die_after(monkeypatch, step, TableLog)
         with pytest.raises(DiedError):
             retag(workspace, "s")
         monkeypatch.undo()

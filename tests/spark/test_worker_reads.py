@@ -22,7 +22,9 @@ ROWS = """
         IF(id % 11 = 0, double('NaN'), id / 3.0D) AS share,
         TIMESTAMP'2024-03-31 00:30:00Z' + make_dt_interval(id) AS at,
         date'2024-02-28' + CAST(id AS INT) AS day, named_struct('x', id, 'y', array(id, NULL)) AS both,
-        map('k', id) AS named, CAST(id AS STRING) AS odd, CAST(id % 2 AS TINYINT) AS part
+        map('k', id) AS named, map('s', concat('t', id % 3), 'n', NULL) AS labels,
+        IF(id % 4 = 0, array(), array(concat('t', id % 5), 'x')) AS tags, CAST(id AS STRING) AS odd,
+        CAST(id % 2 AS TINYINT) AS part
     FROM range({first}, {last})
 """
 RULES = [
@@ -33,6 +35,9 @@ RULES = [
     ("part", "s", "part = 1 AND odd LIKE '%7'"),
     ("later", "s", "added > 3 OR added IS NULL AND id < 5"),
     ("raises", "s", "10 / (id - 3) > 1"),
+    ("keys", "s", "labels.s = 't1' AND labels['n'] IS NULL AND named['k'] > 3"),
+    ("items", "s", "get(tags, 0) IN ('t1', 't2') OR both.y[0] % 5 = 2 OR get(tags, 1) <> 'x'"),
+    ("cut", "s", "date_trunc('DAY', at) < at - INTERVAL 3 HOURS AND amount / 3 > 1"),
 ]
 
 

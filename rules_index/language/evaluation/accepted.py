@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from rules_index.language.coercion import BIGINT, INT, STRING, is_decimal, is_float, is_integer
+from rules_index.language.coercion import BIGINT, DATE, INT, STRING, is_decimal, is_float, is_integer
 from rules_index.language.evaluation.scalar import Types
 
 
@@ -89,6 +89,51 @@ def map_and_key(kinds: Types) -> bool:
     )
 
 
-def container_and_place(kinds: Types) -> bool:
-    """An array and a place, or a map and a key."""
-    return array_and_place(kinds) or map_and_key(kinds)
+def one_date(kinds: Types) -> bool:
+    """One DATE."""
+    return len(kinds) == 1 and kinds[0] == DATE
+
+
+def one_time(kinds: Types) -> bool:
+    """One TIMESTAMP or TIMESTAMP_NTZ."""
+    return len(kinds) == 1 and bool(pa.types.is_timestamp(kinds[0]))
+
+
+def one_moment(kinds: Types) -> bool:
+    """One DATE, TIMESTAMP or TIMESTAMP_NTZ."""
+    return one_date(kinds) or one_time(kinds)
+
+
+def two_moments(kinds: Types) -> bool:
+    """Two of DATE, TIMESTAMP and TIMESTAMP_NTZ."""
+    return len(kinds) == 2 and one_moment(kinds[:1]) and one_moment(kinds[1:])
+
+
+def one_instant(kinds: Types) -> bool:
+    """One TIMESTAMP."""
+    return one_time(kinds) and kinds[0].tz is not None
+
+
+def unit_and_instant(kinds: Types) -> bool:
+    """A unit and a TIMESTAMP."""
+    return len(kinds) == 2 and kinds[0] == STRING and one_instant(kinds[1:])
+
+
+def unit_and_instants(kinds: Types) -> bool:
+    """A unit and two TIMESTAMPs. Dates and wall times are excluded: in a zone they may not exist."""
+    return len(kinds) == 3 and unit_and_instant(kinds[:2]) and one_instant(kinds[2:])
+
+
+def date_and_unit(kinds: Types) -> bool:
+    """A DATE and a unit."""
+    return len(kinds) == 2 and one_date(kinds[:1]) and kinds[1] == STRING
+
+
+def date_and_days(kinds: Types) -> bool:
+    """A DATE and a number of at most an INT."""
+    return len(kinds) == 2 and one_date(kinds[:1]) and is_integer(kinds[1]) and kinds[1] != BIGINT
+
+
+def time_and_length(kinds: Types) -> bool:
+    """A TIMESTAMP or TIMESTAMP_NTZ, and microseconds."""
+    return len(kinds) == 2 and one_time(kinds[:1]) and kinds[1] == BIGINT

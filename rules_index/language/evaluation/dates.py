@@ -7,34 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from rules_index.language.coercion import BIGINT, DATE, INT, STRING, is_integer
+from rules_index.language.coercion import BIGINT, DATE, INT
+from rules_index.language.evaluation import accepted
 from rules_index.language.evaluation.local_times import instants, local_clock, offsets, sums
-from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, Types, filled, like
+from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, filled, like, nulls_of
 from rules_index.language.evaluation.times import DAY, zone_offset
-
-
-def _one_date(kinds: Types) -> bool:
-    return len(kinds) == 1 and kinds[0] == DATE
-
-
-def _one_instant(kinds: Types) -> bool:
-    return len(kinds) == 1 and _is_instant(kinds[0])
-
-
-def _is_instant(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_timestamp(kind) and kind.tz is not None)
-
-
-def _date_and_days(kinds: Types) -> bool:
-    return len(kinds) == 2 and kinds[0] == DATE and is_integer(kinds[1]) and kinds[1] != BIGINT
-
-
-def _date_and_unit(kinds: Types) -> bool:
-    return len(kinds) == 2 and kinds[0] == DATE and kinds[1] == STRING
-
-
-def _unit_and_instant(kinds: Types) -> bool:
-    return len(kinds) == 2 and kinds[0] == STRING and _is_instant(kinds[1])
 
 
 def _days(column: pa.Array) -> np.ndarray:
@@ -90,7 +67,7 @@ def _truncated(columns: Columns, _: str) -> Result:
     """The begin of the unit; that of a quarter fails before the least date, the others wrap around."""
     unit = columns[1][0].as_py().upper()
     found = _BEGINS[unit](_days(columns[0]))
-    failed = (found < -(1 << 31)) & _are_known(columns[0]) if unit == "QUARTER" else None
+    failed = (found < -(1 << 31)) & ~nulls_of(columns[0]) if unit == "QUARTER" else None
     return _dates(found, columns[0]), failed
 
 
@@ -106,16 +83,7 @@ def _truncated_time(columns: Columns, zone: str) -> Result:
     else:
         days, of_day = _BEGINS[unit](days), np.zeros_like(of_day)
     found, failed = instants(days, of_day, zone, preferred)
-    return like(column, found, pa.int64()).cast(column.type), failed & _are_known(column)
-
-
-def _are_known(column: pa.Array) -> np.ndarray:
-    """Where the values are not NULL, [rows] bool."""
-    return np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
-
-
-def _time_and_length(kinds: Types) -> bool:
-    return len(kinds) == 2 and bool(pa.types.is_timestamp(kinds[0])) and kinds[1] == BIGINT
+    return like(column, found, pa.int64()).cast(column.type), failed & ~nulls_of(column)
 
 
 def _time_added(columns: Columns, zone: str) -> Result:
@@ -129,7 +97,7 @@ def _time_added(columns: Columns, zone: str) -> Result:
     else:
         moved, failed = sums(micros, days * DAY)
     found, beyond = sums(moved, length - days * DAY)
-    return like(column, found, pa.int64()).cast(column.type), (failed | beyond) & _are_known(column)
+    return like(column, found, pa.int64()).cast(column.type), (failed | beyond) & ~nulls_of(column)
 
 
 def _last_day(columns: Columns, _: str) -> Result:
@@ -145,7 +113,7 @@ def _months_added(columns: Columns, _: str) -> Result:
     first, last = (each.astype("M8[D]").astype(np.int64) for each in (months, months + 1))
     found = np.minimum(first + days - _begin(days, "M"), last - 1)
     beyond = found.astype(np.int32) != found
-    return _dates(found, column), beyond & _are_known(column)
+    return _dates(found, column), beyond & ~nulls_of(column)
 
 
 def _counted(unit: int) -> Callable[[Columns, str], Result]:
@@ -175,26 +143,22 @@ def _day_of_week(columns: Columns, zone: str) -> Result:
     return like(columns[0], (local_clock(columns[0], zone)[0] + 3) % 7 + 1, INT), None
 
 
-def _one_moment(kinds: Types) -> bool:
-    return len(kinds) == 1 and (bool(pa.types.is_timestamp(kinds[0])) or kinds[0] == DATE)
-
-
 CALENDAR: dict[str, ScalarFunction] = {
-    "date_add": ScalarFunction(_date_and_days, _moved(1)),
-    "date_sub": ScalarFunction(_date_and_days, _moved(-1)),
-    "add_months": ScalarFunction(_date_and_days, _months_added, raises=True, constants=(1,)),
-    "last_day": ScalarFunction(_one_date, _last_day),
-    "trunc": ScalarFunction(_date_and_unit, _truncated, raises=True, constants=(1,), fits=_is_unit(_BEGINS)),
+    "date_add": ScalarFunction(accepted.date_and_days, _moved(1)),
+    "date_sub": ScalarFunction(accepted.date_and_days, _moved(-1)),
+    "add_months": ScalarFunction(accepted.date_and_days, _months_added, raises=True, constants=(1,)),
+    "last_day": ScalarFunction(accepted.one_date, _last_day),
+    "trunc": ScalarFunction(accepted.date_and_unit, _truncated, raises=True, constants=(1,), fits=_is_unit(_BEGINS)),
     "date_trunc": ScalarFunction(
-        _unit_and_instant, _truncated_time, raises=True, constants=(0,), fits=_is_unit((*_BEGINS, *_LENGTHS))
+        accepted.unit_and_instant, _truncated_time, raises=True, constants=(0,), fits=_is_unit((*_BEGINS, *_LENGTHS))
     ),
-    "time_add": ScalarFunction(_time_and_length, _time_added, raises=True, constants=(1,)),
-    "unix_date": ScalarFunction(_one_date, lambda columns, _: (columns[0].cast(INT), None)),
-    "unix_micros": ScalarFunction(_one_instant, _counted(1)),
-    "unix_millis": ScalarFunction(_one_instant, _counted(1_000)),
-    "unix_seconds": ScalarFunction(_one_instant, _counted(1_000_000)),
-    **dict.fromkeys(("unix_timestamp", "to_unix_timestamp"), ScalarFunction(_one_instant, _seconds)),
-    "yearofweek": ScalarFunction(_one_moment, _year_of_week),
-    "dayofweek_iso": ScalarFunction(_one_moment, _day_of_week),
+    "time_add": ScalarFunction(accepted.time_and_length, _time_added, raises=True, constants=(1,)),
+    "unix_date": ScalarFunction(accepted.one_date, lambda columns, _: (columns[0].cast(INT), None)),
+    "unix_micros": ScalarFunction(accepted.one_instant, _counted(1)),
+    "unix_millis": ScalarFunction(accepted.one_instant, _counted(1_000)),
+    "unix_seconds": ScalarFunction(accepted.one_instant, _counted(1_000_000)),
+    **dict.fromkeys(("unix_timestamp", "to_unix_timestamp"), ScalarFunction(accepted.one_instant, _seconds)),
+    "yearofweek": ScalarFunction(accepted.one_moment, _year_of_week),
+    "dayofweek_iso": ScalarFunction(accepted.one_moment, _day_of_week),
 }
 """`time_add` is `+` and `-` with an INTERVAL; the last two are fields of EXTRACT alone."""

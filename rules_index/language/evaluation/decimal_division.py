@@ -15,10 +15,10 @@ from rules_index.language.evaluation.decimals import (
     array_of_halves,
     halves_of,
     load_limbs,
-    nulls_of,
     scale_up,
     store_limbs,
 )
+from rules_index.language.evaluation.scalar import nulls_of
 
 _LIMBS = 8
 _MOST_DIGITS = 18

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules_index.kernels.jit import jit
+from rules_index.language.evaluation.scalar import nulls_of
 
 Mask = npt.NDArray[np.bool_]
 Outcome = tuple[pa.Array, Mask]
@@ -42,11 +43,6 @@ def array_of_halves(halves: npt.NDArray[np.uint64], nulls: Mask, data_type: pa.D
     """Decimals of two's complement, [rows, 2] uint64, NULL where `nulls` [rows] bool."""
     validity = pa.array(~nulls).buffers()[1] if nulls.any() else None
     return pa.Array.from_buffers(data_type, len(halves), [validity, pa.py_buffer(np.ascontiguousarray(halves))])
-
-
-def nulls_of(values: pa.Array) -> Mask:
-    """Where the values are NULL, [rows] bool."""
-    return values.is_null().to_numpy(zero_copy_only=False)
 
 
 def operate(name: str, left: pa.Array, right: pa.Array, target: pa.DataType) -> Outcome:

@@ -17,6 +17,7 @@ from rules_index.language.evaluation import decimal_division, decimals, function
 from rules_index.language.evaluation.arithmetic import cast, divide, integer_operation, negative_or_absolute
 from rules_index.language.evaluation.comparison import COMPARISONS, compare
 from rules_index.language.evaluation.evaluated import Evaluated, Mask
+from rules_index.language.evaluation.scalar import nulls_of
 from rules_index.language.patterns import like_matcher, rlike_matcher
 from rules_index.language.typed import Constant, Expression, Leaf, Operation
 
@@ -64,17 +65,11 @@ def constant_scalar(constant: Constant) -> pa.Scalar:
 
 def _nulls(operand: Evaluated) -> Mask:
     """Where the operand is NULL and did not raise."""
-    return _is_null(operand.values) & ~_raised(operand)
+    return nulls_of(operand.values) & ~_raised(operand)
 
 
 def _raised(operand: Evaluated) -> Mask:
     return np.zeros(len(operand.values), np.bool_) if operand.raised is None else operand.raised
-
-
-def _is_null(values: pa.Array) -> Mask:
-    if values.null_count == 0:
-        return np.zeros(len(values), np.bool_)
-    return values.is_null().to_numpy(zero_copy_only=False)
 
 
 def _is_true(operand: Evaluated) -> Mask:
@@ -101,7 +96,7 @@ def _either(operands: list[Evaluated]) -> Mask | None:
     reached = ~raised
     for operand in operands:
         raised |= reached & _raised(operand)
-        reached &= ~_is_null(operand.values)
+        reached &= ~nulls_of(operand.values)
     return raised
 
 
@@ -116,7 +111,7 @@ def _with_more(raised: Mask | None, more: Mask | None) -> Mask | None:
 
 def _arithmetic(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     left, right = (operand.values for operand in operands)
-    valid = ~(_is_null(left) | _is_null(right))
+    valid = ~(nulls_of(left) | nulls_of(right))
     failed: Mask | None
     if pa.types.is_decimal(operation.type) and operation.name == "multiply":
         values, failed = pc.multiply(left, right), None  # of a type that has all digits
@@ -165,7 +160,7 @@ def _comparison(operation: Operation, operands: list[Evaluated]) -> Evaluated:
 def _null_safe_equal(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     left, right = operands
     equal = pc.fill_null(compare("=", left.values, right.values), False)
-    both = _is_null(left.values) & _is_null(right.values)
+    both = nulls_of(left.values) & nulls_of(right.values)
     raised = _with_more(left.raised, right.raised)
     return _finish(pc.or_(equal, pa.array(both)), raised)
 
@@ -195,7 +190,7 @@ def _in(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     """TRUE at the first equal element, else NULL where the value or an element is NULL, else FALSE."""
     value, *elements = operands
     rows = len(value.values)
-    found, unknown = np.zeros(rows, np.bool_), _is_null(value.values)
+    found, unknown = np.zeros(rows, np.bool_), nulls_of(value.values)
     raised = _raised(value).copy()
     open_rows = ~unknown
     for element in elements:
@@ -203,7 +198,7 @@ def _in(operation: Operation, operands: list[Evaluated]) -> Evaluated:
         open_rows &= ~raised
         equal = pc.fill_null(compare("=", value.values, element.values), False).to_numpy(zero_copy_only=False)
         found |= open_rows & equal
-        unknown |= open_rows & _is_null(element.values)
+        unknown |= open_rows & nulls_of(element.values)
         open_rows &= ~equal
     values = pa.array(found, mask=~found & unknown)
     return _finish(values, raised)
@@ -249,7 +244,7 @@ def _rlike(operation: Operation, operands: list[Evaluated]) -> Evaluated:
 def _in_list(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     values = operands[0].values
     found = operation.parameters[0].contains(values)
-    return Evaluated(pa.array(found, mask=_is_null(values)), operands[0].raised)
+    return Evaluated(pa.array(found, mask=nulls_of(values)), operands[0].raised)
 
 
 def _call(operation: Operation, operands: list[Evaluated]) -> Evaluated:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from rules_index.language.coercion import DATE
 from rules_index.language.evaluation.scalar import filled
-from rules_index.language.evaluation.times import DAY, zone_of
+from rules_index.language.evaluation.times import DAY, zone_of, zone_offset
 
 _CYCLE_DAYS = 146_097
 
@@ -55,6 +55,9 @@ def transitions(zone: str) -> tuple[np.ndarray, np.ndarray]:
     Found by binary search between instants three days apart (twelve from 2100 on). No zone changes and changes back
     within that time, and changes are at whole seconds.
     """
+    fixed = zone_offset(zone)
+    if fixed is not None:
+        return np.array([-(1 << 63)], np.int64), np.array([fixed], np.int64)
     info, epoch = zone_of(zone), datetime(1970, 1, 1, tzinfo=UTC)
 
     def shift(second: int) -> int:

@@ -7,25 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from rules_index.language.coercion import BIGINT, DATE, INT, STRING
+from rules_index.language.coercion import BIGINT, DATE, INT
+from rules_index.language.evaluation import accepted
 from rules_index.language.evaluation.local_times import local_clock
-from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, Types, like
-
-
-def _is_moment(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_timestamp(kind) or kind == DATE)
-
-
-def _one_moment(kinds: Types) -> bool:
-    return len(kinds) == 1 and _is_moment(kinds[0])
-
-
-def _one_time(kinds: Types) -> bool:
-    return len(kinds) == 1 and bool(pa.types.is_timestamp(kinds[0]))
-
-
-def _two_moments(kinds: Types) -> bool:
-    return len(kinds) == 2 and all(map(_is_moment, kinds))
+from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, like
 
 
 def _of_day(divisor: int, modulus: int) -> Callable[[Columns, str], Result]:
@@ -77,16 +62,6 @@ _SECOND, _DAY_SECONDS = 1_000_000, 86_400
 _SECONDS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3_600, "DAY": 86_400, "WEEK": 604_800}
 
 
-def _unit_and_instants(kinds: Types) -> bool:
-    """Whether the arguments are a unit and two instants. Dates and wall times are excluded: in a zone they may not
-    exist."""
-    return (
-        len(kinds) == 3
-        and kinds[0] == STRING
-        and all(pa.types.is_timestamp(kind) and kind.tz is not None for kind in kinds[1:])
-    )
-
-
 def _whole_units(columns: Columns, zone: str) -> Result:
     """Whole units from the second column's local time to the third's, truncated toward zero."""
     unit, start, end = columns
@@ -112,14 +87,14 @@ _DATE_PARTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 DATES: dict[str, ScalarFunction] = {
-    "hour": ScalarFunction(_one_time, _of_day(_HOUR, 24)),
-    "minute": ScalarFunction(_one_time, _of_day(60_000_000, 60)),
-    "second": ScalarFunction(_one_time, _of_day(1_000_000, 60)),
-    **{name: ScalarFunction(_one_moment, _of_date(part)) for name, part in _DATE_PARTS.items()},
-    "date": ScalarFunction(_one_moment, _date),
-    "to_date": ScalarFunction(_one_moment, _date),
-    **dict.fromkeys(("datediff", "date_diff"), ScalarFunction(_two_moments, _date_difference)),
+    "hour": ScalarFunction(accepted.one_time, _of_day(_HOUR, 24)),
+    "minute": ScalarFunction(accepted.one_time, _of_day(60_000_000, 60)),
+    "second": ScalarFunction(accepted.one_time, _of_day(1_000_000, 60)),
+    **{name: ScalarFunction(accepted.one_moment, _of_date(part)) for name, part in _DATE_PARTS.items()},
+    "date": ScalarFunction(accepted.one_moment, _date),
+    "to_date": ScalarFunction(accepted.one_moment, _date),
+    **dict.fromkeys(("datediff", "date_diff"), ScalarFunction(accepted.two_moments, _date_difference)),
     "timestampdiff": ScalarFunction(
-        _unit_and_instants, _whole_units, constants=(0,), fits=lambda unit: unit[0] in _SECONDS
+        accepted.unit_and_instants, _whole_units, constants=(0,), fits=lambda unit: unit[0] in _SECONDS
     ),
 }

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from rules_index.language.coercion import INT
 from rules_index.language.evaluation import accepted
 from rules_index.language.evaluation.comparison import compare
-from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, filled, like
+from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, filled, like, nulls_of
 
 
 def _size(columns: Columns, _: str) -> Result:
@@ -31,36 +31,34 @@ def _array_contains(columns: Columns, _: str) -> Result:
     equal = compare("=", items, wanted)
     found, unknown = np.zeros(len(lists), bool), np.zeros(len(lists), bool)
     found[owner[pc.fill_null(equal, False).to_numpy(zero_copy_only=False)]] = True
-    unknown[owner[items.is_null().to_numpy(zero_copy_only=False)]] = True
-    is_null = lists.is_null().to_numpy(zero_copy_only=False)
-    return pa.array(found, mask=is_null | (unknown & ~found)), None
+    unknown[owner[nulls_of(items)]] = True
+    return pa.array(found, mask=nulls_of(lists) | (unknown & ~found)), None
 
 
 def _item(columns: Columns, _: str, first: int, raises: bool) -> Result:
-    """The item of an array at a place, counting from `first`, and from the end below 0 where that is 1; the value of a
-    map's key, NULL where it has none. A place outside of the array raises, or gives NULL."""
-    container, place = columns
-    if pa.types.is_map(container.type):
-        return _value_of(container, place[0]), None
-    begins, ends = _bounds(container)
+    """The item of an array at a place, counting from `first`; if that is 1, from the end for places below 0. A place
+    outside of the array raises if `raises`, else its item is NULL."""
+    array, place = columns
+    begins, ends = _bounds(array)
     places, sizes = filled(place).astype(np.int64), ends - begins
     at = places - first
     if first:
         at = np.where(places < 0, sizes + places, at)
     inside = (at >= 0) & (at < sizes)
-    known = (container.is_valid().to_numpy(zero_copy_only=False)) & (place.is_valid().to_numpy(zero_copy_only=False))
+    known = ~(nulls_of(array) | nulls_of(place))
     taken = pa.array(begins + at, mask=~(inside & known))
-    return container.values.take(taken), known & ~inside if raises else None
+    return array.values.take(taken), known & ~inside if raises else None
 
 
-def _value_of(maps: pa.MapArray, key: pa.Scalar) -> pa.Array:
-    """The value of the first entry of each map with this key."""
+def _value_of_key(columns: Columns, _: str) -> Result:
+    """The value of the first entry of each map with this key; NULL where there is none."""
+    maps, key = columns
     begins, ends = _bounds(maps)
-    hits = np.flatnonzero(pc.fill_null(pc.equal(maps.keys, key), False).to_numpy(zero_copy_only=False))
+    hits = np.flatnonzero(pc.fill_null(pc.equal(maps.keys, key[0]), False).to_numpy(zero_copy_only=False))
     nearest = np.searchsorted(hits, begins)
     at = np.append(hits, len(maps.keys))[nearest]
-    held = (at < ends) & maps.is_valid().to_numpy(zero_copy_only=False)
-    return maps.items.take(pa.array(at, mask=~held))
+    held = (at < ends) & ~nulls_of(maps)
+    return maps.items.take(pa.array(at, mask=~held)), None
 
 
 def _bounds(lists: pa.Array) -> tuple[np.ndarray, np.ndarray]:
@@ -76,6 +74,6 @@ NESTED: dict[str, ScalarFunction] = {
     "[]": ScalarFunction(accepted.array_and_place, partial(_item, first=0, raises=True), raises=True),
     "get": ScalarFunction(accepted.array_and_place, partial(_item, first=0, raises=False)),
     "element_at": ScalarFunction(accepted.array_and_place, partial(_item, first=1, raises=True), raises=True),
-    "map_value": ScalarFunction(accepted.map_and_key, partial(_item, first=0, raises=False), constants=(1,)),
+    "map_value": ScalarFunction(accepted.map_and_key, _value_of_key, constants=(1,)),
 }
 """`[]` is an array with a place behind it; `map_value` a map with a key behind it, or element_at of both."""

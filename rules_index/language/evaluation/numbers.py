@@ -15,13 +15,15 @@ from rules_index.language.evaluation.scalar import Columns, Result, ScalarFuncti
 
 _WHOLE = 2.0**53
 """No DOUBLE of at least so much has a fraction."""
-_NEAR_HALF, _EXACT_TO = 1e-3, 2.0**40
-"""A fraction as near to a half is rounded by its decimal digits; below `_EXACT_TO` multiplying errs by far less."""
+_NEAR_HALF = 1e-3
+"""A fraction as near to a half is rounded by its decimal digits; what multiplying errs by is added where it is more."""
+_EXACT_TO = 2.0**50
 _MOST_DIGITS = 12
 
 
 def _floor_or_ceiling(rounded: Callable[[pa.Array], pa.Array]) -> Callable[[Columns, str], Result]:
     def evaluate(columns: Columns, _: str) -> Result:
+        """Rounds in the type that Spark returns for the column's: BIGINT or a DECIMAL."""
         column = columns[0]
         if is_integer(column.type):
             return column.cast(BIGINT), None
@@ -51,9 +53,10 @@ def _round(columns: Columns, _: str) -> Result:
         scaled = np.abs(values) * unit
         whole = np.floor(scaled)
         fraction = scaled - whole
+        near = np.maximum(_NEAR_HALF, 4 * np.spacing(scaled))
         rounded = np.copysign((whole + (fraction > 0.5)) / unit, values)
         found = np.where(np.abs(values) < _WHOLE, rounded, values)
-        by_digits = (np.abs(values) < _WHOLE) & ((np.abs(fraction - 0.5) < _NEAR_HALF) | (scaled >= _EXACT_TO))
+        by_digits = (np.abs(values) < _WHOLE) & ((np.abs(fraction - 0.5) < near) | (scaled >= _EXACT_TO))
     place = Decimal(1).scaleb(-digits)
     found[by_digits] = [
         float(Decimal(repr(each)).quantize(place, ROUND_HALF_UP)) for each in values[by_digits].tolist()

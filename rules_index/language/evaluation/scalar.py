@@ -36,9 +36,14 @@ def filled(values: pa.Array) -> np.ndarray:
     return np.asarray(pc.fill_null(values, 0).to_numpy(zero_copy_only=False))
 
 
+def nulls_of(values: pa.Array) -> Mask:
+    """Where the values are NULL, [rows] bool."""
+    if values.null_count == 0:
+        return np.zeros(len(values), np.bool_)
+    return np.asarray(values.is_null().to_numpy(zero_copy_only=False))
+
+
 def like(values: pa.Array, found: np.ndarray, kind: pa.DataType, other: pa.Array | None = None) -> pa.Array:
     """`found` as an array of type `kind`, NULL where the values are."""
-    mask = values.is_null().to_numpy(zero_copy_only=False)
-    if other is not None:
-        mask = mask | other.is_null().to_numpy(zero_copy_only=False)
+    mask = nulls_of(values) if other is None else nulls_of(values) | nulls_of(other)
     return pa.array(found, kind, mask=mask)

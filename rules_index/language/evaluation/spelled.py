@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules_index.language.coercion import DATE, DOUBLE
-from rules_index.language.evaluation.scalar import Result, filled
+from rules_index.language.evaluation.scalar import Result, filled, nulls_of
 from rules_index.language.evaluation.times import BLANK, parse_date
 
 _BLANK_IN_JAVA = "".join(map(chr, range(33)))
@@ -40,7 +40,7 @@ def integers(texts: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.boo
     # the least BIGINT must be parsed with its sign: its digits alone overflow
     spelled = pc.binary_join_element_wise(pc.replace_substring(signs, "+", ""), digits, "")
     numbers = pl.Series(pl.from_arrow(spelled)).cast(pl.Int64, strict=False).to_arrow()
-    return filled(numbers), _is_null(numbers) & ~_is_null(texts)
+    return filled(numbers), nulls_of(numbers) & ~nulls_of(texts)
 
 
 def doubles(texts: pa.Array) -> Result:
@@ -55,11 +55,11 @@ def decimals(texts: pa.Array, target: pa.Decimal128Type) -> Result:
     """The decimals that texts spell, by java.math.BigDecimal, rounded half up; what has more whole digits is wrong."""
     trimmed = pc.utf8_trim(texts, characters=_BLANK_IN_JAVA)
     whole, scale = target.precision - target.scale, target.scale
-    plain = _matching(trimmed, f"^[+-]?[0-9]{{1,{whole}}}(\\.[0-9]{{1,{scale}}})?$") if whole and scale else None
-    if plain is None:
-        plain = _matching(trimmed, f"^[+-]?[0-9]{{1,{whole}}}$" if whole else "^$a")
+    fraction = f"(\\.[0-9]{{1,{scale}}})?" if scale else ""
+    # where there is no room for a whole digit, none is plain
+    plain = _matching(trimmed, f"^[+-]?[0-9]{{1,{whole}}}{fraction}$" if whole else "$a")
     found = pc.if_else(plain, trimmed, pa.scalar(None, texts.type)).cast(target)
-    nulls, others = _is_null(texts), np.flatnonzero(_is_null(found) & ~_is_null(texts))
+    nulls, others = nulls_of(texts), np.flatnonzero(nulls_of(found) & ~nulls_of(texts))
     if not len(others):
         return found, None
     codes = trimmed.take(pa.array(others)).dictionary_encode()
@@ -68,7 +68,7 @@ def decimals(texts: pa.Array, target: pa.Decimal128Type) -> Result:
     places = np.zeros(len(texts), np.int64)
     places[others] = np.arange(len(others))
     found = pc.if_else(plain, found, odd.take(pa.array(places, mask=nulls)))
-    return found, _is_null(found) & ~nulls
+    return found, nulls_of(found) & ~nulls
 
 
 def _decimal(text: str, target: pa.Decimal128Type) -> Decimal | None:
@@ -112,7 +112,7 @@ def _with_others(
     texts: pa.Array, plain: pa.Array, found: np.ndarray, parse: Callable[[str], Any], kind: pa.DataType
 ) -> Result:
     """What was found of plain texts, and what `parse` makes of the others; where it gives None, the text is wrong."""
-    nulls = _is_null(texts)
+    nulls = nulls_of(texts)
     others = np.flatnonzero(~plain.to_numpy(zero_copy_only=False) & ~nulls)
     failed = np.zeros(len(texts), bool)
     if len(others):
@@ -137,7 +137,3 @@ def _double(text: str) -> float | None:
     if _NAMED.fullmatch(text) or _NAN_WITH_SIGN.fullmatch(text):
         return float(text)
     return None
-
-
-def _is_null(values: pa.Array) -> npt.NDArray[np.bool_]:
-    return np.asarray(values.is_null().to_numpy(zero_copy_only=False))

@@ -36,6 +36,7 @@ def _lower(text: str) -> str:
 
 def _letters(change: Callable[[str], str], ascii_only: Callable[[pa.Array], pa.Array]) -> Any:
     def evaluate(columns: Columns, _: str) -> Result:
+        """Converts each distinct string by `change`, or all at once by `ascii_only` where that is the same."""
         column = columns[0]
         if not _has_non_ascii(column):
             return ascii_only(column), None

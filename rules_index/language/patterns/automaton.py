@@ -93,6 +93,7 @@ class _Builder:
         self.places: set[Place] = set()
 
     def state(self, kind: int, first: int = 0, second: int = 0, argument: int = 0) -> int:
+        """Adds a state; returns its number."""
         self.kind.append(kind)
         self.first.append(first)
         self.second.append(second)
@@ -121,6 +122,7 @@ class _Builder:
                 return self.state(ASSERT, after, argument=place * 2 + negated)
 
     def repeat(self, item: Node, low: int, high: int | None, after: int) -> int:
+        """The start state of `low` to `high` repetitions of an item, unbounded for None, if `after` follows them."""
         if high is None:
             loop = self.state(SPLIT, 0, after)
             self.first[loop] = self.add(item, loop)
@@ -134,6 +136,7 @@ class _Builder:
         return after
 
     def number(self, members: ValueSet) -> int:
+        """The number of a set of characters; equal sets have one."""
         if members not in self.numbers:
             self.numbers[members] = len(self.sets)
             self.sets.append(members)

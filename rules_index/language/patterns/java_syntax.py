@@ -29,6 +29,7 @@ def parse(pattern: str, work: Work | None = None) -> Node:
 
 class _Reader(SetReader):
     def whole(self) -> Node:
+        """The whole pattern."""
         node = self.expression()
         if self.cursor != self.length:
             self.fail("this ')' closes no group" if self.peek() == ord(")") else "it cannot be read further")
@@ -37,6 +38,7 @@ class _Reader(SetReader):
     # Expressions
 
     def expression(self) -> Node:
+        """Alternatives that '|' separates."""
         self.depth += 1
         if self.depth > DEPTH_LIMIT:
             self.fail(f"its groups are nested more than {DEPTH_LIMIT} deep")
@@ -48,6 +50,7 @@ class _Reader(SetReader):
         return branches[0] if len(branches) == 1 else Choice(tuple(branches))
 
     def sequence(self) -> Node:
+        """Items in a row, up to '|', ')' or the end."""
         items: list[Node] = []
         while True:
             code = self.peek()
@@ -88,19 +91,23 @@ class _Reader(SetReader):
         return self.literal(code)
 
     def dollar(self, multi: bool) -> Node:
+        """What '$' asserts under the flags; `multi`: at the end of every line."""
         if "d" in self.flags:
             return Assertion(Place.DOLLAR_MULTI_UNIX if multi else Place.DOLLAR_UNIX)
         return Assertion(Place.DOLLAR_MULTI if multi else Place.DOLLAR)
 
     def dot(self) -> ValueSet:
+        """What '.' matches under the flags."""
         if "s" in self.flags:
             return cp.ALL
         return cp.complement(points((0x0A,)) if "d" in self.flags else cp.LINE_TERMINATORS)
 
     def literal(self, code: int) -> Node:
+        """A character as itself, in any case under the flag i."""
         return Characters(self.single(code))
 
     def quantified(self, node: Node) -> Node:
+        """The item with the quantifier behind it, if there is one."""
         code = self.peek()
         if code == ord("?"):
             low, high = 0, 1
@@ -171,10 +178,12 @@ class _Reader(SetReader):
         return Sequence((node,))  # even around a single set: Java repeats a group differently from a set
 
     def refuse_group(self, start: int, what: str) -> NoReturn:
+        """Fails at a group's start."""
         self.cursor = start
         self.fail(f"{what} cannot be matched in linear time; write the pattern without")
 
     def group_name(self, code: int) -> None:
+        """Reads a group's name, whose first letter has been read; fails if it is not the first of the name."""
         letters = []
         if not is_alpha(code):
             self.fail("a group's name must start with a letter from a to z", 1)
@@ -212,6 +221,7 @@ class _Reader(SetReader):
     # Escapes
 
     def escaped_item(self) -> Node:
+        """An item that begins with a backslash."""
         start = self.cursor
         letter = chr(self.at(start + 1))
         places = {
@@ -240,4 +250,5 @@ class _Reader(SetReader):
         return Characters(value) if isinstance(value, ValueSet) else self.literal(value)
 
     def word_edge(self) -> Place:
+        """What '\\b' asserts under the flags."""
         return Place.WORD_EDGE_UNICODE if "U" in self.flags else Place.WORD_EDGE

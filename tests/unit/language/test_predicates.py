@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import rules_index as ri
 from rules_index.domains.values import float_key
 from rules_index.language.compiler import compile_expression
 from rules_index.language.formula import And, Fixed, Formula, Not, Or, Predicate, Truth
@@ -262,3 +263,28 @@ def test_any_way_in_which_arrow_holds_a_type_will_do() -> None:
     assert isinstance(formula, And)
     types = [leaf.type for leaf in leaves(formula)]
     assert types == [pa.string()] * 3 + [pa.timestamp("us", tz="UTC"), pa.int16()]
+
+
+MAPS = pa.schema(
+    {
+        "deep": pa.map_(pa.string(), pa.map_(pa.string(), pa.string())),
+        "of_structs": pa.map_(pa.string(), pa.struct([("a", pa.int32())])),
+        "inside": pa.struct([("m", pa.map_(pa.string(), pa.string()))]),
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "derived"),
+    [
+        ("deep.a.a = 'x'", 1),
+        ("deep['a'].a = 'x'", 1),
+        ("of_structs.a.a = 1", 1),
+        ("inside.m.m = 'x'", 0),
+        ("inside.m['m'] = 'x'", 0),
+    ],
+)
+def test_keys_of_maps_may_be_written_like_fields(text: str, derived: int) -> None:
+    """Also where a key has the name of what follows it."""
+    compiled = ri.compile_rules([("r", text)], MAPS)
+    assert not compiled.rejects.num_rows and len(compiled.derived) == derived

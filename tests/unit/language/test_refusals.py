@@ -248,6 +248,16 @@ def test_a_cast_that_may_raise_is_not_lost_beside_null(text: str) -> None:
     assert len(compiled.derived) == 1 or compiled.errors == {1: 1}
 
 
+@pytest.mark.parametrize(
+    ("interval", "is_plain"),
+    [("'-1' DAY", True), ("-2 hours 3 MINUTES", True), ("- '+1' DAY", False), ("1.5 SECONDS", False),
+     ("'1:2' HOUR TO MINUTE", False), ("999999999 WEEKS 999999999 WEEKS", False)],
+)  # fmt: skip
+def test_intervals_of_whole_units_need_no_spark(interval: str, is_plain: bool) -> None:
+    compiled = ri.compile_rules([(1, f"ts + INTERVAL {interval} > ts")], SCHEMA, engine="scan")
+    assert len(compiled.derived) == (0 if is_plain else 1)
+
+
 def test_a_cast_that_is_sure_needs_no_spark_beside_null() -> None:
     assert len(ri.compile_rules([(1, "t <=> CAST(NULL AS INT)")], SCHEMA, engine="scan").derived) == 0
 

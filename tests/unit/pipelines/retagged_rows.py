@@ -1,4 +1,4 @@
-"""Rows and random rules of re-tags without a JVM."""
+"""Rows, random rules and deaths of re-tags."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import random
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
+import pytest
+
+from pipelines.retagging.retagger import Retagger
 
 START = datetime(2024, 3, 9, tzinfo=UTC)
 
@@ -40,6 +43,41 @@ def random_rule(draw: random.Random):
         "TRUE",
         "FALSE",
     ]
+    return bounded(draw, draw.choice(texts))
+
+
+def bounded(draw: random.Random, text: str) -> tuple[str, datetime | None, datetime | None]:
+    """A rule's text with bounds of validity, or without."""
     since = START + timedelta(hours=draw.randint(0, 40)) if draw.random() < 0.25 else None
     until = START + timedelta(hours=draw.randint(0, 60)) if draw.random() < 0.25 else None
-    return (draw.choice(texts), since, until)
+    return (text, since, until)
+
+
+class DiedError(BaseException):
+    """Stands for the end of the process: no `except Exception` may catch it."""
+
+
+def die_after(patch: pytest.MonkeyPatch, step: str, log: type) -> None:
+    """Have a re-tag's process end once it has found or planned what changes, made its files, or written a table (its
+    name). log: the class whose `rewrite` writes tables."""
+    if step in ("found", "planned"):
+        record = Retagger._record
+
+        def plan(self, *arguments):
+            if step == "planned":
+                record(self, *arguments)
+            raise DiedError
+
+        patch.setattr(Retagger, "_record", plan)
+        return
+    write = log.rewrite
+
+    def then_die(self, *arguments):
+        if step == "files":
+            raise DiedError
+        done = write(self, *arguments)
+        if self.uri.endswith(step):
+            raise DiedError
+        return done
+
+    patch.setattr(log, "rewrite", then_die)

@@ -21,21 +21,16 @@ from pipelines.lake.runs import batches
 from pipelines.lake.tables import RULES
 from pipelines.retag import retag
 from pipelines.retagging.local_tables import LocalTables
-from pipelines.retagging.retagger import Retagger
 from pipelines.run import OpenGates, run_due
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from tests.cases import cases, quick_first
-from tests.unit.pipelines.retagged_rows import random_rule, rows
+from tests.unit.pipelines.retagged_rows import DiedError, die_after, random_rule, rows
 
 STREAM = {"source": "lake/source", "key": ["id"], "event_time": "t"}
 BEFORE = {"gone": "n > 3", "changed": "n < 9", "same": "w = 'x'"}
 AFTER = {"same": "w = 'x'", "changed": "n < 4 AND d > 1", "new": "n BETWEEN 5 AND 7"}
 LATER = {"same": "w = 'x'", "new": "n BETWEEN 6 AND 9", "newer": "w IS NULL"}
-
-
-class DiedError(BaseException):
-    """Stands for the end of the process: no `except Exception` may catch it."""
 
 
 def append(workspace: Workspace, start: int, stop: int) -> None:
@@ -162,30 +157,6 @@ def prepared(make, **stream) -> Workspace:
 STEPS = ("found", "planned", "files", "s_tagged", "s_matches")
 
 
-def die_after(patch: pytest.MonkeyPatch, step: str) -> None:
-    if step in ("found", "planned"):
-        record = Retagger._record
-
-        def plan(self, *arguments):
-            if step == "planned":
-                record(self, *arguments)
-            raise DiedError
-
-        patch.setattr(Retagger, "_record", plan)
-        return
-    write = FolderLog.rewrite
-
-    def then_die(self, *arguments):
-        if step == "files":
-            raise DiedError
-        done = write(self, *arguments)
-        if self.uri.endswith(step):
-            raise DiedError
-        return done
-
-    patch.setattr(FolderLog, "rewrite", then_die)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(cases(8)))
 def test_deaths_after_each_write(make, seed: int) -> None:
@@ -199,7 +170,7 @@ def test_deaths_after_each_write(make, seed: int) -> None:
         now = draw.choice([each for each in (BEFORE, AFTER, LATER) if each is not now])
         write_rules(workspace, now)
         with pytest.MonkeyPatch.context() as patch:
-            die_after(patch, step)
+            die_after(patch, step, FolderLog)
             with pytest.raises(DiedError):
                 retag(workspace, "s")
         if draw.random() < 0.5:
