@@ -243,7 +243,8 @@ class Analyser:
         tree = None
         if common is not None and constants.has_keys(common):
             zone = self.scope.time_zone
-            operands = [None if each.local is None else operations.as_type(each.local, common, zone) for each in values]
+            cast = operations.as_type if isinstance(values[0].local, Constant) else operations.comparable
+            operands = [None if each.local is None else cast(each.local, common, zone) for each in values]
             if not moved_casts.is_moved_in_list(self, values, common, zone):
                 tree = operations.operation("in", operands, BOOLEAN)
         return self._negated(Value(node, BOOLEAN, tree), node.value)

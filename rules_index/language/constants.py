@@ -27,8 +27,8 @@ from rules_index.language.coercion import (
     is_integer,
     is_number,
 )
-from rules_index.language.evaluation import times
-from rules_index.language.literals import nearest_float32
+from rules_index.language.evaluation import spelled, times
+from rules_index.language.literals import names_moment, nearest_float32
 from rules_index.language.type_names import TIMESTAMP, TIMESTAMP_NTZ
 from rules_index.language.typed import Constant
 
@@ -163,6 +163,25 @@ def cast(constant: Constant, target: pa.DataType, zone: str) -> Constant | None:
     if found is None or (target in (TIMESTAMP, TIMESTAMP_NTZ) and not -(1 << 63) <= int(found) < 1 << 63):
         return None
     return Constant(found, target)
+
+
+def raises(constant: Constant, target: pa.DataType) -> bool:
+    """Whether the cast of a text to another type raises in every time zone; False where only Spark knows."""
+    text = constant.value
+    if not isinstance(text, str):
+        return False
+    if target == BOOLEAN:
+        return text.strip(times.BLANK).lower() not in _TRUTHS
+    if target in (DATE, TIMESTAMP, TIMESTAMP_NTZ):
+        parsed = times.parse_date(text) if target == DATE else times.parse_timestamp(text)
+        return parsed is None and not names_moment(text) and not times.is_time_of_day(text)
+    texts = pa.array([text], STRING)
+    if is_integer(target):
+        numbers, failed = spelled.integers(texts)
+        return bool(failed[0]) or int(numbers[0]) >> INTEGER_BITS[target] not in (0, -1)
+    if is_decimal(target):
+        return spelled.decimals(texts, target)[0].null_count == 1
+    return is_float(target) and spelled.doubles(texts)[0].null_count == 1
 
 
 def _cast_value(

@@ -57,6 +57,14 @@ def quiet(expression: Expression | None) -> Expression | None:
     return None
 
 
+def comparable(expression: Expression, target: pa.DataType, zone: str) -> Expression | None:
+    """One side of a comparison, whose other side is not constant, in their common type: a text that spells no value of
+    the type raises wherever it is compared. None where only Spark can evaluate it."""
+    if isinstance(expression, Constant) and constants.raises(expression, target):
+        return Operation("raise", (expression,), target)
+    return as_type(expression, target, zone)
+
+
 def can_raise(expression: Expression) -> bool:
     """Whether evaluating the expression can raise on some row."""
     if isinstance(expression, Constant):
@@ -69,7 +77,7 @@ def can_raise(expression: Expression) -> bool:
         return True
     if expression.name == "cast" and not _is_widening(expression.operands[0].type, expression.type):
         return True
-    if expression.name == "call" and functions.raises(expression):
+    if expression.name == "raise" or (expression.name == "call" and functions.raises(expression)):
         return True
     return any(can_raise(operand) for operand in expression.operands)
 
@@ -226,7 +234,8 @@ def negated(operand: Expression) -> Expression | None:
 
 def compared(operator: str, left: Expression, right: Expression, common: pa.DataType, zone: str) -> Expression | None:
     """A comparison of two expressions in their common type; None where only Spark can evaluate it."""
-    first, second = as_type(left, common, zone), as_type(right, common, zone)
+    cast = as_type if isinstance(left, Constant) and isinstance(right, Constant) else comparable
+    first, second = cast(left, common, zone), cast(right, common, zone)
     if first is None or second is None or (first == second and can_raise(first)):
         return None  # Spark may know the result for a value and itself, and then evaluates nothing
     if isinstance(first, Constant) and isinstance(second, Constant):

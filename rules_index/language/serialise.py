@@ -39,7 +39,9 @@ _PARAMETERS: dict[str, tuple[type, ...]] = {
 _OPERANDS: dict[str, tuple[int, int | None]] = {
     **dict.fromkeys(("add", "subtract", "multiply", "divide", "remainder", "positive_remainder", "quotient"), (2, 2)),
     **dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", "<=>"), (2, 2)),
-    **dict.fromkeys(("negate", "abs", "cast", "try_cast", "not", "is_null", "like", "rlike", "in_list"), (1, 1)),
+    **dict.fromkeys(
+        ("negate", "abs", "cast", "try_cast", "raise", "not", "is_null", "like", "rlike", "in_list"), (1, 1)
+    ),
     **dict.fromkeys(("and", "or", "in"), (2, None)),
     "case": (3, None),
     **dict.fromkeys(("coalesce", "greatest", "least"), (1, None)),

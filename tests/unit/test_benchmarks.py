@@ -218,6 +218,7 @@ def test_a_process_that_fails_is_told_with_its_reason() -> None:
 
 
 @pytest.mark.data
+@pytest.mark.slow
 def test_every_row_of_the_connections_has_one_leaf_of_each_tree(
     data_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,6 +103,7 @@ def test_a_measure_that_is_missing_is_an_error_in_both() -> None:
         assert all("could not be judged" in each.message for each in found)
 
 
+@pytest.mark.slow
 def test_every_class_of_expectations_that_a_suite_has_is_one_of_great_expectations() -> None:
     classes = validation._library().expectations  # imports it as gates do
     kinds = {each.kind for expectations in all_suites().values() for each in expectations}

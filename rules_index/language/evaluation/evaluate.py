@@ -153,6 +153,12 @@ def _quiet_cast(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     return Evaluated(_finish(values, failed).values, operands[0].raised)
 
 
+def _raise(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+    """An error on every row on which it is evaluated."""
+    rows = len(operands[0].values)
+    return Evaluated(pa.nulls(rows, operation.type), np.ones(rows, np.bool_))
+
+
 def _comparison(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     return _finish(compare(operation.name, operands[0].values, operands[1].values), _either(operands))
 
@@ -264,6 +270,7 @@ _OPERATIONS: dict[str, Callable[[Operation, list[Evaluated]], Evaluated]] = {
     "abs": _sign,
     "cast": _cast,
     "try_cast": _quiet_cast,
+    "raise": _raise,
     **dict.fromkeys(COMPARISONS, _comparison),
     "<=>": _null_safe_equal,
     "and": _and_or,

@@ -36,6 +36,7 @@ def test_a_terminal_shows_what_is_done_and_a_clock(monkeypatch) -> None:
     assert len(stream.getvalue().split("\r\033[K")) == told
 
 
+@pytest.mark.slow
 def test_elsewhere_a_line_comes_now_and_then_while_something_takes_long() -> None:
     stream = io.StringIO()
     progress = Progress(stream, between=0.2)
@@ -90,6 +91,7 @@ def test_the_demonstration_tells_what_takes_long() -> None:
         ],
     ),
 )
+@pytest.mark.slow
 def test_set_up_tells_what_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, told: str) -> None:
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\nsleep 0.4\n")

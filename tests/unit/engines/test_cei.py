@@ -367,6 +367,7 @@ def test_boxes_agree_with_brute_force_under_every_change(kind: Kind, access: Acc
         assert len(cei.tree().keys) == 0
 
 
+@pytest.mark.slow
 def test_many_changes_leave_no_litter_behind() -> None:
     play = Play(3)
     cei = Cei.build(play.boxes(300), access="every")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from benchmarks.kinds import KINDS
 from rules_index.index.build import build
@@ -17,6 +18,7 @@ from tests.unit.engines.test_lists import conjunctions_of
 ROWS = 2048
 
 
+@pytest.mark.slow
 def test_rules_that_rows_satisfy_by_the_dozen_are_scanned() -> None:
     # a part of them could be keyed; but then all matches of a row would have to be brought into order
     draw = np.random.default_rng(1)

@@ -136,6 +136,7 @@ def turns(box: Sides, sizes: np.ndarray, dimensions: list[int]) -> str:
 
 
 @pytest.mark.parametrize("page_size", quick_first(1, [3, 2, 8]))
+@pytest.mark.slow
 def test_pages_are_those_that_halving_in_turn_makes_whatever_came_and_went(page_size: int) -> None:
     for seed in range(12):
         history = History(seed, lambda boxes: GridFile.build(boxes, page_size=page_size))

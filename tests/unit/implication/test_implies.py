@@ -158,6 +158,7 @@ def test_all_cells_are_met_by_the_rows_of_brute_force() -> None:
             assert np.array_equal(np.unique(met), expected), (seed, attribute)
 
 
+@pytest.mark.slow
 def test_rules_of_every_kind_are_never_answered_wrongly() -> None:
     table = random_rows.rows(400, seed=3)
     answers: dict[bool | None, int] = {True: 0, False: 0, None: 0}

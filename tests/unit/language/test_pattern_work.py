@@ -39,6 +39,7 @@ RULES = {
 
 
 @pytest.mark.parametrize("name", quick_first(3, RULES))
+@pytest.mark.slow
 def test_no_pattern_holds_a_compile(name: str) -> None:
     ri.compile_rules([(1, "s LIKE '%a%' AND s RLIKE '(?iu)[É-Ý]'")], SCHEMA)
     started = time.process_time()

@@ -36,6 +36,7 @@ def naive_like(value: str, pattern: str, escape: str) -> bool:
     return fits(0, 0)
 
 
+@pytest.mark.slow
 def test_random_patterns_match_as_the_naive_search() -> None:
     rng = random.Random(7)
     values = list({"".join(rng.choices(LETTERS, k=rng.randrange(8))) for _ in range(150)})

@@ -16,6 +16,7 @@ def found(pattern: str, values: list[str | None]) -> list[bool | None]:
     return answers
 
 
+@pytest.mark.slow
 def test_random_patterns_that_python_reads_alike() -> None:
     """Python's `re` agrees with Java on these: ASCII classes, values that end lines by \\n only and are not empty."""
     rng = random.Random(3)

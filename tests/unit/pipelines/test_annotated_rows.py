@@ -98,6 +98,7 @@ def test_an_edit_of_a_label_is_an_edit(workspace) -> None:
     assert tagged(workspace) == now
 
 
+@pytest.mark.slow
 def test_edits_of_all_kinds_together(workspace) -> None:
     tag_stream(workspace, "s")
     rules = [rule for rule in EDITED if rule["rule_id"] != "a"]

@@ -99,6 +99,7 @@ def test_a_copy_of_a_rule_that_was_rejected_itself_does_not_go_on(workspace, add
     assert "goes on" not in findings["a"] and "goes on" in findings["b"]
 
 
+@pytest.mark.slow
 def test_a_last_good_version_that_the_source_has_outgrown_does_not_go_on(workspace, add_rules) -> None:
     add_rules(workspace, ("a", "s", "x > 7"), ("b", "s", "x = 0"))
     compile_scopes(workspace)

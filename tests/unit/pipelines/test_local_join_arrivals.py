@@ -102,6 +102,7 @@ def begin(new_workspace, add_rules, monkeypatch):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.slow
 def test_whatever_arrives_when_the_table_is_the_join(begin, seed: int) -> None:
     run = begin(seed, always=bool(seed % 3), max_bytes_per_batch=("1g", "1")[seed % 5 == 0])
     for _ in range(run.scenario.draw.choice((1, 3))):

@@ -216,6 +216,7 @@ def test_whoever_was_stopped_writes_nothing_when_it_goes_on(make) -> None:
         ],
     ),
 )
+@pytest.mark.slow
 def test_others_write_meanwhile(make, meanwhile: str, when: str) -> None:
     monkeypatch = pytest.MonkeyPatch()
     workspace = prepared(make)

@@ -341,6 +341,7 @@ def test_an_append_meanwhile_is_no_conflict(tagged, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("where", quick_first(1, ("written", "committed")))
+@pytest.mark.slow
 def test_killed_anywhere_it_loses_nothing(tagged, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     class Killed(BaseException):
         pass

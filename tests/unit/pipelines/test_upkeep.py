@@ -127,6 +127,7 @@ def as_texts(tables: Any) -> list[str]:
     return sorted(repr(row) for table in tables for row in table.to_pylist())
 
 
+@pytest.mark.slow
 def test_merged_files_have_the_rows_and_the_bounds_of_all(tmp_path: Path) -> None:
     layout = Layout(sort_by="rule_id")
     older = pa.schema([field for field in SCHEMA if field.name != "new"])
@@ -309,6 +310,7 @@ def test_runs_stay_few_files_whatever_the_number_of_runs(new_workspace) -> None:
     assert [each.batch for each in newest_first(lake, "s")][:3] == [119, 118, 117]
 
 
+@pytest.mark.slow
 def test_never_is_never(tmp_path: Path) -> None:
     from pipelines.workspace import Workspace
 
