@@ -49,6 +49,11 @@ def grown(array: np.ndarray, needed: int, fill: int = 0) -> np.ndarray:
     return larger
 
 
+def decoded(column: pa.Array) -> pa.Array:
+    """The column without dictionary encoding."""
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
 def as_lists(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Mappings as lists of key and value; other columns unchanged."""
     kind = column.type

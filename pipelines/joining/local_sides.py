@@ -19,8 +19,9 @@ from pipelines.joining.local_keys import common_type, comparable, instants
 from pipelines.joining.sides import SideFiles
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.lake import first_line
-from pipelines.lake.schema import OPAQUE, arrow_schema_of, nullable
+from pipelines.lake.schema import arrow_schema_of, is_opaque, nullable
 from pipelines.sources.positions import Add
+from rules_index.arrays import decoded
 from rules_index.join.worker import KEY, NEW, TIME, own_column
 from rules_index.workers.source_files import SourceFile, UnreadableFileError, read_batches, source_files
 
@@ -78,7 +79,7 @@ class SideReader:
                 kept = (times.to_numpy() < least) == late
                 times, keys = times.filter(pa.array(kept)), [key.filter(pa.array(kept)) for key in keys]
                 present[present] = kept
-            own = [_plain(batch.column(name)) for name in self.schema.names]
+            own = [decoded(batch.column(name)) for name in self.schema.names]
             if not present.all():
                 own = [column.filter(pa.array(present)) for column in own]
             if len(times):
@@ -88,7 +89,7 @@ class SideReader:
     def _joining(self, batch: pa.RecordBatch) -> tuple[pa.Array, list[pa.Array], np.ndarray]:
         """Times and keys of the rows that have both, and a mask of these rows, [rows] bool."""
         times = instants(batch.column(self.time), self.zone)
-        keys = [comparable(_plain(batch.column(n)), kind) for n, kind in zip(self.keys, self.types, strict=True)]
+        keys = [comparable(decoded(batch.column(n)), kind) for n, kind in zip(self.keys, self.types, strict=True)]
         valid = [column.is_valid().to_numpy(zero_copy_only=False) for column in (times, *keys)]
         present: np.ndarray = np.array(reduce(np.logical_and, valid))
         if not present.all():
@@ -102,7 +103,7 @@ def side_readers(join: Join, sides: Sequence[SideFiles], zone: str) -> list[Side
     schemas = [nullable(arrow_schema_of(json.dumps({"fields": side.fields}))) for side in sides]
     for side, schema in zip(sides, schemas, strict=True):
         for each in schema:
-            if _is_opaque(each.type):
+            if is_opaque(each.type):
                 raise NeedsSparkError(f"only Spark reads the column {each.name} of {side.stream.name}")
     spelled = [{name.lower(): name for name in schema.names} for schema in schemas]
     streams = [side.stream.name for side in sides]
@@ -153,17 +154,6 @@ def pieces_of(files: Sequence[SourceFile]) -> list[list[SourceFile]]:
 def new_files(side: SideFiles) -> Sequence[Add]:
     """The files of a side's new rows."""
     return side.new.files if side.new is not None else ()
-
-
-def _is_opaque(kind: pa.DataType) -> bool:
-    if kind == OPAQUE:
-        return True
-    return pa.types.is_nested(kind) and any(_is_opaque(kind.field(i).type) for i in range(kind.num_fields))
-
-
-def _plain(column: pa.Array) -> pa.Array:
-    """The column without dictionary encoding."""
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def struct_of(reader: SideReader, batch: pa.RecordBatch) -> pa.StructArray:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import rules_index as ri
 from pipelines.errors import IndexDamagedError, IndexOutdatedError, NoIndexError, TableError
 from pipelines.lake.lake import Lake, arrow_schema, first_line
-from pipelines.lake.reading import as_dicts
+from pipelines.lake.reading import as_dicts, literal
 from pipelines.lake.runs import PLANNED, last_batch
 from pipelines.lake.tables import CHUNK_BYTES, RULE_INDEX
 from pipelines.scratch import indexes_folder, keep
@@ -134,7 +134,7 @@ def store_index(
         kept = None
         if anew:
             kept = _unfinished(lake, scope, fingerprint)
-            mode = {"mode": "overwrite", "predicate": f"scope = {_literal(scope)}"}
+            mode = {"mode": "overwrite", "predicate": f"scope = {literal(scope)}"}
         else:
             found = newest_index(lake, scope)
             if found is not None and (found.fingerprint, found.engine) == (fingerprint, engine):
@@ -180,11 +180,11 @@ def update_statistics(lake: Lake, stored: StoredIndex, found: Mapping[str, Any])
     if all(name in stored.statistics and stored.statistics[name] == value for name, value in found.items()):
         return
     before, after = _as_text(stored.statistics), _as_text({**stored.statistics, **found})
-    same = f"scope = {_literal(stored.scope)} AND created_at = '{stored.created_at.isoformat()}'"
+    same = f"scope = {literal(stored.scope)} AND created_at = '{stored.created_at.isoformat()}'"
     for attempt in range(_ATTEMPTS):
         try:
             lake.delta("rule_index").update(
-                updates={"statistics": _literal(after)}, predicate=f"{same} AND statistics = {_literal(before)}"
+                updates={"statistics": literal(after)}, predicate=f"{same} AND statistics = {literal(before)}"
             )
             return
         except exceptions.CommitFailedError as error:
@@ -197,12 +197,6 @@ def update_statistics(lake: Lake, stored: StoredIndex, found: Mapping[str, Any])
 
 def _not_written(lake: Lake, scope: str, error: Exception) -> TableError:
     return TableError(f"The index of {scope} cannot be written to {lake.uri('rule_index')}: {first_line(error)}")
-
-
-def _literal(text: str) -> str:
-    """The text as a SQL literal for delta-rs."""
-    escaped = text.replace("'", "''")
-    return f"'{escaped}'"
 
 
 def _as_text(statistics: Mapping[str, Any]) -> str:

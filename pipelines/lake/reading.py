@@ -24,7 +24,7 @@ def read_rows(
 ) -> pa.Table:
     """The rows of a table whose columns have these values, in no particular order. Raises what delta-rs raises."""
     chosen = ", ".join(map(quoted, columns)) if columns is not None else "*"
-    where = " AND ".join(f"{quoted(column)} = {_literal(value)}" for column, value in equal)
+    where = " AND ".join(f"{quoted(column)} = {literal(value)}" for column, value in equal)
     found = _query(table, f"SELECT {chosen} FROM rows" + (f" WHERE {where}" if where else ""))
     return found.cast(pa.schema([_plain(field) for field in found.schema]))
 
@@ -103,5 +103,6 @@ def quoted(column: str) -> str:
     return '"' + column.replace('"', '""') + '"'
 
 
-def _literal(value: Any) -> str:
+def literal(value: Any) -> str:
+    """A text or number as a SQL literal for delta-rs."""
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)

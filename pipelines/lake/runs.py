@@ -17,7 +17,7 @@ from pipelines.errors import RestartedError, TableError
 from pipelines.lake.folder_log import FolderLog, local_folder
 from pipelines.lake.lake import Lake, arrow_schema, first_line
 from pipelines.lake.merging import FileWriter, NotMergeableError
-from pipelines.lake.reading import as_dicts, files_in, read_file
+from pipelines.lake.reading import as_dicts, files_in, literal, read_file
 from pipelines.lake.tables import RUNS
 from rules_index.workers.delta_files import PLAIN
 
@@ -208,11 +208,11 @@ def _merge(
     from deltalake import exceptions
 
     predicate = (
-        f"t.scope = s.scope AND t.batch = s.batch AND t.scope = {_literal(batch.scope)} AND t.batch = {batch.batch}"
+        f"t.scope = s.scope AND t.batch = s.batch AND t.scope = {literal(batch.scope)} AND t.batch = {batch.batch}"
     )
     same = f"t.state <> '{DONE}' AND t.started_at = '{before.isoformat()}'" if before is not None else ""
     if plan is not None:
-        same += f" AND t.plan = {_literal(json.dumps(dict(plan)))}"
+        same += f" AND t.plan = {literal(json.dumps(dict(plan)))}"
     for attempt in range(_ATTEMPTS):
         merger = lake.delta("runs").merge(to_rows(batch), predicate, source_alias="s", target_alias="t")
         if before is not None:
@@ -230,12 +230,6 @@ def _merge(
         except (exceptions.DeltaError, OSError) as error:
             raise TableError(f"The table runs at {lake.uri('runs')} cannot be written: {first_line(error)}") from error
     return False
-
-
-def _literal(text: str) -> str:
-    """The text as a SQL literal for delta-rs."""
-    escaped = text.replace("'", "''")
-    return f"'{escaped}'"
 
 
 def compact(lake: Lake) -> tuple[int, int]:

@@ -68,6 +68,13 @@ def _type(kind: Any) -> pa.DataType:
     return OPAQUE
 
 
+def is_opaque(kind: pa.DataType) -> bool:
+    """Whether a type is, or holds, one that Arrow does not have."""
+    if kind == OPAQUE:
+        return True
+    return pa.types.is_nested(kind) and any(is_opaque(kind.field(place).type) for place in range(kind.num_fields))
+
+
 def plain_fields(fields: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Columns in the log's form, made fit for another table; like `plain_schema`, but without Spark's types."""
     return [

@@ -14,7 +14,7 @@ import rules_index as ri
 from pipelines.errors import NeedsSparkError, PipelineError
 from pipelines.lake.folder_log import FolderLog, local_folder
 from pipelines.lake.live_files import may_match
-from pipelines.lake.schema import OPAQUE, arrow_schema_of
+from pipelines.lake.schema import OPAQUE, arrow_schema_of, is_opaque
 from pipelines.lake.table_names import source_of, table_names
 from pipelines.local_sql.grammar import TableName
 from pipelines.runners.needs import READABLE
@@ -78,7 +78,7 @@ class LocalTable:
         asked = [*columns, *(self.column(name) for name in (kept.columns if kept is not None else ()))]
         read = [name for name in self.schema.names if name in asked]
         for name in read:
-            if _is_opaque(self.schema.field(name).type):
+            if is_opaque(self.schema.field(name).type):
                 raise NeedsSparkError(f"only Spark reads the column {name}")
         files = self._files(kept, needs_all=kept is not None or most_rows == _ALL)
         left = most_rows
@@ -141,9 +141,3 @@ def _place(workspace: Workspace, name: TableName) -> str:
     if known is None:
         raise NeedsSparkError("there is no such table")
     return source_of(configuration, known) or workspace.lake.uri(known)
-
-
-def _is_opaque(kind: pa.DataType) -> bool:
-    if kind == OPAQUE:
-        return True
-    return any(_is_opaque(kind.field(place).type) for place in range(kind.num_fields))

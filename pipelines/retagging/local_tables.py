@@ -29,6 +29,7 @@ from pipelines.retagging.trial import ID_TYPES, Trial, columns_read, widened
 from pipelines.runners.choice import is_given_session
 from pipelines.settings.model import LOCAL, SPARK
 from pipelines.writing.files import CODEC, codec_named, layout_of
+from rules_index.arrays import decoded
 from rules_index.errors import RulesIndexError
 from rules_index.workers.delta_files import DeltaFile, Layout
 from rules_index.workers.retagged_files import FileTask, Matched, count_changes, write_file
@@ -137,7 +138,7 @@ class LocalTables:
             return False
         files = [SourceFile(str(log.file(add["path"])), add.get("partitionValues") or {}, 0)]
         batches = read_batches(files, schema, ["rule_id"])
-        return any(pc.any(pc.is_in(_plain(each.column("rule_id")), ids)).as_py() for each in batches)
+        return any(pc.any(pc.is_in(decoded(each.column("rule_id")), ids)).as_py() for each in batches)
 
     def _without(self, log: FolderLog, add: dict[str, Any], schema: pa.Schema, layout: Layout) -> str | None:
         """A file of the matches without the pairs of the rules: its entry; None where no row is left."""
@@ -146,7 +147,7 @@ class LocalTables:
 
         def kept() -> Iterator[pa.RecordBatch]:
             for batch in read_batches(files, schema):
-                columns = [_plain(column) for column in batch.columns[: len(schema)]]
+                columns = [decoded(column) for column in batch.columns[: len(schema)]]
                 rows = pa.RecordBatch.from_arrays(columns, schema.names)
                 yield rows.filter(pc.invert(pc.is_in(rows.column("rule_id"), ids)))
 
@@ -177,7 +178,7 @@ class LocalTables:
                 # the batch has the column of this name twice: as the table has it, and as its reader adds it
                 place = batch.schema.names.index(SOURCE_VERSION)
                 columns = [values.filter(pa.array(kept))]
-                columns += [_plain(batch.column(batch.schema.names.index(key))).take(taken) for key in keys]
+                columns += [decoded(batch.column(batch.schema.names.index(key))).take(taken) for key in keys]
                 columns += [
                     pa.repeat(pa.scalar(rules_version, pa.int64()), len(owners)),
                     batch.column(place).take(taken),
@@ -252,8 +253,3 @@ def _between(low: Any, value: Any, high: Any) -> bool:
     if isinstance(value, str):
         return str(low).encode() <= value.encode() <= str(high).encode()
     return bool(low <= value <= high)
-
-
-def _plain(column: pa.Array) -> pa.Array:
-    """Texts as such, where a file had them as codes of a dictionary."""
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column

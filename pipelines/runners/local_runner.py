@@ -44,6 +44,7 @@ from pipelines.workspace import Workspace
 from pipelines.writing.files import CODEC, codec_named, discard, folder_of, gathered, layout_of, tables_of, task_of
 from pipelines.writing.refused_rows import RefusedRows
 from pipelines.writing.table_order import Order, partition_columns_for, statistics_property
+from rules_index.arrays import decoded
 from rules_index.workers.delta_files import DeltaFile, Layout
 from rules_index.workers.source_files import (
     SourceFile,
@@ -199,7 +200,7 @@ class LocalRunner:
                     if len(refused):
                         reasons = pa.array(asked.reasons(refused), pa.string())
                         numbers = pa.repeat(pa.scalar(job.batch.batch, pa.int64()), len(refused))
-                        columns = [_plain(refused.column(each)) for each in schema.names]
+                        columns = [decoded(refused.column(each)) for each in schema.names]
                         file.write(pa.RecordBatch.from_arrays([*columns, reasons, numbers], schema=made))
             entry = json.dumps({"add": file.close()})
         except BaseException:
@@ -324,8 +325,3 @@ def _accepted(asked: RowChecks, batches: Iterator[pa.RecordBatch]) -> Iterator[p
     for batch in batches:
         kept = asked.accepted(batch)
         yield batch if kept.all() else batch.filter(pa.array(kept))
-
-
-def _plain(column: pa.Array) -> pa.Array:
-    """The column without dictionary encoding."""
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column

@@ -16,6 +16,7 @@ from pipelines.errors import TableError
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.lake import first_line
 from pipelines.lake.merging import NotMergeableError
+from pipelines.lake.reading import literal
 from pipelines.lake.runs import PLANNED, batches, compact, newest_first
 from pipelines.upkeep.folding import fold
 from pipelines.upkeep.outcome import Upkept
@@ -135,7 +136,7 @@ def _indexes(workspace: Workspace, done: Upkept) -> None:
         )
         if old.height:
             times = ", ".join(f"'{each.isoformat()}'" for each in old["created_at"])
-            found = lake.delta("rule_index").delete(f"scope = {_literal(str(scope))} AND created_at IN ({times})")
+            found = lake.delta("rule_index").delete(f"scope = {literal(str(scope))} AND created_at IN ({times})")
             done.rows += int(found["num_deleted_rows"])
 
 
@@ -164,8 +165,3 @@ def _vacuum(workspace: Workspace, name: str, commits: int, done: Upkept) -> None
             FolderLog(folder).note(
                 END, {"numDeletedFiles": "0"}
             )  # the next check in a run is after `commits` more commits
-
-
-def _literal(text: str) -> str:
-    escaped = text.replace("'", "''")
-    return f"'{escaped}'"

@@ -17,6 +17,7 @@ import polars as pl
 import pyarrow as pa
 
 from pipelines.lake.lake import Lake, arrow_schema
+from pipelines.lake.reading import literal
 from pipelines.lake.runs import DONE, FOLDED, MicroBatch, batches, to_rows
 from pipelines.lake.tables import RUNS
 
@@ -58,7 +59,7 @@ def fold(lake: Lake, before: datetime) -> int:
             if len(group) > 1:
                 kept.append(folded(group))
                 first, last = group[0].batch, group[-1].batch
-                gone.append(f"(t.scope = {_literal(scope)} AND t.batch >= {first} AND t.batch < {last})")
+                gone.append(f"(t.scope = {literal(scope)} AND t.batch >= {first} AND t.batch < {last})")
                 count += len(group) - 1
     if not kept:
         return 0
@@ -122,8 +123,3 @@ def _errors(counted: Iterable[Mapping[str, int]]) -> dict[str, int]:
     for each in counted:
         total.update(each)
     return dict(total)
-
-
-def _literal(text: str) -> str:
-    escaped = text.replace("'", "''")
-    return f"'{escaped}'"

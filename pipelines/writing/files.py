@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from pipelines.errors import TableError
 from pipelines.lake.folder_log import local_folder
-from pipelines.lake.schema import OPAQUE, arrow_schema_of, nullable, plain_fields, same_fields
+from pipelines.lake.schema import arrow_schema_of, is_opaque, nullable, plain_fields, same_fields
 from pipelines.lake.tables import matches_keys, matches_table, tagged_table
 from pipelines.writing.table_order import STATISTICS, is_partition_type
 from rules_index.workers.delta_files import Layout
@@ -70,7 +70,7 @@ def folder_of(lake: Lake, name: str) -> str | None:
 def layout_of(lake: Lake, name: str, wanted: Sequence[Mapping[str, Any]]) -> Layout | None:
     """The layout of the table's files; None if its columns are not exactly `wanted`, or it requires more of its files
     than rows."""
-    if any(_is_opaque(field.type) for field in arrow_schema_of(json.dumps({"fields": list(wanted)}))):
+    if any(is_opaque(field.type) for field in arrow_schema_of(json.dumps({"fields": list(wanted)}))):
         return None
     found = _plain_table(lake, name)
     if found is None:
@@ -97,7 +97,7 @@ def joined_layout_of(lake: Lake, name: str, wanted: Sequence[Mapping[str, Any]])
     if found is None or found[1].partition_columns:
         return None
     held, asked = (arrow_schema_of(json.dumps({"fields": list(fields)})) for fields in (found[0], wanted))
-    known = held == nullable(held) == nullable(asked) and not any(_is_opaque(field.type) for field in held)
+    known = held == nullable(held) == nullable(asked) and not any(is_opaque(field.type) for field in held)
     return Layout(indexed=_indexed(found[1])) if known else None
 
 
@@ -122,12 +122,6 @@ def _indexed(metadata: Any) -> frozenset[str] | None:
     """The columns whose minimum and maximum the log is to hold; None if the table does not say."""
     indexed = metadata.configuration.get(STATISTICS)
     return None if indexed is None else frozenset(_COLUMN.findall(indexed))
-
-
-def _is_opaque(kind: pa.DataType) -> bool:
-    if kind == OPAQUE:
-        return True
-    return pa.types.is_nested(kind) and any(_is_opaque(kind.field(i).type) for i in range(kind.num_fields))
 
 
 def task_of(

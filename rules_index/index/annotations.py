@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rules_index.arrays import decoded
 from rules_index.index.annotate import COLUMNS, FIRST_RULE_ID, LABELS, SEVERITY, Annotate
 from rules_index.index.conjunction_arrays import require
 from rules_index.kernels.label_lists import label_lists
@@ -40,9 +41,7 @@ class Annotations:
         """The columns of rows whose rules are given as lists of ids. Ids of rules that no longer exist have no
         annotation."""
         offsets = lists.offsets.to_numpy()
-        values = lists.values.slice(offsets[0], offsets[-1] - offsets[0])
-        if pa.types.is_dictionary(values.type):
-            values = values.dictionary_decode()
+        values = decoded(lists.values.slice(offsets[0], offsets[-1] - offsets[0]))
         found = pc.index_in(values.cast(self.ids.type), value_set=self.ids)
         known = found.is_valid().to_numpy(zero_copy_only=False)
         kept = np.concatenate([[0], np.cumsum(known)])[offsets - offsets[0]]
@@ -132,15 +131,13 @@ def settings_of(annotations: Annotations | None) -> list[Any]:
 
 def plain(columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
     """The columns with dictionaries decoded to strings."""
-    return {name: _decoded(column) for name, column in columns.items()}
+    return {name: _without_dictionary(column) for name, column in columns.items()}
 
 
-def _decoded(column: pa.Array) -> pa.Array:
-    if pa.types.is_dictionary(column.type):
-        return column.dictionary_decode()
+def _without_dictionary(column: pa.Array) -> pa.Array:
     if pa.types.is_list(column.type) and pa.types.is_dictionary(column.type.value_type):
         return pa.ListArray.from_arrays(column.offsets, column.values.dictionary_decode())
-    return column
+    return decoded(column)
 
 
 def _reduced(function: Any, values: np.ndarray, offsets: np.ndarray, nothing: int) -> np.ndarray:

@@ -8,30 +8,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from rules_index.compiling.compile import compile_rules
-from rules_index.index.compiled import CompiledRules
+if TYPE_CHECKING:
+    from rules_index.index.compiled import CompiledRules
 
 _OUTCOMES = ("TRUE", "FALSE", "NULL")
 
 
 @dataclass(frozen=True)
 class RowChecks:
-    """The key and the checks of a stream; `needs_spark` names a check that cannot be evaluated here, if there is
-    one."""
+    """The key and the checks of a stream; `needs_spark` names a check that cannot be evaluated here, if there is one.
+
+    Nothing is compiled, and the compiler not imported, where a stream has no checks.
+    """
 
     key: tuple[str, ...]
     names: tuple[str, ...]
-    compiled: CompiledRules
+    compiled: CompiledRules | None
     needs_spark: str | None
 
     @classmethod
     def of(cls, key: Sequence[str], checks: Mapping[str, str], schema: pa.Schema, time_zone: str) -> RowChecks:
         """key: columns, ignoring case; checks: conditions by name; schema: the columns that they can read."""
         spelled = {name.lower(): name for name in schema.names}
+        columns = tuple(spelled[name.lower()] for name in key)
+        if not checks:
+            return cls(columns, (), None, None)
+        from rules_index.compiling.compile import compile_rules
+
         rules = [
             (number * len(_OUTCOMES) + place, f"(\n{condition}\n) IS {outcome}")
             for number, condition in enumerate(checks.values())
@@ -43,12 +51,13 @@ class RowChecks:
         for leaf in compiled.derived:
             unknown += [number for number, text in rules if leaf.text is not None and leaf.text in text]
         spark = names[min(unknown) // len(_OUTCOMES)] if unknown else names[0] if compiled.derived else None
-        return cls(tuple(spelled[name.lower()] for name in key), names, compiled, spark)
+        return cls(columns, names, compiled, spark)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that are read."""
-        return tuple(dict.fromkeys((*self.key, *(leaf.name for leaf in self.compiled.inputs))))
+        inputs = () if self.compiled is None else self.compiled.inputs
+        return tuple(dict.fromkeys((*self.key, *(leaf.name for leaf in inputs))))
 
     def accepted(self, batch: pa.RecordBatch) -> np.ndarray:
         """[rows] bool: whether each row is tagged."""
@@ -83,7 +92,7 @@ class RowChecks:
         raised."""
         rows = len(batch)
         outcomes = np.full((len(self.names), rows), len(_OUTCOMES), np.int8)
-        if self.names:
+        if self.compiled is not None:
             given = batch if self.compiled.inputs else pa.RecordBatch.from_arrays([pa.nulls(rows)], ["_"])
             offsets, ordinals, _ = self.compiled.match_ordinals(given)
             ids = self.compiled.ids.to_numpy()[ordinals]

@@ -19,6 +19,7 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 
+from rules_index.arrays import decoded
 from rules_index.index.annotations import Annotations
 from rules_index.index.compiled import CompiledRules, RuleId
 from rules_index.workers.delta_files import PLAIN, DeltaFile, Layout, partition_text
@@ -88,9 +89,7 @@ class Files:
         kept = rows.drop_columns(list(names))
         numbers = np.zeros(len(rows), np.int64)
         for name in names:
-            column = rows.column(name)
-            if pa.types.is_dictionary(column.type):  # its NULLs have no code
-                column = column.dictionary_decode()
+            column = decoded(rows.column(name))  # NULLs of a dictionary have no code
             codes = column.dictionary_encode(null_encoding="encode")
             numbers = numbers * (len(codes.dictionary) + 1) + codes.indices.to_numpy(zero_copy_only=False)
             numbers = np.unique(numbers, return_inverse=True)[1].reshape(-1)
