@@ -28,6 +28,7 @@ from rules_index.language.coercion import (
 )
 from rules_index.language.computation import type_beside
 from rules_index.language.costs.bounder import Bounder, check_costs
+from rules_index.language.intervals import in_micros
 from rules_index.language.nodes import Node
 from rules_index.language.patterns import check_like, check_rlike, is_only_java, is_safe_in_java
 from rules_index.language.scope import Scope
@@ -197,6 +198,7 @@ class Analyser:
 
     def compared(self, node: Node, operator: str, first: Value, second: Value) -> Value:
         """The value of a comparison of two values."""
+        first, second = in_micros(self, [first, second])
         common = self.common(node, first, second)
         tree: Expression | None = None
         decided = self.decided(operator, first, second)
@@ -238,7 +240,7 @@ class Analyser:
         return self._negated(Value(node, BOOLEAN, operations.operation("and", [least, most], BOOLEAN)), node.value)
 
     def _in(self, node: Node) -> Value:
-        values = [self.value(child) for child in node.children]
+        values = in_micros(self, [self.value(child) for child in node.children])
         common = self.common_of(node, values)
         tree = None
         if common is not None and constants.has_keys(common):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from rules_index.domains.values import EVERYTHING, NAN_KEY, NOTHING, ValueSet, interval, points, starting_with, union
-from rules_index.language import constants, moved_casts, operations, special_calls
+from rules_index.language import constants, intervals, moved_casts, operations, special_calls
 from rules_index.language.analyser import FLIPPED, Analyser
 from rules_index.language.analysis import Value, evaluated_once
 from rules_index.language.case_conversions import in_any_case
@@ -153,6 +153,7 @@ class Splitter:
 
     def compare(self, node: Node, operator: str, left: Value, right: Value) -> Formula | None:
         """A comparison as a predicate on the side that is not constant; None where it must be evaluated as a whole."""
+        left, right = intervals.in_micros(self.analyser, [left, right])
         common = self.analyser.common(node, left, right)
         decided = self.analyser.decided(operator, left, right)
         if decided is not None:
@@ -223,7 +224,7 @@ class Splitter:
     def _in(self, node: Node) -> Formula:
         if node.children[0].kind == "row":
             return self._row_in(node)
-        values = [self.analyser.value(child) for child in node.children]
+        values = intervals.in_micros(self.analyser, [self.analyser.value(child) for child in node.children])
         common = self.analyser.common_of(node, values)
         subject = values[0]
         if common is None or isinstance(subject.local, Constant):

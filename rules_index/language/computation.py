@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rules_index.language import literals, operations
+from rules_index.language import intervals, operations
 from rules_index.language.analysis import Analysis, Value
 from rules_index.language.coercion import (
     BIGINT,
@@ -21,7 +21,7 @@ from rules_index.language.coercion import (
 )
 from rules_index.language.evaluation import functions
 from rules_index.language.nodes import Node
-from rules_index.language.source_text import MAX_OPERATORS, text_of, too_deep
+from rules_index.language.source_text import MAX_OPERATORS, too_deep
 from rules_index.language.type_names import TIMESTAMP, TIMESTAMP_NTZ
 from rules_index.language.typed import Constant, Expression
 
@@ -66,10 +66,8 @@ def _binary(analysis: Analysis, node: Node, operator: str, left: Value, right: V
 
 def _moved_time(analysis: Analysis, operator: str, left: Value, right: Value) -> Expression | None:
     """A timestamp plus or minus an interval in words; None for anything else, and where only Spark evaluates it."""
-    if operator not in ("+", "-") or left.type not in (TIMESTAMP, TIMESTAMP_NTZ) or right.node.kind != "opaque":
-        return None
-    micros = literals.micros_of_interval(text_of(analysis.tokens, right.node))
-    if micros is None:
+    micros = intervals.literal_micros(analysis, right)
+    if micros is None or operator not in ("+", "-") or left.type not in (TIMESTAMP, TIMESTAMP_NTZ):
         return None
     length = Constant(micros if operator == "+" else -micros, BIGINT)
     return functions.build("time_add", [left.local, length], left.type, analysis.scope.time_zone)

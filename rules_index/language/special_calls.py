@@ -26,7 +26,7 @@ from rules_index.language.evaluation import functions
 from rules_index.language.nodes import Node
 from rules_index.language.results import item_type
 from rules_index.language.tokens import words
-from rules_index.language.type_names import TIMESTAMP
+from rules_index.language.type_names import DAY_INTERVAL, TIMESTAMP
 from rules_index.language.typed import Constant
 
 _FIELDS = {
@@ -72,6 +72,8 @@ def _nullif(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | N
 
 def _absolute(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
     first = arguments[0]
+    if first.type == DAY_INTERVAL:
+        return analyser.make_value(node, first.type)
     if not is_number(first.type) or isinstance(first.local, Constant):
         return None
     return analyser.make_value(node, first.type, operations.operation("abs", [first.local], first.type))

@@ -127,6 +127,8 @@ CASES: dict[str, list[str]] = {
     "time_add": [f"{of} {sign} INTERVAL {length}" for of in ("ts", "n", "later") for sign in "+-" for length in
                  ("1 HOUR", "1 DAY", "'2' WEEKS", "'-2' DAYS", "-3 DAYS 4 HOURS", "90 MINUTES 7 SECONDS",
                   "1 microsecond", "180 days")],
+    "time_between": ["ts - later", "d - e", "later - ts", "e - d", "(n + INTERVAL 180 days) - n", "abs(ts - later)",
+                     "ts - TIMESTAMP'2024-07-01 12:00:00'", "DATE'2024-02-29' - d"],
     "unix_date": ["unix_date(d)"],
     **{name: [f"{name}(ts)"] for name in ("unix_micros", "unix_millis", "unix_seconds", "unix_timestamp",
         "to_unix_timestamp")},
@@ -207,6 +209,7 @@ def ours(text: str, table: pa.Table, zone: str) -> pa.Array:
 
 
 _KINDS = (
+    "abs",
     "call",
     "cast",
     "try_cast",
@@ -232,7 +235,8 @@ def plain(values: pa.Array) -> list[Any]:
     """Values as Python has them; dates and times as numbers, since it has not all of them."""
     if pa.types.is_date(values.type):
         values = values.cast(pa.int32())
-    return (values.cast(pa.int64()) if pa.types.is_timestamp(values.type) else values).to_pylist()
+    is_time = pa.types.is_timestamp(values.type) or pa.types.is_duration(values.type)
+    return (values.cast(pa.int64()) if is_time else values).to_pylist()
 
 
 def _tried(text: str) -> str:
@@ -297,7 +301,7 @@ FAR = [2**63 - 1, -(2**63), 2**63 - 20 * 86_400_000_000, 20 * 86_400_000_000 - 2
        10**18, -(10**18), 2**62, -(2**62) - 1, 253_402_300_799_999_999, -62_135_596_800_000_001,
        -377_705_116_800_000_000]  # fmt: skip
 FAR_DAYS = [2**31 - 1, -(2**31), 106_751_992, -106_751_993, 10**9, -(10**9), 2_932_897, -719_529]
-RAISING = ("date_trunc", "add_months", "trunc", "time_add")
+RAISING = ("date_trunc", "add_months", "trunc", "time_add", "time_between")
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,11 @@ def two_moments(kinds: Types) -> bool:
     return len(kinds) == 2 and one_moment(kinds[:1]) and one_moment(kinds[1:])
 
 
+def two_of_a_kind(kinds: Types) -> bool:
+    """Two DATEs, two TIMESTAMPs or two TIMESTAMP_NTZs."""
+    return two_moments(kinds) and kinds[0] == kinds[1]
+
+
 def one_instant(kinds: Types) -> bool:
     """One TIMESTAMP."""
     return one_time(kinds) and kinds[0].tz is not None

@@ -54,6 +54,8 @@ _BEGINS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     **dict.fromkeys(("MONTH", "MM", "MON"), lambda days: _begin(days, "M")),
     "WEEK": _begin_of_week,
 }
+_MOST_DAYS = (1 << 63) // DAY
+"""The most whole days whose microseconds are a BIGINT."""
 _LENGTHS = {"MILLISECOND": 1_000, "SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000,
             **dict.fromkeys(("DAY", "DD"), DAY)}  # fmt: skip
 
@@ -98,6 +100,18 @@ def _time_added(columns: Columns, zone: str) -> Result:
         moved, failed = sums(micros, days * DAY)
     found, beyond = sums(moved, length - days * DAY)
     return like(column, found, pa.int64()).cast(column.type), (failed | beyond) & ~nulls_of(column)
+
+
+def _time_between(columns: Columns, zone: str) -> Result:
+    """Microseconds from the second to the first by the local clock; fails beyond a BIGINT."""
+    (end, end_of_day), (start, start_of_day) = (local_clock(column, zone) for column in columns)
+    days, rest = np.divmod(end_of_day - start_of_day, DAY)
+    days += end - start
+    days, rest = np.where(days < 0, days + 1, days), np.where(days < 0, rest - DAY, rest)
+    beyond = np.abs(days) > _MOST_DAYS
+    found, failed = sums(np.where(beyond, 0, days) * DAY, rest)
+    nulls = nulls_of(columns[0]) | nulls_of(columns[1])
+    return like(columns[0], found, BIGINT, columns[1]), (beyond | failed) & ~nulls
 
 
 def _last_day(columns: Columns, _: str) -> Result:
@@ -153,6 +167,7 @@ CALENDAR: dict[str, ScalarFunction] = {
         accepted.unit_and_instant, _truncated_time, raises=True, constants=(0,), fits=_is_unit((*_BEGINS, *_LENGTHS))
     ),
     "time_add": ScalarFunction(accepted.time_and_length, _time_added, raises=True, constants=(1,)),
+    "time_between": ScalarFunction(accepted.two_of_a_kind, _time_between, raises=True),
     "unix_date": ScalarFunction(accepted.one_date, lambda columns, _: (columns[0].cast(INT), None)),
     "unix_micros": ScalarFunction(accepted.one_instant, _counted(1)),
     "unix_millis": ScalarFunction(accepted.one_instant, _counted(1_000)),
@@ -161,4 +176,5 @@ CALENDAR: dict[str, ScalarFunction] = {
     "yearofweek": ScalarFunction(accepted.one_moment, _year_of_week),
     "dayofweek_iso": ScalarFunction(accepted.one_moment, _day_of_week),
 }
-"""`time_add` is `+` and `-` with an INTERVAL; the last two are fields of EXTRACT alone."""
+"""`time_add` is `+` and `-` with an INTERVAL, `time_between` the difference of two moments; the last two are fields of
+EXTRACT alone."""

@@ -1,0 +1,45 @@
+"""Intervals of days and time that are compared: differences of dates and times, and literals, as their microseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rules_index.language import literals, operations
+from rules_index.language.analysis import Analysis, Value
+from rules_index.language.coercion import BIGINT, NULL
+from rules_index.language.evaluation import functions
+from rules_index.language.source_text import text_of
+from rules_index.language.type_names import DAY_INTERVAL
+from rules_index.language.typed import Constant, Expression
+
+
+def in_micros(analysis: Analysis, values: Sequence[Value]) -> list[Value]:
+    """Intervals, and NULLs beside them, as BIGINTs; the values as they are where one is neither, or only Spark
+    evaluates it."""
+    if {value.type for value in values} - {NULL} != {DAY_INTERVAL}:
+        return list(values)
+    trees = [_micros(analysis, value) for value in values]
+    if any(tree is None for tree in trees):
+        return list(values)
+    return [Value(value.node, BIGINT, tree) for value, tree in zip(values, trees, strict=True)]
+
+
+def literal_micros(analysis: Analysis, value: Value) -> int | None:
+    """The microseconds of an INTERVAL literal; None for any other value, and for forms that only Spark reads."""
+    return literals.micros_of_interval(text_of(analysis.tokens, value.node)) if value.node.kind == "opaque" else None
+
+
+def _micros(analysis: Analysis, value: Value) -> Expression | None:
+    node = value.node
+    if value.type == NULL:
+        return Constant(None, BIGINT)
+    known = literal_micros(analysis, value)
+    if known is not None:
+        return Constant(known, BIGINT)
+    if node.kind == "call" and node.value == "abs":
+        inner = _micros(analysis, analysis.value(node.children[0]))
+        return None if isinstance(inner, Constant) else operations.operation("abs", [inner], BIGINT)
+    if node.kind != "arithmetic" or list(node.value) != ["-"]:
+        return None
+    ends = [analysis.value(child).local for child in node.children]
+    return functions.build("time_between", ends, BIGINT, analysis.scope.time_zone)
