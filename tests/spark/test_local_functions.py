@@ -158,6 +158,10 @@ CASES: dict[str, list[str]] = {
     "get": ["get(a, 0)", "get(r, w)", "get(r, -1)"],
     "element_at": ["element_at(a, 1)", "element_at(r, -1)", "element_at(r, 3)", "element_at(a, 0)",
         "element_at(r, -2147483647)"],
+    "map_contains_key": ["map_contains_key(m, 'a')", "map_contains_key(m, '')", "map_contains_key(o, -1)"],
+    **{name: [f"{name}(s, u)", f"{name}(u, s)", f"{name}('xaby', u)", f"{name}(s, s)", f"{name}(k, left(k, 1))"]
+       for name in ("startswith", "endswith", "contains")},
+    "reverse": ["reverse(s)", "reverse(u)"],
     "map_value": ["m['a']", "m['b']", "m['']", "m.b", "element_at(m, 'a')", "o[1]", "o[-1]", "element_at(o, 2)",
         "try_element_at(o, 3)"],
     "array_contains": ["array_contains(a, 'x')", "array_contains(g, 0.0D)", "array_contains(g, DOUBLE('NaN'))"],

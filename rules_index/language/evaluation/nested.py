@@ -52,13 +52,21 @@ def _item(columns: Columns, _: str, first: int, raises: bool) -> Result:
 
 def _value_of_key(columns: Columns, _: str) -> Result:
     """The value of the first entry of each map with this key; NULL where there is none."""
+    at, held = _entry(columns)
+    return columns[0].items.take(pa.array(at, mask=~held)), None
+
+
+def _has_key(columns: Columns, _: str) -> Result:
+    return pa.array(_entry(columns)[1], mask=nulls_of(columns[0])), None
+
+
+def _entry(columns: Columns) -> tuple[np.ndarray, np.ndarray]:
+    """The place of the first entry of each map with a key, and whether there is one."""
     maps, key = columns
     begins, ends = _bounds(maps)
     hits = np.flatnonzero(pc.fill_null(pc.equal(maps.keys, key[0]), False).to_numpy(zero_copy_only=False))
-    nearest = np.searchsorted(hits, begins)
-    at = np.append(hits, len(maps.keys))[nearest]
-    held = (at < ends) & ~nulls_of(maps)
-    return maps.items.take(pa.array(at, mask=~held)), None
+    at = np.append(hits, len(maps.keys))[np.searchsorted(hits, begins)]
+    return at, (at < ends) & ~nulls_of(maps)
 
 
 def _bounds(lists: pa.Array) -> tuple[np.ndarray, np.ndarray]:
@@ -74,6 +82,7 @@ NESTED: dict[str, ScalarFunction] = {
     "[]": ScalarFunction(accepted.array_and_place, partial(_item, first=0, raises=True), raises=True),
     "get": ScalarFunction(accepted.array_and_place, partial(_item, first=0, raises=False)),
     "element_at": ScalarFunction(accepted.array_and_place, partial(_item, first=1, raises=True), raises=True),
+    "map_contains_key": ScalarFunction(accepted.map_and_key, _has_key, constants=(1,)),
     "map_value": ScalarFunction(accepted.map_and_key, _value_of_key, constants=(1,)),
 }
 """`[]` is an array with a place behind it; `map_value` a map with a key behind it, or element_at of both."""

@@ -120,7 +120,22 @@ def _place(text: pa.Array, searched: str) -> pa.Array:
     return pa.array(found, INT).take(codes.indices)
 
 
+def _beside(test: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Callable[[Columns, str], Result]:
+    """Whether each text has another one at its begin or end, or anywhere."""
+
+    def evaluate(columns: Columns, _: str) -> Result:
+        rows = pl.DataFrame({name: pl.from_arrow(column) for name, column in zip("tu", columns, strict=True)})
+        found = rows.select(test(pl.col("t"), pl.col("u"))).to_series()
+        return like(columns[0], found.fill_null(False).to_numpy(), pa.bool_(), columns[1]), None
+
+    return evaluate
+
+
 TEXTS: dict[str, ScalarFunction] = {
+    "startswith": ScalarFunction(accepted.two_texts, _beside(lambda text, part: text.str.starts_with(part))),
+    "endswith": ScalarFunction(accepted.two_texts, _beside(lambda text, part: text.str.ends_with(part))),
+    "contains": ScalarFunction(accepted.two_texts, _beside(lambda text, part: text.str.contains(part, literal=True))),
+    "reverse": ScalarFunction(accepted.one_text, lambda columns, _: (pc.utf8_reverse(columns[0]), None)),
     **dict.fromkeys(("upper", "ucase"), ScalarFunction(accepted.one_text, _letters(_upper, pc.ascii_upper))),
     **dict.fromkeys(("lower", "lcase"), ScalarFunction(accepted.one_text, _letters(_lower, pc.ascii_lower))),
     **dict.fromkeys(("trim", "btrim"), ScalarFunction(accepted.one_text, _trim(pc.utf8_trim))),
