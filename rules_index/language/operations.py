@@ -22,6 +22,7 @@ from rules_index.language.coercion import (
 )
 from rules_index.language.evaluation import decimal_division, functions
 from rules_index.language.nodes import Node, is_never_null
+from rules_index.language.type_names import TIMESTAMP, TIMESTAMP_NTZ
 from rules_index.language.typed import Constant, Expression, Leaf, Operation
 
 _ARITHMETIC = {"+": "add", "-": "subtract", "*": "multiply"}
@@ -47,6 +48,10 @@ def as_type(expression: Expression, target: pa.DataType, zone: str) -> Expressio
         return Operation("cast", (expression,), target)
     if pa.types.is_timestamp(expression.type) and target == DATE:
         return functions.build("date", [expression], DATE, zone)
+    if expression.type == STRING and target in (TIMESTAMP, TIMESTAMP_NTZ):
+        return functions.build(
+            "to_timestamp" if target == TIMESTAMP else "to_timestamp_ntz", [expression], target, zone
+        )
     return None
 
 
@@ -54,6 +59,8 @@ def quiet(expression: Expression | None) -> Expression | None:
     """A cast that gives NULL where it would raise; None where only Spark can evaluate that."""
     if isinstance(expression, Operation) and expression.name == "cast":
         return Operation("try_cast", expression.operands, expression.type)
+    if isinstance(expression, Operation) and expression.parameters[:1] == ("to_timestamp",):
+        return functions.build("try_to_timestamp", expression.operands, expression.type, expression.parameters[1])
     return None
 
 

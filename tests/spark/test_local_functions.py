@@ -19,6 +19,7 @@ from rules_index.language.evaluation.evaluate import evaluate
 from rules_index.language.evaluation.evaluated import Evaluated
 from rules_index.language.evaluation.functions import FUNCTIONS
 from rules_index.language.special_calls import _FIELDS
+from tests.spark.odd_texts import DATES, NUMBERS, TEXTS, TIMES
 
 ZONES = ("UTC", "Europe/Berlin", "America/St_Johns")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -26,27 +27,6 @@ _CHANGES = ["2024-03-31 00:59:59", "2024-03-31 01:00:00", "2024-10-27 00:30:00",
             "1893-03-31 23:06:31", "1893-03-31 23:06:32", "1945-05-24 00:00:00", "1935-03-30 03:30:52",
             "1980-04-06 01:00:00", "2011-11-06 04:30:00", "2037-10-25 00:59:59", "2500-07-01 00:00:00",
             "9000-03-31 01:00:00", "4096-10-31 00:30:00"]  # fmt: skip
-TEXTS = ["", " ", "a", "  ab ", "\tab\t", "ß", "ﬁ", "İ", "ı", "ΑΣ", "ΑΣ ", "Σ", "ǅ", "éÉ", "e\u0301", "😀ab", "日本語",
-         "ŉ", "ΌΣΟΣ", "x'y", "\u00a0a\u00a0", "\u2003b", "A" * 300, "ΐ", "ﬃ", "Ⓐ", "𐐨", "ꭰ", "Ꭰ"]  # fmt: skip
-NUMBERS = ["0", "-0", "+5", " 12 ", "\t7\n", "0012", "", "-", "+", "1.0", "1e3", "9223372036854775807",
-           "9223372036854775808", "-9223372036854775808", "-9223372036854775809", "127", "128", "-128", "-129",
-           "2147483648", "٣", "1 2", "0x1", "\u00a01", "1\u2003", "99999999999999999999999", "000000000000000000000007",
-           "\x001\x7f", "--1", "NaN", "true", "1.5", "-.5e-3", "5.", ".", "1e400", "-1e400", "1e-400", "1d", "2.5F",
-           "0x1p3",
-           "0x.8p-2f", "0x1", "inf", "+Infinity", "-iNf", "nan", "+NaN", "-nan", "1e", "1e+", "1_000", "1,5",
-           "4.9e-324",
-           "2.4703282292062328e-324", "179769313486231580793728971405301e276",
-           "0.1000000000000000055511151231257827021181583404541015625",
-           "9007199254740993", "1.005", "0.000005", "9.99995", "99999999.995", "1e-99", "1e99",
-           "1E5", "00001.10", "-1e-3", "1e22", "1e23", "\x0b1.5\x1f", "1.5\x7f", "infd", "0e0", "-0.0",
-           "+.0"]  # fmt: skip
-DATES = ["2024-02-29", "2023-02-29", "2024-2-9", "2024", "2024-03", "2024-13-01", "2024-00-10", "2024-10-00",
-    "0001-01-01",
-         "0000-01-01", "9999-12-31", "10000-01-01", "-0001-01-01", "+2024-01-01", " 2024-05-06 ", "2024-05-06T10",
-         "2024-05-06 x",
-         "2024-05-06x", "2024-05-6T", "20240506", "2024/05/06", "", "-", "2024-", "\t2024-05-06\x7f", "2024-04-31",
-         "1900-02-29",
-         "2000-02-29", "epoch", "5881580-07-11", "5881580-07-12", "-5877641-06-23", "2024-05-06Z"]  # fmt: skip
 
 
 def rows() -> pa.Table:
@@ -76,6 +56,7 @@ def rows() -> pa.Table:
         "s": pa.array(drawn([*TEXTS, *("".join(chance.choices(letters, k=5)) for _ in range(3_000))]), pa.string()),
         "u": pa.array(drawn(TEXTS), pa.string()),
         "k": pa.array(drawn(NUMBERS), pa.string()),
+        "l": pa.array(drawn([*TIMES, *(str(each.replace(tzinfo=None)) for each in moments[-3000:])]), pa.string()),
         "i": pa.array(drawn([0, 1, -1, 2**31 - 1, -(2**31)]), pa.int32()),
         "x": pa.array(drawn(doubles), pa.float64()),
         "j": pa.array(drawn([0, 7, 1, -1, -(2**31), 2**31 - 1, 3, -3]), pa.int32()),
@@ -185,6 +166,10 @@ CASES: dict[str, list[str]] = {
     "extremes": [f"{name}({arguments})" for name in ("greatest", "least") for arguments in
                  ("x, y", "i, b", "x, z, y", "s, u", "ts, later", "d, e", "p, 1.5", "t, h, w, b", "i, 5", "v, TRUE",
                  "x, -0.0D")],
+    "timestamp": ["timestamp(l)"],
+    "to_timestamp": ["to_timestamp(l)", "CAST(l AS TIMESTAMP)", "to_timestamp(q)", "to_timestamp(k)"],
+    "to_timestamp_ntz": ["to_timestamp_ntz(l)", "CAST(l AS TIMESTAMP_NTZ)", "CAST(q AS TIMESTAMP_NTZ)"],
+    "try_to_timestamp": ["try_to_timestamp(l)", "TRY_CAST(l AS TIMESTAMP)"],
     "casts": ["CAST(k AS DOUBLE)", "CAST(k AS DECIMAL(10,2))", "CAST(k AS DECIMAL(38,0))", "CAST(k AS DECIMAL(5,5))",
               "CAST(k AS DECIMAL(38,18))", "TRY_CAST(k AS DECIMAL(4,1))", "CAST(q AS DATE)", "CAST(i AS STRING)",
               "CAST(b AS STRING)", "CAST(t AS STRING)",
@@ -260,7 +245,8 @@ def _tried(text: str) -> str:
     if re.match(r"(mod|pmod|div)\(", text):
         left, right = text.split("(")[1].rstrip(")").split(", ")
         return f"IF({right} = 0, NULL, {text})"
-    return re.sub(r"(?<!TRY_)CAST\(([kq])", r"TRY_CAST(\1", text)
+    text = re.sub(r"^(?:to_)?(timestamp|timestamp_ntz)\((\w)\)", lambda m: f"CAST({m[2]} AS {m[1].upper()})", text)
+    return re.sub(r"(?<!TRY_)CAST\(([klq])", r"TRY_CAST(\1", text)
 
 
 @pytest.mark.parametrize("function", ["upper", "lower"])

@@ -15,10 +15,11 @@ from rules_index.language.evaluation.moments import DATES
 from rules_index.language.evaluation.nested import NESTED
 from rules_index.language.evaluation.numbers import NUMBERS
 from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction
+from rules_index.language.evaluation.spelled_times import SPELLED_TIMES
 from rules_index.language.evaluation.texts import TEXTS
 from rules_index.language.typed import Constant, Expression, Operation
 
-FUNCTIONS: dict[str, ScalarFunction] = {**DATES, **CALENDAR, **TEXTS, **NUMBERS, **NESTED}
+FUNCTIONS: dict[str, ScalarFunction] = {**DATES, **CALENDAR, **SPELLED_TIMES, **TEXTS, **NUMBERS, **NESTED}
 
 
 def build(

@@ -24,39 +24,17 @@ _NOT_IN_JAVA = frozenset(("Factory", "GMT+0", "GMT-0", "ROC", "localtime", "posi
 """Zones of the time zone database that Java does not have."""
 _NEWER = frozenset(("America/Ciudad_Juarez", "America/Coyhaique", "Europe/Kyiv", "Pacific/Kanton"))
 """Zones that some Java versions on which Spark 4.2 runs do not have: only Spark knows whether they are valid."""
-_SHORT = frozenset(
-    [
-        "ACT",
-        "AET",
-        "AGT",
-        "ART",
-        "AST",
-        "BET",
-        "BST",
-        "CAT",
-        "CNT",
-        "CST",
-        "CTT",
-        "EAT",
-        "ECT",
-        "EST",
-        "HST",
-        "IET",
-        "IST",
-        "JST",
-        "MIT",
-        "MST",
-        "NET",
-        "NST",
-        "PLT",
-        "PNT",
-        "PRT",
-        "PST",
-        "SST",
-        "VST",
-    ]
-)
-"""Short names of zones that Spark resolves by Java's own table."""
+SHORT_ZONES = {
+    "ACT": "Australia/Darwin", "AET": "Australia/Sydney", "AGT": "America/Argentina/Buenos_Aires",
+    "ART": "Africa/Cairo", "AST": "America/Anchorage", "BET": "America/Sao_Paulo", "BST": "Asia/Dhaka",
+    "CAT": "Africa/Harare", "CNT": "America/St_Johns", "CST": "America/Chicago", "CTT": "Asia/Shanghai",
+    "EAT": "Africa/Addis_Ababa", "ECT": "Europe/Paris", "EST": "-05:00", "HST": "-10:00",
+    "IET": "America/Indiana/Indianapolis", "IST": "Asia/Kolkata", "JST": "Asia/Tokyo", "MIT": "Pacific/Apia",
+    "MST": "-07:00", "NET": "Asia/Yerevan", "NST": "Pacific/Auckland", "PLT": "Asia/Karachi",
+    "PNT": "America/Phoenix", "PRT": "America/Puerto_Rico", "PST": "America/Los_Angeles",
+    "SST": "Pacific/Guadalcanal", "VST": "Asia/Ho_Chi_Minh",
+}  # fmt: skip
+"""The zones that short names mean, by java.time.ZoneId.SHORT_IDS."""
 _SYSTEM_V = re.compile(r"SystemV/[A-Z]{3}[0-9](?:[A-Z]{3})?")
 BLANK = "".join(map(chr, range(33))) + "\x7f"
 _SETTLED = DAY
@@ -146,7 +124,7 @@ def _region(zone: str) -> ZoneInfo | None:
 
 def is_zone(zone: str) -> bool:
     """Whether Spark accepts a text as a zone: an offset, a region or a short name."""
-    return zone_offset(zone) is not None or has_region(zone) or zone in _SHORT or bool(_SYSTEM_V.fullmatch(zone))
+    return zone_offset(zone) is not None or has_region(zone) or zone in SHORT_ZONES or bool(_SYSTEM_V.fullmatch(zone))
 
 
 def has_region(zone: str) -> bool:
