@@ -46,6 +46,8 @@ def as_type(expression: Expression, target: pa.DataType, zone: str) -> Expressio
         return Operation("cast", (expression,), target)
     if expression.type == BOOLEAN and is_integer(target):
         return Operation("cast", (expression,), target)
+    if target == STRING and (pa.types.is_timestamp(expression.type) or expression.type == DATE):
+        return functions.build("shown_time", [expression], STRING, zone)
     if pa.types.is_timestamp(expression.type) and target == DATE:
         return functions.build("date", [expression], DATE, zone)
     if expression.type == STRING and target in (TIMESTAMP, TIMESTAMP_NTZ):

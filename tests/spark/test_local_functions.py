@@ -166,6 +166,7 @@ CASES: dict[str, list[str]] = {
     "extremes": [f"{name}({arguments})" for name in ("greatest", "least") for arguments in
                  ("x, y", "i, b", "x, z, y", "s, u", "ts, later", "d, e", "p, 1.5", "t, h, w, b", "i, 5", "v, TRUE",
                  "x, -0.0D")],
+    "shown_time": ["CAST(ts AS STRING)", "CAST(n AS STRING)", "CAST(d AS STRING)", "CAST(later AS STRING)"],
     "timestamp": ["timestamp(l)"],
     "to_timestamp": ["to_timestamp(l)", "CAST(l AS TIMESTAMP)", "to_timestamp(q)", "to_timestamp(k)"],
     "to_timestamp_ntz": ["to_timestamp_ntz(l)", "CAST(l AS TIMESTAMP_NTZ)", "CAST(q AS TIMESTAMP_NTZ)"],

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from rules_index.language.coercion import BIGINT, DATE, INT
+from rules_index.language.coercion import BIGINT, DATE, INT, STRING
 from rules_index.language.evaluation import accepted
 from rules_index.language.evaluation.local_times import instants, local_clock, offsets, sums
 from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, filled, like, nulls_of
@@ -157,6 +158,23 @@ def _day_of_week(columns: Columns, zone: str) -> Result:
     return like(columns[0], (local_clock(columns[0], zone)[0] + 3) % 7 + 1, INT), None
 
 
+def _shown(columns: Columns, zone: str) -> Result:
+    """As casts to STRING show dates and times: 2024-12-31 23:59:59.5; four digits of a year, and a sign before more."""
+    days, of_day = local_clock(columns[0], zone)
+    dates = days.astype("M8[D]")
+    years = dates.astype("M8[Y]").astype(np.int64) + 1970
+    signs = np.select([years < 0, years > 9999], ["-", "+"], "")
+    digits = pc.utf8_lpad(pa.array(np.abs(years)).cast(STRING), 4, "0")
+    day_of_year = pc.utf8_slice_codeunits(pa.array(np.datetime_as_string(dates), STRING), -6, None)
+    parts = [like(columns[0], signs, STRING), digits, day_of_year]
+    if columns[0].type != DATE:
+        seconds, micros = np.divmod(of_day, 1_000_000)
+        digits = pc.utf8_rtrim(pc.utf8_lpad(pa.array(micros).cast(STRING), 6, "0"), "0")
+        fractions = pc.if_else(pa.array(micros > 0), pc.binary_join_element_wise(".", digits, ""), "")
+        parts += [" ", pa.array(seconds, pa.int32()).cast(pa.time32("s")).cast(STRING), fractions]
+    return pc.binary_join_element_wise(*parts, ""), None
+
+
 CALENDAR: dict[str, ScalarFunction] = {
     "date_add": ScalarFunction(accepted.date_and_days, _moved(1)),
     "date_sub": ScalarFunction(accepted.date_and_days, _moved(-1)),
@@ -168,6 +186,7 @@ CALENDAR: dict[str, ScalarFunction] = {
     ),
     "time_add": ScalarFunction(accepted.time_and_length, _time_added, raises=True, constants=(1,)),
     "time_between": ScalarFunction(accepted.two_of_a_kind, _time_between, raises=True),
+    "shown_time": ScalarFunction(accepted.one_moment, _shown),
     "unix_date": ScalarFunction(accepted.one_date, lambda columns, _: (columns[0].cast(INT), None)),
     "unix_micros": ScalarFunction(accepted.one_instant, _counted(1)),
     "unix_millis": ScalarFunction(accepted.one_instant, _counted(1_000)),
@@ -176,5 +195,5 @@ CALENDAR: dict[str, ScalarFunction] = {
     "yearofweek": ScalarFunction(accepted.one_moment, _year_of_week),
     "dayofweek_iso": ScalarFunction(accepted.one_moment, _day_of_week),
 }
-"""`time_add` is `+` and `-` with an INTERVAL, `time_between` the difference of two moments; the last two are fields of
-EXTRACT alone."""
+"""`time_add` is `+` and `-` with an INTERVAL, `time_between` the difference of two moments, `shown_time`
+their cast to STRING; the last two are fields of EXTRACT alone."""
