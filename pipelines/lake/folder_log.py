@@ -235,6 +235,18 @@ class FolderLog:
             0, map(json.dumps, [{"commitInfo": info}, *definition.actions(str(uuid.uuid4()), frozenset())])
         )
 
+    def add_columns(self, fields: Sequence[Mapping[str, Any]]) -> None:
+        """Append those of the columns that the table lacks, in one commit; files without them have NULL there."""
+        for _ in range(_ATTEMPTS):
+            snapshot = self.latest()
+            held = {field["name"] for field in snapshot.fields}
+            missing = [dict(field) for field in fields if field["name"] not in held]
+            info = _commit_info("ADD COLUMNS", {"columns": json.dumps(missing)}, {}) | {"isBlindAppend": False}
+            actions = [{"commitInfo": info}, snapshot.with_columns(missing)]
+            if not missing or self._put(snapshot.number + 1, map(json.dumps, actions)):
+                return
+        raise TableError(f"The table at {self.uri} is being written too often by others; try again.")
+
     def replace(self, definition: Definition) -> None:
         """Remove all files and set these columns, in one commit; older versions stay readable."""
         for _ in range(_ATTEMPTS):

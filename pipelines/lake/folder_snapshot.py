@@ -26,7 +26,7 @@ class Definition:
 
     def actions(self, table_id: str, features: frozenset[str]) -> list[dict[str, Any]]:
         """The `protocol`, `metaData` and `domainMetadata` actions; `features` that the table already has are kept."""
-        reader = sorted({"timestampNtz"} & {*features, *(["timestampNtz"] if _has_ntz(self.fields) else [])})
+        reader = sorted({"timestampNtz"} & {*features, *(["timestampNtz"] if has_ntz(self.fields) else [])})
         clustered = ["clustering", "domainMetadata"] if self.cluster_by else []
         writer = sorted({*features, "appendOnly", "invariants", *clustered, *reader})
         protocol: dict[str, Any] = {"minReaderVersion": 3 if reader else 1, "minWriterVersion": 7}
@@ -81,6 +81,21 @@ class FolderSnapshot:
         found: list[dict[str, Any]] = json.loads(self.table.schema().to_json())["fields"]
         return found
 
+    def with_columns(self, fields: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """The `metaData` action that appends columns, given in the log's form, to these."""
+        held = self.table.metadata()
+        named = {"name": held.name, "description": held.description, "createdTime": held.created_time}
+        return {
+            "metaData": {
+                "id": str(held.id),
+                **{key: value for key, value in named.items() if value is not None},
+                "format": {"provider": "parquet", "options": {}},
+                "schemaString": json.dumps({"type": "struct", "fields": [*self.fields, *map(dict, fields)]}),
+                "partitionColumns": self.partition_columns,
+                "configuration": dict(self.properties),
+            }
+        }
+
     @property
     def partition_columns(self) -> list[str]:
         """The columns by which the table is partitioned."""
@@ -101,5 +116,6 @@ class FolderSnapshot:
         return frozenset(named | ({"columnMapping"} if mapped else set()))
 
 
-def _has_ntz(fields: Sequence[Mapping[str, Any]]) -> bool:
+def has_ntz(fields: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a column is, or holds, a TIMESTAMP_NTZ, which is a table feature."""
     return "timestamp_ntz" in json.dumps([field["type"] for field in fields])

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pipelines.annotated import annotations_of, check_widened
 from pipelines.errors import NeedsSparkError, SourceError, TableError
 from pipelines.lake.folder_log import FolderLog
-from pipelines.lake.folder_snapshot import Definition
+from pipelines.lake.folder_snapshot import Definition, has_ntz
 from pipelines.lake.lake import first_line
 from pipelines.lake.schema import arrow_schema_of, nullable, odd_names, plain_fields
 from pipelines.lake.tables import (
@@ -102,7 +102,8 @@ class LocalRunner:
         return {}
 
     def prepare(self, source: Source, version: int, id_type: str, anew: bool = False) -> None:
-        """Create missing tables, or empty existing ones if `anew`; changes to existing tables are left to Spark."""
+        """Create missing tables, empty existing ones if `anew`, and add the columns that a source was given since then;
+        other changes to existing tables are left to Spark."""
         if self._prepared == (version, id_type) and not anew:
             return
         fields = plain_fields(self._fields(source, version))
@@ -117,6 +118,9 @@ class LocalRunner:
             if kept and name == tagged_table(self.stream):
                 held = (field["name"] for field in log.latest().fields)
                 check_widened(name, held, self.stream.annotations, id_type)
+            later = _later_columns(log.latest().fields, definition.fields) if kept else []
+            if later and layout_of(self.lake, name, log.latest().fields) is not None:
+                log.add_columns(later)
             if kept and layout_of(self.lake, name, definition.fields) is None:
                 raise NeedsSparkError(f"the table {name} has other columns than its source, or special features")
             if kept and log.latest().properties.get("delta.enableInCommitTimestamps") == "true":
@@ -213,7 +217,7 @@ class LocalRunner:
         layout = layout_of(self.lake, name, held)
         if layout is None:
             raise NeedsSparkError(f"the table {name} asks more of its files than their rows")
-        return layout
+        return replace(layout, columns=tuple(field["name"] for field in held))
 
     def _checks(self, schema: pa.Schema, checks: Mapping[str, Any]) -> RowChecks:
         key = json.dumps([checks["key"], checks["checks"], schema.to_string(), self._zone])
@@ -325,3 +329,12 @@ def _accepted(asked: RowChecks, batches: Iterator[pa.RecordBatch]) -> Iterator[p
     for batch in batches:
         kept = asked.accepted(batch)
         yield batch if kept.all() else batch.filter(pa.array(kept))
+
+
+def _later_columns(held: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The columns that a table lacks; none of them where only Spark can add one: its name needs column mapping, its
+    type a table feature, or another column's name differs only in case."""
+    names = {field["name"] for field in held}
+    lacking = [field for field in wanted if field["name"] not in names]
+    is_taken = {name.lower() for name in names} & {field["name"].lower() for field in lacking}
+    return [] if is_taken or odd_names(lacking) or has_ntz(lacking) else lacking

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -43,6 +44,7 @@ _FEATURES = {
     "vacuumProtocolCheck",
 }
 """Table features that require nothing of appended files."""
+_NAME = itemgetter("name")
 _COLUMN = re.compile(r"[^,`]+")
 _NEWEST_LEGACY_WRITER = 6
 _SETTINGS = ("delta.constraints.", "delta.columnMapping.", "delta.enableIceberg", "delta.universalFormat.")
@@ -68,8 +70,8 @@ def folder_of(lake: Lake, name: str) -> str | None:
 
 
 def layout_of(lake: Lake, name: str, wanted: Sequence[Mapping[str, Any]]) -> Layout | None:
-    """The layout of the table's files; None if its columns are not exactly `wanted`, or it requires more of its files
-    than rows."""
+    """The layout of the table's files; None if its columns are not `wanted`, in any order, or it requires more of its
+    files than rows. A column that the source was given later stands behind deltatag's own."""
     if any(is_opaque(field.type) for field in arrow_schema_of(json.dumps({"fields": list(wanted)}))):
         return None
     found = _plain_table(lake, name)
@@ -77,8 +79,9 @@ def layout_of(lake: Lake, name: str, wanted: Sequence[Mapping[str, Any]]) -> Lay
         return None
     held, metadata = found
     types = {field["name"]: field["type"] for field in held}
+    names = tuple(types)
     known = (
-        same_fields(held, wanted)
+        same_fields(sorted(held, key=_NAME), sorted(wanted, key=_NAME))
         and all(f["nullable"] and f["type"] == p["type"] for f, p in zip(held, plain_fields(held), strict=True))
         and all(is_partition_type(types[column]) for column in metadata.partition_columns)
     )
@@ -88,6 +91,7 @@ def layout_of(lake: Lake, name: str, wanted: Sequence[Mapping[str, Any]]) -> Lay
         tuple(metadata.partition_columns),
         "rule_id" if name.endswith("_matches") else None,
         _indexed(metadata),
+        () if names == tuple(map(_NAME, wanted)) else names,
     )
 
 

@@ -42,11 +42,13 @@ class Layout:
     partition_by  columns that files do not have, because all rows of a file have the same value
     sort_by       the column by which the rows of a file are sorted; its values are ordered as they are stored
     indexed       the columns whose bounds the log has; None: the first INDEXED_LEAVES leaves
+    columns       the table's columns in its order, where the rows have another one; else ()
     """
 
     partition_by: tuple[str, ...] = ()
     sort_by: str | None = None
     indexed: frozenset[str] | None = None
+    columns: tuple[str, ...] = ()
 
 
 PLAIN = Layout()

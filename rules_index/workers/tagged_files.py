@@ -66,6 +66,8 @@ class Files:
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Adds rows."""
+        if self._layout.columns:
+            rows = rows.select(list(self._layout.columns))
         for values, part in self._parts(rows):
             file = self._open.pop(values, None)
             if file is None:

@@ -11,6 +11,8 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
@@ -224,18 +226,44 @@ def local_only(workspace: Workspace, **streams: Any) -> Workspace:
 
 
 def test_what_only_spark_evaluates_is_told_with_its_rule(make, new_workspace) -> None:
-    workspace = local_only(make(), checks={"odd": "reverse(name) <> 'x'"})
+    workspace = local_only(make(), checks={"odd": "soundex(name) <> 'x'"})
     with pytest.raises(NeedsSparkError, match="the check odd"):
         tag_stream(workspace, "s")
 
 
-def test_new_columns_are_left_to_spark(make) -> None:
-    workspace = make()
+@pytest.mark.parametrize("partition_by", [[], ["name"]])
+def test_new_columns_are_added_behind_the_others(make, partition_by: list[str]) -> None:
+    workspace = make(partition_by=partition_by)
     tag_stream(workspace, "s")
+    before = workspace.lake.arrow("s_tagged")
+    source = workspace.configuration.streams["s"].source
     more = rows(200, 10).append_column("extra", pa.array(["e"] * 10))
-    write_deltalake(workspace.configuration.streams["s"].source, more, mode="append", schema_mode="merge")
-    with pytest.raises(NeedsSparkError, match="s_tagged has other columns"):
-        tag_stream(local_only(workspace, checks={"named": "name < 'n4'"}), "s")
+    write_deltalake(source, more, mode="append", schema_mode="merge")
+    tag_stream(workspace, "s")
+    write_deltalake(source, rows(300, 10), mode="append", schema_mode="merge")  # NULL there, and no change of columns
+    tag_stream(workspace, "s")
+    found = workspace.lake.arrow("s_tagged")
+    assert found.column_names == [*before.column_names, "extra"]
+    assert {row["id"]: row["extra"] for row in found.to_pylist()} == {
+        row["id"]: "e" if 200 <= row["id"] < 210 else None
+        for row in [*rows(0, 200).to_pylist(), *rows(200, 10).to_pylist(), *rows(300, 10).to_pylist()]
+        if row["id"] is not None and row["name"] < "n4"
+    }
+    table = workspace.lake.delta("s_tagged")
+    stored = [pq.ParquetFile(path).schema_arrow.names for path in table.file_uris()]
+    assert all(each == [name for name in found.column_names if name in each] for each in stored)
+    kept = found.filter(pc.is_in(found["id"], before["id"])).select(before.column_names)
+    assert kept.sort_by("id").equals(before.sort_by("id"))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("two words", "string"), ("clock", "timestamp_ntz"), ("Amount", "string"), ("extra", "string")]
+)
+def test_columns_that_only_spark_adds_are_left_to_it(name: str, kind: str) -> None:
+    held = [{"name": each, "type": "string", "nullable": True, "metadata": {}} for each in ("id", "amount")]
+    later = {"name": name, "type": kind, "nullable": True, "metadata": {}}
+    found = local_runner._later_columns(held, [*held, later])
+    assert found == ([later] if name == "extra" else [])
 
 
 def test_bigint_ids_and_no_rules(make, add_rules) -> None:
