@@ -11,6 +11,7 @@ from pipelines.compiling.due import compile_is_due
 from pipelines.errors import PipelineError, SourceError
 from pipelines.joining.definition import definition_changes, definition_of
 from pipelines.joining.notices import notices
+from pipelines.lake.folder_log import FolderLog, local_folder
 from pipelines.lake.index_store import StoredIndex, newest_index
 from pipelines.lake.lake import open_delta, rows_in
 from pipelines.lake.runs import DONE, MicroBatch, last_batch
@@ -21,7 +22,11 @@ from pipelines.settings.model import Join, Stream
 from pipelines.sources.newest_version import newest_version
 from pipelines.sources.only_joined import is_only_joined, told
 from pipelines.sources.positions import Position, position_from_plan
+from pipelines.sources.source import Source
 from pipelines.workspace import Workspace
+
+_ALL = 1 << 62
+"""More bytes than any source has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +197,20 @@ def _lag(workspace: Workspace, stream: Stream, position: Position | None, table_
         return _Lag(now.version, None, None, f"The source of {stream.name} was dropped and made again.")
     first = position.version if position is not None else 0
     behind = max(now.version + 1 - first, 0)
-    return _Lag(now.version, behind, _rows_behind(stream, position) if behind else 0)
+    return _Lag(now.version, behind, _rows_behind(stream, position) if behind else 0, _obstacle(stream, position))
+
+
+def _obstacle(stream: Stream, position: Position | None) -> str | None:
+    """Why a run will stop at what came after a position, such as a commit that removed rows; None if it goes on."""
+    if position is None or is_catalog_name(stream.source) or local_folder(stream.source) is None:
+        return None
+    try:
+        source = Source(stream.name, FolderLog(stream.source), None, stream.source_stream, stream.left_out)
+        while (taken := source.take(position, None, _ALL)) is not None:
+            position = taken.end
+    except SourceError as error:
+        return str(error)
+    return None
 
 
 def _total(counts: list[int | None]) -> int | None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from pipelines.lake.runs import DONE, PLANNED, MicroBatch, record_done, record_plan
 from pipelines.status import status
@@ -37,3 +37,18 @@ def test_what_is_tagged_is_shown_while_a_micro_batch_is_unfinished(new_workspace
     assert status(workspace)[0].tagged_version == tagged
     record_done(workspace.lake, replace(batch, state=DONE, rows=1, matches=1, quarantined=0, seconds=1.0))
     assert status(workspace)[0].tagged_version == 3
+
+
+def test_a_stream_that_will_stop_at_its_source_has_a_problem(new_workspace) -> None:
+    workspace = new_workspace({"s": {"source": "lake/s"}}, spark=False)
+    source = workspace.configuration.streams["s"].source
+    for number in range(3):
+        write_deltalake(source, pa.table({"x": [number]}), mode="append")
+    plan = {"start": position(0), "end": position(2), "table_id": str(DeltaTable(source).metadata().id)}
+    batch = MicroBatch("s", 0, DONE, plan, 2, "f", 3, datetime(2024, 1, 1, tzinfo=UTC), rows=2)
+    record_plan(workspace.lake, batch)
+    assert (status(workspace)[0].problem, status(workspace)[0].lag_rows) == (None, 1)
+    DeltaTable(source).delete("x = 1")
+    problem = status(workspace)[0].problem
+    assert problem is not None and problem.startswith("Version 3 of the source of the stream s at ")
+    assert "--skip-changes" in problem
