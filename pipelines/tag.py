@@ -26,7 +26,7 @@ from pipelines.lake.runs import (
     PLANNED,
     RESET,
     MicroBatch,
-    given_up,
+    abandon,
     last_batch,
     plan_reset,
     record_done,
@@ -349,7 +349,7 @@ class _Tagger:
 
     def _reset(self, batch: MicroBatch) -> MicroBatch:
         """Empty the stream's tables."""
-        for series in given_up(batch.plan):
+        for series in abandon(self.lake, batch):
             self.runner.give_up(series, self._names, batch.batch)
         source = self.runner.open_source()
         self.runner.prepare(source, source.version, self.lake.rule_id_type(), anew=True)

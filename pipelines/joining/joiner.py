@@ -27,7 +27,7 @@ from pipelines.lake.runs import (
     PLANNED,
     RESET,
     MicroBatch,
-    given_up,
+    abandon,
     last_batch,
     plan_reset,
     record_done,
@@ -76,7 +76,7 @@ class Joiner:
             self._last = plan_reset(self.lake, self._last)
         if self._last is None or self._last.state != RESET:
             return None
-        for series in given_up(self._last.plan):
+        for series in abandon(self.lake, self._last):
             self.runner.give_up(series, self._names, self._last.batch)
         nothing = {name: self._plan_side(name, None, False) | {"slice": None} for name in self.join.streams}
         self.runner.prepare(self.join, self._files(nothing, None), self.lake.rule_id_type(), anew=True)

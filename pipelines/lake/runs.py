@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 import uuid
@@ -166,18 +167,13 @@ def revise(lake: Lake, planned: MicroBatch, plan: Mapping[str, Any], **changes: 
 
 
 def plan_reset(lake: Lake, last: MicroBatch) -> MicroBatch:
-    """Plan to empty the tables of the scope whose last micro-batch this is; an unfinished one is abandoned.
+    """Plan to empty the tables of the scope whose last micro-batch this is.
 
-    `given_up` in the plan names the series of the micro-batches until now, which must be fenced off: another run may
-    still be writing one of them.
+    `given_up` in the plan names the series of the micro-batches until now. An unfinished one is abandoned after that
+    (`abandon`): were it done first, a run that is killed before it plans the reset would leave its rows out for ever.
     """
     while last.state != RESET:
-        if last.state == PLANNED:
-            try:
-                record_done(lake, replace(last, rows=0, matches=0, quarantined=0, seconds=0.0))
-            except RestartedError:
-                last = _recorded(lake, last)
-                continue
+        last = _recorded(lake, last)
         plan = {"reset": True, "series": uuid.uuid4().hex, "given_up": [last.plan["series"], *given_up(last.plan)]}
         reset = MicroBatch(last.scope, last.batch + 1, RESET, plan, None, None, None, datetime.now(UTC))
         last = _record(lake, reset)
@@ -195,6 +191,22 @@ def record_reset(lake: Lake, batch: MicroBatch) -> MicroBatch:
     done = replace(batch, state=DONE, rows=0, matches=0, quarantined=0, seconds=0.0)
     record_done(lake, done)
     return done
+
+
+def abandon(lake: Lake, reset: MicroBatch) -> list[str]:
+    """Record the micro-batch before a reset, if it is unfinished, as done with no rows.
+
+    Returns the series that must be fenced off before the tables are emptied: another run may still be writing one of
+    them. It may have planned that micro-batch anew after the reset was planned, but cannot do so from now on.
+    """
+    series = given_up(reset.plan)
+    while True:
+        before = next((each for each in newest_first(lake, reset.scope) if each.batch < reset.batch), None)
+        if before is None or before.state != PLANNED:
+            return series
+        series += [each for each in (before.plan["series"], *given_up(before.plan)) if each not in series]
+        with contextlib.suppress(RestartedError):  # planned anew meanwhile
+            record_done(lake, replace(before, rows=0, matches=0, quarantined=0, seconds=0.0))
 
 
 def _merge(

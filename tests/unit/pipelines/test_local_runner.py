@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -18,6 +19,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from pipelines.compile import compile_scopes
 from pipelines.errors import NeedsSparkError, SourceChangedError
+from pipelines.lake import runs
 from pipelines.lake.folder_log import ChangedTableError, FolderLog
 from pipelines.lake.folder_snapshot import Definition
 from pipelines.lake.runs import batches
@@ -166,6 +168,40 @@ def test_a_run_that_is_killed_between_any_two_writes_is_repeated(make, add_rules
     monkeypatch.setattr(FolderLog, "_put", put)
     tag_stream(workspace, "s")
     assert_exact(workspace, 300)
+
+
+@pytest.mark.parametrize("at", quick_first(1, (1, 0, 2, 3, 4, 5, 6, 7, 8)))
+def test_a_restart_that_is_killed_between_any_two_writes_loses_no_row(make, monkeypatch, at: int) -> None:
+    workspace = make()
+    tag_stream(workspace, "s")
+    append(workspace, 200, 100)
+    writes = {each: getattr(*each) for each in ((FolderLog, "_put"), (runs, "_merge"))}
+    left = 1
+
+    def dying(write: Any) -> Any:
+        def written(*given: Any) -> Any:
+            nonlocal left
+            if left < 0:
+                raise Killed
+            left -= 1
+            return write(*given)
+
+        return written
+
+    for place, write in writes.items():
+        monkeypatch.setattr(*place, dying(write))
+    with pytest.raises(Killed):
+        tag_stream(workspace, "s")  # planned, and not done
+    left = at
+    with contextlib.suppress(Killed):
+        tag_stream(workspace, "s", restart=True)
+    for place, write in writes.items():
+        monkeypatch.setattr(*place, write)
+    tag_stream(workspace, "s")
+    tagged = workspace.lake.arrow("s_tagged", ["id", "rule_ids"]).to_pylist()
+    assert {row["id"]: row["rule_ids"] for row in tagged} == wanted(rows(0, 300))
+    assert len(tagged) == len(wanted(rows(0, 300)))
+    assert {each.state for each in batches(workspace.lake, "s")} == {runs.DONE}
 
 
 def test_two_runs_at_once_write_each_row_once(make, monkeypatch) -> None:
