@@ -150,7 +150,7 @@ def tag_verb(args: Namespace) -> int:
 @contextmanager
 def _failure_of(name: str, failures: dict[str, str], args: Namespace) -> Iterator[None]:
     """Record the failure of one scope, so that the others go on."""
-    from pipelines.errors import ConfigurationError, PipelineError
+    from pipelines.errors import ConfigurationError, PipelineError, UnforeseenError
     from rules_index.errors import RulesIndexError
 
     try:
@@ -159,6 +159,9 @@ def _failure_of(name: str, failures: dict[str, str], args: Namespace) -> Iterato
         raise
     except (PipelineError, RulesIndexError) as error:
         failures[name] = _error_text(error, args)
+    except Exception as error:
+        _error_text(error, args)
+        failures[name] = str(UnforeseenError.of(error))
 
 
 def _error_text(error: Exception, args: Namespace) -> str:

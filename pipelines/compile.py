@@ -27,7 +27,7 @@ from pipelines.compiling.results import (
     too_many,
 )
 from pipelines.compiling.storing import saved, sound_index, store
-from pipelines.errors import PipelineError
+from pipelines.errors import PipelineError, UnforeseenError
 from pipelines.lake.index_store import StoredIndex, fetch_index, newest_index, update_statistics
 from pipelines.lake.lake import Lake
 from pipelines.origin import origin_of
@@ -103,8 +103,10 @@ def _compile_scope(
     try:
         with step(scope.workspace, f"compile {scope.name}"):
             result, rejected = _bring_up_to_date(scope, rules, kept, force, engine)
-    except (PipelineError, ri.RulesIndexError, OSError) as error:
-        result = ScopeResult(scope.name, "failed", rules.version, rules.enabled(scope.name), error=str(error))
+    except Exception as error:
+        is_foreseen = isinstance(error, (PipelineError, ri.RulesIndexError, OSError))
+        reason = str(error if is_foreseen else UnforeseenError.of(error))
+        result = ScopeResult(scope.name, "failed", rules.version, rules.enabled(scope.name), error=reason)
         rejected = kept
     return replace(result, seconds=time.perf_counter() - started), rejected
 

@@ -19,6 +19,16 @@ class MissingTableError(PipelineError):
     """A Delta table that is needed does not exist."""
 
 
+class UnforeseenError(PipelineError):
+    """Something that deltatag did not foresee has stopped one stream, join or scope; the others go on."""
+
+    @classmethod
+    def of(cls, error: Exception) -> UnforeseenError:
+        """The error with its kind, for a message of one paragraph."""
+        text = next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")
+        return cls(f"{type(error).__name__}: {text} (This is not supposed to happen; --verbose tells where it did.)")
+
+
 class TableError(PipelineError):
     """A Delta table cannot be read or written, or lacks columns that it must have."""
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from pipelines.errors import NeedsSparkError, PipelineError, SparkEndedError
+from pipelines.errors import NeedsSparkError, PipelineError, SparkEndedError, UnforeseenError
 from pipelines.joining.choice import going_on_with_spark, joins_runner, told
 from pipelines.joining.joiner import Joiner
 from pipelines.joining.notices import notices
@@ -218,6 +218,8 @@ class _Run:
             self.failures[name] = told(self.workspace, [name], reason)
         except (PipelineError, RulesIndexError) as error:
             self.failures[name] = error
+        except Exception as error:
+            self.failures[name] = UnforeseenError.of(error)
         result = self.results[name]
         self.results[name] = replace(result, seconds=result.seconds + time.perf_counter() - started)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pipelines.compiling.due import refusals_are_due
 from pipelines.due import join_is_due, retag_is_due, scopes_to_compile, tag_is_due
-from pipelines.errors import PipelineError, SparkEndedError
+from pipelines.errors import PipelineError, SparkEndedError, UnforeseenError
 from pipelines.recovery.survival import step
 from pipelines.settings.model import Join, Stream
 from pipelines.workspace import Workspace
@@ -108,6 +108,8 @@ def _unless_failed(workspace: Workspace, report: RunReport, name: str, action: C
             failure = action()
     except (PipelineError, RulesIndexError) as error:
         failure = str(error)
+    except Exception as error:
+        failure = str(UnforeseenError.of(error))
     if failure is not None:
         report.failures[name] = failure
 

@@ -41,7 +41,7 @@ from pipelines.runners.choice import going_on_with_spark, runner_of
 from pipelines.runners.runner import Job, Runner
 from pipelines.settings.model import Stream
 from pipelines.sources.columns import check_columns
-from pipelines.sources.lost_files import telling_lost_files, without_lost_files
+from pipelines.sources.lost_files import telling_lost_rows, without_lost_files
 from pipelines.sources.only_joined import is_only_joined, told
 from pipelines.sources.positions import Slice, position_from_plan
 from pipelines.sources.source import Source
@@ -232,11 +232,7 @@ class _Tagger:
 
     def _telling(self, source: Source, taken: Slice) -> AbstractContextManager[None]:
         """Turn an error that is due to deleted source files into one that says so."""
-        command = f"deltatag tag {self.stream.name}"
-        way_out = (
-            f"Tag what is left, without these rows, with: {command} --skip-changes, or everything that the source "
-        )
-        return telling_lost_files(source, taken.files, f"{way_out}holds now anew with: {command} --restart")
+        return telling_lost_rows(source, taken.files)
 
     def _go_on(self, source: Source, batch: MicroBatch, skip_changes: bool) -> MicroBatch:
         """Finish a planned micro-batch.

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from pipelines.errors import CheckError, NeedsSparkError, PipelineError, SourceError
 from pipelines.sources.columns import check_columns, source_columns
+from pipelines.sources.lost_files import telling_lost_rows
 from quality.evaluation import Suite
 from quality.findings import WARNING, Expectation
 from quality.validation import between, none_of, one_of
@@ -114,7 +115,8 @@ def _counted_by(runner: Runner, workspace: Workspace, stream: Stream) -> dict[st
             measures["source_version"] = source.version
             if taken is None or not stream.can_quarantine:
                 return measures
-            found = runner.refused(source, taken, {"key": list(stream.key), "checks": dict(stream.checks)})
+            with telling_lost_rows(source, taken.files):
+                found = runner.refused(source, taken, {"key": list(stream.key), "checks": dict(stream.checks)})
     except CheckError as error:
         return {**measures, "checks": str(error)}
     except NeedsSparkError:

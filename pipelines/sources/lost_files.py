@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,13 @@ def telling_lost_files(source: Source, files: tuple[Add, ...], way_out: str) -> 
         if not lost:
             raise
         raise lost_error(source, lost, len(files), way_out) from error
+
+
+def telling_lost_rows(source: Source, files: tuple[Add, ...]) -> AbstractContextManager[None]:
+    """`telling_lost_files` with the commands of `tag`."""
+    command = f"deltatag tag {source.name}"
+    way_out = f"Tag what is left, without these rows, with: {command} --skip-changes, or everything that the source "
+    return telling_lost_files(source, files, f"{way_out}holds now anew with: {command} --restart")
 
 
 def lost_files(source: Source, files: tuple[Add, ...]) -> tuple[Add, ...]:

@@ -1,0 +1,52 @@
+"""A source whose files are gone or damaged stops its own stream, and no other one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from pipelines.compile import compile_scopes
+from pipelines.run import run_due
+from quality.gates import QualityGates
+
+
+def newest_file(source: str) -> Path:
+    before = set(DeltaTable(source, version=0).file_uris())
+    (found,) = set(DeltaTable(source).file_uris()) - before
+    return Path(unquote(urlparse(found).path))
+
+
+@pytest.mark.parametrize("harm", ["gone", "truncated", "damaged"])
+@pytest.mark.parametrize("checks", [{}, {"small": "x < 90"}])
+def test_the_other_streams_go_on(new_workspace, add_rules, harm: str, checks: dict[str, str]) -> None:
+    names = ("a", "b", "c")
+    streams = {name: {"source": f"lake/{name}", "key": ["id"], "checks": checks} for name in names}
+    workspace = new_workspace(streams, spark=False)
+    table = pa.table({"id": pa.array(range(2000)), "x": pa.array([n % 80 for n in range(2000)])})
+    for name in names:
+        write_deltalake(workspace.configuration.streams[name].source, table)
+        add_rules(workspace, (f"of {name}", name, "x > 50"))
+    compile_scopes(workspace)
+    assert not run_due(workspace, QualityGates(docs=False)).failures
+    for name in names:
+        write_deltalake(workspace.configuration.streams[name].source, table, mode="append")
+    path = newest_file(workspace.configuration.streams["b"].source)
+    whole = path.read_bytes()
+    if harm == "gone":
+        path.unlink()
+    else:
+        cut = {"truncated": whole[: len(whole) // 2], "damaged": whole[:100] + bytes(400) + whole[500:]}
+        path.write_bytes(cut[harm])
+    report = run_due(workspace, QualityGates(docs=False))
+    assert list(report.failures) == ["b"] and [each.stream for each in report.tagged] == ["a", "c"]
+    if harm == "gone":
+        assert "1 of the 1 files that b is to take next" in report.failures["b"]
+        assert "deltatag tag b --skip-changes" in report.failures["b"]
+    assert [workspace.lake.arrow(f"{name}_tagged").num_rows for name in names] == [4000, 2000, 4000]
+    path.write_bytes(whole)
+    assert not run_due(workspace, QualityGates(docs=False)).failures
+    assert workspace.lake.arrow("b_tagged").num_rows == 4000
