@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -164,12 +165,12 @@ class DeltaFile:
         """The file's writer, with encodings that suit its first rows."""
         # Bounds of values inside lists would cost more than the lists themselves, and nobody reads them. Those of
         # floating-point numbers leave out NaN, which is Spark's largest number: it would skip row groups that have one.
-        bounded = [
-            ".".join(path)
-            for path, data_type in _leaves(self._schema)
-            if data_type is not None and not pa.types.is_floating(data_type)
-        ]
-        packed = [name for name in self._schema.names if _is_packed(rows[name])]
+        leaves = [(".".join(path), kind) for path, kind in _leaves(self._schema)]
+        unbounded = {name for name, kind in leaves if kind is None or pa.types.is_floating(kind)}
+        bounded = [name for name, _ in leaves if name not in unbounded]
+        # Arrow takes a column `a.b` and a field `b` of a column `a` for the same
+        named = Counter(".".join(path) for path in _stored_paths(self._schema))
+        packed = [name for name in self._schema.names if named[name] == 1 and _is_packed(rows[name])]
         encoded = [".".join(path) for path in _stored_paths(self._schema) if path[0] not in packed]
         writer = pq.ParquetWriter(
             self._path,

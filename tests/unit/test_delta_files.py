@@ -201,3 +201,14 @@ def test_no_row_group_says_that_it_has_no_nan(tmp_path: Path) -> None:
     group = pq.read_metadata(tmp_path / entry["path"]).row_group(0)
     assert [group.column(i).is_stats_set for i in range(4)] == [False, False, False, True]
     assert stats["maxValues"] == {"n": 2}
+
+
+def test_a_column_may_have_the_name_of_a_field_of_another(tmp_path: Path) -> None:
+    numbers = pa.array(range(1000), pa.int64())
+    fields = pa.StructArray.from_arrays([pa.array([float("nan"), 1.5] * 500)], ["b"])
+    batch = pa.RecordBatch.from_arrays([numbers, fields], ["a.b", "a"])
+    file = DeltaFile(str(tmp_path), batch.schema, "snappy", {})
+    file.write(batch)
+    entry = file.close()
+    read = pq.ParquetFile(tmp_path / entry["path"]).read()
+    assert read["a.b"].to_pylist() == list(range(1000)) and read["a"].chunk(0).field("b").null_count == 0
