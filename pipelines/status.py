@@ -83,7 +83,10 @@ def status(workspace: Workspace) -> list[ScopeStatus]:
 
 
 def lag_of(workspace: Workspace, name: str) -> tuple[int | None, int | None]:
-    """By how many versions and rows of its sources a stream or a join is behind; None if unknown."""
+    """By how many versions and rows of its sources a stream or a join is behind; None if unknown, and for a
+    stream that only joins read."""
+    if is_only_joined(workspace, name):
+        return None, None
     configuration = workspace.configuration
     scopes: dict[str, Stream | Join] = {**configuration.streams, **configuration.joins}
     lags = [_lag(workspace, *each) for each in _positions(workspace, scopes[name], last_batch(workspace.lake, name))]

@@ -112,8 +112,10 @@ def _chosen(table: LocalTable, statement: Change) -> tuple[int, str | None]:
     keys = rows.column(key).to_pylist()
     wanted = {value for value, is_chosen in zip(keys, chosen.tolist(), strict=True) if is_chosen}
     others = {value for value, is_chosen in zip(keys, chosen.tolist(), strict=True) if not is_chosen}
-    if None in wanted or wanted & others or len(wanted) > _MOST_NAMED:
-        raise NeedsSparkError(f"{key} does not tell the rows apart")
+    if len(wanted) > _MOST_NAMED:
+        raise NeedsSparkError(f"more than {_MOST_NAMED:,} rows change")
+    if None in wanted or wanted & others:
+        raise NeedsSparkError(f"rows that change and rows that stay have the same {key}, or none")
     listed = ", ".join(_as_sql(value, table.schema.field(key).type) for value in sorted(wanted))
     return int(np.count_nonzero(chosen)), f"{quoted(key)} IN ({listed})" if wanted else "false"
 
