@@ -116,6 +116,8 @@ def arithmetic(operator: str, left: Expression, right: Expression, result: pa.Da
     """`left operator right` in its result type; None where only Spark can evaluate it."""
     if operator == "/" and is_decimal(result):
         return _of_decimals("divide", left, right, result, zone)
+    if operator == "%" and is_decimal(result):
+        return _remainder(left, right, result, zone)
     if operator in _DIVISIONS:
         return _division(_DIVISIONS[operator], left, right, result, zone)
     if operator in _BITS and is_integer(result):
@@ -152,6 +154,22 @@ def _of_decimals(name: str, left: Expression, right: Expression, result: pa.Data
             if is_full and arithmetic_type(operator, first, second) == result:
                 trees = [as_type(left, first, zone), as_type(right, second, zone)]
                 return operation(name, trees, result)
+    return None
+
+
+def _remainder(left: Expression, right: Expression, result: pa.DataType, zone: str) -> Expression | None:
+    """A remainder of decimals that are BIGINTs in units of the finer scale; None for longer ones, for constants alone
+    and for NULL."""
+    known = [each for each in (left, right) if isinstance(each, Constant)]
+    if len(known) == 2 or any(each.value is None for each in known):
+        return None
+    for first in _as_decimals(left):
+        for second in _as_decimals(right):
+            digits = [each.precision - each.scale + result.scale for each in (first, second)]
+            if max(digits) <= decimal_division.MOST_DIGITS and arithmetic_type("%", first, second) == result:
+                kinds = [pa.decimal128(each, result.scale) for each in digits]
+                trees = [as_type(each, kind, zone) for each, kind in zip((left, right), kinds, strict=True)]
+                return operation("remainder", trees, result)
     return None
 
 

@@ -159,6 +159,7 @@ CASES: dict[str, list[str]] = {
         *(f"pmod({left}, {right})" for left, right in ("xy", "yx", "ij", "bc", "tt", "ti", "ff", "fy", "xi", "hh",
         "ww")),
         "p / 3", "p / 0.03", "p / p", "p / y2", "y2 / p", "1 / p", "p / j", "j / y2", "p / 7L", "t / y2", "100.00 / p",
+        "p % 100", "p % 0.03", "p % p", "p % y2", "y2 % p", "p % i", "7 % p", "p % -7L", "t % p", "p % 1.125",
         "p * 2", "p * i", "p * p", "p * 1.10", "-3 * p", "y2 * 7L", "t * p", "b * p",
         "pmod(i, 7)", "pmod(b, -3)", "pmod(-7, t)", "mod(i, j)", "mod(b, 10)", "div(i, j)", "div(b, 3)",
     ],

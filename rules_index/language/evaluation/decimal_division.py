@@ -1,4 +1,4 @@
-"""Quotients of decimals, with Spark's rounding: half away from zero, in the type of the result.
+"""Remainders of decimals, and quotients with Spark's rounding: half away from zero, in the type of the result.
 
 Spark rounds a quotient to 38 digits behind the point first. That changes nothing where the divisor's digits and those
 behind the point of the result are at most 37 together: the quotient is no nearer to a half than its divisor allows.
@@ -21,15 +21,15 @@ from rules_index.language.evaluation.decimals import (
 from rules_index.language.evaluation.scalar import nulls_of
 
 _LIMBS = 8
-_MOST_DIGITS = 18
-"""A divisor of more digits is no BIGINT."""
+MOST_DIGITS = 18
+"""A number of more digits is no BIGINT."""
 
 
 def is_exact(left: pa.Decimal128Type, right: pa.Decimal128Type, result: pa.Decimal128Type) -> bool:
     """Whether a quotient of these types in the type `result` is divided here: it must have room for all its digits."""
     whole = left.precision - left.scale + right.scale
     return (
-        right.precision <= _MOST_DIGITS
+        right.precision <= MOST_DIGITS
         and result.scale + right.precision <= 37
         and result.precision == whole + result.scale
         and result.scale >= left.scale - right.scale
@@ -44,6 +44,17 @@ def divide(left: pa.Array, right: pa.Array, result: pa.DataType) -> Outcome:
     _divide(halves_of(left), halves_of(right), power, out, failed)
     nulls = nulls_of(left) | nulls_of(right)
     return array_of_halves(out, nulls | failed, result), failed & ~nulls
+
+
+def remainder(left: pa.Array, right: pa.Array, result: pa.DataType) -> Outcome:
+    """The remainders, with the sign of the dividend, of decimals of one scale and at most MOST_DIGITS digits; fails
+    where the divisor is 0."""
+    dividend, divisor = (halves_of(each)[:, 0].astype(np.int64) for each in (left, right))
+    failed = divisor == 0
+    found = np.fmod(dividend, np.where(failed, 1, divisor))
+    nulls = nulls_of(left) | nulls_of(right)
+    halves = np.stack([found, found >> 63], axis=1).astype(np.uint64)
+    return array_of_halves(halves, nulls | failed, result), failed & ~nulls
 
 
 @jit

@@ -130,7 +130,8 @@ def _division(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     left, right = operands
     failed: Mask | None
     if pa.types.is_decimal(operation.type):
-        values, failed = decimal_division.divide(left.values, right.values, operation.type)
+        of_decimals = {"divide": decimal_division.divide, "remainder": decimal_division.remainder}[operation.name]
+        values, failed = of_decimals(left.values, right.values, operation.type)
     else:
         values, failed = divide(operation.name, left.values, right.values)
     # Spark evaluates the divisor first
