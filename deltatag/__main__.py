@@ -71,7 +71,7 @@ def _libraries_silent(silent: bool) -> Iterator[None]:
 
 def _explain(error: Exception, verbose: bool) -> int:
     """Print an error on standard error, with the stack trace if `verbose`; returns the exit status."""
-    from deltatag.output import paragraph
+    from deltatag.output import paragraph, say
     from pipelines.errors import ConfigurationError, PipelineError, StatementError
     from pipelines.spark.runtime import RuntimeNotFoundError
     from rules_index.errors import RulesIndexError
@@ -87,7 +87,7 @@ def _explain(error: Exception, verbose: bool) -> int:
     elif not isinstance(error, expected):
         text = f"{type(error).__name__}: {text or 'no message'}"
         text += "" if verbose else " This is not supposed to happen: add --verbose to see where."
-    print(f"deltatag: {text}", file=sys.stderr)
+    say(f"deltatag: {text}", file=sys.stderr)
     return USAGE if isinstance(error, ConfigurationError) else FAILED
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from deltatag.output import counted, jsonable, paragraph, print_json, print_table
+from deltatag.output import counted, jsonable, paragraph, print_json, print_table, say
+from rules_index.printable import escaped
 
 if TYPE_CHECKING:
     from pipelines.backtest import Backtested, BacktestResult, Candidate
@@ -39,13 +40,13 @@ def backtest_action(workspace: Workspace, args: Namespace) -> int:
         _print(result)
     for each in result.rules:
         if each.error is not None:
-            print(f"deltatag: {each.rule_id} is not tried: {paragraph(each.error)}", file=sys.stderr)
+            say(f"deltatag: {escaped(each.rule_id)} is not tried: {paragraph(each.error)}", file=sys.stderr)
     return FAILED if any(each.error for each in result.rules) else DONE
 
 
 def _candidates(workspace: Workspace, args: Namespace) -> list[Candidate]:
     from pipelines.authoring.rule_files import read_rules_file
-    from pipelines.authoring.versions import diff, rules_of
+    from pipelines.authoring.versions import columns_in, diff, rules_of
     from pipelines.backtest import Candidate
     from pipelines.errors import ConfigurationError
 
@@ -55,20 +56,31 @@ def _candidates(workspace: Workspace, args: Namespace) -> list[Candidate]:
         return [Candidate("expression", args.expression)]
     if args.versions is not None:
         changes = diff(workspace, *args.versions)
-        frames = [(changes.added, "expression", None), (changes.removed, None, "expression")]
-        frames.append((changes.changed, "expression", "expression_before"))
+        frames = [(changes.added, "{}", None), (changes.removed, None, "{}"), (changes.changed, "{}", "{}_before")]
         return [
-            Candidate(str(row["rule_id"]), row[new] if new else None, row[old] if old else None)
+            _candidate(str(row["rule_id"]), _part(row, new), _part(row, old))
             for frame, new, old in frames
             for row in frame.to_dicts()
             if row["scope"] == args.scope
         ]
-    zone = ZoneInfo(workspace.configuration.rules.time_zone)
-    given = read_rules_file(Path(args.file), workspace.lake.rule_id_type(), zone).to_dicts()
-    stored = rules_of(workspace.lake, workspace.lake.delta("rules")).to_dicts()
-    before = {row["rule_id"]: row["expression"] for row in stored if row["scope"] == args.scope}
-    mine = [row for row in given if row.get("scope") in (None, args.scope)]
-    return [Candidate(str(row["rule_id"]), row["expression"], before.get(row["rule_id"])) for row in mine]
+    zone, table = ZoneInfo(workspace.configuration.rules.time_zone), workspace.lake.delta("rules")
+    given = read_rules_file(Path(args.file), workspace.lake.rule_id_type(), zone, columns_in(table)).to_dicts()
+    stored = rules_of(workspace.lake, table).to_dicts()
+    before = {row["rule_id"]: row for row in stored if row["scope"] == args.scope}
+    mine = [(row, before.get(row["rule_id"], {})) for row in given if row.get("scope") in (None, args.scope)]
+    return [_candidate(str(row["rule_id"]), {**old, **row}, old) for row, old in mine]
+
+
+def _part(row: Mapping[str, Any], name: str | None) -> dict[str, Any]:
+    """A rule from a row of changes, in which its columns are named like this; empty without a name."""
+    return {each: row[name.format(each)] for each in ("expression", "labels", "severity")} if name else {}
+
+
+def _candidate(rule_id: str, new: Mapping[str, Any], old: Mapping[str, Any]) -> Candidate:
+    """A candidate by its row and the one that it replaces; each is empty if there is none."""
+    from pipelines.backtest import Candidate
+
+    return Candidate(rule_id, new.get("expression"), old.get("expression"), new, old)
 
 
 def _as_json(result: BacktestResult) -> Any:
@@ -98,7 +110,7 @@ def _top(overlaps: Mapping[str, int]) -> dict[str, int]:
 
 def _print(result: BacktestResult) -> None:
     how = "a sample of " if result.sampled else ""
-    print(f"{result.scope}: {how}{counted(result.rows, 'row')}, {result.seconds:.1f} s; nothing was written")
+    say(f"{result.scope}: {how}{counted(result.rows, 'row')}, {result.seconds:.1f} s; nothing was written")
     names = ["rule", "matches", "share", "gained", "lost", "errors", "over time"]
     tried = [each for each in result.rules if each.error is None]
     share = [f"{each.matches / result.rows:.2%}" if result.rows else "-" for each in tried]
@@ -110,13 +122,13 @@ def _print(result: BacktestResult) -> None:
         print_table(names, rows)
     for each in tried[:_PLOTTED]:
         if each.overlaps:
-            beside = ", ".join(f"{rule} ({count:,})" for rule, count in _top(each.overlaps).items())
-            print(f"{each.rule_id}: also matched by {beside}")
+            beside = ", ".join(f"{escaped(rule)} ({count:,})" for rule, count in _top(each.overlaps).items())
+            say(f"{escaped(each.rule_id)}: also matched by {beside}")
         for example in (row for kind in ("gained", "lost") for row in _first(each, kind)):
             shown = ", ".join(f"{name} = {value}" for name, value in example["row"].items())
-            print(f"{each.rule_id}: {example['kind']}: {paragraph(shown)}")
+            say(f"{escaped(each.rule_id)}: {example['kind']}: {paragraph(shown)}")
     for note in result.notes:
-        print(note)
+        say(note)
 
 
 def _first(each: Backtested, kind: str) -> list[dict[str, Any]]:

@@ -6,7 +6,8 @@ import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
-from deltatag.output import counted, paragraph, print_json
+from deltatag.output import counted, paragraph, print_json, say
+from rules_index.printable import escaped
 
 if TYPE_CHECKING:
     from pipelines.explain import ExplainResult, RowExplained
@@ -29,7 +30,7 @@ def explain_action(workspace: Workspace, args: Namespace) -> int:
         keys = workspace.configuration.streams[args.scope].key if args.scope in workspace.configuration.streams else ()
         _print(result, tuple(keys))
     for note in result.notes:
-        print(f"deltatag: {paragraph(note)}", file=sys.stderr)
+        say(f"deltatag: {paragraph(note)}", file=sys.stderr)
     return DONE
 
 
@@ -48,15 +49,15 @@ def _print(result: ExplainResult, keys: tuple[str, ...]) -> None:
     from rules_index.explaining.tree import shown
 
     if not result.rows:
-        print(f"No row of {result.scope} satisfies the condition.")
+        say(f"No row of {result.scope} satisfies the condition.")
     elif not result.explained:
-        print(f"{counted(result.rows, 'row')}: no rule of {result.scope} matches, and none nearly does.")
+        say(f"{counted(result.rows, 'row')}: no rule of {result.scope} matches, and none nearly does.")
     last: RowExplained | None = None
     for each in result.explained:
         if last is None or each.row is not last.row:
             names = [name for name in each.row if name.lower() in {key.lower() for key in keys}] or [*each.row]
-            values = ", ".join(f"{name} = {shown(each.row[name])}" for name in names)
+            values = ", ".join(f"{escaped(name)} = {shown(each.row[name])}" for name in names)
             by = "" if each.rules_version is None else f" (version {each.rules_version} of the rules)"
-            print(("" if last is None else "\n") + f"row {values}{by}")
-        print(f"\n{each.explanation}")
+            say(("" if last is None else "\n") + f"row {values}{by}")
+        say(f"\n{each.explanation}")
         last = each

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from deltatag.output import counted, paragraph, print_json
+from deltatag.output import counted, paragraph, print_json, say
+from rules_index.printable import escaped
 
 if TYPE_CHECKING:
     from pipelines.lint import LintResult
@@ -36,7 +37,7 @@ def lint_action(workspace: Workspace, args: Namespace, print_results: Callable[.
     print_results(args, results, lint_lines, notice=notice)
     if failing:
         kinds = ", ".join(dict.fromkeys(each.kind for each in failing))
-        print(f"deltatag: {counted(len(failing), 'finding')} of --fail-on: {kinds}", file=sys.stderr)
+        say(f"deltatag: {counted(len(failing), 'finding')} of --fail-on: {kinds}", file=sys.stderr)
     return FAILED if failing or any(result.error for result in results) else DONE
 
 
@@ -59,7 +60,7 @@ def _accept(workspace: Workspace, args: Namespace) -> int:
     if args.json:
         print_json({"rule_id": found.rule_id, "kind": found.kind, "reason": args.reason})
     else:
-        print(f"Accepted until the rule changes: {found.rule_id}: {found.kind}: {paragraph(found.message)}")
+        say(f"Accepted until the rule changes: {escaped(found.rule_id)}: {found.kind}: {paragraph(found.message)}")
     return DONE
 
 
@@ -74,11 +75,11 @@ def lint_lines(result: LintResult) -> str:
     more = f", {len(result.accepted):,} accepted" if result.accepted else ""
     lines = [f"{result.scope}: {counted(result.rules, 'rule')}, {found}{more}, rules version {result.rules_version}"]
     for each in result.findings:
-        named = "(no id)" if each.rule_id is None else each.rule_id
+        named = "(no id)" if each.rule_id is None else escaped(each.rule_id)
         rule = "" if each.rule_id is None and each.kind == IMPLIED_BY_STREAM else f"{named}: "
         lines.append(f"  {rule}{each.kind}: {paragraph(each.message)}")
         if each.expression is not None:
-            owner = f"  (owner: {each.owner})" if each.owner else ""
+            owner = f"  (owner: {escaped(each.owner)})" if each.owner else ""
             lines.append(f"      {_shortened(paragraph(each.expression))}{owner}")
     return "\n".join(lines)
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from deltatag.lines import maintain_line
-from deltatag.output import paragraph, print_json
+from deltatag.output import paragraph, print_json, say
 
 if TYPE_CHECKING:
     from pipelines.workspace import Workspace
@@ -24,7 +24,7 @@ def maintain_action(workspace: Workspace, args: Namespace) -> int:
         print_json([asdict(result) for result in results])
     for result in results:
         if result.error is not None:
-            print(f"deltatag: {result.table}: {paragraph(result.error)}", file=sys.stderr)
+            say(f"deltatag: {result.table}: {paragraph(result.error)}", file=sys.stderr)
         elif not args.json:
-            print(maintain_line(result))
+            say(maintain_line(result))
     return int(any(result.error is not None for result in results))

@@ -8,18 +8,30 @@ import datetime
 import decimal
 import json
 import math
+import os
+import re
 import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
+
+from rules_index.printable import escaped
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _NARROWEST = 12
 """Minimum width of a column, in characters, on a terminal that is too narrow for its table."""
+
+
+def say(text: object = "", file: TextIO | None = None, flush: bool = False) -> None:
+    """Print lines for people, on standard output by default, escaped; line breaks and tabs stay.
+
+    What users wrote and is to stand on one line must have been through `escaped` or `paragraph` before.
+    """
+    print(escaped(text, "\n\t"), file=file, flush=flush)
 
 
 def paragraph(text: str) -> str:
@@ -44,19 +56,28 @@ def values_of(column: pa.ChunkedArray) -> list[Any]:
 
 def print_json(value: Any) -> None:
     """Print a value as JSON: dates and timestamps in ISO form, decimals as numbers in full, binary as base64."""
-    print(json.dumps(jsonable(value), indent=None, ensure_ascii=False))
+    print(json_text(value))
+
+
+def json_text(value: Any) -> str:
+    """A value as JSON on one line."""
+    mark = os.urandom(16).hex()
+    text = json.dumps(jsonable(value), default=lambda number: f"{mark}{number:f}", ensure_ascii=False)
+    return re.sub(f'"{mark}([^"]*)"', r"\1", text)
 
 
 def jsonable(value: Any) -> Any:
-    """The value with only JSON's types; NaN and infinities become their names."""
+    """The value with only JSON's types, and decimals; NaN and infinities become their names."""
+    if isinstance(value, decimal.Decimal) and value.is_finite():
+        return value
+    if isinstance(value, decimal.Decimal):
+        return jsonable(float(value))
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, dict):
         return {str(key): jsonable(item) for key, item in value.items()}
-    if isinstance(value, decimal.Decimal):
-        return int(value) if value == value.to_integral_value() and value.as_tuple().exponent == 0 else float(value)
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
     if isinstance(value, bytes):
@@ -75,9 +96,15 @@ def print_csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 
 
 def print_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print an aligned table, numbers to the right; on a terminal, long values are wrapped."""
+    """Print an aligned table, numbers to the right; on a terminal, long values are wrapped.
+
+    Line breaks in a value begin a new line of its cell; those in the first column are escaped, so that nothing looks
+    like a row that is none, unless the table is a single cell.
+    """
+    names = [escaped(name) for name in names]
     texts = [[shown(value) for value in row] for row in rows]
-    cells = [[text.rstrip("\n").splitlines() or [""] for text in row] for row in texts]
+    alone = len(names) == 1 and len(texts) == 1
+    cells = [[_lines(text, place > 0 or alone) for place, text in enumerate(row)] for row in texts]
     widths = [max([len(name), *(len(line) for row in cells for line in row[i])]) for i, name in enumerate(names)]
     if sys.stdout.isatty():
         widths = _fitting(widths, shutil.get_terminal_size().columns)
@@ -89,6 +116,12 @@ def print_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         for parts in zip_longest(*row, fillvalue=""):
             padded = (c.rjust(w) if r else c.ljust(w) for c, w, r in zip(parts, widths, right, strict=True))
             print("  ".join(padded).rstrip())
+
+
+def _lines(text: str, broken: bool) -> list[str]:
+    """The escaped lines of a cell; all on one unless `broken`."""
+    lines = text.replace("\r\n", "\n").rstrip("\n").split("\n") if broken else [text]
+    return [escaped(line) for line in lines]
 
 
 def _fitting(widths: Sequence[int], whole: int) -> list[int]:
@@ -125,7 +158,7 @@ def plain_text(value: Any) -> str:
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, dict | list | tuple):
-        return json.dumps(jsonable(value), ensure_ascii=False)
+        return json_text(value)
     if isinstance(value, datetime.datetime):
         return value.isoformat(" ")
     return str(value)

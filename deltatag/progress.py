@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
+from rules_index.printable import escaped
+
 SECONDS_BETWEEN_LINES = 30.0
 """Seconds between lines if standard error is not a terminal."""
 _TICK_SECONDS = 1.0
@@ -35,7 +37,7 @@ class Progress:
             now = time.monotonic()
             if self._message is None:
                 self._told = now
-            self._message, self._began = message, now
+            self._message, self._began = escaped(message), now
             self._show(now)
             if self._clock is None:
                 self._clock = threading.Thread(target=self._tick, name="progress", daemon=True)

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from deltatag.lines import retag_line
-from deltatag.output import print_json
+from deltatag.output import print_json, say
 
 if TYPE_CHECKING:
     from pipelines.workspace import Workspace
@@ -52,4 +52,4 @@ def retag_action(
         return
     for result in results:
         if text := retag_line(result):
-            print(text)
+            say(text)

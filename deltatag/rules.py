@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from deltatag.output import counted, jsonable, paragraph, print_json, print_table
+from deltatag.output import counted, jsonable, paragraph, print_json, print_table, say
+from rules_index.printable import escaped
 
 if TYPE_CHECKING:
     from pipelines.workspace import Workspace
@@ -37,21 +38,21 @@ def import_action(workspace: Workspace, args: Namespace) -> int:
     for kind in kinds[:3]:
         ids = getattr(found, kind)
         more = f", and {len(ids) - _LISTED:,} more" if len(ids) > _LISTED else ""
-        print(f"{kind}: {len(ids):,}" + (f" ({', '.join(map(str, ids[:_LISTED]))}{more})" if ids else ""))
-    print(f"unchanged: {found.unchanged:,}")
+        say(f"{kind}: {len(ids):,}" + (f" ({', '.join(map(escaped, ids[:_LISTED]))}{more})" if ids else ""))
+    say(f"unchanged: {found.unchanged:,}")
     if found.left_out:
-        print(f"left out, of another logsource: {found.left_out:,}")
+        say(f"left out, of another logsource: {found.left_out:,}")
     if len(found.rejected) > _LISTED:
         counts = Counter(each["error"] for each in found.rejected)
-        print(f"rejected, by reason: {', '.join(f'{error} {count:,}' for error, count in counts.most_common())}")
+        say(f"rejected, by reason: {', '.join(f'{error} {count:,}' for error, count in counts.most_common())}")
     for reject in found.rejected:
         place = f" at {reject['position']}" if reject["position"] is not None else ""
         text = f"{reject['error']}{place}: {reject['message']}"
-        print(f"deltatag: {reject['rule_id']} is rejected and not written: {paragraph(text)}", file=sys.stderr)
+        say(f"deltatag: {escaped(reject['rule_id'])} is rejected and not written: {paragraph(text)}", file=sys.stderr)
     if found.version is not None:
-        print(f"Written as version {found.version} of the rules.")
+        say(f"Written as version {found.version} of the rules.")
     else:
-        print("Nothing was written: this is a dry run." if args.dry_run else "Nothing was written: nothing differs.")
+        say("Nothing was written: this is a dry run." if args.dry_run else "Nothing was written: nothing differs.")
     return FAILED if found.rejected else DONE
 
 
@@ -64,7 +65,7 @@ def export_action(workspace: Workspace, args: Namespace) -> int:
     if args.json:
         print_json({"file": args.file, "rules": count})
     else:
-        print(f"{args.file}: {counted(count, 'rule')}")
+        say(f"{args.file}: {counted(count, 'rule')}")
     return DONE
 
 
@@ -114,13 +115,14 @@ def diff_action(workspace: Workspace, args: Namespace) -> int:
         print_json(jsonable({"added": whole["added"], "changed": changed, "removed": whole["removed"]}))
         return DONE
     for row in found.added.to_dicts():
-        print(f"+ {row['rule_id']}: {paragraph(row['expression'] or '')}")
+        say(f"+ {escaped(row['rule_id'])}: {paragraph(row['expression'] or '')}")
     for row in found.removed.to_dicts():
-        print(f"- {row['rule_id']}: {paragraph(row['expression'] or '')}")
+        say(f"- {escaped(row['rule_id'])}: {paragraph(row['expression'] or '')}")
     for each in changed:
         for name, value in each["after"].items():
-            print(f"~ {each['rule_id']}: {name}: {paragraph(str(each['before'][name]))} -> {paragraph(str(value))}")
-    print(f"{len(found.added):,} added, {len(changed):,} changed, {len(found.removed):,} removed")
+            before = paragraph(str(each["before"][name]))
+            say(f"~ {escaped(each['rule_id'])}: {name}: {before} -> {paragraph(str(value))}")
+    say(f"{len(found.added):,} added, {len(changed):,} changed, {len(found.removed):,} removed")
     return DONE
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deltatag.output import counted, print_csv, print_json, print_table, values_of
+from deltatag.output import counted, print_csv, print_json, print_table, say, values_of
 from deltatag.progress import Progress
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def print_results(workspace: Workspace, statements: Sequence[str], style: str) -
                 raise
             raise StatementError(f"{place}, those before which were executed: {error}") from error
         if number > 1 and style != "json":
-            print()
+            say()
         _print_result(result, style)
         sys.stdout.flush()
 
@@ -84,6 +84,6 @@ def _print_result(result: pa.Table, style: str) -> None:
         print_csv(names, rows)
     elif names:
         print_table(names, rows)
-        print(f"({counted(len(rows), 'row')})")
+        say(f"({counted(len(rows), 'row')})")
     else:
-        print("(executed)")
+        say("(executed)")

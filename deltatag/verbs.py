@@ -25,7 +25,7 @@ from deltatag.lines import (
     tag_line,
     version_text,
 )
-from deltatag.output import jsonable, paragraph, print_json, print_table
+from deltatag.output import jsonable, paragraph, print_json, print_table, say
 from deltatag.progress import Progress
 
 if TYPE_CHECKING:
@@ -78,10 +78,10 @@ def init_verb(args: Namespace) -> int:
     if args.json:
         print_json({"configuration": str(path), "made": made})
     elif made:
-        print(f"Made {', '.join(made)}.")
-        print(f"Next: name a source table under [streams] in {path}, then: deltatag compile")
+        say(f"Made {', '.join(made)}.")
+        say(f"Next: name a source table under [streams] in {path}, then: deltatag compile")
     else:
-        print(f"Everything was there already: {path} and its tables.")
+        say(f"Everything was there already: {path} and its tables.")
     return DONE
 
 
@@ -95,18 +95,18 @@ def validate_verb(args: Namespace) -> int:
         print_json(asdict(found))
         return DONE if found.error is None else FAILED
     if found.error is not None:
-        print(f"{found.error}: {paragraph(found.message or '')}", file=sys.stderr)
+        say(f"{found.error}: {paragraph(found.message or '')}", file=sys.stderr)
         if found.position is not None:
             line_start = args.expression.rfind("\n", 0, found.position) + 1
             line = args.expression[line_start:].split("\n", 1)[0]
-            print(f"  {line}\n  {' ' * (found.position - line_start)}^", file=sys.stderr)
+            say(f"  {line}\n  {' ' * (found.position - line_start)}^", file=sys.stderr)
         return FAILED
-    print("The rule compiles.")
+    say("The rule compiles.")
     for each in found.findings:
-        print(f"  {each['kind']}: {paragraph(each['message'])}")
+        say(f"  {each['kind']}: {paragraph(each['message'])}")
     for title, values in (("indexed", found.indexed), ("evaluated by Spark", found.derived)):
         for value in values:
-            print(f"  {title}: {value}")
+            say(f"  {title}: {value}")
     return DONE
 
 
@@ -183,7 +183,7 @@ def join_verb(args: Namespace) -> int:
     failures = {name: _error_text(error, args) for name, error in errors.items()}
     _print_results(args, results, join_line, failures, "join")
     if not joins and not args.json:
-        print("No join is configured yet: name one under [joins] in the configuration.")
+        say("No join is configured yet: name one under [joins] in the configuration.")
     return FAILED if failures else DONE
 
 
@@ -225,21 +225,21 @@ def run_verb(args: Namespace) -> int:
         )
     else:
         for compiled in report.compiled:
-            print(compile_line(compiled) or f"{compiled.scope}: not compiled")
+            say(compile_line(compiled) or f"{compiled.scope}: not compiled")
         for tagged in report.tagged:
-            print(tag_line(tagged))
+            say(tag_line(tagged))
         for retagged in report.retagged:
-            print(retag_line(retagged))
+            say(retag_line(retagged))
         for joined in report.joined:
-            print(join_line(joined))
+            say(join_line(joined))
         for checked in gates.results:
-            print(gate_lines(checked))
+            say(gate_lines(checked))
         for maintained in report.maintained:
-            print(maintain_line(maintained))
+            say(maintain_line(maintained))
         if not (report.compiled or report.tagged or report.retagged or report.joined or report.failures):
-            print("Nothing was due.")
+            say("Nothing was due.")
         if notice:
-            print(paragraph(notice))
+            say(paragraph(notice))
     _print_failures(report.failures)
     return FAILED if report.failures else DONE
 
@@ -265,7 +265,7 @@ def status_verb(args: Namespace) -> int:
     if args.json:
         print_json([asdict(one) for one in states])
     elif not states:
-        print("No stream is configured yet: name one under [streams] in the configuration.")
+        say("No stream is configured yet: name one under [streams] in the configuration.")
     else:
         names = ["scope", "rules", "index", "engine", "rejects", "source", "tagged", "behind", "last run", "state"]
         rows = [
@@ -286,18 +286,18 @@ def status_verb(args: Namespace) -> int:
         print_table(names, rows)
         for one in states:
             if one.engine_reason:
-                print(f"{one.scope}, engine {one.engine}: {one.engine_reason}.")
+                say(f"{one.scope}, engine {one.engine}: {one.engine_reason}.")
             if one.needs_spark:
-                print(f"{one.scope} needs Spark: {one.needs_spark}.")
+                say(f"{one.scope} needs Spark: {one.needs_spark}.")
             for notice in one.notices:
-                print(notice)
+                say(notice)
             if one.files is not None:
-                print(size_line(one))
+                say(size_line(one))
         if refusals:
-            print(paragraph(refusals))
+            say(paragraph(refusals))
     for one in states:
         if one.problem:
-            print(f"deltatag: {one.scope}: {paragraph(one.problem)}", file=sys.stderr)
+            say(f"deltatag: {one.scope}: {paragraph(one.problem)}", file=sys.stderr)
     return FAILED if any(one.problem for one in states) else DONE
 
 
@@ -370,12 +370,12 @@ def _print_results(
     else:
         for result in results:
             if text := line(result):
-                print(text)
+                say(text)
         if notice:
-            print(paragraph(notice))
+            say(paragraph(notice))
     _print_failures(failures)
 
 
 def _print_failures(failures: Mapping[str, str]) -> None:
     for name, text in failures.items():
-        print(f"deltatag: {name}: {paragraph(text)}", file=sys.stderr)
+        say(f"deltatag: {name}: {paragraph(text)}", file=sys.stderr)

@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING
 
 from pipelines.errors import IndexOutdatedError, TableError
 from pipelines.lake.tables import annotation_columns
+from rules_index.compiling.rule_annotations import read_annotations, unknown_severities
 from rules_index.index.annotate import Annotate
 
 if TYPE_CHECKING:
+    import polars as pl
+
     import rules_index as ri
     from pipelines.settings.model import Configuration
+    from rules_index.errors import RuleError
     from rules_index.index.annotations import Annotations
 
 
@@ -19,6 +23,18 @@ def annotate_of(configuration: Configuration, scope: str) -> Annotate | None:
     """The annotations for which the rules of a stream or join are compiled; None if none are configured."""
     columns = configuration.annotations_of(scope)
     return Annotate(columns, configuration.rules.severities) if columns else None
+
+
+def refused_severities(configuration: Configuration, scope: str, rules: pl.DataFrame) -> list[tuple[str, RuleError]]:
+    """The ids, as text, of rules that compile rejects for their severity, and the error for each.
+
+    rules: of this stream or join, with the columns of `ANNOTATED_BY` if the configuration annotates.
+    """
+    annotate = annotate_of(configuration, scope)
+    if annotate is None or rules.is_empty():
+        return []
+    refused = unknown_severities(read_annotations(rules.to_arrow(), annotate), annotate)
+    return [(str(rules["rule_id"][place]), error) for place, error in refused]
 
 
 def annotations_of(compiled: ri.CompiledRules | None, columns: Sequence[str]) -> Annotations | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -15,11 +15,12 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 import rules_index as ri
+from pipelines.annotated import annotate_of
 from pipelines.clashes import current_rules
 from pipelines.errors import ConfigurationError, SourceError
 from pipelines.lake.lake import first_line, open_delta
 from pipelines.lake.reading import files_in
-from pipelines.rule_set import RULE_COLUMNS
+from pipelines.rule_set import ANNOTATED_BY, RULE_COLUMNS
 from pipelines.scopes import StreamScope, scope_of
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.sources.event_times import moment
@@ -33,6 +34,10 @@ SAMPLED_PARTS = 32
 MOST_EXAMPLES = 5
 MOST_OVERLAPS = 10
 _MOST_VALUE = 200
+_ANNOTATED: dict[str, pl.DataType | type[pl.DataType]] = {
+    "labels": pl.List(pl.Struct({"key": pl.String, "value": pl.String})),
+    "severity": pl.String,
+}
 _SPARK_ONLY = (
     "The rule has a part that only Spark evaluates, {}, and a back-test evaluates no such part. A query over the "
     "source with the rule as its WHERE tells how many rows it keeps."
@@ -41,11 +46,16 @@ _SPARK_ONLY = (
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A rule to try: its new text, and the text that it replaces; either may be None."""
+    """A rule to try: its new text, and the text that it replaces; either may be None.
+
+    new_labels, old_labels: `labels` and `severity` of the rule with each text, as far as they are known.
+    """
 
     rule_id: str
     new: str | None
     old: str | None = None
+    new_labels: Mapping[str, Any] = field(default_factory=dict)
+    old_labels: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -115,16 +125,18 @@ def _compiled(
     """Compile the candidates and the current rules into one index.
 
     Ids in it: `n` and number for a candidate's new text, `o` and number for its old text, `t` and id for a current
-    rule.
+    rule. A replaced text that compile rejects for its severity is not in it: it has matched nothing.
     """
-    texts = [(f"n{i}", each.new) for i, each in enumerate(candidates)]
-    texts += [(f"o{i}", each.old) for i, each in enumerate(candidates)]
+    texts = [(f"n{i}", each.new, each.new_labels) for i, each in enumerate(candidates)]
+    texts += [(f"o{i}", each.old, each.old_labels) for i, each in enumerate(candidates)]
     tried = pl.DataFrame(
-        [{"rule_id": key, "expression": text} for key, text in texts if text is not None],
-        schema={"rule_id": pl.String, "expression": pl.String},
+        [{"rule_id": key, "expression": text, **_annotated(said)} for key, text, said in texts if text is not None],
+        schema={"rule_id": pl.String, "expression": pl.String, **_ANNOTATED},
     )
-    there = current_rules(workspace).of_scope(scope.name).select(RULE_COLUMNS)
+    there = current_rules(workspace).of_scope(scope.name)
+    there = there.select(name for name in (*RULE_COLUMNS, *ANNOTATED_BY) if name in there.columns)
     there = there.with_columns(pl.format("t{}", "rule_id").alias("rule_id"))
+    tried = tried.select(name for name in tried.columns if name in there.columns)
     rules = pl.concat([there, tried], how="diagonal_relaxed")
     lists, _ = read_lists(workspace.configuration, rules["expression"])
     compiled = ri.compile_rules(
@@ -132,17 +144,25 @@ def _compiled(
         schema,
         event_time=scope.event_time,
         time_zone=workspace.configuration.rules.time_zone,
+        annotate=annotate_of(workspace.configuration, scope.name),
         analyse=lambda leaves: [RuleError("ANALYSIS", _SPARK_ONLY.format(leaf.text)) for leaf in leaves],
         lists=lists,
     )
     rejects = {row["rule_id"]: row for row in compiled.rejects.to_pylist()}
     found = [Backtested(each.rule_id) for each in candidates]
     for number, each in enumerate(found):
-        reject = rejects.get(f"n{number}") or rejects.get(f"o{number}")
+        old = rejects.get(f"o{number}")
+        reject = rejects.get(f"n{number}") or (old if old and old["error"] != "UNKNOWN_SEVERITY" else None)
         each.error = f"{reject['error']}: {reject['message']}" if reject else None
     missing = sum(key.startswith("t") for key in rejects)
     notes = [f"Overlaps leave out {missing:,} rules that need Spark, or are rejected."] if missing else []
     return found, compiled, notes
+
+
+def _annotated(labels: Mapping[str, Any]) -> dict[str, Any]:
+    """The `labels` and `severity` of a rule in the form in which rules are compiled."""
+    pairs = [{"key": key, "value": value} for key, value in (labels.get("labels") or {}).items()]
+    return {"labels": pairs, "severity": labels.get("severity")}
 
 
 def _times(

@@ -18,7 +18,11 @@ TEMPLATE = """\
 [lake]
 root = "lake"                       # folder or object-store URI of deltatag's own tables; or: catalog = "main.deltatag"
 # runner = "auto"                   # who takes rows through the index: "local" (no JVM), "spark", or whichever is exact
-# maintenance = "auto"              # or "never": runs leave the upkeep of deltatag's own tables to deltatag maintain
+# [lake.maintenance]                # how deltatag's own tables are kept
+# mode = "auto"                     # or "never": runs leave it to deltatag maintain
+# versions = "7 days"               # how long older versions of a table stay readable
+# runs = "90 days"                  # how long each micro-batch has its own row in runs
+# quarantine = "365 days"           # how long rows stay in quarantine; by default for ever
 
 # [spark]                           # any Spark setting; nothing here means local[*]
 # "spark.sql.shuffle.partitions" = "8"
@@ -27,6 +31,9 @@ root = "lake"                       # folder or object-store URI of deltatag's o
 # time_zone = "UTC"                 # of timestamp literals and functions
 # on_reject = "drop"                # a rule that does not compile is off and reported; "hold" keeps the last good index
 # max_reject_share = 1.0            # above it the scope's compile fails
+# engine = "auto"                   # the index that rules are compiled into; a stream or join may name its own
+# severities = ["informational", "low", "medium", "high", "critical"]   # that rules may have, the lowest first
+# time_limit = "10 min"             # how long Spark may take to evaluate predicates of a micro-batch
 
 # [streams.flights]
 # source = "lake/flights"           # path, URI or catalog name of a Delta table; or: source_stream = "another_stream"
@@ -40,6 +47,11 @@ root = "lake"                       # folder or object-store URI of deltatag's o
 # partition_by = []                 # of the tagged table, where cluster_by is not given; as the source by default
 # checks = { sane_delay = "dep_delay IS NULL OR dep_delay > -120" }   # where one is not TRUE the row goes to quarantine
 # max_quarantine_share = 1.0
+# engine = "auto"                   # the index of this stream's rules
+# retag = "never"                   # or "new_rules" (without annotations), "always": what a run does with tagged rows
+# annotations = []                  # columns besides rule ids: some of "first_rule_id", "labels", "severity"
+# owners = []                       # who answers for the tables, for Dagster's page: e-mail addresses, "team:fraud"
+# freshness = "1 hour"              # how long a row may wait to be tagged until Dagster warns; by default for ever
 
 # [lists.carriers]                  # rules may name it: carrier IN LIST('carriers')
 # source = "lists/carriers"         # path or URI of a Delta table
@@ -51,6 +63,9 @@ root = "lake"                       # folder or object-store URI of deltatag's o
 # window = "1 hour"                 # or per stream: { flights = "0 s", weather = "3 hours" }
 # lateness = "2 days"               # rows that come later go to quarantine_flights_weather
 # method = "batch"                  # or "pdfa": row by row, to the same table
+# engine = "auto"                   # the index of this join's rules
+# annotations = []                  # as for a stream
+# owners = []                       # as for a stream
 """
 
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 import rules_index as ri
+from pipelines.annotated import refused_severities
 from pipelines.clashes import current_rules
 from pipelines.errors import PipelineError, TableError
 from pipelines.lake.runs import DONE, MicroBatch, batches
@@ -148,7 +149,7 @@ def accept_finding(workspace: Workspace, rule_id: str, kind: str, reason: str | 
 
 
 def _rejected(scope: Scope, rules: RuleSet) -> Iterable[Finding]:
-    """Rules rejected for their rows in the table, and those that Spark rejected when this version was compiled."""
+    """Rules rejected for their rows or severities, and those that Spark rejected when this version was compiled."""
     stored = pl.DataFrame(pl.from_arrow(scope.workspace.lake.arrow("rule_rejects")))
     by_spark = stored.filter(
         (pl.col("scope") == scope.name) & (pl.col("rules_version") == rules.version) & (pl.col("error") == "ANALYSIS")
@@ -161,10 +162,14 @@ def _rejected(scope: Scope, rules: RuleSet) -> Iterable[Finding]:
             so = "" if each["rule_id"] in kept else ", so it matches nothing"
             message = f"The rule is not compiled{so} ({each['error']}): {each['message']}"
             yield Finding(each["rule_id"], "rejected", message, position=each["position"])
+    for rule_id, error in refused_severities(scope.workspace.configuration, scope.name, rules.of_scope(scope.name)):
+        if rule_id not in kept:
+            message = f"The rule is not compiled, so it matches nothing ({error.error}): {error.message}"
+            yield Finding(rule_id, "rejected", message)
 
 
 def _usable(scope: Scope, rules: RuleSet, rejected: Iterable[Finding]) -> pl.DataFrame:
-    """The rules of a scope that are rejected neither for their rows nor by Spark."""
+    """The rules of a scope that are not among the rejected ones."""
     refused = [each.rule_id for each in rejected]
     sound = rules.of_scope(scope.name).select(RULE_COLUMNS)
     return sound.filter(~pl.col("rule_id").cast(pl.String).is_in(refused)) if refused else sound

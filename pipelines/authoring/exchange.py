@@ -15,16 +15,16 @@ import pyarrow as pa
 
 import rules_index as ri
 from pipelines.analyse import spark_analyser
+from pipelines.annotated import annotate_of
 from pipelines.authoring.dmn import read_dmn
 from pipelines.authoring.foreign import FOREIGN_COLUMNS, ForeignRules
 from pipelines.authoring.rule_files import RuleFileError, read_rules_file, write_rules_file
 from pipelines.authoring.sigma import read_sigma
-from pipelines.authoring.versions import COLUMNS, as_text, names_of, rules_of
+from pipelines.authoring.versions import COLUMNS, WHOLE_RULES, as_text, columns_in, names_of, rules_of
 from pipelines.errors import ConfigurationError, TableError
 from pipelines.lake.authors import by_this_user
 from pipelines.lake.lake import Lake, arrow_schema, first_line
-from pipelines.lake.tables import RULES
-from pipelines.rule_set import RULE_COLUMNS
+from pipelines.rule_set import ANNOTATED_BY, RULE_COLUMNS
 from pipelines.scopes import scope_of, scopes_of
 from pipelines.value_lists import read_lists
 from pipelines.workspace import Workspace
@@ -33,6 +33,7 @@ READERS = {"sigma": read_sigma, "dmn": read_dmn}
 """Readers of rules in other languages than the table's own columns."""
 _ATTEMPTS = 5
 _REMOVED = "__removed"
+_COMPILED = [*RULE_COLUMNS, *ANNOTATED_BY]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,22 +75,26 @@ def import_rules(
 
     language: "sigma" or "dmn" for a file, or a folder of files, of such rules; mapping: the file that names the column
     of each of their fields; scope: the scope of rules for which the file names none; replace: remove the rules of the
-    file's scopes, or of `scope`, that are not in the file. Columns that the file lacks are left as they are. After a
-    concurrent edit of the table the import is planned again, so that no edit is lost. Spark is started only if a rule
-    has a derived part. RuleFileError for an unusable file, ConfigurationError for unusable arguments, TableError if the
-    table cannot be read or written.
+    file's scopes, or of `scope`, that are not in the file, but none of a scope all of whose rules are rejected. Columns
+    that the file lacks are left as they are. After a concurrent edit of the table the import is planned again, so that
+    no edit is lost. Spark is started only if a rule has a derived part. RuleFileError for an unusable file,
+    ConfigurationError for unusable arguments, TableError if the table cannot be read or written.
     """
     lake = workspace.lake
     zone = ZoneInfo(workspace.configuration.rules.time_zone)
     foreign = _foreign(workspace, file, scope, language, mapping)
     if foreign is None:
-        given = _with_scopes(workspace, file, read_rules_file(file, lake.rule_id_type(), zone), scope)
+        columns = columns_in(lake.delta("rules"))
+        given = _with_scopes(workspace, file, read_rules_file(file, lake.rule_id_type(), zone, columns), scope)
     else:
         given = foreign.frame(FOREIGN_COLUMNS)
+    refused = [each["rule_id"] for each in foreign.rejected] if foreign is not None else []
+    if replace and not given.height and not refused:
+        raise RuleFileError(_no_rules(file, scope))
     checked: dict[tuple[str, Any, str], dict[str, Any] | None] = {}
     for attempt in range(_ATTEMPTS):
         table = lake.delta("rules")
-        plan = _plan(workspace, table, given, scope, replace, checked)
+        plan = _plan(workspace, table, given, scope, replace, checked, refused)
         if foreign is not None:
             plan.result = _with_refused(plan.result, foreign)
         if dry_run or not (plan.result.added or plan.result.changed or plan.result.removed):
@@ -99,6 +104,15 @@ def import_rules(
             return replace_fields(plan.result, version=version)
         time.sleep(0.1 * (attempt + 1))
     raise TableError("The table rules is edited by others all the time; try again.")
+
+
+def _no_rules(file: Path, scope: str | None) -> str:
+    """The message for a file without rules that is to replace those of a scope."""
+    removed = f"DELETE FROM rules WHERE scope = '{scope or 'NAME'}'"
+    return (
+        f"{file} holds no rules, so nothing is replaced; to remove all rules of {scope or 'a scope'}, write: "
+        f'deltatag sql "{removed}"'
+    )
 
 
 def _foreign(
@@ -126,11 +140,12 @@ def export_rules(workspace: Workspace, file: Path, scope: str | None = None) -> 
     """Write the rules, or those of one scope, into a file; returns how many. RuleFileError if that fails."""
     if scope is not None:
         scope_of(workspace, scope)
-    rules = rules_of(workspace.lake, workspace.lake.delta("rules"))
+    table = workspace.lake.delta("rules")
+    rules, columns = rules_of(workspace.lake, table), columns_in(table)
     rules = rules.filter(pl.col("scope") == scope) if scope is not None else rules
     rules = rules.sort("scope", "rule_id", nulls_last=True)
-    schema = arrow_schema(RULES, workspace.lake.rule_id_type())
-    write_rules_file(file, rules.select(COLUMNS).to_arrow().cast(pa.schema([schema.field(name) for name in COLUMNS])))
+    schema = arrow_schema(WHOLE_RULES, workspace.lake.rule_id_type())
+    write_rules_file(file, rules.select(columns).to_arrow().cast(pa.schema([schema.field(name) for name in columns])))
     return rules.height
 
 
@@ -145,7 +160,7 @@ def _with_scopes(workspace: Workspace, file: Path, given: pl.DataFrame, scope: s
         if given.height and name not in given.columns:
             raise RuleFileError(f"{file} has no column {name}, which every rule needs.")
     if not given.height:
-        schema = arrow_schema(RULES, workspace.lake.rule_id_type())
+        schema = arrow_schema(WHOLE_RULES, workspace.lake.rule_id_type())
         return pl.DataFrame(pl.from_arrow(schema.empty_table()))
     given = given.with_columns(pl.col("scope").fill_null(scope)) if scope is not None else given
     for name in ("rule_id", "scope", "expression"):
@@ -168,8 +183,13 @@ def _plan(
     scope: str | None,
     replace: bool,
     checked: dict[tuple[str, Any, str], dict[str, Any] | None],
+    unread: Sequence[str],
 ) -> _Plan:
-    """What the import adds, changes and removes in this version of the table."""
+    """What the import adds, changes and removes in this version of the table.
+
+    unread: ids of rules of the files that are not among the `given` ones, since they were rejected; that of a whole
+    decision table stands for its rows, whose ids are DECISION/NUMBER.
+    """
     stored = rules_of(workspace.lake, table)
     columns = [name for name in given.columns if name != "rule_id"]
     merged = given.join(stored, on="rule_id", how="left", suffix="_stored", maintain_order="left")
@@ -185,8 +205,11 @@ def _plan(
     rejected = _rejected(workspace, edited, set(repeated), checked)
     refused = [each["rule_id"] for each in rejected]
     written = edited.filter(~pl.col("rule_id").is_in(refused))
-    scopes = {scope} if scope is not None else set(given["scope"].to_list())
+    scopes = set(given.filter(~pl.col("rule_id").is_in(refused))["scope"].to_list())
     gone = stored.filter(pl.col("scope").is_in(list(scopes))).join(given, on="rule_id", how="anti")
+    if unread:
+        whole = pl.col("rule_id").str.replace(r"/\d+$", "")
+        gone = gone.filter(~pl.col("rule_id").is_in(list(unread)), ~whole.is_in(list(unread)))
     removed = (gone if replace else gone.clear()).unique("rule_id", maintain_order=True)
     result = ImportResult(
         tuple(written.filter(~pl.col("__known"))["rule_id"].sort().to_list()),
@@ -209,7 +232,7 @@ def _rejected(
     scopes = scopes_of(workspace)
     for name, rules in edited.group_by("scope", maintain_order=True):
         scope = str(name[0])
-        keys = [(scope, row[0], repr(row)) for row in rules.select(RULE_COLUMNS).iter_rows()]
+        keys = [(scope, row[0], repr(row)) for row in rules.select(_COMPILED).iter_rows()]
         new = rules.filter([key not in checked for key in keys])
         answers = _compile_rejects(workspace, scope, new) if scope in scopes else _unknown(new, scope, scopes)
         checked |= {key: None for key in keys if key not in checked} | {
@@ -226,7 +249,7 @@ def _compile_rejects(workspace: Workspace, name: str, rules: pl.DataFrame) -> di
     if not rules.height:
         return {}
     scope = scope_of(workspace, name)
-    chosen = rules.filter(pl.col("enabled").fill_null(True)).select(RULE_COLUMNS)
+    chosen = rules.filter(pl.col("enabled").fill_null(True)).select(_COMPILED)
     lists, _ = read_lists(workspace.configuration, chosen["expression"])
     compiled = ri.compile_rules(
         chosen.to_arrow(),
@@ -235,6 +258,7 @@ def _compile_rejects(workspace: Workspace, name: str, rules: pl.DataFrame) -> di
         event_time=scope.event_time,
         time_zone=workspace.configuration.rules.time_zone,
         analyse=spark_analyser(scope),
+        annotate=annotate_of(workspace.configuration, name),
         lists=lists,
     )
     return {each["rule_id"]: each for each in compiled.rejects.to_pylist()}
@@ -252,7 +276,7 @@ def _commit(lake: Lake, table: Any, plan: _Plan, last: bool) -> int | None:
     """Write the plan in one commit; returns the version, or None if a concurrent edit came first."""
     from deltalake import exceptions
 
-    schema = arrow_schema(RULES, lake.rule_id_type())
+    schema = arrow_schema(WHOLE_RULES, lake.rule_id_type())
     known = names_of(field.name for field in table.schema().fields)
     names = [name for name in COLUMNS if name in known]
     rows = pl.concat(

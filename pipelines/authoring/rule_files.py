@@ -6,9 +6,10 @@ one without an offset is in the configured time zone.
 
 from __future__ import annotations
 
+import difflib
 import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,15 @@ import polars as pl
 import pyarrow as pa
 import yaml
 
-from pipelines.authoring.versions import COLUMNS
+from pipelines.authoring.csv_faults import fault_of, line_of, separated_otherwise
+from pipelines.authoring.versions import WHOLE_RULES
 from pipelines.errors import PipelineError
 from pipelines.lake.lake import arrow_schema
-from pipelines.lake.tables import RULES
+from pipelines.lake.tables import OPTIONAL_OF_RULES, RULES
 
 MOST_BYTES = 1 << 30
+ALWAYS_THERE = tuple(column.name for column in RULES.columns)
+"""The columns that every table of rules can have."""
 _TRUTHS = {"true": True, "false": False}
 
 
@@ -31,25 +35,28 @@ class RuleFileError(PipelineError):
     """A file of rules cannot be read; nothing was written."""
 
 
-def read_rules_file(path: Path, id_type: str, zone: ZoneInfo) -> pl.DataFrame:
+def read_rules_file(path: Path, id_type: str, zone: ZoneInfo, columns: Sequence[str] = ALWAYS_THERE) -> pl.DataFrame:
     """The rules of a file, with the columns of `rules` that it has. RuleFileError names the rule at fault.
 
-    id_type: "string" or "bigint"; zone: of timestamps without an offset.
+    id_type: "string" or "bigint"; zone: of timestamps without an offset; columns: those that the table can have.
     """
     reader = _by_suffix(path, {".csv": _from_csv, ".yaml": _from_yaml, ".yml": _from_yaml, ".jsonl": _from_lines})
     text = read_text(path)
     rows = reader(path, text)
-    schema = arrow_schema(RULES, id_type)
+    schema = arrow_schema(WHOLE_RULES, id_type)
     present: dict[str, str] = {}
     for number, row in enumerate(rows, 1):
         for name in row:
             if name not in present:
-                present[name] = _column(path, number, name)
+                present[name] = _column(path, number, name, columns)
     names = list(dict.fromkeys(present.values()))
     if len(names) < len(present) and any(len({present[n] for n in row}) < len(row) for row in rows):
         raise RuleFileError(f"{path} gives a column twice: {', '.join(present)}.")
     typed = [
-        {present[name]: _typed(path, number, present[name], value, schema, zone) for name, value in row.items()}
+        {
+            present[name]: _typed(path, text, number, schema.field(present[name]), value, zone)
+            for name, value in row.items()
+        }
         for number, row in enumerate(rows, 1)
     ]
     table = pa.Table.from_pylist(typed, pa.schema([schema.field(name) for name in names]))
@@ -74,7 +81,7 @@ def write_rules_file(path: Path, rules: pa.Table) -> None:
     rows = [{name: _plain(value) for name, value in row.items()} for row in rules.to_pylist()]
     written = path.with_name(f".{path.name}.part")
     try:
-        written.write_text(writer(rows), encoding="utf-8")
+        written.write_text(writer(rows, rules.column_names), encoding="utf-8")
         written.replace(path)
     except OSError as error:
         raise RuleFileError(f"{path} cannot be written: {error.strerror}.") from None
@@ -87,16 +94,24 @@ def _by_suffix(path: Path, known: Mapping[str, Callable[..., Any]]) -> Callable[
         raise RuleFileError(f"{path}: the name of a file of rules ends with .csv, .yaml, .yml or .jsonl.") from None
 
 
-def _column(path: Path, number: int, name: object) -> str:
+def _column(path: Path, number: int, name: object, columns: Sequence[str]) -> str:
     found = str(name).strip().lower()
-    if found not in COLUMNS:
-        raise RuleFileError(f"{path}, rule {number}: there is no column {name!s:.60}; there are {', '.join(COLUMNS)}.")
-    return found
+    if found in columns:
+        return found
+    optional = next((column for column in OPTIONAL_OF_RULES if column.name == found), None)
+    if optional is not None:
+        raise RuleFileError(
+            f"{path} has the column {found}, and the table rules has none; add it first: deltatag sql "
+            f'"ALTER TABLE rules ADD COLUMN {found} {optional.type.upper()}"'
+        )
+    close = difflib.get_close_matches(found, columns, 1)
+    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(columns)}."
+    raise RuleFileError(f"{path}, rule {number}: there is no column {name!s:.60}; {hint}")
 
 
-def _typed(path: Path, number: int, name: str, value: Any, schema: pa.Schema, zone: ZoneInfo) -> Any:
-    """A value in the type of its column, whether the file gives it as text or typed."""
-    kind = schema.field(name).type
+def _typed(path: Path, text: str, number: int, column: pa.Field, value: Any, zone: ZoneInfo) -> Any:
+    """A value of a rule in the type of its column, whether the file of this text gives it as text or typed."""
+    name, kind = column.name, column.type
     try:
         if value is None:
             return None
@@ -113,8 +128,20 @@ def _typed(path: Path, number: int, name: str, value: Any, schema: pa.Schema, zo
         labels = json.loads(value) if isinstance(value, str) else value
         return [(_text(key), None if each is None else _text(each)) for key, each in labels.items()]
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-        wanted = {"labels": "a mapping of texts"}.get(name, str(kind))
-        raise RuleFileError(f"{path}, rule {number}: {name} is {value!r:.80}, and must be {wanted}.") from None
+        line = line_of(text, number) if path.suffix.lower() == ".csv" else None
+        place = f"rule {number}" if line is None else f"line {line}, rule {number}"
+        raise RuleFileError(f"{path}, {place}: {name} is {value!r:.80}, and must be {_wanted(column)}.") from None
+
+
+def _wanted(column: pa.Field) -> str:
+    """What a column holds, for people."""
+    if pa.types.is_timestamp(column.type):
+        return "a date or a time such as 2026-08-15 or 2026-08-15T00:00:00Z"
+    if pa.types.is_integer(column.type):
+        return f"a whole number of {column.type.bit_width} bits"
+    if pa.types.is_boolean(column.type):
+        return "true or false"
+    return "a text" if pa.types.is_string(column.type) else 'a mapping of texts such as {"team": "fraud"}'
 
 
 def _refuse() -> int:
@@ -139,17 +166,22 @@ def _plain(value: Any) -> Any:
 def _from_csv(path: Path, text: str) -> list[dict[str, Any]]:
     if not text.strip():
         return []
+    if (separator := separated_otherwise(text)) is not None:
+        raise RuleFileError(f"{path}: its columns are separated by {separator}, use commas.")
     try:
         frame = pl.read_csv(io.StringIO(text), infer_schema=False, truncate_ragged_lines=False)
     except (pl.exceptions.PolarsError, ValueError) as error:
+        fault = fault_of(text)
+        if fault is not None:
+            raise RuleFileError(f"{path}, {fault}") from None
         raise RuleFileError(f"{path} is no CSV with commas and a line of names: {str(error).splitlines()[0]}") from None
     return frame.to_dicts()
 
 
-def _to_csv(rows: list[dict[str, Any]]) -> str:
+def _to_csv(rows: list[dict[str, Any]], names: Sequence[str]) -> str:
     flat = [row | {"labels": None if row["labels"] is None else json.dumps(row["labels"])} for row in rows]
     texts = [{k: v if v is None or isinstance(v, str) else json.dumps(v) for k, v in row.items()} for row in flat]
-    frame = pl.DataFrame(texts, schema=dict.fromkeys(COLUMNS, pl.String), orient="row")
+    frame = pl.DataFrame(texts, schema=dict.fromkeys(names, pl.String), orient="row")
     return frame.write_csv(quote_style="non_numeric")
 
 
@@ -165,7 +197,7 @@ def _from_lines(path: Path, text: str) -> list[dict[str, Any]]:
     return rows
 
 
-def _to_lines(rows: list[dict[str, Any]]) -> str:
+def _to_lines(rows: list[dict[str, Any]], _: Sequence[str]) -> str:
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
@@ -228,7 +260,7 @@ def _from_yaml(path: Path, text: str) -> list[dict[str, Any]]:
     return [_mapping(path, number, each) for number, each in enumerate(found, 1)]
 
 
-def _to_yaml(rows: list[dict[str, Any]]) -> str:
+def _to_yaml(rows: list[dict[str, Any]], _: Sequence[str]) -> str:
     listed = [{name: _quoted(value) for name, value in row.items() if value is not None} for row in rows]
     text: str = yaml.dump(listed, Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=120)
     return text

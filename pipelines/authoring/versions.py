@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,10 +12,13 @@ import pyarrow as pa
 
 from pipelines.errors import PipelineError, TableError
 from pipelines.lake.lake import Lake, arrow_schema, first_line
-from pipelines.lake.tables import RULES, tagged_table
+from pipelines.lake.tables import OPTIONAL_OF_RULES, RULES, tagged_table
 from pipelines.workspace import Workspace
 
-COLUMNS = tuple(column.name for column in RULES.columns)
+WHOLE_RULES = replace(RULES, columns=(*RULES.columns, *OPTIONAL_OF_RULES))
+"""The table `rules` with all columns that it can have."""
+COLUMNS = tuple(column.name for column in WHOLE_RULES.columns)
+_OPTIONAL = tuple(column.name for column in OPTIONAL_OF_RULES)
 MOST_VERSIONS = 1_000
 """Maximum number of versions that a rule's history looks at, the newest first."""
 
@@ -38,6 +41,12 @@ def names_of(columns: Iterable[str]) -> dict[str, str]:
     return {name.lower(): name for name in columns}
 
 
+def columns_in(table: Any) -> tuple[str, ...]:
+    """Those of `COLUMNS` that rules of a version of `rules` can have: all but the optional ones that it lacks."""
+    known = names_of(field.name for field in table.schema().fields)
+    return tuple(name for name in COLUMNS if name in known or name not in _OPTIONAL)
+
+
 def rules_of(lake: Lake, table: Any) -> pl.DataFrame:
     """The rows of a version of `rules` with all of `COLUMNS`; columns that the table lacks are NULL.
 
@@ -54,7 +63,7 @@ def rules_of(lake: Lake, table: Any) -> pl.DataFrame:
         ) from error
     known = names_of(frame.columns)
     frame = frame.select(pl.col(known[name]).alias(name) for name in COLUMNS if name in known)
-    schema = pl.DataFrame(pl.from_arrow(arrow_schema(RULES, lake.rule_id_type()).empty_table())).schema
+    schema = pl.DataFrame(pl.from_arrow(arrow_schema(WHOLE_RULES, lake.rule_id_type()).empty_table())).schema
     missing = [pl.lit(None, schema[name]).alias(name) for name in COLUMNS if name not in known]
     return frame.with_columns(missing).select(COLUMNS)
 

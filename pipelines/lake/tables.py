@@ -94,6 +94,9 @@ RULES = Table(
     },
 )
 
+OPTIONAL_OF_RULES = (Column("severity", "string", "The rule's severity; NULL: that of its labels."),)
+"""Columns that `rules` has once they are added to it."""
+
 RULE_REJECTS = Table(
     "rule_rejects",
     "one rule of the current version that did not compile",

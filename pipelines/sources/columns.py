@@ -68,6 +68,11 @@ def check_columns(stream: Stream, schema: pa.Schema) -> None:
     if stream.can_quarantine:
         added += QUARANTINE_COLUMNS
     for name in added:
+        if name in names and name in stream.annotations:
+            raise SourceError(
+                f"The source of the stream {stream.name} has a column {names[name]}, which annotations adds to tagged "
+                f'rows. Leave "{name}" out of annotations in [streams.{stream.name}]; no more is needed.'
+            )
         if name in names:
             raise SourceError(
                 f"The source of the stream {stream.name} has a column {names[name]}, a name that deltatag needs for a "

@@ -9,6 +9,8 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
+from rules_index.printable import escaped
+
 MOST_TEXT = 160
 """The most letters of a text, or of a value, in a line."""
 _WORDS = {True: "true", False: "false", None: "NULL", "error": "error"}
@@ -95,7 +97,7 @@ class Explanation:
         lines = []
         if self.rule_id is not None:
             verdict = "matches" if self.matched else "does not match"
-            lines.append(f"rule {self.rule_id} {verdict}" + _reason(self.value))
+            lines.append(f"rule {escaped(self.rule_id)} {verdict}" + _reason(self.value))
         lines += _lines(self, "", "")
         if self.near_miss:
             lines.append("would match with " + ", and ".join(map(str, self.near_miss)))
@@ -110,8 +112,8 @@ def _lines(part: Explanation, first: str, rest: str) -> list[str]:
     """A part and, indented below it, its children."""
     own = part.operator or _cut(" ".join(part.text.split()))
     line = f"{first}{_WORDS[part.value]:<5}  {own}"
-    details = [f"{name} = {shown(value)}" for name, value in part.values.items()]
-    details += [f"{_cut(text)} = {value}" for text, value in part.computed.items()]
+    details = [f"{escaped(name)} = {shown(value)}" for name, value in part.values.items()]
+    details += [f"{_cut(escaped(text))} = {escaped(value)}" for text, value in part.computed.items()]
     if details:
         line += f"   [{', '.join(details)}]"
     if part.stands_alone:
@@ -128,7 +130,7 @@ def shown(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return _WORDS[value].upper()
     if isinstance(value, str):
-        return _cut("'" + value.replace("'", "''") + "'")
+        return _cut(escaped("'" + value.replace("'", "''") + "'"))
     if isinstance(value, (bytes, bytearray)):
         return _cut(f"X'{value.hex()}'")
     if isinstance(value, (datetime, date, Decimal)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 import subprocess
 import sys
 import time
@@ -97,8 +98,10 @@ def test_init_makes_what_is_missing_and_leaves_the_rest(tmp_path: Path, capsys) 
 
 def test_the_template_is_a_whole_configuration_once_its_comments_are_taken_away(tmp_path: Path) -> None:
     from pipelines.initialise import TEMPLATE
-    from pipelines.settings.configuration import load_configuration
+    from pipelines.settings.configuration import _STREAM_KEYS, load_configuration
 
+    named = set(re.findall(r"\w+", TEMPLATE))
+    assert {*_STREAM_KEYS, "catalog", "severities", "time_limit", "maintenance", "quarantine"} <= named
     _, *lines = TEMPLATE.splitlines()
     text = "\n".join(line.removeprefix("# ") for line in lines)
     text += '\n[streams.weather]\nsource = "lake/weather"\nevent_time = "t"\n'

@@ -53,6 +53,18 @@ def test_a_missing_source_fails_and_an_unknown_scope_is_a_mistake(folder: Path, 
     assert main(["lint", "nowhere"]) == 2
 
 
+def test_ids_and_owners_cannot_forge_lines(folder: Path, capsys) -> None:
+    rule = {"rule_id": "c\n  a: \x1b[31m", "scope": "s", "expression": "x > 5\n\x1b[0m", "owner": "me\nyou"}
+    pl.DataFrame([rule]).write_delta("lake/rules", mode="append", delta_write_options={"schema_mode": "merge"})
+    assert main(["lint"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith(r"  c\n  a: \x1b[31m: ") for line in lines) and not any("\x1b" in each for each in lines)
+    assert any(line.endswith(r"(owner: me\nyou)") for line in lines)
+    assert main(["lint", "--json"]) == 0
+    (result,) = json.loads(capsys.readouterr().out)
+    assert rule["rule_id"] in {each["rule_id"] for each in result["findings"]}
+
+
 def test_help_has_an_example(capsys) -> None:
     assert main(["lint", "--help"]) == 0
     assert "Example: deltatag lint" in capsys.readouterr().out

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import json
 import logging
 import os
 import re
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
 
-from deltatag.output import jsonable, print_csv, print_table, values_of
+from deltatag.output import json_text, jsonable, print_csv, print_json, print_table, say, values_of
+from deltatag.progress import Progress
 
 
 def test_output_forms(capsys) -> None:
@@ -34,6 +38,51 @@ def test_a_table_fits_a_terminal_and_keeps_every_word(width: int, capsys, monkey
     assert not any("plan" in line and "+- scan" in line for line in lines)
     if width == 200:
         assert any(message in line for line in lines)
+
+
+def test_decimals_keep_their_digits(capsys) -> None:
+    numbers = ["123456789012345678.91", "42.60", "-0.00", "7", "0.0000000001", "1E+3"]
+    print_json([{"d": Decimal(each), "nested": {"l": [Decimal(each)]}} for each in numbers])
+    out = capsys.readouterr().out
+    assert '{"d": 123456789012345678.91, "nested": {"l": [123456789012345678.91]}}, {"d": 42.60,' in out
+    read = [each["d"] for each in json.loads(out, parse_float=Decimal)]
+    assert read == [Decimal(each) for each in numbers]
+    assert json_text([Decimal("NaN"), float("inf"), "1.5", 1.5]) == '["NaN", "Infinity", "1.5", 1.5]'
+    print_csv(["l"], [[[Decimal("42.60")]]])
+    assert capsys.readouterr().out == "l\n[42.60]\n"
+
+
+HOSTILE = "a\x1b[2Jb\x00\u202ec\u200bd\re\x85\u2028\ud800"
+HARMLESS = r"a\x1b[2Jb\x00\u202ec\u200bd\re\x85\u2028\ud800"
+
+
+def test_what_a_terminal_obeys_is_escaped_for_people(capsys) -> None:
+    print_table(["rule\x1b", "text"], [[f"{HOSTILE}\nb  forged", f"{HOSTILE}\nmore"]])
+    say(f"{HOSTILE}\nmore")
+    names, _, row, more, first, second = capsys.readouterr().out.split("\n")[:6]
+    assert names.split() == ["rule\\x1b", "text"]
+    assert row == f"{HARMLESS}\\nb  forged  {HARMLESS}"
+    assert more.strip() == "more" and more.startswith("  ")
+    assert (first, second) == (HARMLESS, "more")
+    print_table(["plan"], [["a\n\tb"]])
+    assert capsys.readouterr().out.split("\n")[2:4] == ["a", r"\tb"]
+    clean = HOSTILE.replace("\ud800", "")
+    print_csv(["x"], [[clean]])
+    print_json(clean)
+    out = capsys.readouterr().out
+    assert clean in out and json.loads(out.split("\n")[-2]) == clean
+
+
+def test_progress_shows_no_controls_but_its_own() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    stream = Terminal()
+    progress = Progress(stream)
+    progress("a\x1b]0;b\x07")
+    progress.clear()
+    assert stream.getvalue() == "\r\033[Ka\\x1b]0;b\\x07\r\033[K"
 
 
 def test_maps_are_shown_as_maps(capsys) -> None:

@@ -155,6 +155,7 @@ def test_a_source_with_such_a_column_is_refused(new_workspace) -> None:
     write_rules(made, local(RULES_OF_S))
     (result,) = compile_scopes(made)
     assert result.error is not None and "has a column Labels" in result.error
+    assert 'Leave "labels" out of annotations' in result.error
 
 
 def test_severities_may_be_others(new_workspace) -> None:

@@ -15,9 +15,10 @@ from deltatag.__main__ import main
 from pipelines.authoring import exchange
 from pipelines.authoring.exchange import export_rules, import_rules
 from pipelines.authoring.rule_files import RuleFileError, read_rules_file
-from pipelines.authoring.versions import rules_of
+from pipelines.authoring.versions import diff, history, rules_of
 from pipelines.compile import compile_scopes
 from pipelines.errors import ConfigurationError
+from pipelines.reporting.edits import edits_of
 
 STREAMS = {"s": {"source": "lake/source", "event_time": "t"}, "other": {"source": "lake/source"}}
 ODD = 'line\nbreak, "quotes" \' null NULL no 012 é \U0001f600 #: - {x} '
@@ -137,7 +138,7 @@ def test_ids_that_are_numbers(workspace, tmp_path: Path) -> None:
     assert export_rules(workspace, tmp_path / "out.yaml", "s") == 1
     assert import_rules(workspace, tmp_path / "out.yaml").unchanged == 1
     path.write_text("rule_id,scope,expression\n1.5,s,TRUE\n")
-    with pytest.raises(RuleFileError, match=r"rule 1: rule_id is '1.5', and must be int64"):
+    with pytest.raises(RuleFileError, match=r"rule 1: rule_id is '1.5', and must be a whole number"):
         import_rules(workspace, path)
 
 
@@ -156,6 +157,24 @@ LAUGHS = "a: &a [x, x]\nb: &b [*a, *a]\nrules: [*b, *b]\n"
     [
         ("rules.txt", "", "ends with .csv"),
         ("rules.csv", "rule_id,scope,expression,colour\na,s,TRUE,red\n", "no column colour"),
+        ("rules.csv", "rule_id,scope,expresion\na,s,TRUE\n", "no column expresion; did you mean expression"),
+        (
+            "rules.csv",
+            'rule_id,scope,expression\na,s,"x >\n1"\nb,s,x IN (1, 2)\n',
+            r"line 4 \(rule b\): it has 4 values for 3 columns. An expression with commas stands in double quotes",
+        ),
+        ("rules.csv", 'rule_id,scope,expression\na,s,"x" = 1\n', "line 2: "),
+        ("rules.csv", "rule_id;scope;expression\na;s;x IN (1, 2)\n", "separated by ;, use commas"),
+        (
+            "rules.csv",
+            'rule_id,scope,expression,valid_from\na,s,"x >\n1",\nb,s,TRUE,15.08.2026\n',
+            "line 4, rule 2: valid_from is '15.08.2026', and must be a date or a time such as 2026-08-15 or ",
+        ),
+        (
+            "rules.csv",
+            "rule_id,scope,expression,severity\na,s,TRUE,high\n",
+            'add it first: deltatag sql "ALTER TABLE rules ADD COLUMN severity STRING"',
+        ),
         ("rules.csv", "rule_id,scope,expression\na,s\n,", "rules.csv"),
         ("rules.csv", "rule_id,scope\na,s\n", "no column expression"),
         ("rules.csv", "rule_id,expression\na,TRUE\n", "--scope"),
@@ -184,6 +203,107 @@ def test_a_malformed_file_changes_nothing(workspace, tmp_path: Path, name: str, 
         import_rules(workspace, tmp_path / name)
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
     assert workspace.lake.version("rules") == version
+
+
+@SUFFIXES
+def test_an_added_column_is_part_of_files_and_of_changes(workspace, add_rules, tmp_path: Path, suffix: str) -> None:
+    add_rules(workspace, ("a", "s", "x > 3"), ("b", "s", "x > 4"))
+    path, out = tmp_path / f"rules.{suffix}", tmp_path / f"out.{suffix}"
+    assert export_rules(workspace, path) == 2 and "severity" not in path.read_text()
+    add_severity(workspace)
+    assert import_rules(workspace, path).unchanged == 2
+    first = workspace.lake.version("rules")
+    path = write(tmp_path, suffix, [{"rule_id": "a", "scope": "s", "expression": "x > 3", "severity": "high"}])
+    assert import_rules(workspace, path).changed == ("a",)
+    assert import_rules(workspace, path).unchanged == 1
+    assert {each["rule_id"]: each["severity"] for each in stored(workspace)} == {"a": "high", "b": None}
+    export_rules(workspace, out)
+    assert "severity" in out.read_text() and import_rules(workspace, out, replace=True).unchanged == 2
+    found = diff(workspace, first, first + 1)
+    (row,) = found.changed.to_dicts()
+    assert (found.differing(row), row["severity_before"], row["severity"]) == (["severity"], None, "high")
+    assert [each["severity"] for each in history(workspace, "a")] == ["high", None]
+    edit = edits_of(workspace.lake, "s", ZoneInfo("UTC"))[0]
+    assert (edit["changed"], edit["rules"][0]["others"]) == (1, "severity: None → high")
+    path = write(tmp_path, suffix, [{"rule_id": "a", "scope": "s", "expression": "x > 30"}])
+    assert import_rules(workspace, path).changed == ("a",)
+    assert stored(workspace)[0]["severity"] == "high", "columns that the file has not stay"
+
+
+def add_severity(workspace) -> None:
+    from deltalake.schema import Field
+
+    workspace.lake.delta("rules").alter.add_columns(Field("severity", "string"))
+
+
+def test_a_severity_that_is_not_configured_is_refused(new_workspace, add_rules, tmp_path: Path) -> None:
+    streams = {"s": STREAMS["s"] | {"annotations": ["severity"]}, "other": STREAMS["other"]}
+    found = new_workspace(streams, spark=False)
+    rows = pl.DataFrame({"x": [1]}).with_columns(t=pl.datetime(2024, 1, 1, time_zone="UTC"))
+    rows.write_delta(found.configuration.streams["s"].source)
+    add_rules(
+        found, ("a", "s", "x > 3"), {"rule_id": "b", "scope": "s", "expression": "x", "labels": [("level", "no")]}
+    )
+    add_severity(found)
+    rules = [("a", "s", "urgent"), ("c", "s", "high"), ("d", "other", "urgent")]
+    path = write(tmp_path, "csv", [dict(zip(NAMES, each, strict=True)) | {"expression": "x > 4"} for each in rules])
+    result = import_rules(found, path)
+    assert [(each["rule_id"], each["error"]) for each in result.rejected] == [("a", "UNKNOWN_SEVERITY")]
+    assert (result.added, result.changed) == (("c", "d"), ())
+    path = write(tmp_path, "csv", [{"rule_id": "b", "scope": "s", "expression": "x > 4"}])
+    assert [each["error"] for each in import_rules(found, path).rejected] == ["UNKNOWN_SEVERITY"]
+
+
+NAMES = ("rule_id", "scope", "severity")
+
+
+@SUFFIXES
+def test_a_file_without_rules_replaces_nothing(workspace, add_rules, tmp_path: Path, suffix: str) -> None:
+    add_rules(workspace, ("a", "s", "x > 3"))
+    path = tmp_path / f"rules.{suffix}"
+    for text in ("", "rule_id,scope,expression\n" if suffix == "csv" else "\n"):
+        path.write_text(text)
+        with pytest.raises(RuleFileError, match=r"holds no rules.*DELETE FROM rules WHERE scope = 's'"):
+            import_rules(workspace, path, scope="s", replace=True)
+        assert import_rules(workspace, path, scope="s").removed == ()
+    assert len(stored(workspace)) == 1
+
+
+def test_rejected_rules_keep_what_is_there(workspace, add_rules, tmp_path: Path) -> None:
+    add_rules(workspace, ("a", "s", "x > 3"), ("b", "s", "x > 4"), ("c", "s", "x > 5"), ("d", "other", "x = 1"))
+    rules = [{"rule_id": "a", "scope": "s", "expression": "x >"}]
+    found = import_rules(workspace, write(tmp_path, "csv", rules), replace=True)
+    assert (found.removed, found.version, len(found.rejected)) == ((), None, 1)
+    rules += [{"rule_id": "b", "scope": "s", "expression": "x > 4"}]
+    rules += [{"rule_id": "e", "scope": "other", "expression": "y = 4"}]
+    assert import_rules(workspace, write(tmp_path, "csv", rules), replace=True).removed == ("c",)
+    assert [each["rule_id"] for each in stored(workspace)] == ["a", "b", "d"]
+
+
+def test_refused_rules_of_other_languages_keep_what_is_there(workspace, add_rules, tmp_path: Path) -> None:
+    sigma = "title: {0}\nid: {0}\nlogsource: {{product: p}}\ndetection: {{s: {{{1}: 1}}, condition: s}}\n"
+    add_rules(workspace, ("a", "s", "x > 3"), ("b", "s", "x > 4"), ("c", "s", "x > 5"))
+    for name, field in (("a", "x"), ("b", "nowhere")):
+        (tmp_path / f"{name}.yml").write_text(sigma.format(name, field))
+    found = import_rules(workspace, tmp_path / "b.yml", "s", replace=True, language="sigma")
+    assert (found.removed, [each["rule_id"] for each in found.rejected]) == ((), ["b"])
+    found = import_rules(workspace, tmp_path, "s", replace=True, language="sigma")
+    assert (found.removed, found.changed, [each["rule_id"] for each in found.rejected]) == (("c",), ("a",), ["b"])
+
+
+def test_a_refused_decision_table_keeps_its_rows(workspace, add_rules, tmp_path: Path) -> None:
+    decision = (
+        '<decision name="{0}"><decisionTable hitPolicy="{1}"><input><inputExpression><text>x</text></inputExpression>'
+        "</input><output/><rule><inputEntry><text>&gt; 7</text></inputEntry><outputEntry><text>1</text></outputEntry>"
+        "</rule></decisionTable></decision>"
+    )
+    add_rules(workspace, *[(each, "s", "x > 3") for each in ("kept/1", "kept/2", "new/1", "new/2")])
+    space = "https://www.omg.org/spec/DMN/20191111/MODEL/"
+    text = decision.format("kept", "NONSENSE") + decision.format("new", "COLLECT")
+    (tmp_path / "t.dmn").write_text(f'<definitions xmlns="{space}">{text}</definitions>')
+    found = import_rules(workspace, tmp_path / "t.dmn", "s", replace=True)
+    assert [each["rule_id"] for each in found.rejected] == ["kept"]
+    assert (found.removed, found.changed) == (("new/2",), ("new/1",))
 
 
 def test_texts_of_yaml_stay_as_written(tmp_path: Path) -> None:

@@ -109,6 +109,23 @@ def test_what_cannot_be_tried_is_told(workspace) -> None:
 
 
 @pytest.mark.slow
+def test_rules_refused_for_their_severity_match_nothing(new_workspace, add_rules) -> None:
+    found = new_workspace({"s": STREAMS["s"] | {"annotations": ["severity"]}}, spark=False)
+    source()[:200].write_delta(found.configuration.streams["s"].source)
+    labels = {"labels": {"level": "urgent"}}
+    add_rules(found, {"rule_id": "off", "scope": "s", "expression": "x > 1", "labels": [("level", "urgent")]})
+    tried = [
+        Candidate("a", "x > 90"),
+        Candidate("b", "x > 90", None, labels),
+        Candidate("c", "x > 90", "x > 90", {}, labels),
+    ]
+    result = backtest(found, "s", tried)
+    first, second, third = result.rules
+    assert first.matches > 0 and first.overlaps == {} and len(result.notes) == 1
+    assert second.error is not None and second.error.startswith("UNKNOWN_SEVERITY")
+    assert (third.error, third.gained, third.lost) == (None, first.matches, 0)
+
+
 def test_the_command_line(workspace, add_rules, tmp_path: Path, capsys, monkeypatch) -> None:
     configuration = workspace.configuration.path
     configuration.write_text('[lake]\nroot = "lake"\n[streams.s]\nsource = "lake/source"\nevent_time = "t"\n')

@@ -90,6 +90,21 @@ def test_rules_that_spark_refused_are_told_and_left_out(workspace, add_rules) ->
     assert sorted(lint(workspace)) == [("a", "rejected")]
 
 
+def test_rules_refused_for_their_severity_are_told_and_left_out(new_workspace, add_rules) -> None:
+    found = new_workspace({"s": STREAM["s"] | {"annotations": ["severity"]}}, spark=False)
+    ROWS.write_delta(found.configuration.streams["s"].source)
+    add_rules(
+        found, {"rule_id": "a", "scope": "s", "expression": "x > 3", "labels": [("level", "urgent")]},
+        {"rule_id": "b", "scope": "s", "expression": "x > 4", "labels": [("level", "high")]},
+    )  # fmt: skip
+    told = lint(found)
+    assert [key for key in told if key[1] in ("rejected", "implied")] == [("a", "rejected")]
+    assert "matches nothing (UNKNOWN_SEVERITY): There is no severity 'urgent'" in told["a", "rejected"].message
+    compile_scopes(found)
+    rejects = found.lake.arrow("rule_rejects").to_pylist()
+    assert [(each["rule_id"], each["error"]) for each in rejects] == [("a", "UNKNOWN_SEVERITY")]
+
+
 def test_the_ranges_of_a_source(workspace) -> None:
     stream = workspace.configuration.streams["s"]
     found = source_ranges(stream, scope_of(workspace, "s").columns())

@@ -1,0 +1,65 @@
+"""Finds where a CSV text is at fault, which its reader does not say."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+
+_SEPARATORS = {";": ";", "\t": "tabs", "|": "|"}
+
+
+def separated_otherwise(text: str) -> str | None:
+    """The separator of a text whose line of names has no commas, for people; None if it has, or only one name."""
+    names = next((line for line in text.splitlines() if line.strip()), "")
+    return next((name for mark, name in _SEPARATORS.items() if mark in names and "," not in names), None)
+
+
+def fault_of(text: str) -> str | None:
+    """Where the first line with too many values, or with wrong quotes, is and what is wrong; None if there is none."""
+    records = _records(text)
+    try:
+        _, names = next(records)
+        for line, values in records:
+            if len(values) > len(names):
+                rule = f" (rule {values[0]})" if names[0].strip().lower() == "rule_id" else ""
+                return (
+                    f"line {line}{rule}: it has {len(values)} values for {len(names)} columns. An expression with "
+                    'commas stands in double quotes: "x IN (1, 2)"'
+                )
+    except StopIteration:
+        return None
+    except _WrongQuotesError as error:
+        return f'line {error.line}: {error}. A text with commas or quotes stands in double quotes, a quote in it is ""'
+    return None
+
+
+def line_of(text: str, number: int) -> int | None:
+    """The line on which the record of this number, from 1, begins behind the line of names; None if that is unknown."""
+    try:
+        for place, (line, _) in enumerate(_records(text)):
+            if place == number:
+                return line
+    except _WrongQuotesError:
+        return None
+    return None
+
+
+class _WrongQuotesError(Exception):
+    def __init__(self, message: str, line: int) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def _records(text: str) -> Iterator[tuple[int, list[str]]]:
+    """The records with the lines on which they begin, from the line of names on."""
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    begun, begins = False, 1
+    try:
+        for values in reader:
+            begun = begun or bool(values)
+            if begun:
+                yield begins, values
+            begins = reader.line_num + 1
+    except csv.Error as error:
+        raise _WrongQuotesError(str(error), begins) from None
