@@ -72,7 +72,7 @@ def _value(there: Any, wanted: Any, modifiers: list[str], event: Mapping[str, An
         return other is not None and str(there).lower() == str(other).lower()
     if "cidr" in modifiers:
         try:
-            return ipaddress.ip_address(there) in ipaddress.ip_network(wanted, strict=False)
+            return ipaddress.ip_address(there) in ipaddress.ip_network(wanted)
         except ValueError:
             return False
     if "re" in modifiers:

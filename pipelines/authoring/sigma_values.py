@@ -42,6 +42,7 @@ _REFUSED = {
 }
 _KNOWN = frozenset(("all", "re", "cidr", "windash", "cased", "exists", "fieldref", "neq", "i", "m", "s"))
 _MOST_NETWORKS = 256
+_OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 
 
 def search(found: Any, fields: FieldMapping) -> Condition:
@@ -192,19 +193,21 @@ def _reference(column: Column, other: Column, modifiers: frozenset[str]) -> Cond
 def _network(name: str, column: Column, text: str) -> Condition:
     """A comparison of an address as text with a network, as a regular expression over its octets."""
     try:
-        network = ipaddress.ip_network(text.strip(), strict=False)
+        given = ipaddress.ip_interface(text.strip())
     except ValueError:
         raise RefusedError("VALUE", f"{name} is compared with {text!r:.80}, which is no network.") from None
-    if not _is_text(column.type) or (network.version == 6 and network.prefixlen < 128):
+    network = given.network
+    if not _is_text(column.type) or isinstance(network, ipaddress.IPv6Network):
         raise RefusedError("MODIFIER", f"The modifier cidr of {name} is supported for IPv4 addresses in a text alone.")
-    if network.version == 6:
-        literal = text_literal(str(network.network_address))
-        return comparison(column.sql, f"{column.sql} ILIKE {literal}", f"{column.sql} NOT ILIKE {literal}")
+    if given.ip != network.network_address:
+        message = f"{name} is compared with {text.strip()!r:.80}, an address within the network {network}; write that."
+        raise RefusedError("VALUE", message)
+    if network.prefixlen == network.max_prefixlen:
+        literal = text_literal(str(given.ip))
+        return comparison(column.sql, f"{column.sql} = {literal}", f"{column.sql} <> {literal}")
     whole = -(-network.prefixlen // 8)
     parts = list(itertools.islice(network.subnets(new_prefix=whole * 8), _MOST_NETWORKS))
     heads = [r"\.".join(str(each.network_address).split(".")[:whole]) for each in parts]
-    octet = "[0-9]{1,3}"
-    rest = r"\.".join([octet] * (4 - whole))
-    head = f"(?:{'|'.join(heads)})" if whole else ""
-    literal = text_literal("^" + r"\.".join(part for part in (head, rest) if part) + "$")
+    head = [f"(?:{'|'.join(heads)})"] if whole else []
+    literal = text_literal("^" + r"\.".join([*head, *[_OCTET] * (4 - whole)]) + r"\z")
     return comparison(column.sql, f"{column.sql} RLIKE {literal}", f"{column.sql} NOT RLIKE {literal}")
