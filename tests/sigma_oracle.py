@@ -52,7 +52,7 @@ def _field(key: str, values: Any, event: Mapping[str, Any]) -> bool:
     listed = values if isinstance(values, list) else [values]
     there = event.get(name)
     if "exists" in modifiers:
-        return (there is not None) == (str(listed[0]).lower() == "true")
+        return (there is not None) == (str(listed[0]).lower() in ("true", "yes", "on"))
     tests = [_value(there, each, modifiers, event) for each in listed]
     found = all(tests) if "all" in modifiers else any(tests)
     return found != ("neq" in modifiers)

@@ -41,6 +41,7 @@ _REFUSED = {
     "expand": "takes its values from a list outside of the rule",
 }
 _KNOWN = frozenset(("all", "re", "cidr", "windash", "cased", "exists", "fieldref", "neq", "i", "m", "s"))
+_TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _MOST_NETWORKS = 256
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 
@@ -80,9 +81,8 @@ def _values(
     combine = all_of if "all" in modifiers else any_of
     sql = column.sql
     if "exists" in modifiers:
-        (value,) = [str(each).lower() for each in values[:1]]
         is_there = Test(f"{sql} IS NOT NULL", f"{sql} IS NULL")
-        return is_there if value == "true" else Not(is_there)
+        return is_there if _truth(name, values) else Not(is_there)
     if "fieldref" in modifiers:
         return combine([_reference(column, fields.column(str(each)), modifiers) for each in values])
     if "cidr" in modifiers:
@@ -110,6 +110,15 @@ def _values(
 
 def _is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def _truth(name: str, values: Sequence[Any]) -> bool:
+    """The only value as a truth value, by the words of YAML; RefusedError for another value, or several."""
+    found = [_TRUTHS.get(str(each).lower()) for each in values]
+    if len(found) != 1 or found[0] is None:
+        told = ", ".join(map(str, values))
+        raise RefusedError("VALUE", f"The modifier exists of {name} has the value {told!r:.80}; give true or false.")
+    return found[0]
 
 
 def _spellings(text: str, windash: bool) -> list[str]:
