@@ -80,9 +80,12 @@ def _value(there: Any, wanted: Any, modifiers: list[str], event: Mapping[str, An
         return re.search(wanted, there, flags) is not None
     if not isinstance(there, str):
         return float(there) == float(wanted)
-    texts = [str(wanted)]
+    texts = {str(wanted)}
     if "windash" in modifiers:
-        texts += [re.sub(r"\B[-/]\b", dash, str(wanted)) for dash in "-/\u2013\u2014\u2015"]
+        for place in re.finditer(r"\B[-/]\b", str(wanted)):
+            texts |= {
+                text[: place.start()] + dash + text[place.end() :] for text in texts for dash in "-/\u2013\u2014\u2015"
+            }
     return any(_like(there, text, modifiers) for text in texts)
 
 

@@ -43,6 +43,7 @@ _REFUSED = {
 _KNOWN = frozenset(("all", "re", "cidr", "windash", "cased", "exists", "fieldref", "neq", "i", "m", "s"))
 _TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _MOST_NETWORKS = 256
+_MOST_SPELLINGS = 1_000
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 
 
@@ -101,11 +102,13 @@ def _values(
         if modifiers & _WHERE or any(_pattern_of(each, frozenset())[1] for each in texts):
             raise RefusedError("VALUE", f"{name} is no text here, and {texts[0]!r:.80} is a pattern of texts.")
         return combine([*nulls, *(_number(name, column, "=", each) for each in texts)])
-    spelled = list(dict.fromkeys(each for text in texts for each in _spellings(text, "windash" in modifiers)))
-    if "windash" in modifiers and "all" in modifiers:
-        groups = [_patterns(column, _spellings(text, True), modifiers, any_of) for text in texts]
-        return all_of([*nulls, *groups])
-    return combine([*nulls, _patterns(column, spelled, modifiers, combine)])
+    if "windash" not in modifiers:
+        return combine([*nulls, _patterns(column, list(dict.fromkeys(texts)), modifiers, combine)])
+    spelled = _spellings(name, texts)
+    if "all" in modifiers:
+        return all_of([*nulls, *(_patterns(column, each, modifiers, any_of) for each in spelled)])
+    whole = list(dict.fromkeys(itertools.chain.from_iterable(spelled)))
+    return combine([*nulls, _patterns(column, whole, modifiers, combine)])
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -121,11 +124,27 @@ def _truth(name: str, values: Sequence[Any]) -> bool:
     return found[0]
 
 
-def _spellings(text: str, windash: bool) -> list[str]:
-    """The value and, with `windash`, its variants with other dashes before options."""
-    if not windash:
-        return [text]
-    return list(dict.fromkeys([text, *(_AT_A_WORD.sub(dash, text) for dash in _DASHES)]))
+def _spellings(name: str, texts: Sequence[str]) -> list[list[str]]:
+    """The variants of each value with every kind of dash at each place where an option may begin.
+
+    RefusedError if all values together have more than `_MOST_SPELLINGS` variants.
+    """
+    places = [len(_AT_A_WORD.findall(text)) for text in texts]
+    if sum(len(_DASHES) ** min(each, _MOST_SPELLINGS) for each in places) > _MOST_SPELLINGS:
+        raise RefusedError(
+            "MODIFIER",
+            f"The modifier windash of {name} makes more than {_MOST_SPELLINGS:,} alternatives of its values; write "
+            "fewer dashes, or a regular expression.",
+        )
+    return [_with_dashes(text) for text in texts]
+
+
+def _with_dashes(text: str) -> list[str]:
+    """The value, and its variants with other dashes."""
+    parts = _AT_A_WORD.split(text)
+    choices = itertools.product(_DASHES, repeat=len(parts) - 1)
+    variants = (parts[0] + "".join(map("".join, zip(each, parts[1:], strict=True))) for each in choices)
+    return list(dict.fromkeys([text, *variants]))
 
 
 def _patterns(column: Column, texts: Sequence[str], modifiers: frozenset[str], combine: Any) -> Condition:

@@ -38,7 +38,7 @@ TEXTS = [
     None, "", "a", "A", "C:\\Windows\\cmd.exe", "c:\\windows\\CMD.EXE", "100%", "100_", "1000", "a*b", "a?b", "axb",
     "\\", "\\\\", "\\*", "net.exe /add -user", "net.exe -add /USER", "net.exe \u2013add", "it's",
     'say "x"', "line\nend",
-    "-enc JAB", "straße", "C:\\Temp\\a'b\\", "null", "*",
+    "-enc JAB", "/enc -a", "\u2014enc \u2015a", "straße", "C:\\Temp\\a'b\\", "null", "*",
 ]  # fmt: skip
 ADDRESSES = [
     None,
@@ -132,6 +132,9 @@ def test_lists_numbers_nulls_networks_and_patterns(tmp_path: Path) -> None:
         {"Image|contains": ["a", "\\cmd"]},
         {"Image|contains|all": ["c:", "exe"]},
         {"CommandLine|contains|all|windash": ["-add", "-user"]},
+        {"CommandLine|contains|windash": "-add -user"},
+        {"CommandLine|windash": ["/enc -a", "x /add -user", "*-add*/user"]},
+        {"CommandLine|windash|neq": "-enc /a"},
         {"Image": [None, "a"]},
         {"Image": None},
         {"Image": ["", "*"]},
@@ -214,6 +217,8 @@ def test_random_rules(tmp_path: Path) -> None:
         ({"s": {"Address|cidr": "::1/128"}, "condition": "not s"}, "MODIFIER", "IPv4"),
         ({"s": {"Address|cidr": ["10.0.0.0/8", "::1"]}, "condition": "s"}, "MODIFIER", "IPv4"),
         ({"s": {"Address|cidr": "10.1.2.3/8"}, "condition": "s"}, "VALUE", "the network 10.0.0.0/8; write that"),
+        ({"s": {"CommandLine|windash": "-a -b -c -d -e"}, "condition": "s"}, "MODIFIER", "1,000 alternatives"),
+        ({"s": {"CommandLine|windash": " -a" * 9_000}, "condition": "s"}, "MODIFIER", "more than 1,000 alternatives"),
         ({"s": {"Image|exists": "maybe"}, "condition": "s"}, "VALUE", "'maybe'; give true or false"),
         ({"s": {"Image|exists": 1}, "condition": "s"}, "VALUE", "give true or false"),
         ({"s": {"Image|exists": None}, "condition": "s"}, "VALUE", "give true or false"),
