@@ -25,6 +25,7 @@ from pipelines.authoring.conditions import (
     text_literal,
 )
 from pipelines.authoring.foreign import Column, FieldMapping, RefusedError
+from rules_index.language.coercion import name_of
 
 _WHERE = frozenset(("contains", "startswith", "endswith"))
 _COMPARED = {"lt": "<", "lte": "<=", "gt": ">", "gte": ">="}
@@ -195,7 +196,7 @@ def _number(name: str, column: Column, operator: str, value: Any) -> Condition:
         return Test(f"{cast} {operator} {number}", f"({cast} IS NULL OR {cast} {negated} {number})")
     kind = column.type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-        raise RefusedError("VALUE", f"{name} is {kind} here, and is compared with the number {number}.")
+        raise RefusedError("VALUE", f"{name} is {name_of(kind)} here, and is compared with the number {number}.")
     return comparison(sql, f"{sql} {operator} {number}", f"{sql} {negated} {number}")
 
 

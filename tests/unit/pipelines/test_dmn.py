@@ -197,7 +197,7 @@ def test_names_are_mapped(tmp_path: Path) -> None:
         (document(("< 5 and > 3", "1")), "risk/1", "FEEL", "is none of those"),
         (document(('matches(?, "x")', "1"), inputs=("country",)), "risk/1", "FEEL", "is none of those"),
         (document(('date("01.02.2026")', "1"), inputs=("day",)), "risk/1", "FEEL", "no date"),
-        (document(('"high"', "1")), "risk/1", "TYPE_MISMATCH", "asks for a text"),
+        (document(('"high"', "1")), "risk/1", "TYPE_MISMATCH", "`amount` is DOUBLE, and the test"),
         (document(("5", "1"), inputs=("country",)), "risk/1", "TYPE_MISMATCH", "asks for a number"),
         (document(("< null", "1")), "risk/1", "FEEL", "is none of those"),
         (document(("5", "6", "1")), "risk/1", "ROW", "2 tests"),

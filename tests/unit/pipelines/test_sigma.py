@@ -223,6 +223,7 @@ def test_random_rules(tmp_path: Path) -> None:
         ({"s": {"Image|exists": 1}, "condition": "s"}, "VALUE", "give true or false"),
         ({"s": {"Image|exists": None}, "condition": "s"}, "VALUE", "give true or false"),
         ({"s": {"Image|exists": ["true", "false"]}, "condition": "s"}, "VALUE", "give true or false"),
+        ({"s": {"Elevated": "4"}, "condition": "s"}, "VALUE", "Elevated is BOOLEAN here"),
         ({"s": {"Address|cidr": "10.0.0.0/33"}, "condition": "s"}, "VALUE", "no network"),
         ({"s": {"Hostname": "a"}, "condition": "s"}, "UNMAPPED_FIELD", "Hostname is no column"),
         ({"s": {"ProcessId": "4*"}, "condition": "s"}, "VALUE", "ProcessId is no text"),
