@@ -43,6 +43,7 @@ _REFUSED = {
 }
 _KNOWN = frozenset(("all", "re", "cidr", "windash", "cased", "exists", "fieldref", "neq", "i", "m", "s"))
 _TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_ALONE = frozenset(("exists", "fieldref", "cidr", "re", *_COMPARED))
 _MOST_NETWORKS = 256
 _MOST_SPELLINGS = 1_000
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
@@ -66,13 +67,16 @@ def _field(key: str, value: Any, fields: FieldMapping) -> Condition:
             raise RefusedError("MODIFIER", f"The modifier {each} of {name} {_REFUSED[each]}; that is not supported.")
         if each not in _KNOWN | _WHERE | _COMPARED.keys():
             raise RefusedError("MODIFIER", f"The modifier {each} of {name} is not supported.")
+    chosen = frozenset(modifiers)
+    if len(chosen & _ALONE) > 1:
+        together = " and ".join(sorted(chosen & _ALONE))
+        raise RefusedError("MODIFIER", f"The modifiers {together} of {name} exclude each other.")
     column = fields.column(name)
     values = value if isinstance(value, list) else [value]
     if any(isinstance(each, (dict, list)) for each in values):
         raise RefusedError("VALUE", f"The values of {name} are no texts or numbers.")
     if not values:
         raise RefusedError("VALUE", f"{name} has an empty list of values.")
-    chosen = frozenset(modifiers)
     found = _values(name, column, values, chosen, fields)
     return Not(found) if "neq" in chosen else found
 

@@ -219,6 +219,7 @@ def test_random_rules(tmp_path: Path) -> None:
         ({"s": {"Address|cidr": "10.1.2.3/8"}, "condition": "s"}, "VALUE", "the network 10.0.0.0/8; write that"),
         ({"s": {"CommandLine|windash": "-a -b -c -d -e"}, "condition": "s"}, "MODIFIER", "1,000 alternatives"),
         ({"s": {"CommandLine|windash": " -a" * 9_000}, "condition": "s"}, "MODIFIER", "more than 1,000 alternatives"),
+        ({"s": {"ProcessId|fieldref|gt": "Other"}, "condition": "s"}, "MODIFIER", "fieldref and gt of ProcessId"),
         ({"s": {"Image|exists": "maybe"}, "condition": "s"}, "VALUE", "'maybe'; give true or false"),
         ({"s": {"Image|exists": 1}, "condition": "s"}, "VALUE", "give true or false"),
         ({"s": {"Image|exists": None}, "condition": "s"}, "VALUE", "give true or false"),
