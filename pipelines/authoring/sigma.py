@@ -83,5 +83,5 @@ def _expression(rule: dict[str, Any], fields: FieldMapping) -> str:
         raise RefusedError("AGGREGATION", "The rule has a timeframe; a rule looks at one row at a time.")
     conditions = detection["condition"]
     conditions = conditions if isinstance(conditions, list) else [conditions]
-    searches = {str(name): search(each, fields) for name, each in detection.items() if name != "condition"}
+    searches = {str(name): search(str(name), each, fields) for name, each in detection.items() if name != "condition"}
     return expression(any_of([condition_of(str(each), searches) for each in conditions]))

@@ -49,12 +49,19 @@ _MOST_SPELLINGS = 1_000
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 
 
-def search(found: Any, fields: FieldMapping) -> Condition:
-    """The condition of one search: a mapping of fields to values, or a list of such. RefusedError for keywords."""
-    if isinstance(found, dict) and found:
+def search(called: str, found: Any, fields: FieldMapping) -> Condition:
+    """The condition of one search: a mapping of fields to values, or a list of such. RefusedError for keywords.
+
+    called: the search's name, for messages.
+    """
+    if found is None or found in ({}, [], ""):
+        raise RefusedError("VALUE", f"The search {called} is empty, or a part of it is.")
+    if isinstance(found, dict):
         return all_of([_field(str(name), value, fields) for name, value in found.items()])
-    if isinstance(found, list) and found and all(isinstance(each, dict) for each in found):
-        return any_of([search(each, fields) for each in found])
+    if isinstance(found, list) and any(isinstance(each, list) for each in found):
+        raise RefusedError("VALUE", f"The search {called} has a list within a list; write one list.")
+    if isinstance(found, list) and all(isinstance(each, dict) for each in found):
+        return any_of([search(called, each, fields) for each in found])
     raise RefusedError("KEYWORDS", "The rule looks for keywords in whole events; a rule here compares columns.")
 
 
@@ -73,7 +80,9 @@ def _field(key: str, value: Any, fields: FieldMapping) -> Condition:
         raise RefusedError("MODIFIER", f"The modifiers {together} of {name} exclude each other.")
     column = fields.column(name)
     values = value if isinstance(value, list) else [value]
-    if any(isinstance(each, (dict, list)) for each in values):
+    if any(isinstance(each, list) for each in values):
+        raise RefusedError("VALUE", f"The values of {name} have a list within a list; write one list.")
+    if not all(each is None or isinstance(each, (str, int, float)) for each in values):
         raise RefusedError("VALUE", f"The values of {name} are no texts or numbers.")
     if not values:
         raise RefusedError("VALUE", f"{name} has an empty list of values.")
