@@ -22,11 +22,14 @@ FOREIGN_COLUMNS = ("rule_id", "scope", "expression", "priority", "labels", "owne
 
 
 class RefusedError(Exception):
-    """A part of a rule has no counterpart here: a code, and a sentence for people."""
+    """A part of a rule has no counterpart here: a code, and a sentence for people.
 
-    def __init__(self, error: str, message: str) -> None:
+    position: the 0-based offset of the part at fault in the rule's text; None if it is unknown.
+    """
+
+    def __init__(self, error: str, message: str, position: int | None = None) -> None:
         super().__init__(message)
-        self.error, self.message = error, message
+        self.error, self.message, self.position = error, message, position
 
 
 @dataclass(slots=True)
@@ -56,7 +59,8 @@ class ForeignRules:
 
     def refuse(self, rule_id: str, error: RefusedError) -> None:
         """Record a refused rule."""
-        self.rejected.append({"rule_id": rule_id, "error": error.error, "message": error.message, "position": None})
+        reject = {"rule_id": rule_id, "error": error.error, "message": error.message, "position": error.position}
+        self.rejected.append(reject)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,9 @@ from pipelines.authoring.conditions import (
     text_literal,
 )
 from pipelines.authoring.foreign import Column, FieldMapping, RefusedError
+from rules_index.errors import RuleError
 from rules_index.language.coercion import name_of
+from rules_index.language.patterns.java_syntax import parse
 
 _WHERE = frozenset(("contains", "startswith", "endswith"))
 _COMPARED = {"lt": "<", "lte": "<=", "gt": ">", "gte": ">="}
@@ -216,7 +218,15 @@ def _number(name: str, column: Column, operator: str, value: Any) -> Condition:
 def _regular(name: str, column: Column, pattern: str, flags: str) -> Condition:
     if not _is_text(column.type):
         raise RefusedError("VALUE", f"{name} is no text here, and is matched with a regular expression.")
-    literal = text_literal(f"(?{flags}){pattern}" if flags else pattern)
+    before = f"(?{flags})" if flags else ""
+    try:
+        parse(before + pattern)
+    except RuleError as error:
+        if error.error == "PATTERN" and error.position is not None:
+            place = max(error.position - len(before), 0)
+            message = f"{error.message} This is about position {place} of the pattern {pattern!r:.80}."
+            raise RefusedError(error.error, message, place) from None
+    literal = text_literal(before + pattern)
     return comparison(column.sql, f"{column.sql} RLIKE {literal}", f"{column.sql} NOT RLIKE {literal}")
 
 

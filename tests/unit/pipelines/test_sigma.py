@@ -232,6 +232,8 @@ def test_random_rules(tmp_path: Path) -> None:
         ({"s": {"Image": ["a", ["b"]]}, "condition": "s"}, "VALUE", "Image have a list within a list"),
         ({"s": [{"Image": "a"}, "word"], "condition": "s"}, "KEYWORDS", "keywords"),
         ({"s": {"Elevated": "4"}, "condition": "s"}, "VALUE", "Elevated is BOOLEAN here"),
+        ({"s": {"Image|re": "ab(?=x)"}, "condition": "s"}, "PATTERN", "position 2 of the pattern 'ab(?=x)'"),
+        ({"s": {"Image|re|i": "abc["}, "condition": "s"}, "PATTERN", "position 3 of the pattern 'abc['"),
         ({"s": {"Address|cidr": "10.0.0.0/33"}, "condition": "s"}, "VALUE", "no network"),
         ({"s": {"Hostname": "a"}, "condition": "s"}, "UNMAPPED_FIELD", "Hostname is no column"),
         ({"s": {"ProcessId": "4*"}, "condition": "s"}, "VALUE", "ProcessId is no text"),
@@ -334,7 +336,7 @@ def test_an_import_is_planned_written_and_repeated(workspace, tmp_path: Path) ->
     )  # fmt: skip
     planned = import_rules(workspace, path, "s", dry_run=True, language="sigma")
     assert planned.added == ("a",) and planned.version is None
-    assert [(each["rule_id"], each["error"]) for each in planned.rejected] == [("c", "KEYWORDS"), ("b", "PATTERN")]
+    assert [(each["rule_id"], each["error"]) for each in planned.rejected] == [("b", "PATTERN"), ("c", "KEYWORDS")]
     written = import_rules(workspace, path, "s", language="sigma")
     assert (written.added, written.version) == (("a",), 1)
     (row,) = rules_of(workspace.lake, workspace.lake.delta("rules")).to_dicts()
