@@ -46,8 +46,10 @@ def import_action(workspace: Workspace, args: Namespace) -> int:
         print(f"rejected, by reason: {', '.join(f'{error} {count:,}' for error, count in counts.most_common())}")
     for reject in found.rejected:
         place = f" at {reject['position']}" if reject["position"] is not None else ""
-        text = f"{reject['error']}{place}: {reject['message']}"
-        print(f"deltatag: {reject['rule_id']} is rejected and not written: {paragraph(text)}", file=sys.stderr)
+        origin = [reject.get(name) for name in ("title", "file") if reject.get(name) not in (None, reject["rule_id"])]
+        named = f"{reject['rule_id']}" + (f" ({', '.join(map(str, origin))})" if origin else "")
+        text = f"{named} is rejected and not written: {reject['error']}{place}: {reject['message']}"
+        print(f"deltatag: {paragraph(text)}", file=sys.stderr)
     if found.version is not None:
         print(f"Written as version {found.version} of the rules.")
     else:

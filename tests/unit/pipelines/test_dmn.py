@@ -245,6 +245,16 @@ def test_files_that_are_refused_whole(tmp_path: Path, data: bytes, words: str) -
         read_dmn(tmp_path / "table.dmn", "s", SCHEMA, None)
 
 
+def test_files_of_a_folder_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.dmn").write_bytes(BOMB.encode())
+    (tmp_path / "b.dmn").write_text(document(("5", "1"), ("f(x)", "2")))
+    found = read_dmn(tmp_path, "s", SCHEMA, None)
+    assert [row["rule_id"] for row in found.rows] == ["risk/1"]
+    file, row = found.rejected
+    assert (file["rule_id"], file["error"]) == (str(tmp_path / "a.dmn"), "UNREADABLE")
+    assert (row["rule_id"], row["title"], row["file"]) == ("risk/2", "Risk", str(tmp_path / "b.dmn"))
+
+
 def test_a_missing_file_is_said(tmp_path: Path) -> None:
     with pytest.raises(RuleFileError, match="cannot be read"):
         read_dmn(tmp_path / "none.dmn", "s", SCHEMA, None)
