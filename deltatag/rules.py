@@ -47,8 +47,10 @@ def import_action(workspace: Workspace, args: Namespace) -> int:
         say(f"rejected, by reason: {', '.join(f'{error} {count:,}' for error, count in counts.most_common())}")
     for reject in found.rejected:
         place = f" at {reject['position']}" if reject["position"] is not None else ""
+        origin = [reject.get(name) for name in ("title", "file") if reject.get(name) not in (None, reject["rule_id"])]
+        named = escaped(reject["rule_id"]) + (f" ({', '.join(map(escaped, origin))})" if origin else "")
         text = f"{reject['error']}{place}: {reject['message']}"
-        say(f"deltatag: {escaped(reject['rule_id'])} is rejected and not written: {paragraph(text)}", file=sys.stderr)
+        say(f"deltatag: {named} is rejected and not written: {paragraph(text)}", file=sys.stderr)
     if found.version is not None:
         say(f"Written as version {found.version} of the rules.")
     else:

@@ -52,7 +52,7 @@ def _field(key: str, values: Any, event: Mapping[str, Any]) -> bool:
     listed = values if isinstance(values, list) else [values]
     there = event.get(name)
     if "exists" in modifiers:
-        return (there is not None) == (str(listed[0]).lower() == "true")
+        return (there is not None) == (str(listed[0]).lower() in ("true", "yes", "on"))
     tests = [_value(there, each, modifiers, event) for each in listed]
     found = all(tests) if "all" in modifiers else any(tests)
     return found != ("neq" in modifiers)
@@ -72,7 +72,7 @@ def _value(there: Any, wanted: Any, modifiers: list[str], event: Mapping[str, An
         return other is not None and str(there).lower() == str(other).lower()
     if "cidr" in modifiers:
         try:
-            return ipaddress.ip_address(there) in ipaddress.ip_network(wanted, strict=False)
+            return ipaddress.ip_address(there) in ipaddress.ip_network(wanted)
         except ValueError:
             return False
     if "re" in modifiers:
@@ -80,9 +80,12 @@ def _value(there: Any, wanted: Any, modifiers: list[str], event: Mapping[str, An
         return re.search(wanted, there, flags) is not None
     if not isinstance(there, str):
         return float(there) == float(wanted)
-    texts = [str(wanted)]
+    texts = {str(wanted)}
     if "windash" in modifiers:
-        texts += [re.sub(r"\B[-/]\b", dash, str(wanted)) for dash in "-/\u2013\u2014\u2015"]
+        for place in re.finditer(r"\B[-/]\b", str(wanted)):
+            texts |= {
+                text[: place.start()] + dash + text[place.end() :] for text in texts for dash in "-/\u2013\u2014\u2015"
+            }
     return any(_like(there, text, modifiers) for text in texts)
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pipelines.authoring.conditions import Condition, Not, all_of, expression
 from pipelines.authoring.feel import unary_tests
-from pipelines.authoring.foreign import Column, FieldMapping, ForeignRules, RefusedError, files_in, shortened
+from pipelines.authoring.foreign import Column, FieldMapping, ForeignRules, RefusedError, shortened
 from pipelines.authoring.rule_files import MOST_BYTES, RuleFileError
 
 SUFFIXES = (".dmn",)
@@ -35,16 +35,15 @@ def read_dmn(path: Path, scope: str, schema: pa.Schema, mapping: Path | None) ->
 
     A row's rule has the id `decision/row`, its outputs as labels and its number as priority. With the hit policies
     UNIQUE, ANY, COLLECT and RULE ORDER a rule is what its row says; with FIRST it excludes what earlier rows match.
-    Tables with other policies, and rows with an unsupported test, are refused. RuleFileError if a file is not XML, or
-    has a DOCTYPE.
+    Tables with other policies, and rows with an unsupported test, are refused, and so are files of a folder that are
+    not XML or have a DOCTYPE. RuleFileError if `path` itself is such a file.
     """
     fields = FieldMapping(schema, mapping)
     found = ForeignRules()
-    for file in files_in(path, SUFFIXES):
-        for decision in _all(_root(file), "decision"):
-            name = decision.get("id") or decision.get("name") or file.stem
+    for file, root in found.contents(path, SUFFIXES, _root):
+        for decision in _all(root, "decision"):
             for table in _children(decision, "decisionTable"):
-                _add(found, name, table, scope, fields)
+                _add(found, file, decision, table, scope, fields)
     return found
 
 
@@ -103,14 +102,22 @@ def _text(element: ElementTree.Element, *path: str) -> str:
     return (element.text or "").strip()
 
 
-def _add(found: ForeignRules, decision: str, table: ElementTree.Element, scope: str, fields: FieldMapping) -> None:
-    """Add the rules of one table."""
-    rows = _children(table, "rule")
+def _add(
+    found: ForeignRules,
+    file: Path,
+    element: ElementTree.Element,
+    table: ElementTree.Element,
+    scope: str,
+    fields: FieldMapping,
+) -> None:
+    """Add the rules of one table of a decision, the element of a file."""
+    rows, title = _children(table, "rule"), element.get("name")
+    decision = element.get("id") or title or file.stem
     try:
         policy = _policy(table, len(rows))
         inputs = [_input(each, fields) for each in _children(table, "input")]
     except RefusedError as error:
-        found.refuse(decision, error)
+        found.refuse(decision, error, file, title)
         return
     outputs = [each.get("name") or each.get("label") or decision for each in _children(table, "output")]
     earlier: list[Condition] = []
@@ -122,7 +129,7 @@ def _add(found: ForeignRules, decision: str, table: ElementTree.Element, scope: 
                 raise RefusedError("HIT_POLICY", "An earlier row is refused, and FIRST leaves out what that one takes.")
             condition = _condition(row, inputs, fields)
         except RefusedError as error:
-            found.refuse(rule_id, error)
+            found.refuse(rule_id, error, file, title)
             is_broken = policy == "FIRST"
             continue
         whole = all_of([condition, *(Not(each) for each in earlier)]) if earlier else condition
@@ -140,7 +147,9 @@ def _add(found: ForeignRules, decision: str, table: ElementTree.Element, scope: 
                 "labels": list(shortened(labels).items()),
                 "owner": None,
                 "description": description or None,
-            }
+            },
+            file,
+            title,
         )
 
 

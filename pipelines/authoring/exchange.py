@@ -17,7 +17,7 @@ import rules_index as ri
 from pipelines.analyse import spark_analyser
 from pipelines.annotated import annotate_of
 from pipelines.authoring.dmn import read_dmn
-from pipelines.authoring.foreign import FOREIGN_COLUMNS, ForeignRules
+from pipelines.authoring.foreign import FOREIGN_COLUMNS, UNREADABLE, ForeignRules
 from pipelines.authoring.rule_files import RuleFileError, read_rules_file, write_rules_file
 from pipelines.authoring.sigma import read_sigma
 from pipelines.authoring.versions import COLUMNS, WHOLE_RULES, as_text, columns_in, names_of, rules_of
@@ -75,10 +75,11 @@ def import_rules(
 
     language: "sigma" or "dmn" for a file, or a folder of files, of such rules; mapping: the file that names the column
     of each of their fields; scope: the scope of rules for which the file names none; replace: remove the rules of the
-    file's scopes, or of `scope`, that are not in the file, but none of a scope all of whose rules are rejected. Columns
-    that the file lacks are left as they are. After a concurrent edit of the table the import is planned again, so that
-    no edit is lost. Spark is started only if a rule has a derived part. RuleFileError for an unusable file,
-    ConfigurationError for unusable arguments, TableError if the table cannot be read or written.
+    file's scopes, or of `scope`, that are not in the file; none of a scope all of whose rules are rejected, and none at
+    all if a file of the folder cannot be read. Columns that the file lacks are left as they are. After a concurrent
+    edit of the table the import is planned again, so that no edit is lost. Spark is started only if a rule has a
+    derived part. RuleFileError for an unusable file, ConfigurationError for unusable arguments, TableError if the table
+    cannot be read or written.
     """
     lake = workspace.lake
     zone = ZoneInfo(workspace.configuration.rules.time_zone)
@@ -94,9 +95,10 @@ def import_rules(
     checked: dict[tuple[str, Any, str], dict[str, Any] | None] = {}
     for attempt in range(_ATTEMPTS):
         table = lake.delta("rules")
-        plan = _plan(workspace, table, given, scope, replace, checked, refused)
+        is_whole = foreign is None or not foreign.is_partial
+        plan = _plan(workspace, table, given, scope, replace and is_whole, checked, refused)
         if foreign is not None:
-            plan.result = _with_refused(plan.result, foreign)
+            plan.result = _with_refused(plan.result, foreign, replace)
         if dry_run or not (plan.result.added or plan.result.changed or plan.result.removed):
             return plan.result
         version = _commit(lake, table, plan, last=attempt == _ATTEMPTS - 1)
@@ -131,9 +133,16 @@ def _foreign(
     return reader(file, scope, scope_of(workspace, scope).columns(), mapping)
 
 
-def _with_refused(result: ImportResult, foreign: ForeignRules) -> ImportResult:
-    rejected = (*foreign.rejected, *result.rejected)
-    return replace_fields(result, rejected=rejected, left_out=foreign.left_out)
+def _with_refused(result: ImportResult, foreign: ForeignRules, replace: bool) -> ImportResult:
+    """The result with the rules and files that were refused as they were read, and each rule's file and title."""
+    refused = [
+        each | {"message": f"{each['message']} No rule is removed, since the file's rules are unknown."}
+        if replace and each["error"] == UNREADABLE
+        else each
+        for each in foreign.rejected
+    ]
+    rejected = [each | foreign.origins.get(each["rule_id"], {}) for each in result.rejected]
+    return replace_fields(result, rejected=(*refused, *rejected), left_out=foreign.left_out)
 
 
 def export_rules(workspace: Workspace, file: Path, scope: str | None = None) -> int:

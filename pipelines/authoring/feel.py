@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from pipelines.authoring.conditions import TRUE, Condition, Not, Test, any_of, text_literal
 from pipelines.authoring.foreign import Column, RefusedError
+from rules_index.language.coercion import name_of
 from rules_index.language.evaluation.times import parse_date, parse_timestamp
 
 _TOKEN = re.compile(
@@ -235,7 +236,8 @@ class _Reader:
         if not fits[kind]:
             raise RefusedError(
                 "TYPE_MISMATCH",
-                f"The column {self.column.sql} is {data_type}, and the test {self.text!r:.80} asks for a {kind}.",
+                f"The column {self.column.sql} is {name_of(data_type)}, and the test {self.text!r:.80} asks for a "
+                f"{kind}.",
             )
         return literal
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
 import pyarrow as pa
@@ -19,26 +19,39 @@ from rules_index.names import column_key, field_key
 
 FOREIGN_COLUMNS = ("rule_id", "scope", "expression", "priority", "labels", "owner", "description")
 """The columns of `rules` that rules of other languages have."""
+UNREADABLE = "UNREADABLE"
+"""The code of a file, or a part of it, whose rules cannot be read."""
+_Content = TypeVar("_Content")
 
 
 class RefusedError(Exception):
-    """A part of a rule has no counterpart here: a code, and a sentence for people."""
+    """A part of a rule has no counterpart here: a code, and a sentence for people.
 
-    def __init__(self, error: str, message: str) -> None:
+    position: the 0-based offset of the part at fault in the rule's text; None if it is unknown.
+    """
+
+    def __init__(self, error: str, message: str, position: int | None = None) -> None:
         super().__init__(message)
-        self.error, self.message = error, message
+        self.error, self.message, self.position = error, message, position
 
 
 @dataclass(slots=True)
 class ForeignRules:
     """The rules of files in another language.
 
-    rows: rows of `rules`; rejected: refused rules, and why; left_out: how many have another logsource than is wanted.
+    rows: rows of `rules`; rejected: refused rules and files, and why; left_out: how many have another logsource than is
+    wanted; origins: the file and the title of each row, by the rule's id.
     """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     rejected: list[dict[str, Any]] = field(default_factory=list)
     left_out: int = 0
+    origins: dict[str, dict[str, str | None]] = field(default_factory=dict)
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether the rules of some file are unknown, since it cannot be read."""
+        return any(each["error"] == UNREADABLE for each in self.rejected)
 
     def frame(self, columns: tuple[str, ...]) -> pl.DataFrame:
         """The rows in these columns of `rules`."""
@@ -46,17 +59,38 @@ class ForeignRules:
         kept = pa.schema([schema.field(name) for name in columns])
         return pl.DataFrame(pl.from_arrow(pa.Table.from_pylist(self.rows, kept)))
 
-    def add(self, row: dict[str, Any]) -> None:
-        """Add a rule; one whose id is already there is refused."""
-        if any(each["rule_id"] == row["rule_id"] for each in self.rows):
-            message = f"Another rule of the files has the id {row['rule_id']}; every rule needs its own."
-            self.refuse(row["rule_id"], RefusedError("DUPLICATE_ID", message))
+    def add(self, row: dict[str, Any], file: Path, title: str | None = None) -> None:
+        """Add a rule of a file; one whose id is already there is refused."""
+        rule_id = row["rule_id"]
+        if rule_id in self.origins:
+            message = f"A rule of {self.origins[rule_id]['file']} has the id {rule_id} too; every rule needs its own."
+            self.refuse(rule_id, RefusedError("DUPLICATE_ID", message), file, title)
         else:
             self.rows.append(row)
+            self.origins[rule_id] = {"file": str(file), "title": title}
 
-    def refuse(self, rule_id: str, error: RefusedError) -> None:
-        """Record a refused rule."""
-        self.rejected.append({"rule_id": rule_id, "error": error.error, "message": error.message, "position": None})
+    def refuse(self, rule_id: str, error: RefusedError, file: Path, title: str | None = None) -> None:
+        """Record a refused rule of a file."""
+        reject = {"rule_id": rule_id, "error": error.error, "message": error.message, "position": error.position}
+        self.rejected.append(reject | {"file": str(file), "title": title})
+
+    def contents(
+        self, path: Path, suffixes: tuple[str, ...], read: Callable[[Path], _Content]
+    ) -> Iterator[tuple[Path, _Content]]:
+        """A file, or each below a folder with one of the suffixes, and what `read` makes of it.
+
+        A file of a folder that cannot be read is refused, and the others follow. RuleFileError if `path` itself cannot
+        be read, or has no such file.
+        """
+        for file in files_in(path, suffixes):
+            try:
+                content = read(file)
+            except RuleFileError as error:
+                if file == path:
+                    raise
+                self.refuse(str(file), RefusedError(UNREADABLE, str(error)), file)
+            else:
+                yield file, content
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,6 +222,12 @@ class _Loader(yaml.SafeLoader):
             raise yaml.YAMLError("aliases (*name) are not allowed")
         return super().compose_node(parent, index)
 
+    def construct_scalar(self, node: Any) -> Any:
+        """As in the base class, but a text that UTF-8 has no bytes for is an error."""
+        value = super().construct_scalar(node)
+        value.encode()
+        return value
+
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         """As in the base class, but a name that is given twice is an error."""
         names = [each.value for each, _ in node.value]
@@ -234,7 +240,7 @@ def read_yaml_documents(path: Path, text: str) -> list[Any]:
     """The non-empty documents of a YAML text; all scalars but null are text. RuleFileError names the line at fault."""
     try:
         return [each for each in yaml.load_all(text, _Loader) if each is not None]
-    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark is not None else ""
         reason = getattr(error, "problem", None) or str(error).splitlines()[0]

@@ -25,6 +25,9 @@ from pipelines.authoring.conditions import (
     text_literal,
 )
 from pipelines.authoring.foreign import Column, FieldMapping, RefusedError
+from rules_index.errors import RuleError
+from rules_index.language.coercion import name_of
+from rules_index.language.patterns.java_syntax import parse
 
 _WHERE = frozenset(("contains", "startswith", "endswith"))
 _COMPARED = {"lt": "<", "lte": "<=", "gt": ">", "gte": ">="}
@@ -41,15 +44,26 @@ _REFUSED = {
     "expand": "takes its values from a list outside of the rule",
 }
 _KNOWN = frozenset(("all", "re", "cidr", "windash", "cased", "exists", "fieldref", "neq", "i", "m", "s"))
+_TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_ALONE = frozenset(("exists", "fieldref", "cidr", "re", *_COMPARED))
 _MOST_NETWORKS = 256
+_MOST_SPELLINGS = 1_000
+_OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 
 
-def search(found: Any, fields: FieldMapping) -> Condition:
-    """The condition of one search: a mapping of fields to values, or a list of such. RefusedError for keywords."""
-    if isinstance(found, dict) and found:
+def search(called: str, found: Any, fields: FieldMapping) -> Condition:
+    """The condition of one search: a mapping of fields to values, or a list of such. RefusedError for keywords.
+
+    called: the search's name, for messages.
+    """
+    if found is None or found in ({}, [], ""):
+        raise RefusedError("VALUE", f"The search {called} is empty, or a part of it is.")
+    if isinstance(found, dict):
         return all_of([_field(str(name), value, fields) for name, value in found.items()])
-    if isinstance(found, list) and found and all(isinstance(each, dict) for each in found):
-        return any_of([search(each, fields) for each in found])
+    if isinstance(found, list) and any(isinstance(each, list) for each in found):
+        raise RefusedError("VALUE", f"The search {called} has a list within a list; write one list.")
+    if isinstance(found, list) and all(isinstance(each, dict) for each in found):
+        return any_of([search(called, each, fields) for each in found])
     raise RefusedError("KEYWORDS", "The rule looks for keywords in whole events; a rule here compares columns.")
 
 
@@ -62,13 +76,18 @@ def _field(key: str, value: Any, fields: FieldMapping) -> Condition:
             raise RefusedError("MODIFIER", f"The modifier {each} of {name} {_REFUSED[each]}; that is not supported.")
         if each not in _KNOWN | _WHERE | _COMPARED.keys():
             raise RefusedError("MODIFIER", f"The modifier {each} of {name} is not supported.")
+    chosen = frozenset(modifiers)
+    if len(chosen & _ALONE) > 1:
+        together = " and ".join(sorted(chosen & _ALONE))
+        raise RefusedError("MODIFIER", f"The modifiers {together} of {name} exclude each other.")
     column = fields.column(name)
     values = value if isinstance(value, list) else [value]
-    if any(isinstance(each, (dict, list)) for each in values):
+    if any(isinstance(each, list) for each in values):
+        raise RefusedError("VALUE", f"The values of {name} have a list within a list; write one list.")
+    if not all(each is None or isinstance(each, (str, int, float)) for each in values):
         raise RefusedError("VALUE", f"The values of {name} are no texts or numbers.")
     if not values:
         raise RefusedError("VALUE", f"{name} has an empty list of values.")
-    chosen = frozenset(modifiers)
     found = _values(name, column, values, chosen, fields)
     return Not(found) if "neq" in chosen else found
 
@@ -79,9 +98,8 @@ def _values(
     combine = all_of if "all" in modifiers else any_of
     sql = column.sql
     if "exists" in modifiers:
-        (value,) = [str(each).lower() for each in values[:1]]
         is_there = Test(f"{sql} IS NOT NULL", f"{sql} IS NULL")
-        return is_there if value == "true" else Not(is_there)
+        return is_there if _truth(name, values) else Not(is_there)
     if "fieldref" in modifiers:
         return combine([_reference(column, fields.column(str(each)), modifiers) for each in values])
     if "cidr" in modifiers:
@@ -100,22 +118,49 @@ def _values(
         if modifiers & _WHERE or any(_pattern_of(each, frozenset())[1] for each in texts):
             raise RefusedError("VALUE", f"{name} is no text here, and {texts[0]!r:.80} is a pattern of texts.")
         return combine([*nulls, *(_number(name, column, "=", each) for each in texts)])
-    spelled = list(dict.fromkeys(each for text in texts for each in _spellings(text, "windash" in modifiers)))
-    if "windash" in modifiers and "all" in modifiers:
-        groups = [_patterns(column, _spellings(text, True), modifiers, any_of) for text in texts]
-        return all_of([*nulls, *groups])
-    return combine([*nulls, _patterns(column, spelled, modifiers, combine)])
+    if "windash" not in modifiers:
+        return combine([*nulls, _patterns(column, list(dict.fromkeys(texts)), modifiers, combine)])
+    spelled = _spellings(name, texts)
+    if "all" in modifiers:
+        return all_of([*nulls, *(_patterns(column, each, modifiers, any_of) for each in spelled)])
+    whole = list(dict.fromkeys(itertools.chain.from_iterable(spelled)))
+    return combine([*nulls, _patterns(column, whole, modifiers, combine)])
 
 
 def _is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
-def _spellings(text: str, windash: bool) -> list[str]:
-    """The value and, with `windash`, its variants with other dashes before options."""
-    if not windash:
-        return [text]
-    return list(dict.fromkeys([text, *(_AT_A_WORD.sub(dash, text) for dash in _DASHES)]))
+def _truth(name: str, values: Sequence[Any]) -> bool:
+    """The only value as a truth value, by the words of YAML; RefusedError for another value, or several."""
+    found = [_TRUTHS.get(str(each).lower()) for each in values]
+    if len(found) != 1 or found[0] is None:
+        told = ", ".join(map(str, values))
+        raise RefusedError("VALUE", f"The modifier exists of {name} has the value {told!r:.80}; give true or false.")
+    return found[0]
+
+
+def _spellings(name: str, texts: Sequence[str]) -> list[list[str]]:
+    """The variants of each value with every kind of dash at each place where an option may begin.
+
+    RefusedError if all values together have more than `_MOST_SPELLINGS` variants.
+    """
+    places = [len(_AT_A_WORD.findall(text)) for text in texts]
+    if sum(len(_DASHES) ** min(each, _MOST_SPELLINGS) for each in places) > _MOST_SPELLINGS:
+        raise RefusedError(
+            "MODIFIER",
+            f"The modifier windash of {name} makes more than {_MOST_SPELLINGS:,} alternatives of its values; write "
+            "fewer dashes, or a regular expression.",
+        )
+    return [_with_dashes(text) for text in texts]
+
+
+def _with_dashes(text: str) -> list[str]:
+    """The value, and its variants with other dashes."""
+    parts = _AT_A_WORD.split(text)
+    choices = itertools.product(_DASHES, repeat=len(parts) - 1)
+    variants = (parts[0] + "".join(map("".join, zip(each, parts[1:], strict=True))) for each in choices)
+    return list(dict.fromkeys([text, *variants]))
 
 
 def _patterns(column: Column, texts: Sequence[str], modifiers: frozenset[str], combine: Any) -> Condition:
@@ -166,14 +211,22 @@ def _number(name: str, column: Column, operator: str, value: Any) -> Condition:
         return Test(f"{cast} {operator} {number}", f"({cast} IS NULL OR {cast} {negated} {number})")
     kind = column.type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-        raise RefusedError("VALUE", f"{name} is {kind} here, and is compared with the number {number}.")
+        raise RefusedError("VALUE", f"{name} is {name_of(kind)} here, and is compared with the number {number}.")
     return comparison(sql, f"{sql} {operator} {number}", f"{sql} {negated} {number}")
 
 
 def _regular(name: str, column: Column, pattern: str, flags: str) -> Condition:
     if not _is_text(column.type):
         raise RefusedError("VALUE", f"{name} is no text here, and is matched with a regular expression.")
-    literal = text_literal(f"(?{flags}){pattern}" if flags else pattern)
+    before = f"(?{flags})" if flags else ""
+    try:
+        parse(before + pattern)
+    except RuleError as error:
+        if error.error == "PATTERN" and error.position is not None:
+            place = max(error.position - len(before), 0)
+            message = f"{error.message} This is about position {place} of the pattern {pattern!r:.80}."
+            raise RefusedError(error.error, message, place) from None
+    literal = text_literal(before + pattern)
     return comparison(column.sql, f"{column.sql} RLIKE {literal}", f"{column.sql} NOT RLIKE {literal}")
 
 
@@ -192,19 +245,21 @@ def _reference(column: Column, other: Column, modifiers: frozenset[str]) -> Cond
 def _network(name: str, column: Column, text: str) -> Condition:
     """A comparison of an address as text with a network, as a regular expression over its octets."""
     try:
-        network = ipaddress.ip_network(text.strip(), strict=False)
+        given = ipaddress.ip_interface(text.strip())
     except ValueError:
         raise RefusedError("VALUE", f"{name} is compared with {text!r:.80}, which is no network.") from None
-    if not _is_text(column.type) or (network.version == 6 and network.prefixlen < 128):
+    network = given.network
+    if not _is_text(column.type) or isinstance(network, ipaddress.IPv6Network):
         raise RefusedError("MODIFIER", f"The modifier cidr of {name} is supported for IPv4 addresses in a text alone.")
-    if network.version == 6:
-        literal = text_literal(str(network.network_address))
-        return comparison(column.sql, f"{column.sql} ILIKE {literal}", f"{column.sql} NOT ILIKE {literal}")
+    if given.ip != network.network_address:
+        message = f"{name} is compared with {text.strip()!r:.80}, an address within the network {network}; write that."
+        raise RefusedError("VALUE", message)
+    if network.prefixlen == network.max_prefixlen:
+        literal = text_literal(str(given.ip))
+        return comparison(column.sql, f"{column.sql} = {literal}", f"{column.sql} <> {literal}")
     whole = -(-network.prefixlen // 8)
     parts = list(itertools.islice(network.subnets(new_prefix=whole * 8), _MOST_NETWORKS))
     heads = [r"\.".join(str(each.network_address).split(".")[:whole]) for each in parts]
-    octet = "[0-9]{1,3}"
-    rest = r"\.".join([octet] * (4 - whole))
-    head = f"(?:{'|'.join(heads)})" if whole else ""
-    literal = text_literal("^" + r"\.".join(part for part in (head, rest) if part) + "$")
+    head = [f"(?:{'|'.join(heads)})"] if whole else []
+    literal = text_literal("^" + r"\.".join([*head, *[_OCTET] * (4 - whole)]) + r"\z")
     return comparison(column.sql, f"{column.sql} RLIKE {literal}", f"{column.sql} NOT RLIKE {literal}")

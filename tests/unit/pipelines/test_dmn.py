@@ -197,7 +197,7 @@ def test_names_are_mapped(tmp_path: Path) -> None:
         (document(("< 5 and > 3", "1")), "risk/1", "FEEL", "is none of those"),
         (document(('matches(?, "x")', "1"), inputs=("country",)), "risk/1", "FEEL", "is none of those"),
         (document(('date("01.02.2026")', "1"), inputs=("day",)), "risk/1", "FEEL", "no date"),
-        (document(('"high"', "1")), "risk/1", "TYPE_MISMATCH", "asks for a text"),
+        (document(('"high"', "1")), "risk/1", "TYPE_MISMATCH", "`amount` is DOUBLE, and the test"),
         (document(("5", "1"), inputs=("country",)), "risk/1", "TYPE_MISMATCH", "asks for a number"),
         (document(("< null", "1")), "risk/1", "FEEL", "is none of those"),
         (document(("5", "6", "1")), "risk/1", "ROW", "2 tests"),
@@ -243,6 +243,16 @@ def test_files_that_are_refused_whole(tmp_path: Path, data: bytes, words: str) -
     (tmp_path / "table.dmn").write_bytes(data)
     with pytest.raises(RuleFileError, match=words):
         read_dmn(tmp_path / "table.dmn", "s", SCHEMA, None)
+
+
+def test_files_of_a_folder_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.dmn").write_bytes(BOMB.encode())
+    (tmp_path / "b.dmn").write_text(document(("5", "1"), ("f(x)", "2")))
+    found = read_dmn(tmp_path, "s", SCHEMA, None)
+    assert [row["rule_id"] for row in found.rows] == ["risk/1"]
+    file, row = found.rejected
+    assert (file["rule_id"], file["error"]) == (str(tmp_path / "a.dmn"), "UNREADABLE")
+    assert (row["rule_id"], row["title"], row["file"]) == ("risk/2", "Risk", str(tmp_path / "b.dmn"))
 
 
 def test_a_missing_file_is_said(tmp_path: Path) -> None:

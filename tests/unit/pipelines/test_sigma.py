@@ -8,18 +8,12 @@ import random
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pyarrow as pa
 import pytest
 import yaml
 
 import rules_index as ri
-from deltatag.__main__ import main
-from pipelines.authoring.exchange import import_rules
-from pipelines.authoring.rule_files import RuleFileError
 from pipelines.authoring.sigma import read_sigma
-from pipelines.authoring.versions import rules_of
-from pipelines.errors import ConfigurationError
 from tests.sigma_oracle import matches
 
 SCHEMA = pa.schema(
@@ -38,7 +32,7 @@ TEXTS = [
     None, "", "a", "A", "C:\\Windows\\cmd.exe", "c:\\windows\\CMD.EXE", "100%", "100_", "1000", "a*b", "a?b", "axb",
     "\\", "\\\\", "\\*", "net.exe /add -user", "net.exe -add /USER", "net.exe \u2013add", "it's",
     'say "x"', "line\nend",
-    "-enc JAB", "straße", "C:\\Temp\\a'b\\", "null", "*",
+    "-enc JAB", "/enc -a", "\u2014enc \u2015a", "straße", "C:\\Temp\\a'b\\", "null", "*",
 ]  # fmt: skip
 ADDRESSES = [
     None,
@@ -49,6 +43,12 @@ ADDRESSES = [
     "172.32.0.1",
     "192.168.1.7",
     "8.8.8.8",
+    "10.0.0.256",
+    "10.0.0.01",
+    "10.0.0.1\n",
+    "10.0.0",
+    "10.0.0.0.1",
+    "172.16.0.999",
     "x",
 ]
 VALUES = [
@@ -126,6 +126,9 @@ def test_lists_numbers_nulls_networks_and_patterns(tmp_path: Path) -> None:
         {"Image|contains": ["a", "\\cmd"]},
         {"Image|contains|all": ["c:", "exe"]},
         {"CommandLine|contains|all|windash": ["-add", "-user"]},
+        {"CommandLine|contains|windash": "-add -user"},
+        {"CommandLine|windash": ["/enc -a", "x /add -user", "*-add*/user"]},
+        {"CommandLine|windash|neq": "-enc /a"},
         {"Image": [None, "a"]},
         {"Image": None},
         {"Image": ["", "*"]},
@@ -136,9 +139,14 @@ def test_lists_numbers_nulls_networks_and_patterns(tmp_path: Path) -> None:
         {"Address|cidr": "10.0.0.0/8"},
         {"Address|cidr": ["172.16.0.0/12", "192.168.1.7/32"]},
         {"Address|cidr": "0.0.0.0/0"},
+        {"Address|cidr": "10.0.0.1"},
+        {"Address|cidr": "10.0.0.0/30"},
+        {"Address|cidr": "128.0.0.0/1"},
         {"Image|re": "^[a-c]:.*exe$"},
         {"Image|re|i": ["^c:", "^A$"]},
         {"Image|exists": "true"},
+        {"Image|exists": "Yes"},
+        {"Image|exists": "OFF"},
         {"Image|exists": "false", "User": "a"},
         {"Image|neq": "a"},
         {"User": "a", "ParentImage": "a*"},
@@ -200,6 +208,26 @@ def test_random_rules(tmp_path: Path) -> None:
         ({"s": {"Image|expand": "%x%"}, "condition": "s"}, "MODIFIER", "expand"),
         ({"s": {"Image|odd": "a"}, "condition": "s"}, "MODIFIER", "odd of Image is not supported"),
         ({"s": {"Address|cidr": "2001:db8::/32"}, "condition": "s"}, "MODIFIER", "IPv4"),
+        ({"s": {"Address|cidr": "::1/128"}, "condition": "not s"}, "MODIFIER", "IPv4"),
+        ({"s": {"Address|cidr": ["10.0.0.0/8", "::1"]}, "condition": "s"}, "MODIFIER", "IPv4"),
+        ({"s": {"Address|cidr": "10.1.2.3/8"}, "condition": "s"}, "VALUE", "the network 10.0.0.0/8; write that"),
+        ({"s": {"CommandLine|windash": "-a -b -c -d -e"}, "condition": "s"}, "MODIFIER", "1,000 alternatives"),
+        ({"s": {"CommandLine|windash": " -a" * 9_000}, "condition": "s"}, "MODIFIER", "more than 1,000 alternatives"),
+        ({"s": {"ProcessId|fieldref|gt": "Other"}, "condition": "s"}, "MODIFIER", "fieldref and gt of ProcessId"),
+        ({"s": {"Image|exists": "maybe"}, "condition": "s"}, "VALUE", "'maybe'; give true or false"),
+        ({"s": {"Image|exists": 1}, "condition": "s"}, "VALUE", "give true or false"),
+        ({"s": {"Image|exists": None}, "condition": "s"}, "VALUE", "give true or false"),
+        ({"s": {"Image|exists": ["true", "false"]}, "condition": "s"}, "VALUE", "give true or false"),
+        ({"s": {}, "condition": "s"}, "VALUE", "search s is empty"),
+        ({"s": [], "condition": "s"}, "VALUE", "search s is empty"),
+        ({"s": None, "condition": "s"}, "VALUE", "search s is empty"),
+        ({"s": [{"Image": "a"}, {}], "condition": "s"}, "VALUE", "search s is empty, or a part of it"),
+        ({"s": [[{"Image": "a"}]], "condition": "s"}, "VALUE", "search s has a list within a list"),
+        ({"s": {"Image": ["a", ["b"]]}, "condition": "s"}, "VALUE", "Image have a list within a list"),
+        ({"s": [{"Image": "a"}, "word"], "condition": "s"}, "KEYWORDS", "keywords"),
+        ({"s": {"Elevated": "4"}, "condition": "s"}, "VALUE", "Elevated is BOOLEAN here"),
+        ({"s": {"Image|re": "ab(?=x)"}, "condition": "s"}, "PATTERN", "position 2 of the pattern 'ab(?=x)'"),
+        ({"s": {"Image|re|i": "abc["}, "condition": "s"}, "PATTERN", "position 3 of the pattern 'abc['"),
         ({"s": {"Address|cidr": "10.0.0.0/33"}, "condition": "s"}, "VALUE", "no network"),
         ({"s": {"Hostname": "a"}, "condition": "s"}, "UNMAPPED_FIELD", "Hostname is no column"),
         ({"s": {"ProcessId": "4*"}, "condition": "s"}, "VALUE", "ProcessId is no text"),
@@ -226,16 +254,6 @@ def test_refused_parts_are_named(tmp_path: Path, detection: dict[str, Any], erro
     assert words in found.rejected[0]["message"]
 
 
-def test_what_is_no_rule_of_one_row_is_refused(tmp_path: Path) -> None:
-    more = [
-        {"title": "c", "correlation": {"type": "event_count"}},
-        {"title": "g", "action": "global", "detection": {"s": {"Image": "a"}, "condition": "s"}},
-    ]
-    path, fields = write(tmp_path, *more)
-    found = read_sigma(path, "s", SCHEMA, fields)
-    assert [(each["rule_id"], each["error"]) for each in found.rejected] == [("c", "CORRELATION"), ("g", "COLLECTION")]
-
-
 def test_a_reference_to_another_field(tmp_path: Path) -> None:
     path, fields = write(
         tmp_path, rule({"s": {"Image|fieldref": "User"}, "condition": "s and not t", "t": {"User": "b"}})
@@ -243,99 +261,3 @@ def test_a_reference_to_another_field(tmp_path: Path) -> None:
     (row,) = read_sigma(path, "s", SCHEMA, fields).rows
     assert row["expression"].startswith("lower(`Image`) = lower(`user`.`name`) AND (`user`.`name` IS NULL OR")
     assert ri.compile_rules([(1, row["expression"])], SCHEMA).rejects.num_rows == 0
-
-
-def test_what_else_a_rule_says_is_kept(tmp_path: Path) -> None:
-    given = rule(
-        {"s": {"Image": "a"}, "condition": "s"}, id="id-1", title="A title", level="high", status="test", author="me",
-        description="What it is for", tags=["attack.t1", "attack.t2"],
-        logsource={"category": "c", "product": "windows"},
-    )  # fmt: skip
-    path, fields = write(tmp_path, given, rule({"s": {"Image": "b"}, "condition": "s"}, id="id-1"))
-    found = read_sigma(path, "s", SCHEMA, fields)
-    labels = {"title": "A title", "level": "high", "status": "test", "tags": "attack.t1,attack.t2", "category": "c"}
-    assert found.rows == [
-        {
-            "rule_id": "id-1", "scope": "s", "expression": "`Image` ILIKE 'a'", "priority": 2,
-            "labels": list((labels | {"product": "windows"}).items()), "owner": "me", "description": "What it is for",
-        }
-    ]  # fmt: skip
-    assert [each["error"] for each in found.rejected] == ["DUPLICATE_ID"]
-
-
-def test_rules_about_something_else_are_left_out(tmp_path: Path) -> None:
-    about = [{"category": "process_creation", "product": "windows"}, {"category": "dns"}, None]
-    rules = [rule({"s": {"Image": "a"}, "condition": "s"}, id=str(n), logsource=each) for n, each in enumerate(about)]
-    path, fields = write(tmp_path, *rules, mapping=MAPPING | {"logsource": {"category": "process_creation"}})
-    found = read_sigma(path, "s", SCHEMA, fields)
-    assert ([row["rule_id"] for row in found.rows], found.left_out) == (["0"], 2)
-
-
-@pytest.mark.parametrize(
-    ("mapping", "words"),
-    [
-        ({"field": {}}, "nothing else"),
-        ({"fields": ["a"]}, "mappings"),
-        ({"fields": {"Image": "Nowhere"}}, "no such column"),
-        ([], "nothing else"),
-    ],
-)
-def test_a_mapping_file_that_is_none(tmp_path: Path, mapping: Any, words: str) -> None:
-    path, fields = write(tmp_path, rule({"s": {"Image": "a"}, "condition": "s"}))
-    fields.write_text(json.dumps(mapping))
-    with pytest.raises(RuleFileError, match=words):
-        read_sigma(path, "s", SCHEMA, fields)
-
-
-@pytest.fixture
-def workspace(new_workspace):
-    found = new_workspace({"s": {"source": "lake/source"}}, spark=False)
-    rows = pl.DataFrame({"Image": ["a"], "CommandLine": ["b"]})
-    rows.write_delta(found.configuration.streams["s"].source)
-    return found
-
-
-def test_an_import_is_planned_written_and_repeated(workspace, tmp_path: Path) -> None:
-    path, _ = write(
-        tmp_path, rule({"s": {"Image|endswith": "\\cmd.exe"}, "condition": "s"}, id="a"),
-        rule({"s": {"Image|re": "(?=x)"}, "condition": "s"}, id="b"), rule({"s": ["k"], "condition": "s"}, id="c"),
-    )  # fmt: skip
-    planned = import_rules(workspace, path, "s", dry_run=True, language="sigma")
-    assert planned.added == ("a",) and planned.version is None
-    assert [(each["rule_id"], each["error"]) for each in planned.rejected] == [("c", "KEYWORDS"), ("b", "PATTERN")]
-    written = import_rules(workspace, path, "s", language="sigma")
-    assert (written.added, written.version) == (("a",), 1)
-    (row,) = rules_of(workspace.lake, workspace.lake.delta("rules")).to_dicts()
-    assert row["expression"] == r"`Image` ILIKE r'%\\cmd.exe'"
-    again = import_rules(workspace, path, "s", language="sigma")
-    assert (again.added, again.changed, again.unchanged, again.version) == ((), (), 1, None)
-
-
-def test_what_an_import_needs_is_said(workspace, tmp_path: Path) -> None:
-    path, fields = write(tmp_path, rule({"s": {"Image": "a"}, "condition": "s"}))
-    with pytest.raises(ConfigurationError, match="--scope"):
-        import_rules(workspace, path, language="sigma")
-    with pytest.raises(ConfigurationError, match="--format"):
-        import_rules(workspace, tmp_path / "rules.yaml", "s", mapping=fields)
-    with pytest.raises(RuleFileError, match="no file whose name ends"):
-        (tmp_path / "empty").mkdir()
-        import_rules(workspace, tmp_path / "empty", "s", language="sigma")
-    (path / "000.yml").write_text("a: &x [1]\nb: *x\n")
-    with pytest.raises(RuleFileError, match="aliases"):
-        import_rules(workspace, path, "s", language="sigma")
-
-
-def test_the_command_line(tmp_path: Path, monkeypatch, capsys) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["init"]) == 0
-    with Path("deltatag.toml").open("a") as file:
-        file.write('[streams.s]\nsource = "source"\n')
-    pl.DataFrame({"Img": ["a"]}).write_delta("source")
-    path, fields = write(
-        tmp_path, rule({"s": {"Image": "a"}, "condition": "s"}, id="a"), mapping={"fields": {"Image": "Img"}}
-    )
-    capsys.readouterr()
-    command = ["rules", "import", str(path), "--format", "sigma", "--mapping", str(fields), "--scope", "s", "--json"]
-    assert main(command) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["added"], told["rejected"], told["left_out"], told["version"]) == (["a"], [], 0, 1)
