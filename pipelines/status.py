@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from pipelines.compiling.due import compile_is_due
-from pipelines.errors import PipelineError, SourceError
+from pipelines.errors import CheckError, PipelineError, SourceError
 from pipelines.joining.definition import definition_changes, definition_of
 from pipelines.joining.notices import notices
 from pipelines.lake.folder_log import FolderLog, local_folder
@@ -19,6 +19,7 @@ from pipelines.maintain import TableSizes, table_sizes
 from pipelines.recovery.attempts import notices as left_out_notices
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.model import Join, Stream
+from pipelines.sources.columns import check_condition, source_columns
 from pipelines.sources.newest_version import newest_version
 from pipelines.sources.only_joined import is_only_joined, told
 from pipelines.sources.positions import Position, position_from_plan
@@ -108,6 +109,8 @@ def _status(workspace: Workspace, scope: Stream | Join, rules_version: int, reje
         lags = [_lag(workspace, *each) for each in _positions(workspace, scope, last)]
         unneeded = alone and is_only_joined(workspace, scope.name)
         problems += [lag.problem for lag in lags if lag.problem is not None]
+        if isinstance(scope, Stream) and scope.checks and not unneeded:
+            problems += _refused_checks(workspace, scope)
         if isinstance(scope, Join):
             problems += _changes(workspace, scope, last)
         due = compile_is_due(workspace, scope.name)
@@ -214,6 +217,16 @@ def _obstacle(stream: Stream, position: Position | None) -> str | None:
     except SourceError as error:
         return str(error)
     return None
+
+
+def _refused_checks(workspace: Workspace, stream: Stream) -> Iterator[str]:
+    """A sentence for each check that no run can use."""
+    columns = source_columns(workspace, stream)
+    for name, condition in stream.checks.items():
+        try:
+            check_condition(stream.name, name, condition, columns)
+        except CheckError as error:
+            yield str(error)
 
 
 def _total(counts: list[int | None]) -> int | None:

@@ -37,6 +37,7 @@ from pipelines.lake.transactions import app_of, application, is_done
 from pipelines.runners.needs import READABLE, of_derived
 from pipelines.runners.runner import Job
 from pipelines.settings.model import Stream
+from pipelines.sources.columns import check_condition
 from pipelines.sources.pieces import pieces_of
 from pipelines.sources.positions import Slice
 from pipelines.sources.source import Source
@@ -226,6 +227,7 @@ class LocalRunner:
 
             asked = RowChecks.of(checks["key"], checks["checks"], schema, self._zone)
             if asked.needs_spark is not None:
+                check_condition(self.stream.name, asked.needs_spark, checks["checks"][asked.needs_spark], schema)
                 raise NeedsSparkError(f"only Spark evaluates the check {asked.needs_spark} of {self.stream.name}")
             self._checked[key] = asked
         return self._checked[key]

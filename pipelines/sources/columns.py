@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from pipelines.errors import MissingTableError, SourceError, TableError
+from pipelines.errors import CheckError, MissingTableError, SourceError, TableError
 from pipelines.lake.lake import open_delta
 from pipelines.lake.schema import arrow_schema_of, nullable
 from pipelines.lake.tables import tagged_table
@@ -95,3 +95,17 @@ def _check_event_time(stream: Stream, schema: pa.Schema, names: dict[str, str]) 
             f"The event_time {stream.event_time} of the stream {stream.name} is {kind}; it must be TIMESTAMP, "
             "TIMESTAMP_NTZ or DATE."
         )
+
+
+def check_condition(stream: str, name: str, condition: str, schema: pa.Schema) -> None:
+    """Raise CheckError for a check of a stream that is refused as the text of a rule would be: it is no condition over
+    these columns, not repeatable, or reaches beyond the row."""
+    from rules_index.errors import RuleError
+    from rules_index.language.compiler import Compiler
+    from rules_index.language.scope import Scope
+
+    try:
+        Compiler(Scope(schema)).compile(condition)
+    except RuleError as error:
+        where = f" at position {error.position}" if error.position is not None else ""
+        raise CheckError(f"The check {name} of the stream {stream} cannot be used: {error.message}{where}") from None

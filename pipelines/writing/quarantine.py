@@ -11,12 +11,10 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pipelines.errors import CheckError
 from pipelines.lake.schema import arrow_schema_of
 from pipelines.settings.model import Stream
+from pipelines.sources.columns import check_condition
 from pipelines.spark.session import tested_column
 from pipelines.spark.sql_text import quoted, spark_message
 from pipelines.writing.refused_rows import RefusedRows
-from rules_index.errors import RuleError
-from rules_index.language.compiler import Compiler
-from rules_index.language.scope import Scope
 
 
 def reason(spark: SparkSession, key: Sequence[str], checks: Mapping[str, str]) -> Column:
@@ -67,17 +65,12 @@ def check_conditions(spark: SparkSession, stream: Stream, frame: DataFrame) -> N
     """
     columns = arrow_schema_of(frame.drop("source_version").schema.json())
     for name, condition in stream.checks.items():
+        check_condition(stream.name, name, condition, columns)
         try:
-            Compiler(Scope(columns)).compile(condition)
             frame.select(_truth(spark, condition))
-        except RuleError as error:
-            where = f" at position {error.position}" if error.position is not None else ""
-            message = f"{error.message}{where}"
         except PySparkException as error:
-            message = spark_message(error)
-        else:
-            continue
-        raise CheckError(f"The check {name} of the stream {stream.name} cannot be used: {message}")
+            message = f"The check {name} of the stream {stream.name} cannot be used: {spark_message(error)}"
+            raise CheckError(message) from error
 
 
 def _truth(spark: SparkSession, condition: str) -> Column:

@@ -9,8 +9,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from pipelines.compile import compile_scopes
+from pipelines.errors import CheckError
 from pipelines.lake.runs import DONE, PLANNED, MicroBatch, record_done, record_plan
 from pipelines.status import status
+from pipelines.tag import tag_stream
 
 
 def position(version: int, index: int = 0, snapshot: bool = False) -> dict:
@@ -52,3 +55,15 @@ def test_a_stream_that_will_stop_at_its_source_has_a_problem(new_workspace) -> N
     problem = status(workspace)[0].problem
     assert problem is not None and problem.startswith("Version 3 of the source of the stream s at ")
     assert "--skip-changes" in problem
+
+
+def test_a_check_that_no_run_can_use_is_a_problem(new_workspace) -> None:
+    stream = {"source": "lake/s", "checks": {"fine": "x > 0", "odd": "amnt >= 0"}}
+    workspace = new_workspace({"s": stream}, spark=False)
+    write_deltalake(workspace.configuration.streams["s"].source, pa.table({"x": [1]}))
+    problem = status(workspace)[0].problem
+    assert problem is not None and problem.startswith("The check odd of the stream s cannot be used: ")
+    assert "amnt" in problem
+    compile_scopes(workspace)
+    with pytest.raises(CheckError, match="amnt"):
+        tag_stream(workspace, "s")
