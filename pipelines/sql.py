@@ -184,6 +184,7 @@ def _explain(workspace: Workspace, statement: str, error: PySparkException) -> s
         known = ", ".join(table_names(workspace.configuration))
         return f"{first_line(error)} The tables that go by name are: {known}."
     message, heading, quoted = str(error).split("JVM stacktrace:")[0].partition("== SQL")
+    message = re.sub(r"(; line \d+ pos \d+);\n.*", r"\1", message, flags=re.DOTALL)  # Spark's plan follows
     text = " ".join(line.strip() for line in message.splitlines() if line.strip())
     if heading:
         return "\n".join([text, *quoted.partition("\n")[2].rstrip().splitlines()])

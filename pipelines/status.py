@@ -21,7 +21,7 @@ from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.model import Join, Stream
 from pipelines.sources.columns import check_condition, source_columns
 from pipelines.sources.newest_version import newest_version
-from pipelines.sources.only_joined import is_only_joined, told
+from pipelines.sources.only_joined import command_of, is_only_joined, told
 from pipelines.sources.positions import Position, position_from_plan
 from pipelines.sources.source import Source
 from pipelines.workspace import Workspace
@@ -106,8 +106,9 @@ def _status(workspace: Workspace, scope: Stream | Join, rules_version: int, reje
     try:
         last = last_batch(workspace.lake, scope.name)
         stored = newest_index(workspace.lake, scope.name)
-        lags = [_lag(workspace, *each) for each in _positions(workspace, scope, last)]
         unneeded = alone and is_only_joined(workspace, scope.name)
+        command = command_of(workspace, scope.name) if alone else f"deltatag join {scope.name}"
+        lags = [_lag(workspace, *each, command) for each in _positions(workspace, scope, last)]
         problems += [lag.problem for lag in lags if lag.problem is not None]
         if isinstance(scope, Stream) and scope.checks and not unneeded:
             problems += _refused_checks(workspace, scope)
@@ -197,21 +198,25 @@ def _changes(workspace: Workspace, join: Join, last: MicroBatch | None) -> Itera
             yield f"The join was changed ({changes}): deltatag join {join.name} will not go on before that is settled."
 
 
-def _lag(workspace: Workspace, stream: Stream, position: Position | None, table_id: str | None) -> _Lag:
+def _lag(
+    workspace: Workspace, stream: Stream, position: Position | None, table_id: str | None, command: str | None = None
+) -> _Lag:
     now = newest_version(workspace, stream)
     if table_id is not None and now.table_id != table_id:
         return _Lag(now.version, None, None, f"The source of {stream.name} was dropped and made again.")
     first = position.version if position is not None else 0
     behind = max(now.version + 1 - first, 0)
-    return _Lag(now.version, behind, _rows_behind(stream, position) if behind else 0, _obstacle(stream, position))
+    return _Lag(
+        now.version, behind, _rows_behind(stream, position) if behind else 0, _obstacle(stream, position, command)
+    )
 
 
-def _obstacle(stream: Stream, position: Position | None) -> str | None:
+def _obstacle(stream: Stream, position: Position | None, command: str | None) -> str | None:
     """Why a run will stop at what came after a position, such as a commit that removed rows; None if it goes on."""
     if position is None or is_catalog_name(stream.source) or local_folder(stream.source) is None:
         return None
     try:
-        source = Source(stream.name, FolderLog(stream.source), None, stream.source_stream, stream.left_out)
+        source = Source(stream.name, FolderLog(stream.source), command, stream.source_stream, stream.left_out)
         while (taken := source.take(position, None, _ALL)) is not None:
             position = taken.end
     except SourceError as error:

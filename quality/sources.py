@@ -10,6 +10,7 @@ import pyarrow as pa
 from pipelines.errors import CheckError, NeedsSparkError, PipelineError, SourceError
 from pipelines.sources.columns import check_columns, source_columns
 from pipelines.sources.lost_files import telling_lost_rows
+from pipelines.sources.only_joined import command_of
 from quality.evaluation import Suite
 from quality.findings import WARNING, Expectation
 from quality.validation import between, none_of, one_of
@@ -110,7 +111,7 @@ def _counted_by(runner: Runner, workspace: Workspace, stream: Stream) -> dict[st
     measures = _no_rows(stream)
     try:
         with runner.session(), runner.in_zone(workspace.configuration.rules.time_zone):
-            source = runner.open_source()
+            source = runner.open_source(command_of(workspace, stream.name))
             taken = _what_is_new(workspace, stream, source)
             measures["source_version"] = source.version
             if taken is None or not stream.can_quarantine:

@@ -85,10 +85,10 @@ class LocalRunner:
         self._zone = time_zone
         return nullcontext()
 
-    def open_source(self) -> Source:
+    def open_source(self, command: str | None = None) -> Source:
         """The source, read by delta-rs; NeedsSparkError if it has features that only Spark reads."""
         stream = self.stream
-        source = Source(stream.name, FolderLog(stream.source), None, stream.source_stream, stream.left_out)
+        source = Source(stream.name, FolderLog(stream.source), command, stream.source_stream, stream.left_out)
         self._check_features(source, source.version)
         return source
 

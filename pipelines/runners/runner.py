@@ -42,8 +42,11 @@ class Runner(Protocol):
     def in_zone(self, time_zone: str) -> AbstractContextManager[None]:
         """Evaluate expressions in a time zone."""
 
-    def open_source(self) -> Source:
-        """The source at its newest version; SourceError if it cannot be opened."""
+    def open_source(self, command: str | None = None) -> Source:
+        """The source at its newest version; SourceError if it cannot be opened.
+
+        command: the command that takes its new rows, for messages, by default that of tag.
+        """
 
     def columns(self, source: Source, version: int) -> pa.Schema:
         """The source's columns at a version."""

@@ -60,9 +60,9 @@ class SparkRunner:
         """Set the session's time zone to that of the rules."""
         return in_time_zone(self.workspace.spark, time_zone)
 
-    def open_source(self) -> Source:
+    def open_source(self, command: str | None = None) -> Source:
         """The source, read by Spark's Delta library with Spark's credentials."""
-        return open_source(self.workspace.spark, self.stream)
+        return open_source(self.workspace.spark, self.stream, command)
 
     def columns(self, source: Source, version: int) -> pa.Schema:
         """The source's columns at a version."""

@@ -23,6 +23,12 @@ def is_only_joined(workspace: Workspace, name: str) -> bool:
     return index is not None and not index.statistics.get("rules") and last_batch(workspace.lake, name) is None
 
 
+def command_of(workspace: Workspace, name: str) -> str:
+    """The command that takes the stream's new rows: that of its joins, if only these read it."""
+    joins = joins_of(workspace, name) if is_only_joined(workspace, name) else []
+    return f"deltatag join {' '.join(joins)}" if joins else f"deltatag tag {name}"
+
+
 def joins_of(workspace: Workspace, name: str) -> list[str]:
     """The names of the joins that read a stream."""
     return [join.name for join in workspace.configuration.joins.values() if name in join.streams]

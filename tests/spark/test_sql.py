@@ -118,6 +118,7 @@ def test_a_statement_that_fails_says_why(workspace, statement: str, message: str
     with pytest.raises(StatementError, match=message) as raised:
         sql(workspace, statement)
     assert "JVM stacktrace" not in str(raised.value) and "\n\n" not in str(raised.value)
+    assert "Project [" not in str(raised.value)
 
 
 def test_a_mark_stands_below_what_is_wrong(workspace) -> None:

@@ -15,6 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from pipelines.lake.tables import tagged_table
 from pipelines.run import run_due
+from pipelines.status import status
 from pipelines.workspace import Workspace
 from quality import joined
 from quality.gates import QualityGates
@@ -50,6 +51,14 @@ def workspace(new_workspace, add_rules) -> Workspace:
         {"rule_id": "late", "scope": "j", "expression": "TRUE", "valid_from": FIRST + timedelta(seconds=30)},
     )
     return found
+
+
+def test_a_source_that_changed_names_the_command_of_its_joins(workspace) -> None:
+    assert run_due(workspace, QualityGates(docs=False)).failures == {}
+    DeltaTable(workspace.configuration.streams["b"].source).delete("id = 3")
+    (reason,) = run_due(workspace, QualityGates(docs=False)).failures.values()
+    assert "deltatag join j --restart" in reason and "deltatag tag" not in reason
+    assert status(workspace)[-1].problem in reason
 
 
 def measured(workspace: Workspace) -> dict[str, Any]:
