@@ -31,9 +31,6 @@ _MOST_TRIED = 20
 """How many candidates for near misses of a row are tried."""
 
 
-_HINT = "A rule that was added since then is explained after deltatag compile, and with --rules-version."
-
-
 @dataclass(frozen=True)
 class RowExplained:
     """The explanation of a rule on a row.
@@ -82,8 +79,8 @@ def explain(
 
     The rows are the scope's tagged ones, each with the rules that tagged it unless `rules_version` names others. If no
     tagged row satisfies the condition, rows of a stream's source are taken, with the newest index. At most `limit` rows
-    are explained. ConfigurationError for an unknown scope or a refused condition; UnknownRuleError for a rule that is
-    in none of these versions.
+    are explained. ConfigurationError for an unknown scope or a refused condition; UnknownRuleError if none of the rules
+    is in these versions.
     """
     over = scope_of(workspace, scope)
     columns = over.columns()
@@ -94,7 +91,7 @@ def explain(
         _explain_rows(task, rows, version, fingerprint)
     explained_ids = {str(each.rule_id) for each in task.explained}
     for rule, message in task.unknown.items():
-        if rule not in explained_ids:
+        if rule not in explained_ids and not task.explained:
             raise ri.UnknownRuleError(message)
         task.notes[message] = None
     if found.more:
@@ -147,7 +144,9 @@ def _known(task: _Task, compiled: ri.CompiledRules, rule: str, version: int | No
         rule_of(compiled, rule_id)
     except ri.UnknownRuleError as error:
         which = "the newest index" if version is None else f"version {version} of the rules"
-        task.unknown[rule] = f"{task.scope.name}, {which}: {error} {_HINT}"
+        newest = task.scope.workspace.lake.version("rules")
+        hint = f" If it was added since, explain it with --rules-version {newest}." if version != newest else ""
+        task.unknown[rule] = f"{task.scope.name}, {which}: {error}{hint}"
         return None
     found: str | int = rule_id
     return found

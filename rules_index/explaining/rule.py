@@ -82,12 +82,9 @@ def rule_of(compiled: CompiledRules, rule_id: RuleId) -> Part:
 
 def _ordinal(compiled: CompiledRules, rule_id: RuleId) -> int:
     ids, is_number = compiled.ids, pa.types.is_integer(compiled.ids.type)
-    unknown = UnknownRuleError(
-        f"The index has no rule {rule_id!r}; it has {len(ids):,} rules, whose ids are "
-        f"{'integers' if is_number else 'strings'}."
-    )
+    unknown = UnknownRuleError(f"The index has no rule {rule_id!r} among its {len(ids):,}.")
     if not isinstance(rule_id, int if is_number else str) or isinstance(rule_id, bool):
-        raise unknown
+        raise UnknownRuleError(f"{unknown} Its ids are {'integers' if is_number else 'strings'}.")
     try:
         wanted = pa.scalar(rule_id, ids.type)
     except (pa.ArrowException, OverflowError, UnicodeEncodeError):
