@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 DONE, FAILED = 0, 1
 _LONGEST = 120
+_NAMED = 10
+"""How many rules the line on --fail-on names."""
 
 
 def lint_action(workspace: Workspace, args: Namespace, print_results: Callable[..., None]) -> int:
@@ -37,7 +39,10 @@ def lint_action(workspace: Workspace, args: Namespace, print_results: Callable[.
     print_results(args, results, lint_lines, notice=notice)
     if failing:
         kinds = ", ".join(dict.fromkeys(each.kind for each in failing))
-        say(f"deltatag: {counted(len(failing), 'finding')} of --fail-on: {kinds}", file=sys.stderr)
+        rules = [*dict.fromkeys(escaped(each.rule_id) for each in failing)]
+        more = f" and {len(rules) - _NAMED:,} more" if len(rules) > _NAMED else ""
+        named = f"{', '.join(rules[:_NAMED])}{more}"
+        say(f"deltatag: {counted(len(failing), 'finding')} of --fail-on: {kinds} ({named})", file=sys.stderr)
     return FAILED if failing or any(result.error for result in results) else DONE
 
 
