@@ -51,6 +51,10 @@ class JoinResult:
     notices: tuple[str, ...] = ()
     errors: Mapping[str, int] = field(default_factory=dict)
 
+    def _lasting(self) -> tuple[str, ...]:
+        """The notices that do not concern the last micro-batch alone."""
+        return tuple(each for each in self.notices if not each.startswith(f"{self.join}: the last micro-batch "))
+
     def plus(self, batch: MicroBatch) -> JoinResult:
         """This result with one more micro-batch added."""
         sides = batch.plan.get("sides", {})
@@ -65,7 +69,7 @@ class JoinResult:
             batch.fingerprint,
             {stream: _last_version(side["end"]) for stream, side in sides.items()},
             self.seconds,
-            (*self.notices, *notices(self.join, sides), *left_out_notices(self.join, batch)),
+            (*notices(self.join, batch.plan), *self._lasting(), *left_out_notices(self.join, batch)),
             dict(Counter(self.errors) + Counter(batch.errors)),
         )
 

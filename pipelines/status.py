@@ -158,7 +158,7 @@ def _tagged_version(last: MicroBatch) -> int | None:
 
 
 def _notices(scope: str, last: MicroBatch) -> tuple[str, ...]:
-    return (*notices(scope, last.plan.get("sides", {})), *left_out_notices(scope, last))
+    return (*notices(scope, last.plan), *left_out_notices(scope, last))
 
 
 def position_of(workspace: Workspace, stream: Stream, last: MicroBatch | None) -> tuple[Position | None, str | None]:

@@ -9,11 +9,12 @@ _MUCH = 0.5
 """Share of a side's earlier bytes above which reading them is reported."""
 
 
-def notices(name: str, sides: Mapping[str, Any]) -> list[str]:
-    """A sentence for each side of which a micro-batch read most of the earlier rows."""
+def notices(name: str, plan: Mapping[str, Any]) -> list[str]:
+    """A sentence for each side of which the micro-batch of a plan read most of the earlier rows."""
+    cure = "Cluster the source by event time or key" + ("." if plan.get("lateness") else ", or set a lateness.")
     return [
-        f"{name}: a micro-batch read {side['read_share']:.0%} of the earlier rows of {stream}, since their files have "
-        "times and keys that new rows could join. Cluster the source by event time or key, or set a lateness."
-        for stream, side in sides.items()
+        f"{name}: the last micro-batch read {side['read_share']:.0%} of the earlier rows of {stream}, since their "
+        f"files have times and keys that new rows could join. {cure}"
+        for stream, side in plan.get("sides", {}).items()
         if side["read_share"] > _MUCH and side["earlier_files"] > 1
     ]
