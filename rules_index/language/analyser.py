@@ -245,8 +245,7 @@ class Analyser:
         tree = None
         if common is not None and constants.has_keys(common):
             zone = self.scope.time_zone
-            cast = operations.as_type if isinstance(values[0].local, Constant) else operations.comparable
-            operands = [None if each.local is None else cast(each.local, common, zone) for each in values]
+            operands = operations.members([each.local for each in values], common, zone)
             if not moved_casts.is_moved_in_list(self, values, common, zone):
                 tree = operations.operation("in", operands, BOOLEAN)
         return self._negated(Value(node, BOOLEAN, tree), node.value)

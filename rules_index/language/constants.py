@@ -32,6 +32,7 @@ from rules_index.language.literals import names_moment, nearest_float32
 from rules_index.language.type_names import TIMESTAMP, TIMESTAMP_NTZ
 from rules_index.language.typed import Constant
 
+_BIGINT = re.compile(r"[+-]?0*[0-9]{1,19}")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,300}\.?[0-9]{0,300}|\.[0-9]{1,300})(?:[eE][+-]?[0-9]{1,4})?")
 _TRUTHS = dict.fromkeys(("t", "true", "y", "yes", "1"), True) | dict.fromkeys(("f", "false", "n", "no", "0"), False)
@@ -175,13 +176,13 @@ def raises(constant: Constant, target: pa.DataType) -> bool:
     if target in (DATE, TIMESTAMP, TIMESTAMP_NTZ):
         parsed = times.parse_date(text) if target == DATE else times.parse_timestamp(text)
         return parsed is None and not names_moment(text) and not times.is_time_of_day(text)
-    texts = pa.array([text], STRING)
     if is_integer(target):
-        numbers, failed = spelled.integers(texts)
-        return bool(failed[0]) or int(numbers[0]) >> INTEGER_BITS[target] not in (0, -1)
+        digits = text.strip(times.BLANK)
+        return not _BIGINT.fullmatch(digits) or int(digits) >> INTEGER_BITS[target] not in (0, -1)
+    trimmed = text.strip(spelled.BLANK_IN_JAVA)
     if is_decimal(target):
-        return spelled.decimals(texts, target)[0].null_count == 1
-    return is_float(target) and spelled.doubles(texts)[0].null_count == 1
+        return spelled.decimal_of(trimmed, target) is None
+    return is_float(target) and spelled.double_of(trimmed) is None
 
 
 def _cast_value(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from rules_index.language import constants
@@ -69,9 +71,22 @@ def quiet(expression: Expression | None) -> Expression | None:
 def comparable(expression: Expression, target: pa.DataType, zone: str) -> Expression | None:
     """One side of a comparison, whose other side is not constant, in their common type: a text that spells no value of
     the type raises wherever it is compared. None where only Spark can evaluate it."""
-    if isinstance(expression, Constant) and constants.raises(expression, target):
+    found = as_type(expression, target, zone)
+    if found is None and isinstance(expression, Constant) and constants.raises(expression, target):
         return Operation("raise", (expression,), target)
-    return as_type(expression, target, zone)
+    return found
+
+
+def members(values: Sequence[Expression | None], common: pa.DataType, zone: str) -> list[Expression | None]:
+    """The operands of IN: the value and the list in their common type, None for what only Spark can evaluate. Behind an
+    element that raises wherever it is compared, none is ever evaluated."""
+    cast = as_type if isinstance(values[0], Constant) else comparable
+    found: list[Expression | None] = []
+    for each in values:
+        found.append(None if each is None else cast(each, common, zone))
+        if isinstance(last := found[-1], Operation) and last.name == "raise":
+            break
+    return found
 
 
 def can_raise(expression: Expression) -> bool:

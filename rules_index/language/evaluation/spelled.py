@@ -21,7 +21,7 @@ from rules_index.language.coercion import DATE, DOUBLE
 from rules_index.language.evaluation.scalar import Result, filled, nulls_of
 from rules_index.language.evaluation.times import BLANK, parse_date
 
-_BLANK_IN_JAVA = "".join(map(chr, range(33)))
+BLANK_IN_JAVA = "".join(map(chr, range(33)))
 _PLAIN_NUMBER = r"^[+-]?([0-9]{1,30}(\.[0-9]{0,30})?|\.[0-9]{1,30})([eE][+-]?[0-9]{1,2})?$"
 _PLAIN_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?")
@@ -45,15 +45,15 @@ def integers(texts: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.boo
 
 def doubles(texts: pa.Array) -> Result:
     """The DOUBLEs that texts spell, by java.lang.Double.parseDouble, and Spark's names of infinities."""
-    trimmed = pc.utf8_trim(texts, characters=_BLANK_IN_JAVA)
+    trimmed = pc.utf8_trim(texts, characters=BLANK_IN_JAVA)
     plain = _matching(trimmed, _PLAIN_NUMBER)
     found = filled(pc.if_else(plain, trimmed, pa.scalar(None, texts.type)).cast(DOUBLE)).copy()
-    return _with_others(trimmed, plain, found, _double, DOUBLE)
+    return _with_others(trimmed, plain, found, double_of, DOUBLE)
 
 
 def decimals(texts: pa.Array, target: pa.Decimal128Type) -> Result:
     """The decimals that texts spell, by java.math.BigDecimal, rounded half up; what has more whole digits is wrong."""
-    trimmed = pc.utf8_trim(texts, characters=_BLANK_IN_JAVA)
+    trimmed = pc.utf8_trim(texts, characters=BLANK_IN_JAVA)
     whole, scale = target.precision - target.scale, target.scale
     fraction = f"(\\.[0-9]{{1,{scale}}})?" if scale else ""
     # where there is no room for a whole digit, none is plain
@@ -63,7 +63,7 @@ def decimals(texts: pa.Array, target: pa.Decimal128Type) -> Result:
     if not len(others):
         return found, None
     codes = trimmed.take(pa.array(others)).dictionary_encode()
-    parsed = pa.array([_decimal(text, target) for text in codes.dictionary.to_pylist()], target)
+    parsed = pa.array([decimal_of(text, target) for text in codes.dictionary.to_pylist()], target)
     odd = parsed.take(codes.indices)
     places = np.zeros(len(texts), np.int64)
     places[others] = np.arange(len(others))
@@ -71,7 +71,8 @@ def decimals(texts: pa.Array, target: pa.Decimal128Type) -> Result:
     return found, nulls_of(found) & ~nulls
 
 
-def _decimal(text: str, target: pa.Decimal128Type) -> Decimal | None:
+def decimal_of(text: str, target: pa.Decimal128Type) -> Decimal | None:
+    """The decimal that a text without blanks around it spells; None if it spells none, or one too large."""
     if not text.isascii():  # Java takes the digits of all scripts of the basic plane
         text = "".join(str(decimal(each, each)) if each <= "\uffff" else each for each in text)
     if not _BIG_DECIMAL.fullmatch(text):
@@ -125,7 +126,8 @@ def _with_others(
     return values.cast(kind), failed
 
 
-def _double(text: str) -> float | None:
+def double_of(text: str) -> float | None:
+    """The DOUBLE that a text without blanks around it spells; None if it spells none."""
     if _DECIMAL.fullmatch(text):
         return float(text.rstrip("fFdD"))
     hexadecimal = _HEXADECIMAL.fullmatch(text)
