@@ -32,7 +32,7 @@ from rules_index.language.literals import names_moment, nearest_float32
 from rules_index.language.type_names import TIMESTAMP, TIMESTAMP_NTZ
 from rules_index.language.typed import Constant
 
-_BIGINT = re.compile(r"[+-]?0*[0-9]{1,19}")
+_BIGINT = re.compile(r"([+-]?)0*([0-9]{1,19})")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,300}\.?[0-9]{0,300}|\.[0-9]{1,300})(?:[eE][+-]?[0-9]{1,4})?")
 _TRUTHS = dict.fromkeys(("t", "true", "y", "yes", "1"), True) | dict.fromkeys(("f", "false", "n", "no", "0"), False)
@@ -177,8 +177,8 @@ def raises(constant: Constant, target: pa.DataType) -> bool:
         parsed = times.parse_date(text) if target == DATE else times.parse_timestamp(text)
         return parsed is None and not names_moment(text) and not times.is_time_of_day(text)
     if is_integer(target):
-        digits = text.strip(times.BLANK)
-        return not _BIGINT.fullmatch(digits) or int(digits) >> INTEGER_BITS[target] not in (0, -1)
+        found = _BIGINT.fullmatch(text.strip(times.BLANK))
+        return found is None or int(found[1] + found[2]) >> INTEGER_BITS[target] not in (0, -1)
     trimmed = text.strip(spelled.BLANK_IN_JAVA)
     if is_decimal(target):
         return spelled.decimal_of(trimmed, target) is None

@@ -34,8 +34,11 @@ def _instants(columns: Columns, zone: str) -> Result:
     texts = columns[0]
     days, of_day, zones, names, failed = _local_times(texts, zone)
     micros = np.zeros(len(texts), np.int64)
-    for number, name in enumerate([zone, *names], _LOCAL):
-        rows = np.flatnonzero((zones == number) & ~failed)
+    order = np.argsort(zones, kind="stable")
+    bounds = np.searchsorted(zones[order], np.arange(_LOCAL, len(names) + 1))
+    for name, begin, end in zip([zone, *names], bounds[:-1], bounds[1:], strict=True):
+        rows = order[begin:end]
+        rows = rows[~failed[rows]]
         if len(rows):
             # of a local time that occurs twice, the earlier one; what clocks skip moves forward by what they skip
             before = offsets(np.clip(days[rows], -_NEAR, _NEAR) * DAY + of_day[rows] - DAY, name)
@@ -74,11 +77,12 @@ def _local_times(texts: pa.Array, zone: str | None) -> tuple[np.ndarray, np.ndar
     if len(others):
         codes = trimmed.take(pa.array(others)).dictionary_encode()
         parsed = [_parsed(text, zone) for text in codes.dictionary.to_pylist()]
-        names += sorted({each.zone for each in parsed if each is not None and each.zone is not None})
+        names += sorted({each.zone for each in parsed if each is not None and each.zone is not None} - {"UTC"})
+        numbers = {name: number for number, name in enumerate(names)}
         split = [(0, 0) if each is None else divmod(each.local, DAY) for each in parsed]
         places = codes.indices.to_numpy()
         days[others], of_day[others] = (np.array(column, np.int64)[places] for column in zip(*split, strict=True))
-        named = [_LOCAL if each is None or each.zone is None else names.index(each.zone, 1) for each in parsed]
+        named = [_LOCAL if each is None or each.zone is None else numbers[each.zone] for each in parsed]
         zones[others] = np.array(named)[places]
         failed[others] = np.array([each is None for each in parsed])[places]
     return days, of_day, zones, names, failed
@@ -110,7 +114,10 @@ def _parsed(text: str, zone: str | None) -> LocalTime | None:
         return found
     named = found.zone.strip(" ")
     named = SHORT_ZONES.get(named, named)
-    return LocalTime(found.local, named) if zone_offset(named) is not None or has_region(named) else None
+    offset = zone_offset(named)
+    if offset is not None:
+        return LocalTime(found.local - offset if zone is not None else found.local, "UTC")
+    return LocalTime(found.local, named) if has_region(named) else None
 
 
 SPELLED_TIMES: dict[str, ScalarFunction] = {
