@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import rules_index as ri
+from tests.cases import SOAK
 from tests.spark.tagged_rules import reference_session
 from tests.spark_oracle import Oracle, Tally, compare
 
@@ -72,12 +73,13 @@ def rows() -> pa.Table:
 
 
 def rules() -> list[str]:
-    """Each column with each text, in two forms."""
+    """Each column with each text, in an equality or another form; in both if there is time."""
     found = []
     for number, column in enumerate(COLUMNS):
         for place, text in enumerate(TEXTS):
-            forms = (FORMS[0], FORMS[(place + 5 * number) % len(FORMS)])
-            found += [form.format(c=column, t=text, d=KNOWN[column]) for form in forms]
+            forms = [FORMS[0], FORMS[(place + 5 * number) % len(FORMS)]]
+            chosen = forms if SOAK else forms[(place + number) % 2 :][:1]
+            found += [form.format(c=column, t=text, d=KNOWN[column]) for form in chosen]
     return [*dict.fromkeys(found)]
 
 
@@ -91,7 +93,7 @@ def test_rows_and_errors_are_those_of_spark(spark, tmp_path, zone: str) -> None:
     tally = Tally()
     compare(Oracle(session, session.read.parquet(path)), rows(), rules(), tally, time_zone=zone)
     assert not tally.differences, "\n".join(map(str, tally.differences[:9])) + f"\n{tally}"
-    assert tally.compared > 1_000 and tally.raised_rows > 1_000
+    assert tally.compared > 600 and tally.raised_rows > 600
 
 
 def test_mistakes_need_no_spark() -> None:

@@ -22,7 +22,7 @@ from tests.random_rows import rows
 from tests.spark.tagged_rules import Lake, reference_session
 from tests.spark_oracle import Oracle
 
-TEXTS = ["i + i2 = 3", *(f"log2(i) > {k}" for k in range(70)), "reverse(s) = s2", "i = 1"]
+TEXTS = ["i + i2 = 3", *(f"log2(i) > {k}" for k in range(70)), "soundex(s) = s2", "i = 1"]
 """More derived parts than one question asks about; the library knows the last rule whole."""
 
 
@@ -50,10 +50,10 @@ def break_at(monkeypatch: pytest.MonkeyPatch, word: str, error: Exception) -> No
 def test_one_rule_is_rejected_and_the_others_go_on(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    break_at(monkeypatch, "reverse", error)
+    break_at(monkeypatch, "soundex", error)
     assert [(each.error, each.rejects) for each in compile_scopes(lake.workspace)] == [(None, 1)]
     (reject,) = DeltaTable(lake.workspace.lake.uri("rule_rejects")).to_pyarrow_table().to_pylist()
-    assert (TEXTS[int(reject["rule_id"])], reject["error"]) == ("reverse(s) = s2", "INTERNAL")
+    assert (TEXTS[int(reject["rule_id"])], reject["error"]) == ("soundex(s) = s2", "INTERNAL")
     assert f"{type(error).__name__}: {error}" in reject["message"]
 
 
@@ -61,7 +61,7 @@ def test_a_type_that_is_not_known_rejects_its_rule(lake: Lake, monkeypatch: pyte
     known = analyse._type_differs
 
     def type_differs(leaf: Any, found: Any) -> Any:
-        if "reverse" in leaf.text:
+        if "soundex" in leaf.text:
             raise ValueError("a type of tomorrow")
         return known(leaf, found)
 
@@ -109,7 +109,7 @@ def test_a_dead_jvm_rejects_no_rule(lake: Lake, spark: SparkSession, monkeypatch
     assert lives(spark)
     assert not lives(gone)
     monkeypatch.setattr(analyse, "_lives", lambda _: lives(gone))
-    break_at(monkeypatch, "reverse", ConnectionRefusedError(111, "Connection refused"))
+    break_at(monkeypatch, "soundex", ConnectionRefusedError(111, "Connection refused"))
     assert compile_scopes(lake.workspace)[0].state == "failed"
     assert DeltaTable(lake.workspace.lake.uri("rule_rejects")).to_pyarrow_table().num_rows == 0
 
