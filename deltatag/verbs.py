@@ -160,7 +160,6 @@ def _failure_of(name: str, failures: dict[str, str], args: Namespace) -> Iterato
     except (PipelineError, RulesIndexError) as error:
         failures[name] = _error_text(error, args)
     except Exception as error:
-        _error_text(error, args)
         failures[name] = str(UnforeseenError.of(error))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 
 class PipelineError(Exception):
     """Base of every error that the pipelines raise on purpose."""
@@ -24,7 +26,8 @@ class UnforeseenError(PipelineError):
 
     @classmethod
     def of(cls, error: Exception) -> UnforeseenError:
-        """The error with its kind, for a message of one paragraph."""
+        """The error with its kind, for a message of one paragraph; its stack trace is logged, which --verbose shows."""
+        logging.getLogger("deltatag").error("unforeseen", exc_info=error)
         text = next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")
         return cls(f"{type(error).__name__}: {text} (This is not supposed to happen; --verbose tells where it did.)")
 

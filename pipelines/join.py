@@ -51,10 +51,6 @@ class JoinResult:
     notices: tuple[str, ...] = ()
     errors: Mapping[str, int] = field(default_factory=dict)
 
-    def _lasting(self) -> tuple[str, ...]:
-        """The notices that do not concern the last micro-batch alone."""
-        return tuple(each for each in self.notices if not each.startswith(f"{self.join}: the last micro-batch "))
-
     def plus(self, batch: MicroBatch) -> JoinResult:
         """This result with one more micro-batch added."""
         sides = batch.plan.get("sides", {})
@@ -69,7 +65,7 @@ class JoinResult:
             batch.fingerprint,
             {stream: _last_version(side["end"]) for stream, side in sides.items()},
             self.seconds,
-            (*notices(self.join, batch.plan), *self._lasting(), *left_out_notices(self.join, batch)),
+            (*self.notices, *left_out_notices(self.join, batch)),
             dict(Counter(self.errors) + Counter(batch.errors)),
         )
 
@@ -106,7 +102,7 @@ def join_together(
                 failures[run.current] = error
             except NeedsSparkError as reason:
                 run.take_spark(reason)
-        results |= run.results
+        results |= {name: run.told(name) for name in run.results}
     return [results[name] for name in names if name not in failures], failures
 
 
@@ -130,6 +126,7 @@ class _Run:
             joins[0], window={name: max(join.window[name] for join in joins) for name in joins[0].streams}
         )
         self.results = {join.name: JoinResult(join.name) for join in joins}
+        self._newest: dict[str, MicroBatch] = {}
         self.current = joins[0].name
         self._runner: JoinRunner | None = None
         self._restarted: set[str] = set()
@@ -205,6 +202,13 @@ class _Run:
     def _count(self, joiner: Joiner, batch: MicroBatch | None) -> None:
         if batch is not None:
             self.results[joiner.join.name] = self.results[joiner.join.name].plus(batch)
+            self._newest[joiner.join.name] = batch
+
+    def told(self, name: str) -> JoinResult:
+        """What the run did of a join, with the notices on its last micro-batch."""
+        result, batch = self.results[name], self._newest.get(name)
+        about_last = notices(name, batch.plan) if batch is not None else []
+        return replace(result, notices=(*about_last, *result.notices))
 
     @contextmanager
     def _step(self, name: str) -> Iterator[None]:

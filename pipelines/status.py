@@ -108,8 +108,10 @@ def _status(workspace: Workspace, scope: Stream | Join, rules_version: int, reje
         stored = newest_index(workspace.lake, scope.name)
         unneeded = alone and is_only_joined(workspace, scope.name)
         command = command_of(workspace, scope.name) if alone else f"deltatag join {scope.name}"
-        lags = [_lag(workspace, *each, command) for each in _positions(workspace, scope, last)]
-        problems += [lag.problem for lag in lags if lag.problem is not None]
+        positions = list(_positions(workspace, scope, last))
+        lags = [_lag(workspace, *each) for each in positions]
+        found = [lag.problem or _obstacle(*each[:2], command) for lag, each in zip(lags, positions, strict=True)]
+        problems += [each for each in found if each is not None]
         if isinstance(scope, Stream) and scope.checks and not unneeded:
             problems += _refused_checks(workspace, scope)
         if isinstance(scope, Join):
@@ -198,20 +200,16 @@ def _changes(workspace: Workspace, join: Join, last: MicroBatch | None) -> Itera
             yield f"The join was changed ({changes}): deltatag join {join.name} will not go on before that is settled."
 
 
-def _lag(
-    workspace: Workspace, stream: Stream, position: Position | None, table_id: str | None, command: str | None = None
-) -> _Lag:
+def _lag(workspace: Workspace, stream: Stream, position: Position | None, table_id: str | None) -> _Lag:
     now = newest_version(workspace, stream)
     if table_id is not None and now.table_id != table_id:
         return _Lag(now.version, None, None, f"The source of {stream.name} was dropped and made again.")
     first = position.version if position is not None else 0
     behind = max(now.version + 1 - first, 0)
-    return _Lag(
-        now.version, behind, _rows_behind(stream, position) if behind else 0, _obstacle(stream, position, command)
-    )
+    return _Lag(now.version, behind, _rows_behind(stream, position) if behind else 0)
 
 
-def _obstacle(stream: Stream, position: Position | None, command: str | None) -> str | None:
+def _obstacle(stream: Stream, position: Position | None, command: str) -> str | None:
     """Why a run will stop at what came after a position, such as a commit that removed rows; None if it goes on."""
     if position is None or is_catalog_name(stream.source) or local_folder(stream.source) is None:
         return None

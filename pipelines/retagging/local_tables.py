@@ -146,6 +146,7 @@ class LocalTables:
         files = [SourceFile(str(log.file(add["path"])), add.get("partitionValues") or {}, 0)]
 
         def kept() -> Iterator[pa.RecordBatch]:
+            """The pairs of other rules."""
             for batch in read_batches(files, schema):
                 columns = [decoded(column) for column in batch.columns[: len(schema)]]
                 rows = pa.RecordBatch.from_arrays(columns, schema.names)
@@ -165,6 +166,7 @@ class LocalTables:
         adds = [add for add in adds if conditions is None or may_match(add, conditions)]
 
         def pairs(add: dict[str, Any]) -> list[pa.RecordBatch]:
+            """The pairs of one file of tagged rows."""
             files = [SourceFile(str(self.tagged.file(add["path"])), add.get("partitionValues") or {}, 0)]
             found = []
             for batch in read_batches(files, held, ["rule_ids", SOURCE_VERSION, *keys]):

@@ -30,10 +30,9 @@ def telling_lost_files(source: Source, files: tuple[Add, ...], way_out: str) -> 
 
 
 def telling_lost_rows(source: Source, files: tuple[Add, ...]) -> AbstractContextManager[None]:
-    """`telling_lost_files` with the commands of `tag`."""
-    command = f"deltatag tag {source.name}"
-    way_out = f"Tag what is left, without these rows, with: {command} --skip-changes, or everything that the source "
-    return telling_lost_files(source, files, f"{way_out}holds now anew with: {command} --restart")
+    """`telling_lost_files` with the commands that take the source's new rows."""
+    way_out = f"Take what is left, without these rows, with: {source.command} --skip-changes, or everything that the "
+    return telling_lost_files(source, files, f"{way_out}source holds now anew with: {source.command} --restart")
 
 
 def lost_files(source: Source, files: tuple[Add, ...]) -> tuple[Add, ...]:

@@ -70,7 +70,7 @@ class Source:
         self.name = name
         self.origin = origin
         self.left_out = tuple(left_out)
-        self._command = command or f"deltatag tag {name}"
+        self.command = command or f"deltatag tag {name}"
         self.log = log
         self._newest = log.latest()
         self.version = log.version(self._newest)
@@ -273,8 +273,8 @@ class Source:
         )
 
     def _way_out(self, skip: bool = True) -> str:
-        go_on = f", or go on behind the change with: {self._command} --skip-changes" if skip else ""
-        return f"Take everything anew with: {self._command} --restart{go_on}"
+        go_on = f", or go on behind the change with: {self.command} --skip-changes" if skip else ""
+        return f"Take everything anew with: {self.command} --restart{go_on}"
 
     def _snapshot_files(self, version: int) -> list[Add]:
         """The files of a version, oldest first, in an order that depends only on the files."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
@@ -18,7 +19,7 @@ from pipelines.settings.configuration import parse_configuration
 from pipelines.settings.semantic_settings import SEMANTIC_SETTINGS, TIME_ZONE
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
-from tests.spark_oracle import RAISED, TRUE, Difference, Oracle, Tally
+from tests.spark_oracle import RAISED, TRUE, Difference, Oracle, Tally, compare
 
 
 def reference_session(spark: SparkSession, zone: str) -> SparkSession:
@@ -27,6 +28,19 @@ def reference_session(spark: SparkSession, zone: str) -> SparkSession:
     for name, value in {**SEMANTIC_SETTINGS, TIME_ZONE: zone}.items():
         session.conf.set(name, value)
     return session
+
+
+def compared(spark: SparkSession, folder: Path, table: pa.Table, texts: Sequence[str], zone: str) -> Tally:
+    """What Spark and an index answer to expressions over a table with a key `pk`."""
+    session = reference_session(spark, zone)
+    # of so many small queries, generated code would be compiled longer than it runs
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    pq.write_table(table, folder / "rows.parquet")
+    tally = Tally()
+    oracle = Oracle(session, session.read.parquet(str(folder / "rows.parquet")))
+    compare(oracle, table, texts, tally, time_zone=zone)
+    return tally
 
 
 class Lake:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import rules_index as ri
-from tests.spark.tagged_rules import reference_session
-from tests.spark_oracle import Oracle, Tally, compare
+from tests.spark.tagged_rules import compared
 
 CHANGE = datetime(2024, 3, 31, 1)
 """Clocks of Berlin skip an hour then."""
@@ -74,18 +72,12 @@ def rows() -> pa.Table:
 
 @pytest.mark.parametrize("zone", ["Europe/Berlin", pytest.param("UTC", marks=pytest.mark.soak)])
 def test_rows_are_those_that_spark_keeps(spark, tmp_path, zone: str) -> None:
-    session = reference_session(spark, zone)
-    session.conf.set("spark.sql.codegen.wholeStage", "false")
-    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    path = str(tmp_path / "rows.parquet")
-    pq.write_table(rows(), path)
     texts = [
         form.format(a=difference, l=LENGTHS[(place + number) % len(LENGTHS)])
         for number, difference in enumerate(DIFFERENCES)
         for place, form in enumerate(FORMS)
     ]
-    tally = Tally()
-    compare(Oracle(session, session.read.parquet(path)), rows(), texts, tally, time_zone=zone)
+    tally = compared(spark, tmp_path, rows(), texts, zone)
     assert not tally.differences, "\n".join(map(str, tally.differences[:5])) + f"\n{tally}"
     assert tally.compared > 100 and tally.matches > 2_000
 

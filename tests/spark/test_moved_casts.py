@@ -6,13 +6,11 @@ from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import rules_index as ri
 from tests.cases import SOAK
-from tests.spark.tagged_rules import reference_session
-from tests.spark_oracle import Oracle, Tally, compare
+from tests.spark.tagged_rules import compared
 
 CHANGES = {
     # clocks skip an hour, and repeat one
@@ -115,15 +113,7 @@ def texts(zone: str) -> list[str]:
 
 @pytest.mark.parametrize("zone", CHANGES)
 def test_rows_are_those_that_spark_keeps(spark, tmp_path, zone: str) -> None:
-    session = reference_session(spark, zone)
-    # of so many small queries, generated code would be compiled longer than it runs
-    session.conf.set("spark.sql.codegen.wholeStage", "false")
-    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    table = rows(zone)
-    path = str(tmp_path / "rows.parquet")
-    pq.write_table(table, path)
-    tally = Tally()
-    compare(Oracle(session, session.read.parquet(path)), table, texts(zone), tally, time_zone=zone)
+    tally = compared(spark, tmp_path, rows(zone), texts(zone), zone)
     assert not tally.differences, "\n".join(map(str, tally.differences[:5])) + f"\n{tally}"
     assert tally.compared > 150 and tally.matches > 1_000
 

@@ -6,13 +6,11 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import rules_index as ri
 from tests.cases import SOAK
-from tests.spark.tagged_rules import reference_session
-from tests.spark_oracle import Oracle, Tally, compare
+from tests.spark.tagged_rules import compared
 
 COLUMNS = ("t", "n", "k", "amount", "x", "f", "day", "ts", "nt", "flag")
 MISTAKES = ["high", "01.10.2026", "10/01/2026", "2026-13-01", "1,000", "12 EUR", "", " ", "n/a", "Jan 2026", "-"]
@@ -85,13 +83,7 @@ def rules() -> list[str]:
 
 @pytest.mark.parametrize("zone", ["Europe/Berlin", pytest.param("UTC", marks=pytest.mark.soak)])
 def test_rows_and_errors_are_those_of_spark(spark, tmp_path, zone: str) -> None:
-    session = reference_session(spark, zone)
-    session.conf.set("spark.sql.codegen.wholeStage", "false")
-    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    path = str(tmp_path / "rows.parquet")
-    pq.write_table(rows(), path)
-    tally = Tally()
-    compare(Oracle(session, session.read.parquet(path)), rows(), rules(), tally, time_zone=zone)
+    tally = compared(spark, tmp_path, rows(), rules(), zone)
     assert not tally.differences, "\n".join(map(str, tally.differences[:9])) + f"\n{tally}"
     assert tally.compared > 600 and tally.raised_rows > 600
 

@@ -22,7 +22,7 @@ def newest_file(source: str) -> Path:
 
 @pytest.mark.parametrize("harm", ["gone", "truncated", "damaged"])
 @pytest.mark.parametrize("checks", [{}, {"small": "x < 90"}])
-def test_the_other_streams_go_on(new_workspace, add_rules, harm: str, checks: dict[str, str]) -> None:
+def test_the_other_streams_go_on(new_workspace, add_rules, caplog, harm: str, checks: dict[str, str]) -> None:
     names = ("a", "b", "c")
     streams = {name: {"source": f"lake/{name}", "key": ["id"], "checks": checks} for name in names}
     workspace = new_workspace(streams, spark=False)
@@ -46,6 +46,8 @@ def test_the_other_streams_go_on(new_workspace, add_rules, harm: str, checks: di
     if harm == "gone":
         assert "1 of the 1 files that b is to take next" in report.failures["b"]
         assert "deltatag tag b --skip-changes" in report.failures["b"]
+    else:
+        assert [record.name for record in caplog.records if record.exc_info] == ["deltatag"]  # --verbose shows it
     assert [workspace.lake.arrow(f"{name}_tagged").num_rows for name in names] == [4000, 2000, 4000]
     path.write_bytes(whole)
     assert not run_due(workspace, QualityGates(docs=False)).failures
