@@ -11,7 +11,8 @@ import polars as pl
 import pyarrow as pa
 
 from pipelines.errors import TableError
-from pipelines.lake.lake import arrow_schema, delta_rs_uri, first_line
+from pipelines.lake.lake import arrow_schema, first_line
+from pipelines.lake.opened import delta_rs_uri
 from pipelines.lake.tables import LINT_ACCEPTED
 from pipelines.workspace import Workspace
 

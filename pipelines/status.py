@@ -11,9 +11,10 @@ from pipelines.compiling.due import compile_is_due
 from pipelines.errors import CheckError, PipelineError, SourceError
 from pipelines.joining.definition import definition_changes, definition_of
 from pipelines.joining.notices import notices
-from pipelines.lake.folder_log import FolderLog, local_folder
+from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.index_store import StoredIndex, newest_index
 from pipelines.lake.lake import open_delta, rows_in
+from pipelines.lake.opened import local_folder
 from pipelines.lake.runs import DONE, MicroBatch, last_batch
 from pipelines.maintain import TableSizes, table_sizes
 from pipelines.recovery.attempts import notices as left_out_notices

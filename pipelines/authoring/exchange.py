@@ -94,7 +94,7 @@ def import_rules(
         raise RuleFileError(_no_rules(file, scope))
     checked: dict[tuple[str, Any, str], dict[str, Any] | None] = {}
     for attempt in range(_ATTEMPTS):
-        table = lake.delta("rules")
+        table = lake.writable("rules")
         is_whole = foreign is None or not foreign.is_partial
         plan = _plan(workspace, table, given, scope, replace and is_whole, checked, refused)
         if foreign is not None:

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, field
 import polars as pl
 
 from pipelines.errors import TableError
-from pipelines.lake.lake import Lake, arrow_schema, delta_rs_uri, first_line
+from pipelines.lake.lake import Lake, arrow_schema, first_line
+from pipelines.lake.opened import delta_rs_uri
 from pipelines.lake.tables import RULE_REJECTS
 from pipelines.rule_set import REJECT_SCHEMA, ROW_ERRORS, RuleSet, as_rejects
 

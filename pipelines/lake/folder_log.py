@@ -20,6 +20,7 @@ from pipelines.errors import MissingTableError, TableError
 from pipelines.lake.delta_rs_statistics import statistics_of
 from pipelines.lake.folder_snapshot import Definition, FolderSnapshot
 from pipelines.lake.lake import first_line, open_delta
+from pipelines.lake.opened import local_folder
 from pipelines.lake.reading import as_dicts, files_in
 from pipelines.lake.transactions import GIVEN_UP
 from rules_index.workers.delta_files import partition_text
@@ -338,14 +339,6 @@ def _removal(add: Mapping[str, Any], now: int) -> dict[str, Any]:
         "partitionValues": add["partitionValues"],
         "size": add["size"],
     }
-
-
-def local_folder(uri: str) -> str | None:
-    """The folder that a path or a `file:` URI names; None for an object store."""
-    parsed = urlparse(uri)
-    if parsed.scheme not in ("", "file"):
-        return None
-    return unquote(parsed.path) if parsed.scheme else uri
 
 
 def _metrics(entries: Sequence[str]) -> dict[str, str]:

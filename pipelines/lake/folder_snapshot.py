@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import TableError
+from pipelines.lake.opened import own_table
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -60,10 +61,14 @@ class FolderSnapshot:
 
     @property
     def table(self) -> DeltaTable:
-        """The table of delta-rs; TableError if there is none."""
+        """The table of delta-rs, to read; TableError if there is none."""
         if self._table is None:
             raise TableError(f"There is no Delta table at {self.uri}.")
         return self._table
+
+    def writable(self) -> DeltaTable:
+        """The table of delta-rs, to write on top of this version."""
+        return own_table(self.uri, self.number)
 
     @cached_property
     def number(self) -> int:

@@ -129,7 +129,7 @@ def store_index(
     # if several runs store the same index at once, one of them commits, and the others find its index
     mark = Transaction(f"deltatag/index/{scope}/{fingerprint}", time.time_ns())
     for attempt in range(_ATTEMPTS):
-        table = lake.delta("rule_index")
+        table = lake.writable("rule_index")
         mode: dict[str, Any] = {"mode": "append"}
         kept = None
         if anew:
@@ -183,7 +183,7 @@ def update_statistics(lake: Lake, stored: StoredIndex, found: Mapping[str, Any])
     same = f"scope = {literal(stored.scope)} AND created_at = '{stored.created_at.isoformat()}'"
     for attempt in range(_ATTEMPTS):
         try:
-            lake.delta("rule_index").update(
+            lake.writable("rule_index").update(
                 updates={"statistics": literal(after)}, predicate=f"{same} AND statistics = {literal(before)}"
             )
             return

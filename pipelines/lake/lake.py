@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.errors import MissingTableError, TableError
+from pipelines.lake.opened import delta_rs_uri, own_table, shared_table
 from pipelines.lake.reading import count_rows, files_in, read_rows
 from pipelines.lake.tables import LAKE_TABLES, MADE_WHEN_NEEDED, Table
 from pipelines.settings.model import LakeSettings
@@ -65,8 +66,13 @@ class Lake:
             return False
 
     def delta(self, name: str, version: int | None = None) -> DeltaTable:
-        """The table, opened by delta-rs; MissingTableError, which says how to create it, if there is none."""
+        """The table, to read by delta-rs; MissingTableError, which says how to create it, if there is none."""
         return open_delta(self.uri(name), version, f"the table {name}", _how_to_make(name))
+
+    def writable(self, name: str) -> DeltaTable:
+        """The newest version of the table, to read and write by delta-rs; MissingTableError if there is none."""
+        self.delta(name)
+        return own_table(self.uri(name))
 
     def version(self, name: str) -> int:
         """The newest Delta version of the table."""
@@ -175,17 +181,15 @@ def _text(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def delta_rs_uri(uri: str) -> str:
-    """The URI as delta-rs spells it."""
-    return re.sub(r"^s3[an]://", "s3://", re.sub(r"^file:/+", "/", uri))
-
-
 def open_delta(uri: str, version: int | None, what: str, advice: str) -> DeltaTable:
-    """The Delta table at `uri`, opened by delta-rs; MissingTableError or TableError, which name `what`, on failure."""
-    from deltalake import DeltaTable, exceptions
+    """The Delta table at `uri`, to read; MissingTableError or TableError, which name `what`, on failure.
+
+    It is shared with others (`opened.shared_table`): write through `Lake.writable`.
+    """
+    from deltalake import exceptions
 
     try:
-        return DeltaTable(delta_rs_uri(uri), version=version)
+        return shared_table(uri, version)
     except exceptions.TableNotFoundError:
         if version is not None:
             _refuse_if_version_is_gone(uri, version, what)
@@ -208,10 +212,10 @@ def rows_in(table: DeltaTable) -> int | None:
 
 def _refuse_if_version_is_gone(uri: str, version: int, what: str) -> None:
     """TableError if the table exists and only this version is missing: no longer kept, or not yet written."""
-    from deltalake import DeltaTable, exceptions
+    from deltalake import exceptions
 
     try:
-        newest = int(DeltaTable(delta_rs_uri(uri)).version())
+        newest = int(shared_table(uri, None).version())
     except (exceptions.DeltaError, OSError, ValueError):
         return
     when = "is newer than the newest one" if version > newest else "was removed by the table's log retention"

@@ -15,9 +15,10 @@ from typing import Any
 import pyarrow as pa
 
 from pipelines.errors import RestartedError, TableError
-from pipelines.lake.folder_log import FolderLog, local_folder
+from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.lake import Lake, arrow_schema, first_line
 from pipelines.lake.merging import FileWriter, NotMergeableError
+from pipelines.lake.opened import local_folder
 from pipelines.lake.reading import as_dicts, files_in, literal, read_file
 from pipelines.lake.tables import RUNS
 from rules_index.workers.delta_files import PLAIN
@@ -226,7 +227,7 @@ def _merge(
     if plan is not None:
         same += f" AND t.plan = {literal(json.dumps(dict(plan)))}"
     for attempt in range(_ATTEMPTS):
-        merger = lake.delta("runs").merge(to_rows(batch), predicate, source_alias="s", target_alias="t")
+        merger = lake.writable("runs").merge(to_rows(batch), predicate, source_alias="s", target_alias="t")
         if before is not None:
             merger = merger.when_matched_update_all(predicate=same)
         else:

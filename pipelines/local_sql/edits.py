@@ -45,7 +45,7 @@ def insert(workspace: Workspace, statement: Insert) -> pa.Table:
         }
         columns = [given.get(field.name, pa.nulls(len(statement.rows), field.type)) for field in table.schema]
         rows = pa.Table.from_arrays(columns, schema=table.schema)
-        write_deltalake(table.snapshot.table, rows, mode="append", commit_properties=by_this_user())
+        write_deltalake(table.snapshot.writable(), rows, mode="append", commit_properties=by_this_user())
         return pa.table({})
 
     return committed(workspace, statement.table, write)
@@ -83,7 +83,7 @@ def committed(workspace: Workspace, name: TableName, write: Callable[[LocalTable
 
 def _write(table: LocalTable, statement: Change, where: str | None) -> None:
     if statement.values is None:
-        table.snapshot.table.delete(where, commit_properties=by_this_user())
+        table.snapshot.writable().delete(where, commit_properties=by_this_user())
         return
     values: dict[str, Any] = {}
     for name, text in statement.values:
@@ -93,7 +93,7 @@ def _write(table: LocalTable, statement: Change, where: str | None) -> None:
         kind = table.schema.field(column).type
         values[column] = _as_sql(value_of(text, kind, table.zone), kind)
     changes = {quoted(column): value for column, value in values.items()}
-    table.snapshot.table.update(changes, predicate=where, commit_properties=by_this_user())
+    table.snapshot.writable().update(changes, predicate=where, commit_properties=by_this_user())
 
 
 def _chosen(table: LocalTable, statement: Change) -> tuple[int, str | None]:

@@ -71,7 +71,7 @@ class _Merged:
     def write(self) -> None:
         """Execute the merge, in one commit."""
         pairs = zip(self._keys, self._key_names, strict=True)
-        work = self._table.snapshot.table.merge(
+        work = self._table.snapshot.writable().merge(
             pa.table(self._given),
             " AND ".join(f"{_TARGET}.{quoted(key)} = {_GIVEN}.{name}" for key, name in pairs),
             source_alias=_GIVEN,

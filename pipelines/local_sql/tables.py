@@ -12,8 +12,9 @@ import pyarrow as pa
 
 import rules_index as ri
 from pipelines.errors import NeedsSparkError, PipelineError
-from pipelines.lake.folder_log import FolderLog, local_folder
+from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.live_files import may_match
+from pipelines.lake.opened import local_folder
 from pipelines.lake.schema import OPAQUE, arrow_schema_of, is_opaque
 from pipelines.lake.table_names import source_of, table_names
 from pipelines.local_sql.grammar import TableName

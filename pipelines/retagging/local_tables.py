@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.errors import TableError
-from pipelines.lake.folder_log import FolderLog, local_folder
+from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.lake import first_line
 from pipelines.lake.live_files import live_files, may_match
+from pipelines.lake.opened import local_folder
 from pipelines.lake.schema import arrow_schema_of
 from pipelines.lake.tables import matches_table, tagged_table
 from pipelines.retagging.indexes import former_index, index_without_spark

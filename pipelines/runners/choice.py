@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from pipelines.errors import NeedsSparkError
-from pipelines.lake.folder_log import local_folder
+from pipelines.lake.opened import local_folder
 from pipelines.runners.needs import of_newest_index, why_spark_reads
 from pipelines.settings.model import LOCAL, SPARK, Stream
 

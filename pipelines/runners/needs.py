@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipelines.errors import PipelineError
-from pipelines.lake.folder_log import FolderLog, local_folder
+from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.index_store import load_planned, newest_index
+from pipelines.lake.opened import local_folder
 from pipelines.recovery.attempts import rules_that_read
 from pipelines.settings.configuration import is_catalog_name
 from rules_index.errors import RulesIndexError

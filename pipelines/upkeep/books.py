@@ -136,7 +136,7 @@ def _indexes(workspace: Workspace, done: Upkept) -> None:
         )
         if old.height:
             times = ", ".join(f"'{each.isoformat()}'" for each in old["created_at"])
-            found = lake.delta("rule_index").delete(f"scope = {literal(str(scope))} AND created_at IN ({times})")
+            found = lake.writable("rule_index").delete(f"scope = {literal(str(scope))} AND created_at IN ({times})")
             done.rows += int(found["num_deleted_rows"])
 
 
@@ -159,7 +159,7 @@ def _vacuum(workspace: Workspace, name: str, commits: int, done: Upkept) -> None
     hours = hours_to_keep(workspace, name, commits)
     if hours is not None:
         if workspace.lake.delta(name).vacuum(hours, dry_run=True, full=True):
-            workspace.lake.delta(name).vacuum(hours, dry_run=False, full=True)
+            workspace.lake.writable(name).vacuum(hours, dry_run=False, full=True)
             done.removed += removed_by_vacuum(workspace.lake.delta(name))
         elif commits > 1 and (folder := folder_of(workspace.lake, name)) is not None:
             FolderLog(folder).note(

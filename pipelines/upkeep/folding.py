@@ -65,7 +65,7 @@ def fold(lake: Lake, before: datetime) -> int:
         return 0
     rows = pa.concat_tables([to_rows(batch) for batch in kept]).cast(arrow_schema(RUNS))
     done = f"t.state = '{DONE}'"
-    merger = lake.delta("runs").merge(
+    merger = lake.writable("runs").merge(
         rows, "t.scope = s.scope AND t.batch = s.batch", source_alias="s", target_alias="t"
     )
     merger = merger.when_matched_update_all(predicate=done)

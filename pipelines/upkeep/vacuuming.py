@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from pipelines.lake.folder_log import local_folder
+from pipelines.lake.opened import local_folder
 from pipelines.upkeep.readers import keeps_log_for, readers_of, time_to_keep
 from pipelines.upkeep.small_files import files_of
 
@@ -70,7 +70,7 @@ def shorten_log(workspace: Workspace, name: str) -> None:
 
     Nothing is removed if a reader still needs older commits. Raises what deltalake raises.
     """
-    table = workspace.lake.delta(name)
+    table = workspace.lake.writable(name)
     table.create_checkpoint()
     if not keeps_log_for(table, time_to_keep(workspace, table, readers_of(workspace, name))):
         return

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from pipelines.errors import TableError
-from pipelines.lake.folder_log import local_folder
+from pipelines.lake.opened import local_folder
 from pipelines.lake.schema import arrow_schema_of, is_opaque, nullable, plain_fields, same_fields
 from pipelines.lake.tables import matches_keys, matches_table, tagged_table
 from pipelines.writing.table_order import STATISTICS, is_partition_type

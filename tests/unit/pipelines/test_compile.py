@@ -192,12 +192,12 @@ def test_statistics_are_brought_up_to_date_once_beside_others_that_do_the_same(
     add_rules(workspace, ("a", "s", "x > 1"))
     compile_scopes(workspace)
     stored = newest_index(workspace.lake, "s")
-    read_before = workspace.lake.delta("rule_index")
+    read_before = workspace.lake.writable("rule_index")
     update_statistics(workspace.lake, stored, {"columns": {"it's": "int64"}})
     version = workspace.lake.version("rule_index")
-    tables = iter([read_before, workspace.lake.delta("rule_index")])
+    tables = iter([read_before, workspace.lake.writable("rule_index")])
     with monkeypatch.context() as patch:
-        patch.setattr(workspace.lake, "delta", lambda name: next(tables))
+        patch.setattr(workspace.lake, "writable", lambda name: next(tables))
         update_statistics(workspace.lake, stored, {"columns": {"it's": "other"}})
     assert next(tables, None) is None
     assert newest_index(workspace.lake, "s").statistics == {**stored.statistics, "columns": {"it's": "int64"}}

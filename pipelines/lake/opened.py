@@ -1,0 +1,90 @@
+"""Opens Delta tables with delta-rs, and keeps those that it has opened: a run looks at the same few dozens of times."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections import OrderedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import unquote, urlparse
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_KEPT = 16
+"""How many tables are kept; those that were not asked for the longest are dropped."""
+
+
+class _Kept(NamedTuple):
+    table: DeltaTable
+    version: int
+    commit: tuple[int, ...]
+    """What tells the file of the version's commit from one at the same place in a table that was created later."""
+
+
+_tables: OrderedDict[tuple[str, int | None], _Kept] = OrderedDict()
+_lock = threading.Lock()
+
+
+def shared_table(uri: str, version: int | None) -> DeltaTable:
+    """A version of the table at `uri`, or the newest; raises what deltalake raises.
+
+    Whoever asks for the same version gets the same object, so that nobody may write through it: see `own_table`. Only
+    tables in folders are kept, since a look into a folder tells whether there is a newer version.
+    """
+    with _lock:
+        kept = _tables.get((uri, version))
+        if kept is not None and _is_current(uri, kept, version is None):
+            _tables.move_to_end((uri, version))
+            return kept.table
+    table = own_table(uri, version)
+    number = int(table.version())
+    commit = _commit(uri, number)
+    with _lock:
+        _tables.pop((uri, version), None)
+        if commit is not None:
+            _tables[uri, version] = _Kept(table, number, commit)
+            if len(_tables) > _KEPT:
+                _tables.popitem(last=False)
+    return table
+
+
+def own_table(uri: str, version: int | None = None) -> DeltaTable:
+    """A version of the table, or the newest, in an object that the caller may write through."""
+    from deltalake import DeltaTable
+
+    return DeltaTable(delta_rs_uri(uri), version=version)
+
+
+def delta_rs_uri(uri: str) -> str:
+    """The URI as delta-rs spells it."""
+    return re.sub(r"^s3[an]://", "s3://", re.sub(r"^file:/+", "/", uri))
+
+
+def local_folder(uri: str) -> str | None:
+    """The folder that a path or a `file:` URI names; None for an object store."""
+    parsed = urlparse(uri)
+    if parsed.scheme not in ("", "file"):
+        return None
+    return unquote(parsed.path) if parsed.scheme else uri
+
+
+def _is_current(uri: str, kept: _Kept, newest: bool) -> bool:
+    """Whether the version is still there, and, if the newest is wanted, still the newest."""
+    if _commit(uri, kept.version) != kept.commit:
+        return False
+    return not newest or _commit(uri, kept.version + 1) is None
+
+
+def _commit(uri: str, version: int) -> tuple[int, ...] | None:
+    """What identifies the file of a commit; None if there is none, or the table is not in a folder."""
+    folder = local_folder(uri)
+    if folder is None:
+        return None
+    try:
+        found = os.stat(Path(folder, "_delta_log", f"{version:020}.json"))
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
