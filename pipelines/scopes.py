@@ -11,7 +11,7 @@ import pyarrow as pa
 from pipelines.errors import ConfigurationError, SourceError
 from pipelines.lake.tables import tagged_table
 from pipelines.settings.model import Join, Stream
-from pipelines.sources.columns import check_columns, source_columns
+from pipelines.sources.columns import check_columns, check_event_time, source_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -104,7 +104,7 @@ class JoinScope(Scope):
         """A STRUCT of each source's columns; SourceError also if the join's keys cannot be compared."""
         sources = {stream.name: source_columns(self.workspace, stream) for stream in self.streams}
         for stream in self.streams:
-            check_columns(stream, sources[stream.name])
+            check_event_time(stream, sources[stream.name])
         self._check_keys(sources)
         fields = [pa.field(name, pa.struct(list(schema))) for name, schema in sources.items()]
         return pa.schema([*fields, pa.field(JOINED_TIME, pa.timestamp("us", "UTC"))])

@@ -62,8 +62,7 @@ def check_columns(stream: Stream, schema: pa.Schema) -> None:
                 raise SourceError(
                     f"The stream {stream.name} has the {what} {column}, but its source has no such column."
                 )
-    if stream.event_time is not None:
-        _check_event_time(stream, schema, names)
+    check_event_time(stream, schema)
     added = [*TAGGED_COLUMNS, *stream.annotations, *_LOG_COLUMNS]
     if stream.can_quarantine:
         added += QUARANTINE_COLUMNS
@@ -83,8 +82,11 @@ def check_columns(stream: Stream, schema: pa.Schema) -> None:
         raise SourceError(f"The event time of {stream.name} is named like a column that deltatag adds: rename it.")
 
 
-def _check_event_time(stream: Stream, schema: pa.Schema, names: dict[str, str]) -> None:
-    assert stream.event_time is not None
+def check_event_time(stream: Stream, schema: pa.Schema) -> None:
+    """Raise SourceError if the stream names an event time that its source lacks, or that is no time."""
+    if stream.event_time is None:
+        return
+    names = {name.lower(): name for name in schema.names}
     if stream.event_time.lower() not in names:
         raise SourceError(
             f"The stream {stream.name} has the event_time {stream.event_time}, but its source has no such column."
