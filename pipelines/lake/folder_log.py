@@ -21,7 +21,7 @@ from pipelines.lake.delta_rs_statistics import statistics_of
 from pipelines.lake.folder_snapshot import Definition, FolderSnapshot
 from pipelines.lake.lake import first_line, open_delta
 from pipelines.lake.opened import local_folder
-from pipelines.lake.reading import as_dicts, files_in
+from pipelines.lake.reading import files_in
 from pipelines.lake.transactions import GIVEN_UP
 from rules_index.workers.delta_files import partition_text
 
@@ -75,7 +75,7 @@ class FolderLog:
 
         Their statistics hold only `numRecords`, unless the log was opened with `bounds`.
         """
-        actions = as_dicts(files_in(snapshot.table))
+        actions = files_in(snapshot.table).to_pylist()
         return [
             {
                 "path": each["path"],

@@ -21,7 +21,7 @@ import pyarrow as pa
 import rules_index as ri
 from pipelines.errors import IndexDamagedError, IndexOutdatedError, NoIndexError, TableError
 from pipelines.lake.lake import Lake, arrow_schema, first_line
-from pipelines.lake.reading import as_dicts, literal
+from pipelines.lake.reading import literal
 from pipelines.lake.runs import PLANNED, last_batch
 from pipelines.lake.tables import CHUNK_BYTES, RULE_INDEX
 from pipelines.scratch import indexes_folder, keep
@@ -59,7 +59,7 @@ def newest_index(
     if rules_version is not None:
         filters.append(("rules_version", rules_version))
     with _damage(scope):
-        rows = as_dicts(lake.arrow("rule_index", _DESCRIPTION, filters))
+        rows = lake.arrow("rule_index", _DESCRIPTION, filters).to_pylist()
     if not rows:
         return None
     row = max(rows, key=lambda row: (row["created_at"], row["rules_version"]))
@@ -250,7 +250,7 @@ def read_index(lake: Lake, stored: StoredIndex) -> bytes:
     """The index's bytes from the table; IndexDamagedError if they do not have the SHA-256 that was stored."""
     filters = [("scope", stored.scope), ("fingerprint", stored.fingerprint)]
     with _damage(stored.scope):
-        rows = as_dicts(lake.arrow("rule_index", ["chunk", "data", "created_at"], filters).sort_by("chunk"))
+        rows = lake.arrow("rule_index", ["chunk", "data", "created_at"], filters).sort_by("chunk").to_pylist()
     data = b"".join(row["data"] for row in rows if row["created_at"] == stored.created_at)
     if hashlib.sha256(data).hexdigest() != stored.sha256:
         raise IndexDamagedError(_advice(stored.scope, "its bytes do not have the SHA-256 that was written with them"))

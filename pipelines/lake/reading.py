@@ -1,13 +1,8 @@
-"""Reads rows and file lists of small Delta tables by delta-rs.
-
-Nothing here imports Pandas, which takes longer than reading a small table. Arrow's datasets, `pyarrow.table` of
-anything but a dictionary, and `to_pylist` of times would import it.
-"""
+"""Reads rows and file lists of small Delta tables by delta-rs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,8 +10,6 @@ import pyarrow.parquet as pq
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def read_rows(
@@ -54,25 +47,6 @@ def read_file(table: DeltaTable, path: str, schema: pa.Schema) -> pa.Table:
 def files_in(table: DeltaTable, flatten: bool = False) -> pa.Table:
     """The add actions of a table's files, as `DeltaTable.get_add_actions` gives them."""
     return pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=flatten)).read_all()
-
-
-def as_dicts(rows: pa.Table) -> list[dict[str, Any]]:
-    """The rows as dicts, like `rows.to_pylist()`, but without importing Pandas."""
-    columns = [_values(column) for column in rows.columns]
-    return [dict(zip(rows.column_names, values, strict=True)) for values in zip(*columns, strict=True)]
-
-
-def _values(column: pa.ChunkedArray) -> list[Any]:
-    if pa.types.is_struct(column.type) and column.type.num_fields:
-        names = [field.name for field in column.type]
-        rows = zip(column.is_valid().to_pylist(), *map(_values, column.flatten()), strict=True)
-        return [dict(zip(names, values, strict=True)) if is_there else None for is_there, *values in rows]
-    if column.type not in (pa.timestamp("us", "UTC"), pa.timestamp("us")):
-        found: list[Any] = column.to_pylist()
-        return found
-    epoch = _EPOCH if column.type.tz else _EPOCH.replace(tzinfo=None)
-    times = column.cast(pa.int64()).to_pylist()
-    return [None if each is None else epoch + timedelta(microseconds=each) for each in times]
 
 
 def _query(table: DeltaTable, text: str) -> pa.Table:

@@ -19,7 +19,7 @@ from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.lake import Lake, arrow_schema, first_line
 from pipelines.lake.merging import FileWriter, NotMergeableError
 from pipelines.lake.opened import local_folder
-from pipelines.lake.reading import as_dicts, files_in, literal, read_file
+from pipelines.lake.reading import files_in, literal, read_file
 from pipelines.lake.tables import RUNS
 from rules_index.workers.delta_files import PLAIN
 
@@ -81,7 +81,7 @@ def newest_first(lake: Lake, scope: str) -> Iterator[MicroBatch]:
 def _files_of(table: Any, scope: str) -> list[tuple[float, str]]:
     """The files that may have rows of a scope: the highest batch number in each, and its path."""
     found = []
-    for action in as_dicts(files_in(table, flatten=True)):
+    for action in files_in(table, flatten=True).to_pylist():
         low, high = action.get("min.scope"), action.get("max.scope")
         if low is None or high is None or low <= scope <= high:
             newest = action.get("max.batch")
@@ -90,7 +90,7 @@ def _files_of(table: Any, scope: str) -> list[tuple[float, str]]:
 
 
 def _rows_in(table: Any, path: str, scope: str) -> list[dict[str, Any]]:
-    return [row for row in as_dicts(read_file(table, path, arrow_schema(RUNS))) if row["scope"] == scope]
+    return [row for row in read_file(table, path, arrow_schema(RUNS)).to_pylist() if row["scope"] == scope]
 
 
 def _reading(lake: Lake, read: Callable[[], Any]) -> Any:
@@ -106,7 +106,7 @@ def _reading(lake: Lake, read: Callable[[], Any]) -> Any:
 def batches(lake: Lake, scope: str | None = None) -> list[MicroBatch]:
     """All micro-batches, or those of one scope, ascending by scope and number."""
     rows = lake.arrow("runs", None, [("scope", scope)] if scope is not None else ())
-    return [_from_row(row) for row in as_dicts(rows.sort_by([("scope", "ascending"), ("batch", "ascending")]))]
+    return [_from_row(row) for row in rows.sort_by([("scope", "ascending"), ("batch", "ascending")]).to_pylist()]
 
 
 def record_plan(lake: Lake, batch: MicroBatch) -> MicroBatch:

@@ -75,8 +75,8 @@ class TaggedRows:
         self._name, self._times, self._zone = table, times, zone
         delta = lake.delta(table)
         self._dataset = delta.to_pyarrow_dataset()
-        actions = pl.DataFrame(pl.from_arrow(files_in(delta, flatten=True)))
-        newest = actions.select("path", "num_records", "modification_time").sort("modification_time", descending=True)
+        actions = files_in(delta).select(["path", "num_records", "modification_time"])
+        newest = pl.DataFrame(pl.from_arrow(actions)).sort("modification_time", descending=True)
         self.all_rows = int(newest["num_records"].sum())
         before = newest["num_records"].cum_sum().shift(1, fill_value=0)
         self._files = {file_name(path) for path in newest.filter(before < MOST_ROWS)["path"]}

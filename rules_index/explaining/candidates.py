@@ -8,6 +8,7 @@ patterns.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from fractions import Fraction
@@ -28,8 +29,9 @@ from rules_index.language.typed import Constant, Expression, Leaf, Operation, le
 
 MOST_VALUES = 4096
 """The most values of one column that are tried."""
-TO_NULL, NOT_FINITE, FROM_NULL, OTHER_TEXT = 4.0, 2.0, 0.75, 0.5
-"""Distances where there is no difference to measure; NULL is the last resort."""
+TO_NULL, NOT_FINITE, TINY, FROM_NULL, OTHER_TEXT = 4.0, 2.0, 1.5, 0.75, 0.5
+"""Distances where there is no difference to measure, or where it misleads, as that of the least numbers beside 0: no
+row has these. NULL is the last resort."""
 _INFINITY_KEY = float_key(math.inf)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _FIRST_DAY, _LAST_DAY = date.min.toordinal() - _EPOCH_DAY, date.max.toordinal() - _EPOCH_DAY
@@ -85,6 +87,8 @@ def distance(now: Key | None, then: Key, data_type: pa.DataType) -> float:
         first, second = (float(each) for each in doubles(np.array([now, then], np.int64)))
         if not (math.isfinite(first) and math.isfinite(second)):
             return 1.0
+        if 0 < abs(second) < sys.float_info.min:
+            return TINY
         change = abs(second - first)
         return change / (change + abs(first) + 1) if math.isfinite(change + abs(first)) else 1.0
     if pa.types.is_boolean(data_type):
@@ -250,9 +254,13 @@ def _where_equal(
 def _on_a_line(
     expression: Expression, wanted: Sequence[Fraction], leaf: Leaf, now: Key, inputs: Mapping[str, Evaluated]
 ) -> Iterator[Key]:
-    """Values of the column at which an expression has wanted values, if it is linear."""
+    """Values of the column at which an expression has wanted values, if it is linear, or divides by what is linear."""
     points = _points(leaf, now)
-    yield from _solved(points, _numbers_at(points, expression, leaf, inputs), wanted, leaf)
+    heights = _numbers_at(points, expression, leaf, inputs)
+    yield from _solved(points, heights, wanted, leaf)
+    yield from _solved(
+        points, [1 / each if each else None for each in heights], [1 / each for each in wanted if each], leaf
+    )
 
 
 def _points(leaf: Leaf, now: Key) -> list[Key]:

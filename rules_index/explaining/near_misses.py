@@ -25,6 +25,7 @@ from rules_index.index.single_rows import value_in
 from rules_index.language.evaluation.evaluated import Evaluated
 from rules_index.language.evaluation.times import zone_of
 from rules_index.language.typed import Leaf, leaves_of
+from rules_index.names import path_parts
 
 if TYPE_CHECKING:
     from rules_index.index.compiled import CompiledRules, RuleId
@@ -152,12 +153,18 @@ class _Search:
 
     def _matches(self, miss: NearMiss) -> bool:
         """Whether the index matches the changed row, if the row has all that the index reads."""
-        changed = {**self._row, **{change.column: change.after for change in miss}}
+        changed = {**self._row, **{_key_of(change.column): change.after for change in miss}}
         try:
             return self._rule_id in self._compiled.match_one(changed)
         except SchemaError:
             inputs = inputs_of_row(changed, self._rule.leaves, self._compiled.time_zone)
             return int(truth_of_parts(self._rule, Truths(inputs, 1))[self._rule][0]) == TRUE
+
+
+def _key_of(column: str) -> str:
+    """The key of a column's value in a row: a column's own name, and the path of a field of a STRUCT."""
+    parts = path_parts(column)
+    return parts[0] if len(parts) == 1 else column
 
 
 def _changeable(rule: Part, fixed: Columns) -> list[Leaf]:

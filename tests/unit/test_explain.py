@@ -410,3 +410,20 @@ def test_two_that_may_be_texts_are_one_part() -> None:
     assert [each.text for each in compiled.explain(row, 1).children] == ["b", "elt(1, s, u) AND elt(2, s, u)"]
     assert compiled.explain(row, 1).matched
     assert not compiled.explain(row, 2).matched
+
+
+@pytest.mark.parametrize(
+    ("text", "row", "changed"),
+    [
+        ("`a.b` > 5", {"a": {"b": 1}, "a.b": 1}, ("`a.b`", 6)),
+        ("a.b > 5", {"a": {"b": 1}, "a.b": 1}, ("`a`.b", 6)),
+        ("n / nullif(f, 0) > 100", {"n": 90.0, "f": 0.0}, ("f", 0.9)),
+        ("n / f > 100", {"n": 90.0, "f": 4.0}, ("f", 0.9)),
+    ],
+)
+def test_a_near_miss_is_a_value_that_a_row_may_have(text: str, row: dict[str, Any], changed: tuple[str, Any]) -> None:
+    """Of columns named like a field, and of what is divided by: not the least number above 0."""
+    kinds = {"a": pa.struct([("b", pa.int64())]), "a.b": pa.int64(), "n": pa.float64(), "f": pa.float64()}
+    compiled = ri.compile_rules([("r", text)], pa.schema({name: kinds[name] for name in row}))
+    (change,) = compiled.explain(row, "r").near_miss
+    assert (change.column, change.after) == (changed[0], pytest.approx(changed[1]))

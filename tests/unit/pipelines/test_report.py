@@ -106,6 +106,13 @@ def test_few_rows(workspace, times: list[Any]) -> None:
     assert found.matches == ({"a": len(times)} if times else {})
 
 
+def test_a_column_named_like_a_field_is_no_obstacle(workspace) -> None:
+    """The log's statistics give both the same name."""
+    frame = pl.DataFrame({"t": [datetime(2024, 1, 1, tzinfo=UTC)], "a": [{"b": 1}], "a.b": [2], "rule_ids": [["r"]]})
+    frame.with_columns(rules_version=pl.lit(1, pl.Int64)).write_delta(workspace.lake.uri("s_tagged"))
+    assert count(TaggedRows(workspace.lake, "s_tagged", [("t",)], ZONE)).matches == {"r": 1}
+
+
 def test_the_page_of_a_stream(workspace, add_rules, tmp_path: Path) -> None:
     add_rules(workspace, ("a", "s", "x > 3"), ("b", "s", "x > 4"), ("hostile<b>", "s", HOSTILE), ("c", "s", "y = 1"))
     labelled = {"rule_id": "late", "scope": "s", "expression": "x > 9", "labels": [("team", "fraud")], "owner": "me"}
