@@ -152,14 +152,17 @@ class DeltaFile:
             return
         table = pa.Table.from_batches(self._waiting, self._schema)
         self._waiting, self.waiting_bytes = [], 0
-        rows = max(table.num_rows, 1)
         if self._layout.sort_by is not None:
-            table, rows = _sorted(table, self._layout.sort_by), SORTED_ROWS
+            table = _sorted(table, self._layout.sort_by)
         for name, bounds in self._floats.items():
             bounds.add(table[name])
         if self._writer is None:
             self._writer = self._opened(table)
-        self._writer.write_table(table, row_group_size=rows)
+        if self._layout.sort_by is None:
+            self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+            return
+        for start in range(0, table.num_rows, SORTED_ROWS):
+            self._writer.write_table(_narrowed(table.slice(start, SORTED_ROWS), self._layout.sort_by))
 
     def _opened(self, rows: pa.Table) -> pq.ParquetWriter:
         """The file's writer, with encodings that suit its first rows."""
@@ -224,9 +227,33 @@ def _sorted(table: pa.Table, name: str) -> pa.Table:
     if isinstance(order, pa.DictionaryArray) and len(order.dictionary) <= np.iinfo(np.uint16).max:
         # NumPy sorts two-byte integers by radix sort
         codes = order.indices.to_numpy().astype(np.uint16)
-        return table.take(pa.array(np.argsort(codes, kind="stable")))
-    keys = order.indices if isinstance(order, pa.DictionaryArray) else order
-    return table.take(pc.sort_indices(keys))
+        places = pa.array(np.argsort(codes, kind="stable"))
+    else:
+        places = pc.sort_indices(order.indices if isinstance(order, pa.DictionaryArray) else order)
+    columns = [each if _is_constant(each) else pc.take(each, places, boundscheck=False) for each in table.columns]
+    return pa.table(columns, schema=table.schema)
+
+
+def _is_constant(column: pa.ChunkedArray) -> bool:
+    """Whether all values are one integer, as those of versions mostly are."""
+    if not pa.types.is_int64(column.type) or column.null_count:
+        return False
+    found = pc.min_max(column)
+    return bool(found["min"] == found["max"])
+
+
+def _narrowed(rows: pa.Table, name: str) -> pa.Table:
+    """Sorted rows with a dictionary of the values from their first to their last alone: the writer writes all of a
+    dictionary into each row group."""
+    column = rows[name]
+    if not pa.types.is_dictionary(column.type) or column.num_chunks != 1 or column.null_count:
+        return rows
+    codes, dictionary = column.chunk(0).indices, column.chunk(0).dictionary
+    first, last = codes[0].as_py(), codes[-1].as_py()
+    narrow = pa.DictionaryArray.from_arrays(
+        pc.subtract(codes, pa.scalar(first, codes.type)), dictionary.slice(first, last - first + 1)
+    )
+    return rows.set_column(rows.column_names.index(name), name, narrow)
 
 
 def _folder_name(partition: Mapping[str, str | None]) -> str:

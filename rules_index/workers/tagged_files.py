@@ -18,6 +18,7 @@ from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rules_index.arrays import decoded
 from rules_index.index.annotations import Annotations
@@ -199,8 +200,10 @@ def _pairs(batch: pa.RecordBatch, ids: pa.ListArray, ordinals: np.ndarray, task:
     """The batch as rows of the matches table: one for each id of each row."""
     rows = pa.array(np.repeat(np.arange(len(ids)), np.diff(ids.offsets.to_numpy())))
     columns = {"rule_id": ids.values}
-    columns |= {name: batch.column(name).take(rows) for name in task.keys}
-    taken = pa.RecordBatch.from_arrays([batch.column("source_version").take(rows)], ["source_version"])
+    columns |= {name: pc.take(batch.column(name), rows, boundscheck=False) for name in task.keys}
+    taken = pa.RecordBatch.from_arrays(
+        [pc.take(batch.column("source_version"), rows, boundscheck=False)], ["source_version"]
+    )
     columns |= _stamps(taken, task, ("rules_version", "source_version"))
     return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 

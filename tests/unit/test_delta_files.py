@@ -122,6 +122,8 @@ def test_row_groups_tell_rules_apart(tmp_path: Path, form: str) -> None:
     assert sorted(found) == np.flatnonzero(rules == 77).tolist()
     assert json.loads(entry["stats"])["minValues"]["rule_id"] == (0 if form == "int64" else "r0000")
     assert sorted(read.read()["row"].to_pylist()) == list(range(len(rules)))
+    stored = max(read.metadata.row_group(i).column(0).total_uncompressed_size for i in range(read.num_row_groups))
+    assert stored < names.nbytes // 2  # each row group stores the ids that it has, and not all of them
 
 
 def test_each_partition_has_files_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
