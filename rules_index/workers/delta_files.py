@@ -23,7 +23,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 ROW_GROUP_BYTES = 64 << 20
-"""A row group is written when the buffered rows take this much memory."""
+"""A row group is written when the buffered rows take this much memory; half of it where they are sorted, since that
+takes a second copy."""
 INDEXED_LEAVES = 32
 """Delta keeps statistics of so many leaf columns, the first ones, unless a table asks for others."""
 _LONGEST_FOLDER = 200
@@ -120,7 +121,7 @@ class DeltaFile:
         """Adds rows."""
         self._waiting.append(batch)
         self.waiting_bytes += batch.nbytes
-        if self.waiting_bytes >= ROW_GROUP_BYTES:
+        if self.waiting_bytes >= ROW_GROUP_BYTES // (1 if self._layout.sort_by is None else 2):
             self.flush()
 
     def close(self) -> dict[str, Any]:
