@@ -21,6 +21,8 @@ COLUMNS = tuple(column.name for column in WHOLE_RULES.columns)
 _OPTIONAL = tuple(column.name for column in OPTIONAL_OF_RULES)
 MOST_VERSIONS = 1_000
 """Maximum number of versions that a rule's history looks at, the newest first."""
+MOST_REWRITES = 10
+"""Maximum number of re-tags and restarts of a stream before which the history of a rule counts matches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,19 +154,48 @@ def _with_matches(entries: list[dict[str, Any]], matches: Mapping[int, int]) -> 
 
 
 def _matches(workspace: Workspace, rule_id: str | int, scopes: set[str]) -> dict[int, int]:
-    """Rows that the rule matched, by the version of `rules` that tagged them."""
+    """Rows that the rule matched, by the version of `rules` that tagged them, those tagged anew since included."""
     found: dict[int, int] = {}
     for scope in sorted(scopes):
-        if not workspace.lake.exists(tagged_table(scope)):
-            continue
-        workspace.progress(f"counting the matches in {tagged_table(scope)}")
-        rows = workspace.lake.delta(tagged_table(scope)).to_pyarrow_dataset()
-        for batch in rows.to_batches(columns=["rule_ids", "rules_version"]):
-            frame = pl.DataFrame(pl.from_arrow(pa.Table.from_batches([batch])))
-            held = frame.filter(pl.col("rule_ids").list.contains(rule_id)).group_by("rules_version").len()
-            for version, count in held.iter_rows():
+        name = tagged_table(scope)
+        if workspace.lake.exists(name):
+            workspace.progress(f"counting the matches in {name}")
+            for version, count in _matches_in(workspace.lake, name, rule_id).items():
                 found[version] = found.get(version, 0) + count
     return found
+
+
+def _matches_in(lake: Lake, name: str, rule_id: str | int) -> dict[int, int]:
+    """The same for one tagged table: its newest version, and those before rows were tagged anew, newest first, as far
+    as their files are kept."""
+    found: dict[int, int] = {}
+    rewrites = [int(commit["version"]) for commit in lake.delta(name).history() if _rewrites_rows(commit)]
+    for looked_at in (None, *(version - 1 for version in rewrites[:MOST_REWRITES] if version)):
+        try:
+            counts = _counted(lake.delta(name, looked_at), rule_id)
+        except (PipelineError, OSError):  # the log or VACUUM has dropped the version
+            if looked_at is None:
+                raise
+            break
+        found |= {version: max(count, found.get(version, 0)) for version, count in counts.items()}
+    return found
+
+
+def _counted(table: Any, rule_id: str | int) -> dict[int, int]:
+    counts: dict[int, int] = {}
+    for batch in table.to_pyarrow_dataset().to_batches(columns=["rule_ids", "rules_version"]):
+        frame = pl.DataFrame(pl.from_arrow(pa.Table.from_batches([batch])))
+        held = frame.filter(pl.col("rule_ids").list.contains(rule_id)).group_by("rules_version").len()
+        for version, count in held.iter_rows():
+            counts[version] = counts.get(version, 0) + count
+    return counts
+
+
+def _rewrites_rows(commit: Mapping[str, Any]) -> bool:
+    """Whether a commit tags rows anew, or makes the table anew, so that tags by older rules are gone."""
+    operation, parameters = str(commit.get("operation")), commit.get("operationParameters") or {}
+    is_overwrite = str(parameters.get("mode")).lower() == "overwrite"
+    return is_overwrite or any(each in operation for each in ("UPDATE", "MERGE", "DELETE", "REPLACE"))
 
 
 def _comparable(value: Any) -> str:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from pipelines.authoring.versions import history
 from pipelines.compile import compile_scopes
 from pipelines.due import retag_is_due
 from pipelines.errors import ConfigurationError, RestartedError, TableError
@@ -300,6 +301,22 @@ def test_a_reader_of_the_tagged_rows_goes_on(new_workspace) -> None:
 
 
 @pytest.mark.slow
+def test_the_history_of_a_rule_keeps_what_it_matched_before_rows_were_tagged_anew(make) -> None:
+    workspace = make()
+    append(workspace, 0, 60)
+    write_rules(workspace, {"r": "n > 3"})
+    tag_stream(workspace, "s")
+    before = history(workspace, "r")[0]["matches"]
+    write_rules(workspace, {"r": "n > 5"})
+    retag(workspace, "s")
+    assert [each["matches"] for each in history(workspace, "r")] == [
+        sum("r" in row for row in read(workspace, "s_tagged")["rule_ids"].to_pylist()),
+        before,
+    ]
+    tag_stream(workspace, "s", restart=True)
+    assert history(workspace, "r")[1]["matches"] == before > history(workspace, "r")[0]["matches"] > 0
+
+
 def test_an_empty_text_that_a_partition_has_lost(make) -> None:
     workspace = prepared(make, partition_by=["w"])
     with pytest.raises(TableError, match="--restart"):
