@@ -19,7 +19,8 @@ from pipelines.errors import SessionError
 from pipelines.spark.active_session import active
 from pipelines.spark.java_names import java
 from rules_index.errors import RuleError
-from rules_index.language.patterns import check_rlike, is_safe_in_java, like_as_java_regex, rlike_as_re2
+from rules_index.language.functions import PATTERN_ARGUMENT
+from rules_index.language.patterns import check_rlike, is_only_java, is_safe_in_java, like_as_java_regex, rlike_as_re2
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -28,7 +29,7 @@ KNOWN_SPARK = "4.2"
 _CATALYST = "org.apache.spark.sql.catalyst.expressions"
 _OPTIMIZER = "org.apache.spark.sql.catalyst.optimizer"
 _RE2 = "org.apache.hadoop.shaded.com.google.re2j"
-_MENTIONS_PATTERN = re.compile(r"like|regexp", re.IGNORECASE)
+_MENTIONS_PATTERN = re.compile(r"like|regexp|split", re.IGNORECASE)
 _MULTIPLE = {
     # class: (joined by AND, negated)
     "LikeAny": (False, False),
@@ -137,6 +138,7 @@ def _rlike(build: _Builder, parsed: Java, children: list[Java]) -> Java:
     if pattern is None:
         return parsed
     check_rlike(pattern)
+    build.check_in_java(pattern)
     if is_safe_in_java(pattern):
         return parsed
     return build.re2(children[0], rlike_as_re2(pattern))
@@ -160,8 +162,11 @@ def _multiple(build: _Builder, parsed: Java, subject: Java, every: bool, negated
 
 
 def _function(build: _Builder, parsed: Java, children: list[Java]) -> Java:
-    """`like(a, b)` and similar functions, which Spark's parser leaves as unresolved calls."""
+    """`like(a, b)` and similar functions, which Spark's parser leaves as unresolved calls; patterns of the others are
+    checked."""
     name = parsed.nameParts().last().lower()
+    if name in PATTERN_ARGUMENT and len(children) > PATTERN_ARGUMENT[name]:
+        build.check_in_java(build.text_of(children[PATTERN_ARGUMENT[name]]) or "")
     if name not in _FUNCTIONS or len(children) not in (2, 3):
         return parsed
     if _FUNCTIONS[name] == "RLike":
@@ -246,6 +251,11 @@ class _Builder:
             )
         value = expression.value()
         return str(value.toString()) if hasattr(value, "toString") else None
+
+    def check_in_java(self, pattern: str) -> None:
+        """Raises Spark's error where Java does not know a property of a pattern that only it can know."""
+        if is_only_java(pattern):
+            self._java("java.util.regex.Pattern").compile(pattern)
 
     def lowered(self, text: str) -> str:
         """The text in lower case, by Spark's function."""

@@ -315,8 +315,8 @@ class Analyser:
         if is_only_java(pattern) and not is_safe_in_java(pattern):
             raise self.error(
                 "PATTERN",
-                "Only Spark can match a pattern with \\B, and this one could take very long on some values; simplify "
-                "its repetitions, or write it without \\B.",
+                "Only Spark can match a pattern with \\B, \\p{In...}, \\p{block=...} or \\p{java...}. This one could "
+                "take very long on some values; simplify its repetitions, or write it without.",
                 node,
             )
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.errors import IllegalArgumentException
 
 from pipelines.spark.catalyst import derived_column, self_test
 from rules_index.errors import RuleError
@@ -28,7 +30,7 @@ COMMON = ["a", "b", "c", "A", "B", "K", "k", "\n", "\r", "\u0085", "\u2028", " "
 RARE = ["\u2029", "\t", "é", "É", "ß", "ſ", "\u212a", "İ", "ı", "\u0301", "\U0001f600", "\U0001d400", "α", "Σ", "ς"]
 ALPHABET = [*COMMON, *RARE, "٣", "\u200d", ".", "\x0b", "\x1c", "\u00a0", "µ", "ÿ", "(", "[", "&", "#", "]", "-"]
 SETS = [".", r"\d", r"\w", r"\s", r"\R", r"\W", r"\S", r"\h", r"\H", r"\v", r"\V", r"\pL", r"\p{Lu}", r"\p{Punct}"]
-SETS += [r"\p{IsLatin}", r"\p{IsUppercase}", r"\p{Lower}", r"\p{javaLowerCase}", r"\P{Ll}", r"\p{InGreek}", r"\p{L1}"]
+SETS += [r"\p{IsLatin}", r"\p{IsUppercase}", r"\p{Lower}", r"\P{Ll}", r"\p{L1}"]
 ESCAPES = [r"\x{1F600}", r"\uD83D\uDE00", r"\x61", r"\0101", r"\cA", r"\e", r"\t", r"\n", r"\r", r"\Q.a\E"]
 GROUPS = ["(", "(?:", "(?i:", "(?s:", "(?m:", "(?iu:", "(?x:", "(?d:", "(?U:", "(?dm:", "(?-i:"]
 FLAGS = ["(?i)", "(?m)", "(?s)", "(?iu)", "(?x)", "(?U)", "(?d)", "(?-i)", "(?-m)"]
@@ -115,7 +117,6 @@ def java_finds(frame: Any, patterns: list[str]) -> list[list[bool]]:
 
 def compiles_in_java(spark: Any, pattern: str) -> bool:
     from py4j.protocol import Py4JJavaError
-    from pyspark.errors import IllegalArgumentException
 
     try:
         spark._jvm.java.util.regex.Pattern.compile(pattern)
@@ -160,8 +161,7 @@ def test_sets_on_every_code_point_that_may_be_assigned(spark: Any, flags: str) -
         pytest.skip("the sets are those of Unicode 13.0, which Java 17 has")
     names = ["L", "Lu", "M", "Mn", "Nd", "P", "S", "Cn", "LC", "Alpha", "Lower", "Punct", "Space", "Graph", "Print"]
     names += ["IsAlphabetic", "IsLowercase", "IsTitlecase", "IsWhite_Space", "IsPunctuation", "IsIdeographic"]
-    names += ["IsGreek", "IsHan", "IsCommon", "script=Unknown", "InCyrillic", "block=Ahom", "IsAssigned", "IsWord"]
-    names += ["javaUpperCase", "javaWhitespace", "javaMirrored", "javaJavaIdentifierPart", "javaUnicodeIdentifierPart"]
+    names += ["IsGreek", "IsHan", "IsCommon", "script=Unknown", "IsAssigned", "IsWord"]
     patterns = [f"{flags}\\p{{{name}}}" for name in names]
     patterns += [
         flags + text for text in (r"\w", r"\s", r"\d", r"\h", r"\v", ".", "k", "ß", "[à-ÿ]", "[a-z]", "Σ", "İ")
@@ -264,6 +264,22 @@ def test_derived_values_tell_null_from_errors(spark: Any) -> None:
     frame = spark.createDataFrame([(0,), (2,), (None,)], "b INT").coalesce(1)
     found = frame.select(derived_column(spark, "1 / b", pa.float64())).collect()
     assert [row[0] and tuple(row[0]) for row in found] == [None, (0.5,), (None,)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"s RLIKE '\\p{InGreek}[\\p{javaDigit}]'",
+        r"exists(array(s), x -> x RLIKE '^\\P{block=Cyrillic}+$')",
+        r"regexp_replace(s, '\\p{InGreek}', '') = '1'",
+        r"split(s, '\\p{gc=javaDigit}')[0] = 'α'",
+    ],
+)
+def test_properties_that_only_java_knows(spark: Any, text: str) -> None:
+    frame = spark.createDataFrame([("α1",), ("б1",), (None,)], "s STRING").coalesce(1)
+    assert [row[0] for row in frame.select(derived_column(spark, text, pa.bool_())).collect()] == [1, 0, 2]
+    with pytest.raises(IllegalArgumentException, match="NoSuchBlock"):
+        derived_column(spark, re.sub(r"p\{.*?\}", "p{InNoSuchBlock}", text, flags=re.IGNORECASE), pa.bool_())
 
 
 def test_a_pattern_that_is_no_literal_is_refused(spark: Any) -> None:

@@ -6,6 +6,7 @@ has the same meaning whichever Python or Java runs it; a code point assigned lat
 
 from __future__ import annotations
 
+import re
 import sys
 import unicodedata
 from collections.abc import Callable
@@ -16,7 +17,6 @@ import numpy.typing as npt
 import polars as pl
 
 from rules_index.domains.values import ValueSet, interval, points, union
-from rules_index.language.patterns.blocks import find_block
 from rules_index.language.patterns.scripts import is_script
 
 CODE_POINTS = sys.maxunicode + 1
@@ -248,54 +248,7 @@ _POSIX_ASCII: dict[str, ValueSet] = {
 }
 
 
-def _identifier_ignorable() -> ValueSet:
-    return union((interval(0, 9), interval(0x0E, 0x1C), interval(0x7F, 0xA0), category("Cf")))
-
-
-def _java_identifier_start() -> ValueSet:
-    return category("Lu", "Ll", "Lt", "Lm", "Lo", "Nl", "Sc", "Pc")
-
-
-def _unicode_identifier_start() -> ValueSet:
-    extra = points((0x1885, 0x1886, 0x2118, 0x212E, 0x309B, 0x309C))
-    return category("Lu", "Ll", "Lt", "Lm", "Lo", "Nl") | extra
-
-
-def _unicode_identifier_part() -> ValueSet:
-    extra = points((0xB7, 0x387, 0x19DA)) | interval(0x1369, 0x1372)
-    more = category("Pc", "Nd", "Mc", "Mn")
-    return union((_unicode_identifier_start(), more, extra, _identifier_ignorable()))
-
-
-def _mirrored() -> ValueSet:
-    mask = np.fromiter((unicodedata.mirrored(chr(c)) for c in range(CODE_POINTS)), np.bool_, CODE_POINTS)
-    return _from_mask(mask) & _assigned()
-
-
-_JAVA_METHODS: dict[str, Callable[[], ValueSet]] = {
-    "javaLowerCase": lambda: _known("Lowercase"),
-    "javaUpperCase": lambda: _known("Uppercase"),
-    "javaAlphabetic": lambda: _known("Alphabetic"),
-    "javaIdeographic": _ideographic,
-    "javaTitleCase": lambda: category("Lt"),
-    "javaDigit": lambda: category("Nd"),
-    "javaDefined": lambda: complement(category("Cn")),
-    "javaLetter": lambda: category("Lu", "Ll", "Lt", "Lm", "Lo"),
-    "javaLetterOrDigit": letters_and_digits,
-    "javaJavaIdentifierStart": _java_identifier_start,
-    "javaJavaIdentifierPart": lambda: union(
-        (_java_identifier_start(), category("Nd", "Mc", "Mn"), _identifier_ignorable())
-    ),
-    "javaUnicodeIdentifierStart": _unicode_identifier_start,
-    "javaUnicodeIdentifierPart": _unicode_identifier_part,
-    "javaIdentifierIgnorable": _identifier_ignorable,
-    "javaSpaceChar": lambda: category("Zs", "Zl", "Zp"),
-    "javaWhitespace": lambda: (
-        (category("Zs", "Zl", "Zp") & ~points((0xA0, 0x2007, 0x202F))) | interval(0x09, 0x0E) | interval(0x1C, 0x20)
-    ),
-    "javaISOControl": lambda: interval(0, 0x20) | interval(0x7F, 0xA0),
-    "javaMirrored": _mirrored,
-}
+_ONLY_JAVA = re.compile("In[^=]*|(?i:blk|block)=.*|(Is|(?i:gc|general_category)=)?java.*", re.DOTALL)
 _CASE_NAMES = {"LOWER", "UPPER", "LOWERCASE", "UPPERCASE", "TITLECASE"}
 
 
@@ -306,14 +259,12 @@ def _by_name(table: dict[str, Callable[[], ValueSet]], name: str, ignore_case: b
 
 
 def _general_property(name: str, ignore_case: bool) -> ValueSet | None:
-    """A general category, an ASCII POSIX class or a `java...` method; names are case-sensitive."""
+    """A general category or an ASCII POSIX class; names are case-sensitive."""
     if name in _CATEGORY_GROUPS:
         return category(*_CATEGORY_GROUPS["LC" if ignore_case and name in ("Lu", "Ll", "Lt") else name])
     if name in _POSIX_ASCII:
         return ASCII_ALPHA if ignore_case and name in ("Lower", "Upper") else _POSIX_ASCII[name]
-    if ignore_case and name in ("javaLowerCase", "javaUpperCase", "javaTitleCase"):
-        return _cased()
-    return _JAVA_METHODS[name]() if name in _JAVA_METHODS else None
+    return None
 
 
 @cache
@@ -329,23 +280,19 @@ def _script(name: str) -> ValueSet | None:
     return members | interval(0x16FE2, 0x16FE4) if upper == "COMMON" else members
 
 
-def _block(name: str) -> ValueSet | None:
-    found = find_block(name)
-    return None if found is None else interval(found[0], found[1] + 1)
+def is_only_java(name: str) -> bool:
+    r"""Whether only Java knows the set of `\p{name}`: a block of Unicode, or a method of its class `Character`."""
+    return _ONLY_JAVA.fullmatch(name) is not None
 
 
 @cache
 def named(name: str, ignore_case: bool, unicode_classes: bool) -> ValueSet | None:
-    r"""The set of `\p{name}`, or None where java.util.regex knows no such name."""
+    r"""The set of `\p{name}`, or None where java.util.regex knows no such name, or only it does."""
     if "=" in name:
         key, _, value = name.partition("=")
         if key.lower() in ("sc", "script"):
             return _script(value)
-        if key.lower() in ("blk", "block"):
-            return _block(value)
         return _general_property(value, ignore_case) if key.lower() in ("gc", "general_category") else None
-    if name.startswith("In"):
-        return _block(name[2:])
     if name.startswith("Is"):
         short = name[2:]
         for table in (_BINARY, _POSIX_UNICODE):

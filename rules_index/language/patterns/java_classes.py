@@ -9,6 +9,7 @@ from rules_index.domains.values import ValueSet, union
 from rules_index.language.patterns import case_folding
 from rules_index.language.patterns import code_points as cp
 from rules_index.language.patterns.cursor import DEPTH_LIMIT, END, Cursor, is_alpha, is_digit, is_hex, is_octal
+from rules_index.language.patterns.syntax import Characters
 
 _PLAIN_ESCAPES = {"a": 0x07, "e": 0x1B, "f": 0x0C, "n": 0x0A, "r": 0x0D, "t": 0x09}
 
@@ -54,7 +55,17 @@ _CUTS_A_STEP = 16
 
 
 class SetReader(Cursor):
-    """A cursor that reads elements that match a single code point."""
+    """A cursor that reads elements that match a single code point.
+
+    is_known: False after a property that only Java knows, until `characters` takes note of it.
+    """
+
+    is_known = True
+
+    def characters(self, members: ValueSet) -> Characters:
+        """What was just read as a node."""
+        is_known, self.is_known = self.is_known, True
+        return Characters(members) if is_known else Characters(cp.ALL, is_known=False)
 
     def single(self, code: int) -> ValueSet:
         """The set of one literal."""
@@ -196,6 +207,9 @@ class SetReader(Cursor):
         else:
             name = chr(self.at(self.cursor))
             self.cursor += 1
+        if cp.is_only_java(name):
+            self.is_known = False
+            return cp.ALL
         members = cp.named(name, "i" in self.flags, "U" in self.flags)
         if members is None:
             self.cursor = start

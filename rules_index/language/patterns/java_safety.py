@@ -47,18 +47,21 @@ def java_degree(pattern: str) -> tuple[int, int]:
 
 @lru_cache(maxsize=4096)
 def is_only_java(pattern: str) -> bool:
-    r"""Whether only Java can match a pattern: its `\B` also holds between the surrogates of a code point."""
-    return _has_no_edge(parse(pattern))
+    r"""Whether only Java can match a pattern: it knows all properties, and its `\B` also holds between the surrogates
+    of a code point."""
+    return _is_only_java(parse(pattern))
 
 
-def _has_no_edge(node: Node) -> bool:
+def _is_only_java(node: Node) -> bool:
     match node:
+        case Characters():
+            return not node.is_known
         case Assertion(place, negated):
             return negated and place in (Place.WORD_EDGE, Place.WORD_EDGE_UNICODE)
         case Sequence(items) | Choice(items):
-            return any(map(_has_no_edge, items))
+            return any(map(_is_only_java, items))
         case Repeat(item):
-            return _has_no_edge(item)
+            return _is_only_java(item)
     return False
 
 

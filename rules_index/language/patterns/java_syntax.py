@@ -68,11 +68,11 @@ class _Reader(SetReader):
     def item(self, code: int) -> Node:
         """One element that a quantifier can follow, other than a group."""
         if code == ord("["):
-            return Characters(self.character_class(True))
+            return self.characters(self.character_class(True))
         if code == ord("\\"):
             if self.at(self.cursor + 1) in (ord("p"), ord("P")):
                 self.next_escaped()
-                return Characters(self.property())
+                return self.characters(self.property())
             return self.escaped_item()
         if code == ord("^"):
             self.next()

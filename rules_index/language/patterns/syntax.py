@@ -29,9 +29,10 @@ class Place(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Characters:
-    """Matches one code point of a set."""
+    """Matches one code point of a set; of all code points, where only Java knows of which (`is_known` is False)."""
 
     members: ValueSet
+    is_known: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,8 +40,8 @@ def _java_literal(code: int) -> str:
 def rlike_as_re2(pattern: str) -> str:
     """The same pattern in RE2's syntax, to be searched for anywhere in a string.
 
-    Raises `RuleError` (`PATTERN`) where it is refused, or tests word boundaries or line ends, which RE2 defines
-    differently from Java.
+    Raises `RuleError` (`PATTERN`) where it is refused, tests word boundaries or line ends, which RE2 defines
+    differently from Java, or has a property that only Java knows.
     """
     node = parse(pattern)
     build(node)
@@ -51,7 +51,7 @@ def rlike_as_re2(pattern: str) -> str:
 def _re2(node: Node, is_last: bool, before: ValueSet) -> str:
     """A node in RE2's syntax; `before` are the code points that can precede it."""
     match node:
-        case Characters(members):
+        case Characters(members, True):
             return _re2_class(members)
         case Sequence(items):
             parts = []
@@ -73,8 +73,9 @@ def _re2(node: Node, is_last: bool, before: ValueSet) -> str:
             return r"\n?\z"
     raise RuleError(
         "PATTERN",
-        "This regular expression stands inside a larger expression, where the edges of words and lines cannot be "
-        "matched in linear time. Use RLIKE by itself, joined to the rest by AND, OR and NOT.",
+        "This regular expression stands inside a larger expression, where the edges of words and lines, blocks of "
+        "Unicode and properties of Java's own cannot be matched in linear time. Use RLIKE by itself, joined to the "
+        "rest by AND, OR and NOT, or simplify its repetitions.",
         0,
     )
 

@@ -58,6 +58,9 @@ def test_no_pattern_holds_a_compile(name: str) -> None:
         (r"s RLIKE '\\b{2}a'", None),
         ("s RLIKE '[x&&]'", None),
         (r"s RLIKE '(\\B|x+)+y'", "PATTERN"),
+        (r"s RLIKE '(\\p{InGreek}+x?)+y'", "PATTERN"),
+        (r"s RLIKE '([^\\P{InGreek}]+x?)+y'", "PATTERN"),
+        (r"split(s, '(\\p{InGreek}+x?)+y')[0] = 'a'", "PATTERN"),
     ],
 )
 def test_what_spark_refuses_is_refused(rule: str, error: str | None) -> None:
@@ -71,3 +74,14 @@ def test_no_edge_of_a_word_is_left_to_spark() -> None:
     compiled = ri.compile_rules([(1, r"s RLIKE '\\B'"), (2, r"(s RLIKE 'x\\B') IS NULL")], SCHEMA)
     assert not len(compiled.rejects)
     assert len(compiled.derived) == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["InGreek", "InNoSuchBlock", "blk=Greek", "Block=Greek", "javaLetter", "IsjavaLetter", "gc=javaLetter"]
+)
+@pytest.mark.parametrize("form", [r"\\p{}", r"a\\P{}+", r"[^a\\p{}]", r"[a-z&&[\\P{}]]", r"(x|(\\p{}))$"])
+def test_properties_that_only_java_knows_are_left_to_spark(name: str, form: str) -> None:
+    pattern = form.replace("{}", f"{{{name}}}")
+    compiled = ri.compile_rules([(1, f"s RLIKE '{pattern}'"), (2, r"s RLIKE '\\p{Lu}[\\p{IsGreek}]'")], SCHEMA)
+    assert not len(compiled.rejects)
+    assert len(compiled.derived) == 1

@@ -62,7 +62,7 @@ def test_random_patterns_that_python_reads_alike() -> None:
         ("[a-c[x-z]]", ["b", "y"], ["m"]),
         ("[^a&&b]", ["x", "a", "b"], []),
         (r"\p{L}\P{L}", ["é1"], ["éa"]),
-        (r"\p{IsGreek}\p{InGreek}\p{sc=Grek}", ["αβγ"], ["abc"]),
+        (r"\p{IsGreek}\p{sc=Grek}", ["αβ"], ["abc"]),
         (r"\p{Alpha}", ["a"], ["é"]),
         (r"\p{IsAlphabetic}", ["é"], ["1"]),
         (r"\Qa.b\E+", ["a.bb"], ["axb"]),
