@@ -47,10 +47,10 @@ def none_of(name: str, description: str, measure: str, severity: str = ERROR) ->
     return between(name, description, measure, 0, 0, severity)
 
 
-def equal(name: str, description: str, measure: str, other: str, severity: str = ERROR) -> Expectation:
+def equal(name: str, description: str, measure: str, other: str) -> Expectation:
     """Two measures are equal."""
     arguments = {"column_A": measure, "column_B": other}
-    return Expectation(name, severity, description, "ExpectColumnPairValuesToBeEqual", arguments)
+    return Expectation(name, ERROR, description, "ExpectColumnPairValuesToBeEqual", arguments)
 
 
 def one_of(name: str, description: str, column: str, values: Sequence[str], severity: str = ERROR) -> Expectation:

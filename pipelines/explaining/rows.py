@@ -36,7 +36,6 @@ class Found:
     """Rows with the columns of a scope and, if tagged, of `TAGGED_WITH`; `more`: further rows satisfy the condition."""
 
     rows: pa.Table
-    is_tagged: bool
     more: bool
 
 
@@ -61,11 +60,11 @@ def rows_where(workspace: Workspace, scope: Scope, columns: pa.Schema, condition
         place = _Place(workspace, f"the table {name}", workspace.lake.uri(name), False)
         found = _found(place, tagged, compiled, limit)
         if found.rows.num_rows:
-            return Found(found.rows, True, found.more)
+            return found
     if not isinstance(scope, StreamScope):
         if not workspace.lake.exists(name):
             raise SourceError(f"There are no joined rows yet; make them with: deltatag join {scope.name}")
-        return Found(schema.empty_table(), True, False)
+        return Found(schema.empty_table(), False)
     stream = scope.stream
     place = _Place(workspace, f"the source of {stream.name}", stream.source, is_catalog_name(stream.source))
     return _found(place, schema, compiled, limit)
@@ -107,7 +106,7 @@ def _found(place: _Place, schema: pa.Schema, compiled: ri.CompiledRules, limit: 
         except (OSError, pa.ArrowException) as error:
             raise SourceError(f"{place.what} cannot be read: {first_line(error)}") from error
         rows = pa.concat_tables(parts)
-    return Found(rows.slice(0, limit), False, rows.num_rows > limit)
+    return Found(rows.slice(0, limit), rows.num_rows > limit)
 
 
 def _scanned(dataset: Any, schema: pa.Schema, compiled: ri.CompiledRules, wanted: int) -> Iterator[pa.Table]:

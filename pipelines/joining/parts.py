@@ -51,11 +51,6 @@ class Parts:
         """Rows of all sides in a part."""
         return sum(held.rows for held in self._held[part])
 
-    @property
-    def spilled_bytes(self) -> int:
-        """Size of the file in bytes."""
-        return 0 if self._file is None else self._file.seek(0, io.SEEK_END)
-
     def table(self, part: int, side: int) -> pa.Table | None:
         """The rows of a side in a part; None if there are none."""
         held = self._held[part][side]

@@ -143,9 +143,9 @@ class Snapshots:
     matches: int | None
 
 
-def snapshots(lake: Lake, name: str, keeps_matches: bool, wait: float = _WAIT) -> Snapshots:
+def snapshots(lake: Lake, name: str, keeps_matches: bool) -> Snapshots:
     """The tables as they are now, between two writes of whoever tags; TableError where one stopped between them."""
-    until = time.monotonic() + wait
+    until = time.monotonic() + _WAIT
     while True:
         found = _snapshots(lake, name, keeps_matches)
         if found is not None:

@@ -13,11 +13,11 @@ from rules_index.index.annotations import Annotations
 _TYPES = {"first_rule_id": None, "labels": "array<string>", "severity": "string"}
 
 
-def with_annotations(frame: DataFrame, annotations: Annotations | None, ids: str = "rule_ids") -> DataFrame:
-    """The DataFrame with annotation columns appended; `ids` names its column of rule ids."""
+def with_annotations(frame: DataFrame, annotations: Annotations | None) -> DataFrame:
+    """The DataFrame with annotation columns appended, by its column `rule_ids`."""
     if annotations is None:
         return frame
-    return frame.withColumns(dict(annotation_columns_of(annotations, functions.col(f"`{ids}`"))))
+    return frame.withColumns(dict(annotation_columns_of(annotations, functions.col("rule_ids"))))
 
 
 def annotation_columns_of(annotations: Annotations | None, ids: Column) -> list[tuple[str, Column]]:

@@ -69,11 +69,6 @@ class Explanation:
         return self.seek()
 
     @property
-    def blockers(self) -> list[Explanation]:
-        """The predicates that alone keep the rule from matching."""
-        return [part for part in self.predicates if part.stands_alone]
-
-    @property
     def predicates(self) -> list[Explanation]:
         """All predicates, in the order of the text."""
         found, waiting = [], [self]

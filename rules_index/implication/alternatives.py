@@ -22,7 +22,7 @@ def redundant(boxes: RegionBoxes, box_start: np.ndarray, start: np.ndarray, spli
 
     Alternative i has the boxes box_start[i] to box_start[i + 1], rule j the alternatives start[j] to start[j + 1]. The
     last alternative of each rule is tried first, and one that is covered is removed from the others. One without boxes
-    is not covered, and covers nothing. not covered, and covers nothing.
+    is not covered, and covers nothing.
     """
     needed = np.ones(len(box_start) - 1, bool)
     count = np.diff(start)

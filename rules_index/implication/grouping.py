@@ -39,7 +39,7 @@ class Shares(NamedTuple):
     high: np.ndarray
 
 
-def grouped(boxes: Shares, groups: int, seed: int = 0) -> np.ndarray:
+def grouped(boxes: Shares, groups: int) -> np.ndarray:
     """The group [boxes] int64, below `groups`, of each box."""
     count = len(boxes.start) - 1
     if count <= groups:
@@ -47,7 +47,7 @@ def grouped(boxes: Shares, groups: int, seed: int = 0) -> np.ndarray:
     room = max(groups, min(SAMPLE, _MOST_SHARES // max(len(boxes.sizes), 1)))
     chosen = np.arange(count)
     if count > room:
-        chosen = np.sort(np.random.default_rng(seed).permutation(count)[:room])
+        chosen = np.sort(np.random.default_rng(0).permutation(count)[:room])
     dense = _dense(boxes, chosen)
     parts = _divided(dense, boxes.sizes, groups)
     if len(chosen) == count:

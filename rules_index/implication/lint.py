@@ -123,7 +123,6 @@ def lint_compiled(
     compiled: CompiledRules,
     rules: Rules,
     schema: pa.Schema,
-    splits: int = SPLITS,
     known: Mapping[str, KnownValues] | None = None,
 ) -> pa.Table:
     """`lint` for compiled rules; rules and schema are those that they were compiled from."""
@@ -131,7 +130,7 @@ def lint_compiled(
     place = pc.index_in(compiled.ids, enabled.ids.cast(compiled.ids.type))
     texts = enabled.expressions.take(place)
     scope = Scope(schema, compiled.time_zone, compiled.lists)
-    found = findings(compiled, splits)
+    found = findings(compiled)
     of_rules = found["example"].combine_chunks()
     with_nulls = list(_null_comparisons(texts, scope))
     wrong = [_of_mistake(rule, each, texts) for rule, each in mistakes(texts, scope, known or {})]
@@ -145,13 +144,13 @@ def lint_compiled(
         for rule, kind in zip(found["rule"].to_pylist(), found["kind"].to_pylist(), strict=True)
         if kind == CONTRADICTION
     ]
-    more, examples = _alternatives(given, texts, (settled, bounded), scope, splits, len(of_rules))
+    more, examples = _alternatives(given, texts, (settled, bounded), scope, len(of_rules))
     spoilt: dict[int, list[_Finding]] = {}
     for each in [*with_nulls, *(each for each in wrong if each.kind == NEVER_TRUE)]:
         spoilt.setdefault(each.rule, []).append(each)
     more = [each for each in more if not _is_explained(each, spoilt.get(each.rule, ()))]
     explained = {each.rule for each in more} | spoilt.keys()
-    beside = _beside(given, found, explained, texts, scope, splits)
+    beside = _beside(given, found, explained, texts, scope)
     reasons = {rule: spoilt[rule][0] for rule in never if rule in spoilt}
     others = [
         each
@@ -211,7 +210,6 @@ def _alternatives(
     texts: pa.LargeStringArray,
     known: tuple[np.ndarray, np.ndarray],
     scope: Scope,
-    splits: int,
     first: int,
 ) -> tuple[list[_Finding], pa.StructArray]:
     """The findings about alternatives, and the examples; the first example has the index `first`.
@@ -220,7 +218,7 @@ def _alternatives(
     times, for which a row that satisfies their text is not an example.
     """
     settled, bounded = known
-    found = superfluous(given, ~settled, scope, splits)
+    found = superfluous(given, ~settled, scope, SPLITS)
     instances = messages.example_texts(found.examples, texts.take(pa.array(found.rule)).to_pylist())
     made = []
     for number, (rule, at, unreachable) in enumerate(
@@ -243,7 +241,6 @@ def _beside(
     explained: Collection[int],
     texts: pa.LargeStringArray,
     scope: Scope,
-    splits: int,
 ) -> Iterator[_Finding]:
     """Alternatives that a rule does not need because of the rest of the rule. They are searched for where `findings`
     has a redundant conjunction, which may stem from several alternatives, all of which the rule needs."""
@@ -262,7 +259,7 @@ def _beside(
     instance_of = dict(zip(places, instances, strict=True))
     chosen = np.zeros(len(texts), bool)
     chosen[list(places)] = True
-    alternatives, never = superfluous_in_rule(given, texts.to_pylist(), chosen, scope, splits)
+    alternatives, never = superfluous_in_rule(given, texts.to_pylist(), chosen, scope, SPLITS)
     rules = given.rule[segment_ids(given.start)[alternatives]]
     for at, rule, unreachable in zip(alternatives.tolist(), rules.tolist(), never.tolist(), strict=True):
         text = given.texts[at].as_py()

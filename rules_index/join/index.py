@@ -93,22 +93,17 @@ class JoinIndex:
         )
 
     @property
-    def derived_across(self) -> tuple[Leaf, ...]:
-        """The inputs that only Spark can evaluate and that need columns of several streams.
-
-        No side has them; `match` takes every test of them as satisfied. So a rule in `uncertain` is only a candidate
-        where `match` returns it; all other rules are exact.
-        """
-        return self.owners.unknown
-
-    @property
     def exact(self) -> bool:
         """Whether `match` returns exactly the rules that each joined row satisfies, because none is `uncertain`."""
         return not bool(self._split.uncertain.any())
 
     @property
     def uncertain(self) -> np.ndarray:
-        """The rules [.] int32, ascending, that read inputs that only Spark can evaluate from several streams."""
+        """The rules [.] int32, ascending, that read inputs that only Spark can evaluate from several streams.
+
+        No side has them; `match` takes every test of them as satisfied. So these rules are only candidates where
+        `match` returns them; all others are exact.
+        """
         return np.unique(self._split.target[self._split.uncertain])
 
     def filters(self, stream: str) -> bool:

@@ -60,8 +60,6 @@ class Index(NamedTuple):
     set_start         [sets + 1] int64 into set_intervals
     set_intervals     [., 2] closed, ascending, disjoint intervals of codes
     term_start        [conjunctions + 1] int64 into terms
-    terms             [., 2] bitmaps (low, high): the rows of high that are not in low; for a shared
-                      disjunction high is bitmaps + its number
     terms             [., 2] bitmaps (low, high): the rows of high that are not in low; a shared disjunction's is
                       bitmaps + its number
     check_start       [conjunctions + 1] int64 into checks

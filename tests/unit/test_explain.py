@@ -82,7 +82,8 @@ def test_every_verdict_is_that_of_match_and_every_near_miss_matches() -> None:
             assert found.matched == (found.value is True)
             verdicts[found.value] += 1
             if found.matched:
-                assert found.near_miss is None and not found.blockers
+                assert found.near_miss is None
+                assert not any(part.stands_alone for part in found.predicates)
             elif pair % 4 == 0 and found.near_miss is not None:
                 changes = {change.column: change.after for change in found.near_miss}
                 assert 1 <= len(changes) <= 2
@@ -322,7 +323,7 @@ def test_predicates_that_alone_stand_in_the_way() -> None:
         ("i = 3 AND (j > 1 OR NOT s = 'abc')", ["j > 1", "s = 'abc'"]),
         ("i = 3", []),
     ]:
-        assert [part.text for part in explained(text).blockers] == alone
+        assert [part.text for part in explained(text).predicates if part.stands_alone] == alone
 
 
 def test_one_or_two_small_columns_are_searched_as_brute_force_does() -> None:

@@ -34,12 +34,12 @@ def matches(c: Conjunctions, conjunctions: np.ndarray, sample: np.ndarray) -> np
     return np.bincount(found, minlength=len(conjunctions)) / sample.shape[1]
 
 
-def match_probability(c: Conjunctions, sample: np.ndarray | None = None) -> float:
+def match_probability(c: Conjunctions) -> float:
     """The expected share of the conjunctions of rules that a row satisfies; 0 where there are none. Terms are taken to
     be independent, and shared disjunctions to be satisfied."""
     first = int(c.disjunction_start[-1])
     count = len(c.target) - first
-    shares = set_shares(c, code_shares(c, sample))
+    shares = set_shares(c, code_shares(c, None))
     pairs = c.terms[c.start[first] :]
     named = pairs[:, 0] != DISJUNCTION
     owner = np.repeat(np.arange(count), np.diff(c.start)[first:])[named]

@@ -176,7 +176,7 @@ def test_columns_are_asked_for_by_stream() -> None:
     assert [leaf.name for leaf in index.inputs("a")] == ["a.x"]
     (x, hour) = index.inputs("b")
     assert (x.name, x.text) == ("b.x", None) and hour.text == "xxhash64(b.at)"
-    assert len(index.cross) == 1 and index.derived_across == () and index.exact
+    assert len(index.cross) == 1 and index.owners.unknown == () and index.exact
     a, b = side_of([1, 1], [0, 0]), side_of([2, 3], [0, 0], **{hour.name: pa.array([2, 1], pa.int64())})
     assert matches(index, a, b, windows=[0, 0]) == {(0, 0): ["r"], (1, 0): ["r"]}
     with pytest.raises(ri.SchemaError, match=hour.name):
@@ -197,7 +197,7 @@ def test_what_only_spark_can_tell_of_several_streams_is_taken_for_true() -> None
     perhaps, no = "a.x = 1 AND xxhash64(a.at) = xxhash64(b.at)", "a.x = 2 AND cbrt(a.x / b.x) > 1"
     rules = [("sure", "a.x = 1"), ("perhaps", perhaps), ("no", no)]
     index = JoinIndex.of(ri.compile_rules(rules, PAIR), ["a", "b"])
-    assert not index.exact and len(index.derived_across) == 2
+    assert not index.exact and len(index.owners.unknown) == 2
     assert [index.compiled.ids[int(rule)].as_py() for rule in index.uncertain] == ["no", "perhaps"]
     assert index.inputs("b") == ()
     assert matches(index, side_of([1], [0]), side_of([None], [0]), windows=[0, 0]) == {(0, 0): ["perhaps", "sure"]}
