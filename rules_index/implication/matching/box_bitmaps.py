@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rules_index.arrays import segment_ids
-from rules_index.implication.dimensions import APART, IMPLIED, OVERLAPS, relation
+from rules_index.implication.matching.dimensions import APART, IMPLIED, OVERLAPS, relation
 from rules_index.implication.matching.streams import ADDED, Stream, Streams
 from rules_index.kernels.jit import bare, inlined, inner
 from rules_index.kernels.vectors import trailing_zeros

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from rules_index.arrays import grown
-from rules_index.implication.dimensions import APART, OVERLAPS, Sorted, copy_box, cut, cut_off, relation
 from rules_index.implication.matching.box_bitmaps import BoxBitmaps, box_at, look_up
+from rules_index.implication.matching.dimensions import APART, OVERLAPS, Sorted, copy_box, cut, cut_off, relation
 from rules_index.implication.matching.streams import Stream, Streams
 from rules_index.kernels.jit import bare, inlined
 

@@ -17,8 +17,8 @@ from typing import TypeAlias
 import numpy as np
 
 from rules_index.arrays import offsets_of, segment_ids
-from rules_index.implication.dimensions import Lines, Sorted, measured
 from rules_index.implication.matching.box_bitmaps import BoxBitmaps
+from rules_index.implication.matching.dimensions import Lines, Sorted, measured
 from rules_index.implication.matching.streams import Streams
 from rules_index.index.boxes import Boxes
 

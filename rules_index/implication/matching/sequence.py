@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rules_index.implication.dimensions import APART, IMPLIED, OVERLAPS, Lines, Sorted, relation, relax
 from rules_index.implication.matching.box_bitmaps import BoxBitmaps, find_held, look_up
 from rules_index.implication.matching.box_trees import BoxTrees, overlapping
+from rules_index.implication.matching.dimensions import APART, IMPLIED, OVERLAPS, Lines, Sorted, relation, relax
 from rules_index.implication.matching.exact import (
     COVERED,
     FULL,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rules_index.implication.dimensions import Lines, Sorted, copy_box, measure
+from rules_index.implication.matching.dimensions import Lines, Sorted, copy_box, measure
 from rules_index.kernels.jit import bare, inlined
 
 ORDERED, ADDED, NEAR = range(3)

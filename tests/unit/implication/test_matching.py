@@ -14,9 +14,9 @@ from benchmarks.implication import Setup, inserted
 from rules_index.engines.r_tree.evaluation import scan_evaluate
 from rules_index.engines.r_tree.structure import RTree
 from rules_index.implication.budget import Budget
-from rules_index.implication.dimensions import compare_dimensions
 from rules_index.implication.matching.box_bitmaps import BoxBitmaps
 from rules_index.implication.matching.box_trees import BoxTrees
+from rules_index.implication.matching.dimensions import compare_dimensions
 from rules_index.implication.matching.intervals import Conjunctive, Disjunction, Interval, Predicates, Space
 from rules_index.implication.matching.predicate_matching import Matching, Method, match, match_each
 from tests.unit.implication.naive import Box, cells, widened
