@@ -27,10 +27,10 @@ from rules_index.index.registry import ENGINES
 from rules_index.index.rule_source import RuleSource
 from rules_index.index.rule_texts import RuleTexts
 from rules_index.language.compiler import Compiler
-from rules_index.language.cures import with_cure
 from rules_index.language.evaluation.times import has_region, zone_offset
 from rules_index.language.formula import And, Formula
 from rules_index.language.scope import Scope
+from rules_index.language.suggestions import with_suggestion
 from rules_index.language.typed import Leaf
 from rules_index.memory import release_freed_memory
 from rules_index.names import column_key, spelled
@@ -169,7 +169,7 @@ def flatten(
             if alike is None or not alike.add(rule):
                 builder.add_formula(rule, _formula(rules, rule, compiler, event_time_leaf))
         except RuleError as error:
-            rejects.add(rules.rule_id(rule), with_cure(error, rules.text(rule), scope))
+            rejects.add(rules.rule_id(rule), with_suggestion(error, rules.text(rule), scope))
         except MemoryError:
             raise
         except Exception as error:  # whatever it is, the other rules must still be compiled

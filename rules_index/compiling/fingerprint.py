@@ -58,8 +58,8 @@ def _with_lists(digests: np.ndarray, rules: RuleColumns, lists: Mapping[str, Any
 
 def _annotated(digests: np.ndarray, annotations: pa.Table) -> np.ndarray:
     sha256 = hashlib.sha256
-    told = zip(digests, texts(annotations).to_list(), strict=True)
-    found = [sha256(digest.tobytes() + text.encode()).digest()[:DIGEST_BYTES] for digest, text in told]
+    paired = zip(digests, texts(annotations).to_list(), strict=True)
+    found = [sha256(digest.tobytes() + text.encode()).digest()[:DIGEST_BYTES] for digest, text in paired]
     return np.frombuffer(b"".join(found), np.uint8).reshape(-1, DIGEST_BYTES)
 
 

@@ -22,7 +22,7 @@ from rules_index.index.hybrid import Hybrid
 
 ROUNDS = 64
 """The most rows with which the candidates for a union are collected."""
-MOST_HOLDERS = 1 << 10
+MOST_COVERING = 1 << 10
 """If more rules are TRUE on a corner, only a sample of them is considered."""
 _SAMPLES = (512, 64, 8, 1)
 """One rule in so many is matched with first; then more are."""
@@ -100,7 +100,7 @@ class Containment:
         latter with as few others as were found.
 
         Rows are matched with a sample of the rules first, and a corner on which very many rules are TRUE with that
-        sample only. So there are at most about `MOST_HOLDERS` times as many matches as corners.
+        sample only. So there are at most about `MOST_COVERING` times as many matches as corners.
         """
         single, together = [], []
         rules = np.flatnonzero(eligible)
@@ -111,9 +111,9 @@ class Containment:
             others = np.zeros_like(eligible)
             others[order[: len(order) // sample]] = True
             engine = self._engine if sample == 1 else Hybrid.scanning(_of_rules(self._conjunctions, others))
-            most = MOST_HOLDERS * following // sample
+            most = MOST_COVERING * following // sample
             left, unions = [], []
-            for chosen, alone, candidates, crowded in self._held(engine, rules, others, light, most):
+            for chosen, alone, candidates, crowded in self._candidates(engine, rules, others, light, most):
                 implied = self._one_of(alone)
                 single.append(implied)
                 is_open = ~np.isin(chosen, implied.rules)
@@ -140,7 +140,7 @@ class Containment:
             some[order[: len(order) // sample]] = True
             engine = Hybrid.scanning(_of_rules(self._conjunctions, some))
             unions = []
-            for chosen, alone, candidates, _ in self._held(engine, rules, some, light, len(others)):
+            for chosen, alone, candidates, _ in self._candidates(engine, rules, some, light, len(others)):
                 implied = self._one_of(alone).rules
                 found.append(implied)
                 unions.append(candidates.of_all(chosen).only(~np.isin(chosen, implied)))
@@ -155,7 +155,7 @@ class Containment:
             rows.append(uncovered)
         return np.concatenate(found), np.concatenate(left), np.concatenate(rows)
 
-    def _held(
+    def _candidates(
         self, engine: Matching, rules: np.ndarray, eligible: np.ndarray, light: np.ndarray, most: int
     ) -> Iterator[tuple[np.ndarray, Others, Others, np.ndarray]]:
         """Yields batches of rules [n]: the others that are TRUE on all their corners; some others that are TRUE on one,

@@ -51,7 +51,7 @@ def impossible(
     found = [*_with_null_columns(numbers, codes, scope)]
     for terms, members in _groups(attributes):
         if len(members) + len(numbers.keys() & terms) > 1 or len(terms) == 1:
-            found += _beside_each_other(terms, members, numbers, regions, codes)
+            found += _impossible_comparisons(terms, members, numbers, regions, codes)
     return found
 
 
@@ -181,7 +181,7 @@ def _without_widening(value: Expression) -> Expression:
     return value
 
 
-def _beside_each_other(
+def _impossible_comparisons(
     terms: Sequence[Expression],
     members: Mapping[int, Expression],
     numbers: Mapping[Expression, int],

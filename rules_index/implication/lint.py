@@ -41,7 +41,7 @@ LINT_KINDS = (
     REJECTED, CONTRADICTION, TAUTOLOGY, NULL_COMPARISON, DUPLICATE, IMPLIED, IMPLIED_BY_UNION, REDUNDANT_ALTERNATIVE,
     UNREACHABLE_ALTERNATIVE, *MISTAKES,
 )  # fmt: skip
-_MOST_BESIDE = 10_000
+_MOST_IN_CONTEXT = 10_000
 """The most rules whose alternatives are tested within the rest of the rule, a millisecond each."""
 _MOST_EXPLAINED = 1_000
 """The most contradictions for which two comparisons that exclude each other are searched for."""
@@ -150,7 +150,7 @@ def lint_compiled(
         spoilt.setdefault(each.rule, []).append(each)
     more = [each for each in more if not _is_explained(each, spoilt.get(each.rule, ()))]
     explained = {each.rule for each in more} | spoilt.keys()
-    beside = _beside(given, found, explained, texts, scope)
+    in_context = _in_context(given, found, explained, texts, scope)
     reasons = {rule: spoilt[rule][0] for rule in never if rule in spoilt}
     others = [
         each
@@ -158,7 +158,7 @@ def lint_compiled(
         if reasons.get(each.rule) is not each and not (settled[each.rule] and each.kind == TRUE_UNLESS_NULL)
     ]
     void = _applies_never(enabled, place.to_numpy(), compiled.time_zone)
-    all_findings = [*_whole(found, reasons, void, texts, compiled.ids, scope), *others, *more, *beside]
+    all_findings = [*_whole(found, reasons, void, texts, compiled.ids, scope), *others, *more, *in_context]
     all_findings += _padded_ids(compiled.ids)
     table = _table(all_findings, compiled.ids, joined_examples([of_rules, examples]))
     return _ordered(pa.concat_tables([_rejects(compiled, enabled, table.schema), table]))
@@ -235,7 +235,7 @@ def _alternatives(
     return made, found.examples
 
 
-def _beside(
+def _in_context(
     given: Alternatives,
     found: pa.Table,
     explained: Collection[int],
@@ -247,7 +247,7 @@ def _beside(
     places: dict[int, int] = {}
     for number, (rule, kind) in enumerate(zip(found["rule"].to_pylist(), found["kind"].to_pylist(), strict=True)):
         adds_nothing = kind in (REDUNDANT_ALTERNATIVE, UNREACHABLE_ALTERNATIVE)
-        if adds_nothing and rule not in explained and len(places) < _MOST_BESIDE:
+        if adds_nothing and rule not in explained and len(places) < _MOST_IN_CONTEXT:
             # a redundant one comes first, and has an example
             places.setdefault(rule, number)
     if not places:
@@ -264,9 +264,9 @@ def _beside(
     for at, rule, unreachable in zip(alternatives.tolist(), rules.tolist(), never.tolist(), strict=True):
         text = given.texts[at].as_py()
         if unreachable:
-            kind, message = UNREACHABLE_ALTERNATIVE, messages.unreachable_beside(text)
+            kind, message = UNREACHABLE_ALTERNATIVE, messages.unreachable_in_context(text)
         else:
-            kind, message = REDUNDANT_ALTERNATIVE, messages.redundant_beside(text, instance_of[rule])
+            kind, message = REDUNDANT_ALTERNATIVE, messages.redundant_in_context(text, instance_of[rule])
         example = -1 if unreachable else places[rule]
         yield _Finding(rule, kind, message, (), int(given.positions[at]), text, example)
 

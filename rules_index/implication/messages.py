@@ -81,7 +81,7 @@ def redundant_alternative(text: str, example: str | None) -> str:
     )
 
 
-def redundant_beside(text: str, example: str | None) -> str:
+def redundant_in_context(text: str, example: str | None) -> str:
     """Without this alternative the rule would mean the same, because of the rest of the rule."""
     return (
         f"The alternative {quoted(text)} adds nothing beside the rest of the rule: without it, the rule is TRUE on the "
@@ -94,7 +94,7 @@ def unreachable_alternative(text: str) -> str:
     return f"The alternative {quoted(text)} is never TRUE: its conditions exclude each other. Correct it, or remove it."
 
 
-def unreachable_beside(text: str) -> str:
+def unreachable_in_context(text: str) -> str:
     """This alternative is never TRUE where the rest of the rule is."""
     return (
         f"The alternative {quoted(text)} is never TRUE where the rest of the rule is: the two exclude each other. "

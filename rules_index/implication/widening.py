@@ -112,21 +112,21 @@ def widen_compiled(compiled: CompiledRules, k: int = 16) -> Widened:
     if not len(boxes.rule):
         return Widened(())
     columns = np.array([isinstance(each, Leaf) and each.text is None for each in compiled.attributes], bool)
-    said = _said(boxes, columns)
-    if not np.diff(said.start).all():
+    restricted = _restricted(boxes, columns)
+    if not np.diff(restricted.start).all():
         return Widened((WideConjunction("true", ()),))
     leaves = {at: each for at, each in enumerate(compiled.attributes) if isinstance(each, Leaf)}
-    held = tidied(_held(said, grouped(_shares(said), k)))
-    pieces = {dimension: _pieces(compiled.regions[dimension], codes, dimension) for dimension in set().union(*held)}
+    bounds = tidied(_group_bounds(restricted, grouped(_shares(restricted), k)))
+    pieces = {dimension: _pieces(compiled.regions[dimension], codes, dimension) for dimension in set().union(*bounds)}
     return Widened(
         tuple(
             _conjunction([_of_column(leaves[at], _regions(at, mine, codes), pieces[at]) for at, mine in each.items()])
-            for each in held
+            for each in bounds
         )
     )
 
 
-def _said(boxes: RegionBoxes, columns: np.ndarray) -> BoxArrays:
+def _restricted(boxes: RegionBoxes, columns: np.ndarray) -> BoxArrays:
     """The distinct boxes of conjunctions, restricted to `columns` [attributes] bool."""
     others = np.ones(len(boxes.arrays.sizes), bool)
     others[: len(columns)] = ~columns
@@ -137,45 +137,45 @@ def _said(boxes: RegionBoxes, columns: np.ndarray) -> BoxArrays:
     return a._replace(start=start, dimensions=a.dimensions[gather], sets=a.sets[gather])
 
 
-def _shares(said: BoxArrays) -> Shares:
+def _shares(restricted: BoxArrays) -> Shares:
     """The bounding ranges of the sets of boxes."""
-    low = said.intervals[said.set_start[said.sets], 0]
-    high = said.intervals[said.set_start[said.sets + 1] - 1, 1]
-    return Shares(said.sizes, said.start, said.dimensions, low, high)
+    low = restricted.intervals[restricted.set_start[restricted.sets], 0]
+    high = restricted.intervals[restricted.set_start[restricted.sets + 1] - 1, 1]
+    return Shares(restricted.sizes, restricted.start, restricted.dimensions, low, high)
 
 
-Held: TypeAlias = dict[int, np.ndarray]
+GroupBounds: TypeAlias = dict[int, np.ndarray]
 """A conjunction: for each dimension that it names, which codes [codes] bool it has, some but not all."""
 
 
-def _held(said: BoxArrays, group: np.ndarray) -> list[Held]:
+def _group_bounds(restricted: BoxArrays, group: np.ndarray) -> list[GroupBounds]:
     """The union of the boxes of each group, dimension by dimension."""
     groups = int(group.max()) + 1
-    found: list[Held] = [{} for _ in range(groups)]
-    box = segment_ids(said.start)
+    found: list[GroupBounds] = [{} for _ in range(groups)]
+    box = segment_ids(restricted.start)
     members = np.bincount(group, minlength=groups)
-    order = np.argsort(said.dimensions, kind="stable")
-    bounds = np.searchsorted(said.dimensions[order], np.arange(len(said.sizes) + 1))
+    order = np.argsort(restricted.dimensions, kind="stable")
+    bounds = np.searchsorted(restricted.dimensions[order], np.arange(len(restricted.sizes) + 1))
     for dimension in np.flatnonzero(np.diff(bounds)).tolist():
         terms = order[bounds[dimension] : bounds[dimension + 1]]
         of = group[box[terms]]
         whole = np.bincount(of, minlength=groups) == members
         chosen = whole[of]
-        gather, start = gather_indices(said.set_start, said.sets[terms[chosen]])
-        size = int(said.sizes[dimension]) + 1
+        gather, start = gather_indices(restricted.set_start, restricted.sets[terms[chosen]])
+        size = int(restricted.sizes[dimension]) + 1
         first = of[chosen][segment_ids(start)] * size
-        change = np.bincount(first + said.intervals[gather, 0], minlength=groups * size)
-        change -= np.bincount(first + said.intervals[gather, 1] + 1, minlength=groups * size)
+        change = np.bincount(first + restricted.intervals[gather, 0], minlength=groups * size)
+        change -= np.bincount(first + restricted.intervals[gather, 1] + 1, minlength=groups * size)
         codes = np.cumsum(change.reshape(groups, size), axis=1)[:, :-1] > 0
         for number in np.flatnonzero(whole & ~codes.all(axis=1)).tolist():
             found[number][dimension] = codes[number]
     return found
 
 
-def tidied(given: Sequence[Held]) -> list[Held]:
+def tidied(given: Sequence[GroupBounds]) -> list[GroupBounds]:
     """The same rows by fewer conjunctions: without those that another contains, and with those that differ in a single
     dimension merged."""
-    found: list[Held] = []
+    found: list[GroupBounds] = []
     waiting = list(reversed(given))
     while waiting:
         one = waiting.pop()
@@ -191,7 +191,7 @@ def tidied(given: Sequence[Held]) -> list[Held]:
     return found
 
 
-def _as_one(one: Held, other: Held) -> Held | None:
+def _as_one(one: GroupBounds, other: GroupBounds) -> GroupBounds | None:
     """Two conjunctions merged to one with no further row; None where there is none."""
     for left, right in ((one, other), (other, one)):
         if all(at in left and not (left[at] & ~codes).any() for at, codes in right.items()):
@@ -206,10 +206,10 @@ def _as_one(one: Held, other: Held) -> Held | None:
     return {each: codes if each == at else one[each] for each in one if each != at or not codes.all()}
 
 
-def _regions(dimension: int, held: np.ndarray, codes: Codes) -> np.ndarray:
+def _regions(dimension: int, allowed: np.ndarray, codes: Codes) -> np.ndarray:
     """Which region codes [region codes] bool of a dimension are among the codes [codes] bool."""
     found = np.zeros(codes.old_start[dimension + 1] - codes.old_start[dimension], bool)
-    found[codes.region[codes.start[dimension] : codes.start[dimension + 1]][held]] = True
+    found[codes.region[codes.start[dimension] : codes.start[dimension + 1]][allowed]] = True
     return found
 
 

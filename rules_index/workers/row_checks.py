@@ -79,12 +79,12 @@ class RowChecks:
         nulls = [(name, batch.column(name).is_null().to_numpy(zero_copy_only=False)) for name in self.key]
         found = []
         for row in range(len(batch)):
-            told = [f"the key {name} is NULL" for name, is_null in nulls if is_null[row]]
+            reasons = [f"the key {name} is NULL" for name, is_null in nulls if is_null[row]]
             for number, name in enumerate(self.names):
                 what = int(outcomes[number, row])
                 if what:
-                    told.append(f"the check {name} " + ("", "is FALSE", "is NULL", "raised an error")[what])
-            found.append("; ".join(told))
+                    reasons.append(f"the check {name} " + ("", "is FALSE", "is NULL", "raised an error")[what])
+            found.append("; ".join(reasons))
         return found
 
     def _judged(self, batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:

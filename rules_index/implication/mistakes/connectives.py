@@ -48,7 +48,7 @@ def _missing_brackets(rule: Parsed, lone: Node, joined: Node, member: Node, befo
         f"AND binds before OR, so that {quoted(rule.words(lone))} alone is enough here, whatever "
         f"{quoted(' AND '.join(rest))} is. Write {quoted(wanted)}, or put the AND into brackets if it is meant so."
     )
-    return rule.told(MISSING_BRACKETS, first, message, last)
+    return rule.mistake(MISSING_BRACKETS, first, message, last)
 
 
 def _has_brackets(rule: Parsed, node: Node) -> bool:
@@ -111,7 +111,7 @@ def _exhausted(rule: Parsed, alternatives: list[Node], wanted: bool) -> Iterator
         value = rule.words(
             nodes[0].children[0] if rule.constant(nodes[0].children[0]) is None else nodes[0].children[1]
         )
-        yield rule.told(TRUE_UNLESS_NULL, nodes[0], _exhausted_message(rule, nodes, value, wanted), nodes[-1])
+        yield rule.mistake(TRUE_UNLESS_NULL, nodes[0], _exhausted_message(rule, nodes, value, wanted), nodes[-1])
 
 
 def _is_all(sets: list[ValueSet], data_type: pa.DataType) -> bool:
@@ -135,9 +135,9 @@ def _exhausted_message(rule: Parsed, nodes: list[Node], value: str, wanted: bool
     joined, instead = ("OR", "AND") if wanted else ("AND", "OR")
     unequal = all(node.kind == "compare" and node.value == ("<>" if wanted else "=") for node in nodes)
     constants = [rule.words(node.children[1]) for node in nodes]
-    cure = quoted(f"{value} {'NOT ' if wanted else ''}IN ({', '.join(constants)})") if unequal else f"{instead}"
+    suggestion = quoted(f"{value} {'NOT ' if wanted else ''}IN ({', '.join(constants)})") if unequal else f"{instead}"
     what = f"at least one of {' and '.join(texts)} is TRUE" if wanted else f"not all of {' and '.join(texts)} are TRUE"
     return (
-        f"For every value but NULL {what}, so that they leave out nothing. Write {cure} in place of {joined}, or "
+        f"For every value but NULL {what}, so that they leave out nothing. Write {suggestion} in place of {joined}, or "
         f"{quoted(f'{value} IS NOT NULL')} if that is meant."
     )

@@ -61,7 +61,7 @@ class Parsed:
         """A node as its author wrote it."""
         return words_of(self.tokens, node)
 
-    def told(self, kind: str, node: Node, message: str, last: Node | None = None) -> Mistake:
+    def mistake(self, kind: str, node: Node, message: str, last: Node | None = None) -> Mistake:
         """A mistake in the text of a node, or from there to the end of the node `last`."""
         begin, end = node.first, (node if last is None else last).last
         kinds = self.tokens.kinds

@@ -55,7 +55,7 @@ def _null_text(rule: Parsed, each: Compared, text: str) -> Mistake | None:
         f"{rule.words(each.constant_node)} is a text of {len(text)} letters, not NULL: {quoted(name)} is compared with "
         f"that word. Write {quoted(test)}."
     )
-    return rule.told(NULL_TEXT, each.node, message)
+    return rule.mistake(NULL_TEXT, each.node, message)
 
 
 def _padded(rule: Parsed, each: Compared, text: str, known: KnownValues | None) -> Mistake | None:
@@ -69,7 +69,7 @@ def _padded(rule: Parsed, each: Compared, text: str, known: KnownValues | None) 
         f"{_literal(meant if meant is not None else plain)}, or trim({rule.words(each.subject)}) where the column "
         "has blanks too."
     )
-    return rule.told(PADDED_TEXT, each.node, message)
+    return rule.mistake(PADDED_TEXT, each.node, message)
 
 
 def _unknown(rule: Parsed, each: Compared, text: str, known: KnownValues | None) -> Mistake | None:
@@ -81,7 +81,7 @@ def _unknown(rule: Parsed, each: Compared, text: str, known: KnownValues | None)
             f"{_looked_at(known)} {quoted(name)} = {rule.words(each.constant_node)}, and some have {_literal(near)}. "
             f"Write {_literal(near)} if that is meant; letters, accents and blanks all count."
         )
-        return rule.told(UNKNOWN_VALUE, each.node, message)
+        return rule.mistake(UNKNOWN_VALUE, each.node, message)
     return _of_few(rule, each, known) if near is None and each.node.kind == "compare" else None
 
 
@@ -96,7 +96,7 @@ def _of_few(rule: Parsed, each: Compared, known: KnownValues) -> Mistake | None:
         f"{_looked_at(known)} {quoted(name)} = {constant}; its values are {listed}. Correct the text, or leave it "
         "if such rows are yet to come."
     )
-    return rule.told(UNKNOWN_VALUE, each.node, message)
+    return rule.mistake(UNKNOWN_VALUE, each.node, message)
 
 
 def _looked_at(known: KnownValues) -> str:
@@ -121,12 +121,12 @@ def _keys(rule: Parsed) -> Iterator[Mistake]:
         if near is None and not few:
             continue
         what = "item" if node.value in ("array_contains", "array_position") else "key"
-        cure = f"Write {_literal(near)}" if near is not None else f"Its {what}s are {_listed(known)}: correct it"
+        suggestion = f"Write {_literal(near)}" if near is not None else f"Its {what}s are {_listed(known)}: correct it"
         message = (
-            f"{_looked_at(known)} the {what} {rule.words(key)} in {quoted(rule.words(holder))}. {cure}, or leave the "
-            "rule if such rows are yet to come."
+            f"{_looked_at(known)} the {what} {rule.words(key)} in {quoted(rule.words(holder))}. {suggestion}, or leave "
+            "the rule if such rows are yet to come."
         )
-        yield rule.told(UNKNOWN_VALUE, node, message)
+        yield rule.mistake(UNKNOWN_VALUE, node, message)
 
 
 _LOOK_UPS = frozenset(("element_at", "try_element_at", "map_contains_key", "array_contains", "array_position"))
@@ -149,7 +149,7 @@ def wildcards(rule: Parsed) -> Iterator[Mistake]:
                 continue
             message = _without(rule, node, pattern, text, negated)
             if quantifier is None or "*" in text:
-                yield rule.told(NO_WILDCARD, node if quantifier is None else pattern, message)
+                yield rule.mistake(NO_WILDCARD, node if quantifier is None else pattern, message)
 
 
 def _has_wildcard(pattern: str, escape: str) -> bool:
@@ -191,13 +191,13 @@ def units(rule: Parsed) -> Iterator[Mistake]:
                 f"{shown} is in percent{_range(known)}, and {constant} is less than one percent. Write "
                 f"{_plain(number * 100)} for {_plain(number * 100)} %."
             )
-            yield rule.told(UNIT, each.node, message)
+            yield rule.mistake(UNIT, each.node, message)
         elif 1 < number <= 100 and not is_exact and _has_fractions(name, known):
             message = (
                 f"{shown} is a fraction of 1{_range(known)}, and {constant} is beyond all of them. Write "
                 f"{_plain(number / 100)} for {_plain(number)} %."
             )
-            yield rule.told(UNIT, each.node, message)
+            yield rule.mistake(UNIT, each.node, message)
 
 
 def _has_percents(name: str, known: KnownValues | None) -> bool:

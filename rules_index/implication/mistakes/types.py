@@ -58,7 +58,7 @@ def raises_always(rule: Parsed) -> Iterator[Mistake]:
         data_type = _beside_text(each, subject.type, rule)
         if data_type is not None and _is_refused(str(each.constant.value), data_type):
             reported.add(each.constant_node)
-            yield rule.told(ALWAYS_RAISES, each.node, _text_message(rule, each, data_type))
+            yield rule.mistake(ALWAYS_RAISES, each.node, _text_message(rule, each, data_type))
     yield from _conditions(rule)
     for node, divisor in divisions(rule):
         constant = rule.constant(divisor)
@@ -67,7 +67,7 @@ def raises_always(rule: Parsed) -> Iterator[Mistake]:
                 f"{quoted(rule.words(node))} divides by 0, which raises an error on every row that has a value to "
                 "divide, so that this part of the rule is never TRUE. Correct the divisor."
             )
-            yield rule.told(ALWAYS_RAISES, node, message)
+            yield rule.mistake(ALWAYS_RAISES, node, message)
 
 
 def _beside_text(each: Compared, data_type: Type, rule: Parsed) -> Type:
@@ -106,7 +106,7 @@ def _text_message(rule: Parsed, each: Compared, data_type: pa.DataType) -> str:
     if text.strip().lower() == "null":
         return before + f"Write {quoted(rule.words(each.subject) + ' IS NULL')}."
     if data_type in _TIMES:
-        return before + _time_cure(text, _TIMES[data_type])
+        return before + _time_suggestion(text, _TIMES[data_type])
     if data_type == BOOLEAN:
         return before + "Write TRUE or FALSE."
     digits = re.sub(r"[^0-9.,-]", "", text).strip(".,-")
@@ -116,7 +116,7 @@ def _text_message(rule: Parsed, each: Compared, data_type: pa.DataType) -> str:
     return before + f"Compare it with a number, or a STRING column with {shown}."
 
 
-def _time_cure(text: str, kind: str) -> str:
+def _time_suggestion(text: str, kind: str) -> str:
     found, first = _DAY_FIRST.fullmatch(text.strip()), _YEAR_FIRST.fullmatch(text.strip())
     year, month, day = (2026, 10, 1)
     if found:
@@ -138,21 +138,21 @@ def _conditions(rule: Parsed) -> Iterator[Mistake]:
             constant = rule.constant(child) if child.kind == "literal" else None
             if constant is None or constant.type != STRING or not _is_refused(str(constant.value), BOOLEAN):
                 continue
-            cure = "Write the whole comparison again."
+            suggestion = "Write the whole comparison again."
             if before.kind == "compare" and before.value == "=" and node.kind == "or":
                 left, right = (rule.words(part) for part in before.children)
-                cure = f"Write {quoted(f'{left} IN ({right}, {rule.words(child)})')}."
+                suggestion = f"Write {quoted(f'{left} IN ({right}, {rule.words(child)})')}."
             elif before.kind in ("like", "rlike", "compare"):
                 left = rule.words(before.children[0])
                 word = (
                     before.value[0] if before.kind == "like" else before.value if before.kind == "compare" else "RLIKE"
                 )
-                cure = f"Write {quoted(f'{left} {word} {rule.words(child)}')}."
+                suggestion = f"Write {quoted(f'{left} {word} {rule.words(child)}')}."
             message = (
                 f"{rule.words(child)} stands where a condition is needed: it is cast to BOOLEAN, which raises an error "
-                f"on every row that comes to it. {cure}"
+                f"on every row that comes to it. {suggestion}"
             )
-            yield rule.told(ALWAYS_RAISES, child, message)
+            yield rule.mistake(ALWAYS_RAISES, child, message)
 
 
 def divisions(rule: Parsed) -> Iterator[tuple[Node, Node]]:
@@ -180,7 +180,7 @@ def may_raise(rule: Parsed) -> Iterator[Mistake]:
             f"{quoted(name)} is 0 on some rows of the source, and {quoted(rule.words(node))} raises an error there, so "
             f"that they never match. Ask for {quoted(f'{name} <> 0')} too, or divide with try_divide."
         )
-        yield rule.told(MAY_RAISE, node, message)
+        yield rule.mistake(MAY_RAISE, node, message)
     for each in asked:
         known = rule.known(each.subject)
         if known is None or known.texts is None or not is_number(each.constant.type):
@@ -193,7 +193,7 @@ def may_raise(rule: Parsed) -> Iterator[Mistake]:
                 f"{name} = '{wrong}'. Write the constant as a text, '{rule.words(each.constant_node)}', or use "
                 f"try_cast."
             )
-            yield rule.told(MAY_RAISE, each.node, message)
+            yield rule.mistake(MAY_RAISE, each.node, message)
 
 
 def _guards(node: Node) -> bool:
@@ -214,7 +214,7 @@ def never_true(rule: Parsed) -> Iterator[Mistake]:
     for each in rule.comparisons:
         reason = _capitals(rule, each) or _fraction(rule, each) or _outside(rule, each)
         if reason is not None:
-            yield rule.told(NEVER_TRUE, each.node, reason)
+            yield rule.mistake(NEVER_TRUE, each.node, reason)
 
 
 def _never(rule: Parsed, each: Compared) -> str:
@@ -295,7 +295,7 @@ def quoted_names(rule: Parsed) -> Iterator[Mistake]:
             f"{quoted_name} is a text, not the column of that name, so that {quoted(rule.words(node))} "
             f"{'raises an error' if raises else 'says the same'} on every row. Write the name without quotes: {name}."
         )
-        yield rule.told(ALWAYS_RAISES if raises else NEVER_TRUE, node, message)
+        yield rule.mistake(ALWAYS_RAISES if raises else NEVER_TRUE, node, message)
 
 
 def separated_numbers(rule: Parsed) -> Iterator[Mistake]:
@@ -315,7 +315,7 @@ def separated_numbers(rule: Parsed) -> Iterator[Mistake]:
             f"{quoted(f'{first},{second}')} is two items here, {first} and {int(second)}. If one number is meant, "
             f"write {first}{second}; else write a blank behind the comma."
         )
-        yield rule.told(SEPARATED_NUMBER, before, message, item)
+        yield rule.mistake(SEPARATED_NUMBER, before, message, item)
 
 
 def _gap(rule: Parsed, before: Node, item: Node) -> int:

@@ -268,7 +268,7 @@ def test_rules_that_very_many_others_hold_are_found_by_samples() -> None:
 def test_samples_never_lead_to_what_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(containment, "_LEAST_SAMPLED", 0)
     monkeypatch.setattr(containment, "_SAMPLES", (3, 2, 1))
-    monkeypatch.setattr(containment, "MOST_HOLDERS", 2)
+    monkeypatch.setattr(containment, "MOST_COVERING", 2)
     seen: Counter[str] = Counter()
     for seed in range(CASES):
         rules, schema, cells = random_set(seed)

@@ -1,4 +1,4 @@
-"""Sixty rules over card payments: forty mistakes that people make, each told with its cure, and twenty right ones."""
+"""Sixty rules over card payments: forty mistakes that people make, each with its suggestion, and twenty right ones."""
 
 from __future__ import annotations
 
@@ -137,10 +137,10 @@ def test_there_are_sixty() -> None:
     assert (len(MISTAKES), len(RIGHT)) == (40, 20)
 
 
-@pytest.mark.parametrize(("text", "kind", "cure"), MISTAKES, ids=[each[0] for each in MISTAKES])
-def test_a_mistake_is_told_with_its_cure(text: str, kind: str, cure: str) -> None:
+@pytest.mark.parametrize(("text", "kind", "suggestion"), MISTAKES, ids=[each[0] for each in MISTAKES])
+def test_a_mistake_is_told_with_its_suggestion(text: str, kind: str, suggestion: str) -> None:
     (found,) = told(text)
-    assert found[0] == kind and cure in found[1]
+    assert found[0] == kind and suggestion in found[1]
 
 
 @pytest.mark.parametrize("text", RIGHT)
@@ -149,8 +149,8 @@ def test_what_is_right_is_not_told(text: str) -> None:
     assert told(text, {}) == []
 
 
-@pytest.mark.parametrize(("text", "kind", "cure"), MISTAKES[19:], ids=[each[0] for each in MISTAKES[19:]])
-def test_a_place_in_the_text_is_told(text: str, kind: str, cure: str) -> None:
+@pytest.mark.parametrize(("text", "kind", "suggestion"), MISTAKES[19:], ids=[each[0] for each in MISTAKES[19:]])
+def test_a_place_in_the_text_is_told(text: str, kind: str, suggestion: str) -> None:
     whole = f"amount > 3 AND ({text})"
     found = [each for each in ri.lint([("rule", whole)], SCHEMA, known=KNOWN).to_pylist() if each["text"]]
     assert found and all(whole[each["position"] :].startswith(each["text"]) for each in found)

@@ -1,4 +1,4 @@
-"""What a refused text is told to be written as: the cure is there, and what it proposes compiles."""
+"""What a refused text is told to be written as: the suggestion is there, and what it proposes compiles."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 import rules_index as ri
 from rules_index.errors import RuleError
 from rules_index.language.compiler import compile_expression
-from rules_index.language.cures import with_cure
 from rules_index.language.scope import Scope
+from rules_index.language.suggestions import with_suggestion
 
 SCHEMA = pa.schema(
     {
@@ -29,7 +29,7 @@ SCHEMA = pa.schema(
     }
 )
 SCOPE = Scope(SCHEMA)
-CURES = [
+SUGGESTIONS = [
     ("amount > 5 EUR", "Write the number alone, 5,", "amount > 5"),
     ("amount > 5%", "as a plain number", "amount > 5"),
     ("amount > €5", "without a currency", "amount > 5"),
@@ -79,14 +79,14 @@ def refused(text: str) -> RuleError:
     return found.value
 
 
-@pytest.mark.parametrize(("text", "cure", "cured"), CURES, ids=[each[0] for each in CURES])
-def test_a_cure(text: str, cure: str, cured: str | None) -> None:
+@pytest.mark.parametrize(("text", "suggestion", "corrected"), SUGGESTIONS, ids=[each[0] for each in SUGGESTIONS])
+def test_a_suggestion(text: str, suggestion: str, corrected: str | None) -> None:
     (reject,) = ri.compile_rules([(1, text)], SCHEMA).rejects.to_pylist()
     error = refused(text)
     assert (reject["error"], reject["position"]) == (error.error, error.position)
-    assert reject["message"].startswith(error.message + " ") and cure in reject["message"]
-    if cured is not None:
-        assert ri.compile_rules([(1, cured)], SCHEMA).rejects.num_rows == 0
+    assert reject["message"].startswith(error.message + " ") and suggestion in reject["message"]
+    if corrected is not None:
+        assert ri.compile_rules([(1, corrected)], SCHEMA).rejects.num_rows == 0
 
 
 @pytest.mark.parametrize(
@@ -102,8 +102,8 @@ def test_a_cure(text: str, cure: str, cured: str | None) -> None:
         "mcc + 1",
     ],
 )
-def test_no_cure_where_none_is_known(text: str) -> None:
-    assert with_cure(refused(text), text, SCOPE).message == refused(text).message
+def test_no_suggestion_where_none_is_known(text: str) -> None:
+    assert with_suggestion(refused(text), text, SCOPE).message == refused(text).message
 
 
 def test_of_any_text_only_the_message_grows() -> None:
@@ -114,6 +114,6 @@ def test_of_any_text_only_the_message_grows() -> None:
         try:
             compile_expression(text, SCOPE)
         except RuleError as error:
-            cured = with_cure(error, text, SCOPE)
-            assert (cured.error, cured.position) == (error.error, error.position)
-            assert cured.message.startswith(error.message)
+            corrected = with_suggestion(error, text, SCOPE)
+            assert (corrected.error, corrected.position) == (error.error, error.position)
+            assert corrected.message.startswith(error.message)

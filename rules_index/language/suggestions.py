@@ -1,7 +1,7 @@
-"""Cures for common mistakes: what to write in place of a text that is refused.
+"""Suggestions for common mistakes: what to write in place of a text that is refused.
 
-A cure is a sentence appended to the error's own message. It is found from the tokens around the error's position, and
-from the parsed text if there is one. It never changes the error's code or position.
+A suggestion is a sentence appended to the error's own message. It is found from the tokens around the error's position,
+and from the parsed text if there is one. It never changes the error's code or position.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 
 from rules_index.errors import RuleError
-from rules_index.language.cures_of_types import cure_of_types
 from rules_index.language.functions import FUNCTIONS, NOT_REPEATABLE
 from rules_index.language.scope import Scope
 from rules_index.language.tokens import END, NUMBER, QUOTED_NAME, STRING, Tokens, tokenise, words
+from rules_index.language.type_suggestions import type_suggestion
 
 _LONGEST = 10_000
-"""Texts with more characters get no cure."""
+"""Texts with more characters get no suggestion."""
 _CURLY = frozenset("\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb\u2039\u203a\u2032\u2033\u00b4")
 _SIGNS = {"\u2265": ">=", "\u2264": "<=", "\u2260": "<>", "\u2212": "-", "\u00d7": "*", "\u00f7": "/"}
 _CURRENCIES = frozenset("\u20ac$\u00a3\u00a5")
@@ -29,25 +29,25 @@ _AFFIXES = words("CONTAINS STARTSWITH ENDSWITH")
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def with_cure(error: RuleError, text: str, scope: Scope) -> RuleError:
+def with_suggestion(error: RuleError, text: str, scope: Scope) -> RuleError:
     """The same error, with a sentence on what to write instead, where that is known."""
     try:
-        cure = _cure(error, text, scope)
+        suggestion = _suggestion(error, text, scope)
     except (RuleError, RecursionError):
-        cure = None
-    if cure is None or error.position is None:
+        suggestion = None
+    if suggestion is None or error.position is None:
         return error
-    return RuleError(error.error, f"{error.message} {cure}", error.position)
+    return RuleError(error.error, f"{error.message} {suggestion}", error.position)
 
 
-def _cure(error: RuleError, text: str, scope: Scope) -> str | None:
+def _suggestion(error: RuleError, text: str, scope: Scope) -> str | None:
     position = error.position
     if position is None or len(text) > _LONGEST:
         return None
     if error.error == "NOT_REPEATABLE":
         return _of_clock(text[position:])
-    if error.error == "SYNTAX" and (cure := _of_character(error, text, position)):
-        return cure
+    if error.error == "SYNTAX" and (suggestion := _of_character(error, text, position)):
+        return suggestion
     tokens = tokenise(text)
     at = tokens.starts.index(position) if position in tokens.starts else None
     if at is None:
@@ -55,12 +55,12 @@ def _cure(error: RuleError, text: str, scope: Scope) -> str | None:
     if error.error in ("SYNTAX", "UNKNOWN_COLUMN", "UNKNOWN_FUNCTION") and (name := _odd_name(tokens, at, scope)):
         return f"The name of that column must stand in back-quotes: `{name.replace('`', '``')}`."
     if error.error == "SYNTAX":
-        return next((cure for look in _LOOKS if (cure := look(tokens, at))), None)
+        return next((suggestion for look in _LOOKS if (suggestion := look(tokens, at))), None)
     if error.error == "UNKNOWN_COLUMN":
         return _of_name(tokens, at, "did you mean" in error.message)
     if error.error == "NOT_ALLOWED":
         return _of_method(tokens, at)
-    return cure_of_types(error, text, scope)
+    return type_suggestion(error, text, scope)
 
 
 def _of_clock(rest: str) -> str | None:
@@ -74,7 +74,7 @@ def _of_clock(rest: str) -> str | None:
 
 
 def _of_character(error: RuleError, text: str, position: int) -> str | None:
-    """The cure for a character that begins no token."""
+    """The suggestion for a character that begins no token."""
     character = text[position : position + 1]
     if character in _CURLY and character:
         return "Write straight quotes around a text: 'text'."
@@ -113,7 +113,7 @@ def _odd_names(fields: pa.Schema | pa.StructType) -> Iterator[str]:
 
 
 def _of_name(tokens: Tokens, at: int, hinted: bool) -> str | None:
-    """The cure for a name that is not a column."""
+    """The suggestion for a name that is not a column."""
     spelling, before = tokens.spelling(at), tokens.kinds[at - 1] if at else ""
     if tokens.kinds[at + 1] in (".", "(", "["):
         return None
@@ -131,7 +131,7 @@ def _of_name(tokens: Tokens, at: int, hinted: bool) -> str | None:
 
 
 def _of_method(tokens: Tokens, at: int) -> str | None:
-    """The cure for `column.lower()`."""
+    """The suggestion for `column.lower()`."""
     kinds = tokens.kinds
     while tokens.is_name(at) and kinds[at + 1] == "." and kinds[at + 3] != "(":
         at += 2
@@ -168,7 +168,7 @@ def _of_operator(tokens: Tokens, at: int) -> str | None:
 
 
 def _of_number(tokens: Tokens, at: int) -> str | None:
-    """The cure for a number with separators, or with a unit behind it."""
+    """The suggestion for a number with separators, or with a unit behind it."""
     kinds, text = tokens.kinds, tokens.text
     before = tokens.spelling(at - 1) if at else ""
     if kinds[at] == "," and at and kinds[at - 1] == kinds[at + 1] == NUMBER and text[tokens.ends[at]].isdigit():

@@ -1,4 +1,4 @@
-"""Cures for texts that parse but have wrong types: dates without quotes, arrays compared with a string, ..."""
+"""Suggestions for texts that parse but have wrong types: dates without quotes, arrays compared with a string, ..."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DATE = re.compile(r"(\d{4})\s*[-/.]\s*(\d{1,2})\s*[-/.]\s*(\d{1,2})|(\d{4})(\d\
 _TIMES = {DATE: "DATE", TIMESTAMP: "TIMESTAMP", TIMESTAMP_NTZ: "TIMESTAMP_NTZ"}
 
 
-def cure_of_types(error: RuleError, text: str, scope: Scope) -> str | None:
+def type_suggestion(error: RuleError, text: str, scope: Scope) -> str | None:
     """What to write instead, for a type error in a text that parses; None where that is not known."""
     node, tokens = parse(text, scope.time_zone)
     analyser = Analyser(tokens, scope)
@@ -29,9 +29,9 @@ def cure_of_types(error: RuleError, text: str, scope: Scope) -> str | None:
         return None
     for each in inside(node):
         if each.kind in ("compare", "in", "between", "distinct") and tokens.starts[each.first] == error.position:
-            cure = _of_comparison(each, analyser)
-            if cure is not None:
-                return cure
+            suggestion = _of_comparison(each, analyser)
+            if suggestion is not None:
+                return suggestion
     return None
 
 
@@ -46,9 +46,9 @@ def _of_comparison(node: Node, analyser: Analyser) -> str | None:
     tokens = analyser.tokens
     types = [_type(analyser, child) for child in node.children]
     texts = [words_of(tokens, child) for child in node.children]
-    cure = _of_times(node, types, texts) or _of_boolean(node, tokens, types, texts)
-    if cure is not None:
-        return cure
+    suggestion = _of_times(node, types, texts) or _of_boolean(node, tokens, types, texts)
+    if suggestion is not None:
+        return suggestion
     nested = next((place for place, each in enumerate(types) if is_nested(each)), None)
     if nested is None:
         return None
@@ -57,7 +57,7 @@ def _of_comparison(node: Node, analyser: Analyser) -> str | None:
 
 
 def _of_times(node: Node, types: list[Type], texts: list[str]) -> str | None:
-    """The cure for a date written as numbers with signs between them instead of a literal."""
+    """The suggestion for a date written as numbers with signs between them instead of a literal."""
     kind = next((_TIMES[each] for each in types if each in _TIMES), None)
     if kind is None:
         return None
@@ -104,7 +104,7 @@ def _of_nested(node: Node, data_type: Type, text: str, others: list[str]) -> str
 
 
 def _of_alternative(node: Node, tokens: Tokens, position: int | None) -> str | None:
-    """The cure for `mcc = 1 OR 2`."""
+    """The suggestion for `mcc = 1 OR 2`."""
     for each in inside(node):
         if each.kind not in ("or", "and"):
             continue
