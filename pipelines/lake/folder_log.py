@@ -11,7 +11,9 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
@@ -27,12 +29,17 @@ from rules_index.workers.delta_files import partition_text
 
 _ATTEMPTS = 100
 _CHECKPOINT_INTERVAL = "delta.checkpointInterval"
+_APPEND = {"mode": "Append", "partitionBy": "[]"}
 _SAFE_BETWEEN = ("commitInfo", "add", "remove", "txn", "cdc", "domainMetadata")
 """Actions of concurrent commits that do not conflict with an append: none changes the table's schema or protocol."""
 
 
 class ChangedTableError(TableError):
     """A concurrent commit has changed the table's columns or protocol, or removed a file that was to be replaced."""
+
+
+class BusyTableError(TableError):
+    """Other programs commit to the table again and again."""
 
 
 class FolderLog:
@@ -128,13 +135,8 @@ class FolderLog:
         False if the table already holds this or a later transaction of `app`. ChangedTableError if a concurrent commit
         has changed the table's columns or protocol. TableError if the log cannot be written.
         """
-
-        def actions(last: int) -> tuple[bool, list[str]]:
-            """Whether to commit after the transaction `last`, and the actions."""
-            mark = {"txn": {"appId": app, "version": version, "lastUpdated": _now()}}
-            return last < version, [json.dumps(mark), *entries] if last < version else []
-
-        return self._commit(app, actions, _metrics(entries))
+        info = _info("WRITE", _APPEND, _metrics(entries), is_blind_append=True)
+        return self._commit_once(self.latest(), app, version, [info, _transaction(app, version), *entries])
 
     def rewrite(
         self,
@@ -151,47 +153,28 @@ class FolderLog:
         Returns how many files were added, or None if the table already holds the transaction. ChangedTableError if a
         concurrent commit has removed one of the files, or changed the table's columns or protocol.
         """
-        snapshot, now = self.snapshot(base), _now()
-        last = snapshot.table.transaction_version(app)
-        last, number = -1 if last is None else int(last), base
-        gone = {str(add["path"]) for add in removed}
-        info = {**_commit_info("UPDATE", {}, {}), "isBlindAppend": False}
-        lines = [{"commitInfo": info}]
-        lines += [{"txn": {"appId": each, "version": version, "lastUpdated": now}} for each in (app, *marks)]
-        texts = [
-            *map(json.dumps, lines),
-            *entries,
-            *(json.dumps({"remove": {**_removal(add, now), "dataChange": True}}) for add in removed),
-        ]
-        for _ in range(_ATTEMPTS):
-            if last >= version:
-                return None
-            if self._put(number + 1, texts):
-                self._checkpoint(number + 1, snapshot.properties)
-                return len(entries)
-            number += 1
-            last = self._passed(number, app, last)
-            if any("remove" in each and each["remove"]["path"] in gone for each in self.commit(number) or ()):
-                raise ChangedTableError(
-                    f"Another program has removed files of the table at {self.uri} meanwhile (ConcurrentChange). Run "
-                    "the same command again."
-                )
-        raise TableError(f"The table at {self.uri} is being written too often by others; try again.")
+        transactions = [_transaction(each, version) for each in (app, *marks)]
+        lines = [_info("UPDATE", {}, {}), *transactions, *entries, *_removals(removed)]
+        paths = {add["path"] for add in removed}
+        return len(entries) if self._commit_once(self.snapshot(base), app, version, lines, paths) else None
 
     def fence(self, app: str, number: int) -> bool:
         """Fence off `app`: from now on, every transaction of it counts as written.
 
         True if the table already held transaction `number` of `app` when the fence was committed.
         """
+        fence = GIVEN_UP
 
-        def actions(last: int) -> tuple[bool, list[str]]:
-            """Whether the transaction `last` is at least `number`, and the actions of the fence."""
-            if last >= GIVEN_UP:
-                return last > GIVEN_UP, []
-            mark = {"txn": {"appId": app, "version": GIVEN_UP + (last >= number), "lastUpdated": _now()}}
-            return last >= number, [json.dumps(mark)]
+        def due(since: _Since) -> list[str]:
+            """The commit of the fence, if the table lacks one."""
+            nonlocal fence
+            last = since.transaction(app)
+            fence = last if last >= GIVEN_UP else GIVEN_UP + (last >= number)
+            info = _info("WRITE", _APPEND, {}, is_blind_append=True)
+            return [info, _transaction(app, fence)] if last < GIVEN_UP else []
 
-        return self._commit(app, actions, {})
+        self._commit(self.latest(), due)
+        return fence > GIVEN_UP
 
     def replace_files(
         self, snapshot: FolderSnapshot, gone: Sequence[Mapping[str, Any]], entries: Sequence[str]
@@ -202,102 +185,81 @@ class FolderLog:
         so readers of changes skip it. False, with nothing committed, if a concurrent commit has removed one of the
         files, or has changed the table's columns or protocol.
         """
-        now, paths = _now(), {add["path"] for add in gone}
-        removed = [json.dumps({"remove": _removal(add, now)}) for add in gone]
         metrics = {"numRemovedFiles": str(len(gone)), "numAddedFiles": str(len(entries))}
-        info = _commit_info("OPTIMIZE", {"predicate": "[]"}, metrics) | {"isBlindAppend": False}
-        lines = [json.dumps({"commitInfo": info}), *removed, *entries]
-        version = snapshot.number
-        for _ in range(_ATTEMPTS):
-            if self._put(version + 1, lines):
-                self._checkpoint(version + 1, snapshot.properties)
-                return True
-            version += 1
-            for action in self.commit(version) or ():
-                kind = next(iter(action))
-                if kind not in _SAFE_BETWEEN or (kind == "remove" and action["remove"]["path"] in paths):
-                    return False
-        return False
+        info = _info("OPTIMIZE", {"predicate": "[]"}, metrics)
+        lines = [info, *_removals(gone, data_change=False), *entries]
+        try:
+            return self._commit(snapshot, lambda _: lines, {add["path"] for add in gone})
+        except (ChangedTableError, BusyTableError):
+            return False
 
     def note(self, operation: str, metrics: Mapping[str, str]) -> None:
         """Commit a `commitInfo` alone, so that the table's history shows an operation."""
-        info = json.dumps({"commitInfo": _commit_info(operation, {}, metrics) | {"isBlindAppend": False}})
-        version = self.latest().number
-        for _ in range(_ATTEMPTS):
-            if self._put(version + 1, [info]):
-                return
-            version += 1
+        with suppress(BusyTableError):
+            self._commit(self.latest(), lambda _: [_info(operation, {}, metrics)], None)
 
     def create(self, definition: Definition) -> bool:
         """Create the table as version 0; False if another process has created it first."""
         self._log.mkdir(parents=True, exist_ok=True)
-        info = _commit_info("CREATE TABLE", definition.told(), {})
-        return self._put(
-            0, map(json.dumps, [{"commitInfo": info}, *definition.actions(str(uuid.uuid4()), frozenset())])
-        )
+        info = _info("CREATE TABLE", definition.told(), {}, is_blind_append=True)
+        return self._put(0, [info, *map(json.dumps, definition.actions(str(uuid.uuid4()), frozenset()))])
 
     def add_columns(self, fields: Sequence[Mapping[str, Any]]) -> None:
         """Append those of the columns that the table lacks, in one commit; files without them have NULL there."""
-        for _ in range(_ATTEMPTS):
-            snapshot = self.latest()
+
+        def due(since: _Since) -> list[str]:
+            """The commit that adds the columns that the newest version lacks."""
+            snapshot = self.snapshot(since.number)
             held = {field["name"] for field in snapshot.fields}
             missing = [dict(field) for field in fields if field["name"] not in held]
-            info = _commit_info("ADD COLUMNS", {"columns": json.dumps(missing)}, {}) | {"isBlindAppend": False}
-            actions = [{"commitInfo": info}, snapshot.with_columns(missing)]
-            if not missing or self._put(snapshot.number + 1, map(json.dumps, actions)):
-                return
-        raise TableError(f"The table at {self.uri} is being written too often by others; try again.")
+            info = _info("ADD COLUMNS", {"columns": json.dumps(missing)}, {})
+            return [info, json.dumps(snapshot.with_columns(missing))] if missing else []
+
+        self._commit(self.latest(), due, None)
 
     def replace(self, definition: Definition) -> None:
         """Remove all files and set these columns, in one commit; older versions stay readable."""
-        for _ in range(_ATTEMPTS):
-            snapshot = self.latest()
-            now = _now()
-            removed = [
-                {"remove": {"path": add["path"], "deletionTimestamp": now, "dataChange": True}}
-                for add in self.files(snapshot)
-            ]
-            info = _commit_info("CREATE OR REPLACE TABLE", definition.told(), {})
-            info["isBlindAppend"] = False
-            actions = [{"commitInfo": info}, *definition.actions(snapshot.table_id, snapshot.features), *removed]
-            if self._put(snapshot.number + 1, map(json.dumps, actions)):
-                return
-        raise TableError(f"The table at {self.uri} is being written too often by others; try again.")
 
-    def _commit(self, app: str, actions: Callable[[int], tuple[bool, list[str]]], metrics: Mapping[str, str]) -> bool:
-        """Commit what `actions` gives for the last transaction of `app`; again after each concurrent commit.
+        def due(since: _Since) -> list[str]:
+            """The commit that removes the files of the newest version."""
+            snapshot = self.snapshot(since.number)
+            info = _info("CREATE OR REPLACE TABLE", definition.told(), {})
+            actions = definition.actions(snapshot.table_id, snapshot.features)
+            return [info, *map(json.dumps, actions), *_removals(self.files(snapshot))]
 
-        `actions` maps that transaction to a result and to the actions; without actions nothing is committed. Returns
-        the result.
+        self._commit(self.latest(), due, None)
+
+    def _commit_once(
+        self, base: FolderSnapshot, app: str, version: int, lines: Sequence[str], paths: Container[str] = frozenset()
+    ) -> bool:
+        """Commit lines that remove the files `paths`, unless the table holds transaction `version` of `app`."""
+        return self._commit(base, lambda since: lines if since.transaction(app) < version else [], paths)
+
+    def _commit(
+        self,
+        base: FolderSnapshot,
+        due: Callable[[_Since], Sequence[str]],
+        paths: Container[str] | None = frozenset(),
+    ) -> bool:
+        """Commit the lines that `due` gives; False, with nothing committed, if it gives none.
+
+        `due` maps what was committed since `base` to the lines. It is asked again after each concurrent commit.
+        ChangedTableError if one of these removes one of the files `paths`, or changes columns or protocol; with None it
+        may do both. BusyTableError if there are too many of them.
         """
-        snapshot = self.latest()
-        last, version = snapshot.table.transaction_version(app), snapshot.number
-        last = -1 if last is None else int(last)
+        since = _Since(base, base.number)
         for _ in range(_ATTEMPTS):
-            result, wanted = actions(last)
-            if not wanted:
-                return result
-            parameters = {"mode": "Append", "partitionBy": "[]"}
-            info = json.dumps({"commitInfo": _commit_info("WRITE", parameters, metrics)})
-            if self._put(version + 1, [info, *wanted]):
-                self._checkpoint(version + 1, snapshot.properties)
-                return result
-            version += 1
-            last = self._passed(version, app, last)
-        raise TableError(f"The table at {self.uri} is being written too often by others; try again.")
-
-    def _passed(self, version: int, app: str, last: int) -> int:
-        """The last transaction of `app` after a concurrent commit; ChangedTableError if that commit conflicts."""
-        for action in self.commit(version) or ():
-            name = next(iter(action))
-            if name not in _SAFE_BETWEEN:
-                raise ChangedTableError(
-                    f"Another program has changed the columns or the protocol of the table at {self.uri} meanwhile "
-                    "(ConcurrentChange). Run the same command again."
-                )
-            if name == "txn" and action["txn"]["appId"] == app:
-                last = max(last, int(action["txn"]["version"]))
-        return last
+            lines = due(since)
+            if not lines:
+                return False
+            if self._put(since.number + 1, lines):
+                self._checkpoint(since.number + 1, base.properties)
+                return True
+            since.number += 1
+            since.actions += self.commit(since.number) or []
+            if paths is not None:
+                since.check(paths)
+        raise BusyTableError(f"The table at {self.uri} is being written too often by others; try again.")
 
     def _put(self, version: int, lines: Iterable[str]) -> bool:
         """Write a commit atomically; False if its version is taken. TableError if the log cannot be written."""
@@ -329,16 +291,47 @@ class FolderLog:
                 return
 
 
-def _removal(add: Mapping[str, Any], now: int) -> dict[str, Any]:
-    """The `remove` action of a file whose rows another file now holds."""
-    return {
-        "path": add["path"],
-        "deletionTimestamp": now,
-        "dataChange": False,
-        "extendedFileMetadata": True,
-        "partitionValues": add["partitionValues"],
-        "size": add["size"],
-    }
+@dataclass
+class _Since:
+    """What other programs have committed since a snapshot.
+
+    number   the newest version
+    actions  those of all commits after the snapshot
+    """
+
+    snapshot: FolderSnapshot
+    number: int
+    actions: list[dict[str, Any]] = field(default_factory=list)
+
+    def transaction(self, app: str) -> int:
+        """The last transaction of `app`; -1 if there is none."""
+        last = self.snapshot.table.transaction_version(app)
+        later = (int(each["txn"]["version"]) for each in self.actions if each.get("txn", {}).get("appId") == app)
+        return max([-1 if last is None else int(last), *later])
+
+    def check(self, paths: Container[str]) -> None:
+        """Raise ChangedTableError if this prevents a commit that removes the files `paths` and keeps the columns."""
+        if any(next(iter(each)) not in _SAFE_BETWEEN for each in self.actions):
+            what = "changed the columns or the protocol"
+        elif any("remove" in each and each["remove"]["path"] in paths for each in self.actions):
+            what = "removed files"
+        else:
+            return
+        raise ChangedTableError(
+            f"Another program has {what} of the table at {self.snapshot.uri} meanwhile (ConcurrentChange). Run the "
+            "same command again."
+        )
+
+
+def _removals(adds: Sequence[Mapping[str, Any]], data_change: bool = True) -> list[str]:
+    """The `remove` actions of files, given by their `add` actions."""
+    shared = {"deletionTimestamp": _now(), "dataChange": data_change, "extendedFileMetadata": True}
+    kept = ("path", "partitionValues", "size")
+    return [json.dumps({"remove": {**shared, **{key: add[key] for key in kept}}}) for add in adds]
+
+
+def _transaction(app: str, version: int) -> str:
+    return json.dumps({"txn": {"appId": app, "version": version, "lastUpdated": _now()}})
 
 
 def _metrics(entries: Sequence[str]) -> dict[str, str]:
@@ -349,16 +342,20 @@ def _metrics(entries: Sequence[str]) -> dict[str, str]:
     return {"numFiles": str(len(adds)), "numOutputRows": str(rows), "numOutputBytes": str(size)}
 
 
-def _commit_info(operation: str, parameters: Mapping[str, str], metrics: Mapping[str, str]) -> dict[str, Any]:
-    return {
+def _info(
+    operation: str, parameters: Mapping[str, str], metrics: Mapping[str, str], is_blind_append: bool = False
+) -> str:
+    """The `commitInfo` action."""
+    info = {
         "timestamp": _now(),
         "operation": operation,
         "operationParameters": dict(parameters),
-        "isBlindAppend": True,
+        "isBlindAppend": is_blind_append,
         "operationMetrics": dict(metrics),
         "engineInfo": "deltatag",
         "txnId": str(uuid.uuid4()),
     }
+    return json.dumps({"commitInfo": info})
 
 
 def _now() -> int:
