@@ -17,11 +17,15 @@ _KEPT = 16
 """How many tables are kept; those that were not asked for the longest are dropped."""
 
 
+_Log = tuple[tuple[int, ...] | None, ...]
+"""What tells the file of a version's commit from one at the same place in a table that was created later, and whether
+there is another checkpoint since: the files that an opened table still has to read may then be removed."""
+
+
 class _Kept(NamedTuple):
     table: DeltaTable
     version: int
-    commit: tuple[int, ...]
-    """What tells the file of the version's commit from one at the same place in a table that was created later."""
+    log: _Log
 
 
 _tables: OrderedDict[tuple[str, int | None], _Kept] = OrderedDict()
@@ -41,11 +45,11 @@ def shared_table(uri: str, version: int | None) -> DeltaTable:
             return kept.table
     table = own_table(uri, version)
     number = int(table.version())
-    commit = _commit(uri, number)
+    log = _log(uri, number)
     with _lock:
         _tables.pop((uri, version), None)
-        if commit is not None:
-            _tables[uri, version] = _Kept(table, number, commit)
+        if log[0] is not None:
+            _tables[uri, version] = _Kept(table, number, log)
             if len(_tables) > _KEPT:
                 _tables.popitem(last=False)
     return table
@@ -73,18 +77,22 @@ def local_folder(uri: str) -> str | None:
 
 def _is_current(uri: str, kept: _Kept, newest: bool) -> bool:
     """Whether the version is still there, and, if the newest is wanted, still the newest."""
-    if _commit(uri, kept.version) != kept.commit:
+    if _log(uri, kept.version) != kept.log:
         return False
-    return not newest or _commit(uri, kept.version + 1) is None
+    return not newest or _file(uri, f"{kept.version + 1:020}.json") is None
 
 
-def _commit(uri: str, version: int) -> tuple[int, ...] | None:
-    """What identifies the file of a commit; None if there is none, or the table is not in a folder."""
+def _log(uri: str, version: int) -> _Log:
+    return _file(uri, f"{version:020}.json"), _file(uri, "_last_checkpoint")
+
+
+def _file(uri: str, name: str) -> tuple[int, ...] | None:
+    """What identifies a file of the log; None if there is none, or the table is not in a folder."""
     folder = local_folder(uri)
     if folder is None:
         return None
     try:
-        found = os.stat(Path(folder, "_delta_log", f"{version:020}.json"))
+        found = os.stat(Path(folder, "_delta_log", name))
     except OSError:
         return None
     return found.st_ino, found.st_mtime_ns, found.st_size

@@ -58,3 +58,16 @@ def test_a_checkpoint_in_place_of_commits_is_read(uri: str) -> None:
     assert shared_table(uri, None).version() == 3
     write_deltalake(uri, ROWS, mode="append")
     assert shared_table(uri, None).to_pyarrow_table().num_rows == 10
+
+
+def test_a_table_whose_checkpoint_gave_way_to_a_newer_one_is_opened_anew(uri: str) -> None:
+    for _ in range(3):
+        write_deltalake(uri, ROWS, mode="append")
+    DeltaTable(uri).create_checkpoint()
+    write_deltalake(uri, ROWS, mode="append")
+    before = shared_table(uri, None)
+    DeltaTable(uri).create_checkpoint()
+    for checkpoint in sorted(Path(uri, "_delta_log").glob("*.checkpoint.parquet"))[:-1]:
+        checkpoint.unlink()
+    assert shared_table(uri, None) is not before
+    assert shared_table(uri, None).transaction_version("none") is None
