@@ -7,11 +7,9 @@ cannot read, compare, evaluate or write exactly as Spark does is left to Spark (
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -30,6 +28,7 @@ from pipelines.lake.tables import QUARANTINE_COLUMNS, joined_columns, quarantine
 from pipelines.lake.transactions import app_of, application, is_done
 from pipelines.runners.local_runner import codec_of, column_fields
 from pipelines.runners.needs import READABLE, of_derived
+from pipelines.sources.pieces import each_in_threads
 from pipelines.sources.source import Source
 from pipelines.writing.files import folder_of, joined_layout_of
 from pipelines.writing.table_order import Order, is_partition_type, statistics_property
@@ -197,32 +196,17 @@ class LocalJoins:
         joined: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
         written: _Written,
     ) -> None:
-        """Join all parts: each thread takes the next part until none is left, and writes one file."""
-        threads = min(len(parts), os.cpu_count() or 1)
-        waiting, lock, done = iter(parts), threading.Lock(), 0
+        """Join all parts by threads, which write as many files."""
 
-        def work(_: int) -> None:
-            """Join parts until none is left."""
-            nonlocal done
-            file = written.opened()
-            while True:
-                with lock:
-                    part = next(waiting, None)
-                if part is None:
-                    return
+        def join(part: Callable[[], Iterator[pa.RecordBatch]]) -> None:
+            """Join one part."""
+            with written.file() as write:
                 for found in joined(part()):
-                    file(found)
-                with lock:
-                    done += 1
-                    if len(parts) > 1:
-                        self.workspace.progress(f"{planned.join.name}: {done} of {len(parts)} parts of a micro-batch")
+                    write(found)
 
-        if threads <= 1:
-            for number in range(threads):
-                work(number)
-            return
-        with ThreadPoolExecutor(threads, "deltatag") as pool:
-            list(pool.map(work, range(threads)))
+        for done, _ in enumerate(each_in_threads(parts, join), 1):
+            if len(parts) > 1:
+                self.workspace.progress(f"{planned.join.name}: {done} of {len(parts)} parts of a micro-batch")
 
     def _write_late(self, planned: Planned, rows: LocalRows) -> tuple[int, int | None]:
         """Write the rows that came too late; returns how many, and the latest event time (microseconds) ever taken."""
@@ -239,17 +223,17 @@ class LocalJoins:
         reason = pa.scalar(late_reason(plan["lateness"]))
         written = _Written(str(folder_of(self.lake, name)), self._layout(name), codec_of(self.workspace))
         try:
-            file = written.opened()
-            for reader, found in rows.late_rows():
-                sides = {
-                    each.side.stream.name: struct_of(reader, found)
-                    if each is reader
-                    else pa.nulls(len(found), pa.struct(list(each.schema)))
-                    for each in rows.readers
-                }
-                arrays = [*sides.values(), pa.repeat(reason, len(found))]
-                numbers = pa.repeat(pa.scalar(batch.batch, pa.int64()), len(found))
-                file(pa.RecordBatch.from_arrays([*arrays, numbers], [*sides, "reason", "batch"]))
+            with written.file() as write:
+                for reader, found in rows.late_rows():
+                    sides = {
+                        each.side.stream.name: struct_of(reader, found)
+                        if each is reader
+                        else pa.nulls(len(found), pa.struct(list(each.schema)))
+                        for each in rows.readers
+                    }
+                    arrays = [*sides.values(), pa.repeat(reason, len(found))]
+                    numbers = pa.repeat(pa.scalar(batch.batch, pa.int64()), len(found))
+                    write(pa.RecordBatch.from_arrays([*arrays, numbers], [*sides, "reason", "batch"]))
             entries = written.close()
         except BaseException:
             written.abandon()
@@ -266,31 +250,38 @@ class LocalJoins:
 
 
 class _Written:
-    """The files that threads write to a table; each is created when its first rows come."""
+    """The files that threads write to a table: at most one for each thread, created when its first rows come."""
 
     def __init__(self, folder: str, layout: Layout, codec: str) -> None:
         self._folder, self._layout, self._codec = folder, layout, codec
         self._files: list[DeltaFile] = []
+        self._unused: list[DeltaFile] = []
         self._lock = threading.Lock()
         self.rows = self.matches = 0
 
-    def opened(self) -> Callable[[pa.RecordBatch], None]:
-        """A function that writes rows to a new file; one for each thread."""
-        mine: list[DeltaFile] = []
+    @contextmanager
+    def file(self) -> Iterator[Callable[[pa.RecordBatch], None]]:
+        """A function that writes rows to a file that no other thread uses meanwhile."""
+        with self._lock:
+            file = self._unused.pop() if self._unused else None
 
         def write(rows: pa.RecordBatch) -> None:
             """Add rows to the file, and count them."""
-            if not mine:
-                mine.append(DeltaFile(self._folder, rows.schema, self._codec, {}, self._layout))
+            nonlocal file
+            if file is None:
+                file = DeltaFile(self._folder, rows.schema, self._codec, {}, self._layout)
                 with self._lock:
-                    self._files.append(mine[0])
-            mine[0].write(rows)
+                    self._files.append(file)
+            file.write(rows)
             with self._lock:
                 self.rows += len(rows)
                 if "rule_ids" in rows.schema.names:
                     self.matches += len(rows.column("rule_ids").flatten())
 
-        return write
+        yield write
+        if file is not None:
+            with self._lock:
+                self._unused.append(file)
 
     def close(self) -> list[str]:
         """Finish the files; returns their `add` actions as JSON."""

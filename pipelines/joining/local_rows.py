@@ -5,10 +5,8 @@ Filters and partitioning are the same as those of `rows` and `placed_rows` for S
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
@@ -19,9 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipelines.joining.local_sides import SideReader, new_files, pieces_of, reading, side_readers
+from pipelines.joining.local_sides import SideReader, new_files, reading, side_readers
 from pipelines.joining.parts import Parts
 from pipelines.joining.sides import has_few_new, least_time
+from pipelines.sources.pieces import cores, each_in_threads, pieces_of
 from pipelines.sources.positions import Add
 from rules_index.join.window_partners import FARTHEST
 from rules_index.join.worker import KEY, OWNED, STREAM, TIME, own_column
@@ -169,8 +168,7 @@ class LocalRows:
         if self._parts is not None:
             return self._parts
         total, size = self._sizes()
-        cores = os.cpu_count() or 1
-        count = max(min(cores, -(-total // FEW_ROWS)), -(-total // ROWS), -(-size // BYTES), 1)
+        count = max(min(cores(), -(-total // FEW_ROWS)), -(-total // ROWS), -(-size // BYTES), 1)
         parts = Parts(count, len(self.readers))
         if total <= FEW_ROWS:
             for reader in self.readers:
@@ -252,17 +250,13 @@ class LocalRows:
 
         NeedsSparkError for a file that only Spark can read. The first error is raised.
         """
-        pieces = [(r, piece) for r, adds in files for piece in pieces_of(r.files(adds)) if adds]
+        pieces = [(r, piece) for r, adds in files for piece in pieces_of(r.files(adds), cores())]
 
         def do(each: tuple[SideReader, list[SourceFile]]) -> _T:
             with reading(each[0]):
                 return work(*each)
 
-        threads = min(len(pieces), os.cpu_count() or 1)
-        if threads <= 1:
-            return [do(each) for each in pieces]
-        with ThreadPoolExecutor(threads, "deltatag") as pool:
-            return list(pool.map(do, pieces))
+        return list(each_in_threads(pieces, do))
 
 
 class _NewKeys:

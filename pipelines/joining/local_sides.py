@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pipelines.errors import NeedsSparkError, SourceError
 from pipelines.joining.local_keys import common_type, comparable, instants
@@ -27,9 +25,6 @@ from rules_index.workers.source_files import SourceFile, UnreadableFileError, re
 
 if TYPE_CHECKING:
     from pipelines.settings.model import Join
-
-PIECE_BYTES = 16 << 20
-"""Uncompressed bytes of row groups from which another thread pays."""
 
 
 @dataclass
@@ -132,23 +127,6 @@ def reading(reader: SideReader) -> Iterator[None]:
     except (pa.ArrowException, OSError) as error:
         name = reader.side.stream.name
         raise SourceError(f"The source of {name} cannot be read: {first_line(error)}") from error
-
-
-def pieces_of(files: Sequence[SourceFile]) -> list[list[SourceFile]]:
-    """The row groups of files, in order, as pieces of about equal size for threads."""
-    groups: list[tuple[SourceFile, int, int]] = []
-    for file in files:
-        footer = pq.read_metadata(file.path)
-        groups += [(file, i, footer.row_group(i).total_byte_size) for i in range(footer.num_row_groups)]
-    total = sum(size for _, _, size in groups)
-    count = max(1, min(os.cpu_count() or 1, total // PIECE_BYTES))
-    pieces: list[list[SourceFile]] = [[] for _ in range(count)]
-    before = 0
-    for file, group, size in groups:
-        number = min(count - 1, (before + size // 2) * count // max(total, 1))
-        pieces[number].append(SourceFile(file.path, file.partition, file.version, (group,)))
-        before += size
-    return [piece for piece in pieces if piece]
 
 
 def new_files(side: SideFiles) -> Sequence[Add]:

@@ -7,9 +7,7 @@ that differ; else Spark does it (`spark_tables`). Both make the same commits.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,6 +27,7 @@ from pipelines.retagging.tables import Found, Stamps
 from pipelines.retagging.trial import ID_TYPES, Trial, columns_read, widened
 from pipelines.runners.choice import is_given_session
 from pipelines.settings.model import LOCAL, SPARK
+from pipelines.sources.pieces import each_in_threads
 from pipelines.writing.files import CODEC, codec_named, layout_of
 from rules_index.arrays import decoded
 from rules_index.errors import RulesIndexError
@@ -234,8 +233,7 @@ class LocalTables:
     def _spread(self, items: Sequence[_T], work: Callable[[_T], _R]) -> list[_R]:
         """What `work` gives for each item, in their order; threads take them."""
         try:
-            with ThreadPoolExecutor(max(1, min(len(items), os.cpu_count() or 1)), "deltatag") as pool:
-                return list(pool.map(work, items))
+            return list(each_in_threads(items, work))
         except (OSError, pa.ArrowException, RulesIndexError) as error:
             raise TableError(f"The table at {self.tagged.uri} cannot be re-tagged: {first_line(error)}") from error
 

@@ -7,9 +7,7 @@ cannot read, evaluate or write exactly as Spark does is left to Spark (NeedsSpar
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -38,7 +36,7 @@ from pipelines.runners.needs import READABLE, of_derived
 from pipelines.runners.runner import Job
 from pipelines.settings.model import Stream
 from pipelines.sources.columns import check_condition
-from pipelines.sources.pieces import pieces_of
+from pipelines.sources.pieces import cores, each_in_threads, pieces_of
 from pipelines.sources.positions import Slice
 from pipelines.sources.source import Source
 from pipelines.workspace import Workspace
@@ -269,23 +267,15 @@ class LocalRunner:
 
         NeedsSparkError for a file that only Spark can read. The first error is raised.
         """
-        pieces = self._pieces(source, taken)
-        threads = min(len(pieces), os.cpu_count() or 1)
-        done = 0
-
-        def count(result: Any) -> Any:
-            """Report the progress of one more piece."""
-            nonlocal done
-            done += 1
-            if len(pieces) > 1:
-                self.workspace.progress(f"{self.stream.name}: {done} of {len(pieces)} parts of a micro-batch")
-            return result
-
+        pieces, results = self._pieces(source, taken), []
         try:
-            if threads <= 1:
-                return [count(work(piece)) for piece in pieces]
-            with ThreadPoolExecutor(threads, "deltatag") as pool:
-                return [count(result) for result in pool.map(work, pieces)]
+            for result in each_in_threads(pieces, work):
+                results.append(result)
+                if len(pieces) > 1:
+                    self.workspace.progress(
+                        f"{self.stream.name}: {len(results)} of {len(pieces)} parts of a micro-batch"
+                    )
+            return results
         except UnreadableFileError as error:
             raise NeedsSparkError(str(error)) from error
         except pa.ArrowException as error:
@@ -293,7 +283,7 @@ class LocalRunner:
 
     def _pieces(self, source: Source, taken: Slice) -> list[list[SourceFile]]:
         files = source_files(taken.files, _log(source).file)
-        return pieces_of(files, os.cpu_count() or 1, _MOST_PIECE_BYTES)
+        return pieces_of(files, cores(), _MOST_PIECE_BYTES)
 
 
 def _log(source: Source) -> FolderLog:

@@ -15,6 +15,7 @@ from pipelines.joining import local_rows, parts, sides
 from pipelines.lake import runs
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.runs import batches
+from pipelines.sources import pieces
 from pipelines.workspace import Workspace
 from tests.cases import cases
 from tests.unit.pipelines.random_local_joins import Killed, Rule, Scenario, counted, identified
@@ -95,7 +96,7 @@ def begin(new_workspace, add_rules, monkeypatch):
             monkeypatch.setattr(local_rows, "ROWS", 4)
             monkeypatch.setattr(sides, "MANY_EARLIER", 1)
             monkeypatch.setattr(parts, "KEPT_BYTES", scenario.draw.choice((1, 1000, 1 << 20)))
-            monkeypatch.setattr(local_rows.os, "cpu_count", lambda: 3)
+            monkeypatch.setattr(pieces.os, "cpu_count", lambda: 3)
         return run
 
     return made

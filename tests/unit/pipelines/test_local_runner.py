@@ -127,7 +127,7 @@ def test_all_rows_are_tagged_as_brute_force_tags_them(make, partition_by, output
 
 def test_many_small_row_groups_go_to_several_threads(make, monkeypatch) -> None:
     monkeypatch.setattr(pieces, "_PIECE_BYTES", 1)
-    monkeypatch.setattr(local_runner.os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(pieces.os, "cpu_count", lambda: 4)
     workspace = make()
     for first in range(200, 1_000, 100):
         append(workspace, first, 100)
