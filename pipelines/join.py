@@ -16,13 +16,14 @@ from functools import partial
 from typing import Any
 
 from pipelines.errors import NeedsSparkError, PipelineError, SparkEndedError, UnforeseenError
-from pipelines.joining.choice import going_on_with_spark, joins_runner, told
+from pipelines.joining.choice import going_on_with_spark, joins_runner
 from pipelines.joining.joiner import Joiner
 from pipelines.joining.notices import notices
 from pipelines.joining.runner import JoinRunner, Planned
 from pipelines.lake.runs import MicroBatch
 from pipelines.recovery.attempts import notices as left_out_notices
 from pipelines.recovery.survival import step, surviving
+from pipelines.runners.choice import spark_ruled_out
 from pipelines.runners.needs import of_newest_index
 from pipelines.settings.model import LOCAL, Join
 from pipelines.sources.source import Source
@@ -223,7 +224,7 @@ class _Run:
         except NeedsSparkError as reason:
             if self.workspace.configuration.lake.runner != LOCAL:
                 raise
-            self.failures[name] = told(self.workspace, [name], reason)
+            self.failures[name] = spark_ruled_out(self.workspace, name, reason)
         except (PipelineError, RulesIndexError) as error:
             self.failures[name] = error
         except Exception as error:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pipelines.errors import NeedsSparkError
-from pipelines.runners.choice import is_given_session, why_spark_works
+from pipelines.runners.choice import turn_to_spark, why_spark_works
 from pipelines.runners.needs import of_newest_index, why_spark_reads
-from pipelines.settings.model import LOCAL, SPARK
 
 if TYPE_CHECKING:
     from pipelines.joining.runner import JoinRunner
@@ -31,21 +30,10 @@ def joins_runner(workspace: Workspace, joins: Sequence[Join]) -> JoinRunner:
 
 def going_on_with_spark(workspace: Workspace, names: Sequence[str], reason: NeedsSparkError) -> JoinRunner:
     """The runner on Spark, after reporting why the local one cannot serve; NeedsSparkError if that is ruled out."""
-    if workspace.configuration.lake.runner == LOCAL:
-        raise told(workspace, names, reason)
+    turn_to_spark(workspace, ", ".join(names), reason)
     from pipelines.joining.spark_joins import SparkJoins
 
-    if workspace.configuration.lake.runner != SPARK and not is_given_session(workspace):
-        workspace.progress(f"{', '.join(names)} goes through Spark because {reason}")
     return SparkJoins(workspace)
-
-
-def told(workspace: Workspace, names: Sequence[str], reason: NeedsSparkError) -> NeedsSparkError:
-    """The error of joins that need Spark while the configuration rules it out."""
-    return NeedsSparkError(
-        f'{", ".join(names)} needs Spark because {reason}; and [lake] runner is "local" in '
-        f'{workspace.configuration.path}. Take runner = "auto".'
-    )
 
 
 def why_spark(workspace: Workspace, joins: Sequence[Join]) -> str | None:

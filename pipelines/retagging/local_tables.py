@@ -19,14 +19,12 @@ from pipelines.errors import TableError
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.lake import first_line
 from pipelines.lake.live_files import live_files, may_match
-from pipelines.lake.opened import local_folder
 from pipelines.lake.schema import arrow_schema_of
 from pipelines.lake.tables import matches_table, tagged_table
 from pipelines.retagging.indexes import former_index, index_without_spark
 from pipelines.retagging.tables import Found, Stamps
 from pipelines.retagging.trial import ID_TYPES, Trial, columns_read, widened
-from pipelines.runners.choice import is_given_session
-from pipelines.settings.model import LOCAL, SPARK
+from pipelines.runners.choice import why_spark_works
 from pipelines.sources.pieces import each_in_threads
 from pipelines.writing.files import CODEC, codec_named, layout_of
 from rules_index.arrays import decoded
@@ -240,13 +238,8 @@ class LocalTables:
 
 def may_be_local(workspace: Workspace) -> bool:
     """Whether this process may do the work, and not Spark, as far as the configuration tells."""
-    lake = workspace.configuration.lake
-    if lake.runner == SPARK or lake.root is None or local_folder(lake.root) is None:
-        return False
-    if codec_named(workspace.configuration.spark.get(CODEC, "snappy")) is None:
-        return False
-    master = workspace.configuration.spark.get("spark.master", "local")
-    return lake.runner == LOCAL or (master.startswith("local") and not is_given_session(workspace))
+    codec = codec_named(workspace.configuration.spark.get(CODEC, "snappy"))
+    return codec is not None and why_spark_works(workspace) is None
 
 
 def _between(low: Any, value: Any, high: Any) -> bool:

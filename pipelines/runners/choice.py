@@ -1,4 +1,4 @@
-"""Chooses the runner of a stream: this process if it is exact and the tables are in folders, else Spark."""
+"""Chooses this process where it is exact and the tables are in folders, else Spark; and the runner of a stream."""
 
 from __future__ import annotations
 
@@ -27,16 +27,26 @@ def runner_of(workspace: Workspace, stream: Stream) -> Runner:
 
 def going_on_with_spark(workspace: Workspace, stream: Stream, reason: NeedsSparkError) -> Runner:
     """The runner on Spark, after reporting why the local one cannot serve; NeedsSparkError if that is ruled out."""
-    if workspace.configuration.lake.runner == LOCAL:
-        raise NeedsSparkError(
-            f'{stream.name} needs Spark because {reason}; and [lake] runner is "local" in '
-            f'{workspace.configuration.path}. Take runner = "auto".'
-        )
+    turn_to_spark(workspace, stream.name, reason)
     from pipelines.runners.spark_runner import SparkRunner
 
-    if workspace.configuration.lake.runner != SPARK and not is_given_session(workspace):
-        workspace.progress(f"{stream.name} goes through Spark because {reason}")
     return SparkRunner(workspace, stream)
+
+
+def turn_to_spark(workspace: Workspace, what: str, reason: NeedsSparkError) -> None:
+    """Report that `what` goes through Spark, and why; NeedsSparkError if the configuration rules that out."""
+    if workspace.configuration.lake.runner == LOCAL:
+        raise spark_ruled_out(workspace, what, reason)
+    if workspace.configuration.lake.runner != SPARK and not is_given_session(workspace):
+        workspace.progress(f"{what} goes through Spark because {reason}")
+
+
+def spark_ruled_out(workspace: Workspace, what: str, reason: NeedsSparkError) -> NeedsSparkError:
+    """The error of something that needs Spark while the configuration rules it out."""
+    return NeedsSparkError(
+        f'{what} needs Spark because {reason}; and [lake] runner is "local" in {workspace.configuration.path}. Take '
+        'runner = "auto".'
+    )
 
 
 def is_given_session(workspace: Workspace) -> bool:
