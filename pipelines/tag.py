@@ -13,29 +13,16 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-import rules_index as ri
 from pipelines.annotated import check_compiled
-from pipelines.errors import IndexOutdatedError, NeedsSparkError, QuarantineShareError, SparkEndedError
-from pipelines.lake.index_store import StoredIndex, index_to_tag_with, load_planned, newest_index
-from pipelines.lake.runs import (
-    DONE,
-    PLANNED,
-    RESET,
-    MicroBatch,
-    abandon,
-    last_batch,
-    plan_reset,
-    record_done,
-    record_plan,
-    record_reset,
-)
+from pipelines.errors import NeedsSparkError, QuarantineShareError
+from pipelines.lake.index_store import StoredIndex, index_to_tag_with
+from pipelines.lake.runs import PLANNED, MicroBatch, last_batch
 from pipelines.lake.tables import matches_table, quarantine_table, tagged_table
 from pipelines.origin import Origin
-from pipelines.recovery.attempts import Attempts, described, holds_nothing, left_out, notices, plan_anew
+from pipelines.recovery.attempts import holds_nothing, notices, suspected
+from pipelines.recovery.scope_run import ScopeRun
 from pipelines.recovery.survival import step, surviving
 from pipelines.runners.choice import going_on_with_spark, runner_of
 from pipelines.runners.runner import Job, Runner
@@ -118,24 +105,24 @@ def tag_stream(workspace: Workspace, name: str, restart: bool = False, skip_chan
     return replace(results[-1], seconds=time.perf_counter() - started)
 
 
-class _Tagger:
+class _Tagger(ScopeRun):
     """One run over one stream."""
 
     def __init__(self, workspace: Workspace, stream: Stream, runner: Runner, ended: bool = False) -> None:
         """ended: an attempt at the stream's last micro-batch has just ended Spark."""
-        self.workspace, self.stream, self.runner, self._ended = workspace, stream, runner, ended
-        self.lake = workspace.lake
-        self._indexes: dict[str, tuple[StoredIndex, ri.CompiledRules, Path]] = {}
+        of_rules = [matches_table(stream), tagged_table(stream)]
+        tables, command = [quarantine_table(stream), *of_rules], f"deltatag tag {stream.name}"
+        super().__init__(workspace.lake, stream.name, command, tables, of_rules, runner.give_up, ended)
+        self.workspace, self.stream, self.runner = workspace, stream, runner
         self._origin = Origin(workspace, stream) if stream.source_stream is not None else None
 
     def batches(self, restart: bool, skip_changes: bool) -> Any:
         """Run the micro-batches that are due; yields each as it is in `runs` once it is done."""
         last = last_batch(self.lake, self.stream.name)
         source: Source | None = None
-        if restart and last is not None:
-            last = plan_reset(self.lake, last)
-        if last is not None and last.state == RESET:
-            last = self._reset(last)
+        reset = self._reset_tables(last, restart, self._empty)
+        if reset is not None:
+            last = reset
             yield last
         if last is not None and last.state == PLANNED:
             source = self.runner.open_source()
@@ -197,22 +184,12 @@ class _Tagger:
             "matches": stream.keeps_matches,
             "rows": rows,
             "quarantined": refused,
+            **suspected(last, stored),
         }
-        if last is not None and last.fingerprint == stored.fingerprint and left_out(last.plan):
-            plan["suspects"] = sorted(left_out(last.plan))
         if self._origin is not None:
             plan["implied_by"] = _implied_by(self._origin, source, taken, stored, last)
-        batch = MicroBatch(
-            scope=stream.name,
-            batch=0 if last is None else last.batch + 1,
-            state=PLANNED,
-            plan=plan,
-            rules_version=stored.rules_version,
-            fingerprint=stored.fingerprint,
-            source_version=taken.end.version - (0 if taken.end.index or taken.end.snapshot else 1),
-            started_at=datetime.now(UTC),
-        )
-        recorded = record_plan(self.lake, batch)
+        source_version = taken.end.version - (0 if taken.end.index or taken.end.snapshot else 1)
+        recorded = self._record_plan(last, plan, stored, source_version)
         return (taken if recorded.plan == plan else source.retake(recorded.plan)), recorded
 
     def _refused(self, source: Source, taken: Slice, checks: Mapping[str, Any]) -> tuple[int | None, int]:
@@ -241,7 +218,7 @@ class _Tagger:
         """
         taken = source.retake(batch.plan)
         left = without_lost_files(source, taken) if skip_changes and not taken.lost else taken
-        if left is not taken and holds_nothing(self.lake, batch, self._names):
+        if left is not taken and holds_nothing(self.lake, batch, self.tables):
             with self._zone_of(str(batch.fingerprint)):
                 rows, refused = self._refused(source, left, batch.plan)
             stored, taken = self._index(str(batch.fingerprint))[0], left
@@ -251,61 +228,23 @@ class _Tagger:
 
     def _do(self, source: Source, taken: Slice, batch: MicroBatch) -> MicroBatch:
         """Finish a planned micro-batch; with the newest index if nothing of it is written yet."""
-        newest = self._newer_index(source, taken, batch)
-        if newest is not None or "given_up" in batch.plan:
-            newest = newest or self._index(str(batch.fingerprint))[0]
-            changes: dict[str, Any] = {"left_out": []}
-            if self._origin is not None:
-                changes["implied_by"] = _implied_by(self._origin, source, taken, newest, None)
-            batch = self._plan_anew(batch, newest, changes)
-            self._ended = False
-        if not taken.files:
-            return self._execute(source, taken, batch, resumed=True)
-        stored, compiled, _ = self._index(str(batch.fingerprint))
-        attempts = Attempts(self.lake, batch, compiled, self._ended)
-        guilty = attempts.begin(lambda without: self._match(source, taken, attempts.batch, without))
-        batch = attempts.batch
-        if guilty:
-            listed = [*batch.plan.get("left_out", []), *described(compiled, guilty)]
-            batch = self._plan_anew(batch, stored, {"left_out": listed})
-        try:
-            return self._execute(source, taken, batch, resumed=True)
-        except SparkEndedError as error:
-            raise attempts.told(error) from error
 
-    def _plan_anew(self, batch: MicroBatch, stored: StoredIndex, changes: Mapping[str, Any]) -> MicroBatch:
-        of_rules = [matches_table(self.stream), tagged_table(self.stream)]
-        return plan_anew(self.lake, batch, self._names, of_rules, stored, changes, self.runner.give_up)
-
-    @property
-    def _names(self) -> list[str]:
-        return [table(self.stream) for table in (quarantine_table, matches_table, tagged_table)]
-
-    def _newer_index(self, source: Source, taken: Slice, batch: MicroBatch) -> StoredIndex | None:
-        """The newest index, if a planned micro-batch can be tagged with it instead of its own; else None.
-
-        It can if nothing is written yet, and the slice has the columns that the newest index reads.
-        """
-        newest = newest_index(self.lake, self.stream.name)
-        if newest is None or newest.fingerprint == batch.fingerprint or not taken.files:
-            return None
-        may_go_on = "given_up" not in batch.plan and self._is_readable(str(batch.fingerprint))
-        if may_go_on and not holds_nothing(self.lake, batch, self._names):
-            return None
-        try:
+        def fits(newest: StoredIndex) -> bool:
+            """Whether the slice has the columns that an index reads; IndexOutdatedError if not."""
             columns = self.runner.columns(source, taken.schema_version)
             check_inputs(self._index(newest.fingerprint)[1], columns, self.stream.name)
-        except IndexOutdatedError:
-            return None
-        return newest
+            return True
 
-    def _is_readable(self, fingerprint: str) -> bool:
-        """Whether this version of deltatag can read an index."""
-        try:
-            self._index(fingerprint)
-        except IndexOutdatedError:
-            return False
-        return True
+        def changes(stored: StoredIndex) -> dict[str, Any]:
+            """What else the plan says with another index."""
+            origin = self._origin
+            return {} if origin is None else {"implied_by": _implied_by(origin, source, taken, stored, None)}
+
+        batch = self._with_index(batch, self._newer_index(batch, fits) if taken.files else None, changes)
+        if taken.files:
+            batch = self._begin_attempt(batch, lambda planned, without: self._match(source, taken, planned, without))
+        with self._explained_end():
+            return self._execute(source, taken, batch, resumed=True)
 
     def _match(self, source: Source, taken: Slice, batch: MicroBatch, without: frozenset[str]) -> None:
         """Match the slice and write nothing; the derived columns in `without` are left out."""
@@ -325,31 +264,19 @@ class _Tagger:
         if taken.files:
             with self._zone_of(str(batch.fingerprint)):
                 figures = self.runner.write(self._job(source, taken, batch), resumed)
-        done = replace(
+        return self._record_done(
             batch,
-            state=DONE,
+            started,
             rows=figures["rows"],
             matches=figures["matches"],
             quarantined=batch.plan["quarantined"],
             errors=figures["errors"],
-            seconds=round(time.perf_counter() - started, 3),
         )
-        record_done(self.lake, done)
-        return done
 
-    def _index(self, fingerprint: str) -> tuple[StoredIndex, ri.CompiledRules, Path]:
-        if fingerprint not in self._indexes:
-            name = self.stream.name
-            self._indexes[fingerprint] = load_planned(self.lake, name, fingerprint, f"deltatag tag {name}")
-        return self._indexes[fingerprint]
-
-    def _reset(self, batch: MicroBatch) -> MicroBatch:
+    def _empty(self) -> None:
         """Empty the stream's tables."""
-        for series in abandon(self.lake, batch):
-            self.runner.give_up(series, self._names, batch.batch)
         source = self.runner.open_source()
         self.runner.prepare(source, source.version, self.lake.rule_id_type(), anew=True)
-        return record_reset(self.lake, batch)
 
 
 def _implied_by(

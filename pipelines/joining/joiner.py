@@ -10,32 +10,20 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, replace
-from datetime import UTC, datetime
+from dataclasses import asdict
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from pipelines.annotated import check_compiled
-from pipelines.errors import IndexOutdatedError, JoinChangedError, SparkEndedError
+from pipelines.errors import JoinChangedError
 from pipelines.joining.definition import definition_changes, definition_of
 from pipelines.joining.runner import JoinRunner, Placed, Planned
 from pipelines.joining.sides import SideFiles, least_time, side_files, source_fields
-from pipelines.lake.index_store import StoredIndex, index_to_tag_with, load_planned, newest_index
-from pipelines.lake.runs import (
-    DONE,
-    PLANNED,
-    RESET,
-    MicroBatch,
-    abandon,
-    last_batch,
-    plan_reset,
-    record_done,
-    record_plan,
-    record_reset,
-)
+from pipelines.lake.index_store import StoredIndex, index_to_tag_with
+from pipelines.lake.runs import PLANNED, MicroBatch, last_batch
 from pipelines.lake.tables import quarantine_table, tagged_table
-from pipelines.recovery.attempts import Attempts, described, errors_of, holds_nothing, left_out, plan_anew
+from pipelines.recovery.attempts import errors_of, left_out, suspected
+from pipelines.recovery.scope_run import ScopeRun
 from pipelines.scopes import JoinScope
 from pipelines.sources.lost_files import telling_lost_files
 from pipelines.sources.positions import Position, position_from_plan
@@ -48,7 +36,7 @@ if TYPE_CHECKING:
     from pipelines.workspace import Workspace
 
 
-class Joiner:
+class Joiner(ScopeRun):
     """One join in a run of one or several over the same streams and keys."""
 
     def __init__(
@@ -62,26 +50,26 @@ class Joiner:
     ) -> None:
         """widest: the streams, the keys and the longest windows of all joins of the run; sources: by stream; ended: an
         attempt at the join's last micro-batch has just ended Spark."""
+        of_rules = [tagged_table(join.name)]
+        tables, command = [quarantine_table(join.name), *of_rules], f"deltatag join {join.name}"
+        super().__init__(workspace.lake, join.name, command, tables, of_rules, runner.give_up, ended)
         self.workspace, self.join, self.widest, self.sources = workspace, join, widest, sources
-        self.runner, self.lake = runner, workspace.lake
+        self.runner = runner
         self.streams = {name: workspace.configuration.stream(name) for name in join.streams}
-        self._indexes: dict[str, tuple[StoredIndex, JoinIndex, Path]] = {}
-        self._ended, self._attempts = ended, cast("Attempts | None", None)
+        self._join_indexes: dict[str, JoinIndex] = {}
         self._zone: str | None = None
         self._last = last_batch(self.lake, join.name)
 
     def reset(self, restart: bool) -> MicroBatch | None:
         """Empty the join's tables if `restart` is set, or if an earlier run planned it but did not finish."""
-        if restart and self._last is not None:
-            self._last = plan_reset(self.lake, self._last)
-        if self._last is None or self._last.state != RESET:
-            return None
-        for series in abandon(self.lake, self._last):
-            self.runner.give_up(series, self._names, self._last.batch)
+        reset = self._reset_tables(self._last, restart, self._empty)
+        self._last = reset or self._last
+        return reset
+
+    def _empty(self) -> None:
+        """Empty the join's tables."""
         nothing = {name: self._plan_side(name, None, False) | {"slice": None} for name in self.join.streams}
         self.runner.prepare(self.join, self._files(nothing, None), self.lake.rule_id_type(), anew=True)
-        self._last = record_reset(self.lake, self._last)
-        return self._last
 
     def plan(self, skip_changes: bool) -> Planned | None:
         """The unfinished micro-batch, or a newly planned one; None if nothing is due.
@@ -107,9 +95,9 @@ class Joiner:
             return None
         self._follow_columns(sides, before)
         stored = index_to_tag_with(self.lake, self.join.name)
-        _, index, _ = self._index(stored.fingerprint)
-        check_inputs(index.compiled, JoinScope(self.workspace, self.join).columns(), self.join.name)
-        check_compiled(index.compiled, self.join.annotations, self.join.name)
+        compiled = self._join_index(stored.fingerprint).compiled
+        check_inputs(compiled, JoinScope(self.workspace, self.join).columns(), self.join.name)
+        check_compiled(compiled, self.join.annotations, self.join.name)
         plan: dict[str, Any] = {
             "definition": definition,
             "sides": sides,
@@ -117,9 +105,8 @@ class Joiner:
             "id_type": self.lake.rule_id_type(),
             "lateness": self.join.lateness,
             "latest": None if last is None else last.plan.get("latest"),
+            **suspected(last, stored),
         }
-        if last is not None and last.fingerprint == stored.fingerprint and left_out(last.plan):
-            plan["suspects"] = sorted(left_out(last.plan))
         files = self._files(sides, least_time(plan))
         for side in files:
             sides[side.stream.name] |= {
@@ -128,67 +115,31 @@ class Joiner:
                 "new_files": len(side.new.files) if side.new else 0,
             }
         self.runner.prepare(self.join, files, plan["id_type"])
-        return self._recorded(plan, stored, files)
+        recorded = self._record_plan(self._last, plan, stored, None)
+        if recorded.plan != plan:
+            files = self._files(recorded.plan["sides"], least_time(recorded.plan))
+        return self._planned(recorded, files)
 
     def _go_on(self, batch: MicroBatch) -> Planned:
         """A planned micro-batch; with the newest index if nothing of it is written yet."""
         files = self._files(batch.plan["sides"], least_time(batch.plan))
-        newest = self._newer_index(batch)
-        if newest is not None or "given_up" in batch.plan:
-            newest = newest or self._index(str(batch.fingerprint))[0]
-            batch = self._last = self._plan_anew(batch, newest, {"left_out": []})
-            self._ended = False
-        if not any(side.new is not None and side.new.files for side in files):
-            return self._planned(batch, files, resumed=True)
-        stored, index, _ = self._index(str(batch.fingerprint))
-        self._attempts = Attempts(self.lake, batch, index.compiled, self._ended)
-        guilty = self._attempts.begin(lambda without: self._match(files, without))
-        batch = self._attempts.batch
-        if guilty:
-            listed = [*batch.plan.get("left_out", []), *described(index.compiled, guilty)]
-            batch = self._plan_anew(batch, stored, {"left_out": listed})
+
+        def fits(newest: StoredIndex) -> bool:
+            """Whether the sources have the columns that an index reads (IndexOutdatedError if not), and event times are
+            the same instants in its time zone."""
+            compiled = self._join_index(newest.fingerprint).compiled
+            check_inputs(compiled, JoinScope(self.workspace, self.join).columns(), self.join.name)
+            return self._zone in (None, compiled.time_zone)
+
+        def match(planned: MicroBatch, without: frozenset[str]) -> None:
+            """Join the rows and write nothing; the derived columns in `without` are left out."""
+            self.runner.match(self.widest, self._planned(planned, files, without=without))
+
+        batch = self._with_index(batch, self._newer_index(batch, fits))
+        if any(side.new is not None and side.new.files for side in files):
+            batch = self._begin_attempt(batch, match)
         self._last = batch
         return self._planned(batch, files, resumed=True)
-
-    def _newer_index(self, batch: MicroBatch) -> StoredIndex | None:
-        """The newest index, if a planned micro-batch can be matched with it instead of its own; else None.
-
-        It can if nothing is written yet, the sources have the columns that the newest index reads, and event times are
-        the same instants in its time zone.
-        """
-        newest = newest_index(self.lake, self.join.name)
-        if newest is None or newest.fingerprint == batch.fingerprint:
-            return None
-        may_go_on = "given_up" not in batch.plan and self._is_readable(str(batch.fingerprint))
-        if may_go_on and not holds_nothing(self.lake, batch, self._names):
-            return None
-        compiled = self._index(newest.fingerprint)[1].compiled
-        try:
-            check_inputs(compiled, JoinScope(self.workspace, self.join).columns(), self.join.name)
-        except IndexOutdatedError:
-            return None
-        return newest if self._zone in (None, compiled.time_zone) else None
-
-    def _plan_anew(self, batch: MicroBatch, stored: StoredIndex, changes: Mapping[str, Any]) -> MicroBatch:
-        of_rules = [tagged_table(self.join.name)]
-        return plan_anew(self.lake, batch, self._names, of_rules, stored, changes, self.runner.give_up)
-
-    @property
-    def _names(self) -> list[str]:
-        return [quarantine_table(self.join.name), tagged_table(self.join.name)]
-
-    def _is_readable(self, fingerprint: str) -> bool:
-        """Whether this version of deltatag can read an index."""
-        try:
-            self._index(fingerprint)
-        except IndexOutdatedError:
-            return False
-        return True
-
-    def _match(self, files: list[SideFiles], without: frozenset[str]) -> None:
-        """Join the micro-batch's rows and write nothing; the derived columns in `without` are left out."""
-        assert self._attempts is not None
-        self.runner.match(self.widest, self._planned(self._attempts.batch, files, without=without))
 
     @contextmanager
     def _telling_lost_files(self, planned: Planned) -> Iterator[None]:
@@ -199,29 +150,14 @@ class Joiner:
                 stack.enter_context(telling_lost_files(self.sources[side.stream.name], side.files, way_out))
             yield
 
-    def _recorded(self, plan: dict[str, Any], stored: StoredIndex, files: list[SideFiles]) -> Planned:
-        batch = MicroBatch(
-            scope=self.join.name,
-            batch=0 if self._last is None else self._last.batch + 1,
-            state=PLANNED,
-            plan=plan,
-            rules_version=stored.rules_version,
-            fingerprint=stored.fingerprint,
-            source_version=None,
-            started_at=datetime.now(UTC),
-        )
-        recorded = record_plan(self.lake, batch)
-        if recorded.plan != plan:
-            files = self._files(recorded.plan["sides"], least_time(recorded.plan))
-        return self._planned(recorded, files)
-
     def _planned(
         self, batch: MicroBatch, files: list[SideFiles], resumed: bool = False, without: frozenset[str] | None = None
     ) -> Planned:
         """The micro-batch as runners take it. without: the inputs to leave out, by default those of the plan."""
-        stored, index, path = self._index(str(batch.fingerprint))
+        fingerprint = str(batch.fingerprint)
+        stored, _, path = self._index(fingerprint)
         without = left_out(batch.plan) if without is None else without
-        return Planned(self.join, batch, files, stored, index, path, resumed, without)
+        return Planned(self.join, batch, files, stored, self._join_index(fingerprint), path, resumed, without)
 
     def _definition(self) -> dict[str, Any]:
         """The definition of the join with the time zone of its event times, as JSON values."""
@@ -235,7 +171,7 @@ class Joiner:
         if self._instants:
             return None
         fingerprint = fingerprint or index_to_tag_with(self.lake, self.join.name).fingerprint
-        return self._index(fingerprint)[1].compiled.time_zone
+        return self._index(fingerprint)[1].time_zone
 
     @cached_property
     def _instants(self) -> bool:
@@ -282,31 +218,24 @@ class Joiner:
         self.workspace.progress(f"{self.join.name}: micro-batch {batch.batch}, {files} new files")
         figures: dict[str, Any] = {"rows": 0, "joined": 0, "matches": 0, "quarantined": 0, "latest": plan["latest"]}
         if files:
-            try:
-                with self._telling_lost_files(planned):
-                    figures = self._write(planned, placed)
-            except SparkEndedError as error:
-                raise (self._attempts.told(error) if self._attempts is not None else error) from error
-        done = replace(
+            with self._explained_end(), self._telling_lost_files(planned):
+                figures = self._write(planned, placed)
+        self._last = self._record_done(
             batch,
-            state=DONE,
+            started,
             plan={**plan, "joined": figures["joined"], "latest": figures["latest"]},
             rows=figures["rows"],
             matches=figures["matches"],
             quarantined=figures["quarantined"],
             errors=errors_of(planned.index.compiled, plan, figures["rows"]),
-            seconds=round(time.perf_counter() - started, 3),
         )
-        record_done(self.lake, done)
-        self._last, self._attempts, self._ended = done, None, False
-        return done
+        return self._last
 
     def _write(self, planned: Planned, placed: Placed) -> dict[str, Any]:
         return self.runner.write(planned, placed)
 
-    def _index(self, fingerprint: str) -> tuple[StoredIndex, JoinIndex, Path]:
-        if fingerprint not in self._indexes:
-            name = self.join.name
-            stored, compiled, path = load_planned(self.lake, name, fingerprint, f"deltatag join {name}")
-            self._indexes[fingerprint] = (stored, JoinIndex.of(compiled, self.join.streams), path)
-        return self._indexes[fingerprint]
+    def _join_index(self, fingerprint: str) -> JoinIndex:
+        if fingerprint not in self._join_indexes:
+            compiled = self._index(fingerprint)[1]
+            self._join_indexes[fingerprint] = JoinIndex.of(compiled, self.join.streams)
+        return self._join_indexes[fingerprint]

@@ -162,6 +162,13 @@ def left_out(plan: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(each["name"] for each in plan.get("left_out", []))
 
 
+def suspected(last: MicroBatch | None, stored: StoredIndex) -> dict[str, Any]:
+    """What a plan says of the inputs that the micro-batch before it has left out, with the same index."""
+    if last is None or last.fingerprint != stored.fingerprint or not left_out(last.plan):
+        return {}
+    return {"suspects": sorted(left_out(last.plan))}
+
+
 def described(compiled: ri.CompiledRules, names: Sequence[str]) -> list[dict[str, Any]]:
     """The entries of a plan for left-out inputs: `name`, `text`, the `rules` that read it (ids as text), `count`."""
     texts = {leaf.name: leaf.text or "" for leaf in compiled.derived}

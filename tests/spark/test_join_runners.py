@@ -16,6 +16,7 @@ from pipelines.errors import NeedsSparkError
 from pipelines.join import join_together
 from pipelines.joining import hot_keys, joiner, local_rows
 from pipelines.lake.folder_log import FolderLog
+from pipelines.recovery import scope_run
 from pipelines.settings.model import LOCAL, SPARK
 from pipelines.workspace import Workspace
 from quality import joined
@@ -94,7 +95,7 @@ def _join(workspace: Workspace, names: list[str], monkeypatch: Any, step: str) -
         if step == "planned":
             patch.setattr(joiner.Joiner, "execute", die)
         elif step:
-            patch.setattr(joiner, "record_done", die)
+            patch.setattr(scope_run, "record_done", die)
         try:
             _, failures = join_together(workspace, names)
         except DiedError:
