@@ -103,7 +103,7 @@ def join_together(
                 failures[run.current] = error
             except NeedsSparkError as reason:
                 run.take_spark(reason)
-        results |= {name: run.told(name) for name in run.results}
+        results |= {name: run.result_of(name) for name in run.results}
     return [results[name] for name in names if name not in failures], failures
 
 
@@ -205,7 +205,7 @@ class _Run:
             self.results[joiner.join.name] = self.results[joiner.join.name].plus(batch)
             self._newest[joiner.join.name] = batch
 
-    def told(self, name: str) -> JoinResult:
+    def result_of(self, name: str) -> JoinResult:
         """What the run did of a join, with the notices on its last micro-batch."""
         result, batch = self.results[name], self._newest.get(name)
         about_last = notices(name, batch.plan) if batch is not None else []

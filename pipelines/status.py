@@ -22,7 +22,7 @@ from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.model import Join, Stream
 from pipelines.sources.columns import check_condition, source_columns
 from pipelines.sources.newest_version import newest_version
-from pipelines.sources.only_joined import command_of, is_only_joined, told
+from pipelines.sources.only_joined import command_of, is_only_joined, notice
 from pipelines.sources.positions import Position, position_from_plan
 from pipelines.sources.source import Source
 from pipelines.workspace import Workspace
@@ -142,7 +142,7 @@ def _status(workspace: Workspace, scope: Stream | Join, rules_version: int, reje
         problem="; ".join(problems) or None,
         needs_spark=stored.statistics.get("needs_spark") or None if stored else None,
         streams=(scope.name,) if isinstance(scope, Stream) else scope.streams,
-        notices=_notices(scope.name, last) if last is not None else (told(workspace, scope.name),) * unneeded,
+        notices=_notices(scope.name, last) if last is not None else (notice(workspace, scope.name),) * unneeded,
         files=sizes.files,
         bytes=sizes.bytes,
         maintenance_due=sizes.due,

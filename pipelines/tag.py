@@ -29,7 +29,7 @@ from pipelines.runners.runner import Job, Runner
 from pipelines.settings.model import Stream
 from pipelines.sources.columns import check_columns
 from pipelines.sources.lost_files import telling_lost_rows, without_lost_files
-from pipelines.sources.only_joined import is_only_joined, told
+from pipelines.sources.only_joined import is_only_joined, notice
 from pipelines.sources.positions import Slice, position_from_plan
 from pipelines.sources.source import Source
 from pipelines.workspace import Workspace
@@ -84,7 +84,7 @@ def tag_stream(workspace: Workspace, name: str, restart: bool = False, skip_chan
     started = time.perf_counter()
     results, stream = [TagResult(name)], workspace.configuration.stream(name)
     if not restart and is_only_joined(workspace, name):
-        return replace(results[-1], notices=(told(workspace, name),))
+        return replace(results[-1], notices=(notice(workspace, name),))
 
     runners = [runner_of(workspace, stream)]
 

@@ -135,8 +135,8 @@ def _truth(name: str, values: Sequence[Any]) -> bool:
     """The only value as a truth value, by the words of YAML; RefusedError for another value, or several."""
     found = [_TRUTHS.get(str(each).lower()) for each in values]
     if len(found) != 1 or found[0] is None:
-        told = ", ".join(map(str, values))
-        raise RefusedError("VALUE", f"The modifier exists of {name} has the value {told!r:.80}; give true or false.")
+        text = ", ".join(map(str, values))
+        raise RefusedError("VALUE", f"The modifier exists of {name} has the value {text!r:.80}; give true or false.")
     return found[0]
 
 

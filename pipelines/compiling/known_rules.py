@@ -29,24 +29,24 @@ from pipelines.workspace import Workspace
 class KnownRules:
     """What is known of the rules without reading them all.
 
-    mark: the newest mark; changes: the changes since then; indexes: the stored index of each scope; told: all rows of
+    mark: the newest mark; changes: the changes since then; indexes: the stored index of each scope; stored: all rows of
     `rule_rejects`; of_lists: scopes whose rules name lists that have changed since they were compiled.
     """
 
     mark: Mark
     changes: RuleChanges
     indexes: Mapping[str, StoredIndex]
-    told: pl.DataFrame
+    stored: pl.DataFrame
     of_lists: Collection[str] = ()
 
     @property
     def of_row(self) -> pl.DataFrame:
         """The rules of the newest version that are rejected for their row alone."""
-        return pl.concat([self.changes.unchanged(self.told.filter(is_of_row())), self.changes.rules.rejects])
+        return pl.concat([self.changes.unchanged(self.stored.filter(is_of_row())), self.changes.rules.rejects])
 
     def of_library(self, scopes: set[str]) -> pl.DataFrame:
         """The library's rejects among the current rules of some scopes."""
-        mine = self.told.filter(pl.col("scope").is_in(list(scopes)) & ~is_of_row())
+        mine = self.stored.filter(pl.col("scope").is_in(list(scopes)) & ~is_of_row())
         unchanged = self.changes.unchanged(mine)
         others = mine.join(unchanged, on=["scope", "rule_id"], how="anti")
         return pl.concat([unchanged, compile_rejects_of(others, scopes, self.changes.rules)])

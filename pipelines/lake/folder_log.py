@@ -201,7 +201,7 @@ class FolderLog:
     def create(self, definition: Definition) -> bool:
         """Create the table as version 0; False if another process has created it first."""
         self._log.mkdir(parents=True, exist_ok=True)
-        info = _info("CREATE TABLE", definition.told(), {}, is_blind_append=True)
+        info = _info("CREATE TABLE", definition.operation_parameters(), {}, is_blind_append=True)
         return self._put(0, [info, *map(json.dumps, definition.actions(str(uuid.uuid4()), frozenset()))])
 
     def add_columns(self, fields: Sequence[Mapping[str, Any]]) -> None:
@@ -223,7 +223,7 @@ class FolderLog:
         def due(since: _Since) -> list[str]:
             """The commit that removes the files of the newest version."""
             snapshot = self.snapshot(since.number)
-            info = _info("CREATE OR REPLACE TABLE", definition.told(), {})
+            info = _info("CREATE OR REPLACE TABLE", definition.operation_parameters(), {})
             actions = definition.actions(snapshot.table_id, snapshot.features)
             return [info, *map(json.dumps, actions), *_removals(self.files(snapshot))]
 

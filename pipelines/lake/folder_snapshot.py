@@ -47,7 +47,7 @@ class Definition:
             found.append({"domainMetadata": kept})
         return found
 
-    def told(self) -> dict[str, str]:
+    def operation_parameters(self) -> dict[str, str]:
         """The operation parameters that the table's history shows of its creation."""
         return {"partitionBy": json.dumps(list(self.partition_by)), "clusterBy": json.dumps(list(self.cluster_by))}
 

@@ -74,7 +74,7 @@ class Attempts:
             self._answered(True)
         return list(open_search.left_out) if open_search is not None else []
 
-    def told(self, error: SparkEndedError) -> SparkEndedError:
+    def explain_error(self, error: SparkEndedError) -> SparkEndedError:
         """The error of an attempt that ended Spark, completed with what a search has found."""
         if self._search is None or self._search.state == "open":
             return error

@@ -153,7 +153,7 @@ class ScopeRun:
         except SparkEndedError as error:
             if self._attempts is None:
                 raise
-            raise self._attempts.told(error) from error
+            raise self._attempts.explain_error(error) from error
 
     def _record_done(self, batch: MicroBatch, started: float, **figures: Any) -> MicroBatch:
         """Record a micro-batch as done, with its figures; `started`: the time when writing began."""

@@ -34,7 +34,7 @@ def joins_of(workspace: Workspace, name: str) -> list[str]:
     return [join.name for join in workspace.configuration.joins.values() if name in join.streams]
 
 
-def told(workspace: Workspace, name: str) -> str:
+def notice(workspace: Workspace, name: str) -> str:
     """A sentence for people on a stream that only joins read."""
     joins = joins_of(workspace, name)
     return (
