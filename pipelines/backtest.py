@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 
 import rules_index as ri
 from pipelines.annotated import annotate_of
-from pipelines.clashes import current_rules
+from pipelines.duplicate_ids import current_rules
 from pipelines.errors import ConfigurationError, SourceError
 from pipelines.lake.lake import first_line, open_delta
 from pipelines.lake.reading import files_in

@@ -11,7 +11,6 @@ import polars as pl
 import rules_index as ri
 from pipelines.analyse import spark_analyser
 from pipelines.annotated import annotate_of
-from pipelines.clashes import KEPT, current_rules
 from pipelines.compiling.changes import RulesTable
 from pipelines.compiling.due import counts_of, rules_hash, still_holds, versions_of
 from pipelines.compiling.incremental import compile_changes
@@ -27,6 +26,7 @@ from pipelines.compiling.results import (
     too_many,
 )
 from pipelines.compiling.storing import saved, sound_index, store
+from pipelines.duplicate_ids import KEPT, current_rules
 from pipelines.errors import PipelineError, UnforeseenError
 from pipelines.lake.index_store import StoredIndex, fetch_index, newest_index, update_statistics
 from pipelines.lake.lake import Lake

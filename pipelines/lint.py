@@ -13,7 +13,7 @@ import pyarrow.dataset as ds
 
 import rules_index as ri
 from pipelines.annotated import refused_severities
-from pipelines.clashes import current_rules
+from pipelines.duplicate_ids import current_rules
 from pipelines.errors import PipelineError, TableError
 from pipelines.lake.runs import DONE, MicroBatch, batches
 from pipelines.lake.tables import tagged_table
@@ -126,7 +126,7 @@ def accept_finding(workspace: Workspace, rule_id: str, kind: str, reason: str | 
     An accepted finding stays accepted. `reason` is for people. TableError if lint has no such finding, or fails.
     """
     rules = current_rules(workspace)
-    scopes = rules.sound.filter(pl.col("rule_id").cast(pl.String) == rule_id)["scope"].to_list()
+    scopes = rules.valid.filter(pl.col("rule_id").cast(pl.String) == rule_id)["scope"].to_list()
     scopes += rules.rejects.filter(pl.col("rule_id") == rule_id)["scope"].to_list()
     known = [name for name in dict.fromkeys(scopes) if name in scopes_of(workspace)]
     if not known:
@@ -155,7 +155,7 @@ def _rejected(scope: Scope, rules: RuleSet) -> Iterable[Finding]:
         (pl.col("scope") == scope.name) & (pl.col("rules_version") == rules.version) & (pl.col("error") == "ANALYSIS")
     )
     kept = rules.kept_of(scope.name)
-    # the rows of a clashing id share one reject
+    # the rows of a duplicate id share one reject
     by_row = rules.rejects.filter(pl.col("scope") == scope.name).unique(maintain_order=True)
     for frame in (by_row, by_spark):
         for each in frame.iter_rows(named=True):
@@ -171,8 +171,8 @@ def _rejected(scope: Scope, rules: RuleSet) -> Iterable[Finding]:
 def _usable(scope: Scope, rules: RuleSet, rejected: Iterable[Finding]) -> pl.DataFrame:
     """The rules of a scope that are not among the rejected ones."""
     refused = [each.rule_id for each in rejected]
-    sound = rules.of_scope(scope.name).select(RULE_COLUMNS)
-    return sound.filter(~pl.col("rule_id").cast(pl.String).is_in(refused)) if refused else sound
+    valid = rules.of_scope(scope.name).select(RULE_COLUMNS)
+    return valid.filter(~pl.col("rule_id").cast(pl.String).is_in(refused)) if refused else valid
 
 
 def _of_streams(scope: Scope, rules: RuleSet, usable: pl.DataFrame) -> Iterable[Finding]:
@@ -183,8 +183,8 @@ def _of_streams(scope: Scope, rules: RuleSet, usable: pl.DataFrame) -> Iterable[
     theirs = {}
     for stream in possible_origins(workspace.configuration, scope.stream):
         other = StreamScope(workspace, stream)
-        sound = _usable(other, rules, _rejected(other, rules))
-        theirs[stream.name] = _with_lists(workspace, sound, rules, stream.event_time)
+        valid = _usable(other, rules, _rejected(other, rules))
+        theirs[stream.name] = _with_lists(workspace, valid, rules, stream.event_time)
     mine = _with_lists(workspace, usable, rules, scope.event_time)
     proposal = origin_proposal(workspace, scope.stream, mine, theirs, scope.columns()) if theirs else None
     if proposal is not None:

@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 import rules_index as ri
-from pipelines.clashes import rules_of_index
+from pipelines.duplicate_ids import rules_of_index
 from pipelines.errors import NotImpliedError, PipelineError, SourceError
 from pipelines.lake.index_store import StoredIndex, fetch_index, index_to_tag_with, newest_index
 from pipelines.lake.runs import FOLDED, MicroBatch, batches

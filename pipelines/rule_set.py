@@ -38,24 +38,24 @@ ROW_ERRORS = (DUPLICATE_ID, "MISSING_VALUE", UNKNOWN_SCOPE)
 class RuleSet:
     """The enabled rules of one version of `rules`.
 
-    sound: the columns rule_id, scope, expression, valid_from, valid_to and, on request, those of `ANNOTATED_BY`
+    valid: the columns rule_id, scope, expression, valid_from, valid_to and, on request, those of `ANNOTATED_BY`
     (labels as a list of key and value). None of the first three is NULL, no id is repeated, and each scope exists.
     rejects: all other rules (scope, rule_id as text, error, message, position). kept (scope, rule_id as text, version):
-    rules in `sound` that are taken from an older version of `rules`, since their ids clash now.
+    rules in `valid` that are taken from an older version of `rules`, since their ids are duplicate now.
     """
 
     version: int
-    sound: pl.DataFrame
+    valid: pl.DataFrame
     rejects: pl.DataFrame
     kept: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=KEPT_SCHEMA))
 
     def of_scope(self, scope: str) -> pl.DataFrame:
-        """The sound rules of a scope, by ascending id."""
-        found = self.sound.filter(pl.col("scope") == scope)
+        """The valid rules of a scope, by ascending id."""
+        found = self.valid.filter(pl.col("scope") == scope)
         return found if found["rule_id"].is_sorted() else found.sort("rule_id")
 
     def accepted(self, scope: str, rejected: pl.DataFrame) -> pl.DataFrame:
-        """The sound rules of a scope that the library did not reject, with the columns of `RULE_COLUMNS`."""
+        """The valid rules of a scope that the library did not reject, with the columns of `RULE_COLUMNS`."""
         refused = pl.col("rule_id").cast(pl.String).is_in(rejected["rule_id"].implode())
         return self.of_scope(scope).filter(~refused).select(RULE_COLUMNS)
 
@@ -64,9 +64,9 @@ class RuleSet:
         return self.rejects.filter(pl.col("scope") == scope).height
 
     def enabled(self, scope: str) -> int:
-        """How many enabled rules the scope has, sound or not."""
-        sound = self.sound.filter(pl.col("scope") == scope).height - len(self.kept_of(scope))
-        return sound + self.refused(scope)
+        """How many enabled rules the scope has, valid or not."""
+        valid = self.valid.filter(pl.col("scope") == scope).height - len(self.kept_of(scope))
+        return valid + self.refused(scope)
 
     def kept_of(self, scope: str) -> dict[str, int]:
         """The ids of the scope's kept rules, each with its version of `rules`."""
@@ -154,8 +154,8 @@ def _sort_out(version: int, enabled: pl.DataFrame, scopes: Sequence[str]) -> Rul
     }
     message = pl.coalesce(*(pl.when(pl.col("error") == code).then(text) for code, text in messages.items()))
     rejects = as_rejects(refused.with_columns(message=message, position=None))
-    sound = judged.filter(pl.col("error").is_null()).drop("error")
-    return RuleSet(version, sound, rejects)
+    valid = judged.filter(pl.col("error").is_null()).drop("error")
+    return RuleSet(version, valid, rejects)
 
 
 def as_rejects(frame: pl.DataFrame) -> pl.DataFrame:

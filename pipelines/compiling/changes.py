@@ -83,7 +83,7 @@ def changes_since(lake: Lake, scopes: Collection[str], table: RulesTable, versio
         return None
     # a rule without an id is in no index
     refused = rules.rejects.filter(pl.col("rule_id").is_not_null())
-    here = pl.concat([rules.sound.select("scope"), refused.select("scope")])["scope"]
+    here = pl.concat([rules.valid.select("scope"), refused.select("scope")])["scope"]
     return RuleChanges(ids, nameless, {*of_scopes, *here.drop_nulls().to_list()}, rules)
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipelines.clashes import current_rules
 from pipelines.compiling.known_rules import known_rules
 from pipelines.compiling.rejects import compile_rejects_of, is_of_row, stored_rejects
 from pipelines.compiling.results import Counts, columns_of, settings_of, too_many
+from pipelines.duplicate_ids import current_rules
 from pipelines.lake.index_store import StoredIndex, newest_index
 from pipelines.rule_set import ANNOTATED_BY, RuleSet, read_rules
 from pipelines.scopes import Scope, scope_of, scopes_of
@@ -51,7 +51,7 @@ def refusals_are_due(workspace: Workspace) -> bool:
 
 
 def counts_of(rules: RuleSet, name: str, rejected: int) -> Counts:
-    """The counts of a scope; rejected: how many of its sound rules the library rejected."""
+    """The counts of a scope; rejected: how many of its valid rules the library rejected."""
     return Counts(rules.version, rules.enabled(name), rules.refused(name) + rejected)
 
 

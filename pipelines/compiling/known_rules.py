@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from pipelines.clashes import KEPT
 from pipelines.compiling.changes import RuleChanges, RulesTable, changes_since
 from pipelines.compiling.rejects import Mark, compile_rejects_of, is_of_row, newest_mark, stored_rejects
 from pipelines.compiling.results import Counts, columns_of, settings_of, too_many
+from pipelines.duplicate_ids import KEPT
 from pipelines.errors import PipelineError
 from pipelines.lake.index_store import StoredIndex, newest_index
 from pipelines.origin import origin_of

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import polars as pl
 
-from pipelines.clashes import clash_notice, current_rules
 from pipelines.compiling.known_rules import known_rules
+from pipelines.duplicate_ids import current_rules, duplicate_notice
 from pipelines.errors import PipelineError
 from pipelines.rule_set import UNKNOWN_SCOPE
 from pipelines.workspace import Workspace
 
 
 def refusals_notice(workspace: Workspace) -> str:
-    """Sentences on rules of unknown scopes and on clashing ids; "" if there are none, or rules cannot be read."""
+    """Sentences on rules of unknown scopes and on duplicate ids; "" if there are none, or rules cannot be read."""
     try:
         known = known_rules(workspace, {})
         rejects = current_rules(workspace).rejects if known is None else known.of_row
     except PipelineError:
         return ""
     rejects = rejects.sort("rule_id", "scope", nulls_last=True)
-    return " ".join(filter(None, (_rules_of_no_scope(rejects), clash_notice(rejects))))
+    return " ".join(filter(None, (_rules_of_no_scope(rejects), duplicate_notice(rejects))))
 
 
 def _rules_of_no_scope(rejects: pl.DataFrame) -> str:

@@ -58,12 +58,12 @@ def is_of_row() -> pl.Expr:
 def compile_rejects_of(stored: pl.DataFrame, scopes: set[str], rules: RuleSet) -> pl.DataFrame:
     """The library's stored rejects of current rules of `scopes`.
 
-    Rules that are kept while their id clashes are left out: they are listed as clashes.
+    Rules that are kept while their id is duplicate are left out: they are listed as DUPLICATE_ID.
     """
     mine, keys = stored.filter(pl.col("scope").is_in(list(scopes)) & ~is_of_row()), ["scope", "rule_id"]
     if mine.is_empty():
         return mine
-    known = rules.sound.select("scope", pl.col("rule_id").cast(pl.String))
+    known = rules.valid.select("scope", pl.col("rule_id").cast(pl.String))
     return mine.join(known, on=keys, how="semi").join(rules.kept, on=keys, how="anti")
 
 

@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 
 import rules_index as ri
-from pipelines.clashes import current_rules, rules_of_index
+from pipelines.duplicate_ids import current_rules, rules_of_index
 from pipelines.errors import IndexDamagedError, IndexOutdatedError, PipelineError
 from pipelines.lake.index_store import StoredIndex, fetch_index, newest_index
 from pipelines.rule_set import RULE_COLUMNS, read_rules

@@ -1,4 +1,4 @@
-"""Rules whose id clashes (several enabled rows have it): the version that was compiled last stays in force."""
+"""Rules with duplicate ids (several enabled rows have one): the version that was compiled last stays in force."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ if TYPE_CHECKING:
     from pipelines.workspace import Workspace
 
 KEPT = "kept"
-"""Key of an index's statistics: id of each rule that clashes -> the version of `rules` from which it was taken."""
+"""Key of an index's statistics: each duplicate id -> the version of `rules` from which it was taken."""
 
 
 def current_rules(workspace: Workspace) -> RuleSet:
-    """The enabled rules of the newest version of `rules`; for each clashing id the rule as it was compiled last.
+    """The enabled rules of the newest version of `rules`; for each duplicate id the rule as it was compiled last.
 
     That is the rule from which the scope's newest index was compiled. There is none if the scope has no index, if the
     index lacks the rule (it may have been rejected), or if that version of `rules` is no longer readable.
     """
     annotated = workspace.configuration.annotates
     rules = read_rules(workspace.lake, scopes_of(workspace), annotated=annotated)
-    clashing = rules.rejects.filter(pl.col("error") == DUPLICATE_ID)
-    for scope, ids in clashing.group_by("scope", maintain_order=True).agg(pl.col("rule_id").unique()).iter_rows():
+    duplicates = rules.rejects.filter(pl.col("error") == DUPLICATE_ID)
+    for scope, ids in duplicates.group_by("scope", maintain_order=True).agg(pl.col("rule_id").unique()).iter_rows():
         if scope in scopes_of(workspace):
             rules = _with_last_good(workspace, rules, scope, ids)
     return rules
 
 
-def clash_notice(rejects: pl.DataFrame) -> str:
-    """A sentence for people on the clashing ids among rejects; "" if there are none."""
-    clashing = rejects.filter(pl.col("error") == DUPLICATE_ID)
-    if clashing.is_empty():
+def duplicate_notice(rejects: pl.DataFrame) -> str:
+    """A sentence for people on the duplicate ids among rejects; "" if there are none."""
+    duplicates = rejects.filter(pl.col("error") == DUPLICATE_ID)
+    if duplicates.is_empty():
         return ""
-    ids = clashing["rule_id"].unique(maintain_order=True)
+    ids = duplicates["rule_id"].unique(maintain_order=True)
     several = "1 id stands" if len(ids) == 1 else f"{len(ids):,} ids stand"
-    return f"{several} in several enabled rules (see the table rule_rejects); {ids[0]}: {clashing['message'][0]}"
+    return f"{several} in several enabled rules (see the table rule_rejects); {ids[0]}: {duplicates['message'][0]}"
 
 
 def rules_of_index(workspace: Workspace, stored: StoredIndex) -> pl.DataFrame:
-    """The sound rules that an index was compiled from, with the `version` of `rules` that each was taken from.
+    """The valid rules that an index was compiled from, with the `version` of `rules` that each was taken from.
 
     Raises what `read_rules` raises where one of these versions is gone.
     """
@@ -97,7 +97,7 @@ def _added(rules: RuleSet, kept: pl.DataFrame) -> RuleSet:
     message = pl.col("message") + pl.col("goes_on").fill_null("")
     return replace(
         rules,
-        sound=pl.concat([rules.sound, kept.select(rules.sound.columns).cast(rules.sound.schema)]),
+        valid=pl.concat([rules.valid, kept.select(rules.valid.columns).cast(rules.valid.schema)]),
         rejects=rejects.with_columns(message).drop("goes_on"),
         kept=pl.concat([rules.kept, notes.select("scope", "rule_id").with_columns(kept["version"])]),
     )
