@@ -21,7 +21,7 @@ from pipelines.lake.index_store import StoredIndex, index_to_tag_with
 from pipelines.lake.runs import PLANNED, MicroBatch, last_batch
 from pipelines.lake.tables import matches_table, quarantine_table, tagged_table
 from pipelines.origin import Origin
-from pipelines.recovery.attempts import holds_nothing, notices, suspected
+from pipelines.recovery.attempts import holds_nothing, left_out_before, notices
 from pipelines.recovery.scope_run import ScopeRun
 from pipelines.recovery.survival import step, surviving
 from pipelines.runners.choice import going_on_with_spark, runner_of
@@ -184,7 +184,7 @@ class _Tagger(ScopeRun):
             "matches": stream.keeps_matches,
             "rows": rows,
             "quarantined": refused,
-            **suspected(last, stored),
+            **left_out_before(last, stored),
         }
         if self._origin is not None:
             plan["implied_by"] = _implied_by(self._origin, source, taken, stored, last)

@@ -22,7 +22,7 @@ from pipelines.joining.sides import SideFiles, least_time, side_files, source_fi
 from pipelines.lake.index_store import StoredIndex, index_to_tag_with
 from pipelines.lake.runs import PLANNED, MicroBatch, last_batch
 from pipelines.lake.tables import quarantine_table, tagged_table
-from pipelines.recovery.attempts import errors_of, left_out, suspected
+from pipelines.recovery.attempts import errors_of, left_out, left_out_before
 from pipelines.recovery.scope_run import ScopeRun
 from pipelines.scopes import JoinScope
 from pipelines.sources.lost_files import telling_lost_files
@@ -105,7 +105,7 @@ class Joiner(ScopeRun):
             "id_type": self.lake.rule_id_type(),
             "lateness": self.join.lateness,
             "latest": None if last is None else last.plan.get("latest"),
-            **suspected(last, stored),
+            **left_out_before(last, stored),
         }
         files = self._files(sides, least_time(plan))
         for side in files:

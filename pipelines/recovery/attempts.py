@@ -1,9 +1,9 @@
 """Counts attempts at a planned micro-batch in its plan, and leaves out the predicates that end Spark.
 
 If two attempts at a micro-batch have ended their process, the predicates at fault are searched for by bisection
-(pipelines.recovery.culprits): the rows are matched, and not written, with half of the derived predicates left out. The
-predicates found are then left out of the micro-batch. They are NULL on all of its rows, as if they raised an error, and
-counted as errors of their rules.
+(pipelines.recovery.failing_predicates): the rows are matched, and not written, with half of the derived predicates left
+out. The predicates found are then left out of the micro-batch. They are NULL on all of its rows, as if they raised an
+error, and counted as errors of their rules.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from pipelines.errors import PipelineError, SparkEndedError
 from pipelines.lake.runs import OF_ATTEMPTS, MicroBatch, revise
 from pipelines.lake.transactions import app_of, is_done
-from pipelines.recovery.culprits import MOST_ASKED, Search
+from pipelines.recovery.failing_predicates import MOST_ASKED, Search
 from rules_index.errors import RulesIndexError
 
 if TYPE_CHECKING:
@@ -54,12 +54,12 @@ class Attempts:
 
         lives: matches the micro-batch without the given inputs, and writes nothing.
         """
-        begun, suspects = int(self.batch.plan.get("attempts", 1)), self.batch.plan.get("suspects", [])
+        begun, before = int(self.batch.plan.get("attempts", 1)), self.batch.plan.get("suspects", [])
         if self._search is None:
-            if begun < MOST_ATTEMPTS and not (suspects and self._ended):
+            if begun < MOST_ATTEMPTS and not (before and self._ended):
                 self._note(attempts=begun + 1)
                 return []
-            known = tuple(name for name in suspects if name in self._candidates)
+            known = tuple(name for name in before if name in self._candidates)
             search = Search.begin(self._candidates, seen=self._ended and not known)
             self._note(search=replace(search, left_out=known))
         elif self._ended and self._search.asked:
@@ -162,7 +162,7 @@ def left_out(plan: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(each["name"] for each in plan.get("left_out", []))
 
 
-def suspected(last: MicroBatch | None, stored: StoredIndex) -> dict[str, Any]:
+def left_out_before(last: MicroBatch | None, stored: StoredIndex) -> dict[str, Any]:
     """What a plan says of the inputs that the micro-batch before it has left out, with the same index."""
     if last is None or last.fingerprint != stored.fingerprint or not left_out(last.plan):
         return {}

@@ -138,11 +138,11 @@ class ScopeRun:
         """
         stored, compiled, _ = self._index(str(batch.fingerprint))
         attempts = self._attempts = Attempts(self.lake, batch, compiled, self._ended)
-        guilty = attempts.begin(lambda without: match(attempts.batch, without))
+        failing = attempts.begin(lambda without: match(attempts.batch, without))
         batch = attempts.batch
-        if not guilty:
+        if not failing:
             return batch
-        listed = [*batch.plan.get("left_out", []), *described(compiled, guilty)]
+        listed = [*batch.plan.get("left_out", []), *described(compiled, failing)]
         return self._plan_anew(batch, stored, {"left_out": listed})
 
     @contextmanager

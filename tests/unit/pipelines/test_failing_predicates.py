@@ -14,7 +14,7 @@ import rules_index as ri
 from pipelines.errors import SparkEndedError
 from pipelines.lake.runs import PLANNED, MicroBatch, last_batch, record_plan
 from pipelines.recovery.attempts import Attempts
-from pipelines.recovery.culprits import MOST_ASKED, MOST_CULPRITS, Search
+from pipelines.recovery.failing_predicates import MOST_ASKED, MOST_FAILING, Search
 
 
 def found(search: Search, dies, chance: random.Random) -> tuple[Search, int]:
@@ -36,11 +36,11 @@ def found(search: Search, dies, chance: random.Random) -> tuple[Search, int]:
 def test_the_guilty_are_found(seed: int, seen: bool) -> None:
     chance = random.Random(seed)
     names = [f"p{n}" for n in range(chance.choice((1, 2, 3, 7, 8, 64, 1000)))]
-    guilty = set(chance.sample(names, min(len(names), chance.randint(0 if not seen else 1, 4))))
-    search, questions = found(Search.begin(names, seen), lambda evaluated: bool(evaluated & guilty), chance)
+    failing = set(chance.sample(names, min(len(names), chance.randint(0 if not seen else 1, 4))))
+    search, questions = found(Search.begin(names, seen), lambda evaluated: bool(evaluated & failing), chance)
     assert search.state == "done"
-    assert set(search.left_out) == guilty
-    assert questions <= 2 + (len(guilty)) * (math.ceil(math.log2(len(names))) + 1)
+    assert set(search.left_out) == failing
+    assert questions <= 2 + (len(failing)) * (math.ceil(math.log2(len(names))) + 1)
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -60,10 +60,10 @@ def test_no_predicate_is_blamed_where_none_is_needed_to_die() -> None:
 
 def test_many_guilty_ones_are_left_out_together() -> None:
     names = [f"p{n}" for n in range(500)]
-    guilty = set(names[100:])
-    search, questions = found(Search.begin(names, True), lambda evaluated: bool(evaluated & guilty), random.Random(1))
-    assert search.state == "done" and set(search.left_out) == guilty
-    assert questions <= (MOST_CULPRITS + 1) * 11
+    failing = set(names[100:])
+    search, questions = found(Search.begin(names, True), lambda evaluated: bool(evaluated & failing), random.Random(1))
+    assert search.state == "done" and set(search.left_out) == failing
+    assert questions <= (MOST_FAILING + 1) * 11
 
 
 def test_a_micro_batch_that_has_ended_two_processes_is_searched(new_workspace) -> None:

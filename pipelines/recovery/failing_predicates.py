@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-MOST_CULPRITS = 8
-"""Maximum number of culprits that are searched one by one; beyond it, all remaining candidates are left out."""
+MOST_FAILING = 8
+"""Maximum number of predicates that are searched one by one; beyond it, all remaining candidates are left out."""
 MOST_ASKED = 2
 """How many times a trial may end its own process before that counts as its answer."""
 
@@ -22,8 +22,8 @@ class Search:
 
     low: the micro-batch survives with the first `low` remaining candidates; high: it does not with the first `high`,
     None if that is unknown; checked: it survives without any; asked: how often the current trial has been begun.
-    state: "open", "done" (the culprits are in `left_out`, which may be empty) or "innocent" (the micro-batch ends its
-    process even without any candidate).
+    state: "open", "done" (the failing predicates are in `left_out`, which may be empty) or "innocent" (the micro-batch
+    ends its process even without any candidate).
     """
 
     candidates: tuple[str, ...]
@@ -53,7 +53,7 @@ class Search:
 
     @property
     def remaining(self) -> tuple[str, ...]:
-        """The candidates that are not yet found guilty."""
+        """The candidates that are not yet found to fail."""
         return tuple(each for each in self.candidates if each not in self.left_out)
 
     @property
@@ -82,7 +82,7 @@ class Search:
 
     def _all_die(self) -> Search:
         remaining = self.remaining
-        if len(self.left_out) >= MOST_CULPRITS:
+        if len(self.left_out) >= MOST_FAILING:
             return self._with(left_out=(*self.left_out, *remaining[self.low :]), state="done")
         return self._with(high=len(remaining))
 
@@ -95,8 +95,8 @@ class Search:
             # it ends its process without any candidate
             return replace(found, state="innocent")
         if found.checked and found.high - found.low == 1:
-            guilty = found.remaining[found.low]
-            return replace(found, left_out=(*found.left_out, guilty), high=None)._unless_none_is_left()
+            failing = found.remaining[found.low]
+            return replace(found, left_out=(*found.left_out, failing), high=None)._unless_none_is_left()
         return found
 
     def _unless_none_is_left(self) -> Search:
