@@ -14,7 +14,7 @@ from pipelines.lake.index_store import newest_index
 from pipelines.lake.runs import DONE, PLANNED, last_batch
 from pipelines.lake.tables import tagged_table
 from pipelines.retagging.changes import RuleSets
-from pipelines.retagging.standing import NEW_RULES, policy_mode, retag_scope, standing_now
+from pipelines.retagging.index_histories import NEW_RULES, current_histories, policy_mode, retag_scope
 from pipelines.scopes import scopes_of
 from pipelines.settings.model import Stream
 from pipelines.sources.newest_version import has_more
@@ -98,11 +98,13 @@ def retag_is_due(workspace: Workspace, stream: Stream) -> bool:
     stored, last = newest_index(lake, name), last_batch(lake, name)
     if stored is None or last is None:
         return False
-    chains = standing_now(lake, name, last.batch).chains
-    if all(chain[-1] == stored.fingerprint for chain in chains) and (stream.retag == NEW_RULES or _are_short(chains)):
+    histories = current_histories(lake, name, last.batch).distinct
+    if all(history[-1] == stored.fingerprint for history in histories) and (
+        stream.retag == NEW_RULES or _are_short(histories)
+    ):
         return False
-    return not RuleSets(workspace, name).changes(chains, stored, policy_mode(stream)).is_empty
+    return not RuleSets(workspace, name).changes(histories, stored, policy_mode(stream)).is_empty
 
 
-def _are_short(chains: frozenset[tuple[str, ...]]) -> bool:
-    return all(len(chain) == 1 for chain in chains)
+def _are_short(histories: frozenset[tuple[str, ...]]) -> bool:
+    return all(len(history) == 1 for history in histories)

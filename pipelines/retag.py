@@ -18,8 +18,8 @@ from pipelines.lake.runs import last_batch
 from pipelines.lake.tables import tagged_table
 from pipelines.recovery.survival import step
 from pipelines.retagging.changes import RuleSets
+from pipelines.retagging.index_histories import ALL, current_histories, policy_mode
 from pipelines.retagging.retagger import Outcome, Retagger
-from pipelines.retagging.standing import ALL, policy_mode, standing_now
 from pipelines.scopes import JoinScope, scope_of
 from pipelines.settings.model import Stream
 from pipelines.workspace import Workspace
@@ -104,8 +104,8 @@ def _needs_joining(workspace: Workspace, name: str) -> bool:
     last = last_batch(workspace.lake, name)
     if last is None:
         return False
-    chains = standing_now(workspace.lake, name, last.batch).chains
-    changes = RuleSets(workspace, name).changes(chains, index_to_tag_with(workspace.lake, name), ALL)
+    histories = current_histories(workspace.lake, name, last.batch).distinct
+    changes = RuleSets(workspace, name).changes(histories, index_to_tag_with(workspace.lake, name), ALL)
     return changes.everything or not changes.rules.is_empty()
 
 

@@ -1,4 +1,4 @@
-"""Which rules rows must be tried with again: those that differ between the indexes by which they stand and the newest.
+"""Which rules rows must be tried with again: those that differ between the indexes that tagged them and the newest.
 
 A rule with the same text and bounds, the same event time, time zone and column types matches what it matched.
 """
@@ -14,7 +14,7 @@ import polars as pl
 from pipelines.errors import PipelineError, TableError
 from pipelines.lake.index_store import StoredIndex, newest_index
 from pipelines.origin import IndexedRules
-from pipelines.retagging.standing import NEW_RULES, Chain
+from pipelines.retagging.index_histories import NEW_RULES, History
 from pipelines.rule_set import RULE_COLUMNS
 from pipelines.value_lists import LISTS
 from pipelines.workspace import Workspace
@@ -103,19 +103,19 @@ class RuleSets:
         self._workspace, self._scope = workspace, scope
         self._found: dict[str, tuple[pl.DataFrame, _Meaning] | None] = {}
 
-    def changes(self, chains: Iterable[Chain], stored: StoredIndex, mode: str) -> Changes:
-        """What differs for rows that stand in these ways from a stored index; SourceError if its own rules are gone."""
+    def changes(self, histories: Iterable[History], stored: StoredIndex, mode: str) -> Changes:
+        """What differs between these index histories and a stored index; SourceError if its own rules are gone."""
         now = IndexedRules.of(self._workspace, stored)
         meaning = _meaning(now, stored)
         rules = _with_times(now.rules)
         self._found[stored.fingerprint] = (rules, meaning)
-        bases = [self.of_chain(chain, meaning) for chain in sorted(chains)]
+        bases = [self.of_history(history, meaning) for history in sorted(histories)]
         return changes_of(bases, rules, mode == NEW_RULES)
 
-    def of_chain(self, chain: Chain, meaning: _Meaning | None = None) -> pl.DataFrame | None:
-        """The rules by which rows stand; None where they are not known, or mean something else now."""
+    def of_history(self, history: History, meaning: _Meaning | None = None) -> pl.DataFrame | None:
+        """The rules that rows are tagged by; None where they are not known, or mean something else now."""
         rules: pl.DataFrame | None = None
-        for fingerprint in chain:
+        for fingerprint in history:
             found = self._of_index(fingerprint)
             if found is None or (meaning is not None and not found[1].agrees(meaning)):
                 return None

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from pipelines.origin import IndexedRules
     from pipelines.retagging.changes import Changes
-    from pipelines.retagging.standing import Snapshots
+    from pipelines.retagging.index_histories import Snapshots
     from pipelines.scopes import StreamScope
     from pipelines.workspace import Workspace
 

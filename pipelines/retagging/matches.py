@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, functions
 
 from pipelines.lake.tables import matches_table
+from pipelines.retagging.index_histories import Snapshots
 from pipelines.retagging.rows import TaggedRows
-from pipelines.retagging.standing import Snapshots
 from pipelines.retagging.trial import Trial, matchable
 from pipelines.spark.delta_internals import COMMIT_VERSION, TableLog, snapshot_schema
 from pipelines.spark.failures import run

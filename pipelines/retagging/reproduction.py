@@ -14,10 +14,10 @@ from pipelines.annotated import annotate_of
 from pipelines.errors import ConfigurationError, SourceError
 from pipelines.lake.reading import files_in
 from pipelines.lake.tables import Column, tagged_columns
+from pipelines.retagging.index_histories import snapshots, taken_batches
 from pipelines.retagging.indexes import matcher_of
 from pipelines.retagging.retagger import Outcome, Retagger
 from pipelines.retagging.rows import TaggedRows
-from pipelines.retagging.standing import snapshots, taken_batches
 from pipelines.rule_set import read_rules
 from pipelines.scopes import Scope, StreamScope, scopes_of
 from pipelines.settings.configuration import scope_tables

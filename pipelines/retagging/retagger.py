@@ -22,19 +22,19 @@ from pipelines.lake.tables import matches_table, tagged_table
 from pipelines.origin import IndexedRules
 from pipelines.recovery.attempts import later
 from pipelines.retagging.changes import Changes, RuleSets
-from pipelines.retagging.local_tables import LocalTables, may_be_local
-from pipelines.retagging.lost_texts import refuse_lost_texts
-from pipelines.retagging.standing import (
+from pipelines.retagging.index_histories import (
     ALL,
+    IndexHistories,
     Snapshots,
-    Standing,
+    current_histories,
     is_retagged,
     retag_application,
     retag_scope,
     snapshots,
-    standing_now,
     taken_batches,
 )
+from pipelines.retagging.local_tables import LocalTables, may_be_local
+from pipelines.retagging.lost_texts import refuse_lost_texts
 from pipelines.retagging.tables import Found, Tables
 from pipelines.scopes import Scope, StreamScope
 from pipelines.sources.event_times import moment
@@ -76,7 +76,7 @@ class _Work:
 
     stored: StoredIndex
     at: Snapshots
-    standing: Standing
+    histories: IndexHistories
     changes: Changes
 
 
@@ -113,8 +113,8 @@ class Retagger:
     def _work(self) -> _Work:
         stored = index_to_tag_with(self.lake, self.name)
         at = snapshots(self.lake, self.name, self._keeps_matches)
-        now = standing_now(self.lake, self.name, at.through)
-        return _Work(stored, at, now, self._rule_sets.changes(now.chains, stored, self.mode))
+        now = current_histories(self.lake, self.name, at.through)
+        return _Work(stored, at, now, self._rule_sets.changes(now.distinct, stored, self.mode))
 
     @property
     def _keeps_matches(self) -> bool:
@@ -125,8 +125,8 @@ class Retagger:
         return self.stream is None or self.stream.output == "matched"
 
     def _note_nothing(self, work: _Work) -> None:
-        """Have `runs` say that the rows stand as the newest index tags them, where it does not say so yet."""
-        same = all(chain[-1] == work.stored.fingerprint for chain in work.standing.chains)
+        """Have `runs` say that the rows are tagged by the newest index, where it does not say so yet."""
+        same = all(history[-1] == work.stored.fingerprint for history in work.histories.distinct)
         if not same and self.since is None and self.until is None:
             self._done(record_plan(self.lake, self._planned(work, None, {})), Outcome(work.stored.rules_version), 0.0)
 
@@ -153,11 +153,11 @@ class Retagger:
             tables = self._tables(work.stored, work.changes)
             with tables.session():
                 found = tables.find(work.at.tagged)
-                entering = self._entering(work, tables)
-                rows = found.changed + entering
+                newly_matched = self._newly_matched(work, tables)
+                rows = found.changed + newly_matched
                 batch = self._record(work, planned, {"files_read": found.read, "rows_changed": rows})
                 try:
-                    written = self._write(work, tables, found, entering, batch) if rows else 0
+                    written = self._write(work, tables, found, newly_matched, batch) if rows else 0
                 except TableError as error:
                     if attempt == _ATTEMPTS - 1 or not _is_conflict(error):
                         raise
@@ -170,12 +170,12 @@ class Retagger:
             return self._done(batch, Outcome(work.stored.rules_version, found.read, written, rows), seconds)
         raise AssertionError("the last attempt returns or raises")
 
-    def _write(self, work: _Work, tables: Tables, found: Found, entering: int, batch: MicroBatch) -> int:
+    def _write(self, work: _Work, tables: Tables, found: Found, newly_matched: int, batch: MicroBatch) -> int:
         """One commit to the tagged table; gives how many files it has."""
         stamps: dict[str, Any] = {}
         if self.mode == ALL:
             stamps = {"rules_version": work.stored.rules_version, "index_fingerprint": work.stored.fingerprint}
-        same_rows = not entering and not (self._only_matched and found.emptied)
+        same_rows = not newly_matched and not (self._only_matched and found.emptied)
         name = tagged_table(self.name)
         app = retag_application(batch.plan["series"], name)
         written = tables.write(found, stamps, app, batch.batch, (SAME_ROWS,) if same_rows else ())
@@ -208,8 +208,8 @@ class Retagger:
         changes: Changes | None = None
         if stored is not None:
             try:
-                chains = [tuple(chain) for chain in plan["chains"]]
-                changes = self._rule_sets.changes(chains, stored, plan["mode"])
+                histories = [tuple(history) for history in plan["chains"]]
+                changes = self._rule_sets.changes(histories, stored, plan["mode"])
             except (SourceError, TableError):
                 changes = None
         if changes is None:
@@ -222,7 +222,7 @@ class Retagger:
         figures = [int(plan.get(key, 0)) for key in ("files_read", "files_written", "rows_changed")]
         return self._done(batch, Outcome(batch.rules_version, *figures), 0.0)
 
-    def _entering(self, work: _Work, tables: LocalTables | SparkTables) -> int:
+    def _newly_matched(self, work: _Work, tables: LocalTables | SparkTables) -> int:
         """Look for rows that only match now, where unmatched ones are not written: how many."""
         if self.stream is None or not self._only_matched or work.changes.rules.is_empty():
             return 0
@@ -233,16 +233,18 @@ class Retagger:
             )
         assert not isinstance(tables, LocalTables)
         bases: dict[tuple[str, ...], pl.DataFrame] = {}
-        for chain in work.standing.chains:
-            rules = self._rule_sets.of_chain(chain)
+        for history in work.histories.distinct:
+            rules = self._rule_sets.of_history(history)
             assert rules is not None  # else `everything` would be set
-            bases[chain] = rules
+            bases[history] = rules
         stamps = {
             "rules_version": work.stored.rules_version,
             "index_fingerprint": work.stored.fingerprint,
             "tagged_at": datetime.now(UTC),
         }
-        return tables.enter(taken_batches(self.lake, self.name, work.at.through), work.standing, bases, stamps)
+        return tables.find_newly_matched(
+            taken_batches(self.lake, self.name, work.at.through), work.histories, bases, stamps
+        )
 
     def _planned(self, work: _Work, planned: MicroBatch | None, figures: dict[str, int]) -> MicroBatch:
         before = last_batch(self.lake, retag_scope(self.name))
@@ -252,7 +254,7 @@ class Retagger:
             "until": self.until,
             "through": work.at.through,
             "tagged_version": work.at.tagged,
-            "chains": sorted(map(list, work.standing.chains)),
+            "chains": sorted(map(list, work.histories.distinct)),
             "series": uuid.uuid4().hex,
             **figures,
         }

@@ -10,9 +10,9 @@ import rules_index as ri
 from pipelines.lake.index_store import StoredIndex, fetch_index
 from pipelines.lake.runs import MicroBatch
 from pipelines.lake.tables import tagged_table
-from pipelines.retagging.entering import Entering, Entrance
 from pipelines.retagging.indexes import former_index, index_of, matcher_of
 from pipelines.retagging.matches import Matches
+from pipelines.retagging.newly_matched import NewlyMatched, NewlyMatchedSearch
 from pipelines.retagging.rows import TaggedRows
 from pipelines.retagging.tables import Found, Stamps
 from pipelines.retagging.trial import Trial
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pipelines.origin import IndexedRules
     from pipelines.retagging.changes import Changes
-    from pipelines.retagging.standing import Chain, Snapshots, Standing
+    from pipelines.retagging.index_histories import History, IndexHistories, Snapshots
 
 
 class SparkTables:
@@ -50,7 +50,7 @@ class SparkTables:
             scope.workspace.lake.rule_id_type(),
         )
         self._in_range, self._only_matched = in_range, only_matched
-        self._entering: Entering | None = None
+        self._newly_matched: NewlyMatched | None = None
 
     @contextmanager
     def session(self) -> Iterator[None]:
@@ -64,21 +64,21 @@ class SparkTables:
         """The files of a version in which rows change."""
         return self.tagged.find(version, self.trial)
 
-    def enter(
+    def find_newly_matched(
         self,
         batches: Iterable[MicroBatch],
-        standing: Standing,
-        bases: Mapping[Chain, pl.DataFrame],
+        histories: IndexHistories,
+        bases: Mapping[History, pl.DataFrame],
         stamps: Mapping[str, Any],
     ) -> int:
         """Look for rows of micro-batches that only match now, which `write` then adds: how many."""
         assert isinstance(self.scope, StreamScope)
-        self._entering = Entrance(self.scope, self.trial, standing).rows(batches, bases, stamps)
-        return self._entering.rows if self._entering is not None else 0
+        self._newly_matched = NewlyMatchedSearch(self.scope, self.trial, histories).find(batches, bases, stamps)
+        return self._newly_matched.rows if self._newly_matched is not None else 0
 
     def write(self, found: Found, stamps: Stamps, app: str, number: int, marks: Sequence[str]) -> int | None:
-        """Write the files that were found anew, and rows that enter."""
-        further = self._entering.frame if self._entering is not None else None
+        """Write the files that were found anew, and rows that only match now."""
+        further = self._newly_matched.frame if self._newly_matched is not None else None
         return self.tagged.write(found, self.trial, stamps, self._only_matched, further, app, number, marks)
 
     def follow(self, at: Snapshots, rules_version: int, app: str, number: int) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from pipelines.retagging.standing import Snapshots
+    from pipelines.retagging.index_histories import Snapshots
     from pipelines.sources.positions import Add
 
 Stamps: TypeAlias = Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""How tagged rows stand, which rules differ, and what a row's ids become: against the plain definition of each."""
+"""Index histories of rows, which rules differ, and what a row's ids become: against the plain definition of each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import rules_index as ri
 from pipelines.errors import TableError
 from pipelines.lake.runs import DONE, PLANNED, MicroBatch
 from pipelines.retagging.changes import changes_of
-from pipelines.retagging.standing import ALL, NEW_RULES, standing
+from pipelines.retagging.index_histories import ALL, NEW_RULES, index_histories
 from rules_index.workers.retagged_rows import FILE, IN_RANGE, Retry, count_changes, new_ids
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -30,23 +30,25 @@ def retag(number: int, through: int, fingerprint: str, mode: str = ALL, since=No
     return MicroBatch("s/retag", number, state, plan, 1, fingerprint, None, NOW)
 
 
-def stand(batches, retags, through: int):
-    return standing(reversed(batches), reversed(retags), through)
+def histories(batches, retags, through: int):
+    return index_histories(reversed(batches), reversed(retags), through)
 
 
-def test_rows_stand_by_the_index_of_their_micro_batch() -> None:
-    found = stand([batch(0, "a"), batch(1, "b", rows=0), batch(2, "c"), batch(3, "d", state=PLANNED, rows=None)], [], 2)
+def test_rows_are_tagged_by_the_index_of_their_micro_batch() -> None:
+    found = histories(
+        [batch(0, "a"), batch(1, "b", rows=0), batch(2, "c"), batch(3, "d", state=PLANNED, rows=None)], [], 2
+    )
     assert dict(found.by_batch) == {0: {("a",)}, 2: {("c",)}}
-    assert found.chains == {("a",), ("c",)}
+    assert found.distinct == {("a",), ("c",)}
 
 
 def test_a_whole_retag_makes_all_rows_before_it_alike() -> None:
     batches = [batch(0, "a"), batch(1, "b"), batch(2, "a")]
-    found = stand(batches, [retag(0, 1, "r")], 2)
+    found = histories(batches, [retag(0, 1, "r")], 2)
     assert (dict(found.by_batch), found.earlier) == ({2: {("a",)}}, {("r",)})
     assert found.of(0) == {("r",)}
     # one that has not ended says nothing
-    assert stand(batches, [retag(0, 1, "r", state=PLANNED)], 2).chains == {("a",), ("b",)}
+    assert histories(batches, [retag(0, 1, "r", state=PLANNED)], 2).distinct == {("a",), ("b",)}
 
 
 def test_no_row_that_a_retag_made_alike_is_looked_at_again() -> None:
@@ -59,34 +61,34 @@ def test_no_row_that_a_retag_made_alike_is_looked_at_again() -> None:
         yield retag(1, 8, "r")
         raise AssertionError("history is not read")
 
-    assert standing(batches(), retags(), 9).chains == {("r",), ("b",)}
+    assert index_histories(batches(), retags(), 9).distinct == {("r",), ("b",)}
 
 
 def test_added_rules_come_on_top() -> None:
     batches = [batch(0, "a"), batch(1, "b")]
     retags = [retag(0, 0, "b", NEW_RULES), retag(1, 1, "c", NEW_RULES)]
-    assert dict(stand(batches, retags, 1).by_batch) == {0: {("a", "b", "c")}, 1: {("b", "c")}}
+    assert dict(histories(batches, retags, 1).by_batch) == {0: {("a", "b", "c")}, 1: {("b", "c")}}
     later = [retag(0, 1, "r"), retag(1, 1, "b", NEW_RULES), retag(2, 1, "c", NEW_RULES)]
-    assert stand(batches, later, 1).earlier == {("r", "b", "c")}
+    assert histories(batches, later, 1).earlier == {("r", "b", "c")}
 
 
 def test_a_range_leaves_rows_of_both_kinds() -> None:
     batches = [batch(0, "a"), batch(1, "b")]
-    found = stand(batches, [retag(0, 0, "r", since="2024-01-01")], 1)
+    found = histories(batches, [retag(0, 0, "r", since="2024-01-01")], 1)
     assert dict(found.by_batch) == {0: {("a",), ("r",)}, 1: {("b",)}}
 
 
 def test_micro_batches_that_are_folded_stand_in_all_ways_of_theirs() -> None:
     batches = [batch(9, "a", folded=0), batch(10, "b")]
-    found = stand(batches, [retag(0, 4, "r"), retag(1, 6, "n", NEW_RULES)], 10)
-    assert found.chains == {("r", "n"), ("a", "n"), ("a",), ("b",)}
-    assert stand(batches, [], 10).chains == {("a",), ("b",)}
+    found = histories(batches, [retag(0, 4, "r"), retag(1, 6, "n", NEW_RULES)], 10)
+    assert found.distinct == {("r", "n"), ("a", "n"), ("a",), ("b",)}
+    assert histories(batches, [], 10).distinct == {("a",), ("b",)}
 
 
 def test_a_restart_forgets_what_came_before() -> None:
     batches = [batch(0, "a"), batch(1, None, reset=True), batch(2, "c")]
-    assert stand(batches, [retag(0, 0, "r")], 2).chains == {("c",)}
-    assert stand(batches[:2], [retag(0, 0, "r")], 1).chains == frozenset()
+    assert histories(batches, [retag(0, 0, "r")], 2).distinct == {("c",)}
+    assert histories(batches[:2], [retag(0, 0, "r")], 1).distinct == frozenset()
 
 
 def rules(**texts: str) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""By which indexes the rows of a tagged table stand: what `runs` says of its micro-batches and the re-tags since.
+"""By which indexes the rows of a tagged table were tagged: `runs` says it of its micro-batches and the re-tags since.
 
 A row names the index that wrote it. That a later re-tag found nothing to change in it is told by `runs` alone.
 """
@@ -17,8 +17,8 @@ from pipelines.lake.tables import matches_table, tagged_table
 from pipelines.lake.transactions import GIVEN_UP, app_of
 from pipelines.settings.model import Stream
 
-Chain: TypeAlias = tuple[str, ...]
-"""Fingerprints: rows stand as the first index tags them, and each further one added the rules that were new in it."""
+History: TypeAlias = tuple[str, ...]
+"""The indexes of a row, by fingerprint: the first one tagged it, and each further one added the rules that were new."""
 
 ALL, NEW_RULES = "all", "new_rules"
 """What a re-tag brings up to date: every edit of the rules, or only rules that were added."""
@@ -46,36 +46,38 @@ class Retag:
     mode: str = ALL
     whole: bool = True
 
-    def then(self, chains: frozenset[Chain]) -> frozenset[Chain]:
-        """How rows stand behind it that stood in one of these ways before."""
-        added = frozenset(chain if chain[-1] == self.fingerprint else (*chain, self.fingerprint) for chain in chains)
+    def then(self, histories: frozenset[History]) -> frozenset[History]:
+        """The histories after it of rows that had one of these before."""
+        added = frozenset(
+            history if history[-1] == self.fingerprint else (*history, self.fingerprint) for history in histories
+        )
         after = frozenset({(self.fingerprint,)}) if self.mode == ALL else added
-        return after if self.whole else chains | after
+        return after if self.whole else histories | after
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """The ways in which rows of the micro-batches up to `through` stand.
+class IndexHistories:
+    """The index histories of rows of the micro-batches up to `through`.
 
     by_batch: of each micro-batch that no later re-tag made like the others; earlier: of all those before them.
     """
 
     through: int
-    by_batch: Mapping[int, frozenset[Chain]] = field(default_factory=dict)
-    earlier: frozenset[Chain] = frozenset()
+    by_batch: Mapping[int, frozenset[History]] = field(default_factory=dict)
+    earlier: frozenset[History] = frozenset()
 
     @property
-    def chains(self) -> frozenset[Chain]:
+    def distinct(self) -> frozenset[History]:
         """All of them."""
         return self.earlier.union(*self.by_batch.values())
 
-    def of(self, batch: int) -> frozenset[Chain]:
+    def of(self, batch: int) -> frozenset[History]:
         """Those of one micro-batch."""
         return self.by_batch.get(batch, self.earlier)
 
 
-def standing(batches: Iterable[MicroBatch], retags: Iterable[MicroBatch], through: int) -> Standing:
-    """How rows stand after these micro-batches and these re-tags of one stream, each given by descending number.
+def index_histories(batches: Iterable[MicroBatch], retags: Iterable[MicroBatch], through: int) -> IndexHistories:
+    """The histories after these micro-batches and these re-tags of one stream, each given by descending number.
 
     No more of both is read than decides it: down to the last whole re-tag for all edits, or the last restart.
     """
@@ -87,30 +89,30 @@ def standing(batches: Iterable[MicroBatch], retags: Iterable[MicroBatch], throug
                 break
     later.reverse()
     full = later[0].through if later and later[0].mode == ALL and later[0].whole else -1
-    found: dict[int, frozenset[Chain]] = {}
+    found: dict[int, frozenset[History]] = {}
     for batch in batches:
         if batch.plan.get("reset"):
-            return Standing(through, found)
+            return IndexHistories(through, found)
         if batch.batch <= full:
-            return Standing(through, found, _after(frozenset(), later, batch.batch))
+            return IndexHistories(through, found, _after(frozenset(), later, batch.batch))
         if batch.batch <= through and batch.fingerprint is not None and batch.rows != 0:
             first = int(batch.plan.get(FOLDED, batch.batch))
-            found[batch.batch] = _chains(batch.fingerprint, later, first, batch.batch)
-    return Standing(through, found)
+            found[batch.batch] = _histories(batch.fingerprint, later, first, batch.batch)
+    return IndexHistories(through, found)
 
 
-def _chains(fingerprint: str, retags: Iterable[Retag], first: int, last: int) -> frozenset[Chain]:
-    """How rows stand of the micro-batches from one to another, which one index tagged and one row of `runs` tells."""
+def _histories(fingerprint: str, retags: Iterable[Retag], first: int, last: int) -> frozenset[History]:
+    """Those of the micro-batches from one to another, which one index tagged and one row of `runs` describes."""
     retags = list(retags)
     cuts = {first, last} | {cut for each in retags for cut in (each.through, each.through + 1) if first <= cut <= last}
     return frozenset().union(*(_after(frozenset({(fingerprint,)}), retags, cut) for cut in cuts))
 
 
-def _after(chains: frozenset[Chain], retags: Iterable[Retag], batch: int) -> frozenset[Chain]:
+def _after(histories: frozenset[History], retags: Iterable[Retag], batch: int) -> frozenset[History]:
     for each in retags:
         if each.through >= batch:
-            chains = each.then(chains)
-    return chains
+            histories = each.then(histories)
+    return histories
 
 
 def _retag(row: MicroBatch) -> Retag:
@@ -119,9 +121,9 @@ def _retag(row: MicroBatch) -> Retag:
     return Retag(int(plan["through"]), str(row.fingerprint), str(plan["mode"]), whole)
 
 
-def standing_now(lake: Lake, name: str, through: int) -> Standing:
-    """How the rows of a stream's or join's micro-batches up to one of them stand now."""
-    return standing(newest_first(lake, name), newest_first(lake, retag_scope(name)), through)
+def current_histories(lake: Lake, name: str, through: int) -> IndexHistories:
+    """The histories of rows of a stream's or join's micro-batches up to one of them, as they are now."""
+    return index_histories(newest_first(lake, name), newest_first(lake, retag_scope(name)), through)
 
 
 def taken_batches(lake: Lake, name: str, through: int) -> Iterator[MicroBatch]:

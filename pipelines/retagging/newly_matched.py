@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, functions
 
 from pipelines.errors import TableError
 from pipelines.lake.runs import MicroBatch
+from pipelines.retagging.index_histories import History, IndexHistories
 from pipelines.retagging.indexes import index_of, matcher_of
-from pipelines.retagging.standing import Chain, Standing
 from pipelines.sources.lost_files import telling_lost_files
 from pipelines.sources.pushdown import Matchable
 from pipelines.sources.slices import slice_frame
@@ -34,7 +34,7 @@ _IDS = "deltatag:new"
 
 
 @dataclass(frozen=True, slots=True)
-class Entering:
+class NewlyMatched:
     """Rows of the source with the ids of the rules that match them now: no rule did when their micro-batch was tagged,
     or at the last re-tag since. `rows`: how many."""
 
@@ -42,36 +42,36 @@ class Entering:
     rows: int
 
 
-class Entrance:
-    """What finds such rows of one stream."""
+class NewlyMatchedSearch:
+    """Finds such rows of one stream."""
 
-    def __init__(self, scope: StreamScope, trial: Trial, standing: Standing) -> None:
-        """trial: by the index of the rules that differ; standing: of the stream's micro-batches."""
-        self.scope, self.trial, self.standing = scope, trial, standing
+    def __init__(self, scope: StreamScope, trial: Trial, histories: IndexHistories) -> None:
+        """trial: by the index of the rules that differ; histories: of the stream's micro-batches."""
+        self.scope, self.trial, self.histories = scope, trial, histories
         self.workspace, self.stream = scope.workspace, scope.stream
 
-    def rows(
-        self, batches: Iterable[MicroBatch], bases: Mapping[Chain, pl.DataFrame], stamps: Mapping[str, Any]
-    ) -> Entering | None:
+    def find(
+        self, batches: Iterable[MicroBatch], bases: Mapping[History, pl.DataFrame], stamps: Mapping[str, Any]
+    ) -> NewlyMatched | None:
         """The rows of these micro-batches; None where there are none.
 
-        bases: the rules of each way in which they stand; stamps: the columns that tagging adds, beside ids and
+        bases: the rules of each of their index histories; stamps: the columns that tagging adds, beside ids and
         source_version. SourceError where the source does not show the rows of a micro-batch any more.
         """
         if self.trial.compiled is None or self.trial.matcher is None:
             return None
         source = open_source(self.workspace.spark, self.stream)
         matchable = Matchable(self.workspace.spark, source, self.trial.compiled)
-        groups: dict[Chain, list[DataFrame]] = {}
+        groups: dict[History, list[DataFrame]] = {}
         files = []
         for batch in batches:
             if batch.plan.get("output") != "matched" or not batch.plan.get("files"):
                 continue
             found = self._slice(source, matchable, batch)
             if found is not None:
-                groups.setdefault(self._chain(batch), []).append(found[0])
+                groups.setdefault(self._history(batch), []).append(found[0])
                 files += found[1]
-        frames = [self._entering(group, bases[chain]) for chain, group in groups.items()]
+        frames = [self._newly_matched(group, bases[history]) for history, group in groups.items()]
         if not frames:
             return None
         together = _united(frames).withColumnRenamed(_IDS, "rule_ids")
@@ -80,7 +80,7 @@ class Entrance:
             together = together.withColumn(name, functions.lit(value))
         with telling_lost_files(source, tuple(files), self._way_out()), self.trial_limit(files):
             count = together.count()
-        return Entering(together, count) if count else None
+        return NewlyMatched(together, count) if count else None
 
     def trial_limit(self, files: list[Any]) -> Any:
         """What bounds the time of predicates that only Spark evaluates."""
@@ -103,19 +103,19 @@ class Entrance:
             rows = rows.filter(is_accepted(self.workspace.spark, batch.plan["key"], batch.plan["checks"]))
         return rows, list(taken.files)
 
-    def _chain(self, batch: MicroBatch) -> Chain:
-        chains = self.standing.of(batch.batch)
-        if len(chains) != 1:
+    def _history(self, batch: MicroBatch) -> History:
+        histories = self.histories.of(batch.batch)
+        if len(histories) != 1:
             raise TableError(
                 f"Which rows of micro-batch {batch.batch} of {self.stream.name} are in its table is not known any "
                 f"more. {self._way_out()}holds now."
             )
-        return next(iter(chains))
+        return next(iter(histories))
 
     def _way_out(self) -> str:
         return f"Tag everything anew with: deltatag tag {self.stream.name} --restart, which takes what the source "
 
-    def _entering(self, group: list[DataFrame], base: pl.DataFrame) -> DataFrame:
+    def _newly_matched(self, group: list[DataFrame], base: pl.DataFrame) -> DataFrame:
         """The rows that a rule that differs matches and none of the base does."""
         rows = _united(group)
         names = [functions.col(quoted(name)) for name in rows.columns]
