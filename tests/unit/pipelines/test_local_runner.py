@@ -365,6 +365,28 @@ class TestFolderLog:
         with pytest.raises(ChangedTableError):
             log.append([], "a", 0)
 
+    def test_the_loser_of_a_race_adds_columns_to_those_of_the_winner(self, tmp_path, monkeypatch) -> None:
+        log, latest = self.log(tmp_path), FolderLog.latest
+        stale, (x,) = latest(log), self.FIELDS
+        log.add_columns([{**x, "name": "y"}])
+        monkeypatch.setattr(FolderLog, "latest", lambda self: stale)
+        log.add_columns([{**x, "name": "y"}, {**x, "name": "z"}])
+        log.add_columns([{**x, "name": "z"}])
+        assert (latest(log).number, [field["name"] for field in latest(log).fields]) == (2, ["x", "y", "z"])
+
+    def test_files_that_another_program_has_removed_are_not_replaced(self, tmp_path) -> None:
+        write_deltalake(tmp_path / "t", pa.table({"x": [1]}))
+        log = FolderLog(str(tmp_path / "t"))
+        stale = log.latest()
+        files = log.files(stale)
+        assert log.append([], "a", 0) and log.replace_files(stale, files, [])
+        assert not log.replace_files(stale, files, [])
+        with pytest.raises(ChangedTableError, match="has removed files of the table"):
+            log.rewrite(stale.number, files, [], "b", 0)
+        assert log.rewrite(log.latest().number, [], [], "b", 0) == 0
+        assert log.rewrite(log.latest().number, [], [], "b", 0) is None
+        assert log.latest().number == 3
+
     def test_a_series_that_is_given_up_writes_no_more(self, tmp_path) -> None:
         log = self.log(tmp_path)
         log.append([], "a", 3)
