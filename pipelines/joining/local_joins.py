@@ -28,7 +28,7 @@ from pipelines.lake.tables import QUARANTINE_COLUMNS, joined_columns, quarantine
 from pipelines.lake.transactions import app_of, application, is_done
 from pipelines.runners.local_runner import codec_of, column_fields
 from pipelines.runners.needs import READABLE, of_derived
-from pipelines.sources.pieces import each_in_threads
+from pipelines.sources.pieces import each_in_threads, progress_of_parts
 from pipelines.sources.source import Source
 from pipelines.writing.files import folder_of, joined_layout_of
 from pipelines.writing.table_order import Order, is_partition_type, statistics_property
@@ -204,9 +204,7 @@ class LocalJoins:
                 for found in joined(part()):
                     write(found)
 
-        for done, _ in enumerate(each_in_threads(parts, join), 1):
-            if len(parts) > 1:
-                self.workspace.progress(f"{planned.join.name}: {done} of {len(parts)} parts of a micro-batch")
+        each_in_threads(parts, join, progress_of_parts(self.workspace, planned.join.name, len(parts)))
 
     def _write_late(self, planned: Planned, rows: LocalRows) -> tuple[int, int | None]:
         """Write the rows that came too late; returns how many, and the latest event time (microseconds) ever taken."""

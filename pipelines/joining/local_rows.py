@@ -256,7 +256,7 @@ class LocalRows:
             with reading(each[0]):
                 return work(*each)
 
-        return list(each_in_threads(pieces, do))
+        return each_in_threads(pieces, do)
 
 
 class _NewKeys:

@@ -231,7 +231,7 @@ class LocalTables:
     def _spread(self, items: Sequence[_T], work: Callable[[_T], _R]) -> list[_R]:
         """What `work` gives for each item, in their order; threads take them."""
         try:
-            return list(each_in_threads(items, work))
+            return each_in_threads(items, work)
         except (OSError, pa.ArrowException, RulesIndexError) as error:
             raise TableError(f"The table at {self.tagged.uri} cannot be re-tagged: {first_line(error)}") from error
 

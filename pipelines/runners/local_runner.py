@@ -36,7 +36,7 @@ from pipelines.runners.needs import READABLE, of_derived
 from pipelines.runners.runner import Job
 from pipelines.settings.model import Stream
 from pipelines.sources.columns import check_condition
-from pipelines.sources.pieces import cores, each_in_threads, pieces_of
+from pipelines.sources.pieces import cores, each_in_threads, pieces_of, progress_of_parts
 from pipelines.sources.positions import Slice
 from pipelines.sources.source import Source
 from pipelines.workspace import Workspace
@@ -267,15 +267,9 @@ class LocalRunner:
 
         NeedsSparkError for a file that only Spark can read. The first error is raised.
         """
-        pieces, results = self._pieces(source, taken), []
+        pieces = self._pieces(source, taken)
         try:
-            for result in each_in_threads(pieces, work):
-                results.append(result)
-                if len(pieces) > 1:
-                    self.workspace.progress(
-                        f"{self.stream.name}: {len(results)} of {len(pieces)} parts of a micro-batch"
-                    )
-            return results
+            return each_in_threads(pieces, work, progress_of_parts(self.workspace, self.stream.name, len(pieces)))
         except UnreadableFileError as error:
             raise NeedsSparkError(str(error)) from error
         except pa.ArrowException as error:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from rules_index.workers.source_files import SourceFile, row_group_bytes
+
+if TYPE_CHECKING:
+    from pipelines.workspace import Workspace
 
 _PIECE_BYTES = 16 << 20
 """Uncompressed bytes of row groups from which another thread or task pays."""
@@ -23,14 +26,30 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def each_in_threads(items: Sequence[_T], work: Callable[[_T], _R]) -> Iterator[_R]:
-    """The results of `work` for each item, in order; threads take the items. The first error is raised."""
+def each_in_threads(
+    items: Sequence[_T], work: Callable[[_T], _R], report: Callable[[int], None] = lambda _: None
+) -> list[_R]:
+    """The results of `work` for each item, in order; threads take the items. The first error is raised.
+
+    report: is called after each result with their number.
+    """
     threads = min(len(items), cores())
-    if threads <= 1:
-        yield from map(work, items)
-        return
-    with ThreadPoolExecutor(threads, "deltatag") as pool:
-        yield from pool.map(work, items)
+    results: list[_R] = []
+    with ThreadPoolExecutor(max(threads, 1), "deltatag") as pool:
+        for result in pool.map(work, items) if threads > 1 else map(work, items):
+            results.append(result)
+            report(len(results))
+    return results
+
+
+def progress_of_parts(workspace: Workspace, name: str, parts: int) -> Callable[[int], None]:
+    """A function that reports how many of several parts of a micro-batch are done."""
+
+    def report(done: int) -> None:
+        if parts > 1:
+            workspace.progress(f"{name}: {done} of {parts} parts of a micro-batch")
+
+    return report
 
 
 def pieces_of(files: Sequence[SourceFile], workers: int, most_bytes: int | None = None) -> list[list[SourceFile]]:
