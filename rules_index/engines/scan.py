@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar, Self
 
 import numpy as np
 
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
-from rules_index.index.editable_conjunctions import EditableConjunctions, Term
-from rules_index.index.events import Event, offered_by
+from rules_index.index.events import Event, rules_met
 from rules_index.index.validate_conjunctions import validate_conjunctions
 
 
@@ -19,7 +17,7 @@ class Scan:
     name: ClassVar[str] = "scan"
 
     def __init__(self, conjunctions: Conjunctions) -> None:
-        self._conjunctions = EditableConjunctions(conjunctions)
+        self._conjunctions = conjunctions
 
     @classmethod
     def build(cls, conjunctions: Conjunctions, sample: np.ndarray | None = None) -> Self:
@@ -34,45 +32,28 @@ class Scan:
     @property
     def arrays(self) -> dict[str, np.ndarray]:
         """The conjunctions' arrays."""
-        conjunctions, _ = self._conjunctions.conjunctions()
-        return {name: getattr(conjunctions, name) for name in Conjunctions.__dataclass_fields__}
-
-    def insert(self, rule: int, terms: Sequence[Term]) -> None:
-        """Adds a conjunction of a rule, given by its ordinal; terms are (attribute, intervals [., 2] of codes)."""
-        self._conjunctions.insert(rule, terms)
-
-    def delete(self, rule: int) -> None:
-        """Removes all conjunctions of a rule. Raises `KeyError` where it has none."""
-        if not self._conjunctions.delete(rule):
-            raise KeyError(rule)
-
-    def renumber(self, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> None:
-        """Renumbers codes after new constants have split regions: per attribute, the old code c becomes first[c] to
-        last[c]."""
-        self._conjunctions.renumber(sizes, first, last)
+        return {name: getattr(self._conjunctions, name) for name in Conjunctions.__dataclass_fields__}
 
     def search(self, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
         """The rules [.] int32, ascending, that a row of codes [attributes] satisfies, and the conjunctions compared."""
-        conjunctions, _ = self._conjunctions.conjunctions()
         _, rules = self.match(codes[:, None])
-        return rules, {"expressions checked": len(conjunctions.target)}
+        return rules, {"expressions checked": len(self._conjunctions.target)}
 
     def search_event(self, event: Event) -> tuple[np.ndarray, dict[str, int]]:
         """The rules [.] int32, ascending, that an event given as an expression matches by some conjunction; compares
         one conjunction after the other."""
-        keys = self._conjunctions.conjunctions()[1]
-        held = keys[self._conjunctions.meets(keys, offered_by(event))]
-        return np.unique(self._conjunctions.rules(held)), {"expressions checked": len(keys)}
+        c = self._conjunctions
+        return rules_met(c, event), {"expressions checked": len(c.target) - int(c.disjunction_start[-1])}
 
     @property
     def structure_counts(self) -> dict[str, int]:
         """The number of conjunctions that are compared with each row."""
-        return {"scanned": len(self._conjunctions.conjunctions()[0].target)}
+        return {"scanned": len(self._conjunctions.target)}
 
     def match(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Matches `codes` [attributes, rows] int32 or uint8. Returns (offsets [rows + 1] int64, rule ordinals [hits]
         int32)."""
-        c, _ = self._conjunctions.conjunctions()
+        c = self._conjunctions
         rows = codes.shape[1]
         disjunctions = np.zeros((c.disjunctions, rows), bool)
         for disjunction in range(c.disjunctions):

@@ -11,6 +11,8 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
+from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
+
 
 @dataclass(frozen=True)
 class Boxes:
@@ -87,12 +89,23 @@ class Structure(Protocol):
         codes: [attributes] int32, the code of every attribute.
         """
 
-    def renumber(self, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> None:
-        """Renumbers codes after new constants have split regions: per attribute, the old code c becomes the codes
-        first[c] to last[c] (int32, ascending, together all codes below the new size)."""
-
     def tree(self) -> Tree:
         """The structure's nodes for the batch kernel."""
 
     def check(self) -> None:
         """Raises `AssertionError` naming an invariant of the paper that is violated; for tests."""
+
+
+def boxes_of(c: Conjunctions) -> Boxes:
+    """The box of every conjunction of a rule: the interval from its lowest to its highest code of each attribute it
+    names."""
+    first = int(c.disjunction_start[-1])
+    pairs = c.terms[c.start[first] :]
+    owner = np.repeat(np.arange(len(c.target) - first), np.diff(c.start)[first:])
+    at = np.flatnonzero(pairs[:, 0] != DISJUNCTION)
+    at = at[np.lexsort((pairs[at, 0], owner[at]))]
+    attributes, sets = pairs[at, 0], pairs[at, 1]
+    start = np.zeros(len(c.target) - first + 1, np.int64)
+    np.cumsum(np.bincount(owner[at], minlength=len(start) - 1), out=start[1:])
+    low, high = c.intervals[c.set_start[sets], 0], c.intervals[c.set_start[sets + 1] - 1, 1]
+    return Boxes(c.sizes, start, attributes, low, high)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
 from rules_index.index.conjunction_arrays import Conjunctions
-from rules_index.index.editable_conjunctions import EditableConjunctions, Term
 from rules_index.index.events import Event, rules_met
 from rules_index.index.layout import BLOCK_ROWS, AccessPlan, lay_out
 from rules_index.index.validate_conjunctions import validate
@@ -73,11 +71,7 @@ class Engine(Matching, Protocol):
 
 
 class KernelEngine(ABC):
-    """An index of conjunctions that matches batches and can be updated.
-
-    After an update, the first `match` makes the arrays for batches again. Matching is thread-safe; updates need
-    exclusive access.
-    """
+    """An index of conjunctions that matches batches. Matching is thread-safe."""
 
     name: ClassVar[str]
 
@@ -88,7 +82,7 @@ class KernelEngine(ABC):
         sample: np.ndarray | None = None,
     ) -> None:
         """sample: codes [attributes, rows] of some rows, which a choice of layout can use."""
-        self._conjunctions = EditableConjunctions(conjunctions)
+        self._conjunctions = conjunctions
         self._sample = sample
         self._kernel = kernel
         self._index: Index | None = None
@@ -110,8 +104,7 @@ class KernelEngine(ABC):
     def arrays(self) -> dict[str, np.ndarray]:
         """All arrays that are stored: the conjunctions and the kernel's arrays."""
         kernel = self._arrays()
-        conjunctions, _ = self._conjunctions.conjunctions()
-        arrays = {name: getattr(conjunctions, name) for name in CONJUNCTIONS}
+        arrays = {name: getattr(self._conjunctions, name) for name in CONJUNCTIONS}
         arrays |= {"kernel_" + name: array for name, array in kernel.items()}
         return arrays
 
@@ -157,53 +150,30 @@ class KernelEngine(ABC):
     def search_event(self, event: Event) -> tuple[np.ndarray, dict[str, int]]:
         """The rules [.] int32, ascending, that an event given as an expression matches by some conjunction, and the
         search's cost."""
-        return rules_met(self._conjunctions.conjunctions()[0], event), {}
-
-    def insert(self, rule: int, terms: Sequence[Term]) -> None:
-        """Adds a conjunction of a rule, given by its ordinal; terms are (attribute, intervals [., 2] of codes)."""
-        self._conjunctions.insert(rule, terms)
-        self._changed()
-
-    def delete(self, rule: int) -> None:
-        """Removes all conjunctions of a rule. Raises `KeyError` where it has none."""
-        if not self._conjunctions.delete(rule):
-            raise KeyError(rule)
-        self._changed()
-
-    def renumber(self, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> None:
-        """Renumbers codes after new constants have split regions: per attribute, the old code c becomes first[c] to
-        last[c]."""
-        self._conjunctions.renumber(sizes, first, last)
-        self._changed()
+        return rules_met(self._conjunctions, event), {}
 
     @property
     @abstractmethod
     def structure_counts(self) -> dict[str, int]:
         """The number of parts of the engine's own structure, by kind."""
 
-    def _changed(self) -> None:
-        self._kernel = self._index = None
-        self._rows_left = self._rows_measured = 0
-
     def _arrays(self) -> dict[str, np.ndarray]:
         if self._kernel is None:
-            conjunctions, keys = self._conjunctions.conjunctions()
-            kernel = lay_out(conjunctions, self._place(conjunctions, keys))
+            kernel = lay_out(self._conjunctions, self._place())
             self._kernel = {name: _read_only(kernel[name]) for name in (*KERNEL, "scalars")}
         return self._kernel
 
     def _open(self) -> Index:
         kernel = self._arrays()
-        conjunctions, _ = self._conjunctions.conjunctions()
         fields: dict[str, Any] = {name: _read_only(kernel[name]) for name in KERNEL}
-        fields |= {name: _read_only(getattr(conjunctions, source)) for name, source in SHARED.items()}
+        fields |= {name: _read_only(getattr(self._conjunctions, source)) for name, source in SHARED.items()}
         fields |= zip(SCALARS, (int(x) for x in kernel["scalars"]), strict=True)
         fields |= {name: _read_only(np.empty(0, kind)) if kind else 0 for name, kind in MEASURED.items()}
         return Index(**fields)
 
     @abstractmethod
-    def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> AccessPlan:
-        """The access plan of the conjunctions of rules; `keys` are those of `EditableConjunctions`."""
+    def _place(self) -> AccessPlan:
+        """The access plan of the conjunctions of rules."""
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:

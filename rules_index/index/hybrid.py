@@ -59,26 +59,22 @@ class Hybrid(KernelEngine):
             with self._listing:
                 lists = self._lists
                 if lists is None:
-                    conjunctions, _ = self._conjunctions.conjunctions()
-                    lists = self._lists = AccessLists(conjunctions, code_shares(conjunctions, self._sample))
+                    shares = code_shares(self._conjunctions, self._sample)
+                    lists = self._lists = AccessLists(self._conjunctions, shares)
         return lists
 
     @property
     def structure_counts(self) -> dict[str, int]:
         """The number of conjunctions by access path."""
-        access_plan = self._access_plan_of(self._conjunctions.conjunctions()[0])
+        access_plan = self._known_plan()
         hashed, run = int((access_plan.table >= 0).sum()), int((access_plan.sorted_by >= 0).sum())
         return {"scanned": len(access_plan.table) - hashed - run, "hashed": hashed, "sorted": run}
 
-    def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> AccessPlan:
-        access_plan, self._access_plan = self._access_plan_of(conjunctions), None
+    def _place(self) -> AccessPlan:
+        access_plan, self._access_plan = self._known_plan(), None
         return access_plan
 
-    def _access_plan_of(self, conjunctions: Conjunctions) -> AccessPlan:
+    def _known_plan(self) -> AccessPlan:
         if self._access_plan is None:
-            self._access_plan = plans(conjunctions, self._sample)[1].access_plan
+            self._access_plan = plans(self._conjunctions, self._sample)[1].access_plan
         return self._access_plan
-
-    def _changed(self) -> None:
-        super()._changed()
-        self._access_plan = self._lists = None

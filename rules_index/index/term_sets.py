@@ -31,11 +31,6 @@ NO_SETS = TermSets(np.zeros(1, np.int64), np.empty(0, np.int32), np.zeros(1, np.
 """The term sets of boxes that express their conjunctions fully."""
 
 
-def has_gaps(intervals: np.ndarray) -> bool:
-    """Whether a set lacks codes between its lowest and its highest one."""
-    return int((intervals[:, 1] - intervals[:, 0] + 1).sum()) <= int(intervals[-1, 1]) - int(intervals[0, 0])
-
-
 def sets_of(c: Conjunctions) -> TermSets:
     """The term sets of the conjunctions of rules, whose keys are 0, 1, ..."""
     first = int(c.disjunction_start[-1])
@@ -53,24 +48,6 @@ def sets_of(c: Conjunctions) -> TermSets:
     places = np.repeat(c.set_start[which] - set_start[:-1], lengths) + np.arange(set_start[-1])
     start = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=conjunctions))]).astype(np.int64)
     return TermSets(start, pairs[at, 0].astype(np.int32), set_start, c.intervals[places].astype(np.int32))
-
-
-def extended(sets: TermSets, more: dict[int, list[tuple[int, np.ndarray]]]) -> TermSets:
-    """The same with the terms of further keys added; a term is (attribute, intervals)."""
-    if not any(more.values()):
-        return sets
-    number = np.zeros(max(more) + 2 - len(sets.start), np.int64)
-    terms = []
-    for key in sorted(more):
-        number[key + 1 - len(sets.start)] = len(more[key])
-        terms += more[key]
-    lengths = [len(intervals) for _, intervals in terms]
-    return TermSets(
-        np.concatenate([sets.start, sets.start[-1] + np.cumsum(number)]),
-        np.concatenate([sets.attributes, np.array([attribute for attribute, _ in terms], np.int32)]),
-        np.concatenate([sets.set_start, sets.set_start[-1] + np.cumsum(lengths, dtype=np.int64)]),
-        np.concatenate([sets.intervals, *(intervals for _, intervals in terms)]).astype(np.int32),
-    )
 
 
 @inlined

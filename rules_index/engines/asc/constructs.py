@@ -203,21 +203,6 @@ class SelectionConstructs:
             self._lay_out()
         self._changed()
 
-    def renumber(self, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> None:
-        """Renumbers codes after new constants have split regions: the old code c of attribute a becomes the codes
-        first[a][c] to last[a][c], which leave the same conjunctions open."""
-        for attribute, (begin, end) in enumerate(zip(first, last, strict=True)):
-            covers = len(begin) == len(end) == self.sizes[attribute] and begin[0] == 0
-            follows = covers and end[-1] == sizes[attribute] - 1 and np.array_equal(begin[1:], end[:-1] + 1)
-            if not follows or (begin > end).any():
-                raise ValueError(f"the new codes of attribute {attribute} do not follow each other")
-        self._require_room(int(sizes[self.attributes].sum(dtype=np.int64)), len(self._live))
-        parts = [self._qrb[self._regions(a)].repeat(last[a] - first[a] + 1, axis=0) for a in self.attributes]
-        self.sizes = sizes.astype(np.int32)
-        self._qrb = np.concatenate([self._qrb[:0], *parts])
-        self._region_at = self._places()
-        self._changed()
-
     def search(self, codes: np.ndarray, order: Order | None = None) -> tuple[np.ndarray, dict[str, int]]:
         """The keys [.] int32, ascending, of the conjunctions that a row satisfies, and the cost; see `search_rows`."""
         _, keys, costs = self.search_rows(codes[:, None], order)

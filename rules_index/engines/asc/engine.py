@@ -7,15 +7,11 @@ with the fewest rows first: that is the paper's conditional selectivity, measure
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-
 from rules_index.engines.paper import PaperEngine
-from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
-from rules_index.index.editable_conjunctions import Term
+from rules_index.index.conjunction_arrays import Conjunctions
 from rules_index.index.layout import AccessPlan, scan_all
 
 if TYPE_CHECKING:
@@ -29,8 +25,8 @@ class Asc(PaperEngine):
     structure_class: ClassVar[str] = "rules_index.engines.asc.constructs:SelectionConstructs"
     searches_events: ClassVar[bool] = True
 
-    def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> AccessPlan:
-        return scan_all(conjunctions)
+    def _place(self) -> AccessPlan:
+        return scan_all(self._conjunctions)
 
     @classmethod
     def _build_structure(cls, conjunctions: Conjunctions) -> SelectionConstructs:
@@ -45,9 +41,3 @@ class Asc(PaperEngine):
             disjunction_start=c.disjunction_start[:1],
         )
         return SelectionConstructs.build(of_rules)
-
-    @staticmethod
-    def _insert_into(structure: SelectionConstructs, key: int, terms: Sequence[Term]) -> None:
-        named = sorted((term for term in terms if term[0] != DISJUNCTION), key=lambda term: term[0])
-        attributes = np.array([attribute for attribute, _ in named], np.int32)
-        structure.insert(key, attributes, [np.asarray(intervals, np.int32) for _, intervals in named])

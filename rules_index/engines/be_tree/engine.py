@@ -7,10 +7,9 @@ from typing import ClassVar
 import numpy as np
 
 from rules_index.engines.paper import BoxEngine
-from rules_index.index.boxes import Structure
+from rules_index.index.boxes import Structure, boxes_of
 from rules_index.index.conjunction_arrays import Conjunctions
-from rules_index.index.editable_conjunctions import boxes_of
-from rules_index.index.events import offered_by
+from rules_index.index.events import Event
 from rules_index.index.planner.shares import match_probability
 
 
@@ -28,10 +27,10 @@ class BETree(BoxEngine):
         share = match_probability(conjunctions)
         return BETree.build(boxes_of(conjunctions), **{"max_cap": max_cap_for(share)} | cls.parameters)
 
-    def search_event(self, event: tuple[np.ndarray, np.ndarray, np.ndarray]) -> tuple[np.ndarray, dict[str, int]]:
+    def search_event(self, event: Event) -> tuple[np.ndarray, dict[str, int]]:
         """See `KernelEngine.search_event`. The structure finds the conjunctions; only their shared disjunctions remain
         to be checked."""
-        keys, counters = self.structure.search_event(event, sets=self._conjunctions.sets)
+        keys, counters = self.structure.search_event(event, sets=self._refinement.sets)
         self._require_known(keys)
-        held = keys[self._conjunctions.meets_disjunctions(keys, offered_by(event))]
-        return np.unique(self._conjunctions.rules(held)), counters | {"matches": len(held)}
+        held = keys[self._refinement.meets_disjunctions(keys, event)]
+        return self._refinement.rules(held), counters | {"matches": len(held)}

@@ -11,7 +11,6 @@ from rules_index.engines.be_tree.arrays import from_arrays, from_boxes, laid_out
 from rules_index.engines.be_tree.check import check
 from rules_index.engines.be_tree.cut import DONE, SHORT, insert_boxes, is_box, schedule, work
 from rules_index.engines.be_tree.outline import LNode, batch_tree, l_nodes
-from rules_index.engines.be_tree.renumber import renumbered
 from rules_index.engines.be_tree.search import COUNTERS, DISCARDED, Batch, match_batch
 from rules_index.engines.be_tree.shrink import remove
 from rules_index.engines.be_tree.store import (
@@ -206,13 +205,6 @@ class BETree:
             np.ascontiguousarray(events.intervals, np.int32),
         )
         return self._search(batch, sets, len(events), adapt)
-
-    def renumber(self, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> None:
-        """Renumbers codes after new constants have split regions: per attribute, the old code c becomes the codes
-        first[c] to last[c] (int32, ascending, together all codes below the new size). Raises `ValueError` where they
-        are not so."""
-        self._store = renumbered(self._store, sizes, first, last)
-        self._finish()
 
     def tree(self) -> Tree:
         """Its nodes for the batch kernel: one for each bucket that has a box in it or below."""

@@ -21,8 +21,7 @@ class Slots(NamedTuple):
     keys   [slots] int32, -1 where the slot is free
     at     [slots] int64, offset into terms
     number [slots] int32, number of terms
-    terms  [., 3] int32 (attribute, low, high), closed; those of a box by ascending share of the attribute's codes, as
-           the shares were when it was added
+    terms  [., 3] int32 (attribute, low, high), closed; those of a box by ascending share of the attribute's codes
     """
 
     keys: np.ndarray
@@ -135,20 +134,6 @@ class BoxTable:
         slot = self._slot_of.pop(key)
         self.slots.keys[slot], self.slots.number[slot] = -1, 0
         self._free.append(slot)
-
-    def renumbered(self, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> BoxTable:
-        """The boxes, in the same slots, with code c of attribute a renumbered to `first[a][c]` to `last[a][c]`."""
-        for attribute, (begin, end) in enumerate(zip(first, last, strict=True)):
-            covers = len(begin) == len(end) == self.sizes[attribute] and begin[0] == 0
-            follows = covers and end[-1] == sizes[attribute] - 1 and np.array_equal(begin[1:], end[:-1] + 1)
-            if not follows or (begin > end).any():
-                raise ValueError(f"the new codes of attribute {attribute} do not follow each other")
-        before = np.cumsum(self.sizes, dtype=np.int64) - self.sizes
-        terms = self.slots.terms[: self._used_terms].copy()
-        at = before[terms[:, 0]]
-        terms[:, 1] = np.concatenate(first)[at + terms[:, 1]]
-        terms[:, 2] = np.concatenate(last)[at + terms[:, 2]]
-        return BoxTable(self.slots._replace(terms=terms), sizes.astype(np.int32))
 
     def _make_room(self, terms: int) -> None:
         """Doubles the slots if none is free, and makes room for more terms; drops those of removed boxes."""

@@ -65,19 +65,6 @@ class IdLists:
         """Removes an id from the lists of all pieces of its terms."""
         _remove_terms(layout, terms, owner, self.start, self.length, self.pool)
 
-    def replace(self, kept: np.ndarray, old: Layout, new: Layout, terms: np.ndarray, owner: np.ndarray) -> IdLists:
-        """The lists of another layout: for the attributes `kept` [attributes] bool, which both layouts number alike,
-        the present ones; for the others new ones from `terms` and `owner`, which name no kept attribute."""
-        made = IdLists.of_terms(new, terms, owner)
-        sources = {True: (self.packed(), old), False: (made.packed(), new)}
-        lengths, ids = [], []
-        for attribute, keep in enumerate(kept.tolist()):
-            (offsets, entries), layout = sources[keep]
-            of_attribute = offsets[layout.at[attribute] : layout.at[attribute + 1] + 1]
-            lengths.append(np.diff(of_attribute))
-            ids.append(entries[of_attribute[0] : of_attribute[-1]])
-        return IdLists(np.concatenate([[0], np.cumsum(np.concatenate(lengths))]), np.concatenate(ids))
-
     def packed(self) -> tuple[np.ndarray, np.ndarray]:
         """(offsets [places + 1] int32, ids [.] int32) of the lists without gaps between them."""
         offsets = np.zeros(len(self.start) + 1, np.int32)

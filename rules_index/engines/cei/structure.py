@@ -29,8 +29,7 @@ class Parameters:
     kind            the virtual constructs: containment-encoded, logarithmic or unit intervals
     access          "every": a box is filed under each of its attributes, and a search counts the predicates that the
                     row satisfies (phase 2 of section 2.1); "narrowest" (ours): it is filed only under the attribute
-                    whose interval had the smallest share of the attribute's codes when the box was added, and the
-                    others are compared
+                    whose interval has the smallest share of the attribute's codes, and the others are compared
     segment_length  L of the paper, a power of two, for all attributes; 0: `constructs.choose_k` for each
     """
 
@@ -171,23 +170,6 @@ class Cei:
             )  # fmt: skip
             self._searches += codes.shape[1]
         return offsets, keys, dict(zip(COSTS, costs.tolist(), strict=True))
-
-    def renumber(self, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> None:
-        """Renumbers codes after new constants have split regions: the old code c of attribute a becomes the codes
-        first[a][c] to last[a][c].
-
-        Segments depend on the numbering, so that the lists of changed attributes are made again, with a new L; those of
-        the others are kept. A box stays filed under the same attribute.
-        """
-        boxes = self._boxes.renumbered(sizes, first, last)
-        kept = self._boxes.sizes == boxes.sizes
-        terms, owner = boxes.terms_of(boxes.live, self.parameters.access == "narrowest")
-        again = ~kept[terms[:, 0]]
-        terms, owner = terms[again], owner[again]
-        k = choose_k(boxes.sizes, terms, self.parameters.segment_length)
-        layout = lay_out(self._layout.kind, boxes.sizes, np.where(kept, self._layout.k, k))
-        self._lists = self._lists.replace(kept, self._layout, layout, terms, owner)
-        self._boxes, self._layout = boxes, layout
 
     def tree(self) -> Tree:
         """For the batch kernel: a node for every construct whose list has boxes filed under their narrowest attribute,

@@ -88,16 +88,6 @@ class GridFile(BoxTree):
         delete_point(self._store.slot(key), self._nodes, self._halvings, self._store.view, self._turns)
         self._store.remove(key)
 
-    def renumber(self, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> None:
-        """Renumbers the old code c of an attribute to the codes first[c] to last[c].
-
-        The pages are built again, because halves of the old codes are not halves of the new ones.
-        """
-        self._store.renumber(sizes, first, last)
-        self._dimensions = make_dimensions(self.sizes, self._dimensions.attributes)
-        self._turns = make_turns(self._dimensions.last)
-        self._nodes, self._halvings = fill_pages(self._store, self._dimensions, self._turns, self._page_size)
-
     def _counters(self, inner: int, leaves: int, boxes: int) -> dict[str, int]:
         return {"directory_pages": inner, "data_pages": leaves, "points": boxes}
 

@@ -144,15 +144,6 @@ class BoxStore:
         self._free = []
         self._note_keys()
 
-    def renumber(self, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> None:
-        """Renumbers the old code c of an attribute to the codes first[c] to last[c]."""
-        self._compact(np.arange(self._slots))
-        at = np.cumsum([0, *self.sizes[:-1]])
-        attribute, low, high = self._terms[: self._used_terms].T
-        self._terms[: self._used_terms, 1] = np.concatenate([np.empty(0, np.int32), *first])[at[attribute] + low]
-        self._terms[: self._used_terms, 2] = np.concatenate([np.empty(0, np.int32), *last])[at[attribute] + high]
-        self.sizes = sizes.astype(np.int32)
-
     def _compact(self, slots: np.ndarray) -> None:
         """Reorders terms, start and length by slot, and drops terms that belong to no box."""
         count = self._length[slots].astype(np.int64)

@@ -20,7 +20,7 @@ class BoxTree(ABC):
     """A tree over boxes that can be searched with a row, with some of its attributes, or with a box.
 
     Nodes have numbers and boxes have slots, which they keep through `insert` and `delete` as long as they exist;
-    `build`, `load` and `renumber` assign new ones. So marks on nodes and entries (PDFA, Wang and Kitsuregawa, section
+    `build` and `load` assign new ones. So marks on nodes and entries (PDFA, Wang and Kitsuregawa, section
     3.3) can be stored outside of the tree: stamps [len(nodes.level)] for nodes, because an inner node's entries are its
     children, and stamps [len(boxes.key)] for the entries of leaves, which are slots. A freed number can be reused, so
     that stamps are valid until the next update. Only updates write to nodes and boxes.

@@ -135,16 +135,6 @@ class RTree(BoxTree):
         )
         return holds, {"nodes": int(totals[0]), "boxes": int(totals[1])}
 
-    def renumber(self, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> None:
-        """Renumbers the old code c of an attribute to the codes first[c] to last[c]; rectangles follow and stay
-        tight."""
-        self._store.renumber(sizes, first, last)
-        live = self._nodes.level != FREE
-        for dimension, attribute in enumerate(self._dimensions.attributes.tolist()):
-            for side, codes in ((2 * dimension, first), (2 * dimension + 1, last)):
-                self._nodes.bounds[live, side] = codes[attribute][self._nodes.bounds[live, side]]
-        self._dimensions = make_dimensions(self.sizes, self._dimensions.attributes)
-
     def _insert_entry(self, entry: int, level: int) -> None:
         root_level = int(self._nodes.level[self._nodes.header[ROOT]])
         self._nodes = reserve(self._nodes, nodes_needed(root_level, self._max_entries))

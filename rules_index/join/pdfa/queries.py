@@ -13,9 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from rules_index.arrays import gather_indices, offsets_of, segment_ids
-from rules_index.index.boxes import Boxes
+from rules_index.index.boxes import Boxes, boxes_of
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
-from rules_index.index.editable_conjunctions import boxes_of
 from rules_index.index.hybrid import Hybrid
 from rules_index.join.local_conjuncts import NOTHING, Parts, Split
 

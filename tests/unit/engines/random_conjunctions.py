@@ -1,16 +1,17 @@
-"""Random conjunctions, rows, changes and access plans, for the tests of the engines."""
+"""Random conjunctions, rows and access plans, for the tests of the engines."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
-from rules_index.index.editable_conjunctions import Term
 from rules_index.index.layout import AccessPlan, set_widths
 
+Term = tuple[int, np.ndarray]
+"""(attribute, intervals [., 2] of codes), or (`DISJUNCTION`, the shared disjunction's number as [1, 1])."""
 SIZES = {"few codes": [2, 3, 5, 12], "many codes": [2, 3, 103, 255, 256, 600, 20_000]}
 RULES = 60
-"""Rules that are drawn or inserted, at most."""
+"""More rules than are ever drawn."""
 
 
 class Draw:
@@ -76,17 +77,6 @@ class Draw:
         skewed = [np.minimum(self.random.geometric(0.3, rows) - 1, size - 1) for size in self.sizes]
         columns = [u if self.random.random() < 0.5 else s for u, s in zip(uniform, skewed, strict=True)]
         return np.stack(columns).astype(np.int32)
-
-    def split(self) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
-        """New sizes, and the first and last new code of every old one: some codes split in two or three."""
-        first, last = [], []
-        for size in self.sizes:
-            pieces = 1 + (self.random.random(size) < 0.1) * self.random.integers(0, 3, size)
-            end = np.cumsum(pieces)
-            first.append((end - pieces).astype(np.int32))
-            last.append((end - 1).astype(np.int32))
-        self.sizes = np.array([ends[-1] + 1 for ends in last], np.int32)
-        return self.sizes, first, last
 
     def access_plan(self, c: Conjunctions) -> AccessPlan:
         """Conjunctions in hash tables, in sorted runs or scanned, at random."""

@@ -107,18 +107,6 @@ class History(Draw):
         assert {str(array.dtype) for array in arrays.values()} <= {"int32", "int64", "float64", "uint8"}
         self.structure = type(self.structure).load(arrays, self.sizes)
 
-    def renumber(self) -> None:
-        """New constants split some regions in up to three."""
-        parts = [self.random.choice([1, 1, 1, 1, 2, 3], size) for size in self.sizes]
-        last = [(np.cumsum(part) - 1).astype(np.int32) for part in parts]
-        first = [(end - part + 1).astype(np.int32) for end, part in zip(last, parts, strict=True)]
-        self.sizes = np.array([end[-1] + 1 for end in last], np.int32)
-        self.structure.renumber(self.sizes, first, last)
-        self.held = {
-            key: {a: (int(first[a][low]), int(last[a][high])) for a, (low, high) in box.items()}
-            for key, box in self.held.items()
-        }
-
     def expected(self, query: Sides) -> list[int]:
         return sorted(key for key, box in self.held.items() if overlap(box, query))
 
@@ -160,7 +148,7 @@ def run_history(seed: int, build: Callable[[Boxes], Any], steps: int) -> None:
         likely, unlikely = history.insert, history.delete
         if step * 5 // steps % 2:
             likely, unlikely = unlikely, likely
-        changes = [*[likely] * 12, *[unlikely] * 4, history.load, history.renumber]
+        changes = [*[likely] * 12, *[unlikely] * 4, history.load]
         changes[history.random.integers(0, len(changes))]()
         history.compare()
     for key in list(history.held):

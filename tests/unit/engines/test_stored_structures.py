@@ -12,7 +12,7 @@ import pytest
 
 import rules_index as ri
 from pipelines.settings.model import ENGINES as CONFIGURED
-from rules_index.engines.paper import BoxEngine, PaperEngine
+from rules_index.engines.paper import PaperEngine
 from rules_index.index.compiled import CompiledRules, dumps
 from rules_index.index.conjunction_arrays import InvalidArraysError
 from rules_index.index.registry import ENGINES, engine_class
@@ -114,17 +114,3 @@ def test_a_damaged_structure_is_refused_when_it_is_opened(name: str, expected: p
     without = {each: array for each, array in arrays.items() if not each.startswith("structure_")}
     with pytest.raises(InvalidArraysError, match="structure"):
         engine_class(name).load(without, len(codes), len(compiled))
-
-
-def test_edits_reach_the_stored_structure() -> None:
-    compiled = ri.compile_rules(rules(), SCHEMA, engine="r_tree")
-    engine: Any = compiled.index
-    assert isinstance(engine, BoxEngine)
-    engine.delete(0)
-    engine.delete(5)
-    codes, _ = compiled.codes(rows())
-    again = engine_class("r_tree").load(engine.arrays, len(codes), len(compiled))
-    for row in range(0, codes.shape[1], 20):
-        column = np.ascontiguousarray(codes[:, row])
-        assert np.array_equal(again.search(column)[0], engine.search(column)[0])
-    assert np.array_equal(again.match(codes)[1], engine.match(codes)[1])

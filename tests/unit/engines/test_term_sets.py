@@ -14,19 +14,24 @@ from rules_index.engines.cei.structure import Cei
 from rules_index.engines.scan import Scan
 from rules_index.index.conjunction_arrays import DISJUNCTION
 from rules_index.index.registry import engine_class
-from rules_index.index.term_sets import NO_SETS
+from rules_index.index.term_sets import NO_SETS, sets_of
 from tests.cases import QUICK, cases, quick_first
-from tests.unit.engines.random_conjunctions import RULES, SIZES, Draw
+from tests.unit.engines.random_conjunctions import SIZES, Draw
 
 Sets = dict[int, dict[int, set[int]]]
 """Key of a conjunction -> attribute -> codes."""
 
 
-def sets_of(engine: Any, keys: list[int]) -> Sets:
+def codes_of(engine: Any, keys: list[int]) -> Sets:
+    c, first = engine._conjunctions, int(engine._conjunctions.disjunction_start[-1])
     return {
         key: {
-            attribute: {code for low, high in intervals.tolist() for code in range(low, high + 1)}
-            for attribute, intervals in engine._conjunctions.terms(key)
+            attribute: {
+                code
+                for low, high in c.intervals[c.set_start[which] : c.set_start[which + 1]].tolist()
+                for code in range(low, high + 1)
+            }
+            for attribute, which in c.terms[c.start[first + key] : c.start[first + key + 1]].tolist()
             if attribute != DISJUNCTION
         }
         for key in keys
@@ -42,7 +47,7 @@ def be_tree_cost(engine: Any, offered: dict[int, set[int]]) -> dict[str, int]:
     first those on attributes that are not on the path; what is all of its bucket is not evaluated."""
     cost = dict.fromkeys(("expressions_checked", "predicates_evaluated", "matches"), 0)
     nodes = engine.structure.l_nodes()
-    sets = sets_of(engine, [key for node in nodes for key in node.boxes])
+    sets = codes_of(engine, [key for node in nodes for key in node.boxes])
     for node in nodes:
         if not all(any(low <= code <= high for code in offered.get(a, ())) for a, low, high in node.key):
             continue
@@ -62,22 +67,6 @@ def be_tree_cost(engine: Any, offered: dict[int, set[int]]) -> dict[str, int]:
                     break
             cost["matches"] += held
     return cost
-
-
-def change(draw: Draw, engines: list[Any], disjunctions: int) -> None:
-    kind = str(draw.random.choice(["insert", "insert", "delete", "renumber"]))
-    if kind == "insert":
-        rule, terms = int(draw.random.integers(0, RULES)), draw.terms(disjunctions)
-        for engine in engines:
-            engine.insert(rule, terms)
-    elif kind == "delete":
-        rules = engines[0].arrays["target"][int(engines[0].arrays["disjunction_start"][-1]) :]
-        for engine in engines if len(rules) else ():
-            engine.delete(int(rules[0]))
-    else:
-        split = draw.split()
-        for engine in engines:
-            engine.renumber(*split)
 
 
 def events(draw: Draw) -> list[dict[int, set[int]]]:
@@ -102,21 +91,21 @@ def test_a_be_tree_evaluates_sets_and_counts_them(sizes: str) -> None:
         draw = Draw(seed, SIZES[sizes])
         conjunctions = draw.conjunctions()
         scan, tree = Scan.build(conjunctions), engine_class("be_tree").build(conjunctions)
+        sets = sets_of(conjunctions)
         for _ in range(4):
             for offered in events(draw):
-                found, cost = tree.structure.search_event(event_of(offered), sets=tree._conjunctions.sets)
+                found, cost = tree.structure.search_event(event_of(offered), sets=sets)
                 assert {name: cost[name] for name in cost if name != "c_nodes_visited"} == be_tree_cost(tree, offered)
                 _, by_bounds = tree.structure.search_event(event_of(offered))
                 fewer += cost["predicates_evaluated"] < by_bounds["predicates_evaluated"]
-                codes = sets_of(tree, found.tolist())
+                codes = codes_of(tree, found.tolist())
                 assert all(offered.get(a, set()) & of for each in codes.values() for a, of in each.items())
                 rules, _ = tree.search_event(event_of(offered))
                 assert np.array_equal(rules, scan.search_event(event_of(offered))[0])
                 if len(offered) == len(draw.sizes) and all(len(codes) == 1 for codes in offered.values()):
                     row = np.array([next(iter(offered[a])) for a in range(len(draw.sizes))], np.int32)
-                    assert tree.structure.search(row, sets=tree._conjunctions.sets)[1] == cost
+                    assert tree.structure.search(row, sets=sets)[1] == cost
                     assert np.array_equal(tree.search(row)[0], scan.search(row)[0])
-            change(draw, [scan, tree], conjunctions.disjunctions)
     assert QUICK or fewer > 20
 
 
@@ -124,7 +113,7 @@ def cei_cost(engine: Any, structure: Cei, row: np.ndarray) -> tuple[dict[str, in
     """The counters without the lists: by the order in which it has a box's terms, and the keys that match."""
     arrays = structure.arrays
     keys = arrays["keys"].tolist()
-    sets = sets_of(engine, keys)
+    sets = codes_of(engine, keys)
     cost, held = {"ids_read": 0, "predicates_evaluated": 0}, []
     for number, key in enumerate(keys):
         terms = arrays["terms"][arrays["start"][number] : arrays["start"][number + 1], 0].tolist()
@@ -153,15 +142,15 @@ def test_cei_evaluates_sets_and_counts_them(sizes: str) -> None:
         draw = Draw(seed, SIZES[sizes])
         conjunctions = draw.conjunctions()
         scan, engine = Scan.build(conjunctions), engine_class("cei").build(conjunctions)
+        term_sets = sets_of(conjunctions)
+        other = Cei._of_table(type(engine.structure.parameters)(access="every"), engine.structure._boxes)
         for _ in range(4):
-            other = Cei._of_table(type(engine.structure.parameters)(access="every"), engine.structure._boxes)
             for row in draw.codes(6).T:
                 for structure in (engine.structure, other):
-                    found, cost = structure.search(row, sets=engine._conjunctions.sets)
+                    found, cost = structure.search(row, sets=term_sets)
                     expected, held = cei_cost(engine, structure, row)
                     assert (found.tolist(), cost["matches"]) == (held, len(held)), (seed, structure.parameters)
                     assert {name: cost[name] for name in expected} == expected, (seed, structure.parameters)
                     fewer += cost["matches"] < structure.search(row, sets=NO_SETS)[1]["matches"]
                 assert np.array_equal(engine.search(row)[0], scan.search(row)[0])
-            change(draw, [scan, engine], conjunctions.disjunctions)
     assert QUICK or fewer > 20

@@ -10,9 +10,8 @@ import pyarrow as pa
 import pytest
 
 import rules_index as ri
-from rules_index.index.boxes import Boxes
+from rules_index.index.boxes import Boxes, boxes_of
 from rules_index.index.conjunction_arrays import Conjunctions
-from rules_index.index.editable_conjunctions import boxes_of
 from rules_index.join.pdfa import JoinBuffer, SelectionJoin
 from tests.cases import QUICK, cases
 
