@@ -13,7 +13,7 @@ import argparse
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
@@ -26,7 +26,7 @@ from rules_index.index import engine as engine_module
 from rules_index.index.conjunction_arrays import Conjunctions
 from rules_index.index.hybrid import Hybrid
 from rules_index.index.layout import hash_tables
-from rules_index.index.planner import access_plan, scan_costs
+from rules_index.index.planner import scan_costs
 from rules_index.kernels import match as kernel
 from rules_index.kernels.jit import jit
 
@@ -35,8 +35,6 @@ CASES = (
     ("thresholds", 0.5),
 )  # fmt: skip
 """Kinds of rule sets, and the matches a row that they are drawn for."""
-NEVER = 1e6
-"""Nanoseconds of a step that the planner is never to choose."""
 
 
 @jit
@@ -69,12 +67,11 @@ def _plain_arranged(sample: Any, index: Any, transposed: bool) -> Any:
 
 @dataclass(frozen=True)
 class Mechanism:
-    """What is left out: names that are replaced while the index is laid out (`patches`), costs of the planner, and what
-    arranges the kernel's arrays by the rows."""
+    """What is left out: names that are replaced while the index is laid out (`patches`), and what arranges the kernel's
+    arrays by the rows."""
 
     name: str
     patches: tuple[tuple[Any, str, Any], ...] = ()
-    costs: tuple[str, ...] = ()
     arranged: Callable[[Any, Any], Any] | None = None
 
     @contextmanager
@@ -83,16 +80,9 @@ class Mechanism:
         with ExitStack() as stack:
             for where, name, value in self.patches:
                 stack.enter_context(patch.object(where, name, value))
-            if self.costs:
-                costs = replace(access_plan.measured_costs(), **dict.fromkeys(self.costs, NEVER))
-                stack.enter_context(patch.object(access_plan, "measured_costs", lambda: costs))
             if self.arranged:
                 stack.enter_context(patch.object(engine_module, "arranged", self.arranged))
             yield
-
-
-def _no_signatures(codes: np.ndarray, shares: np.ndarray, filtered: bool) -> np.ndarray:
-    return np.zeros((0, codes.shape[1], hash_tables.SIGNATURE_BYTES), np.uint8)
 
 
 MECHANISMS = (
@@ -106,7 +96,6 @@ MECHANISMS = (
         ((scan_costs, "FEW_SHARED", -1),),
         arranged=lambda sample, index: _without_summaries(sample, index),
     ),
-    Mechanism("signature planes", ((hash_tables, "signatures_of", _no_signatures),), ("signature_ns",)),
     Mechanism("even tables", ((hash_tables, "EVEN", -1),)),
     Mechanism("transposed lists", arranged=lambda sample, index: _with_sorted_lists(sample, index)),
 )

@@ -12,9 +12,9 @@ import numpy as np
 from benchmarks.calibrate.steps import nanoseconds
 from benchmarks.kinds import KINDS
 from rules_index.engines.asc.engine import Asc
-from rules_index.engines.be_tree.engine import BETree
 from rules_index.index.build import SAMPLE_ROWS
 from rules_index.index.conjunction_arrays import Conjunctions
+from rules_index.index.hybrid import Hybrid
 from rules_index.index.layout import BLOCK_ROWS
 from rules_index.index.planner.access_plan import CandidatePlan, Planner, access_plan, expected, sampled
 from rules_index.index.planner.costs import Costs, measured_costs
@@ -82,7 +82,7 @@ def _plans(c: Conjunctions, codes: np.ndarray, repeat: int) -> Iterator[tuple[st
             continue
         seen.append(candidate)
         keyed = not candidate.scanned.all()
-        engine = BETree(c, access_plan=access_plan(c, sample, planner, candidate)) if keyed else Asc.build(c)
+        engine = Hybrid(c, access_plan=access_plan(c, sample, planner, candidate)) if keyed else Asc.build(c)
         time, scan_method = _timed(engine, codes, repeat)
         yield name, scan_method, time, steps(planner, candidate, scan_method)
 
@@ -103,7 +103,7 @@ def _same(one: CandidatePlan, other: CandidatePlan) -> bool:
     return same and np.array_equal(one.sorted_by, other.sorted_by)
 
 
-def _timed(engine: Asc | BETree, codes: np.ndarray, repeat: int) -> tuple[float, str]:
+def _timed(engine: Asc | Hybrid, codes: np.ndarray, repeat: int) -> tuple[float, str]:
     """Nanoseconds a row, and how the kernel scans."""
     first = np.ascontiguousarray(codes[:, : 4 * BLOCK_ROWS])
     engine.match(first)

@@ -22,7 +22,7 @@ from rules_index.index.layout import BLOCK_ROWS, AccessPlan
 from rules_index.index.planner import CHUNK_ROWS, Costs
 from rules_index.kernels import bitmaps, equality_blocks, fill, lists, prefilter, scan, sorted_runs, summaries
 from rules_index.kernels.llvm import GROUP, LANES
-from rules_index.kernels.vectors import SIGNATURE_BYTES, SPILLED
+from rules_index.kernels.vectors import SPILLED
 
 ATTRIBUTES, VALUES = 20, 100
 TABLES = 64
@@ -38,7 +38,7 @@ def measure(repeat: int) -> Costs:
     """The costs on this machine."""
     scanned, narrowed = _scan(repeat, share=0.01, terms=2), _scan(repeat, share=0.2, terms=4)
     left = WORDS * -math.expm1(-64 * 0.05**2)
-    sign, probe, slot, plain = _look_ups(repeat)
+    probe, slot, plain = _look_ups(repeat)
     sort, gather = _sorted_runs(repeat)
     survivor, found = _survivor(repeat)
     skim, likely, group = _summaries(repeat)
@@ -67,7 +67,6 @@ def measure(repeat: int) -> Costs:
         hit_ns=survivor,
         conjunction_hit_ns=found,
         transposed_hit_ns=_match(repeat, 2_000, 1),
-        signature_ns=sign,
         filter_ns=probe,
         slot_ns=slot,
         plain_slot_ns=plain,
@@ -295,28 +294,20 @@ def _survivor(repeat: int) -> tuple[float, float]:
     return max(0.1, alone - most * found), found
 
 
-def _look_ups(repeat: int) -> tuple[float, float, float, float]:
-    """A look-up in signatures, and in a filter; a slot of a table without either, and of one that has the rows'
-    lists."""
+def _look_ups(repeat: int) -> tuple[float, float, float]:
+    """A look-up in a filter; a slot of a table without one, and of one that has the rows' lists."""
     attributes, found = np.arange(3, dtype=np.int32), np.empty(CHUNK_ROWS + prefilter.WORD_ROWS, np.uint16)
-    signatures = (_draw.random((2, SIGNATURE_BYTES)) < 1 / 64).astype(np.uint8).reshape(-1)
     words = np.packbits(_draw.random(1 << 16) < 1 / 64, bitorder="little").view(np.int32)
-
-    @numba.njit(nogil=True)
-    def match_signatures(coarse: Any, attributes: Any, signatures: Any, found: Any) -> int:
-        count: int = prefilter._match_signatures(coarse, CHUNK_ROWS, attributes, signatures, 0, 1, CHUNK_ROWS, found)
-        return count
 
     @numba.njit(nogil=True)
     def look_up(coarse: Any, attributes: Any, words: Any, found: Any) -> int:
         count: int = prefilter._look_up(coarse, CHUNK_ROWS, attributes, words, np.uint32(16), CHUNK_ROWS, found)
         return count
 
-    sign = nanoseconds(repeat, match_signatures, COARSE, attributes[:2], signatures, found) / CHUNK_ROWS / 2
     probe = nanoseconds(repeat, look_up, COARSE, attributes, words, found) / CHUNK_ROWS
     slot = nanoseconds(repeat, _keyed(10, 1, 3).match, CODES) / CHUNK_ROWS
     plain = nanoseconds(repeat, _keyed(10, 1, 1).match, CODES) / CHUNK_ROWS
-    return sign, probe, slot, plain
+    return probe, slot, plain
 
 
 def _candidate(repeat: int, named: int) -> float:

@@ -25,7 +25,6 @@ from rules_index.kernels.hash_tables import NEVER, NOTHING, PACKED
 from rules_index.kernels.llvm import LOOKED_UP
 from rules_index.kernels.prefilter import MOST_CHUNK_ROWS, PAIR_BITS, PREFILTERED
 from rules_index.kernels.scan import FAR, NEAR
-from rules_index.kernels.vectors import SIGNATURE_BYTES
 
 
 def validate_kernel(arrays: Mapping[str, np.ndarray], conjunctions: Conjunctions, rules: int) -> None:
@@ -218,7 +217,7 @@ class _Tables:
     def __init__(self, kernel: _Kernel) -> None:
         self.k, self.a = kernel, kernel.a
         self.at = dict.fromkeys(
-            ("slot_start", "groups", "group_codes", "posted", "plain", "filter_words", "signatures"), 0
+            ("slot_start", "groups", "group_codes", "posted", "plain", "filter_words"), 0
         )  # fmt: skip
         self.in_order = kernel.distinct
 
@@ -305,17 +304,12 @@ class _Tables:
 
     def _prefilter(self, table: int, attributes: np.ndarray, width: int) -> None:
         a, at = self.a, self.at
-        words, size, planes = (int(a[name][table]) for name in ("filter_at", "filter_bits", "signature_planes"))
+        words, size = int(a["filter_at"][table]), int(a["filter_bits"][table])
         require(words in (-1, at["filter_words"]), "filter_at")
-        require(int(a["signature_at"][table]) == at["signatures"], "signature_at")
         if words >= 0:
             require(width > 1 and (size == PAIR_BITS if width == 2 else 5 <= size < 32), "filter_bits")
             at["filter_words"] += (1 << size) // 32
-        at["signatures"] += planes * SIGNATURE_BYTES * len(attributes)
-        require(
-            at["filter_words"] <= len(a["filter_words"]) and at["signatures"] <= len(a["signatures"]), "filter_words"
-        )
-        if words >= 0 or planes:
+            require(at["filter_words"] <= len(a["filter_words"]), "filter_words")
             self.k.require_coarse(attributes, "key_attributes")
 
     def _require_lists(self, table: int, rules: np.ndarray | None, bounds: np.ndarray) -> None:

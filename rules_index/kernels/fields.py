@@ -14,7 +14,6 @@ import numpy as np
 
 from rules_index.kernels.bitmaps import COARSE_CODES
 from rules_index.kernels.hash_tables import QUICK
-from rules_index.kernels.prefilter import MOST_PLANES
 
 
 @dataclass(frozen=True)
@@ -60,9 +59,6 @@ FIELDS = (
     Field("filter_at", np.int64, length="tables"),
     Field("filter_bits", length="tables", low=0, high=32),
     Field("filter_words"),
-    Field("signature_at", np.int64, length="tables"),
-    Field("signature_planes", length="tables", low=0, high=MOST_PLANES + 1),
-    Field("signatures", np.uint8),
     Field("groups", columns=2),
     Field("group_codes"),
     Field("group_code_at", np.int64, length="tables"),

@@ -106,9 +106,6 @@ class Index(NamedTuple):
     filter_at: np.ndarray
     filter_bits: np.ndarray
     filter_words: np.ndarray
-    signature_at: np.ndarray
-    signature_planes: np.ndarray
-    signatures: np.ndarray
     groups: np.ndarray
     group_codes: np.ndarray
     group_code_at: np.ndarray

@@ -24,9 +24,6 @@ from rules_index.kernels.llvm import (
     spread,
 )
 
-SIGNATURE_BYTES = 256
-"""Bytes of the signatures of one attribute in a plane, one for every coarse code."""
-
 
 @intrinsic
 def both(typing_context: Any, bits: Any, high: Any, high2: Any, current: Any, at: Any) -> Any:
@@ -182,51 +179,6 @@ def _gather(builder: Any, words: Any, places: Any) -> Any:
     )
     every, nothing = ir.Constant(flags, [1] * LOOKED_UP), ir.Constant(lanes, [0] * LOOKED_UP)
     return builder.call(gather, [builder.inttoptr(address, pointers), ir.Constant(WORD, 4), every, nothing])
-
-
-def _signed(width: int) -> Any:
-    """Makes an intrinsic (signatures, codes, signature_at, (at, ...)) -> uint64 for codes (uint8) of `width`
-    attributes. Bit r of the result is set where the bytes `signatures[signature_at + 256 * k + codes[at_k + r]]`, k <
-    width, share a bit."""
-
-    @intrinsic
-    def signature_match(typing_context: Any, signatures: Any, codes: Any, signature_at: Any, places: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            shared = ir.Constant(BYTES, [255] * LANES)
-            for k in range(width):
-                at = builder.extract_value(arguments[3], k)
-                index = builder.load(pointer_to(context, builder, signature, arguments, 1, at, BYTES), align=1)
-                signature_at = builder.add(arguments[2], ir.Constant(LONG, k * SIGNATURE_BYTES))
-                shared = builder.and_(shared, _signature(context, builder, signature, arguments, signature_at, index))
-            some = builder.icmp_unsigned("!=", shared, ir.Constant(BYTES, [0] * LANES))
-            return builder.bitcast(some, ir.IntType(LANES))
-
-        return U64(signatures, codes, U64, numba.types.UniTuple(U64, width)), codegen
-
-    return signature_match
-
-
-signature_one, signature_two, signature_three = _signed(1), _signed(2), _signed(3)
-
-
-def _signature(context: Any, builder: Any, signature: Any, arguments: Any, at: Any, index: Any) -> Any:
-    """The bytes `signatures[at + index]`, for each lane of `index`."""
-    if "+avx512vbmi," not in context.codegen()._tm_features + ",":
-        found = ir.Constant(BYTES, ir.Undefined)
-        for lane in (ir.Constant(WORD, i) for i in range(LANES)):
-            place = builder.add(at, builder.zext(builder.extract_element(index, lane), LONG))
-            byte = builder.load(pointer_to(context, builder, signature, arguments, 0, place, ir.IntType(8)))
-            found = builder.insert_element(found, byte, lane)
-        return found
-    parts = []
-    for offset in range(0, SIGNATURE_BYTES, LANES):
-        place = builder.add(at, ir.Constant(LONG, offset))
-        parts.append(builder.load(pointer_to(context, builder, signature, arguments, 0, place, BYTES), align=1))
-    kind = ir.FunctionType(BYTES, [BYTES] * 3)
-    of_both = numba.core.cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx512.vpermi2var.qi.512")
-    low, high = (builder.call(of_both, [parts[i], index, parts[i + 1]]) for i in (0, 2))
-    upper_half = builder.icmp_signed("<", index, ir.Constant(BYTES, [0] * LANES))
-    return builder.select(upper_half, high, low)
 
 
 @intrinsic

@@ -99,7 +99,7 @@ def _in_order(
     elsewhere[in_tree] = False
     in_table, not_in_table = elsewhere & (access_plan.table >= 0), elsewhere & (access_plan.table < 0)
     scanned = np.flatnonzero(not_in_table & (access_plan.sorted_by < 0))
-    keyed, filed = tables(c, access_plan, np.flatnonzero(in_table), first, first + len(scanned), shift)
+    keyed, filed = tables(c, access_plan, np.flatnonzero(in_table), first, first + len(scanned))
     in_runs = np.flatnonzero(not_in_table & (access_plan.sorted_by >= 0))
     in_runs, runs = _sorted_runs(c, access_plan, in_runs, shift, first, first + len(scanned) + len(keyed))
     order = _Order(first, scanned, keyed, in_runs, in_tree)

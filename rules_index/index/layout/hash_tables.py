@@ -12,8 +12,7 @@ from rules_index.kernels.bitmaps import COARSE_CODES
 from rules_index.kernels.fields import DTYPES
 from rules_index.kernels.hash_tables import NEVER, NOTHING, PACKED, QUICK
 from rules_index.kernels.llvm import LOOKED_UP as PADDING
-from rules_index.kernels.prefilter import MOST_PLANES, PAIR_BITS, PLANE_CLASSES, PREFILTERED, filter_places
-from rules_index.kernels.vectors import SIGNATURE_BYTES
+from rules_index.kernels.prefilter import PAIR_BITS, PREFILTERED, filter_places
 
 DIRECT_SLOTS = 1 << 16
 """A table with a slot for every combination of codes has at most so many slots, or twice as many as entries."""
@@ -33,22 +32,18 @@ LARGEST_FILTER = 20
 """The most bits of a filter, as a power of two: a larger one would not stay in the caches."""
 COLLECTED = (
     "key_attributes", "key_factors", "key_bits", "key_plain", "slot_at", "plain", "slot_start", "filter_at",
-    "filter_bits", "filter_words", "signature_at", "signature_planes", "signatures", "groups", "group_codes",
-    "group_code_at", "posted",
+    "filter_bits", "filter_words", "groups", "group_codes", "group_code_at", "posted",
 )  # fmt: skip
 """The fields that tables are appended to one after the other."""
-PASSED, LOOKED_UP, LOOKED = 12.0, 3.0, 30.0
-"""The cost of a row that signatures let pass to a filter, of a row that only a filter tests, and of a row that reads a
-slot; each in units of one plane of signatures."""
 
 
 def tables(
-    c: Conjunctions, access_plan: AccessPlan, keyed: np.ndarray, disjunctions_end: int, first: int, shift: np.ndarray
+    c: Conjunctions, access_plan: AccessPlan, keyed: np.ndarray, disjunctions_end: int, first: int
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """The conjunctions in hash tables in the kernel's order, and the arrays of `kernels.hash_tables`."""
     keyed = keyed[np.argsort(access_plan.table[keyed], kind="stable")]
     bounds = np.searchsorted(access_plan.table[keyed], np.arange(len(access_plan.tables) + 1))
-    collected = _Tables(c.sizes, shift, access_plan.shares)
+    collected = _Tables(c.sizes, access_plan.shares)
     lengths = np.diff(c.start)
     ordered: list[np.ndarray] = []
     at = first
@@ -99,10 +94,8 @@ def _keys(c: Conjunctions, conjunctions: np.ndarray, attributes: tuple[int, ...]
 class _Tables:
     """The arrays of `kernels.hash_tables`, to which tables are appended."""
 
-    def __init__(self, sizes: np.ndarray, shift: np.ndarray, shares: np.ndarray | None) -> None:
-        self._sizes, self._shift = sizes, shift
-        self._code_shares = shares
-        self._shares = coarse_shares(sizes, shift, shares)
+    def __init__(self, sizes: np.ndarray, shares: np.ndarray | None) -> None:
+        self._sizes, self._shares = sizes, shares
         self._parts = {name: [np.empty(0, DTYPES[name])] for name in COLLECTED}
         self._key_start = [0]
         self._length = dict.fromkeys(self._parts, 0)
@@ -115,18 +108,11 @@ class _Tables:
         self._put("key_attributes", attributes)
         direct = slots <= max(DIRECT_SLOTS, 2 * len(entries))
         packed = len(attributes) <= PACKED and bool((sizes <= COARSE_CODES).all())
-        prefiltered = list(attributes[:PREFILTERED])
         combinations = int(np.prod(sizes[:PREFILTERED].astype(object)))
         near = bool((sizes[:PREFILTERED] <= COARSE_CODES).all())
         filtered = len(attributes) > 1 and near and combinations > FILTERED * _distinct(codes[:, :PREFILTERED])
         self._put("filter_at", self._length["filter_words"] if filtered else -1)
         self._put("filter_bits", self._filter(codes[:, :PREFILTERED]) if filtered else 0)
-        signatures = signatures_of(
-            codes[:, :PREFILTERED] >> self._shift[prefiltered], self._shares[prefiltered], filtered
-        )
-        self._put("signature_at", self._length["signatures"])
-        self._put("signature_planes", len(signatures))
-        self._put("signatures", signatures.reshape(-1))
         of = "plain" if plain else "posted"
         slot_at = self._length["slot_start"]
         if direct:
@@ -155,12 +141,12 @@ class _Tables:
 
     def _met(self, attributes: tuple[int, ...], counts: np.ndarray) -> float:
         """The expected share of rows that have an entry in a direct table with so many entries in each slot."""
-        if self._code_shares is None:
+        if self._shares is None:
             return float((counts > 0).mean())
         at = np.cumsum(self._sizes.astype(np.int64)) - self._sizes
         shares = np.ones(1)
         for attribute in attributes:
-            of = self._code_shares[at[attribute] : at[attribute] + self._sizes[attribute]]
+            of = self._shares[at[attribute] : at[attribute] + self._sizes[attribute]]
             shares = np.multiply.outer(shares, of).reshape(-1)
         return float(shares[counts > 0].sum())
 
@@ -219,55 +205,11 @@ class _Tables:
         return {**arrays, "group_code_at": places, "key_start": np.array(self._key_start, np.int64)}
 
 
-def coarse_shares(sizes: np.ndarray, shift: np.ndarray, shares: np.ndarray | None) -> np.ndarray:
-    """The expected share of rows [attributes, 256] for every coarse code; uniform where `shares` of the codes is
-    None."""
-    at = np.concatenate([[0], np.cumsum(sizes.astype(np.int64))])
-    found = np.zeros((len(sizes), SIGNATURE_BYTES))
-    for attribute, (begin, end) in enumerate(zip(at[:-1].tolist(), at[1:].tolist(), strict=True)):
-        coarse = np.arange(end - begin) >> shift[attribute]
-        weights = np.full(end - begin, 1 / (end - begin)) if shares is None else shares[begin:end]
-        found[attribute] = np.bincount(coarse, weights=weights, minlength=SIGNATURE_BYTES)
-    return found
-
-
-def signatures_of(codes: np.ndarray, shares: np.ndarray, filtered: bool) -> np.ndarray:
-    """The signatures [planes, attributes, 256] uint8 of a table whose entries have these coarse codes [entries,
-    attributes]: as many planes as pay, possibly none.
-
-    shares [attributes, 256]: the share of rows with each code. Classes are runs of entries in the order of one
-    attribute, so that each class has few of its codes; the attribute is the one with which the fewest rows pass.
-    """
-    best, least = np.zeros((0, codes.shape[1], SIGNATURE_BYTES), np.uint8), LOOKED_UP if filtered else LOOKED
-    passed = PASSED if filtered else LOOKED
-    for planes in range(1, MOST_PLANES + 1):
-        before = least
-        for by in range(codes.shape[1]):
-            named = _named(codes, by, planes * PLANE_CLASSES)
-            passing = float(np.einsum("acg,ac->ag", named, shares).prod(0).sum())
-            if planes + passing * passed < least:
-                least = planes + passing * passed
-                best = np.ascontiguousarray(np.packbits(named, axis=2, bitorder="little").transpose(2, 0, 1))
-        if least == before:
-            break
-    return best
-
-
-def _named(codes: np.ndarray, by: int, classes: int) -> np.ndarray:
-    """Which classes [attributes, 256, classes] bool name a code; classes are runs by the codes of attribute `by`."""
-    of = np.empty(len(codes), np.int64)
-    of[np.argsort(codes[:, by], kind="stable")] = np.arange(len(codes)) * classes // max(1, len(codes))
-    named = np.zeros((codes.shape[1], SIGNATURE_BYTES, classes), bool)
-    for attribute, column in enumerate(codes.T):
-        named[attribute, column, of] = True
-    return named
-
-
 def prefiltered_attributes(arrays: dict[str, np.ndarray]) -> np.ndarray:
-    """The attributes [.] whose coarse codes the prefilters of the tables read."""
-    signature_match = np.flatnonzero((arrays["signature_planes"] > 0) | (arrays["filter_at"] >= 0))
-    count = np.minimum(np.diff(arrays["key_start"])[signature_match], PREFILTERED)
-    found: np.ndarray = arrays["key_attributes"][np.repeat(arrays["key_start"][signature_match], count) + within(count)]
+    """The attributes [.] whose coarse codes the filters of the tables read."""
+    filtered = np.flatnonzero(arrays["filter_at"] >= 0)
+    count = np.minimum(np.diff(arrays["key_start"])[filtered], PREFILTERED)
+    found: np.ndarray = arrays["key_attributes"][np.repeat(arrays["key_start"][filtered], count) + within(count)]
     return found
 
 

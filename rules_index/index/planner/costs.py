@@ -33,7 +33,6 @@ class Costs:
     check_ns              per row that coarse codes leave, and code: the exact check
     transposed_hit_ns     per row that they leave, where lists are made by transposing bitmaps
     transpose_ns          per row and conjunction: its bit in that transposition
-    signature_ns          per code: its lookup in one plane of a table's signatures
     filter_ns             per row: its lookup in a table's filter
     slot_ns               per row that the prefilter lets pass: its slot in a table
     plain_slot_ns         the same, where the slots of one table are the lists of all rows
@@ -68,7 +67,6 @@ class Costs:
     check_ns: float
     transposed_hit_ns: float
     transpose_ns: float
-    signature_ns: float
     filter_ns: float
     slot_ns: float
     plain_slot_ns: float

@@ -8,11 +8,11 @@ from functools import cached_property
 
 import numpy as np
 
-from rules_index.index.layout import DIRECT_SLOTS, FILTERED, PASSED
+from rules_index.index.layout import DIRECT_SLOTS, FILTERED
 from rules_index.index.planner.costs import Costs
 from rules_index.index.planner.expected import CHUNK_ROWS, Expected
 from rules_index.kernels.bitmaps import COARSE_CODES
-from rules_index.kernels.prefilter import MOST_PLANES, PLANE_CLASSES, PREFILTERED
+from rules_index.kernels.prefilter import PREFILTERED
 
 LONGEST_KEY = 3
 """The most attributes of a table. A table may have more where many conjunctions name exactly these attributes, ..."""
@@ -53,33 +53,22 @@ class TableCosts:
         self._shares: dict[int, np.ndarray] = {}
 
     def probe_cost(self, names: tuple[int, ...], entries: float, slot: float | None = None) -> float:
-        """The cost per row of probing a table, whatever is found: its signatures, its filter or its slot. The slot
-        costs `slot` where given. Entries are taken to be spread evenly over the `alike` codes of each attribute."""
+        """The cost per row of probing a table, whatever is found: its filter or its slot. The slot costs `slot` where
+        given. Entries are taken to be spread evenly over the `alike` codes of each attribute."""
         costs = self.costs
-        prefiltered = list(names)[:PREFILTERED]
-        sizes = self.of.alike[prefiltered]
+        sizes = self.of.c.sizes[list(names)[:PREFILTERED]]
         slots = _product(self.of.c.sizes[list(names)])
         direct = slots <= max(DIRECT_SLOTS, 2 * entries)
         looked = (costs.slot_ns if slot is None else slot) + costs.fetch_ns * self._far(
             SLOT_BYTES * (slots if direct else 2 * entries)
         )
-        filtered = len(names) > 1 and bool((self.of.c.sizes[prefiltered] <= COARSE_CODES).all())
-        filtered &= _product(self.of.c.sizes[prefiltered]) > FILTERED * entries
-        planes = np.arange(1, MOST_PLANES + 1)[:, None]
-        classes = planes * PLANE_CLASSES
-        codes = sizes * -np.expm1(-entries / classes / sizes)
-        codes[:, :1] = sizes[0] * -np.expm1(-entries / sizes[0]) / classes
-        passing = classes[:, 0] * (codes / sizes).prod(1)
-        # reading the slots of a direct table is as fast as reading its filter
-        passed = looked if direct or not filtered else PASSED * 2 * costs.signature_ns
-        signature_match = float((costs.signature_ns * len(prefiltered) * planes[:, 0] + passed * passing).min())
-        prefilter_cost = min(signature_match, costs.filter_ns if filtered else looked)
-        if not filtered:
-            return prefilter_cost
+        if len(names) == 1 or (sizes > COARSE_CODES).any() or _product(sizes) <= FILTERED * entries:
+            return looked
         # rows with an entry read its slot; in a hashed table also the group and its entries
         steps = 1 if direct else STEPS_TO_ENTRY
         fetched = steps * costs.fetch_ns * self._far(ENTRY_BYTES * entries)
-        return prefilter_cost + min(1.0, entries / _product(self.of.alike[list(names)])) * (looked + fetched)
+        met = min(1.0, entries / _product(self.of.alike[list(names)]))
+        return costs.filter_ns + met * (looked + fetched)
 
     def _far(self, size: float) -> float:
         """The share of so many bytes that is not in the L2 cache."""
@@ -115,7 +104,7 @@ class TableCosts:
         chances = self.of.scale / np.bincount(owner, minlength=self.of.count)[owner]
         entries_of = np.bincount(key, weights=chances * entries[by_owner], minlength=len(names)).tolist()
         # most keys of few conjunctions save less than the cheapest probe costs
-        least = min(self.costs.signature_ns, self.costs.filter_ns, self.costs.slot_ns)
+        least = min(self.costs.filter_ns, self.costs.slot_ns)
         worth = np.flatnonzero(saved * self.of.scale > least)
         probes = np.full(len(names), np.inf)
         probes[worth] = [self.probe_cost(names[number], entries_of[number]) for number in worth.tolist()]
