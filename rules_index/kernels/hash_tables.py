@@ -126,8 +126,6 @@ def _find(codes, first, candidates, attributes, factors, index, table, coarse, c
     rows, begins, ends, tags = scratch[0], scratch[1], scratch[2], scratch[3]
     bits = index.key_bits[table]
     slot_start = index.slot_start[index.slot_at[table] :]
-    if bits == 0 and len(attributes) == 2 and index.shift[attributes[0]] == 0 and index.shift[attributes[1]] == 0:
-        return _slots_of_two(candidates, attributes, factors, coarse, chunk_rows, slot_start, rows, begins, ends)
     _add_up(codes, first, candidates, attributes, factors, index.shift, coarse, chunk_rows, totals)
     if bits < 0:
         at = index.slot_at[table]
@@ -162,26 +160,6 @@ def _find(codes, first, candidates, attributes, factors, index, table, coarse, c
     return _groups_of(
         codes, first, coarse, chunk_rows, attributes, packed, index.groups, at, index.group_codes, scratch, met
     )
-
-
-@bare
-def _slots_of_two(candidates, attributes, factors, coarse, chunk_rows, slot_start, rows, begins, ends):
-    """`_find` in a single pass, for a direct table of two attributes with exact coarse codes."""
-    left = coarse[attributes[0] * chunk_rows : (attributes[0] + 1) * chunk_rows]
-    right = coarse[attributes[1] * chunk_rows : (attributes[1] + 1) * chunk_rows]
-    # the last stride of a direct table is 1
-    factor = np.uint32(factors[0])
-    count = np.uint64(0)
-    for i in range(len(candidates)):
-        row = np.uint64(candidates[i])
-        slot = np.uint64(np.uint32(left[row]) * factor + np.uint32(right[row]))
-        begin = slot_start[slot]
-        end = slot_start[slot + np.uint64(1)]
-        rows[count] = candidates[i]
-        begins[count] = begin
-        ends[count] = end
-        count += np.uint64(begin < end)
-    return np.int64(count)
 
 
 @bare

@@ -26,9 +26,6 @@ def row_lists(hit_rows, hit_rules, hits, rows, ascending, distinct, at, offsets,
         if not distinct:
             _leave_out_repeats(rows, offsets, ordinals)
         return
-    if _in_order(hit_rows, hit_rules, hits):
-        _lists_in_order(hit_rows, hit_rules, hits, rows, offsets, ordinals)
-        return
     begin = offsets[0]
     at[:rows] = 0
     # unsigned indices need no test for negative values, which would take a fourth of the time
@@ -53,31 +50,6 @@ def row_lists(hit_rows, hit_rules, hits, rows, ascending, distinct, at, offsets,
                 _sort(ordinals, offsets[row], offsets[row + 1])
     if several and not distinct:
         _leave_out_repeats(rows, offsets, ordinals)
-
-
-@bare
-def _in_order(hit_rows, hit_rules, hits):
-    """Whether hits ascend by row, then by rule, without repeats."""
-    for hit in range(1, hits):
-        row, before = hit_rows[hit], hit_rows[hit - 1]
-        if row < before or (row == before and hit_rules[hit] <= hit_rules[hit - 1]):
-            return False
-    return True
-
-
-@bare
-def _lists_in_order(hit_rows, hit_rules, hits, rows, offsets, ordinals):
-    """`row_lists` for hits that are in the order of the lists already."""
-    begin = offsets[0]
-    offsets[1 : rows + 1] = begin
-    for hit in range(hits):
-        offsets[np.uint64(hit_rows[hit]) + np.uint64(1)] = begin + hit + 1
-    end = begin
-    for row in range(1, rows + 1):
-        end = max(end, offsets[row])
-        offsets[row] = end
-    for hit in range(hits):
-        ordinals[begin + hit] = hit_rules[hit]
 
 
 @inner
