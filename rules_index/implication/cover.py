@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from rules_index.implication.region_boxes import BoxArrays
+from rules_index.kernels.bisection import first_at_least, first_reaching, in_intervals
 from rules_index.kernels.jit import inner, jit
 
 COVERED, UNCOVERED, UNDECIDED = 1, 0, -1
@@ -20,21 +21,13 @@ _MOST_WAITING = 1 << 14
 @inner
 def _first_reaching(code: int, which: int, a: BoxArrays) -> int:
     """The first interval of a set that ends at a code or above."""
-    left, right = a.set_start[which], a.set_start[which + 1]
-    while left < right:
-        middle = (left + right) >> 1
-        if a.intervals[middle, 1] < code:
-            left = middle + 1
-        else:
-            right = middle
-    return left
+    return first_reaching(code, a.set_start[which], a.set_start[which + 1], a.intervals)
 
 
 @inner
 def in_set(code: int, which: int, a: BoxArrays) -> bool:
     """Whether a code is in a set."""
-    at = _first_reaching(code, which, a)
-    return at < a.set_start[which + 1] and a.intervals[at, 0] <= code
+    return in_intervals(code, a.set_start[which], a.set_start[which + 1], a.intervals)
 
 
 @inner
@@ -76,15 +69,9 @@ def relation(part: int, box: int, a: BoxArrays) -> int:
 @inner
 def _set_of(box: int, dimension: int, a: BoxArrays) -> int:
     """The set of a box in a dimension, -1 where it names none."""
-    left, right = a.start[box], a.start[box + 1]
-    while left < right:
-        middle = (left + right) >> 1
-        if a.dimensions[middle] < dimension:
-            left = middle + 1
-        else:
-            right = middle
-    found = left < a.start[box + 1] and a.dimensions[left] == dimension
-    return a.sets[left] if found else -1
+    at = first_at_least(dimension, a.start[box], a.start[box + 1], a.dimensions)
+    found = at < a.start[box + 1] and a.dimensions[at] == dimension
+    return a.sets[at] if found else -1
 
 
 @inner

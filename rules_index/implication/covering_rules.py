@@ -4,25 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from rules_index.kernels.bisection import in_list
 from rules_index.kernels.jit import inner, jit
 
 MOST_ALONE = 32
 """Of the rules that are TRUE on all rows of a rule, so many are tried alone."""
 MOST_STARTED, MOST_ADDED = 8, 8
 """A union begins with so many rules, and each further row adds so many."""
-
-
-@inner
-def _in_list(value: int, begin: int, end: int, values: np.ndarray) -> bool:
-    """Whether a value is among ascending ones (binary search)."""
-    last = end
-    while begin < end:
-        middle = (begin + end) >> 1
-        if values[middle] < value:
-            begin = middle + 1
-        else:
-            end = middle
-    return begin < last and values[begin] == value
 
 
 @inner
@@ -73,7 +61,7 @@ def covering_rules(
         for at in range(offsets[shortest], offsets[shortest + 1]):
             everywhere = hits[at] != rules[i] and eligible[hits[at]]
             for row in range(begin, end):
-                everywhere = everywhere and _in_list(hits[at], offsets[row], offsets[row + 1], hits)
+                everywhere = everywhere and in_list(hits[at], offsets[row], offsets[row + 1], hits)
             if everywhere:
                 alone[i, alone_count[i]] = hits[at]
                 alone_count[i] += 1

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rules_index.arrays import gather_indices
 from rules_index.kernels.many_texts import build_states, find_texts
 from rules_index.language.patterns import like_matcher, rlike_matcher
 from rules_index.language.patterns.like import LikeMatcher, lower
@@ -79,11 +80,10 @@ class Texts:
                 break
             room = count
         texts, found = texts[:count], found[:count]
-        lengths = np.diff(self.starts)[texts]
-        begins = np.repeat(self.starts[texts] - np.cumsum(lengths) + lengths, lengths)
-        owners = self.owners[begins + np.arange(len(begins))]
+        gather, offsets = gather_indices(self.starts, texts)
+        owners = self.owners[gather]
         # a pattern with several texts can have found a string twice
-        keys = np.unique(owners.astype(np.int64) * len(strings) + np.repeat(found, lengths))
+        keys = np.unique(owners.astype(np.int64) * len(strings) + np.repeat(found, np.diff(offsets)))
         owners, found = np.divmod(keys, max(len(strings), 1))
         return np.searchsorted(owners, np.arange(patterns + 1)), found
 

@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rules_index.arrays import gather_indices
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
+from rules_index.kernels.bisection import first_reaching
 from rules_index.kernels.jit import inlined
 
 
@@ -43,9 +45,7 @@ def sets_of(c: Conjunctions) -> TermSets:
     at = at[gaps[pairs[at, 1]]]
     owner = np.repeat(np.arange(conjunctions), np.diff(c.start)[first:])[at]
     which = pairs[at, 1]
-    lengths = np.diff(c.set_start)[which]
-    set_start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    places = np.repeat(c.set_start[which] - set_start[:-1], lengths) + np.arange(set_start[-1])
+    places, set_start = gather_indices(c.set_start, which)
     start = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=conjunctions))]).astype(np.int64)
     return TermSets(start, pairs[at, 0].astype(np.int32), set_start, c.intervals[places].astype(np.int32))
 
@@ -69,12 +69,6 @@ def set_number(sets: TermSets, key: int, attribute: int) -> int:
 @inlined
 def set_shares(sets: TermSets, number: int, low: int, high: int) -> bool:
     """Whether a set has a code in [low, high]."""
-    left, right = sets.set_start[number], sets.set_start[number + 1]
-    end = right
-    while left < right:
-        middle = (left + right) // 2
-        if sets.intervals[middle, 1] < low:
-            left = middle + 1
-        else:
-            right = middle
-    return left < end and sets.intervals[left, 0] <= high
+    begin, end = sets.set_start[number], sets.set_start[number + 1]
+    at = first_reaching(low, begin, end, sets.intervals)
+    return at < end and sets.intervals[at, 0] <= high

@@ -12,6 +12,7 @@ from rules_index.join.entries import Entries
 from rules_index.join.lists import Lists
 from rules_index.join.local_conjuncts import Split
 from rules_index.join.window_partners import Rows
+from rules_index.kernels.bisection import in_intervals
 from rules_index.kernels.jit import inner, jit
 
 
@@ -72,22 +73,10 @@ def part_holds(part: int, position: int, checks: Checks) -> bool:
     """Whether a part without shared disjunctions, numbered over all streams, holds on the row at a position."""
     for term in range(checks.start[part], checks.start[part + 1]):
         code = checks.codes[checks.code_at[checks.terms[term, 0]] + position]
-        if not in_set(code, checks.terms[term, 1], checks.set_start, checks.intervals):
+        which = checks.terms[term, 1]
+        if not in_intervals(code, checks.set_start[which], checks.set_start[which + 1], checks.intervals):
             return False
     return True
-
-
-@inner
-def in_set(code: int, which: int, set_start: np.ndarray, intervals: np.ndarray) -> bool:
-    """Whether a code is in one of the ascending intervals of a set."""
-    low, high = set_start[which], set_start[which + 1]
-    while low < high:
-        middle = (low + high) >> 1
-        if intervals[middle, 1] < code:
-            low = middle + 1
-        else:
-            high = middle
-    return low < set_start[which + 1] and intervals[low, 0] <= code
 
 
 @jit

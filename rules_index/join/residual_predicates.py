@@ -12,11 +12,11 @@ from rules_index.arrays import gather_indices
 from rules_index.index.compiled import CompiledRules
 from rules_index.index.hybrid import Hybrid
 from rules_index.index.inputs import read_leaf, truth_values
-from rules_index.join.candidates import in_set
 from rules_index.join.lists import radix_order
 from rules_index.join.local_conjuncts import NOTHING, Split
 from rules_index.join.streams import ACROSS, Owners
 from rules_index.join.window_partners import Rows
+from rules_index.kernels.bisection import in_intervals, in_list
 from rules_index.kernels.jit import jit
 from rules_index.language.evaluation.evaluate import evaluate
 from rules_index.language.evaluation.evaluated import Evaluated
@@ -145,7 +145,7 @@ def _test(
 ) -> None:  # fmt: skip
     """Clears `held` for candidates whose code is not in the set."""
     for i in range(len(codes)):
-        if not in_set(codes[i], sets[i], set_start, intervals):
+        if not in_intervals(codes[i], set_start[sets[i]], set_start[sets[i] + 1], intervals):
             held[candidate[i]] = False
 
 
@@ -154,12 +154,5 @@ def _are_listed(row: np.ndarray, wanted: np.ndarray, offsets: np.ndarray, ordina
     """Whether the list of each row, which ascends, contains the wanted ordinal."""
     found = np.zeros(len(row), np.bool_)
     for i in range(len(row)):
-        low, high = offsets[row[i]], offsets[row[i] + 1]
-        while low < high:
-            middle = (low + high) >> 1
-            if ordinals[middle] < wanted[i]:
-                low = middle + 1
-            else:
-                high = middle
-        found[i] = low < offsets[row[i] + 1] and ordinals[low] == wanted[i]
+        found[i] = in_list(wanted[i], offsets[row[i]], offsets[row[i] + 1], ordinals)
     return found

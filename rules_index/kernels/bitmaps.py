@@ -130,17 +130,3 @@ def add_rows(rows, count, bitmap):
     """Sets the bits of the rows `rows[:count]` in `bitmap` [words] uint64."""
     for i in range(count):
         bitmap[rows[i] >> 6] |= ONE << np.uint64(rows[i] & 63)
-
-
-@bare
-def in_intervals(code, begin, end, intervals):
-    """Whether `code` is in one of the closed, ascending, disjoint intervals `intervals[begin:end]`; a binary search."""
-    left = begin
-    right = end
-    while left < right:
-        middle = (left + right) >> 1
-        if intervals[middle, 1] < code:
-            left = middle + 1
-        else:
-            right = middle
-    return left < end and intervals[left, 0] <= code

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rules_index.kernels.bitmaps import ALL, EMPTY, ONE, code_of, count_all, in_intervals
+from rules_index.kernels.bisection import in_intervals
+from rules_index.kernels.bitmaps import ALL, EMPTY, ONE, code_of, count_all
 from rules_index.kernels.jit import bare, inlined, inner
 from rules_index.kernels.lists import grown
 from rules_index.kernels.llvm import GROUP

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from rules_index.kernels.bisection import first_reaching
 from rules_index.kernels.jit import inlined, inner, jit
 from rules_index.kernels.vectors import prefetch
 
@@ -134,13 +135,7 @@ def _offers(
     begin, end = start[attribute, 0], start[attribute, 1]
     if end - begin < 2:
         return True
-    while begin < end:
-        middle = (begin + end) >> 1
-        if intervals[middle, 1] < low:
-            begin = middle + 1
-        else:
-            end = middle
-    return intervals[begin, 0] <= high
+    return intervals[first_reaching(low, begin, end, intervals), 0] <= high
 
 
 @jit

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rules_index.kernels.bisection import first_reaching
 from rules_index.kernels.jit import inlined, jit
 
 DISJUNCTION = -1
@@ -33,14 +34,8 @@ def _shares(
     while True:
         if stop - start > 1:
             low, high = offered[at, 0], offered[at, 1]
-        left, right = begin, end
-        while left < right:
-            middle = (left + right) >> 1
-            if intervals[middle, 1] < low:
-                left = middle + 1
-            else:
-                right = middle
-        if left < end and intervals[left, 0] <= high:
+        reached = first_reaching(low, begin, end, intervals)
+        if reached < end and intervals[reached, 0] <= high:
             return True
         at += 1
         if at >= stop:

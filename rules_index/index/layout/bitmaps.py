@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from rules_index.arrays import gather_indices
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.layout.term_columns import Terms, within
 from rules_index.kernels.bitmaps import ALL, COARSE_CODES, EMPTY
@@ -123,7 +124,7 @@ def _number(
     pieces = np.diff(c.set_start)[sets]
     attribute = np.concatenate([edges // 512, singles // 512, owner_of_set[sets]])
     lengths = np.concatenate([np.ones(len(edges) + len(singles), np.int64), pieces])
-    gather = np.repeat(c.set_start[sets] - (np.cumsum(pieces) - pieces), pieces) + np.arange(pieces.sum())
+    gather, _ = gather_indices(c.set_start, sets)
     of_sets = c.intervals[gather].astype(np.int64) >> np.repeat(shift[owner_of_set[sets]], pieces)[:, None]
     low = np.concatenate([np.zeros(len(edges), np.int64), singles % 512, of_sets[:, 0]])
     high = np.concatenate([edges % 512 - 1, singles % 512, of_sets[:, 1]])

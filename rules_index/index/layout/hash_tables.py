@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rules_index.arrays import gather_indices
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.layout.term_columns import AccessPlan, Terms, set_widths, terms_of, within
 from rules_index.kernels.bitmaps import COARSE_CODES
@@ -77,8 +78,7 @@ def _keys(c: Conjunctions, conjunctions: np.ndarray, attributes: tuple[int, ...]
         named = np.flatnonzero(terms.attribute == attribute)
         which = np.empty(len(conjunctions), np.int64)
         which[terms.owner[named]] = terms.which[named]
-        pieces = np.diff(c.set_start)[which]
-        interval = np.repeat(c.set_start[which], pieces) + within(pieces)
+        interval, _ = gather_indices(c.set_start, which)
         width = (c.intervals[interval, 1] - c.intervals[interval, 0] + 1).astype(np.int64)
         code = np.repeat(c.intervals[interval, 0], width) + within(width)
         total = set_widths(c)[which]

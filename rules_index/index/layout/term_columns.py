@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rules_index.arrays import gather_indices
 from rules_index.index.boxes import Tree
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 
@@ -62,10 +63,9 @@ class Terms:
 
 def terms_of(c: Conjunctions, order: np.ndarray) -> Terms:
     """The terms of the conjunctions `order`, in that order."""
-    lengths = np.diff(c.start)[order]
-    ends = np.cumsum(lengths)
-    owner = np.repeat(np.arange(len(order), dtype=np.int32), lengths)
-    pairs = c.terms[np.repeat(c.start[order] - (ends - lengths), lengths) + np.arange(lengths.sum())]
+    gather, offsets = gather_indices(c.start, order)
+    owner = np.repeat(np.arange(len(order), dtype=np.int32), np.diff(offsets))
+    pairs = c.terms[gather]
     attribute, which = pairs[:, 0], pairs[:, 1]
     named = np.flatnonzero(attribute != DISJUNCTION)
     sets = which[named]

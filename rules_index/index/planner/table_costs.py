@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from rules_index.arrays import gather_indices
 from rules_index.index.layout import DIRECT_SLOTS, FILTERED
 from rules_index.index.planner.costs import Costs
 from rules_index.index.planner.expected import CHUNK_ROWS, Expected
@@ -117,9 +118,8 @@ class TableCosts:
             able = of_key[key_starts[best] : key_starts[best + 1]]
             better = own[able] < expected[owner[able]]
             changed, cheaper = owner[able[better]], own[able[better]]
-            lengths = starts[changed + 1] - starts[changed]
-            others = np.repeat(starts[changed] - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
-            before, after = expected[owner[others]], np.repeat(cheaper, lengths)
+            others, offsets = gather_indices(starts, changed)
+            before, after = expected[owner[others]], np.repeat(cheaper, np.diff(offsets))
             less = np.maximum(0, before - own[others]) - np.maximum(0, after - own[others])
             saved -= np.bincount(key[others], weights=less, minlength=len(names))
             expected[changed] = cheaper

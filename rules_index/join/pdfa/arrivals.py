@@ -17,10 +17,10 @@ import numpy as np
 from rules_index.engines.r_tree.box_store import BoxArrays
 from rules_index.engines.r_tree.dimensions import Dimensions
 from rules_index.engines.r_tree.nodes import Nodes
-from rules_index.join.candidates import in_set
 from rules_index.join.pdfa.filtering import Marks, collect_first, collect_marked
 from rules_index.join.pdfa.join_buffer import StreamRows, insert_row, partners
 from rules_index.join.pdfa.queries import Terms
+from rules_index.kernels.bisection import in_intervals
 from rules_index.kernels.jit import inner, jit
 
 NODES, ENTRIES, FIRST, SECOND, PROBES = range(5)
@@ -303,7 +303,8 @@ def _holds(query: int, stream: int, begin: int, arriving: Arriving, terms: Terms
     of = query * len(arriving.windows) + stream
     for term in range(terms.start[of], terms.start[of + 1]):
         code = arriving.codes[begin + terms.terms[term, 0]]
-        if not in_set(code, terms.terms[term, 1], terms.set_start, terms.intervals):
+        which = terms.terms[term, 1]
+        if not in_intervals(code, terms.set_start[which], terms.set_start[which + 1], terms.intervals):
             return False
     return True
 
