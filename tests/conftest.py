@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,11 +23,30 @@ LONGEST = (
     *("test_callers_session", "test_errors_inside", "test_rule_types", "test_patterns", "test_largest"),
 )
 """Files that take longest: where several processes share the files these come first, so that none is the last one."""
+MATCHING = (
+    "test_lists",
+    "test_choice",
+    "test_damages",
+    "test_fill",
+    "test_summaries",
+    "test_equality_blocks",
+    "test_many_rules",
+    "test_engines",
+    "test_stored_structures",
+    "test_selection_constructs",
+    "test_term_sets",
+)
+"""Files that need the kernel that matches, which takes a minute to compile with checks of bounds. Of two processes that
+share the tests of kernels one begins with the first of these files, and the other one with those that need others."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Order the files for processes that share them; the tests of a file stay together."""
     if hasattr(config, "workerinput"):
+        if os.environ.get("NUMBA_BOUNDSCHECK"):
+            matching = {name: place for place, name in enumerate(MATCHING)}
+            items.sort(key=lambda item: matching.get(item.path.stem, -1))
+            return
         places = {name: place for place, name in enumerate(LONGEST)}
         items.sort(key=lambda item: places.get(item.path.stem, len(places)))
 

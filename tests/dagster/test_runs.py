@@ -22,6 +22,7 @@ from pipelines.lake.tables import LAKE_TABLES
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from tests.dagster.job_runs import add_rules, failed_checks, made, sql, tick_schedule, tick_sensor
+from tests.java import INTERPRETED
 
 pytestmark = pytest.mark.spark
 
@@ -36,6 +37,7 @@ key = ["flight_id"]
 checks = { sane = "delay > -120" }
 max_quarantine_share = 0.2
 """
+SPARK = f"{CONFIGURATION}[spark]\n" + "".join(f'"{name}" = "{value}"\n' for name, value in INTERPRETED.items())
 LOCAL = CONFIGURATION.replace("[lake]", '[lake]\nrunner = "local"')
 TABLES = ("rules", "rule_rejects", "rule_index", "runs", "flights_tagged", "flights_matches", "quarantine_flights")
 
@@ -51,7 +53,7 @@ def flights(start: int, stop: int) -> pa.Table:
 def workspace(tmp_path: Path, request: pytest.FixtureRequest) -> Workspace:
     """A lake with 100 flights and three rules, one of which is wrong; this process tags, or a session of Spark."""
     if getattr(request, "param", "local") == "spark":
-        (tmp_path / "deltatag.toml").write_text(CONFIGURATION)
+        (tmp_path / "deltatag.toml").write_text(SPARK)
         opened = Workspace.open(tmp_path / "deltatag.toml", request.getfixturevalue("spark"))
     else:
         (tmp_path / "deltatag.toml").write_text(LOCAL)

@@ -15,6 +15,7 @@ from assets.headless import run_once
 from pipelines.due import due_scopes
 from pipelines.lake.tables import LAKE_TABLES
 from pipelines.workspace import Workspace
+from tests.cases import soak_rest
 from tests.dagster.job_runs import add_rules, failed_checks, made, sql, tick_schedule, tick_sensor
 
 pytestmark = pytest.mark.spark
@@ -76,7 +77,7 @@ def gusty(flights: int, weather: int) -> list[tuple[int, int]]:
     return [(f, w) for f in range(3, flights) for w in range(max(f - 2, 0), min(f + 1, weather)) if w % 4 == 0]
 
 
-@pytest.mark.parametrize("joined", ["spark"], indirect=True)
+@pytest.mark.parametrize("joined", soak_rest(1, ["local", "spark"]), indirect=True)
 def test_a_join_runs_when_a_row_has_come_on_either_side_and_its_checks_look_at_it(
     joined: Workspace, instance: dg.DagsterInstance
 ) -> None:

@@ -168,6 +168,8 @@ def test_matches_hold_the_same_pairs_as_tagged_rows(workspace: Workspace) -> Non
     assert rows(workspace, f"({pairs}) EXCEPT ({matches})") == []
 
 
+# tests/spark/test_join.py compares joined rows with Spark too, and test_spark_agrees_with_every_tag these rules
+@pytest.mark.soak
 def test_spark_agrees_with_every_joined_row(workspace: Workspace) -> None:
     """Every rule of the join as a plain SQL condition over all pairs of a flight and the weather before it."""
     ((version,),) = rows(workspace, "SELECT max(rules_version) FROM flights_weather_tagged")
@@ -211,6 +213,8 @@ def test_rules_on_flights_and_weather_are_shown(shown: Demonstration, workspace:
         assert rule["rule_id"] in chapter
 
 
+# tests/spark/test_local_sql.py::test_random_queries compares answers with Spark too
+@pytest.mark.soak
 def test_questions_are_answered_as_spark_answers_them(shown: Demonstration, workspace: Workspace) -> None:
     configuration = load_configuration(shown.folder / "deltatag.toml")
     local = Workspace(replace(configuration, lake=replace(configuration.lake, runner="local")))

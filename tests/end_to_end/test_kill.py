@@ -18,4 +18,4 @@ def test_kills_lose_and_double_nothing(tmp_path: Path) -> None:
     assert specification is not None and specification.loader is not None
     killing = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(killing)
-    killing.show(tmp_path, kills=int(os.environ.get("DELTATAG_KILLS", "2")), seed=3)
+    killing.show(tmp_path, kills=int(os.environ.get("DELTATAG_KILLS", "1")), seed=3)

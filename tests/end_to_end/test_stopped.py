@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.java import SHORT_LIVED
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import sys
@@ -18,7 +20,7 @@ from pipelines.settings.configuration import parse_configuration
 from pipelines.spark.session import open_session
 from pipelines.workspace import Workspace
 
-settings = {"spark.master": "local[1]", "spark.driver.memory": "1g"}
+settings = {"spark.master": "local[1]", "spark.driver.memory": "1g", "spark.driver.extraJavaOptions": sys.argv[2]}
 document = {"lake": {"root": "lake"}, "rules": {"time_limit": "2 s"}, "spark": settings}
 configuration = parse_configuration(document, Path("deltatag.toml").absolute())
 given = open_session(configuration) if sys.argv[1] == "given" else None
@@ -46,7 +48,7 @@ if given is None:
 
 def told(session: str, folder: Path) -> list[str]:
     """The lines that the program prints, with a session of its own or one that it was given."""
-    program = [sys.executable, "-c", PROGRAM, session]
+    program = [sys.executable, "-c", PROGRAM, session, SHORT_LIVED]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr

@@ -42,8 +42,11 @@ NEW = {"rule_id": "e", "expression": "n = 1 OR n % 5 = 0", "priority": -9, "seve
 @pytest.mark.parametrize(
     ("output", "by_worker"),
     [
-        *(("matched", True), ("all", False)),
-        *(pytest.param(*each, marks=pytest.mark.soak) for each in (("all", True), ("matched", False))),
+        ("all", False),  # tests/unit/pipelines/test_annotated_rows.py has the other way of writing without a JVM
+        *(
+            pytest.param(*each, marks=pytest.mark.soak)
+            for each in (("matched", True), ("all", True), ("matched", False))
+        ),
     ],
 )
 def test_both_ways_of_writing(new_workspace, monkeypatch: pytest.MonkeyPatch, output: str, by_worker: bool) -> None:
@@ -103,6 +106,8 @@ def test_a_table_is_widened_and_filled(new_workspace) -> None:
     assert names[3:8] == ["rule_ids", "first_rule_id", "labels", "severity", "rules_version"]
 
 
+# test_a_range_of_event_times and test_tags_of_an_older_version_in_a_table_of_their_own in test_retag.py have the rows
+@pytest.mark.soak
 def test_a_range_and_an_older_version(new_workspace) -> None:
     made = new_workspace({"s": STREAM | {"event_time": "t"}})
     table = rows(0, 60)

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from pipelines.settings.semantic_settings import SEMANTIC_SETTINGS
 from pipelines.spark.catalyst import derived_column
+from tests.cases import soak_but
 from tests.random_expressions import Grammar
 from tests.random_rows import rows
 from tests.spark_oracle import AT_ONCE, RAISED, Oracle
@@ -165,7 +166,7 @@ def chosen(way: str) -> Iterator[list[str]]:
         yield texts[start : start + AT_ONCE]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", soak_but(("compiled", "interpreted"), WAYS))
 def test_no_error_leaves_its_rule(spark: SparkSession, path: str, way: str) -> None:
     session = session_like(spark, WAYS[way])
     reference = session_like(spark, WAYS["interpreted"])
@@ -196,7 +197,7 @@ KNOWN = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", soak_but(("compiled", "stages too large to compile"), WAYS))
 def test_known_answers(spark: SparkSession, tmp_path: Any, way: str) -> None:
     """A query for each text: Spark would take what is common to several of one out of them."""
     session = session_like(spark, WAYS[way])

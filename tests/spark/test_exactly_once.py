@@ -123,8 +123,8 @@ def test_a_death_after_each_write(new_workspace, add_rules, monkeypatch, step: s
 @pytest.mark.parametrize(
     ("writer", "until"),
     [
-        *(("workers", until) for until in ("nothing", "quarantine_s", "s_matches", "s_tagged")),
-        ("spark", "s_matches"),
+        *(("workers", "nothing"), ("workers", "s_tagged"), ("spark", "s_matches")),
+        *(pytest.param("workers", until, marks=pytest.mark.soak) for until in ("quarantine_s", "s_matches")),
         *(pytest.param("spark", until, marks=pytest.mark.soak) for until in ("nothing", "quarantine_s", "s_tagged")),
     ],
     indirect=["writer"],

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.cases import soak_rest
+
 from . import expressions_oracle as oracle
 from .expressions_generator import Generator
 from .expressions_rows import rows
@@ -58,7 +60,7 @@ def test_random_rules(spark: SparkSession) -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Europe/Amsterdam", "+05:30"])
+@pytest.mark.parametrize("zone", soak_rest(2, ["Europe/Berlin", "Europe/Amsterdam", "America/New_York", "+05:30"]))
 def test_time_zones(spark: SparkSession, zone: str) -> None:
     """Timestamps without a zone are read in the session's."""
     moments = [

@@ -18,6 +18,7 @@ from pipelines.joining import joiner
 from pipelines.lake.runs import batches
 from pipelines.tag import tag_stream
 from pipelines.writing import output
+from tests.cases import soak_rest
 from tests.tables import columns_of, rows_of
 
 STREAM = {"source": "lake/source", "max_bytes_per_batch": 1}
@@ -111,7 +112,7 @@ def test_row_tracking_switched_on_within_the_first_load_loses_no_file(workspace,
     assert tagged(workspace) == list(range(6))
 
 
-@pytest.mark.parametrize("optimized", [False, True])
+@pytest.mark.parametrize("optimized", soak_rest(1, [True, False]))
 def test_row_tracking_switched_on_later_hides_no_earlier_row_from_a_join(sides, optimized: bool) -> None:
     workspace = sides()
     row(workspace, "a", 3)

@@ -21,7 +21,7 @@ from pipelines.status import status
 from tests.spark.random_scenarios import Scenario, counted
 from tests.tables import columns_of
 
-SCENARIOS = range(*map(int, os.environ.get("DELTATAG_JOIN_SCENARIOS", "2:4").split(":")))
+SCENARIOS = range(*map(int, os.environ.get("DELTATAG_JOIN_SCENARIOS", "3:4").split(":")))
 COLUMNS = {"k": pa.int64(), "t": pa.timestamp("us", "UTC"), "v": pa.int64()}
 STREAMS = {name: {"source": f"lake/{name}", "event_time": "t"} for name in ("a", "b")}
 JOIN = {"j": {"streams": ["a", "b"], "on": ["k"], "window": {"a": "0 s", "b": "10 s"}}}

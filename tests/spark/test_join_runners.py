@@ -22,7 +22,7 @@ from pipelines.workspace import Workspace
 from quality import joined
 from tests.spark.random_scenarios import Scenario, counted
 
-SCENARIOS = range(*map(int, os.environ.get("DELTATAG_JOIN_SCENARIOS", "10:13").split(":")))
+SCENARIOS = range(*map(int, os.environ.get("DELTATAG_JOIN_SCENARIOS", "10:11").split(":")))
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from itertools import product
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.cases import SOAK, some_of
 from tests.spark.tagged_rules import reference_session
 from tests.spark_oracle import Oracle, Tally, compare
 
@@ -99,8 +100,9 @@ def test_rows_are_those_that_spark_keeps(spark, tmp_path) -> None:
         *product(CONDITIONS, [*TESTS, *TRUTHS]),
     ]
     texts = [test.format(x=value.format(v=raising)) for raising in RAISING for value, test in tested]
+    texts = some_of(texts, 3)
     texts += [text.strip().format(v=raising) for raising in RAISING for text in SIMPLER.strip().splitlines()]
     tally = Tally()
     compare(Oracle(session, session.read.parquet(str(tmp_path / "rows.parquet"))), table, texts, tally)
     assert not tally.differences, "\n".join(map(str, tally.differences[:10])) + f"\n{tally}"
-    assert tally.compared > 700 and tally.with_errors > 100
+    assert tally.compared > (700 if SOAK else 250) and tally.with_errors > (100 if SOAK else 35)

@@ -18,6 +18,7 @@ from pipelines.settings.configuration import parse_configuration
 from pipelines.sql import statement_result
 from pipelines.workspace import Workspace
 from tests.cases import SOAK, cases
+from tests.java import INTERPRETED
 from tests.random_expressions import Grammar
 from tests.random_rows import rows
 from tests.spark.tagged_rules import reference_session
@@ -111,6 +112,7 @@ def workspace(spark: SparkSession, folder: Path, source: str, runner: str) -> Wo
         "lake": {"root": str(folder), "runner": runner},
         "rules": {"time_zone": ZONE},
         "streams": {"s": {"source": source}},
+        "spark": INTERPRETED,
         "lists": {"watch": {"source": str(folder / "watch")}},
     }
     found = Workspace(parse_configuration(document, folder / "deltatag.toml"), reference_session(spark, ZONE))

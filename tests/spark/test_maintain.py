@@ -11,6 +11,7 @@ from pipelines.maintain import maintain
 from pipelines.run import OpenGates, run_due
 from pipelines.tag import tag_stream
 from pipelines.upkeep.small_files import files_of
+from tests.cases import soak_rest
 
 BASE: dict[str, Any] = {"key": ["id"], "event_time": "t"}
 RULES = [("low", "s", "x < 20"), ("high", "s", "x >= 70"), ("named", "s", "name LIKE 'n%' AND x > 60")]
@@ -48,7 +49,7 @@ def files(workspace, name: str) -> int:
     return len(files_of(workspace.lake.delta(name)))
 
 
-@pytest.mark.parametrize("partition", (None, "day"))
+@pytest.mark.parametrize("partition", soak_rest(1, ("day", None)))
 def test_spark_reads_what_was_merged_and_goes_on(new_workspace, add_rules, partition: str | None) -> None:
     streams = {"s": {**BASE, "source": "lake/source"}}
     workspace, local = new_workspace(streams), new_workspace(streams, spark=False, runner="local")
@@ -86,6 +87,8 @@ def test_spark_reads_what_was_merged_and_goes_on(new_workspace, add_rules, parti
     assert ids(workspace, "s_tagged") == list(range(140))
 
 
+# tests/unit/pipelines/test_maintain.py::test_a_reader_goes_on_over_merged_and_removed_files has it without a JVM
+@pytest.mark.soak
 def test_a_stream_that_reads_what_another_has_tagged_goes_on_over_merged_files(new_workspace, add_rules) -> None:
     """It finds each row once, however far behind it is."""
     workspace, done = new_workspace(READING), 20

@@ -28,6 +28,7 @@ from pipelines.workspace import Workspace
 from quality.findings import ERROR, WARNING, GateResult
 from quality.gates import QualityGates, joined_gate, tagged_gate
 from quality.written import NewestBatch
+from tests.cases import soak_rest, some_of
 from tests.java import INTERPRETED
 
 CONFIGURATION = """
@@ -96,13 +97,18 @@ def pairs(first: pa.Table, second: pa.Table) -> set[tuple[int, int, tuple[str, .
     return found
 
 
+EITHER = pytest.mark.parametrize("runner", soak_rest(1, ("local", "auto")))
+"""What is due and what is told are the same for both runners: here by this process, and in `make soak` by Spark too."""
+
+
 @pytest.fixture
 def open_lake(tmp_path: Path, spark: Any) -> Callable[..., Workspace]:
     """A lake with 60 orders and 60 payments, and rules that are not compiled yet."""
 
     settings = "\n".join(f'"{name}" = "{value}"' for name, value in INTERPRETED.items())
 
-    def make(configuration: str = CONFIGURATION) -> Workspace:
+    def make(configuration: str = CONFIGURATION, runner: str = "auto") -> Workspace:
+        configuration = configuration.replace("[lake]\n", f'[lake]\nrunner = "{runner}"\n')
         (tmp_path / "deltatag.toml").write_text(f"{configuration}[spark]\n{settings}\n")
         opened = Workspace.open(tmp_path / "deltatag.toml", spark)
         for name in LAKE_TABLES:
@@ -210,7 +216,7 @@ def test_every_fault_of_joined_rows_is_found(open_lake, monkeypatch: pytest.Monk
     assert 20 in {order for order, *_ in tagged(workspace)}
     assert failed(joined_gate(workspace, "paid")) == {}
     read = NewestBatch.frame
-    for expectation, spoil in FAULTS:
+    for expectation, spoil in some_of(FAULTS, 2):
         monkeypatch.setattr(NewestBatch, "frame", lambda self, name, spoil=spoil: spoil(read(self, name)))
         judged = joined_gate(workspace, "paid")
         assert failed(judged).get(expectation) == ERROR, (expectation, failed(judged))
@@ -241,8 +247,9 @@ def test_only_the_newest_micro_batches_of_a_join_are_judged(open_lake) -> None:
     assert both.measures["tagged_rows"] == len(pairs(orders(0, 75), payments(0, 75)))
 
 
-def test_rows_that_come_too_late_are_counted_as_a_warning(open_lake) -> None:
-    workspace = open_lake(CONFIGURATION + LATE)
+@EITHER
+def test_rows_that_come_too_late_are_counted_as_a_warning(open_lake, runner: str) -> None:
+    workspace = open_lake(CONFIGURATION + LATE, runner=runner)
     compile_scopes(workspace)
     join_streams(workspace, "punctual")
     assert failed(joined_gate(workspace, "punctual")) == {}
@@ -254,8 +261,9 @@ def test_rows_that_come_too_late_are_counted_as_a_warning(open_lake) -> None:
     assert judged.passed
 
 
-def test_a_stream_that_only_a_join_needs_is_not_copied(open_lake) -> None:
-    workspace = open_lake()
+@EITHER
+def test_a_stream_that_only_a_join_needs_is_not_copied(open_lake, runner: str) -> None:
+    workspace = open_lake(runner=runner)
     assert run_due(workspace, QualityGates()).failures == {}
     assert workspace.lake.exists("orders_tagged") and not workspace.lake.exists("payments_tagged")
     assert not tag_is_due(workspace, "payments")
@@ -279,8 +287,9 @@ def test_a_stream_that_only_a_join_needs_is_not_copied(open_lake) -> None:
     assert report.failures == {} and [(each.stream, each.rows) for each in report.tagged] == [("payments", 5)]
 
 
-def test_a_stream_that_only_a_join_needs_is_copied_for_the_asking(open_lake) -> None:
-    workspace = open_lake()
+@EITHER
+def test_a_stream_that_only_a_join_needs_is_copied_for_the_asking(open_lake, runner: str) -> None:
+    workspace = open_lake(runner=runner)
     compile_scopes(workspace)
     assert tag_stream(workspace, "payments", restart=True).rows == 60
     append(workspace, None, payments(60, 65))
@@ -292,8 +301,9 @@ def test_a_join_that_has_nothing_to_show_passes(open_lake) -> None:
     assert failed(joined_gate(workspace, "punctual")) == {}
 
 
-def test_the_status_of_a_join_is_that_of_its_last_run(open_lake) -> None:
-    workspace = open_lake()
+@EITHER
+def test_the_status_of_a_join_is_that_of_its_last_run(open_lake, runner: str) -> None:
+    workspace = open_lake(runner=runner)
     compile_scopes(workspace)
     join_streams(workspace, "paid")
     standing = {one.scope: one for one in status(workspace)}["paid"]

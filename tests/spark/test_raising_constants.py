@@ -71,12 +71,14 @@ def rows() -> pa.Table:
 
 
 def rules() -> list[str]:
-    """Each column with each text, in an equality or another form; in both if there is time."""
+    """Each column with each text, in an equality or another form; in both if there is time, else half of the texts."""
     found = []
     for number, column in enumerate(COLUMNS):
         for place, text in enumerate(TEXTS):
             forms = [FORMS[0], FORMS[(place + 5 * number) % len(FORMS)]]
-            chosen = forms if SOAK else forms[(place + number) % 2 :][:1]
+            if not SOAK and (place + number) % 2 and text not in MISTAKES:
+                continue
+            chosen = forms if SOAK else forms[(place // 2 + number) % 2 :][:1]
             found += [form.format(c=column, t=text, d=KNOWN[column]) for form in chosen]
     return [*dict.fromkeys(found)]
 
@@ -85,7 +87,7 @@ def rules() -> list[str]:
 def test_rows_and_errors_are_those_of_spark(spark, tmp_path, zone: str) -> None:
     tally = compared(spark, tmp_path, rows(), rules(), zone)
     assert not tally.differences, "\n".join(map(str, tally.differences[:9])) + f"\n{tally}"
-    assert tally.compared > 600 and tally.raised_rows > 600
+    assert tally.compared > (600 if SOAK else 300) and tally.raised_rows > (600 if SOAK else 300)
 
 
 def test_mistakes_need_no_spark() -> None:

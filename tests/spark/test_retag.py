@@ -18,6 +18,7 @@ from pipelines.run import OpenGates, run_due
 from pipelines.spark.delta_internals import TableLog
 from pipelines.tag import tag_stream
 from quality.gates import QualityGates
+from tests.cases import SOAK, soak_but
 from tests.spark.retagged import (
     AFTER,
     BEFORE,
@@ -50,10 +51,8 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(
-    "case",
-    [case if case in ("partitioned", "by Spark") else pytest.param(case, marks=pytest.mark.soak) for case in CASES],
-)
+# re-tags without a JVM have the layouts: tests/unit/pipelines/test_local_retag.py::test_random_edits
+@pytest.mark.parametrize("case", soak_but(("by Spark",), CASES))
 def test_random_edits(new_workspace, monkeypatch, case: str) -> None:
     draw = random.Random(case)
     workspace = new_workspace({"s": {**MAPPED, **CASES[case]}})
@@ -62,7 +61,7 @@ def test_random_edits(new_workspace, monkeypatch, case: str) -> None:
 
         monkeypatch.setattr(rows, "codec", lambda _spark: None)
     rules = {f"r{number}": random_rule(draw) for number in range(8)}
-    for turn in range(3):
+    for turn in range(3 if SOAK else 2):
         append(workspace, turn * 100, turn * 100 + 100)
         write_rules(workspace, rules)
         tag_stream(workspace, "s")
@@ -80,7 +79,8 @@ def test_random_edits(new_workspace, monkeypatch, case: str) -> None:
 @pytest.mark.parametrize(
     ("stream", "output", "turns"),
     [
-        pytest.param(STREAM, "matched", TURNS[:5], id="each step"),
+        # tests/unit/pipelines/test_local_retag.py::test_deaths_after_each_write has each step
+        pytest.param(STREAM, "matched", TURNS[:5], id="each step", marks=pytest.mark.soak),
         pytest.param(MAPPED, "matched", TURNS[3:5], id="written by Spark"),
         *(
             pytest.param(stream, output, TURNS, marks=pytest.mark.soak)
@@ -111,6 +111,8 @@ def test_a_death_after_each_write(
     assert_like_anew(workspace)
 
 
+# tests/unit/pipelines/test_local_retag.py has it without a JVM
+@pytest.mark.soak
 def test_whoever_was_stopped_writes_nothing_when_it_goes_on(new_workspace, monkeypatch) -> None:
     """A run is stopped behind its plan; another one takes over; then the first one goes on."""
     workspace = prepared(new_workspace)
@@ -132,10 +134,14 @@ def test_whoever_was_stopped_writes_nothing_when_it_goes_on(new_workspace, monke
 @pytest.mark.parametrize(
     ("when", "meanwhile"),
     [
-        *(("s_matches", "tag"), ("s_tagged", "optimize"), ("s_tagged", "restart")),
+        ("s_matches", "tag"),
+        # tests/unit/pipelines/test_local_retag.py has all of them, with files merged by delta-rs
         *(
             pytest.param(*each, marks=pytest.mark.soak)
-            for each in (("s_tagged", "tag"), ("s_matches", "optimize"), ("s_matches", "restart"))
+            for each in (
+                *(("s_tagged", "optimize"), ("s_tagged", "restart"), ("s_tagged", "tag")),
+                *(("s_matches", "optimize"), ("s_matches", "restart")),
+            )
         ),
     ],
 )
@@ -191,6 +197,8 @@ def test_a_range_of_event_times(new_workspace) -> None:
             retag(new_workspace({"s": settings}), "s", since, None)
 
 
+# tests/unit/pipelines/test_local_retag.py has it without a JVM
+@pytest.mark.soak
 def test_a_run_applies_what_the_policy_says(new_workspace) -> None:
     workspace = prepared(new_workspace)
     assert run_due(workspace, OpenGates()).retagged == []
@@ -211,6 +219,8 @@ def test_a_run_applies_what_the_policy_says(new_workspace) -> None:
     assert_like_anew(workspace)
 
 
+# tests/unit/pipelines/test_retagging.py::test_everything_where_a_base_is_not_known has the plan
+@pytest.mark.soak
 def test_an_index_that_is_gone_has_all_rules_tried(new_workspace) -> None:
     workspace = prepared(new_workspace)
     compile_scopes(workspace, force=True)
@@ -219,6 +229,8 @@ def test_an_index_that_is_gone_has_all_rules_tried(new_workspace) -> None:
     assert_like_anew(workspace)
 
 
+# tests/unit/pipelines/test_local_retag.py has it without a JVM
+@pytest.mark.soak
 def test_only_files_that_can_hold_a_change_are_read(new_workspace) -> None:
     workspace = new_workspace({"s": {**STREAM, "cluster_by": ["seq"]}})
     for start in range(0, 400, 100):
@@ -236,6 +248,8 @@ def test_only_files_that_can_hold_a_change_are_read(new_workspace) -> None:
     assert_like_anew(workspace)
 
 
+# tests/unit/pipelines/test_local_retag.py::test_a_reader_of_the_tagged_rows_goes_on has it without a JVM
+@pytest.mark.soak
 def test_a_stream_that_reads_the_tagged_rows(new_workspace) -> None:
     streams = {"s": STREAM, "reader": {"source_stream": "s", "key": ["id"]}}
     workspace = new_workspace(streams)

@@ -19,6 +19,7 @@ from pipelines.run import OpenGates, run_due
 from pipelines.status import status
 from pipelines.tag import tag_stream
 from pipelines.writing import output
+from tests.cases import soak_rest
 from tests.tables import columns_of, rows_of
 
 BASE: dict[str, Any] = {"key": ["id"], "event_time": "t", "output": "matched", "checks": {"sane": "x > -50"}}
@@ -176,7 +177,7 @@ def test_a_rule_of_the_reader_that_is_not_implied_stops_it_until_it_is_mended(la
     lake.assert_exact()
 
 
-@pytest.mark.parametrize("matching", [True, False])
+@pytest.mark.parametrize("matching", soak_rest(1, [True, False]))
 def test_rules_of_the_origin_that_leave_rows_out_stop_the_reader(lake: Lake, matching: bool) -> None:
     assert lake.run() == {}
     # rows are tagged, or all left out, by rules that do not imply the reader's

@@ -14,6 +14,7 @@ from pipelines.sql import register_tables, run_statement, statement_result
 from pipelines.status import status
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
+from tests.cases import soak_rest
 
 STREAMS = {"flights": {"source": "lake/flights", "key": ["id"]}}
 
@@ -172,7 +173,7 @@ def test_status_tells_what_is_due_and_how_far_behind(workspace) -> None:
     assert (behind.lag_versions, behind.lag_rows, behind.tagged_version) == (1, 7, 0)
 
 
-@pytest.mark.parametrize("name", ["mine", "default.mine", "`my table`"])
+@pytest.mark.parametrize("name", soak_rest(1, ["`my table`", "mine", "default.mine"]))
 @pytest.mark.parametrize(
     "made",
     ["CREATE TABLE {} AS SELECT 1 AS a", "CREATE OR REPLACE TABLE {} (a INT)", "CREATE VIEW {} AS SELECT 1 AS a"],

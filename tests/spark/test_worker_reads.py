@@ -15,6 +15,7 @@ from pipelines.lake.folder_log import FolderLog
 from pipelines.runners.spark_runner import SparkRunner
 from pipelines.tag import tag_stream
 from pipelines.writing import direct
+from tests.cases import soak_rest
 
 STREAM = {"source": "lake/source", "key": ["id"], "event_time": "at"}
 ROWS = """
@@ -83,7 +84,7 @@ def tag(workspace):
     return tag_stream(workspace, "s", restart=True)
 
 
-@pytest.mark.parametrize("output", ["all", "matched"])
+@pytest.mark.parametrize("output", soak_rest(1, ["matched", "all"]))
 def test_tables_are_those_of_sparks_reader(new_workspace, add_rules, monkeypatch, through_the_jvm, output: str) -> None:
     workspace = new_workspace({"s": {**STREAM, "output": output, "matches": True}})
     append(workspace, 0, 30)
@@ -119,7 +120,10 @@ def test_a_file_that_only_spark_reads_leaves_nothing_behind(new_workspace, add_r
         assert {path.name for path in folder.glob("**/*.parquet")} == known
 
 
-@pytest.mark.parametrize("feature", ["deletion vectors", "column mapping", "quarantine", "derived", "new to delta-rs"])
+@pytest.mark.parametrize(
+    "feature",
+    soak_rest(3, ["deletion vectors", "column mapping", "new to delta-rs", "quarantine", "derived"]),
+)
 def test_what_goes_through_the_jvm(new_workspace, add_rules, monkeypatch, through_the_jvm, feature: str) -> None:
     checks = {"checks": {"sound": "id <> 3"}, "max_quarantine_share": 1.0} if feature == "quarantine" else {}
     workspace = new_workspace({"s": {**STREAM, **checks}})

@@ -23,7 +23,10 @@ DAMAGES = max(40, cases(160, "DELTATAG_DAMAGES"))
 SEED = os.environ.get("DELTATAG_SEED", "1")
 
 
-@pytest.mark.parametrize("engine", quick_first(0, ["auto", *ENGINES]))
+@pytest.mark.parametrize(
+    "engine",
+    quick_first(0, ["auto", "scan", "be_tree", *(name for name in ENGINES if name not in ("scan", "be_tree"))], 3),
+)
 def test_a_damaged_index_is_refused_or_answers_soundly(engine: str, tmp_path: Path) -> None:
     """In a process of its own, whose end would be told; its kernels check their bounds where `make` has all do so."""
     environment = dict(os.environ)

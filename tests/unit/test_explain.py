@@ -16,7 +16,7 @@ from tests.cases import SOAK, cases
 from tests.random_expressions import Grammar
 from tests.random_rows import VALUES, rows
 
-PAIRS = 10_000 if SOAK else 1_000
+PAIRS = 10_000 if SOAK else 500
 INDEXES, RULES, ROWS = 20, 25, 40
 SCHEMA = pa.schema(
     {

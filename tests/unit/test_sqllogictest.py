@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import rules_index as ri
+from tests.cases import soak_rest
 
 pytestmark = pytest.mark.data
 
@@ -42,7 +43,7 @@ def arrow_table(table: dict[str, Any], floats: pa.DataType) -> pa.Table:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("floats", "engine"), [("double", "asc"), ("decimal", "scan")])
+@pytest.mark.parametrize(("floats", "engine"), soak_rest(1, [("decimal", "asc"), ("double", "scan")]))
 def test_every_predicate_keeps_the_rows_that_sqlite_keeps(
     tables: list[dict[str, Any]], engine: str, floats: str
 ) -> None:

@@ -17,7 +17,7 @@ from rules_index.compiling import update as update_module
 from rules_index.index.compiled import Layers, dumps
 from rules_index.index.registry import ENGINES
 from rules_index.language.typed import Leaf
-from tests.cases import cases
+from tests.cases import cases, soak_but
 from tests.random_expressions import Grammar
 from tests.random_rows import ARROW, COLUMNS, rows
 from tests.unit.rule_updates import require_same
@@ -102,7 +102,7 @@ class History:
         return ["refused" if zlib.crc32(leaf.name.encode()) % 5 == 0 else None for leaf in leaves]
 
 
-@pytest.mark.parametrize("engine", [*ENGINES, "auto"])
+@pytest.mark.parametrize("engine", soak_but(("auto", "be_tree", "scan"), [*ENGINES, "auto"]))
 def test_random_histories_equal_full_compiles(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # small rule sets are updated as large ones are
     monkeypatch.setattr(update_module, "FEW_RULES", 0)

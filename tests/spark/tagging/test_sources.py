@@ -18,9 +18,9 @@ from pipelines.errors import (
 from pipelines.status import status
 from pipelines.tag import tag_stream
 from tests.spark.tagging.rows import (
-    BOTH,
     LOCALLY,
     STREAM,
+    WORKERS,
     append,
     assert_exact,
     columns,
@@ -69,8 +69,9 @@ def test_optimize_between_runs_adds_no_row(prepared, spark) -> None:
 @pytest.mark.parametrize(
     ("way", "statement"),
     [
-        ("workers", "UPDATE {0} SET x = 1 WHERE id = 5"),
-        ("local", "DELETE FROM {0} WHERE id = 5"),
+        ("local", "UPDATE {0} SET x = 1 WHERE id = 5"),
+        pytest.param("workers", "UPDATE {0} SET x = 1 WHERE id = 5", marks=pytest.mark.soak),
+        pytest.param("local", "DELETE FROM {0} WHERE id = 5", marks=pytest.mark.soak),
         pytest.param("workers", "DELETE FROM {0} WHERE id = 5", marks=pytest.mark.soak),
         ("local", "DELETE FROM {0} WHERE id > 150"),
         pytest.param("workers", "DELETE FROM {0} WHERE id > 150", marks=pytest.mark.soak),
@@ -106,7 +107,7 @@ def test_a_source_made_again_stops_the_stream(prepared, spark) -> None:
     assert_exact(workspace)
 
 
-@BOTH
+@WORKERS
 def test_a_new_source_column_appears_and_a_changed_type_is_an_error(prepared, spark) -> None:
     workspace = prepared()
     tag_stream(workspace, "s")
@@ -140,8 +141,7 @@ def test_start(prepared, start: Any, rows: int) -> None:
     ("way", "versions"),
     [
         ("workers", 2),
-        ("spark", 1),
-        *(pytest.param(*each, marks=pytest.mark.soak) for each in (("workers", 1), ("spark", 2))),
+        *(pytest.param(*each, marks=pytest.mark.soak) for each in (("spark", 1), ("workers", 1), ("spark", 2))),
     ],
     indirect=["way"],
 )

@@ -93,7 +93,7 @@ def test_other_columns_pass_unchanged_and_ours_come_last(prepared, way: str) -> 
     assert (stamp[0], stamp[1], stamp[2].astimezone(UTC)) == (1, batch.fingerprint, batch.started_at)
 
 
-@BOTH
+@WORKERS
 def test_output_matched_writes_only_rows_with_a_rule(prepared) -> None:
     rules = RULES[:3]
     workspace = prepared(rules, output="matched")
@@ -104,7 +104,7 @@ def test_output_matched_writes_only_rows_with_a_rule(prepared) -> None:
     assert (result.rows, result.matches) == (200, sum(expected.values()))
 
 
-@BOTH
+@WORKERS
 def test_bigint_ids(prepared) -> None:
     rules = [(number, "s", expression) for number, (_, _, expression) in enumerate(RULES)]
     workspace = prepared(rules, id_type="bigint")
@@ -122,12 +122,11 @@ NONE = [("f", "s", "FALSE")]
     ("way", "rules", "id_type"),
     [
         ("workers", ALL, "string"),
-        ("workers", [], "bigint"),
-        ("spark", NONE, "bigint"),
         ("spark", [], "string"),
         *(
             pytest.param(way, rules, id_type, marks=pytest.mark.soak)
             for way, rules, id_type in (
+                *(("workers", [], "bigint"), ("spark", NONE, "bigint")),
                 *(("workers", [], "string"), ("workers", ALL, "bigint"), ("spark", ALL, "string")),
                 *(("workers", NONE, "string"), ("workers", NONE, "bigint"), ("spark", ALL, "bigint")),
                 *(("spark", [], "bigint"), ("spark", NONE, "string")),
@@ -164,7 +163,7 @@ def test_no_key_keeps_no_matches_and_no_quarantine(prepared) -> None:
     assert not workspace.lake.exists("quarantine_s")
 
 
-@BOTH
+@WORKERS
 def test_errors_on_rows_are_counted_for_each_rule(prepared) -> None:
     rules = [
         ("divides", "s", "100 / (x - 50) > 3"),

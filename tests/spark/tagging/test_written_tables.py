@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from pipelines.compile import compile_scopes
@@ -11,11 +13,19 @@ from pipelines.errors import (
 from pipelines.tag import tag_stream
 from pipelines.writing.files import layout_of
 from rules_index.workers.delta_files import Layout
+from tests.cases import SOAK
+from tests.java import INTERPRETED
 from tests.spark.tagging.rows import (
     append,
     assert_exact,
     read,
 )
+
+
+@pytest.fixture
+def spark_settings() -> Mapping[str, str]:
+    """What is compiled is not the subject, but what is written and read."""
+    return INTERPRETED
 
 
 def test_a_table_with_a_constraint_is_left_to_spark_which_keeps_it(prepared, spark) -> None:
@@ -73,6 +83,7 @@ def test_statistics_of_written_files_hide_no_row(new_workspace, add_rules, spark
         if v is not None and not v.startswith(("+", "-0044"))
         for operator in ("=", "<", ">=", "<=>")
     ]
+    compared = compared if SOAK else [*compared[::4], *compared[1::8], *compared[6::8]]
     counted = ", ".join(f"count_if({condition})" for condition in compared)
     whole = workspace.spark.sql(f"SELECT {counted} FROM held").first()
     parts = " UNION ALL ".join(

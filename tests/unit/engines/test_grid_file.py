@@ -14,7 +14,7 @@ from rules_index.engines.r_tree.nodes import ROOT
 from rules_index.engines.r_tree.structure import RTree
 from rules_index.index.boxes import Boxes
 from rules_index.index.conjunction_arrays import InvalidArraysError
-from tests.cases import cases, quick_first
+from tests.cases import cases, quick_first, soak_but
 from tests.unit.engines.test_r_tree import (
     Draw,
     History,
@@ -47,7 +47,7 @@ TWO_STEPS: dict[str, Callable[[Boxes], GridFile | RTree]] = {
 }
 
 
-@pytest.mark.parametrize("name", BUILDS)
+@pytest.mark.parametrize("name", soak_but(("small pages", "small pages, one dimension"), BUILDS))
 def test_every_change_keeps_the_pages_sound_and_the_answers_right(name: str) -> None:
     for seed in range(cases(12)):
         run_history(seed, BUILDS[name], 120)

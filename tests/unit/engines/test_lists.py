@@ -12,6 +12,7 @@ from rules_index.engines.scan import Scan
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.hybrid import Hybrid
 from rules_index.index.layout import AccessPlan
+from tests.cases import soak_rest
 
 Interval = tuple[int, int]
 
@@ -51,7 +52,7 @@ def assert_matches(engine: Asc | Hybrid, conjunctions: Conjunctions, codes: np.n
         assert np.array_equal(found[0], offsets) and np.array_equal(found[1], rules)
 
 
-@pytest.mark.parametrize("size", [40, 600, 20_000])
+@pytest.mark.parametrize("size", soak_rest(2, [40, 20_000, 600]))
 def test_rows_that_satisfy_many_rules_have_all_of_them_in_order(size: int) -> None:
     draw = np.random.default_rng(size)
 

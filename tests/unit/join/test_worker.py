@@ -66,7 +66,7 @@ def joined_by(batches: Iterator[pa.RecordBatch], streams: Sequence[str]) -> Join
 
 @pytest.mark.timeout(6 * 3600)
 @pytest.mark.parametrize("method", ["batch", "pdfa"])
-@pytest.mark.parametrize("streams", quick_first(1, SHAPES))
+@pytest.mark.parametrize("streams", quick_first(1, SHAPES, 2))
 @pytest.mark.slow
 def test_a_partition_gives_every_joined_row_once(streams: int, method: Method) -> None:
     bound, keys, span = SHAPES[streams]

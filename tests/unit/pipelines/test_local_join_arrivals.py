@@ -20,7 +20,7 @@ from pipelines.workspace import Workspace
 from tests.cases import cases
 from tests.unit.pipelines.random_local_joins import Killed, Rule, Scenario, counted, identified
 
-SEEDS = range(cases(24, "DELTATAG_JOIN_SEEDS"))
+SEEDS = range(cases(12, "DELTATAG_JOIN_SEEDS"))
 
 
 class Run:

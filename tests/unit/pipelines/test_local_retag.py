@@ -25,7 +25,7 @@ from pipelines.retagging.local_tables import LocalTables
 from pipelines.run import OpenGates, run_due
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
-from tests.cases import cases, quick_first
+from tests.cases import SOAK, quick_first
 from tests.unit.pipelines.retagged_rows import DiedError, die_after, random_rule, rows
 
 STREAM = {"source": "lake/source", "key": ["id"], "event_time": "t"}
@@ -118,7 +118,7 @@ def make(new_workspace, without_spark):
     return made
 
 
-@pytest.mark.parametrize("seed", quick_first(0, range(cases(16))))
+@pytest.mark.parametrize("seed", quick_first(0, range(16 if SOAK else 3)))
 def test_random_edits(make, seed: int) -> None:
     draw = random.Random(seed)
     workspace = make(**draw.choice([{}, {"partition_by": ["n"]}, {"cluster_by": ["seq"]}]))
@@ -158,8 +158,7 @@ def prepared(make, **stream) -> Workspace:
 STEPS = ("found", "planned", "files", "s_tagged", "s_matches")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(cases(8)))
+@pytest.mark.parametrize("seed", quick_first(0, range(8 if SOAK else 1)))
 def test_deaths_after_each_write(make, seed: int) -> None:
     """Killed behind each write; then rules are edited, or rows come, and it is started again."""
     draw = random.Random(seed)
@@ -215,6 +214,7 @@ def test_whoever_was_stopped_writes_nothing_when_it_goes_on(make) -> None:
             *(("s_tagged", "tag"), ("s_matches", "compact"), ("s_tagged", "restart")),
             *(("s_matches", "tag"), ("s_tagged", "compact"), ("s_matches", "restart")),
         ],
+        3,
     ),
 )
 @pytest.mark.slow

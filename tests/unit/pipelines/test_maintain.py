@@ -25,7 +25,7 @@ from pipelines.upkeep import scope_tables
 from pipelines.upkeep.small_files import LEAST_IN_RUN, files_of
 from tests.cases import cases, quick_first
 
-RUNS = cases(320, "DELTATAG_SMALL_RUNS")
+RUNS = cases(160, "DELTATAG_SMALL_RUNS")
 """Small runs one after the other; a thousand take some minutes."""
 BASE: dict[str, Any] = {"key": ["id"], "event_time": "t"}
 STREAMS: dict[str, Any] = {"s": {**BASE, "source": "lake/source"}}
@@ -176,7 +176,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scope_tables, "LEAST_IN_RUN", 4)
 
 
-@pytest.mark.parametrize("partition", quick_first(0, (None, "part")))
+@pytest.mark.parametrize("partition", quick_first(0, ("part", None), 1))
 def test_runs_merge_what_they_leave_behind(tagged, few, partition: str | None) -> None:
     workspace = tagged(partition=partition)
     merged, seen = Counter[str](), rows(workspace, "s_tagged")

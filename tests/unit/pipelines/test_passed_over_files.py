@@ -17,11 +17,11 @@ from pipelines.lake.lake import arrow_schema
 from pipelines.lake.live_files import live_files, may_match
 from pipelines.lake.tables import RULES
 from rules_index.implication.widening import widen
-from tests.cases import cases
+from tests.cases import SOAK, cases
 from tests.unit.pipelines.retagged_rows import random_rule, rows
 
 
-@pytest.mark.parametrize("seed", range(cases(40)))
+@pytest.mark.parametrize("seed", range(cases(40) if SOAK else cases(20)))
 def test_no_file_is_passed_over_that_has_a_row(tmp_path, seed: int) -> None:
     draw = random.Random(seed)
     for part in range(6):

@@ -12,6 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from pipelines.compile import compile_scopes
 from pipelines.run import run_due
 from quality.gates import QualityGates
+from tests.cases import soak_rest
 
 
 def newest_file(source: str) -> Path:
@@ -20,8 +21,16 @@ def newest_file(source: str) -> Path:
     return Path(unquote(urlparse(found).path))
 
 
-@pytest.mark.parametrize("harm", ["gone", "truncated", "damaged"])
-@pytest.mark.parametrize("checks", [{}, {"small": "x < 90"}])
+@pytest.mark.parametrize(
+    ("checks", "harm"),
+    soak_rest(
+        3,
+        [
+            *(({}, "gone"), ({}, "truncated"), ({"small": "x < 90"}, "damaged")),
+            *(({"small": "x < 90"}, "gone"), ({"small": "x < 90"}, "truncated"), ({}, "damaged")),
+        ],
+    ),
+)
 def test_the_other_streams_go_on(new_workspace, add_rules, caplog, harm: str, checks: dict[str, str]) -> None:
     names = ("a", "b", "c")
     streams = {name: {"source": f"lake/{name}", "key": ["id"], "checks": checks} for name in names}

@@ -34,10 +34,12 @@ from pipelines.lake.runs import (
 from pipelines.maintain import maintain, maintain_after
 from pipelines.settings.configuration import parse_configuration
 from pipelines.settings.model import Maintenance
+from pipelines.upkeep import folding
 from pipelines.upkeep.folding import KEPT_BATCHES, fold
 from pipelines.upkeep.readers import Reader, readers_of, time_to_keep
 from pipelines.upkeep.small_files import LEAST, LEAST_IN_RUN, File, files_of, groups_to_merge
 from rules_index.workers.delta_files import SORTED_ROWS, DeltaFile, Layout
+from tests.cases import SOAK
 
 NOW = datetime.now(UTC)
 DAY = timedelta(days=1)
@@ -295,10 +297,12 @@ def test_of_two_merges_at_once_one_is_put_off(new_workspace, monkeypatch: pytest
 
 
 @pytest.mark.slow
-def test_runs_stay_few_files_whatever_the_number_of_runs(new_workspace) -> None:
+def test_runs_stay_few_files_whatever_the_number_of_runs(new_workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace = new_workspace({"s": {"source": "nowhere"}}, spark=False)
     lake, most = workspace.lake, 0
-    for number in range(120):
+    kept, count = (KEPT_BATCHES, 120) if SOAK else (30, 50)
+    monkeypatch.setattr(folding, "KEPT_BATCHES", kept)
+    for number in range(count):
         planned = batch("s", number, PLANNED)
         record_plan(lake, planned)
         record_done(lake, replace(planned, state=DONE, rows=1, matches=1, quarantined=0, seconds=1.0))
@@ -306,8 +310,8 @@ def test_runs_stay_few_files_whatever_the_number_of_runs(new_workspace) -> None:
         most = max(most, len(files_of(lake.delta("runs"))))
     assert most <= LEAST_IN_RUN
     assert [each.error for each in maintain(workspace)] == [None] * 4
-    assert len(batches(lake, "s")) == KEPT_BATCHES + 1 and sum(each.rows or 0 for each in batches(lake)) == 120
-    assert [each.batch for each in newest_first(lake, "s")][:3] == [119, 118, 117]
+    assert len(batches(lake, "s")) == kept + 1 and sum(each.rows or 0 for each in batches(lake)) == count
+    assert [each.batch for each in newest_first(lake, "s")][:3] == [count - 1, count - 2, count - 3]
 
 
 @pytest.mark.slow
