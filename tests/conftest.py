@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.java import INTERPRETED, SHORT_LIVED
+from tests.java import INTERPRETED, PLANNED_ONCE, SHORT_LIVED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,6 +59,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     folder = tmp_path_factory.mktemp("spark")
     settings = {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2", "spark.driver.memory": "2g"}
+    settings |= PLANNED_ONCE
     settings["spark.local.dir"] = str(folder / "local")
     settings["spark.driver.extraJavaOptions"] = SHORT_LIVED
     # VACUUM lists a folder by as many tasks, however few files it has: 10,000 unless it is told otherwise.

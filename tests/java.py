@@ -7,3 +7,7 @@ SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=400m -XX:+UseSe
 no threads for garbage beside those that work."""
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Settings of a session that compiles no code for a query: of a few rows it would be compiled longer than it runs."""
+PLANNED_ONCE = {"spark.sql.adaptive.enabled": "false"}
+"""Settings of sessions that plan no query anew while it runs: with few rows that takes a third of the time, too."""
+AS_IN_PRODUCTION = {"spark.sql.adaptive.enabled": "true"}
+"""Settings of sessions that compile code for queries and plan them anew while they run, as sessions do elsewhere."""

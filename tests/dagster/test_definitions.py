@@ -12,6 +12,7 @@ import yaml
 
 from assets.definitions import build_definitions, configuration_path
 from pipelines.errors import ConfigurationError
+from tests.cases import soak_rest
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGURATION = """
@@ -166,7 +167,7 @@ def test_a_mistake_in_the_configuration_is_told_by_file_and_key(tmp_path: Path) 
         build_definitions(path)
 
 
-@pytest.mark.parametrize("configured", [True, False])
+@pytest.mark.parametrize("configured", soak_rest(1, [True, False]))
 def test_dagsters_own_command_finds_nothing_wrong(
     configuration: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, configured: bool
 ) -> None:

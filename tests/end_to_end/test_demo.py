@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 import pytest
 
 from deltatag.demo.place import DAGSTER_HOME, PLOT, SQL_FILES, make_place, remember
@@ -69,12 +70,11 @@ def test_it_ends_well_and_quietly(shown: Demonstration) -> None:
     assert [line for line in shown.errors.splitlines() if not re.fullmatch(told, line)] == []
 
 
-def test_every_flight_is_tagged_once_and_unchanged(workspace: Workspace) -> None:
-    tagged = workspace.spark.table("flights_tagged")
-    source = workspace.spark.table("flights")
-    assert tagged.count() == source.count() == FLIGHTS
-    passed = tagged.select(source.columns)
-    assert passed.exceptAll(source).count() == 0
+def test_every_flight_is_tagged_once_and_unchanged(shown: Demonstration) -> None:
+    source = pl.read_delta(load_configuration(shown.folder / "deltatag.toml").streams["flights"].source)
+    passed = pl.read_delta(shown.folder / "lake" / "flights_tagged").select(source.columns)
+    assert passed.height == source["flight_id"].n_unique() == FLIGHTS
+    assert passed.sort("flight_id").equals(source.sort("flight_id"))
 
 
 def test_it_leaves_what_it_names(shown: Demonstration, workspace: Workspace) -> None:

@@ -13,6 +13,7 @@ from pyspark.sql import functions
 
 from pipelines.compile import compile_scopes
 from pipelines.join import join_streams
+from tests.java import AS_IN_PRODUCTION
 
 if TYPE_CHECKING:
     from pipelines.workspace import Workspace
@@ -65,7 +66,7 @@ def rules_over(tables: dict[str, pl.DataFrame], seed: int) -> list[str]:
 @pytest.fixture
 def spark_settings() -> dict[str, str]:
     """Code is compiled, as it is in production: these rows are many."""
-    return {}
+    return AS_IN_PRODUCTION
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,8 @@ def test_both_ways_of_writing(new_workspace, monkeypatch: pytest.MonkeyPatch, ou
     assert tagged(made) == now
 
 
+# tests/unit/pipelines/test_annotated_rows.py::test_a_table_without_the_columns_is_widened_in_a_step has it
+@pytest.mark.soak
 def test_a_table_is_widened_and_filled(new_workspace) -> None:
     plain = {key: value for key, value in STREAM.items() if key != "annotations"}
     made = new_workspace({"s": plain})
@@ -131,6 +133,8 @@ def test_a_range_and_an_older_version(new_workspace) -> None:
     assert {r["seq"]: (r["rule_ids"], r["first_rule_id"], r["labels"], r["severity"]) for r in found} == old
 
 
+# tests/unit/pipelines/test_annotated_rows.py::test_joined_rows_without_spark has it
+@pytest.mark.soak
 def test_joined_rows(new_workspace) -> None:
     streams = {"s": {"source": "lake/source", "event_time": "t"}, "o": {"source": "lake/other", "event_time": "t"}}
     join = {"streams": ["s", "o"], "on": ["seq"], "window": "1 hour", "annotations": STREAM["annotations"]}

@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pipelines.errors import SessionError
 from pipelines.spark import delta_entry_points, delta_internals
 from pipelines.spark.delta_internals import TableLog
+from tests.cases import SOAK, soak_rest
 
 APP = "deltatag/test"
 
@@ -39,7 +40,7 @@ def append_files(spark, log: TableLog, version: int) -> bool:
     return log.append([json.dumps({"add": {**add, "dataChange": True}})], APP, version)
 
 
-WAYS = pytest.mark.parametrize("append", [append_rows, append_files])
+WAYS = pytest.mark.parametrize("append", soak_rest(1, [append_files, append_rows]))
 
 
 def count(spark, table: str) -> int:
@@ -76,7 +77,7 @@ def test_a_table_without_checksums_tells_its_transactions_too(spark, table: str,
 
 
 @WAYS
-@pytest.mark.parametrize("rival", [append_rows, append_files])
+@pytest.mark.parametrize("rival", soak_rest(1, [append_rows, append_files]))
 def test_a_rival_that_commits_the_number_meanwhile_is_a_conflict(spark, table: str, append, rival, monkeypatch) -> None:
     log, other = TableLog(spark, table), TableLog(spark, table)
     assert append(spark, log, 0)
@@ -120,17 +121,17 @@ def test_a_table_with_many_histories_costs_no_more_questions(spark, table: str, 
         of()
         return asked[0]
 
-    log = TableLog(spark, table)
+    log, rounds = TableLog(spark, table), 12 if SOAK else 6
     monkeypatch.setattr(client, "send_command", counted)
     append_rows(spark, log, 0)
     append, commits, files = (lambda: append_rows(spark, log, 1)), log.commits, lambda: log.files(log.latest())
     before = [questions(of) for of in (append, commits, files)]
-    for number in range(12):
+    for number in range(rounds):
         log.fence(f"deltatag/{number}", 0)
         append_rows(spark, log, number + 2)
     after = [questions(of) for of in (lambda: append_rows(spark, log, 99), commits, files)]
-    assert log.commits() == range(28)
-    assert len(log.files(log.latest())) >= 15
+    assert log.commits() == range(2 * rounds + 4)
+    assert len(log.files(log.latest())) >= rounds + 3
     assert all(now <= earlier + 10 for earlier, now in zip(before, after, strict=True)), (before, after)
 
 

@@ -9,12 +9,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from pipelines.spark.catalyst import derived_column
 from rules_index.language.evaluation.decimals import to_decimal
 from rules_index.language.evaluation.evaluate import evaluate
 from rules_index.language.evaluation.evaluated import Evaluated
 from rules_index.language.typed import Constant, Expression, Leaf, Operation
+from tests.cases import soak_but
+from tests.java import INTERPRETED
+from tests.spark.tagged_rules import reference_session
 
 pytestmark = pytest.mark.spark
 
@@ -26,6 +30,15 @@ DECIMALS = {
 }
 NUMBERS = INTEGERS | FLOATS | DECIMALS
 BOOL = pa.bool_()
+
+
+@pytest.fixture(scope="module")
+def spark(spark: SparkSession) -> SparkSession:
+    """A session that interprets: code for so many expressions would be compiled longer than it runs."""
+    session = reference_session(spark, "UTC")
+    for name, value in INTERPRETED.items():
+        session.conf.set(name, value)
+    return session
 
 
 def values_of(data_type: pa.DataType) -> list[Any]:
@@ -122,7 +135,7 @@ def test_arithmetic_of_decimals_in_the_type_that_spark_gives(spark: Any, left: s
     compare(spark, arrays, cases)
 
 
-@pytest.mark.parametrize("source", [*NUMBERS, "boolean"])
+@pytest.mark.parametrize("source", soak_but([*NUMBERS, "boolean"][::2], [*NUMBERS, "boolean"]))
 def test_casts_between_numbers(spark: Any, source: str) -> None:
     data_type = NUMBERS.get(source, BOOL)
     values = [None, True, False] if source == "boolean" else values_of(data_type)

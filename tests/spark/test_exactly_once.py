@@ -18,6 +18,7 @@ from pipelines.recovery import scope_run
 from pipelines.runners import spark_runner
 from pipelines.tag import tag_stream
 from pipelines.writing import output
+from tests.cases import SOAK, soak_rest
 from tests.tables import rows_of
 
 STREAM = {"source": "lake/source", "key": ["id"]}
@@ -64,11 +65,16 @@ STEPS = [
 @pytest.mark.usefixtures("writer")
 @pytest.mark.parametrize(
     ("writer", "step", "edited"),
-    [
-        *((*each, True) for each in STEPS),
-        ("workers", "planned", False),
-        *(pytest.param(*each, False, marks=pytest.mark.soak) for each in STEPS[1:]),
-    ],
+    # tests/unit/pipelines/test_local_runner.py has a death after each write without Spark
+    soak_rest(
+        4,
+        [
+            *(("workers", "planned", True), ("workers", "s_matches", True), ("spark", "s_tagged", True)),
+            *(("workers", "planned", False), ("workers", "quarantine_s", True), ("workers", "files", True)),
+            *(("workers", "s_tagged", True), ("spark", "s_matches", True)),
+            *((*each, False) for each in STEPS[1:]),
+        ],
+    ),
     indirect=["writer"],
 )
 def test_a_death_after_each_write(new_workspace, add_rules, monkeypatch, step: str, edited: bool) -> None:
@@ -123,8 +129,11 @@ def test_a_death_after_each_write(new_workspace, add_rules, monkeypatch, step: s
 @pytest.mark.parametrize(
     ("writer", "until"),
     [
-        *(("workers", "nothing"), ("workers", "s_tagged"), ("spark", "s_matches")),
-        *(pytest.param("workers", until, marks=pytest.mark.soak) for until in ("quarantine_s", "s_matches")),
+        *(("workers", "nothing"), ("spark", "s_matches")),
+        *(
+            pytest.param("workers", until, marks=pytest.mark.soak)
+            for until in ("quarantine_s", "s_matches", "s_tagged")
+        ),
         *(pytest.param("spark", until, marks=pytest.mark.soak) for until in ("nothing", "quarantine_s", "s_tagged")),
     ],
     indirect=["writer"],
@@ -187,7 +196,7 @@ DEATHS = ("intent", "fences", "plan")
 @pytest.mark.parametrize(
     ("held", "dies_after"),
     [
-        pytest.param(held, death, marks=[] if i == j or (i, j) == (2, 0) else pytest.mark.soak)
+        pytest.param(held, death, marks=[] if (i, j) in ((0, 0), (2, 2)) else pytest.mark.soak)
         for i, held in enumerate(HELD)
         for j, death in enumerate(DEATHS)
     ],
@@ -278,8 +287,8 @@ def test_nothing_stays_set_that_would_skip_later_writes(new_workspace, add_rules
     append(workspace, 0, 10)
     compile_scopes(workspace)
     tag_stream(workspace, "s")
-    tag_stream(workspace, "s", restart=True)
-    tag_stream(workspace, "s", restart=True)
+    for _ in range(2 if SOAK else 1):
+        tag_stream(workspace, "s", restart=True)
     assert len(rows_of(workspace, "s_tagged")) == 9
     assert len(rows_of(workspace, "quarantine_s")) == 1
 

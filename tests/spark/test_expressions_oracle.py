@@ -21,7 +21,7 @@ CASES = [
     for line in (Path(__file__).parent / "expressions.txt").read_text().splitlines()
     if line and not line.startswith("#")
 ]
-RANDOM_RULES = int(os.environ.get("DELTATAG_RANDOM_RULES", "150"))
+RANDOM_RULES = int(os.environ.get("DELTATAG_RANDOM_RULES", "80"))
 
 
 def faults(outcomes: list[oracle.Outcome]) -> list[str]:

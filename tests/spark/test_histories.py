@@ -79,18 +79,18 @@ def workspace(make, add_rules):
 
 
 @pytest.fixture
-def sides(new_workspace, add_rules):
+def sides(make, add_rules):
     """Two streams and their join, with a row each and a rule."""
 
-    def make(**streams):
-        found = new_workspace({name: {**STREAMS[name], **streams.get(name, {})} for name in STREAMS}, joins=JOINS)
+    def begin(**streams):
+        found = make({name: {**STREAMS[name], **streams.get(name, {})} for name in STREAMS}, joins=JOINS)
         row(found, "a", 1)
         row(found, "b", 2)
         add_rules(found, ("all", "j", "TRUE"))
         assert not [each.error for each in compile_scopes(found) if each.error]
         return found
 
-    return make
+    return begin
 
 
 def test_row_tracking_switched_on_within_the_first_load_loses_no_file(workspace, monkeypatch) -> None:
@@ -187,6 +187,7 @@ def test_a_join_reads_statistics_by_the_names_in_the_files(sides) -> None:
     assert joined(workspace) == [(5, 2), (5, 6)]
 
 
+@EITHER
 def test_a_join_with_a_start_goes_on_behind_a_change_that_it_passed_over(sides) -> None:
     workspace = sides(a={"start": 0})
     join_streams(workspace, "j")
@@ -216,7 +217,7 @@ def test_a_start_that_the_log_no_longer_holds_is_told(make, add_rules) -> None:
         tag_stream(workspace, "s")
 
 
-@pytest.mark.parametrize("step", ["files", "enter"])
+@pytest.mark.parametrize("step", soak_rest(1, ["enter", "files"]))
 def test_a_restart_while_another_run_writes_doubles_no_row(workspace, new_workspace, monkeypatch, step: str) -> None:
     numbers(workspace, 3, 4)
     other = new_workspace({"s": STREAM})
@@ -236,6 +237,7 @@ def test_a_restart_while_another_run_writes_doubles_no_row(workspace, new_worksp
     assert tag_stream(workspace, "s").batches == 0
 
 
+@EITHER
 def test_a_restart_while_another_run_joins_doubles_no_row(sides, monkeypatch) -> None:
     workspace = sides()
     original = joiner.Joiner._write
@@ -275,15 +277,16 @@ def test_rules_keep_the_time_zone_that_they_were_compiled_with(new_workspace, ad
     ]
 
 
-def test_a_join_of_dates_refuses_another_time_zone(new_workspace, add_rules) -> None:
+@EITHER
+def test_a_join_of_dates_refuses_another_time_zone(make, add_rules) -> None:
     day = {"k": pa.array([1]), "t": pa.array([NEW_YEAR.date()], pa.date32())}
-    workspace = new_workspace(STREAMS, joins=JOINS)
+    workspace = make(STREAMS, joins=JOINS)
     append(workspace, "a", **day)
     row(workspace, "b", 2)
     add_rules(workspace, ("all", "j", "TRUE"))
     compile_scopes(workspace)
     join_streams(workspace, "j")
-    elsewhere = new_workspace(STREAMS, joins=JOINS, rules={"time_zone": "America/New_York"})
+    elsewhere = make(STREAMS, joins=JOINS, rules={"time_zone": "America/New_York"})
     join_streams(elsewhere, "j")
     compile_scopes(elsewhere)
     with pytest.raises(JoinChangedError, match="time_zone was UTC, is America/New_York"):

@@ -20,6 +20,7 @@ from pipelines.recovery import scope_run
 from pipelines.settings.model import LOCAL, SPARK
 from pipelines.workspace import Workspace
 from quality import joined
+from tests.java import AS_IN_PRODUCTION
 from tests.spark.random_scenarios import Scenario, counted
 
 SCENARIOS = range(*map(int, os.environ.get("DELTATAG_JOIN_SCENARIOS", "10:11").split(":")))
@@ -28,7 +29,7 @@ SCENARIOS = range(*map(int, os.environ.get("DELTATAG_JOIN_SCENARIOS", "10:11").s
 @pytest.fixture
 def spark_settings() -> dict[str, str]:
     """Code is compiled, as it is in production."""
-    return {}
+    return AS_IN_PRODUCTION
 
 
 class DiedError(BaseException):

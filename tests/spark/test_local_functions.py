@@ -36,9 +36,12 @@ def rows() -> pa.Table:
     moments += [datetime(1, 1, 3, tzinfo=UTC), datetime(9999, 12, 29, 23, 59, 59, 999_999, tzinfo=UTC), _EPOCH]
     moments += [
         _EPOCH + timedelta(microseconds=chance.randint(-62_135_000_000_000_000, 253_402_000_000_000_000))
-        for _ in range(2_000)
+        for _ in range(2_000 if SOAK else 500)
     ]
-    moments += [_EPOCH + timedelta(seconds=chance.randint(-3_000_000_000, 4_000_000_000)) for _ in range(6_000)]
+    moments += [
+        _EPOCH + timedelta(seconds=chance.randint(-3_000_000_000, 4_000_000_000))
+        for _ in range(6_000 if SOAK else 1_500)
+    ]
     count = len(moments)
     days = [moment.date() for moment in moments]
 

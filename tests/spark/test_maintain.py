@@ -112,12 +112,15 @@ def test_old_rows_leave_quarantine_where_it_is_configured(new_workspace, add_rul
     from pipelines.settings.configuration import parse_configuration
     from pipelines.workspace import Workspace
 
-    made = new_workspace({"s": READING["s"]})
+    made = new_workspace({"s": READING["s"]}, runner="local")
     add_rules(made, *RULES)
     append(made, 0, 10)
     assert not run_due(made, OpenGates()).failures
     assert sorted(row["id"] for row in read(made, "quarantine_s").collect()) == [0, 1]
-    document = {"lake": {"root": "lake", "maintenance": {"quarantine": "1 hour"}}, "streams": {"s": READING["s"]}}
+    document = {
+        "lake": {"root": "lake", "runner": "local", "maintenance": {"quarantine": "1 hour"}},
+        "streams": {"s": READING["s"]},
+    }
     workspace = Workspace(parse_configuration(document, tmp_path / "deltatag.toml"), made.spark)
     maintain(workspace)
     assert read(workspace, "quarantine_s").count() == 2

@@ -137,8 +137,9 @@ def tagged(workspace: Workspace) -> list[tuple[int, int, tuple[str, ...]]]:
     return sorted((row["orders"]["id"], row["payments"]["id"], tuple(row["rule_ids"])) for row in rows)
 
 
-def test_a_run_does_what_is_due_judges_it_and_then_finds_nothing_to_do(open_lake) -> None:
-    workspace, gates = open_lake(), QualityGates()
+@EITHER
+def test_a_run_does_what_is_due_judges_it_and_then_finds_nothing_to_do(open_lake, runner: str) -> None:
+    workspace, gates = open_lake(runner=runner), QualityGates()
     report = run_due(workspace, gates)
     assert report.failures == {}
     assert [result.gate for result in gates.results] == [
@@ -171,8 +172,9 @@ def test_a_run_does_what_is_due_judges_it_and_then_finds_nothing_to_do(open_lake
     assert [result.gate for result in gates.results] == ["orders", "orders_tagged", "payments", "paid_tagged"]
 
 
-def test_a_shut_source_keeps_the_join_from_running_and_stops_nothing_else(open_lake) -> None:
-    workspace = open_lake()
+@EITHER
+def test_a_shut_source_keeps_the_join_from_running_and_stops_nothing_else(open_lake, runner: str) -> None:
+    workspace = open_lake(runner=runner)
     bad = orders(60, 90).set_column(2, "amount", pa.array([-1] * 30))
     append(workspace, bad, None)
     report = run_due(workspace, QualityGates())
@@ -327,10 +329,11 @@ def test_the_tables_of_a_join_go_by_name(open_lake) -> None:
     assert "paid_tagged" in names and "quarantine_paid" not in names
 
 
+@EITHER
 def test_the_command_joins_begins_anew_and_says_what_it_did(
-    open_lake, monkeypatch: pytest.MonkeyPatch, capsys, spark
+    open_lake, monkeypatch: pytest.MonkeyPatch, capsys, spark, runner: str
 ) -> None:
-    workspace = open_lake()
+    workspace = open_lake(runner=runner)
     path = str(workspace.configuration.path)
     monkeypatch.setattr("pipelines.spark.session._running_session", lambda: spark)
     assert main(["join", "--config", path]) == 1

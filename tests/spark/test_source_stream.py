@@ -154,6 +154,8 @@ def test_rows_and_tags_are_those_of_the_source_over_runs_and_edits(new_workspace
     assert [*lake.read("late_tagged")[0]] == [*lake.read("direct_tagged")[0]]
 
 
+# test_rules_of_the_origin_that_leave_rows_out_stop_the_reader has it without Spark, but for what only may be implied
+@pytest.mark.soak
 @THROUGH_SPARK
 def test_a_rule_of_the_reader_that_is_not_implied_stops_it_until_it_is_mended(lake: Lake) -> None:
     assert lake.run() == {}

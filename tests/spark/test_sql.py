@@ -31,6 +31,8 @@ def sql(workspace, statement: str) -> list[dict]:
     return statement_result(workspace, statement).to_pylist()
 
 
+# tests/spark/test_local_sql.py::test_edits executes each of them by Spark too
+@pytest.mark.soak
 def test_rules_are_edited_with_plain_sql_from_spark_and_delta_rs(workspace) -> None:
     sql(workspace, "INSERT INTO rules (rule_id, scope, expression) VALUES ('a', 'flights', 'delay > 4')")
     sql(workspace, "INSERT INTO rules (rule_id, scope, expression) VALUES ('b', 'flights', 'delay > 6')")

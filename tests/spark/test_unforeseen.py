@@ -18,6 +18,7 @@ from pipelines.spark import catalyst
 from pipelines.spark.session import in_time_zone
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
+from tests.cases import soak_rest
 from tests.random_rows import rows
 from tests.spark.tagged_rules import Lake, reference_session
 from tests.spark_oracle import Oracle
@@ -46,7 +47,9 @@ def break_at(monkeypatch: pytest.MonkeyPatch, word: str, error: Exception) -> No
     monkeypatch.setattr(catalyst, "column_in_struct", column_in_struct)
 
 
-@pytest.mark.parametrize("error", [KeyError("nobody thought of it"), OSError("no room"), TypeError("no text")])
+@pytest.mark.parametrize(
+    "error", soak_rest(1, [OSError("no room"), KeyError("nobody thought of it"), TypeError("no text")])
+)
 def test_one_rule_is_rejected_and_the_others_go_on(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:

@@ -16,6 +16,7 @@ from pipelines.runners.spark_runner import SparkRunner
 from pipelines.tag import tag_stream
 from pipelines.writing import direct
 from tests.cases import soak_rest
+from tests.java import AS_IN_PRODUCTION
 
 STREAM = {"source": "lake/source", "key": ["id"], "event_time": "at"}
 ROWS = """
@@ -62,7 +63,7 @@ def texts(rows) -> Counter[str]:
 @pytest.fixture
 def spark_settings() -> dict[str, str]:
     """Code is compiled, as it is in production."""
-    return {}
+    return AS_IN_PRODUCTION
 
 
 @pytest.fixture
@@ -122,7 +123,7 @@ def test_a_file_that_only_spark_reads_leaves_nothing_behind(new_workspace, add_r
 
 @pytest.mark.parametrize(
     "feature",
-    soak_rest(3, ["deletion vectors", "column mapping", "new to delta-rs", "quarantine", "derived"]),
+    soak_rest(2, ["deletion vectors", "new to delta-rs", "column mapping", "quarantine", "derived"]),
 )
 def test_what_goes_through_the_jvm(new_workspace, add_rules, monkeypatch, through_the_jvm, feature: str) -> None:
     checks = {"checks": {"sound": "id <> 3"}, "max_quarantine_share": 1.0} if feature == "quarantine" else {}

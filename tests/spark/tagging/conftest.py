@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pipelines.compile import compile_scopes
+from tests.java import AS_IN_PRODUCTION
 from tests.spark.tagging import rows
 from tests.spark.tagging.rows import RULES, STREAM, append_to
 
@@ -15,7 +16,7 @@ from tests.spark.tagging.rows import RULES, STREAM, append_to
 @pytest.fixture
 def spark_settings() -> dict[str, str]:
     """Code is compiled, as it is in production."""
-    return {}
+    return AS_IN_PRODUCTION
 
 
 @pytest.fixture(autouse=True)

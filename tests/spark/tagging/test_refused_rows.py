@@ -12,6 +12,7 @@ from pipelines.errors import (
 )
 from pipelines.lake.runs import batches
 from pipelines.tag import tag_stream
+from tests.cases import soak_rest
 from tests.spark.tagging.rows import (
     STREAM,
     append,
@@ -37,7 +38,7 @@ def test_checks_send_rows_to_quarantine_with_the_reason(prepared) -> None:
 
 @pytest.mark.parametrize(
     ("condition", "message"),
-    [("nope > 1", "nope"), ("x", "check bad"), ("x > rand()", "rand"), ("x > > 1", "check bad")],
+    soak_rest(2, [("nope > 1", "nope"), ("x > rand()", "rand"), ("x", "check bad"), ("x > > 1", "check bad")]),
 )
 def test_a_check_that_cannot_be_used(prepared, condition: str, message: str) -> None:
     workspace = prepared(checks={"bad": condition})

@@ -93,7 +93,7 @@ def test_other_columns_pass_unchanged_and_ours_come_last(prepared, way: str) -> 
     assert (stamp[0], stamp[1], stamp[2].astimezone(UTC)) == (1, batch.fingerprint, batch.started_at)
 
 
-@WORKERS
+@LOCALLY
 def test_output_matched_writes_only_rows_with_a_rule(prepared) -> None:
     rules = RULES[:3]
     workspace = prepared(rules, output="matched")
@@ -104,7 +104,7 @@ def test_output_matched_writes_only_rows_with_a_rule(prepared) -> None:
     assert (result.rows, result.matches) == (200, sum(expected.values()))
 
 
-@WORKERS
+@LOCALLY
 def test_bigint_ids(prepared) -> None:
     rules = [(number, "s", expression) for number, (_, _, expression) in enumerate(RULES)]
     workspace = prepared(rules, id_type="bigint")
@@ -144,7 +144,7 @@ def test_rules_that_read_no_column(prepared, rules, id_type: str) -> None:
     assert (result.rows, result.matches) == (200, sum(expected_ids(workspace, rules).values()))
 
 
-@WORKERS
+@LOCALLY
 def test_validity_is_half_open_on_the_event_time(prepared) -> None:
     first, last = datetime(2024, 1, 1, 0, 10, tzinfo=UTC), datetime(2024, 1, 1, 0, 20, tzinfo=UTC)
     rule = {"rule_id": "r", "scope": "s", "expression": "x >= 0", "valid_from": first, "valid_to": last}
@@ -154,6 +154,7 @@ def test_validity_is_half_open_on_the_event_time(prepared) -> None:
     assert ids == set(range(10, 20))
 
 
+@LOCALLY
 def test_no_key_keeps_no_matches_and_no_quarantine(prepared) -> None:
     workspace = prepared(key=[])
     result = tag_stream(workspace, "s")
