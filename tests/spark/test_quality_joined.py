@@ -283,7 +283,7 @@ def test_a_stream_that_only_a_join_needs_is_not_copied(open_lake, runner: str) -
     write_deltalake(workspace.lake.uri("rules"), rule, mode="append")
     report = run_due(workspace, QualityGates())
     assert report.failures == {} and [(each.stream, each.rows) for each in report.tagged] == [("payments", 60)]
-    workspace.spark.sql(f"DELETE FROM {workspace.lake.sql_name('rules')} WHERE scope = 'payments'").collect()
+    workspace.lake.delta("rules").delete("scope = 'payments'")
     append(workspace, None, payments(60, 65))
     report = run_due(workspace, QualityGates())
     assert report.failures == {} and [(each.stream, each.rows) for each in report.tagged] == [("payments", 5)]
