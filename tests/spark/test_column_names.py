@@ -147,7 +147,7 @@ def alter(workspace, name: str, *changes: str) -> None:
         workspace.spark.sql(f"ALTER TABLE delta.`{name}` {change}")
 
 
-@pytest.mark.parametrize("change", soak_but(("swapped", "field dropped and added"), CHANGES))
+@pytest.mark.parametrize("change", soak_but(("field dropped and added",), CHANGES))
 def test_a_name_that_means_another_column_stops_tag_and_join(mapped, change: str) -> None:
     alter(mapped, mapped.configuration.streams["p"].source, *CHANGES[change])
     insert(mapped, "p", 2)

@@ -24,7 +24,7 @@ from pipelines.upkeep import scope_tables
 from pipelines.workspace import Workspace
 from tests.tables import rows_of
 
-HISTORIES = range(*map(int, os.environ.get("DELTATAG_MIXED_HISTORIES", "0:2").split(":")))
+HISTORIES = range(*map(int, os.environ.get("DELTATAG_MIXED_HISTORIES", "1:2").split(":")))
 Row = dict[str, Any]
 TEXTS: dict[str, Callable[[Row], bool]] = {
     "v < 3": lambda row: row["v"] is not None and row["v"] < 3,

@@ -59,7 +59,7 @@ def message(result: GateResult, expectation: str) -> str:
 @pytest.mark.parametrize(
     ("id_type", "rules", "settings"),
     soak_rest(
-        2,
+        1,
         [
             ("string", RULES, {}),
             ("bigint", [(i, scope, text) for i, (_, scope, text) in enumerate(RULES)], {"output": "matched"}),

@@ -236,6 +236,8 @@ def test_joined_rows_with_the_same_keys_are_a_warning(open_lake, monkeypatch: py
     assert judged.measures["repeated_rows"] == 2
 
 
+# tests/spark/test_quality.py::test_only_the_newest_micro_batches_are_judged has it for a stream
+@pytest.mark.soak
 def test_only_the_newest_micro_batches_of_a_join_are_judged(open_lake) -> None:
     workspace = open_lake()
     compile_scopes(workspace)

@@ -132,6 +132,8 @@ def lake(new_workspace, add_rules, runner: str) -> Lake:
     return made
 
 
+# the other tests here compare with the source too: test_a_killed_run_is_repeated_exactly_whatever_was_edited by Spark
+@pytest.mark.soak
 def test_rows_and_tags_are_those_of_the_source_over_runs_and_edits(new_workspace, add_rules) -> None:
     lake = Lake(new_workspace({**STREAMS, **DIRECT}), add_rules)
     lake.append(0, 100)
