@@ -51,8 +51,25 @@ def _compiled(function: Callable[..., Any], **options: Any) -> Any:
     kernel: Any = numba.njit(nogil=True, cache=True, boundscheck=False, **options)(function)
     path = Path(function.__code__.co_filename)
     room = path.relative_to(_ROOT).parts[0] if path.is_relative_to(_ROOT) else "kernels"
-    kernel._cache._cache_file._source_stamp = _stamp(room)
+    index = kernel._cache._cache_file
+    index._source_stamp, index._load_index = _stamp(room), _or_nothing(index._load_index)
     return kernel
+
+
+def _or_nothing(load: Callable[[], dict[Any, Any]]) -> Callable[[], dict[Any, Any]]:
+    """Has Numba take for stale an index of its cache that it cannot read: it reads the names of types before the stamp,
+    and another version of this code may have such names no longer."""
+
+    def loaded() -> dict[Any, Any]:
+        """What the index holds; nothing if it cannot be read."""
+        try:
+            return load()
+        except OSError:
+            raise
+        except Exception:
+            return {}
+
+    return loaded
 
 
 @cache

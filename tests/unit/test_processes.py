@@ -52,6 +52,47 @@ def test_the_library_alone_takes_the_kernels_that_the_command_line_has_compiled(
     assert (Path(folder), int(compiled)) == (numba_cache_folder(bare), 0)
 
 
+PAIR = """
+from typing import NamedTuple
+import numpy as np
+
+class Pair(NamedTuple):
+    first: np.ndarray
+    second: np.ndarray
+"""
+KERNEL = """
+from rules_index.kernels.jit import jit
+
+@jit
+def total(pair):
+    return pair.first.sum() + pair.second.sum()
+"""
+CALL = """
+import sys
+from importlib import import_module
+import numpy as np
+from kernel import total
+print(total(import_module(sys.argv[1]).Pair(np.arange(3), np.arange(4))), sum(total.stats.cache_misses.values()))
+"""
+
+
+@pytest.mark.slow
+def test_a_cache_that_names_types_that_are_gone_is_made_anew(tmp_path: Path) -> None:
+    """The cache holds the types of arguments by the names of their modules, which another version may have moved."""
+    files = {"old": PAIR, "new": PAIR, "kernel": KERNEL, "call": CALL}
+    for name, text in files.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+
+    def called(module: str) -> str:
+        command = [sys.executable, str(tmp_path / "call.py"), module]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert (called("old"), called("old")) == ("9 1", "9 0")
+    (tmp_path / "old.py").unlink()
+    assert (called("new"), called("new")) == ("9 1", "9 0")
+
+
 WARM = """
 import gc
 import pyarrow as pa
