@@ -46,7 +46,7 @@ def rows() -> pa.Table:
     days = [moment.date() for moment in moments]
 
     def drawn(values: list[Any]) -> list[Any]:
-        found = values + [chance.choice(values) for _ in range(count - len(values))]
+        found = values[:count] + [chance.choice(values) for _ in range(count - len(values))]
         return [None if chance.random() < 0.1 and k >= len(values) else value for k, value in enumerate(found)]
 
     letters = [chr(point) for point in range(1, 0x2FFF) if not 0xD800 <= point < 0xE000]
