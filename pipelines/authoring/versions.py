@@ -20,7 +20,7 @@ WHOLE_RULES = replace(RULES, columns=(*RULES.columns, *OPTIONAL_OF_RULES))
 COLUMNS = tuple(column.name for column in WHOLE_RULES.columns)
 _OPTIONAL = tuple(column.name for column in OPTIONAL_OF_RULES)
 MOST_VERSIONS = 1_000
-"""Maximum number of versions that a rule's history looks at, the newest first."""
+"""Maximum number of versions of a table that a rule's history looks at, the newest first."""
 MOST_REWRITES = 10
 """Maximum number of re-tags and restarts of a stream before which the history of a rule counts matches."""
 
@@ -169,7 +169,7 @@ def _matches_in(lake: Lake, name: str, rule_id: str | int) -> dict[int, int]:
     """The same for one tagged table: its newest version, and those before rows were tagged anew, newest first, as far
     as their files are kept."""
     found: dict[int, int] = {}
-    rewrites = [int(commit["version"]) for commit in lake.delta(name).history() if _rewrites_rows(commit)]
+    rewrites = [int(commit["version"]) for commit in lake.delta(name).history(MOST_VERSIONS) if _rewrites_rows(commit)]
     for looked_at in (None, *(version - 1 for version in rewrites[:MOST_REWRITES] if version)):
         try:
             counts = _counted(lake.delta(name, looked_at), rule_id)

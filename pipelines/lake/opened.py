@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 _KEPT = 16
 """How many tables are kept; those that were not asked for the longest are dropped."""
-
-
 _Log = tuple[tuple[int, ...] | None, ...]
 """What tells the file of a version's commit from one at the same place in a table that was created later, and whether
 there is another checkpoint since: the files that an opened table still has to read may then be removed."""
@@ -43,9 +41,10 @@ def shared_table(uri: str, version: int | None) -> DeltaTable:
         if kept is not None and _is_current(uri, kept, version is None):
             _tables.move_to_end((uri, version))
             return kept.table
+    checkpoint = _checkpoint(uri)  # before the table is opened: it may have read an older one than there is afterwards
     table = own_table(uri, version)
     number = int(table.version())
-    log = _log(uri, number)
+    log = _commit(uri, number), checkpoint
     with _lock:
         _tables.pop((uri, version), None)
         if log[0] is not None:
@@ -77,13 +76,17 @@ def local_folder(uri: str) -> str | None:
 
 def _is_current(uri: str, kept: _Kept, newest: bool) -> bool:
     """Whether the version is still there, and, if the newest is wanted, still the newest."""
-    if _log(uri, kept.version) != kept.log:
+    if (_commit(uri, kept.version), _checkpoint(uri)) != kept.log:
         return False
-    return not newest or _file(uri, f"{kept.version + 1:020}.json") is None
+    return not newest or _commit(uri, kept.version + 1) is None
 
 
-def _log(uri: str, version: int) -> _Log:
-    return _file(uri, f"{version:020}.json"), _file(uri, "_last_checkpoint")
+def _commit(uri: str, version: int) -> tuple[int, ...] | None:
+    return _file(uri, f"{version:020}.json")
+
+
+def _checkpoint(uri: str) -> tuple[int, ...] | None:
+    return _file(uri, "_last_checkpoint")
 
 
 def _file(uri: str, name: str) -> tuple[int, ...] | None:

@@ -142,6 +142,7 @@ def _write(workspace: Workspace, table: str, rows: DataFrame, columns_added: tup
         run(lambda: workspace.spark.sql(statement), f"make the table {table}")
 
     def write() -> Any:
+        """Replace the table's rows and columns."""
         writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
         return (
             writer.save(lake.uri(table)) if lake.settings.root is not None else writer.saveAsTable(lake.sql_name(table))

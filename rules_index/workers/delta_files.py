@@ -244,13 +244,13 @@ def _is_constant(column: pa.ChunkedArray) -> bool:
 
 
 def _narrowed(rows: pa.Table, name: str) -> pa.Table:
-    """Sorted rows with a dictionary of the values from their first to their last alone: the writer writes all of a
+    """Sorted rows with only that part of their dictionary in which their values are: the writer writes all of a
     dictionary into each row group."""
     column = rows[name]
     if not pa.types.is_dictionary(column.type) or column.num_chunks != 1 or column.null_count:
         return rows
     codes, dictionary = column.chunk(0).indices, column.chunk(0).dictionary
-    first, last = codes[0].as_py(), codes[-1].as_py()
+    first, last = pc.min_max(codes).as_py().values()
     narrow = pa.DictionaryArray.from_arrays(
         pc.subtract(codes, pa.scalar(first, codes.type)), dictionary.slice(first, last - first + 1)
     )

@@ -58,7 +58,7 @@ def test_what_nothing_is_due_for_imports_little(folder: Path, verb: str) -> None
 
 
 def test_a_run_without_spark_imports_no_pandas(folder: Path) -> None:
-    """Arrow would import it, and the import takes nearly half of the time of a small run."""
+    """Arrow would import it, and the import takes about a quarter of a second."""
     rules(("a", "s", "x > 1"))
     command = [sys.executable, "-X", "importtime", "-m", "deltatag", "run"]
     loaded = subprocess.run(command, capture_output=True, text=True, check=True)
