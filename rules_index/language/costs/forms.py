@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 VALUE = 16.0
@@ -58,6 +59,8 @@ class Form:
             if not self.terms:
                 return other * self.constant
             other = other.most
+        if other == 1:
+            return self
         constant = min(MOST, self.constant * other)
         if not self.terms:
             return Form(constant)
@@ -133,6 +136,7 @@ def of_bytes(content: Form, names: float = 0.0) -> Size:
     return Size(content, content * (1 / LEAST_ITEM), None, names)
 
 
+@lru_cache(1024)
 def scalar(content: float = VALUE) -> Size:
     """A value of at most so many bytes."""
     return of_bytes(Form(content))
