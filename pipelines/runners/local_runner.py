@@ -51,7 +51,7 @@ from rules_index.workers.source_files import (
     read_batches,
     source_files,
 )
-from rules_index.workers.tagged_files import Task, write_files
+from rules_index.workers.tagged_files import Task, write_files, write_piece
 
 if TYPE_CHECKING:
     from rules_index.workers.row_checks import RowChecks
@@ -161,8 +161,10 @@ class LocalRunner:
 
         def tag(piece: Sequence[SourceFile]) -> list[dict[str, str]]:
             """Match and write the rows of a piece; returns what was written."""
-            rows = read_batches(piece, schema)
-            made = write_files(job.compiled, task, rows if asked is None else _accepted(asked, rows))
+            if asked is None:
+                made = write_piece(job.compiled, task, piece, schema)
+            else:
+                made = write_files(job.compiled, task, _accepted(asked, read_batches(piece, schema)))
             return [row for each in made for row in each.to_pylist()]
 
         try:

@@ -73,10 +73,14 @@ def _reader(
     def write(batches: Iterator[Any]) -> Iterator[pa.RecordBatch]:
         """Write the pieces with these numbers."""
         from rules_index.workers import spark_worker, tagged_files
+        from rules_index.workers.source_files import UnreadableFileError
 
         compiled = spark_worker.open_index(file())
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from tagged_files.write_piece(compiled, task, pieces[number], schema)
+                try:
+                    yield from tagged_files.write_piece(compiled, task, pieces[number], schema)
+                except UnreadableFileError:
+                    yield tagged_files.unreadable()
 
     return write

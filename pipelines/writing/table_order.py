@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pipelines.spark.sql_text import quoted
-from rules_index.workers.delta_files import INDEXED_LEAVES
+from rules_index.workers.file_statistics import INDEXED_LEAVES
 
 if TYPE_CHECKING:
     from pipelines.settings.model import Stream

@@ -1,6 +1,6 @@
-"""A Parquet file with some of its columns replaced: all others are copied as they lie in it, without being decoded.
+"""Parquet files made of column chunks of other files, which are copied as they lie there, without being decoded.
 
-Apache Parquet format, "File format" and "Metadata"; its footer is a Thrift structure in the compact protocol. A column
+Apache Parquet format, "File format" and "Metadata"; a footer is a Thrift structure in the compact protocol. A column
 chunk's bytes name no place, so that only the footer's offsets change.
 """
 
@@ -8,30 +8,173 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-Struct: TypeAlias = dict[int, tuple[int, Any]]
-"""A Thrift structure: the type and the value of each field, by its number, ascending."""
+from rules_index.workers.parquet_writer import open_writer
+from rules_index.workers.thrift import BINARY, I32, I64, LIST, STRUCT, Struct, ThriftError, read_struct, write_struct
 
 _MAGIC = b"PAR1"
-_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
-_SCHEMA, _ROW_GROUPS = 2, 4
-_COLUMNS, _BYTES, _FILE_OFFSET, _COMPRESSED = 1, 2, 5, 6
-_CHUNK_OFFSET, _CHUNK_METADATA = 2, 3
+_VERSION, _SCHEMA, _ROWS, _ROW_GROUPS, _KEY_VALUES, _CREATED_BY, _ORDERS = range(1, 8)
+_COLUMNS, _BYTES, _ROWS_OF_GROUP, _FILE_OFFSET, _COMPRESSED = 1, 2, 3, 5, 6
+_ELSEWHERE, _CHUNK_OFFSET, _CHUNK_METADATA, _OF_ENCRYPTION = 1, 2, 3, (8, 9)
 _OF_PAGE_INDEX = (4, 5, 6, 7)
 _PATH, _UNCOMPRESSED_SIZE, _SIZE = 3, 6, 7
 _OFFSETS = _DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE = 9, 10, 11
+_STATISTICS = 12
 _OF_BLOOM_FILTER = (14, 15)
-_NAME, _CHILDREN = 4, 5
+_KIND, _NAME, _CHILDREN = 1, 4, 5
+_FLOATS = (4, 5)
+_NULL_COUNT = 3
 _COPIED_AT_ONCE = 8 << 20
+_ORDER_OF_TYPE: Struct = {1: (STRUCT, {})}
 
 
 class ParquetFooterError(Exception):
     """A file whose footer is not as it must be for its columns to be copied."""
+
+
+class ColumnFile:
+    """A Parquet file whose column chunks can be copied."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        """Reads the footer. ParquetFooterError for a file that has none, or an encrypted one."""
+        self.file = file
+        self._footer = read_footer(file)
+        self._schema = {_name(subtree[0]): subtree for subtree in _subtrees(self._footer[_SCHEMA][1][1])}
+        self._groups = [self._by_column(group) for group in self._footer[_ROW_GROUPS][1][1]]
+
+    @property
+    def names(self) -> list[str]:
+        """The columns."""
+        return list(self._schema)
+
+    @property
+    def row_groups(self) -> int:
+        """How many there are."""
+        return len(self._groups)
+
+    @property
+    def key_values(self) -> dict[str, str]:
+        """The metadata that the writer has added."""
+        pairs = self._footer[_KEY_VALUES][1][1] if _KEY_VALUES in self._footer else []
+        return {pair[1][1].decode(): pair[2][1].decode() for pair in pairs if 2 in pair}
+
+    @property
+    def created_by(self) -> bytes:
+        """Who wrote it: readers know of some that they wrote wrong statistics."""
+        return bytes(self._footer[_CREATED_BY][1]) if _CREATED_BY in self._footer else b""
+
+    @property
+    def stored_types(self) -> pa.Schema:
+        """The columns' types by Parquet's own schema, whatever types of Arrow the writer has noted beside it."""
+        text = _footer(list(self._schema.values()), [], 0, b"", {})
+        file = pa.BufferReader(_MAGIC + text + len(text).to_bytes(4, "little") + _MAGIC)
+        return pq.read_schema(file)
+
+    def rows_of(self, group: int) -> int:
+        """How many rows a row group has."""
+        return int(self._footer[_ROW_GROUPS][1][1][group][_ROWS_OF_GROUP][1])
+
+    def bytes_of(self, group: int) -> int:
+        """How many bytes a row group takes before compression."""
+        return int(self._footer[_ROW_GROUPS][1][1][group][_BYTES][1])
+
+    def schema_of(self, name: str) -> list[Struct]:
+        """The schema's elements of a column."""
+        return self._schema[name]
+
+    def chunks(self, group: int, name: str) -> list[Struct]:
+        """The chunks of a column in a row group: one for each of its leaves."""
+        return self._groups[group][name]
+
+    @staticmethod
+    def _by_column(group: Struct) -> dict[str, list[Struct]]:
+        found: dict[str, list[Struct]] = {}
+        for chunk in group[_COLUMNS][1][1]:
+            if _ELSEWHERE in chunk or _CHUNK_METADATA not in chunk or any(field in chunk for field in _OF_ENCRYPTION):
+                raise ParquetFooterError("The file is encrypted, or parts of it are in other files.")
+            found.setdefault(_path(chunk)[0], []).append(chunk)
+        return found
+
+
+class CompositeFile:
+    """A Parquet file being made of the column chunks of others."""
+
+    def __init__(self, path: str) -> None:
+        """Creates the file. OSError where it cannot."""
+        self._out = open(path, "wb")  # noqa: SIM115 - it stays open for further row groups
+        self._out.write(_MAGIC)
+        self._groups: list[Struct] = []
+        self._rows = 0
+
+    def add(self, rows: int, columns: Sequence[tuple[ColumnFile, int, str]]) -> None:
+        """Adds a row group of so many rows: for each column its file, and its row group and name there.
+
+        ParquetFooterError where a file ends too early; OSError where one cannot be read or written.
+        """
+        begun = self._out.tell()
+        found = [(source.file, chunk) for source, group, name in columns for chunk in source.chunks(group, name)]
+        chunks = [_copied(file, self._out, chunk) for file, chunk in found]
+        sizes = [chunk[_CHUNK_METADATA][1] for chunk in chunks]
+        self._groups.append(
+            {
+                _COLUMNS: (LIST, (STRUCT, chunks)),
+                _BYTES: (I64, sum(each[_UNCOMPRESSED_SIZE][1] for each in sizes)),
+                _ROWS_OF_GROUP: (I64, rows),
+                _FILE_OFFSET: (I64, begun),
+                _COMPRESSED: (I64, sum(each[_SIZE][1] for each in sizes)),
+            }
+        )
+        self._rows += rows
+
+    def close(self, schema: Sequence[list[Struct]], created_by: bytes, key_values: Mapping[str, str]) -> None:
+        """Writes the footer.
+
+        schema: the elements of each column, in the order in which row groups have them.
+        """
+        text = _footer(schema, self._groups, self._rows, created_by, key_values)
+        self._out.write(text + len(text).to_bytes(4, "little") + _MAGIC)
+        self._out.close()
+
+    def abandon(self) -> None:
+        """Closes the file as it is."""
+        self._out.close()
+
+
+def _footer(
+    schema: Sequence[list[Struct]],
+    groups: Sequence[Struct],
+    rows: int,
+    created_by: bytes,
+    key_values: Mapping[str, str],
+) -> bytes:
+    elements = [element for subtree in schema for element in subtree]
+    root: Struct = {_NAME: (BINARY, b"schema"), _CHILDREN: (I32, len(schema))}
+    leaves = sum(_CHILDREN not in element for element in elements)
+    pairs = [{1: (BINARY, key.encode()), 2: (BINARY, value.encode())} for key, value in key_values.items()]
+    return write_struct(
+        {
+            _VERSION: (I32, 2),
+            _SCHEMA: (LIST, (STRUCT, [root, *elements])),
+            _ROWS: (I64, rows),
+            _ROW_GROUPS: (LIST, (STRUCT, groups)),
+            **({_KEY_VALUES: (LIST, (STRUCT, pairs))} if pairs else {}),
+            **({_CREATED_BY: (BINARY, created_by)} if created_by else {}),
+            _ORDERS: (LIST, (STRUCT, [_ORDER_OF_TYPE] * leaves)),
+        }
+    )
+
+
+def encoded(table: pa.Table, codec: str) -> ColumnFile:
+    """A file in memory with the table as its only row group."""
+    made = io.BytesIO()
+    with open_writer(made, table.schema, table, codec) as writer:
+        writer.write_table(table, row_group_size=max(table.num_rows, 1))
+    return ColumnFile(made)
 
 
 def with_columns(source: str, target: str, replaced: Sequence[pa.Table], codec: str) -> None:
@@ -41,72 +184,39 @@ def with_columns(source: str, target: str, replaced: Sequence[pa.Table], codec: 
     ParquetFooterError for a file that is encrypted or whose parts are elsewhere; OSError where one cannot be read or
     written.
     """
-    names = set(replaced[0].column_names) if replaced else set()
-    made = io.BytesIO()
-    if replaced:
-        with pq.ParquetWriter(
-            made,
-            replaced[0].schema,
-            compression=codec,
-            write_statistics=_bounded(replaced[0].schema),
-            store_schema=False,
-        ) as writer:
-            for table in replaced:
-                writer.write_table(table, row_group_size=max(table.num_rows, 1))
-    with open(source, "rb") as old, open(target, "wb") as out:
-        footer = read_footer(old)
-        new = read_footer(made)
-        groups, news = footer[_ROW_GROUPS][1][1], new[_ROW_GROUPS][1][1]
-        if len(groups) != len(news):
-            raise ParquetFooterError(f"{source} has {len(groups)} row groups, and {len(news)} were given.")
-        out.write(_MAGIC)
-        for group, other in zip(groups, news, strict=True):
-            _copy_group(old, made, out, group, other, names)
-        schema = _merged(footer[_SCHEMA][1][1], new[_SCHEMA][1][1], names)
-        footer[_SCHEMA] = (_LIST, (_STRUCT, schema))
-        text = write_struct(footer)
-        out.write(text + len(text).to_bytes(4, "little") + _MAGIC)
-
-
-def _bounded(schema: pa.Schema) -> Any:
-    """The columns that get bounds, as deltatag's files have them: not those in lists."""
-    return [field.name for field in schema if not pa.types.is_nested(field.type)] or False
-
-
-def _copy_group(old: BinaryIO, made: BinaryIO, out: BinaryIO, group: Struct, other: Struct, names: set[str]) -> None:
-    """One row group: the chunks of each column from the file that has it."""
-    begun = out.tell()
-    theirs = {_path(chunk): chunk for chunk in other[_COLUMNS][1][1]}
-    taken: list[Struct] = []
-    done: set[str] = set()
-    for chunk in group[_COLUMNS][1][1]:
-        first = _path(chunk)[0]
-        if first not in names:
-            taken.append(_copied(old, out, chunk))
-        elif first not in done:
-            done.add(first)
-            taken += [_copied(made, out, each) for path, each in theirs.items() if path[0] == first]
-    if done != names:
-        raise ParquetFooterError(f"The file has no column {', '.join(sorted(names - done))}.")
-    group[_COLUMNS] = (_LIST, (_STRUCT, taken))
-    group[_BYTES] = (_I64, sum(chunk[_CHUNK_METADATA][1][_UNCOMPRESSED_SIZE][1] for chunk in taken))
-    if _FILE_OFFSET in group:
-        group[_FILE_OFFSET] = (_I64, begun)
-    if _COMPRESSED in group:
-        group[_COMPRESSED] = (_I64, sum(chunk[_CHUNK_METADATA][1][_SIZE][1] for chunk in taken))
+    with open(source, "rb") as file:
+        old = ColumnFile(file)
+        if old.row_groups != len(replaced):
+            raise ParquetFooterError(f"{source} has {old.row_groups} row groups, and {len(replaced)} were given.")
+        new = [encoded(table, codec) for table in replaced]
+        lacking = sorted(set(new[0].names if new else ()) - set(old.names))
+        if lacking:
+            raise ParquetFooterError(f"{source} has no column {', '.join(lacking)}.")
+        replaces = set(new[0].names if new else ())
+        out = CompositeFile(target)
+        try:
+            for number, (table, made) in enumerate(zip(replaced, new, strict=True)):
+                columns = [(made, 0, name) if name in replaces else (old, number, name) for name in old.names]
+                out.add(table.num_rows, columns)
+            schema = [(new[0] if name in replaces else old).schema_of(name) for name in old.names]
+            out.close(schema, old.created_by, old.key_values)
+        finally:
+            out.abandon()
 
 
 def _copied(source: BinaryIO, out: BinaryIO, chunk: Struct) -> Struct:
     """A column chunk, copied; its description with the places that it has now."""
-    if 1 in chunk or _CHUNK_METADATA not in chunk or 8 in chunk or 9 in chunk:
-        raise ParquetFooterError("The file is encrypted, or parts of it are in other files.")
-    metadata: Struct = chunk[_CHUNK_METADATA][1]
+    chunk = {field: value for field, value in chunk.items() if field not in _OF_PAGE_INDEX}
+    metadata = {f: value for f, value in chunk[_CHUNK_METADATA][1].items() if f not in _OF_BLOOM_FILTER}
+    if metadata[_KIND][1] in _FLOATS and _STATISTICS in metadata:
+        # their bounds leave out NaN, which is Spark's largest number
+        kept = {field: value for field, value in metadata[_STATISTICS][1].items() if field == _NULL_COUNT}
+        metadata[_STATISTICS] = (STRUCT, kept)
     places = [metadata[field][1] for field in _OFFSETS if field in metadata and metadata[field][1] > 0]
-    size = metadata[_SIZE][1]
     start = min(places) if places else 0  # of no rows there are no pages
     moved = out.tell() - start
     source.seek(start)
-    left = size
+    left = metadata[_SIZE][1]
     while left:
         part = source.read(min(left, _COPIED_AT_ONCE))
         if not part:
@@ -115,27 +225,14 @@ def _copied(source: BinaryIO, out: BinaryIO, chunk: Struct) -> Struct:
         left -= len(part)
     for field in _OFFSETS:
         if field in metadata and metadata[field][1] > 0:
-            metadata[field] = (_I64, metadata[field][1] + moved)
-    for field in _OF_BLOOM_FILTER:
-        metadata.pop(field, None)
-    for field in _OF_PAGE_INDEX:
-        chunk.pop(field, None)
-    if chunk[_CHUNK_OFFSET][1] > 0:
-        chunk[_CHUNK_OFFSET] = (_I64, start + moved)
+            metadata[field] = (I64, metadata[field][1] + moved)
+    chunk[_CHUNK_METADATA] = (STRUCT, metadata)
+    chunk[_CHUNK_OFFSET] = (I64, start + moved if chunk[_CHUNK_OFFSET][1] > 0 else 0)
     return chunk
 
 
 def _path(chunk: Struct) -> tuple[str, ...]:
     return tuple(part.decode() for part in chunk[_CHUNK_METADATA][1][_PATH][1][1])
-
-
-def _merged(old: list[Struct], new: list[Struct], names: set[str]) -> list[Struct]:
-    """The schema of the old file, where the replaced columns are as they were written."""
-    theirs = {_name(subtree[0]): subtree for subtree in _subtrees(new)}
-    merged = [old[0]]
-    for subtree in _subtrees(old):
-        merged += theirs[_name(subtree[0])] if _name(subtree[0]) in names else subtree
-    return merged
 
 
 def _name(element: Struct) -> str:
@@ -157,133 +254,14 @@ def _subtrees(elements: list[Struct]) -> Iterator[list[Struct]]:
 
 
 def read_footer(file: BinaryIO) -> Struct:
-    """The footer of a Parquet file."""
+    """The footer of a Parquet file. ParquetFooterError where there is none that can be read."""
     file.seek(-8, os.SEEK_END)
     end = file.read(8)
     if end[4:] != _MAGIC:
         raise ParquetFooterError("The file is no Parquet file, or its footer is encrypted.")
     size = int.from_bytes(end[:4], "little")
     file.seek(-8 - size, os.SEEK_END)
-    return _Reader(file.read(size)).struct()
-
-
-class _Reader:
-    """Thrift's compact protocol, from bytes."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data, self._place = data, 0
-
-    def struct(self) -> Struct:
-        """One structure."""
-        found: Struct = {}
-        number = 0
-        while header := self._byte():
-            kind = header & 15
-            number = number + (header >> 4) if header >> 4 else self._zigzag()
-            found[number] = (kind, self._value(kind))
-        return found
-
-    def _byte(self) -> int:
-        value = self._data[self._place]
-        self._place += 1
-        return value
-
-    def _varint(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self._byte()
-            value |= (byte & 127) << shift
-            if byte < 128:
-                return value
-            shift += 7
-
-    def _zigzag(self) -> int:
-        value = self._varint()
-        return (value >> 1) ^ -(value & 1)
-
-    def _bytes(self, count: int) -> bytes:
-        found = self._data[self._place : self._place + count]
-        self._place += count
-        return found
-
-    def _value(self, kind: int) -> Any:
-        if kind in (_TRUE, _FALSE):
-            return None
-        if kind in (_I16, _I32, _I64):
-            return self._zigzag()
-        if kind == _BINARY:
-            return self._bytes(self._varint())
-        if kind == _STRUCT:
-            return self.struct()
-        if kind == _BYTE:
-            return self._byte()
-        if kind == _DOUBLE:
-            return self._bytes(8)
-        if kind in (_LIST, _SET):
-            return self._items()
-        raise ParquetFooterError(f"The footer has a value of Thrift's type {kind}, which no footer has.")
-
-    def _items(self) -> tuple[int, list[Any]]:
-        header = self._byte()
-        count = self._varint() if header >> 4 == 15 else header >> 4
-        kind = header & 15
-        one = self._byte if kind in (_TRUE, _FALSE) else lambda: self._value(kind)
-        return kind, [one() for _ in range(count)]
-
-
-def write_struct(struct: Struct) -> bytes:
-    """A structure in the compact protocol."""
-    out = bytearray()
-    _put_struct(out, struct)
-    return bytes(out)
-
-
-def _put_struct(out: bytearray, struct: Struct) -> None:
-    before = 0
-    for number in sorted(struct):
-        kind, value = struct[number]
-        if 0 < number - before < 16:
-            out.append((number - before) << 4 | kind)
-        else:
-            out.append(kind)
-            _put_zigzag(out, number)
-        before = number
-        _put(out, kind, value)
-    out.append(0)
-
-
-def _put(out: bytearray, kind: int, value: Any) -> None:
-    if kind in (_TRUE, _FALSE):
-        return
-    if kind in (_I16, _I32, _I64):
-        _put_zigzag(out, value)
-    elif kind == _BINARY:
-        _put_varint(out, len(value))
-        out += value
-    elif kind == _STRUCT:
-        _put_struct(out, value)
-    elif kind == _BYTE:
-        out.append(value)
-    elif kind == _DOUBLE:
-        out += value
-    else:
-        inner, items = value
-        out.append(min(len(items), 15) << 4 | inner)
-        if len(items) >= 15:
-            _put_varint(out, len(items))
-        for item in items:
-            if inner in (_TRUE, _FALSE):
-                out.append(item)
-            else:
-                _put(out, inner, item)
-
-
-def _put_varint(out: bytearray, value: int) -> None:
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-
-
-def _put_zigzag(out: bytearray, value: int) -> None:
-    _put_varint(out, value << 1 if value >= 0 else (-value << 1) - 1)
+    try:
+        return read_struct(file.read(size))
+    except (ThriftError, IndexError) as error:
+        raise ParquetFooterError(f"The file's footer cannot be read: {error}") from error

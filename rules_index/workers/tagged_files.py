@@ -12,6 +12,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import Any
 from urllib.parse import unquote
@@ -23,8 +24,10 @@ import pyarrow.compute as pc
 from rules_index.arrays import decoded
 from rules_index.index.annotations import Annotations
 from rules_index.index.compiled import CompiledRules, RuleId
+from rules_index.workers.copied_files import CopiedFiles, LargeRowGroupError, copied_row_groups
 from rules_index.workers.delta_files import PLAIN, DeltaFile, Layout, partition_text
-from rules_index.workers.source_files import SourceFile, UnreadableFileError, read_batches
+from rules_index.workers.parquet_columns import ParquetFooterError
+from rules_index.workers.source_files import SourceFile, read_batches
 
 RESULT = "name string, entry string, figures string"
 """The columns, in Spark's notation, of what `write_files` returns."""
@@ -127,7 +130,40 @@ def write_files(compiled: CompiledRules, task: Task, batches: Iterator[pa.Record
     (`rows`, `matches`, and `errors` as pairs of rule id and rows, JSON) and one for each file with the table's name and
     the `add` entry for its log (JSON). An `OSError` leaves no file behind.
     """
-    files = {name: Files(folder, task, task.layouts.get(name, PLAIN)) for name, folder in task.folders.items()}
+    yield _written(compiled, task, batches, {name: _files(task, name) for name in task.folders})
+
+
+def write_piece(
+    compiled: CompiledRules, task: Task, files: Sequence[SourceFile], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """`write_files` for all rows of files of a table with the columns of `schema`; columns that its files store as the
+    tagged table does are copied. `UnreadableFileError` if only Spark can read one of the files."""
+    batches = partial(read_batches, files, schema)
+    if "tagged" in task.folders and not task.only_matched:
+        layout = task.layouts.get("tagged", PLAIN)
+        groups_of = copied_row_groups(files, schema, task.codec, layout.partition_by)
+        with contextlib.suppress(LargeRowGroupError, ParquetFooterError), groups_of as groups:
+            if groups:
+                made = {name: _files(task, name) for name in task.folders}
+                copied = CopiedFiles(task.folders["tagged"], task.codec, task.footer, layout, groups, made["tagged"])
+                yield _written(compiled, task, batches(), {**made, "tagged": copied})
+                return
+    yield from write_files(compiled, task, batches())
+
+
+def unreadable() -> pa.RecordBatch:
+    """Replaces the results of a piece whose rows must be read by Spark's own reader."""
+    return pa.RecordBatch.from_pydict({"name": [UNREADABLE], "entry": [""], "figures": [""]})
+
+
+def _files(task: Task, name: str) -> Files:
+    return Files(task.folders[name], task, task.layouts.get(name, PLAIN))
+
+
+def _written(
+    compiled: CompiledRules, task: Task, batches: Iterator[pa.RecordBatch], files: Mapping[str, Files | CopiedFiles]
+) -> pa.RecordBatch:
+    """Tags rows and writes them to the files; returns what `write_files` does."""
     rows = matches = 0
     errors: Counter[Any] = Counter()
     known = compiled.ids.cast(task.id_type)
@@ -151,18 +187,7 @@ def write_files(compiled: CompiledRules, task: Task, batches: Iterator[pa.Record
         "entry": ["", *(entry for _, entry in entries)],
         "figures": [figures, *("" for _ in entries)],
     }
-    yield pa.RecordBatch.from_pydict(columns)
-
-
-def write_piece(
-    compiled: CompiledRules, task: Task, files: Sequence[SourceFile], schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
-    """`write_files` for the rows of files of a table with the columns of `schema`. If only Spark can read one of the
-    files, it returns a single row named UNREADABLE, and writes no file."""
-    try:
-        yield from write_files(compiled, task, read_batches(files, schema))
-    except UnreadableFileError:
-        yield pa.RecordBatch.from_pydict({"name": [UNREADABLE], "entry": [""], "figures": [""]})
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def _ids(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import functions
@@ -99,6 +100,32 @@ def test_tables_are_those_of_sparks_reader(new_workspace, add_rules, monkeypatch
     assert through_the_jvm and (found.rows, found.matches, found.errors) == (again.rows, again.matches, again.errors)
     assert found.errors == {"raises": 1}
     assert {name: read(workspace, name) for name in tables} == tables
+
+
+def test_columns_that_are_copied_are_read_by_spark(new_workspace, add_rules, through_the_jvm) -> None:
+    """Row groups are large enough for their columns to be copied as Spark wrote them; filters find rows in them."""
+    workspace = new_workspace({"s": {**STREAM, "output": "all", "matches": True}})
+    append(workspace, 0, 140_000)
+    append(workspace, 140_000, 140_100, ", CAST(id % 6 AS INT) AS added")
+    add_rules(workspace, *RULES)
+    assert tag(workspace).rows == 140_100 and not through_the_jvm
+    source = workspace.spark.read.format("delta").load(workspace.configuration.streams["s"].source)
+    tagged = workspace.lake.frame("s_tagged")
+    assert not differing(source, tagged.select(source.columns))
+    for name, condition in (("not a number", "share > 1e300"), ("text", "text IN ('t1', 't3') AND amount > 2.5")):
+        found = tagged.filter(f"array_contains(rule_ids, '{name}')").select("id")
+        assert found.count() > 1000
+        assert not differing(found, source.filter(condition).select("id"))
+        assert not differing(found, tagged.filter(condition).select("id"))
+    folder = Path(workspace.lake.uri("s_tagged").removeprefix("file://"))
+    written = {pq.read_metadata(path).created_by for path in folder.rglob("*.parquet")}
+    assert any(name.startswith("parquet-mr") for name in written)  # the writer of the columns that were copied
+
+
+def differing(one, other) -> int:
+    """How many rows are in one of the frames alone."""
+    one, other = (each.select(functions.to_json(functions.struct("*")).alias("text")) for each in (one, other))
+    return one.exceptAll(other).count() + other.exceptAll(one).count()
 
 
 def test_a_file_that_only_spark_reads_leaves_nothing_behind(new_workspace, add_rules, through_the_jvm) -> None:

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rules_index.workers.parquet_columns import ParquetFooterError, read_footer, with_columns, write_struct
+from rules_index.workers.parquet_columns import ParquetFooterError, read_footer, with_columns
+from rules_index.workers.thrift import write_struct
 from tests.cases import quick_first
 
 KINDS = {

@@ -1,0 +1,214 @@
+"""Writes tagged rows as files that have the source's columns as they lie in the source's files.
+
+Only the columns that deltatag adds are encoded and compressed, and those of the source that the table stores in another
+way. All columns have been decoded to be matched, so that a damaged file is found all the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rules_index.workers.copied_columns import copied_columns
+from rules_index.workers.delta_files import Layout, NewFile, partition_text
+from rules_index.workers.file_statistics import float_bounds, statistics
+from rules_index.workers.parquet_columns import ColumnFile, CompositeFile, encoded
+from rules_index.workers.source_files import SourceFile
+from rules_index.workers.thrift import write_struct
+
+_FEWEST_ROWS, _FEWEST_BYTES = 1 << 15, 4 << 20
+"""A row group with fewer rows and fewer bytes is not copied, but merged with others."""
+_MOST_WAITING = 128 << 20
+"""The most bytes of new columns that are buffered for a row group."""
+_MOST_OPEN = 32
+
+
+class LargeRowGroupError(Exception):
+    """A row group whose new columns take too much memory: its rows are to be written in several."""
+
+
+class PlainFiles(Protocol):
+    """Files for rows of which no column is copied."""
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Adds rows."""
+
+    def close(self) -> list[dict[str, Any]]:
+        """Finishes the files; returns their `add` entries."""
+
+    def abandon(self) -> None:
+        """Removes what was written."""
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """A row group of a file, and those of its columns that are copied; where there are none, its rows are merged with
+    those of others."""
+
+    file: ColumnFile
+    number: int
+    columns: frozenset[str]
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+        return self.file.rows_of(self.number)
+
+
+@contextlib.contextmanager
+def copied_row_groups(
+    files: Sequence[SourceFile], schema: pa.Schema, codec: str, partition_by: Sequence[str]
+) -> Iterator[list[RowGroup]]:
+    """The row groups of files, in order; [] where none is to be copied. The files are open for as long as the context
+    is.
+
+    schema: the table's columns that the source has; partition_by: those of the table's partitions, by which the rows of
+    a row group that is copied need not be divided.
+    """
+    stored = pa.schema([field for field in schema if field.name not in partition_by])
+    found: list[RowGroup] = []
+    with contextlib.ExitStack() as stack:
+        for source in files:
+            file = ColumnFile(stack.enter_context(Path(source.path).open("rb")))
+            groups = [group for group in _numbers(source, file) if file.rows_of(group)]
+            large = [
+                each for each in groups if file.rows_of(each) >= _FEWEST_ROWS or file.bytes_of(each) >= _FEWEST_BYTES
+            ]
+            is_undivided = set(partition_by) <= set(source.partition)
+            columns = copied_columns(file, large, stored, codec) if large and is_undivided else frozenset()
+            found += [RowGroup(file, each, columns if each in large else frozenset()) for each in groups]
+        yield found if any(group.columns for group in found) else []
+
+
+def _numbers(source: SourceFile, file: ColumnFile) -> Sequence[int]:
+    return range(file.row_groups) if source.groups is None else source.groups
+
+
+class CopiedFiles:
+    """The files of a tagged table for one piece of its source: one for each of the table's partitions, as long as the
+    source's files store their columns in the same way."""
+
+    def __init__(
+        self,
+        folder: str,
+        codec: str,
+        footer: Mapping[str, str],
+        layout: Layout,
+        groups: Sequence[RowGroup],
+        plain: PlainFiles,
+    ) -> None:
+        self._folder, self._codec, self._footer, self._layout = folder, codec, footer, layout
+        self._plain = plain
+        self._groups = iter(groups)
+        self._group: RowGroup | None = None
+        self._waiting: list[pa.RecordBatch] = []
+        self._lacking = 0
+        self._open: dict[tuple[Any, ...], _CopiedFile] = {}
+        self._entries: list[dict[str, Any]] = []
+        self._written: list[NewFile] = []
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Adds rows: those of the row groups, in their order, with columns behind the source's. LargeRowGroupError if
+        they take too much memory; OSError where a file cannot be read or written."""
+        if self._layout.columns:
+            rows = rows.select(list(self._layout.columns))
+        while len(rows):
+            if self._group is None:
+                self._group = next(self._groups)
+                self._lacking = self._group.rows
+            part = rows.slice(0, self._lacking)
+            rows = rows.slice(len(part))
+            self._lacking -= len(part)
+            if self._group.columns:
+                self._add(part, self._group)
+            else:
+                self._plain.write(part)
+            if not self._lacking:
+                self._group = None
+
+    def _add(self, rows: pa.RecordBatch, group: RowGroup) -> None:
+        """Adds rows of a row group that is copied with the last of them."""
+        file = self._file_of(rows, group)
+        rows = rows.drop_columns(list(self._layout.partition_by))
+        file.add_bounds(rows)
+        self._waiting.append(rows.drop_columns([name for name in rows.schema.names if name in group.columns]))
+        if sum(batch.nbytes for batch in self._waiting) > _MOST_WAITING:
+            raise LargeRowGroupError
+        if not self._lacking:
+            file.add(group, pa.Table.from_batches(self._waiting))
+            self._waiting = []
+
+    def _file_of(self, rows: pa.RecordBatch, group: RowGroup) -> _CopiedFile:
+        """The file of a row group's partition and way of storing its columns."""
+        values = tuple(partition_text(rows.column(name)[0].as_py()) for name in self._layout.partition_by)
+        stored = [b"".join(map(write_struct, group.file.schema_of(name))) for name in sorted(group.columns)]
+        key = (values, group.columns, group.file.created_by, *stored)
+        file = self._open.pop(key, None)
+        if file is None:
+            if len(self._open) == _MOST_OPEN:
+                self._close(next(iter(self._open)))
+            new = NewFile(self._folder, self._codec, dict(zip(self._layout.partition_by, values, strict=True)))
+            self._written.append(new)
+            file = _CopiedFile(new, self._codec, rows.schema, self._layout)
+        self._open[key] = file  # moves it to the end: the order is that of the last use
+        return file
+
+    def _close(self, key: tuple[Any, ...]) -> None:
+        self._entries.append(self._open.pop(key).close(self._footer))
+
+    def close(self) -> list[dict[str, Any]]:
+        """Finishes the files; returns their `add` entries."""
+        while self._open:
+            self._close(next(iter(self._open)))
+        return [*self._entries, *self._plain.close()]
+
+    def abandon(self) -> None:
+        """Removes what was written."""
+        self._plain.abandon()
+        for file in self._open.values():
+            file.abandon()
+        for new in self._written:
+            new.remove()
+
+
+class _CopiedFile:
+    """A file being written, row group by row group."""
+
+    def __init__(self, file: NewFile, codec: str, schema: pa.Schema, layout: Layout) -> None:
+        self._file, self._codec, self._indexed = file, codec, layout.indexed
+        self._schema = pa.schema([field for field in schema if field.name not in layout.partition_by])
+        self._floats = float_bounds(self._schema)
+        self._out = CompositeFile(file.path)
+        self._first: tuple[RowGroup, ColumnFile] | None = None
+
+    def add_bounds(self, rows: pa.RecordBatch) -> None:
+        """Widens the bounds of floating-point columns, which no footer has."""
+        for name, bounds in self._floats.items():
+            bounds.add(pa.chunked_array([rows.column(name)]))
+
+    def add(self, group: RowGroup, new: pa.Table) -> None:
+        """Adds a row group; new: the columns that are not copied."""
+        made = encoded(new, self._codec)
+        if self._first is None:
+            self._first = (group, made)
+        columns = [(group.file, group.number, n) if n in group.columns else (made, 0, n) for n in self._schema.names]
+        self._out.add(group.rows, columns)
+
+    def close(self, footer: Mapping[str, str]) -> dict[str, Any]:
+        """Finishes the file; returns its `add` entry."""
+        assert self._first is not None
+        group, made = self._first
+        schema = [(group.file if name in group.columns else made).schema_of(name) for name in self._schema.names]
+        self._out.close(schema, group.file.created_by, footer)
+        written = pq.read_metadata(self._file.path)
+        return self._file.added(statistics(written, self._schema, self._floats, self._indexed))
+
+    def abandon(self) -> None:
+        """Leaves the file as it is."""
+        self._out.abandon()
