@@ -1,4 +1,4 @@
-"""Which rules rows must be tried with again: those that differ between the indexes that tagged them and the newest.
+"""Which rules rows must be matched with again: those that differ between the indexes that tagged them and the newest.
 
 A rule with the same text and bounds, the same event time, time zone and column types matches what it matched.
 """

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pipelines.lake.schema import arrow_schema_of, plain_schema
-from pipelines.retagging.trial import Trial, columns_read
+from pipelines.retagging.rematch import Rematch, columns_read
 from pipelines.spark.delta_internals import partition_columns
 from pipelines.writing.direct import codec
 from pipelines.writing.files import folder_of, layout_of
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
 
 
 def file_task(
-    spark: SparkSession, lake: Lake, name: str, snapshot: Any, columns: StructType, trial: Trial, files: Sequence[Add],
-    stamps: Mapping[str, Any],
+    spark: SparkSession, lake: Lake, name: str, snapshot: Any, columns: StructType, rematch: Rematch,
+    files: Sequence[Add], stamps: Mapping[str, Any],
 ) -> FileTask | None:  # fmt: skip
     """How workers try files of a table (`columns` and `snapshot` are its) by themselves; None where they may not."""
     folder, written = folder_of(lake, name), codec(spark)
-    if folder is None or written is None or trial.in_range is not None:
+    if folder is None or written is None or rematch.in_range is not None:
         return None
-    if trial.annotations is not None and trial.changes.everything:  # files may be older than their columns
+    if rematch.annotations is not None and rematch.changes.everything:  # files may be older than their columns
         return None
     if (
         any(add.get("deletionVector") for _, add in files)
         or layout_of(lake, name, plain_schema(columns).jsonValue()["fields"]) is None
     ):
         return None
-    read = columns_read(arrow_schema_of(columns.json()), partition_columns(snapshot), trial)
+    read = columns_read(arrow_schema_of(columns.json()), partition_columns(snapshot), rematch)
     if read is None:
         return None
     values = {name: pa.scalar(value) for name, value in stamps.items()}
-    return FileTask(folder, trial.retry, read, written, values)
+    return FileTask(folder, rematch.replaced, read, written, values)
 
 
 def count_changes(

@@ -1,4 +1,4 @@
-"""Small indexes of just the rules that differ, for rows that are tried with them alone."""
+"""Small indexes of just the rules that differ, for rows that are matched with them alone."""
 
 from __future__ import annotations
 

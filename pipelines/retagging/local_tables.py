@@ -22,8 +22,8 @@ from pipelines.lake.live_files import live_files, may_match
 from pipelines.lake.schema import arrow_schema_of
 from pipelines.lake.tables import matches_table, tagged_table
 from pipelines.retagging.indexes import former_index, index_without_spark
+from pipelines.retagging.rematch import ID_TYPES, Rematch, columns_read, widened
 from pipelines.retagging.tables import Found, Stamps
-from pipelines.retagging.trial import ID_TYPES, Trial, columns_read, widened
 from pipelines.runners.choice import why_spark_works
 from pipelines.sources.pieces import each_in_threads
 from pipelines.writing.files import CODEC, codec_named, layout_of
@@ -51,8 +51,8 @@ _R = TypeVar("_R")
 class LocalTables:
     """The tables of one stream, for one set of rules that differ."""
 
-    def __init__(self, scope: StreamScope, trial: Trial) -> None:
-        self.scope, self.trial = scope, trial
+    def __init__(self, scope: StreamScope, rematch: Rematch) -> None:
+        self.scope, self.rematch = scope, rematch
         self.workspace, self.lake = scope.workspace, scope.workspace.lake
         self.tagged = FolderLog(self.lake.uri(tagged_table(scope.name)))
         self.matches = FolderLog(self.lake.uri(matches_table(scope.name)))
@@ -78,8 +78,8 @@ class LocalTables:
                 return None
         former = former_index(changes.former, scope.columns(), indexed.event_time, indexed.time_zone)
         annotations = indexed.annotations.chosen(scope.stream.annotations) if indexed.annotations is not None else None
-        trial = Trial(changes, workspace.lake.rule_id_type(), compiled, None, former, annotations=annotations)
-        found = cls(scope, trial)
+        rematch = Rematch(changes, workspace.lake.rule_id_type(), compiled, None, former, annotations=annotations)
+        found = cls(scope, rematch)
         return found if found._task(found.tagged.latest().number, None) is not None else None
 
     def session(self) -> AbstractContextManager[None]:
@@ -92,7 +92,7 @@ class LocalTables:
         task = self._task(version, None)
         assert task is not None
         self._kept = Matched(_MOST_KEPT)
-        done = self._spread(files, lambda add: count_changes(self.trial.compiled, task, add, self._kept))
+        done = self._spread(files, lambda add: count_changes(self.rematch.compiled, task, add, self._kept))
         changed = [(version, add) for add, (rows, _) in zip(files, done, strict=True) if rows]
         rows, emptied = sum(rows for rows, _ in done), sum(emptied for _, emptied in done)
         return Found(version, tuple(changed), rows, emptied, len(files))
@@ -104,7 +104,7 @@ class LocalTables:
         assert task is not None
         adds = [add for _, add in found.files]
         made = self._spread(
-            adds, lambda add: json.dumps({"add": write_file(self.trial.compiled, task, add, self._kept)})
+            adds, lambda add: json.dumps({"add": write_file(self.rematch.compiled, task, add, self._kept)})
         )
         return self.tagged.rewrite(found.version, adds, made, app, number, marks)
 
@@ -124,11 +124,11 @@ class LocalTables:
         return self.tagged.fence(app, number)
 
     def _ids(self, ids: pl.Series) -> pa.Array:
-        return pa.array(ids.to_list(), ID_TYPES[self.trial.id_type])
+        return pa.array(ids.to_list(), ID_TYPES[self.rematch.id_type])
 
     def _has_pairs(self, log: FolderLog, add: dict[str, Any], schema: pa.Schema) -> bool:
         """Whether a file of the matches has pairs of the rules."""
-        ids = self._ids(self.trial.changes.ids)
+        ids = self._ids(self.rematch.changes.ids)
         bounds = json.loads(add.get("stats") or "{}")
         low, high = (bounds.get(each, {}).get("rule_id") for each in ("minValues", "maxValues"))
         wanted = ids.to_pylist()
@@ -140,7 +140,7 @@ class LocalTables:
 
     def _without(self, log: FolderLog, add: dict[str, Any], schema: pa.Schema, layout: Layout) -> str | None:
         """A file of the matches without the pairs of the rules: its entry; None where no row is left."""
-        ids = self._ids(self.trial.changes.ids)
+        ids = self._ids(self.rematch.changes.ids)
         files = [SourceFile(str(log.file(add["path"])), add.get("partitionValues") or {}, 0)]
 
         def kept() -> Iterator[pa.RecordBatch]:
@@ -154,12 +154,12 @@ class LocalTables:
 
     def _pairs(self, version: int, schema: pa.Schema, layout: Layout, rules_version: int) -> list[str | None]:
         """Files of the pairs that the tagged rows say of the rules."""
-        if self.trial.compiled is None:
+        if self.rematch.compiled is None:
             return []
-        ids = self._ids(self.trial.changes.rules["rule_id"])
+        ids = self._ids(self.rematch.changes.rules["rule_id"])
         keys = schema.names[1:-2]
         held = arrow_schema_of(json.dumps({"type": "struct", "fields": self.tagged.snapshot(version).fields}))
-        conditions = widened(self.trial.compiled, None)
+        conditions = widened(self.rematch.compiled, None)
         adds = self._live(self.tagged, version)
         adds = [add for add in adds if conditions is None or may_match(add, conditions)]
 
@@ -204,8 +204,8 @@ class LocalTables:
 
     def _candidates(self, version: int) -> list[dict[str, Any]]:
         conditions = None
-        if self.trial.former is not None or self.trial.changes.former.is_empty():
-            conditions = widened(self.trial.compiled, self.trial.former)
+        if self.rematch.former is not None or self.rematch.changes.former.is_empty():
+            conditions = widened(self.rematch.compiled, self.rematch.former)
         adds = self._live(self.tagged, version)
         return [add for add in adds if conditions is None or may_match(add, conditions)]
 
@@ -218,12 +218,12 @@ class LocalTables:
     def _task(self, version: int, stamps: Stamps | None) -> FileTask | None:
         snapshot = self.tagged.snapshot(version)
         held = arrow_schema_of(json.dumps({"type": "struct", "fields": snapshot.fields}))
-        read = columns_read(held, snapshot.partition_columns, self.trial)
+        read = columns_read(held, snapshot.partition_columns, self.rematch)
         files = live_files(self.tagged, version)
         if read is None or files is None or any(add.get("deletionVector") for add in files):
             return None
         values = {name: pa.scalar(value) for name, value in (stamps or {}).items()}
-        return FileTask(str(self.tagged.folder), self.trial.retry, read, self._codec(), values)
+        return FileTask(str(self.tagged.folder), self.rematch.replaced, read, self._codec(), values)
 
     def _codec(self) -> str:
         return str(codec_named(self.workspace.configuration.spark.get(CODEC, "snappy")))

@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, functions
 
 from pipelines.lake.tables import matches_table
 from pipelines.retagging.index_histories import Snapshots
+from pipelines.retagging.rematch import Rematch, matchable
 from pipelines.retagging.rows import TaggedRows
-from pipelines.retagging.trial import Trial, matchable
 from pipelines.spark.delta_internals import COMMIT_VERSION, TableLog, snapshot_schema
 from pipelines.spark.failures import run
 from pipelines.spark.sql_text import quoted
@@ -38,22 +38,22 @@ class Matches:
         self.log = TableLog(workspace.spark, workspace.lake.uri(self.name))
         self._stream = stream
 
-    def replace(self, at: Snapshots, trial: Trial, rules_version: int, app: str, number: int) -> int:
-        """Make the pairs of the trial's rules those of the tagged table, in one commit, as transaction `number` of
+    def replace(self, at: Snapshots, rematch: Rematch, rules_version: int, app: str, number: int) -> int:
+        """Make the pairs of the rematch's rules those of the tagged table, in one commit, as transaction `number` of
         `app`: how many files it has; 0 where the table holds the transaction already.
 
         at: versions of both tables that hold the same micro-batches.
         """
         assert at.matches is not None
-        self.workspace.progress(f"{self.name}: replacing the matches of {len(trial.changes.ids):,} rules")
+        self.workspace.progress(f"{self.name}: replacing the matches of {len(rematch.changes.ids):,} rules")
         snapshot = self.log.snapshot(at.matches)
         names = [field.name for field in snapshot_schema(snapshot).fields]
         files = tuple((at.matches, add) for add in self.log.files(snapshot))
-        stale = run(lambda: self._stale(files, trial), f"look for matches in {self.name}")
-        frames = [self._pairs(at, trial, names, rules_version)]
+        stale = run(lambda: self._stale(files, rematch), f"look for matches in {self.name}")
+        frames = [self._pairs(at, rematch, names, rules_version)]
         if stale:
             rows = self.log.frame(snapshot, stale).drop(COMMIT_VERSION)
-            frames.append(self._others(rows, trial).select(*(functions.col(quoted(name)) for name in names)))
+            frames.append(self._others(rows, rematch).select(*(functions.col(quoted(name)) for name in names)))
         together = frames[0].unionByName(frames[1]) if stale else frames[0]
         written = run(
             lambda: self.log.rewrite(
@@ -68,60 +68,62 @@ class Matches:
         )
         return written or 0
 
-    def _stale(self, files: tuple[Add, ...], trial: Trial) -> list[Add]:
+    def _stale(self, files: tuple[Add, ...], rematch: Rematch) -> list[Add]:
         """The files that have pairs of the rules."""
         if not files:
             return []
         numbered = [(number, add) for number, (_, add) in enumerate(files)]
         rows = self.log.frame(self.log.snapshot(files[0][0]), numbered)
-        if trial.in_range is not None:
-            rows = rows.filter(trial.in_range)
-        found = self._of(rows, trial).select(COMMIT_VERSION).distinct().collect()
+        if rematch.in_range is not None:
+            rows = rows.filter(rematch.in_range)
+        found = self._of(rows, rematch).select(COMMIT_VERSION).distinct().collect()
         return [files[number] for number in sorted(int(row[0]) for row in found)]
 
-    def _of(self, rows: DataFrame, trial: Trial) -> DataFrame:
+    def _of(self, rows: DataFrame, rematch: Rematch) -> DataFrame:
         """The pairs of the rules that differ."""
-        if trial.changes.everything:
+        if rematch.changes.everything:
             return rows
-        return _joined(rows, trial.changes.ids, trial, "left_semi")
+        return _joined(rows, rematch.changes.ids, rematch, "left_semi")
 
-    def _others(self, rows: DataFrame, trial: Trial) -> DataFrame:
+    def _others(self, rows: DataFrame, rematch: Rematch) -> DataFrame:
         """The pairs that stay."""
-        tried = (
-            functions.lit(True) if trial.in_range is None else functions.coalesce(trial.in_range, functions.lit(False))
+        in_range = (
+            functions.lit(True)
+            if rematch.in_range is None
+            else functions.coalesce(rematch.in_range, functions.lit(False))
         )
-        if trial.changes.everything:
-            return rows.filter(~tried)
-        marked = rows.withColumn("deltatag:tried", tried)
-        kept = _joined(marked.filter("`deltatag:tried`"), trial.changes.ids, trial, "left_anti")
-        return kept.unionByName(marked.filter("NOT `deltatag:tried`")).drop("deltatag:tried")
+        if rematch.changes.everything:
+            return rows.filter(~in_range)
+        marked = rows.withColumn("deltatag:in_range", in_range)
+        kept = _joined(marked.filter("`deltatag:in_range`"), rematch.changes.ids, rematch, "left_anti")
+        return kept.unionByName(marked.filter("NOT `deltatag:in_range`")).drop("deltatag:in_range")
 
-    def _pairs(self, at: Snapshots, trial: Trial, names: list[str], rules_version: int) -> DataFrame:
+    def _pairs(self, at: Snapshots, rematch: Rematch, names: list[str], rules_version: int) -> DataFrame:
         """The pairs that the tagged rows say of the rules."""
-        ids: pl.Series = trial.changes.rules["rule_id"]
-        condition = matchable(trial.compiled)
+        ids: pl.Series = rematch.changes.rules["rule_id"]
+        condition = matchable(rematch.compiled)
         rows = self.tagged.frame(at.tagged, self.tagged.candidates(at.tagged, None))
-        if ids.is_empty() and not trial.changes.everything:
+        if ids.is_empty() and not rematch.changes.everything:
             rows = rows.limit(0)
-        elif not trial.changes.everything and condition is not None and not self.tagged.missing:
+        elif not rematch.changes.everything and condition is not None and not self.tagged.missing:
             rows = self.tagged.frame(at.tagged, self.tagged.candidates(at.tagged, condition)).filter(condition)
-        if trial.in_range is not None:
-            rows = rows.filter(trial.in_range)
+        if rematch.in_range is not None:
+            rows = rows.filter(rematch.in_range)
         keys = [functions.col(quoted(name)).alias(name) for name in names[1:-_OUTER]]
         exploded = rows.select(functions.explode("rule_ids").alias(names[0]), *keys, "source_version")
-        if not trial.changes.everything:
-            exploded = _joined(exploded, ids, trial, "left_semi")
+        if not rematch.changes.everything:
+            exploded = _joined(exploded, ids, rematch, "left_semi")
         version: Any = functions.lit(rules_version).cast("bigint").alias("rules_version")
         columns = [*(functions.col(quoted(name)) for name in names[:-_OUTER]), version, functions.col("source_version")]
         return exploded.select(*columns)
 
 
-def _joined(rows: DataFrame, ids: pl.Series, trial: Trial, how: str) -> DataFrame:
+def _joined(rows: DataFrame, ids: pl.Series, rematch: Rematch, how: str) -> DataFrame:
     """The rows with one of these ids, or with none of them."""
     listed = ids.to_list()
     if len(listed) <= _LISTED:
         kept = functions.col("rule_id").isin(listed) if listed else functions.lit(False)
         return rows.filter(kept if how == "left_semi" else ~kept)
-    table = pl.DataFrame({"rule_id": ids}).to_arrow().cast(pa.schema([("rule_id", trial.retry.id_type)]))
+    table = pl.DataFrame({"rule_id": ids}).to_arrow().cast(pa.schema([("rule_id", rematch.replaced.id_type)]))
     known = rows.sparkSession.createDataFrame(table)
     return rows.join(functions.broadcast(known), "rule_id", how)

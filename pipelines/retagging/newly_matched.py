@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     import rules_index as ri
-    from pipelines.retagging.trial import Trial
+    from pipelines.retagging.rematch import Rematch
     from pipelines.scopes import StreamScope
 
 _IDS = "deltatag:new"
@@ -45,9 +45,9 @@ class NewlyMatched:
 class NewlyMatchedSearch:
     """Finds such rows of one stream."""
 
-    def __init__(self, scope: StreamScope, trial: Trial, histories: IndexHistories) -> None:
-        """trial: by the index of the rules that differ; histories: of the stream's micro-batches."""
-        self.scope, self.trial, self.histories = scope, trial, histories
+    def __init__(self, scope: StreamScope, rematch: Rematch, histories: IndexHistories) -> None:
+        """rematch: by the index of the rules that differ; histories: of the stream's micro-batches."""
+        self.scope, self.rematch, self.histories = scope, rematch, histories
         self.workspace, self.stream = scope.workspace, scope.stream
 
     def find(
@@ -58,10 +58,10 @@ class NewlyMatchedSearch:
         bases: the rules of each of their index histories; stamps: the columns that tagging adds, beside ids and
         source_version. SourceError where the source does not show the rows of a micro-batch any more.
         """
-        if self.trial.compiled is None or self.trial.matcher is None:
+        if self.rematch.compiled is None or self.rematch.matcher is None:
             return None
         source = open_source(self.workspace.spark, self.stream)
-        matchable = Matchable(self.workspace.spark, source, self.trial.compiled)
+        matchable = Matchable(self.workspace.spark, source, self.rematch.compiled)
         groups: dict[History, list[DataFrame]] = {}
         files = []
         for batch in batches:
@@ -75,7 +75,7 @@ class NewlyMatchedSearch:
         if not frames:
             return None
         together = _united(frames).withColumnRenamed(_IDS, "rule_ids")
-        together = with_annotations(together, self.trial.annotations)
+        together = with_annotations(together, self.rematch.annotations)
         for name, value in stamps.items():
             together = together.withColumn(name, functions.lit(value))
         with telling_lost_files(source, tuple(files), self._way_out()), self.trial_limit(files):
@@ -86,7 +86,7 @@ class NewlyMatchedSearch:
         """What bounds the time of predicates that only Spark evaluates."""
         from pipelines.recovery.survival import batch_time_limit
 
-        derived = len(self.trial.compiled.derived) if self.trial.compiled is not None else 0
+        derived = len(self.rematch.compiled.derived) if self.rematch.compiled is not None else 0
         return batch_time_limit(self.workspace, f"retag {self.stream.name}", tuple(files), derived)
 
     def _slice(self, source: Source, matchable: Matchable, batch: MicroBatch) -> tuple[DataFrame, list[Any]] | None:
@@ -119,10 +119,10 @@ class NewlyMatchedSearch:
         """The rows that a rule that differs matches and none of the base does."""
         rows = _united(group)
         names = [functions.col(quoted(name)) for name in rows.columns]
-        assert self.trial.matcher is not None and self.trial.compiled is not None
-        matched = self.trial.matcher.with_inputs(rows).select(*names, self.trial.matcher.rule_ids().alias(_IDS))
+        assert self.rematch.matcher is not None and self.rematch.compiled is not None
+        matched = self.rematch.matcher.with_inputs(rows).select(*names, self.rematch.matcher.rule_ids().alias(_IDS))
         matched = matched.filter(functions.size(f"`{_IDS}`") > 0)
-        before = self._matcher(base, self.trial.compiled)
+        before = self._matcher(base, self.rematch.compiled)
         kept = [*names, functions.col(f"`{_IDS}`")]
         old = before.with_inputs(matched).select(*kept, before.rule_ids().alias("deltatag:old"))
         return old.filter(functions.size("`deltatag:old`") == 0).drop("deltatag:old")
@@ -136,7 +136,7 @@ class NewlyMatchedSearch:
                 f"than when rows were tagged. {self._way_out()}holds now."
             )
         index = index_of(self.scope, base, self.scope.event_time, compiled.time_zone, lists)
-        return matcher_of(self.scope, index, self.trial.id_type)
+        return matcher_of(self.scope, index, self.rematch.id_type)
 
 
 def _united(frames: list[DataFrame]) -> DataFrame:

@@ -13,9 +13,9 @@ from pipelines.lake.tables import tagged_table
 from pipelines.retagging.indexes import former_index, index_of, matcher_of
 from pipelines.retagging.matches import Matches
 from pipelines.retagging.newly_matched import NewlyMatched, NewlyMatchedSearch
+from pipelines.retagging.rematch import Rematch
 from pipelines.retagging.rows import TaggedRows
 from pipelines.retagging.tables import Found, Stamps
-from pipelines.retagging.trial import Trial
 from pipelines.scopes import Scope, StreamScope
 from pipelines.spark.session import in_time_zone
 from pipelines.writing.matching import Matcher
@@ -41,8 +41,8 @@ class SparkTables:
         in_range: Callable[[], Column | None],
         only_matched: bool,
     ) -> None:
-        """stored: the newest index, indexed: its rules; in_range: gives what is TRUE on rows to be tried; only_matched:
-        rows that lose their last rule leave."""
+        """stored: the newest index, indexed: its rules; in_range: gives what is TRUE on rows to be matched;
+        only_matched: rows that lose their last rule leave."""
         self.scope, self.changes, self.stored, self.indexed = scope, changes, stored, indexed
         self.workspace, self.lake, self.id_type = (
             scope.workspace,
@@ -57,12 +57,12 @@ class SparkTables:
         """deltatag's own session is the active one, in the time zone of the rules."""
         with self.workspace.active_session() as spark, in_time_zone(spark, self.indexed.time_zone):
             self.tagged = TaggedRows(self.workspace, self.scope.name, self._missing())
-            self.trial = self._trial()
+            self.rematch = self._rematch()
             yield
 
     def find(self, version: int) -> Found:
         """The files of a version in which rows change."""
-        return self.tagged.find(version, self.trial)
+        return self.tagged.find(version, self.rematch)
 
     def find_newly_matched(
         self,
@@ -73,30 +73,30 @@ class SparkTables:
     ) -> int:
         """Look for rows of micro-batches that only match now, which `write` then adds: how many."""
         assert isinstance(self.scope, StreamScope)
-        self._newly_matched = NewlyMatchedSearch(self.scope, self.trial, histories).find(batches, bases, stamps)
+        self._newly_matched = NewlyMatchedSearch(self.scope, self.rematch, histories).find(batches, bases, stamps)
         return self._newly_matched.rows if self._newly_matched is not None else 0
 
     def write(self, found: Found, stamps: Stamps, app: str, number: int, marks: Sequence[str]) -> int | None:
         """Write the files that were found anew, and rows that only match now."""
         further = self._newly_matched.frame if self._newly_matched is not None else None
-        return self.tagged.write(found, self.trial, stamps, self._only_matched, further, app, number, marks)
+        return self.tagged.write(found, self.rematch, stamps, self._only_matched, further, app, number, marks)
 
     def follow(self, at: Snapshots, rules_version: int, app: str, number: int) -> None:
         """Make the pairs of the rules that differ those of the tagged table."""
         tagged = TaggedRows(self.workspace, self.scope.name, self.tagged.missing)
-        Matches(self.workspace, self.scope.name, tagged).replace(at, self.trial, rules_version, app, number)
+        Matches(self.workspace, self.scope.name, tagged).replace(at, self.rematch, rules_version, app, number)
 
-    def _trial(self) -> Trial:
+    def _rematch(self) -> Rematch:
         changes, spark = self.changes, self.workspace.spark
         in_range = self._in_range()
         columns = self.workspace.configuration.annotations_of(self.scope.name)
         annotations = self.indexed.annotations.chosen(columns) if self.indexed.annotations is not None else None
         if changes.everything and changes.rules.is_empty():  # all that is known is that all rules may differ
-            return Trial(changes, self.id_type, in_range=in_range, annotations=annotations)
+            return Rematch(changes, self.id_type, in_range=in_range, annotations=annotations)
         if changes.everything:
             path = fetch_index(self.lake, self.stored)
             compiled = ri.load(path)
-            return Trial(
+            return Rematch(
                 changes,
                 self.id_type,
                 compiled,
@@ -107,12 +107,12 @@ class SparkTables:
             )
         former = self._former()
         if changes.rules.is_empty():
-            return Trial(changes, self.id_type, None, None, former, in_range, annotations)
+            return Rematch(changes, self.id_type, None, None, former, in_range, annotations)
         self.workspace.progress(f"{self.scope.name}: compiling the {changes.rules.height:,} rules that differ")
         indexed = self.indexed
         compiled = index_of(self.scope, changes.rules, indexed.event_time, indexed.time_zone, indexed.lists)
         matcher = matcher_of(self.scope, compiled, self.id_type)
-        return Trial(changes, self.id_type, compiled, matcher, former, in_range, annotations)
+        return Rematch(changes, self.id_type, compiled, matcher, former, in_range, annotations)
 
     def _former(self) -> ri.CompiledRules | None:
         if not isinstance(self.scope, StreamScope):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pipelines.sources.positions import Add
 
 Stamps: TypeAlias = Mapping[str, Any]
-"""Values of columns of the rows that are tried, by the columns' names."""
+"""Values of columns of the rows that are matched, by the columns' names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Files of a tagged table, tried again by whoever reads just the columns that rules ask for; the others are copied as
+"""Files of a tagged table, matched again by whoever reads just the columns that rules ask for; the others are copied as
 they lie in the file where its rows get new ids."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from rules_index.index.annotations import plain
 from rules_index.index.compiled import CompiledRules
 from rules_index.workers.parquet_columns import with_columns
-from rules_index.workers.retagged_rows import Retry, matched_ids, new_ids
+from rules_index.workers.retagged_rows import ReplacedIds, matched_ids, new_ids
 from rules_index.workers.source_files import partition_value
 
 _KEPT_OF_ADD = ("partitionValues", "tags", "clusteringProvider")
@@ -28,14 +28,14 @@ _KEPT_OF_ADD = ("partitionValues", "tags", "clusteringProvider")
 
 @dataclass(frozen=True)
 class FileTask:
-    """How files of a table in `folder` are tried and written.
+    """How files of a table in `folder` are matched and written.
 
     columns: those that the index reads, with their types; codec: of the columns that are written; stamps: columns with
     one value for all rows of a file that is written.
     """
 
     folder: str
-    retry: Retry
+    replaced: ReplacedIds
     columns: pa.Schema
     codec: str
     stamps: Mapping[str, pa.Scalar] = field(default_factory=dict)
@@ -67,11 +67,11 @@ def count_changes(
     """
     changed = emptied = 0
     found = []
-    for batch in _batches(task, add, task.retry.reads_ids):
-        found.append(matched_ids(compiled, task.retry, batch))
-        ids, rows = new_ids(compiled, task.retry, batch, found[-1])
+    for batch in _batches(task, add, task.replaced.reads_ids):
+        found.append(matched_ids(compiled, task.replaced, batch))
+        ids, rows = new_ids(compiled, task.replaced, batch, found[-1])
         changed += int(rows.sum())
-        if task.retry.reads_ids and rows.any():
+        if task.replaced.reads_ids and rows.any():
             emptied += int((np.diff(ids.offsets.to_numpy())[rows] == 0).sum())
     if kept is not None and changed:
         kept.keep(add["path"], found)
@@ -90,10 +90,10 @@ def write_file(
         task = replace(task, columns=pa.schema([]))
     replaced = []
     for place, batch in enumerate(_batches(task, add, with_ids=True)):
-        ids, _ = new_ids(compiled, task.retry, batch, known[place] if known is not None else None)
+        ids, _ = new_ids(compiled, task.replaced, batch, known[place] if known is not None else None)
         columns: dict[str, pa.Array] = {"rule_ids": ids}
-        if task.retry.annotations is not None:
-            columns |= plain(task.retry.annotations.of_ids(ids))
+        if task.replaced.annotations is not None:
+            columns |= plain(task.replaced.annotations.of_ids(ids))
         columns |= {name: _repeated(value, len(batch)) for name, value in task.stamps.items()}
         replaced.append(pa.table(columns))
     name = posixpath.join(posixpath.dirname(unquote(add["path"])), f"part-{uuid.uuid4()}.{task.codec}.parquet")
@@ -110,14 +110,14 @@ def write_file(
         "size": os.path.getsize(target),
         "modificationTime": int(os.path.getmtime(target) * 1000),
         "dataChange": True,
-        **({"stats": _statistics(add["stats"], task.stamps, task.retry.columns.names)} if add.get("stats") else {}),
+        **({"stats": _statistics(add["stats"], task.stamps, task.replaced.columns.names)} if add.get("stats") else {}),
     }
 
 
 def _batches(task: FileTask, add: Mapping[str, Any], with_ids: bool) -> Iterator[pa.RecordBatch]:
     """The rows of a file, one batch for each of its row groups: the columns that are read, with NULL where the file is
     older than a column, and the values of its partition."""
-    ids = [pa.field("rule_ids", pa.list_(task.retry.id_type)), *task.retry.columns] if with_ids else []
+    ids = [pa.field("rule_ids", pa.list_(task.replaced.id_type)), *task.replaced.columns] if with_ids else []
     wanted = pa.schema([*task.columns, *ids])
     partition = add.get("partitionValues") or {}
     constants = {
@@ -135,7 +135,7 @@ def _batches(task: FileTask, add: Mapping[str, Any], with_ids: bool) -> Iterator
                     chunks = table[each.name].cast(each.type).combine_chunks()
                     column = pa.concat_arrays(chunks.chunks) if isinstance(chunks, pa.ChunkedArray) else chunks
                 arrays.append(column)
-            if not arrays:  # an index that reads no column still has rows to be tried with
+            if not arrays:  # an index that reads no column still has rows to be matched with
                 yield pa.RecordBatch.from_arrays([pa.nulls(rows)], ["_"])
                 continue
             yield pa.RecordBatch.from_arrays(arrays, list(wanted.names))

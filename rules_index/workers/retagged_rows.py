@@ -1,4 +1,4 @@
-"""Rows that are tagged already, tried again with the rules that differ: whose ids change, and files with the new ids.
+"""Rows that are tagged already, matched again with the rules that differ: whose ids change, and files with the new ids.
 
 An id of a rule that does not differ stays where it is; the others are replaced by what the rows match now.
 """
@@ -20,15 +20,17 @@ from rules_index.index.compiled import CompiledRules
 from rules_index.workers.tagged_files import Files, Task
 
 FILE, IN_RANGE = "deltatag:file", "deltatag:in_range"
-"""Columns of the rows that are handed over: the number of a row's file, and whether the row is to be tried."""
+"""Columns of the rows that are handed over: the number of a row's file, and whether the row is to be matched."""
 COUNTS = "file bigint, changed bigint, emptied bigint"
 """Columns, as Spark spells them, of what `count_changes` gives."""
 
 
 @dataclass(frozen=True)
-class Retry:
-    """What rows lose before they are matched: the ids `held`, or all (`everything`). `annotations`: what rows get
-    beside ids, by the rules that there are now."""
+class ReplacedIds:
+    """The ids that rows lose before they are matched again: those in `held`, or all (`everything`).
+
+    annotations: what rows get beside ids, by the rules that there are now.
+    """
 
     id_type: pa.DataType
     held: pa.Array
@@ -47,17 +49,20 @@ class Retry:
 
 
 def new_ids(
-    compiled: CompiledRules | None, retry: Retry, batch: pa.RecordBatch, matched: pa.ListArray | None = None
+    compiled: CompiledRules | None,
+    replaced: ReplacedIds,
+    batch: pa.RecordBatch,
+    matched: pa.ListArray | None = None,
 ) -> tuple[pa.ListArray, np.ndarray]:
     """The ids of each row as they are to be, and of which rows these, or their annotations, change.
 
-    `batch` has the columns that the index reads, IN_RANGE where not all rows are to be tried, and rule_ids unless no
+    `batch` has the columns that the index reads, IN_RANGE where not all rows are to be matched, and rule_ids unless no
     row has an id that it could lose. matched: what the rows match, where that is known already.
     """
-    matched = matched_ids(compiled, retry, batch) if matched is None else matched
-    before = _lists(batch, retry)
+    matched = matched_ids(compiled, replaced, batch) if matched is None else matched
+    before = _lists(batch, replaced)
     values, offsets = before.flatten(), _offsets(before)
-    own = _own(values, retry)
+    own = _own(values, replaced)
     owned = _per_row(own, offsets)
     found = np.diff(_offsets(matched))
     changed = owned != found
@@ -70,9 +75,9 @@ def new_ids(
     if IN_RANGE in batch.schema.names:
         changed &= pc.fill_null(batch.column(IN_RANGE), False).to_numpy(zero_copy_only=False)
     ids = _replaced(before, matched, own, changed) if changed.any() else before
-    names = retry.columns.names
-    if retry.annotations is not None and set(names) <= set(batch.schema.names):
-        other = _differing(retry.annotations, batch, ids)
+    names = replaced.columns.names
+    if replaced.annotations is not None and set(names) <= set(batch.schema.names):
+        other = _differing(replaced.annotations, batch, ids)
         if IN_RANGE in batch.schema.names:
             other &= pc.fill_null(batch.column(IN_RANGE), False).to_numpy(zero_copy_only=False)
         changed |= other
@@ -115,24 +120,24 @@ def _keys(owners: np.ndarray, values: pa.Array) -> np.ndarray:
     return owners * (len(rank) + 1) + rank[coded.indices.to_numpy()]
 
 
-def matched_ids(compiled: CompiledRules | None, retry: Retry, batch: pa.RecordBatch) -> pa.ListArray:
+def matched_ids(compiled: CompiledRules | None, replaced: ReplacedIds, batch: pa.RecordBatch) -> pa.ListArray:
     """The ids of the rules that differ which each row satisfies."""
-    kind = pa.list_(retry.id_type)
+    kind = pa.list_(replaced.id_type)
     if compiled is None:
-        return _empty(len(batch), retry)
+        return _empty(len(batch), replaced)
     if not compiled.inputs:
         batch = pa.RecordBatch.from_arrays([pa.nulls(len(batch))], ["_"])
     return compiled.match(batch).cast(kind)
 
 
-def _lists(batch: pa.RecordBatch, retry: Retry) -> pa.ListArray:
+def _lists(batch: pa.RecordBatch, replaced: ReplacedIds) -> pa.ListArray:
     if "rule_ids" not in batch.schema.names:
-        return _empty(len(batch), retry)
-    return batch.column("rule_ids").cast(pa.list_(retry.id_type))
+        return _empty(len(batch), replaced)
+    return batch.column("rule_ids").cast(pa.list_(replaced.id_type))
 
 
-def _empty(rows: int, retry: Retry) -> pa.ListArray:
-    return pa.ListArray.from_arrays(pa.array(np.zeros(rows + 1, np.int32)), pa.array([], retry.id_type))
+def _empty(rows: int, replaced: ReplacedIds) -> pa.ListArray:
+    return pa.ListArray.from_arrays(pa.array(np.zeros(rows + 1, np.int32)), pa.array([], replaced.id_type))
 
 
 def _offsets(lists: pa.ListArray) -> np.ndarray:
@@ -141,11 +146,11 @@ def _offsets(lists: pa.ListArray) -> np.ndarray:
     return found - found[0]
 
 
-def _own(values: pa.Array, retry: Retry) -> np.ndarray:
+def _own(values: pa.Array, replaced: ReplacedIds) -> np.ndarray:
     """Which values rows lose unless they match them again."""
-    if retry.everything or not len(retry.held):
-        return np.full(len(values), retry.everything)
-    found: np.ndarray = pc.is_in(values, retry.held).to_numpy(zero_copy_only=False)
+    if replaced.everything or not len(replaced.held):
+        return np.full(len(values), replaced.everything)
+    found: np.ndarray = pc.is_in(values, replaced.held).to_numpy(zero_copy_only=False)
     return found
 
 
@@ -156,16 +161,16 @@ def _per_row(mask: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 
 def count_changes(
-    compiled: CompiledRules | None, retry: Retry, batches: Iterator[pa.RecordBatch]
+    compiled: CompiledRules | None, replaced: ReplacedIds, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """For each file of which a batch has rows that change: how many, and how many of them have no id any more."""
     for batch in batches:
-        ids, changed = new_ids(compiled, retry, batch)
+        ids, changed = new_ids(compiled, replaced, batch)
         if not changed.any():
             continue
         files = batch.column(FILE).to_numpy(zero_copy_only=False)
         numbers, which = np.unique(files[changed], return_inverse=True)
-        emptied = (np.diff(_offsets(ids)) == 0)[changed] if retry.reads_ids else np.zeros(len(which), bool)
+        emptied = (np.diff(_offsets(ids)) == 0)[changed] if replaced.reads_ids else np.zeros(len(which), bool)
         columns = [
             pa.array(numbers, pa.int64()),
             pa.array(np.bincount(which), pa.int64()),
@@ -175,20 +180,20 @@ def count_changes(
 
 
 def write_files(
-    compiled: CompiledRules | None, retry: Retry, task: Task, batches: Iterator[pa.RecordBatch]
+    compiled: CompiledRules | None, replaced: ReplacedIds, task: Task, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Write rows of the tagged table anew with their new ids: gives what `tagged_files.write_files` gives.
 
-    `task.columns` are the table's columns; its `stamps` replace those of rows that are tried. `task.only_matched`:
+    `task.columns` are the table's columns; its `stamps` replace those of rows that are matched. `task.only_matched`:
     rows that change and have no id any more are left out.
     """
     files = Files(task.folders["tagged"], task, task.layouts["tagged"])
     rows = count = 0
     try:
         for batch in batches:
-            ids, changed = new_ids(compiled, retry, batch)
+            ids, changed = new_ids(compiled, replaced, batch)
             rows, count = rows + len(batch), count + int(changed.sum())
-            made = _stamped(batch, ids, task, retry.annotations)
+            made = _stamped(batch, ids, task, replaced.annotations)
             if task.only_matched:
                 made = made.filter(pa.array(~changed | (np.diff(_offsets(ids)) > 0)))
             if len(made):
@@ -208,7 +213,7 @@ def write_files(
 
 def _stamped(batch: pa.RecordBatch, ids: pa.ListArray, task: Task, annotations: Annotations | None) -> pa.RecordBatch:
     made = plain(annotations.of_ids(ids)) if annotations is not None else {}
-    tried = batch.column(IN_RANGE) if IN_RANGE in batch.schema.names else None
+    in_range = batch.column(IN_RANGE) if IN_RANGE in batch.schema.names else None
     columns = []
     for name in task.columns:
         column = batch.column(name)
@@ -216,11 +221,13 @@ def _stamped(batch: pa.RecordBatch, ids: pa.ListArray, task: Task, annotations: 
             column = ids
         elif name in made:
             new = made[name]
-            column = new if tried is None else pc.if_else(pc.fill_null(tried, False), new, column.cast(new.type))
+            column = new if in_range is None else pc.if_else(pc.fill_null(in_range, False), new, column.cast(new.type))
         elif name in task.stamps:
             stamp = task.stamps[name].cast(column.type)
             column = (
-                pa.repeat(stamp, len(batch)) if tried is None else pc.if_else(pc.fill_null(tried, False), stamp, column)
+                pa.repeat(stamp, len(batch))
+                if in_range is None
+                else pc.if_else(pc.fill_null(in_range, False), stamp, column)
             )
         columns.append(column)
     return pa.RecordBatch.from_arrays(columns, list(task.columns))

@@ -15,7 +15,7 @@ import pytest
 import rules_index as ri
 from rules_index.workers.parquet_columns import ParquetFooterError
 from rules_index.workers.retagged_files import FileTask, count_changes, write_file
-from rules_index.workers.retagged_rows import Retry
+from rules_index.workers.retagged_rows import ReplacedIds
 
 ROWS = 500
 SCHEMA = pa.schema({"n": pa.int64(), "t": pa.timestamp("us", "UTC"), "later": pa.string()})
@@ -39,9 +39,9 @@ def test_a_file_written_anew(tmp_path: Path, int96: bool, everything: bool) -> N
     stats = {"numRecords": ROWS, "minValues": {"n": 0, "rules_version": 1}, "maxValues": {"n": 499, "rules_version": 1}}
     stats["nullCount"] = {"n": 0, "rules_version": 0}
     add = {"path": quote("w=a b/part-1.parquet", "/="), "partitionValues": {"w": "a b"}, "stats": json.dumps(stats)}
-    retry = Retry(pa.string(), pa.array(["b", "z"]), everything)
+    replaced = ReplacedIds(pa.string(), pa.array(["b", "z"]), everything)
     stamps = {"rules_version": pa.scalar(4, pa.int64()), "index_fingerprint": pa.scalar("g")}
-    task = FileTask(str(tmp_path), retry, SCHEMA, "zstd", stamps)
+    task = FileTask(str(tmp_path), replaced, SCHEMA, "zstd", stamps)
     expected = []
     for n, moment, old in zip(numbers, times, ids, strict=True):
         found = {"b"} if n > 300 else set()
@@ -58,14 +58,14 @@ def test_a_file_written_anew(tmp_path: Path, int96: bool, everything: bool) -> N
     assert found["rule_ids"].to_pylist() == expected
     assert set(found["rules_version"].to_pylist()) == {4}
     assert set(found["index_fingerprint"].to_pylist()) == {"g"}
-    replaced = ["rule_ids", "rules_version", "index_fingerprint"]
-    assert found.drop_columns(replaced).equals(pq.ParquetFile(path).read().drop_columns(replaced))
+    new = ["rule_ids", "rules_version", "index_fingerprint"]
+    assert found.drop_columns(new).equals(pq.ParquetFile(path).read().drop_columns(new))
     now = json.loads(entry["stats"])
     assert (now["minValues"], now["maxValues"]) == ({"n": 0, "rules_version": 4}, {"n": 499, "rules_version": 4})
     assert pq.ParquetFile(written).metadata.num_row_groups == 5
     # what cannot be written leaves no file behind
     before = sorted(folder.iterdir())
-    wrong = FileTask(str(tmp_path), retry, SCHEMA, "snappy", {"other": pa.scalar(1)})
+    wrong = FileTask(str(tmp_path), replaced, SCHEMA, "snappy", {"other": pa.scalar(1)})
     with pytest.raises(ParquetFooterError):
         write_file(compiled, wrong, add)
     assert sorted(folder.iterdir()) == before

@@ -15,7 +15,7 @@ from pipelines.errors import TableError
 from pipelines.lake.runs import DONE, PLANNED, MicroBatch
 from pipelines.retagging.changes import changes_of
 from pipelines.retagging.index_histories import ALL, NEW_RULES, index_histories
-from rules_index.workers.retagged_rows import FILE, IN_RANGE, Retry, count_changes, new_ids
+from rules_index.workers.retagged_rows import FILE, IN_RANGE, ReplacedIds, count_changes, new_ids
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 STRINGS = pa.string()
@@ -151,7 +151,7 @@ def test_ids_of_rows_that_are_tried_again(seed: int) -> None:
         columns[IN_RANGE] = pa.array(in_range, pa.bool_())
     else:
         in_range = [True] * rows
-    retry = Retry(kind, pa.array([name[r] for r in held], kind), everything)
+    replaced = ReplacedIds(kind, pa.array([name[r] for r in held], kind), everything)
     table = pa.RecordBatch.from_pydict(columns)
     start = draw.randint(0, rows)  # a slice, whose lists do not begin at 0
     expected, changes = [], []
@@ -161,16 +161,16 @@ def test_ids_of_rows_that_are_tried_again(seed: int) -> None:
         new = sorted((set(old) - lost) | found) if inside else old
         expected.append(new)
         changes.append(new != old)
-    found_ids, changed = new_ids(compiled, retry, table.slice(start))
+    found_ids, changed = new_ids(compiled, replaced, table.slice(start))
     assert found_ids.to_pylist() == expected
     assert changed.tolist() == changes
     counted = {}
-    for part in count_changes(compiled, retry, iter([table.slice(start)])):
+    for part in count_changes(compiled, replaced, iter([table.slice(start)])):
         for row in part.to_pylist():
             counted[row["file"]] = (row["changed"], row["emptied"])
     for file in range(4):
         mine = [i for i, change in enumerate(changes) if change and files[start + i] == file]
-        if retry.reads_ids:
+        if replaced.reads_ids:
             assert counted.get(file, (0, 0)) == (len(mine), sum(not expected[i] for i in mine))
         else:
             assert counted.get(file, (0, 0))[0] == len(mine)

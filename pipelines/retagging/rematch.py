@@ -1,4 +1,4 @@
-"""What tagged rows are tried with again."""
+"""What tagged rows are matched with again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from pipelines.sources.pushdown import CONJUNCTIONS
 from rules_index.implication.widening import Widened, widen_compiled
 from rules_index.names import column_key, path_parts, spelled
-from rules_index.workers.retagged_rows import Retry
+from rules_index.workers.retagged_rows import ReplacedIds
 from rules_index.workers.source_files import is_partition_type
 
 if TYPE_CHECKING:
@@ -26,11 +26,12 @@ ID_TYPES = {"string": pa.string(), "bigint": pa.int64()}
 
 
 @dataclass(frozen=True)
-class Trial:
-    """What rows are tried with: the index of the rules that differ and what applies it, None where there are none.
+class Rematch:
+    """What rows are matched again with: the index of the rules that differ and what applies it, None where there are
+    none.
 
-    former: an index of what these rules were, None where it is not to be had; in_range: TRUE on rows to be tried, None
-    for all; annotations: what rows get beside ids, by all rules that there are now.
+    former: an index of what these rules were, None where it is not to be had; in_range: TRUE on rows to be matched,
+    None for all; annotations: what rows get beside ids, by all rules that there are now.
     """
 
     changes: Changes
@@ -42,10 +43,10 @@ class Trial:
     annotations: Annotations | None = None
 
     @property
-    def retry(self) -> Retry:
+    def replaced(self) -> ReplacedIds:
         """As the workers have it."""
         kind = ID_TYPES[self.id_type]
-        return Retry(kind, pa.array(self.changes.held, kind), self.changes.everything, self.annotations)
+        return ReplacedIds(kind, pa.array(self.changes.held, kind), self.changes.everything, self.annotations)
 
     @property
     def condition(self) -> str | None:
@@ -68,11 +69,11 @@ def widened(*indexes: ri.CompiledRules | None) -> list[Widened] | None:
     return None if any(each.sql == "true" for each in found) else found
 
 
-def columns_read(held: pa.Schema, partitions: Sequence[str], trial: Trial) -> pa.Schema | None:
-    """The columns that the trial's index reads; None where not all of them are plain columns of files, or values of
+def columns_read(held: pa.Schema, partitions: Sequence[str], rematch: Rematch) -> pa.Schema | None:
+    """The columns that the rematch's index reads; None where not all of them are plain columns of files, or values of
     partitions that all writers spell alike."""
     found: dict[str, pa.Field] = {}
-    for leaf in trial.compiled.inputs if trial.compiled is not None else ():
+    for leaf in rematch.compiled.inputs if rematch.compiled is not None else ():
         parts = path_parts(leaf.name)
         name = spelled(held.names, parts[0], column_key)
         if leaf.text is not None or name is None or len(parts) > 1:
