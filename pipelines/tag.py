@@ -31,6 +31,7 @@ from pipelines.sources.columns import check_columns
 from pipelines.sources.lost_files import telling_lost_rows, without_lost_files
 from pipelines.sources.only_joined import is_only_joined, notice
 from pipelines.sources.positions import Slice, position_from_plan
+from pipelines.sources.slices import has_no_null, rows_of
 from pipelines.sources.source import Source
 from pipelines.workspace import Workspace
 from pipelines.writing.inputs import check_inputs
@@ -196,6 +197,9 @@ class _Tagger(ScopeRun):
         """How many rows the slice has (None if they need not be counted), and how many of them go to quarantine."""
         if not self.stream.can_quarantine or not taken.files:
             return (None if taken.files else 0), 0
+        known = rows_of(taken.files)
+        if not checks["checks"] and known is not None and has_no_null(taken.files, checks["key"]):
+            return known, 0  # no row need be read: also Spark's own scan would pass over these files
         found = self.runner.refused(source, taken, checks)
         rows, refused = found.rows, found.refused
         limit = self.stream.max_quarantine_share

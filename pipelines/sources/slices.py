@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -38,6 +38,16 @@ def slice_frame(source: Source, taken: Slice) -> DataFrame:
     assert isinstance(source.log, TableLog)
     frame = source.log.frame(source.log.snapshot(taken.schema_version), taken.files)
     return frame.drop(*source.left_out).withColumnRenamed(COMMIT_VERSION, "source_version")
+
+
+def has_no_null(files: Iterable[Add], columns: Iterable[str]) -> bool:
+    """Whether the log's statistics say of all files that they have no NULL in these columns."""
+    wanted = {column.lower() for column in columns}
+    for _, add in files:
+        nulls = json.loads(add.get("stats") or "{}").get("nullCount", {})
+        if not wanted <= {name.lower() for name, count in nulls.items() if count == 0}:
+            return False
+    return True
 
 
 def rows_of(files: Iterator[Add] | tuple[Add, ...]) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from pipelines.errors import SourceChangedError, SourceError
 from pipelines.settings.model import Start
 from pipelines.sources.positions import Position, Slice, position_from_plan
-from pipelines.sources.slices import rows_of
+from pipelines.sources.slices import has_no_null, rows_of
 from pipelines.sources.source import Source
 
 
@@ -182,3 +183,21 @@ def test_rows_by_the_logs_statistics() -> None:
     with_stats = {"path": "a", "stats": '{"numRecords": 7}', "deletionVector": {"cardinality": 2}}
     assert rows_of(((1, with_stats),)) == 5
     assert rows_of(((1, with_stats), (1, {"path": "b"}))) is None
+
+
+@pytest.mark.parametrize(
+    ("stats", "told"),
+    [
+        ({"numRecords": 2, "nullCount": {"id": 0, "Part": 0}}, True),
+        ({"numRecords": 2, "nullCount": {"id": 0, "Part": 1}}, False),
+        ({"numRecords": 2, "nullCount": {"id": 0}}, False),
+        ({"numRecords": 2}, False),
+        ({"numRecords": 2, "nullCount": {"id": {"part": 0}, "part": 0}}, False),
+        (None, False),
+    ],
+)
+def test_statistics_tell_that_a_key_has_no_null(stats: dict[str, object] | None, told: bool) -> None:
+    sound = (1, {"path": "a", "stats": json.dumps({"numRecords": 1, "nullCount": {"ID": 0, "part": 0}})})
+    adds = [sound, (2, {"path": "b", "stats": None if stats is None else json.dumps(stats)})]
+    assert has_no_null(adds, ("id", "PART")) is told
+    assert has_no_null([sound], ("id", "PART")) and has_no_null(adds, ())
