@@ -20,6 +20,7 @@ from quality.gates import (
     tagged_expectations,
     tagged_gate,
 )
+from quality.sources import OF_STREAM
 
 if TYPE_CHECKING:
     from pipelines.workspace import Workspace
@@ -37,13 +38,23 @@ def rules_checks(configuration: Configuration) -> dg.AssetChecksDefinition:
     return _checks("judge_rules", RULES, rules_expectations(configuration), gate)
 
 
-def source_checks(stream: Stream) -> dg.AssetChecksDefinition:
-    """The checks of a stream's source; if one fails as an error, the stream is neither tagged nor joined."""
+def source_checks(stream: Stream, is_joined: bool = False) -> dg.AssetChecksDefinition:
+    """The checks of a stream's source; if one fails as an error, the stream is neither tagged nor joined.
+
+    is_joined: a join reads the stream. It goes on where the source lacks what the stream alone needs; the stream's own
+    steps then fail.
+    """
 
     def gate(context: dg.AssetCheckExecutionContext) -> GateResult:
         return source_gate(_workspace(context), stream.name)
 
-    return _checks(f"judge_{stream.name}", source_key(stream.name), source_expectations(stream), gate)
+    return _checks(
+        f"judge_{stream.name}",
+        source_key(stream.name),
+        source_expectations(stream),
+        gate,
+        OF_STREAM if is_joined else (),
+    )
 
 
 def tagged_checks(stream: Stream) -> dg.AssetChecksDefinition:
@@ -79,9 +90,14 @@ def _written(context: dg.AssetCheckExecutionContext, key: dg.AssetKey) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _checks(name: str, key: dg.AssetKey, expectations: Sequence[Expectation], gate: _Gate) -> dg.AssetChecksDefinition:
+def _checks(
+    name: str, key: dg.AssetKey, expectations: Sequence[Expectation], gate: _Gate, not_blocking: Sequence[str] = ()
+) -> dg.AssetChecksDefinition:
     # only a result with severity ERROR blocks, so checks that give warnings can be declared as blocking, too
-    specs = [dg.AssetCheckSpec(e.name, asset=key, description=e.description, blocking=True) for e in expectations]
+    specs = [
+        dg.AssetCheckSpec(e.name, asset=key, description=e.description, blocking=e.name not in not_blocking)
+        for e in expectations
+    ]
 
     @dg.multi_asset_check(name=name, specs=specs, required_resource_keys={RESOURCE}, pool=SPARK_POOL)
     def judge(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:

@@ -72,7 +72,7 @@ def _definitions(configuration: Configuration, lake: LakeResource) -> dg.Definit
         asset_checks=[
             rules_checks(configuration),
             *(lint_check(scope) for scope in [*configuration.streams, *configuration.joins]),
-            *(source_checks(stream) for stream in streams),
+            *(source_checks(stream, any(stream.name in join.streams for join in joins)) for stream in streams),
             *(tagged_checks(stream) for stream in streams),
             *(joined_checks(configuration, join) for join in joins),
             *(freshness_check(stream) for stream in timed),

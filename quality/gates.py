@@ -55,6 +55,22 @@ def source_gate(workspace: Workspace, stream: str, docs: bool = True) -> GateRes
     return _judge(workspace, stream, judged, measures, docs=docs)
 
 
+def joined_source_gate(workspace: Workspace, join: Join, of_stream: GateResult) -> GateResult:
+    """Check what a join needs of a source whose own gate is closed, and the rows that the join has not taken yet.
+
+    of_stream: the result of that gate, whose page also has what is checked here.
+    """
+    stream = of_stream.gate
+    name = f"{stream} for {join.name}"
+    workspace.progress(f"judging the source of {name}")
+    configured = sources.as_joined(workspace.configuration.stream(stream))
+    try:
+        judged, measures = _measuring(lambda: sources.suites(workspace, configured, join))
+    except PipelineError as error:
+        return _unjudged(name, source_expectations(configured), error)
+    return GateResult(name, evaluate(judged), measures, report=of_stream.report)
+
+
 def tagged_gate(workspace: Workspace, stream: str, newest: int = 1, docs: bool = True) -> GateResult:
     """Check what the last `newest` micro-batches of a stream wrote to its tables."""
     workspace.progress(f"judging the tagged rows of {stream}")
@@ -124,14 +140,22 @@ class QualityGates:
         return self._keep(tagged_gate(workspace, stream.name, self._newest(workspace, stream.name), self._docs))
 
     def before_join(self, workspace: Workspace, join: Join) -> str | None:
-        """Check the sources of the join's streams, each once per run; returns None to pass, or why a gate is closed."""
+        """Check the sources of the join's streams; returns None to pass, or why a gate is closed.
+
+        The gate of each stream is evaluated once per run. Where it is closed, what the join itself needs of the source
+        decides.
+        """
         self._batches[join.name] = _last_number(workspace, join.name)
-        checked = {result.gate: result.reason for result in self.results}
-        reasons = [
-            checked[name] if name in checked else self._keep(source_gate(workspace, name, self._docs))
-            for name in join.streams
-        ]
+        reasons = [self._joined_source(workspace, name, join) for name in join.streams]
         return " ".join(reason for reason in reasons if reason is not None) or None
+
+    def _joined_source(self, workspace: Workspace, stream: str, join: Join) -> str | None:
+        """Why a stream's source is closed to a join; None if it is open."""
+        found = next((result for result in self.results if result.gate == stream), None)
+        if found is None:
+            found = source_gate(workspace, stream, self._docs)
+            self._keep(found)
+        return None if found.passed else self._keep(joined_source_gate(workspace, join, found))
 
     def after_join(self, workspace: Workspace, join: Join) -> str | None:
         """Check what was joined since `before_join`; returns None to pass, or why the gate is closed."""

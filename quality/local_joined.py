@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -53,8 +53,11 @@ class JoinedRows:
         return int((reduce(np.logical_or, late) | null).sum())
 
     def hashes(self, batch: pa.RecordBatch) -> np.ndarray:
-        """A hash of the keys of all streams, [rows] uint64; 0 for a row with NULL in a key, which identifies no row."""
-        columns = [_field(batch, name, key) for name in self.join.streams for key in self.streams[name].key]
+        """A hash of the keys of all streams, [rows] uint64; 0 for a row with NULL in a key, or without one."""
+        keys = {name: self.streams[name].key for name in self.join.streams}
+        if not has_fields(batch.schema, keys):
+            return np.zeros(len(batch), np.uint64)
+        columns = [_field(batch, name, key) for name, named in keys.items() for key in named]
         plain = [column for column in columns if not pa.types.is_nested(column.type)]
         if not plain:
             return np.zeros(len(batch), np.uint64)
@@ -102,6 +105,12 @@ def measures_of(written: NewestBatch, join: Join) -> tuple[dict[str, Any], pl.Da
     measures["quarantined_rows"] = quarantined_rows(written, join.name) if written.total("quarantined") else 0
     disagreeing, figures = tried_again(written, table, JOINED_TIME, pairs, rows.with_time)
     return measures | figures, pairs, disagreeing
+
+
+def has_fields(schema: pa.Schema, named: Mapping[str, Sequence[str]]) -> bool:
+    """Whether the STRUCT columns of joined rows have all fields that are named by stream, case aside."""
+    fields = {name: {field.name.lower() for field in schema.field(name).type} for name in named}
+    return all(key.lower() in fields[name] for name, keys in named.items() for key in keys)
 
 
 def _field(batch: pa.RecordBatch, stream: str, column: str) -> pa.Array:

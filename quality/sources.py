@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from pipelines.errors import CheckError, NeedsSparkError, PipelineError, SourceError
-from pipelines.sources.columns import check_columns, source_columns
+from pipelines.sources.columns import check_columns, check_event_time, source_columns
 from pipelines.sources.lost_files import telling_lost_rows
 from pipelines.sources.only_joined import command_of
 from quality.evaluation import Suite
@@ -17,13 +18,15 @@ from quality.validation import between, none_of, one_of
 
 if TYPE_CHECKING:
     from pipelines.runners.runner import Runner
-    from pipelines.settings.model import Stream
+    from pipelines.settings.model import Join, Stream
     from pipelines.workspace import Workspace
 
 OK = "yes"
 MISSING = "missing"
 _EVENT_TIMES = ["timestamp", "timestamp_ntz", "date"]
 _ALL_BYTES = 1 << 62
+OF_STREAM = ("columns",)
+"""The expectations that a stream needs and its joins do not; what joins need has expectations beside them."""
 
 
 def expectations(stream: Stream) -> tuple[Expectation, ...]:
@@ -50,8 +53,17 @@ def expectations(stream: Stream) -> tuple[Expectation, ...]:
     return tuple(_distinct(listed))
 
 
-def suites(workspace: Workspace, stream: Stream) -> tuple[list[Suite], dict[str, Any]]:
-    """The suite over the source's newest version, and its measures."""
+def as_joined(stream: Stream) -> Stream:
+    """The stream with what a join needs of it: event time and checks, and no column of its own tables."""
+    return replace(stream, key=(), cluster_by=(), partition_by=None, annotations=())
+
+
+def suites(workspace: Workspace, stream: Stream, join: Join | None = None) -> tuple[list[Suite], dict[str, Any]]:
+    """The suite over the source's newest version, and its measures.
+
+    join: measure what this join needs of the source, and the rows that it has not taken yet; `stream` is then what
+    `as_joined` returns.
+    """
     measures: dict[str, Any] = {"followed": OK, "columns": OK, "checks": OK, "event_time_type": MISSING}
     try:
         schema = source_columns(workspace, stream)
@@ -59,28 +71,29 @@ def suites(workspace: Workspace, stream: Stream) -> tuple[list[Suite], dict[str,
         schema = None
         measures["followed"] = str(error)
     if schema is not None:
-        measures |= _structure(stream, schema)
-    broken = schema is None or measures["columns"] != OK
-    if broken:
-        measures |= _no_rows(stream)
-    else:
-        measures |= _new_rows(workspace, stream)
+        measures |= _structure(stream, schema, check_columns if join is None else check_event_time)
+    measures |= _no_rows(stream)
+    if schema is not None and measures["columns"] == OK:
+        measures |= _new_rows(workspace, stream, join)
+    elif schema is not None and measures["event_time_type"] in _EVENT_TIMES:
+        # joins may go on, so their rows are judged
+        measures |= _new_rows(workspace, as_joined(stream), join)
     return [Suite(stream.name, expectations(stream), measures)], measures
 
 
-def _structure(stream: Stream, schema: pa.Schema) -> dict[str, str]:
+def _structure(stream: Stream, schema: pa.Schema, check: Callable[[Stream, pa.Schema], None]) -> dict[str, str]:
     found = {"columns": OK}
     names = {name.lower(): name for name in schema.names}
     if stream.event_time is not None and stream.event_time.lower() in names:
         found["event_time_type"] = _sql_type(schema.field(names[stream.event_time.lower()]).type)
     try:
-        check_columns(stream, schema)
+        check(stream, schema)
     except SourceError as error:
         if found.get("event_time_type", "date") in _EVENT_TIMES:
             found["columns"] = str(error)
         else:
             # the event time's type has its own expectation, so the other columns are checked without it
-            found |= _structure(replace(stream, event_time=None), schema)
+            found |= _structure(replace(stream, event_time=None), schema, check)
     return found
 
 
@@ -96,23 +109,24 @@ def _no_rows(stream: Stream) -> dict[str, Any]:
     return {"new_rows": 0, "refused": 0, "quarantine_share": 0.0, **counts}
 
 
-def _new_rows(workspace: Workspace, stream: Stream) -> dict[str, Any]:
-    """Counts over the rows that no micro-batch has taken yet, by the runner that will tag them."""
+def _new_rows(workspace: Workspace, stream: Stream, join: Join | None) -> dict[str, Any]:
+    """Counts over the rows that no micro-batch of the stream, or of the join, has taken yet, by the stream's runner."""
     from pipelines.runners.choice import going_on_with_spark, runner_of
 
     runner = runner_of(workspace, stream)
     try:
-        return _counted_by(runner, workspace, stream)
+        return _counted_by(runner, workspace, stream, join)
     except NeedsSparkError as reason:
-        return _counted_by(going_on_with_spark(workspace, stream, reason), workspace, stream)
+        return _counted_by(going_on_with_spark(workspace, stream, reason), workspace, stream, join)
 
 
-def _counted_by(runner: Runner, workspace: Workspace, stream: Stream) -> dict[str, Any]:
+def _counted_by(runner: Runner, workspace: Workspace, stream: Stream, join: Join | None) -> dict[str, Any]:
     measures = _no_rows(stream)
+    command = command_of(workspace, stream.name) if join is None else f"deltatag join {join.name}"
     try:
         with runner.session(), runner.in_zone(workspace.configuration.rules.time_zone):
-            source = runner.open_source(command_of(workspace, stream.name))
-            taken = _what_is_new(workspace, stream, source)
+            source = runner.open_source(command)
+            taken = _what_is_new(workspace, stream, join, source)
             measures["source_version"] = source.version
             if taken is None or not stream.can_quarantine:
                 return measures
@@ -130,15 +144,16 @@ def _counted_by(runner: Runner, workspace: Workspace, stream: Stream) -> dict[st
     return {**measures, "new_rows": found.rows, "refused": found.refused, "quarantine_share": share, **counts}
 
 
-def _what_is_new(workspace: Workspace, stream: Stream, source: Any) -> Any:
+def _what_is_new(workspace: Workspace, stream: Stream, join: Join | None, source: Any) -> Any:
     """The files after the last planned micro-batch as one slice, up to a slice's maximum; None if none are new."""
     from pipelines.lake.runs import last_batch
     from pipelines.sources.positions import position_from_plan
 
-    last = last_batch(workspace.lake, stream.name)
+    last = last_batch(workspace.lake, stream.name if join is None else join.name)
     if last is None or last.plan.get("reset"):
         return source.take(source.first_position(stream.start), None, _ALL_BYTES)
-    return source.take(position_from_plan(last.plan["end"]), last.plan["table_id"], _ALL_BYTES)
+    plan = last.plan if join is None else last.plan["sides"][stream.name]
+    return source.take(position_from_plan(plan["end"]), plan["table_id"], _ALL_BYTES)
 
 
 def _distinct(listed: list[Expectation]) -> list[Expectation]:

@@ -129,3 +129,12 @@ def test_a_missing_source_stops_the_join_and_not_the_other_stream(
     assert not result.success
     assert {"flights_tagged", "rule_index/flights_rule_index"} <= set(made(result))
     assert not {"both_tagged", "weather_tagged"} & set(made(result))
+
+
+def test_a_join_needs_no_key_of_its_streams(joined: Workspace, instance: dg.DagsterInstance) -> None:
+    path = joined.configuration.path
+    path.write_text(path.read_text().replace('source = "lake/weather"', 'source = "lake/weather"\nkey = ["lacks"]'))
+    result = run_once(Workspace.open(path), instance)
+    assert not result.success and failed_checks(result) == {"columns": "ERROR"}
+    assert "both_tagged" in made(result) and "rule_index/weather_rule_index" not in made(result)
+    assert joined_pairs(joined) == gusty(20, 20)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from pipelines.join import join_streams
 from pipelines.lake.tables import tagged_table
 from pipelines.run import run_due
 from pipelines.status import status
@@ -59,6 +61,52 @@ def test_a_source_that_changed_names_the_command_of_its_joins(workspace) -> None
     (reason,) = run_due(workspace, QualityGates(docs=False)).failures.values()
     assert "deltatag join j --restart" in reason and "deltatag tag" not in reason
     assert status(workspace)[-1].problem in reason
+
+
+def with_stream(workspace: Workspace, name: str, **changed: Any) -> Workspace:
+    """The workspace with another configuration of a stream."""
+    streams = dict(workspace.configuration.streams)
+    streams[name] = replace(streams[name], **changed)
+    return Workspace(replace(workspace.configuration, streams=streams), None)
+
+
+@pytest.mark.parametrize("has_rules", [False, True])
+@pytest.mark.parametrize(
+    "wrong", [{"key": ("lacks",)}, {"cluster_by": ("lacks",)}, {"partition_by": ("lacks",)}], ids=str
+)
+def test_what_only_a_stream_needs_of_its_source_does_not_keep_its_joins_from_running(
+    workspace, add_rules, wrong, has_rules
+) -> None:
+    if has_rules:
+        add_rules(workspace, ("alone", "a", "x > 3"))
+    gates = QualityGates(docs=False)
+    report = run_due(with_stream(workspace, "a", **wrong), gates)
+    (what,) = wrong
+    assert list(report.failures) == ["a"]
+    assert f"has the {what} lacks, but its source has no such column" in report.failures["a"]
+    assert [(each.join, each.joined > 50) for each in report.joined] == [("j", True)]
+    assert {result.gate for result in gates.results if not result.passed} == {"a"}
+    assert workspace.lake.exists("j_tagged") and not workspace.lake.exists("a_tagged")
+
+
+def test_what_a_join_needs_of_a_source_keeps_it_from_running(workspace) -> None:
+    # every row of `a` fails the check; that its stream lacks its key changes nothing of it
+    changed: dict[str, Any] = {"key": ("lacks",), "checks": {"never": "x < 0"}, "max_quarantine_share": 0.5}
+    report = run_due(with_stream(workspace, "a", **changed), QualityGates(docs=False))
+    assert set(report.failures) == {"a", "j"} and report.joined == []
+    assert "The quality gate of a for j is shut." in report.failures["j"]
+    assert "at most 0.5 is allowed" in report.failures["j"] and "lacks" not in report.failures["j"]
+
+
+def test_a_stream_that_stopped_at_a_change_does_not_stop_a_join_that_is_beyond_it(workspace, add_rules) -> None:
+    add_rules(workspace, ("alone", "b", "x > 3"))
+    assert run_due(workspace, QualityGates(docs=False)).failures == {}
+    DeltaTable(workspace.configuration.streams["b"].source).delete("id = 3")
+    join_streams(workspace, "j", skip_changes=True)
+    write_deltalake(workspace.configuration.streams["b"].source, rows(ROWS, pa.int32()).slice(0, 5), mode="append")
+    report = run_due(workspace, QualityGates(docs=False))
+    assert list(report.failures) == ["b"] and "deltatag tag b" in report.failures["b"]
+    assert [(each.join, each.rows) for each in report.joined] == [("j", 5)]
 
 
 def measured(workspace: Workspace) -> dict[str, Any]:
