@@ -26,6 +26,8 @@ _FEATURES = frozenset({"appendOnly", "invariants", "changeDataFeed", "checkConst
 _REFUSED_PROPERTIES = ("delta.constraints.", "delta.appendOnly", "delta.columnMapping.mode", "delta.identity.")
 _MOST_NAMED = 1_000
 """Maximum number of rows that a commit's predicate names by their keys."""
+_MOST_NAMED_WHOLE = 100
+"""Maximum number of rows that a commit's predicate names by several columns."""
 _ATTEMPTS = 20
 
 
@@ -99,7 +101,7 @@ def _write(table: LocalTable, statement: Change, where: str | None) -> None:
 def _chosen(table: LocalTable, statement: Change) -> tuple[int, str | None]:
     """How many rows satisfy the statement's condition, and an equivalent predicate for delta-rs.
 
-    The predicate names the rows by their keys, since delta-rs gives some expressions another meaning than Spark.
+    The predicate names the rows by their values, since delta-rs gives some expressions another meaning than Spark.
     """
     key = table.schema.names[0]
     kept = table.condition(statement.where)
@@ -109,15 +111,39 @@ def _chosen(table: LocalTable, statement: Change) -> tuple[int, str | None]:
     if kept is None:
         return rows.num_rows, None
     chosen = kept.of(rows)
+    return int(np.count_nonzero(chosen)), _naming(rows, chosen)
+
+
+def _naming(rows: pa.Table, chosen: np.ndarray) -> str:
+    """A predicate for delta-rs that is TRUE for the chosen rows alone.
+
+    The first column is the key. Rows that share it with rows that stay are named by all columns of `rows`, which are
+    all that the condition reads: rows that agree in them are all chosen, or none is.
+    """
+    key = rows.column_names[0]
     keys = rows.column(key).to_pylist()
     wanted = {value for value, is_chosen in zip(keys, chosen.tolist(), strict=True) if is_chosen}
-    others = {value for value, is_chosen in zip(keys, chosen.tolist(), strict=True) if not is_chosen}
-    if len(wanted) > _MOST_NAMED:
-        raise NeedsSparkError(f"more than {_MOST_NAMED:,} rows change")
-    if None in wanted or wanted & others:
-        raise NeedsSparkError(f"rows that change and rows that stay have the same {key}, or none")
-    listed = ", ".join(_as_sql(value, table.schema.field(key).type) for value in sorted(wanted))
-    return int(np.count_nonzero(chosen)), f"{quoted(key)} IN ({listed})" if wanted else "false"
+    shared = {value for value, is_chosen in zip(keys, chosen.tolist(), strict=True) if not is_chosen} & wanted
+    plain = wanted - shared - {None}
+    mixed = [is_chosen and value not in plain for value, is_chosen in zip(keys, chosen.tolist(), strict=True)]
+    whole = {_equal_row(rows, place) for place in np.flatnonzero(mixed).tolist()}
+    if len(plain) > _MOST_NAMED or len(whole) > _MOST_NAMED_WHOLE:
+        raise NeedsSparkError("many rows change, or many that have no id of their own")
+    kind = rows.schema.field(key).type
+    listed = [f"{quoted(key)} IN ({', '.join(_as_sql(value, kind) for value in sorted(plain))})"] if plain else []
+    return " OR ".join([*listed, *sorted(whole)]) or "false"
+
+
+def _equal_row(rows: pa.Table, place: int) -> str:
+    """A predicate for delta-rs that is TRUE for rows that agree with one row in all columns."""
+    parts = []
+    for name, column in zip(rows.column_names, rows.columns, strict=True):
+        try:
+            value = column[place].as_py()
+        except (OverflowError, ValueError):
+            raise NeedsSparkError(f"a row has a {name} that only Spark writes") from None
+        parts.append(f"{quoted(name)} IS NULL" if value is None else f"{quoted(name)} = {_as_sql(value, column.type)}")
+    return f"({' AND '.join(parts)})"
 
 
 def _editable(workspace: Workspace, name: TableName) -> LocalTable:

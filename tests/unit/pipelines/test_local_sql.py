@@ -189,6 +189,33 @@ def test_the_history_tells_who_has_edited(lake: Workspace, monkeypatch: pytest.M
     assert told == [("DELETE", "ada"), ("MERGE", "ada"), ("UPDATE", "ada"), ("WRITE", "ada")]
 
 
+def rules_held(lake: Workspace) -> list[tuple[str | None, str, bool | None]]:
+    columns = ["rule_id", "expression", "enabled"]
+    rules = DeltaTable(lake.lake.uri("rules")).to_pyarrow_table(columns=columns).to_pylist()
+    return sorted((tuple(rule.values()) for rule in rules), key=repr)
+
+
+def test_one_of_several_rules_with_one_id_is_edited(lake: Workspace, add_rules) -> None:
+    add_rules(lake, ("a", "s", "n > 1"), ("a", "s", "n > 2"), (None, "s", "n > 3"), (None, "s", "n > 4"))
+    add_rules(lake, ("a", "s", "n > 1"), ("a", "s", "n > 5"), ("b", "s", "n > 2"), ("c", "s", "n > 9"))
+    for edit, count in (
+        ("UPDATE rules SET enabled = FALSE WHERE rule_id = 'a' AND expression = 'n > 2'", 1),
+        ("DELETE FROM rules WHERE rule_id = 'a' AND expression LIKE '%1'", 2),
+        ("DELETE FROM rules WHERE rule_id IS NULL AND expression = 'n > 4' OR rule_id = 'c'", 2),
+        ("DELETE FROM rules WHERE enabled IS NULL AND expression = 'n > 5'", 1),
+    ):
+        found = local_result(lake, edit)
+        assert found is not None and found["num_affected_rows"].to_pylist() == [count], edit
+    assert rules_held(lake) == [("a", "n > 2", False), ("b", "n > 2", None), (None, "n > 3", None)]
+
+
+def test_columns_that_only_spark_compares_name_no_row(lake: Workspace, add_rules) -> None:
+    for labels in ([("k", "v")], [("k", "w")]):
+        add_rules(lake, {"rule_id": "a", "scope": "s", "expression": "n > 1", "labels": labels})
+    assert local_result(lake, "DELETE FROM rules WHERE labels['k'] = 'v'") is None
+    assert len(rules_held(lake)) == 2
+
+
 @pytest.mark.slow
 def test_the_command_line_starts_no_jvm(tmp_path: Path) -> None:
     def deltatag(*arguments: str) -> subprocess.CompletedProcess[str]:
