@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from rules_index.domains.values import NAN_KEY, Key, float_key
+from rules_index.explaining.readable import readable_near
 from rules_index.explaining.truth import Truths, keys_of
 from rules_index.implication.representatives import doubles, least_text
 from rules_index.language import constants
@@ -123,7 +124,10 @@ def _nearest_of_regions(cuts: Iterable[Key], now: Key | None, data_type: pa.Data
         is_below = now is not None and now > last
         nearest = last if is_below or (now is None and low == least) else low
         assert nearest is not None and last is not None
-        yield from _near_key(nearest, low, last, data_type)
+        for key in _near_key(nearest, low, last, data_type):
+            yield key
+            if is_float(data_type):
+                yield from _readable_key(key, low, last, now, data_type)
 
 
 def _usual(data_type: pa.DataType) -> list[Key]:
@@ -153,6 +157,20 @@ def _near_key(key: int, low: int, last: int, data_type: pa.DataType) -> Iterator
     for found in _float32_keys(float(doubles(np.array([key], np.int64))[0])):
         if low <= found <= last:
             yield found
+
+
+def _readable_key(key: int, low: int, last: int, now: Key | None, data_type: pa.DataType) -> Iterator[int]:
+    """The key in [low, last] of the number with the fewest digits near the number of a key, if there is one."""
+    value = _float_of(key)
+    for found in readable_near(value, None if now is None else _float_of(int(now)), data_type):
+        near = float_key(float(np.float32(found)) if data_type == pa.float32() else found)
+        if low <= near <= last:
+            yield near
+            return
+
+
+def _float_of(key: int) -> float:
+    return float(doubles(np.array([min(key, NAN_KEY)], np.int64))[0])
 
 
 def _float32_keys(value: float) -> list[int]:

@@ -2,7 +2,8 @@
 
 The columns to change are determined first, by sets: a predicate without its wanted truth needs a change of one of its
 columns, an AND the changes of all its parts, an OR those of one of them. Only changes of such columns are tried,
-nearest values first. The change that is returned has been matched.
+nearest values first. Floating-point numbers then get as few digits as the rule allows. The change that is returned has
+been matched.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from rules_index.domains.values import is_indexable
 from rules_index.errors import SchemaError
 from rules_index.explaining.candidates import candidates, repeated
 from rules_index.explaining.evaluation import inputs_of_row, truth_of_parts
+from rules_index.explaining.readable import readable_near, shortest
 from rules_index.explaining.rule import Part
 from rules_index.explaining.tree import Change, NearMiss
 from rules_index.explaining.truth import FALSE, TRUE, Truths
 from rules_index.index.single_rows import value_in
+from rules_index.language.coercion import is_float
 from rules_index.language.evaluation.evaluated import Evaluated
 from rules_index.language.evaluation.times import zone_of
 from rules_index.language.typed import Leaf, leaves_of
@@ -68,7 +71,7 @@ class _Search:
         singles = sorted({name for columns in needed if len(columns) == 1 for name in columns})
         best = self._first_that_matches([each for name in singles for each in self._of_one(name)])
         if best is not None:
-            return best
+            return self._readable(best)
         left, pairs = MOST_TRIED, []
         for pair in combinations(sorted(self._leaves), 2):
             if any(columns <= frozenset(pair) for columns in needed):
@@ -76,7 +79,26 @@ class _Search:
                 if left < 0:
                     break
                 pairs += self._of_two(*pair)
-        return self._first_that_matches(pairs)
+        found = self._first_that_matches(pairs)
+        return None if found is None else self._readable(found)
+
+    def _readable(self, miss: NearMiss) -> NearMiss:
+        """A near miss with fewer digits in its floating-point numbers, where the rule still matches."""
+        for place, change in enumerate(miss):
+            data_type = self._leaves[change.column].type
+            if not is_float(data_type) or change.after is None:
+                continue
+            now = self._inputs[change.column].values[0].as_py()
+            numbers = list(readable_near(change.after, now, data_type))
+            changed = {
+                each.column: pa.array([each.after] * len(numbers), self._leaves[each.column].type) for each in miss
+            }
+            changed[change.column] = pa.array(numbers, data_type)
+            # in the order of the numbers, which are no nearer the fewer digits they have
+            tried = [found for _, found in self._satisfying(changed, np.arange(len(numbers), dtype=float))]
+            kept = (tuple(each if at == place else miss[at] for at, each in enumerate(found)) for found in tried)
+            miss = next((found for found in kept if self._matches(found)), miss)
+        return miss
 
     def _first_that_matches(self, tried: list[tuple[float, NearMiss]]) -> NearMiss | None:
         """The nearest of some changes that the index matches."""
@@ -149,6 +171,8 @@ class _Search:
         leaf = self._leaves[name]
         if pa.types.is_timestamp(leaf.type) and leaf.type.tz is not None and after is not None:
             after = after.astimezone(zone_of(self._compiled.time_zone))
+        if is_float(leaf.type) and after is not None:
+            after = shortest(after, leaf.type)
         return Change(name, value_in(self._row, leaf), after)
 
     def _matches(self, miss: NearMiss) -> bool:
