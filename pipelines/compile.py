@@ -28,8 +28,9 @@ from pipelines.compiling.results import (
 from pipelines.compiling.storing import saved, sound_index, store
 from pipelines.duplicate_ids import KEPT, current_rules
 from pipelines.errors import PipelineError, UnforeseenError
+from pipelines.full_disk import why_full
 from pipelines.lake.index_store import StoredIndex, fetch_index, newest_index, update_statistics
-from pipelines.lake.lake import Lake
+from pipelines.lake.lake import Lake, not_written
 from pipelines.origin import origin_of
 from pipelines.recovery.survival import step
 from pipelines.rule_set import RuleSet
@@ -106,6 +107,8 @@ def _compile_scope(
     except Exception as error:
         is_foreseen = isinstance(error, (PipelineError, ri.RulesIndexError, OSError))
         reason = str(error if is_foreseen else UnforeseenError.of(error))
+        if isinstance(error, OSError) and why_full(error):
+            reason = str(not_written(f"The index of {scope.name} cannot be written", error))
         result = ScopeResult(scope.name, "failed", rules.version, rules.enabled(scope.name), error=reason)
         rejected = kept
     return replace(result, seconds=time.perf_counter() - started), rejected

@@ -27,8 +27,13 @@ class UnforeseenError(PipelineError):
     @classmethod
     def of(cls, error: Exception) -> UnforeseenError:
         """The error with its kind, for a message of one paragraph; its stack trace is logged, which --verbose shows."""
+        from pipelines.full_disk import AGAIN, why_full
+
         logging.getLogger("deltatag").error("unforeseen", exc_info=error)
         text = next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")
+        if reason := why_full(error):
+            named = error.filename if isinstance(error, OSError) and error.filename else text
+            return cls(f"{named} cannot be written: {reason}. {AGAIN}")
         return cls(f"{type(error).__name__}: {text} (This is not supposed to happen; --verbose tells where it did.)")
 
 

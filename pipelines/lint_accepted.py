@@ -10,8 +10,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from pipelines.errors import TableError
-from pipelines.lake.lake import arrow_schema, first_line
+from pipelines.lake.lake import arrow_schema, not_written
 from pipelines.lake.opened import delta_rs_uri
 from pipelines.lake.tables import LINT_ACCEPTED
 from pipelines.workspace import Workspace
@@ -73,4 +72,4 @@ def accept(
             delta_rs_uri(lake.uri(LINT_ACCEPTED.name)), pa.Table.from_pylist([row], schema=schema), mode="append"
         )
     except (exceptions.DeltaError, OSError) as error:
-        raise TableError(f"The table {LINT_ACCEPTED.name} could not be written: {first_line(error)}") from error
+        raise not_written(f"The table {LINT_ACCEPTED.name} could not be written", error) from error

@@ -23,7 +23,7 @@ from pipelines.authoring.sigma import read_sigma
 from pipelines.authoring.versions import COLUMNS, WHOLE_RULES, as_text, columns_in, names_of, rules_of
 from pipelines.errors import ConfigurationError, TableError
 from pipelines.lake.authors import by_this_user
-from pipelines.lake.lake import Lake, arrow_schema, first_line
+from pipelines.lake.lake import Lake, arrow_schema, first_line, not_written
 from pipelines.rule_set import ANNOTATED_BY, RULE_COLUMNS
 from pipelines.scopes import scope_of, scopes_of
 from pipelines.value_lists import read_lists
@@ -309,5 +309,5 @@ def _commit(lake: Lake, table: Any, plan: _Plan, last: bool) -> int | None:
             raise TableError(f"The table rules could not be written: {first_line(error)}") from error
         return None
     except (exceptions.DeltaError, OSError) as error:
-        raise TableError(f"The table rules at {lake.uri('rules')} could not be written: {first_line(error)}") from error
+        raise not_written(f"The table rules at {lake.uri('rules')} could not be written", error) from error
     return int(table.version())

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 import polars as pl
 
 from pipelines.errors import TableError
-from pipelines.lake.lake import Lake, arrow_schema, first_line
+from pipelines.lake.lake import Lake, arrow_schema, not_written
 from pipelines.lake.opened import delta_rs_uri
 from pipelines.lake.tables import RULE_REJECTS
 from pipelines.rule_set import REJECT_SCHEMA, ROW_ERRORS, RuleSet, as_rejects
@@ -83,4 +83,4 @@ def write_rejects(lake: Lake, rejects: Sequence[pl.DataFrame], version: int, mar
     try:
         write_deltalake(delta_rs_uri(lake.uri("rule_rejects")), table, mode="overwrite", commit_properties=marked)
     except (exceptions.DeltaError, OSError) as error:
-        raise TableError(f"The table rule_rejects cannot be written: {first_line(error)}") from error
+        raise not_written(f"The table rule_rejects at {lake.uri('rule_rejects')} cannot be written", error) from error

@@ -16,13 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.annotated import annotations_of, check_widened
-from pipelines.errors import NeedsSparkError, TableError
+from pipelines.errors import NeedsSparkError
 from pipelines.joining.local_rows import LocalRows
 from pipelines.joining.local_sides import names_of, side_readers, struct_of
 from pipelines.joining.runner import Placed, Planned
 from pipelines.joining.sides import SideFiles, late_reason
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.folder_snapshot import Definition
+from pipelines.lake.lake import not_written
 from pipelines.lake.schema import arrow_schema_of, odd_names, plain_fields
 from pipelines.lake.tables import QUARANTINE_COLUMNS, joined_columns, quarantine_table, tagged_table
 from pipelines.lake.transactions import app_of, application, is_done
@@ -180,7 +181,7 @@ class LocalJoins:
             entries = written.close()
         except OSError as error:
             written.abandon()
-            raise TableError(f"Could not write micro-batch {batch.batch} to {name}: {error}") from error
+            raise not_written(f"Could not write micro-batch {batch.batch} to the table {name}", error) from error
         except BaseException:
             written.abandon()
             raise

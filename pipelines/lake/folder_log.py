@@ -21,7 +21,7 @@ from urllib.parse import unquote, urlparse
 from pipelines.errors import MissingTableError, TableError
 from pipelines.lake.delta_rs_statistics import statistics_of
 from pipelines.lake.folder_snapshot import Definition, FolderSnapshot
-from pipelines.lake.lake import first_line, open_delta
+from pipelines.lake.lake import first_line, not_written, open_delta
 from pipelines.lake.opened import local_folder
 from pipelines.lake.reading import files_in
 from pipelines.lake.transactions import GIVEN_UP
@@ -274,7 +274,7 @@ class FolderLog:
         except FileExistsError:
             return False
         except OSError as error:
-            raise TableError(f"The log of the table at {self.uri} cannot be written: {first_line(error)}") from error
+            raise not_written(f"The log of the table at {self.uri} cannot be written", error) from error
         finally:
             temporary.unlink(missing_ok=True)
         return True

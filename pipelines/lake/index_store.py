@@ -20,7 +20,7 @@ import pyarrow as pa
 
 import rules_index as ri
 from pipelines.errors import IndexDamagedError, IndexOutdatedError, NoIndexError, TableError
-from pipelines.lake.lake import Lake, arrow_schema, first_line
+from pipelines.lake.lake import Lake, arrow_schema, not_written
 from pipelines.lake.reading import literal
 from pipelines.lake.runs import PLANNED, last_batch
 from pipelines.lake.tables import CHUNK_BYTES, RULE_INDEX
@@ -196,7 +196,7 @@ def update_statistics(lake: Lake, stored: StoredIndex, found: Mapping[str, Any])
 
 
 def _not_written(lake: Lake, scope: str, error: Exception) -> TableError:
-    return TableError(f"The index of {scope} cannot be written to {lake.uri('rule_index')}: {first_line(error)}")
+    return not_written(f"The index of {scope} cannot be written to the table {lake.uri('rule_index')}", error)
 
 
 def _as_text(statistics: Mapping[str, Any]) -> str:
@@ -239,9 +239,9 @@ def fetch_index(lake: Lake, stored: StoredIndex) -> Path:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
         os.replace(temporary, path)
-    except OSError:
+    except OSError as error:
         Path(temporary).unlink(missing_ok=True)
-        raise
+        raise not_written(f"The index of {stored.scope} cannot be written to {path.parent}", error) from error
     keep(path)
     return path
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.errors import MissingTableError, TableError
+from pipelines.full_disk import AGAIN, why_full
 from pipelines.lake.opened import delta_rs_uri, own_table, shared_table
 from pipelines.lake.reading import count_rows, files_in, read_rows
 from pipelines.lake.tables import LAKE_TABLES, MADE_WHEN_NEEDED, Table
@@ -238,3 +239,12 @@ def first_line(error: object) -> str:
     """The first non-empty line of an error's text, for a message of one paragraph."""
     lines: Iterable[str] = (line.strip() for line in str(error).splitlines())
     return next((line for line in lines if line), type(error).__name__)
+
+
+def not_written(what: str, error: Exception, then: str = AGAIN) -> TableError:
+    """The error of a write that failed; a full disk has a sentence of its own, not the words of the library that wrote.
+
+    what: the sentence's beginning, such as "The table runs cannot be written"; then: what to do if there is no space.
+    """
+    reason = why_full(error)
+    return TableError(f"{what}: {first_line(error)}" if reason is None else f"{what}: {reason}. {then}")

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from pipelines.errors import RestartedError, TableError
 from pipelines.lake.folder_log import FolderLog
-from pipelines.lake.lake import Lake, arrow_schema, first_line
+from pipelines.lake.lake import Lake, arrow_schema, first_line, not_written
 from pipelines.lake.merging import FileWriter, NotMergeableError
 from pipelines.lake.opened import local_folder
 from pipelines.lake.reading import files_in, literal, read_file
@@ -241,7 +241,7 @@ def _merge(
                 raise TableError(f"The table runs is being written too often by others: {first_line(error)}") from error
             time.sleep(0.05 * (attempt + 1))
         except (exceptions.DeltaError, OSError) as error:
-            raise TableError(f"The table runs at {lake.uri('runs')} cannot be written: {first_line(error)}") from error
+            raise not_written(f"The table runs at {lake.uri('runs')} cannot be written", error) from error
     return False
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipelines.errors import NeedsSparkError, TableError
+from pipelines.errors import NeedsSparkError
 from pipelines.lake.authors import by_this_user
-from pipelines.lake.lake import first_line
+from pipelines.lake.lake import first_line, not_written
 from pipelines.lake.reading import quoted
 from pipelines.lake.tables import RULES
 from pipelines.local_sql.grammar import Change, Insert, TableName
@@ -29,6 +29,7 @@ _MOST_NAMED = 1_000
 _MOST_NAMED_WHOLE = 100
 """Maximum number of rows that a commit's predicate names by several columns."""
 _ATTEMPTS = 20
+_AGAIN = "The statement has changed nothing: free some space and execute it again."
 
 
 def insert(workspace: Workspace, statement: Insert) -> pa.Table:
@@ -78,7 +79,7 @@ def committed(workspace: Workspace, name: TableName, write: Callable[[LocalTable
             raise NeedsSparkError(first_line(error)) from error
         except (exceptions.DeltaError, OSError) as error:
             if not isinstance(error, exceptions.CommitFailedError) or attempt == _ATTEMPTS - 1:
-                raise TableError(f"The table {name.name} could not be written: {first_line(error)}") from error
+                raise not_written(f"The table {name.name} could not be written", error, _AGAIN) from error
         time.sleep(random.uniform(0.02, 0.1) * (attempt + 1))
     raise AssertionError("the last attempt raises")
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from pipelines.errors import TableError
 from pipelines.lake.folder_log import FolderLog
-from pipelines.lake.lake import first_line
+from pipelines.lake.lake import not_written
 from pipelines.lake.live_files import live_files, may_match
 from pipelines.lake.schema import arrow_schema_of
 from pipelines.lake.tables import matches_table, tagged_table
@@ -233,7 +233,7 @@ class LocalTables:
         try:
             return each_in_threads(items, work)
         except (OSError, pa.ArrowException, RulesIndexError) as error:
-            raise TableError(f"The table at {self.tagged.uri} cannot be re-tagged: {first_line(error)}") from error
+            raise not_written(f"The table at {self.tagged.uri} cannot be re-tagged", error) from error
 
 
 def may_be_local(workspace: Workspace) -> bool:

@@ -19,7 +19,7 @@ from pipelines.annotated import annotations_of, check_widened
 from pipelines.errors import NeedsSparkError, SourceError, TableError
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.folder_snapshot import Definition, has_ntz
-from pipelines.lake.lake import first_line
+from pipelines.lake.lake import first_line, not_written
 from pipelines.lake.schema import arrow_schema_of, nullable, odd_names, plain_fields
 from pipelines.lake.tables import (
     QUARANTINE_COLUMNS,
@@ -159,21 +159,30 @@ class LocalRunner:
         task = task_of(batch, job.stored, schema.names, folders, layouts, codec_of(self.workspace), {})
         task = replace(task, annotations=annotations_of(job.compiled, self.stream.annotations))
 
+        made: list[dict[str, str]] = []
+
         def tag(piece: Sequence[SourceFile]) -> list[dict[str, str]]:
             """Match and write the rows of a piece; returns what was written."""
             if asked is None:
-                made = write_piece(job.compiled, task, piece, schema)
+                files = write_piece(job.compiled, task, piece, schema)
             else:
-                made = write_files(job.compiled, task, _accepted(asked, read_batches(piece, schema)))
-            return [row for each in made for row in each.to_pylist()]
+                files = write_files(job.compiled, task, _accepted(asked, read_batches(piece, schema)))
+            found = [row for each in files for row in each.to_pylist()]
+            made.extend(found)
+            return found
 
         try:
             results = self._each_piece(job.source, job.taken, tag)
-        except OSError as error:
-            raise TableError(f"Could not write micro-batch {batch.batch} to {kinds['tagged']}: {error}") from error
+        except BaseException as error:
+            discard(task, gathered(made, task).entries)
+            if not isinstance(error, OSError):
+                raise
+            what = f"Could not write micro-batch {batch.batch} to the table {kinds['tagged']}"
+            raise not_written(what, error) from error
         written = gathered((row for rows in results for row in rows), task)
+        entries = {kind: written.entries[kind] for kind in due}
         for kind, name in due.items():
-            self._enter(job, name, kind, task, written.entries[kind])
+            self._enter(job, name, kind, task, entries)
         return {**written.figures, "rows": written.figures["rows"] + plan["quarantined"]}
 
     def give_up(self, series: str, names: Sequence[str], number: int) -> list[str]:
@@ -184,10 +193,23 @@ class LocalRunner:
             if FolderLog(self.lake.uri(name)).fence(application(series, name), number)
         ]
 
-    def _enter(self, job: Job, name: str, kind: str, task: Task, entries: Sequence[str]) -> None:
-        """Commit written files with the micro-batch's number; if a concurrent run was first, delete them."""
-        if not FolderLog(self.lake.uri(name)).append(entries, app_of(job.batch.plan, name), job.batch.batch):
-            discard(task, {kind: list(entries)})
+    def _enter(self, job: Job, name: str, kind: str, task: Task, entries: dict[str, list[str]]) -> None:
+        """Commit a table's written files with the micro-batch's number; if a concurrent run was first, delete them.
+
+        entries: by kind of table; those of tables that are committed are taken out. If the commit fails, the files of
+        the others are deleted, too: they would take space that is needed to go on.
+        """
+        try:
+            entered = FolderLog(self.lake.uri(name)).append(
+                entries[kind], app_of(job.batch.plan, name), job.batch.batch
+            )
+        except TableError:
+            if not self._holds(job, name):
+                discard(task, entries)
+            raise
+        if not entered:
+            discard(task, {kind: entries[kind]})
+        del entries[kind]
 
     def _holds(self, job: Job, name: str) -> bool:
         return is_done(self.lake, name, app_of(job.batch.plan, name), job.batch.batch)

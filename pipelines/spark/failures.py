@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from pipelines.errors import TableError
+from pipelines.full_disk import AGAIN, why_full
 from pipelines.lake.lake import first_line
 
 
@@ -25,12 +26,8 @@ def explained(what: str) -> Iterator[None]:
     except Exception as error:
         if not _is_sparks(error):
             raise
-        text = str(error)
-        if "No space left on device" in text or "Disk quota exceeded" in text:
-            raise TableError(
-                f"Could not {what}: the disk is full. Make room and run the same command again: it goes on where it "
-                "stopped."
-            ) from error
+        if reason := why_full(error):
+            raise TableError(f"Could not {what}: {reason}. {AGAIN}") from error
         raise TableError(f"Could not {what}: {_root_cause(error)}") from error
 
 

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from pipelines.errors import TableError
 from pipelines.lake.folder_log import FolderLog
-from pipelines.lake.lake import first_line
+from pipelines.lake.lake import first_line, not_written
 from pipelines.lake.merging import NotMergeableError
 from pipelines.lake.reading import literal
 from pipelines.lake.runs import PLANNED, batches, compact, newest_first
@@ -86,7 +85,7 @@ def _unless_conflicting(lake: Lake, name: str, done: Upkept, step: Callable[[], 
         if name == "rules":  # users may have enabled features that delta-rs cannot write
             done.put_off(f"rules is left as it is: {first_line(error)}")
             return
-        raise TableError(f"The table {name} at {lake.uri(name)} cannot be kept up: {first_line(error)}") from error
+        raise not_written(f"The table {name} at {lake.uri(name)} cannot be kept up", error) from error
 
 
 def _runs(workspace: Workspace, done: Upkept) -> None:

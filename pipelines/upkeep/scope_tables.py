@@ -16,7 +16,7 @@ from deltalake import exceptions
 
 from pipelines.errors import TableError
 from pipelines.lake.folder_log import FolderLog
-from pipelines.lake.lake import first_line
+from pipelines.lake.lake import not_written
 from pipelines.lake.merging import FileWriter, NotMergeableError
 from pipelines.lake.reading import files_in
 from pipelines.lake.runs import PLANNED, newest_first
@@ -201,7 +201,7 @@ def _reported(what: str) -> Iterator[None]:
     try:
         yield
     except (exceptions.DeltaError, OSError) as error:
-        raise TableError(f"{what}: {first_line(error)}") from error
+        raise not_written(what, error) from error
 
 
 def _drop_quarantined(workspace: Workspace, scope: str, name: str, readers: list[Reader], done: Upkept) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import struct
 from pathlib import Path
@@ -10,8 +11,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from pipelines.errors import TableError
-from pipelines.lake.lake import open_delta, rows_in
+from pipelines.errors import TableError, UnforeseenError
+from pipelines.lake.lake import not_written, open_delta, rows_in
 from pipelines.lake.reading import read_rows
 from pipelines.status import status
 
@@ -84,3 +85,21 @@ def test_a_version_whose_commit_is_missing_is_told_in_a_sentence(tmp_path: Path)
         with pytest.raises(TableError) as raised:
             open_delta(str(tmp_path), version, "the table t", "")
         assert str(raised.value) == told
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError(errno.ENOSPC, "words"), "no space is left on the disk. Nothing is lost"),
+        (OSError(errno.EDQUOT, "words"), "the disk quota is used up. Nothing is lost"),
+        (ValueError("IO: Unable to copy data: No space left on device (os error 28)"), "no space is left on the disk."),
+        (ValueError("\n one line\nanother"), "one line"),
+        (OSError(errno.EACCES, "words"), "[Errno 13] words"),
+    ],
+)
+def test_a_write_that_failed_tells_of_a_full_disk_in_one_sentence(error: Exception, told: str) -> None:
+    found = str(not_written("The table runs cannot be written", error))
+    assert found.startswith(f"The table runs cannot be written: {told}") and "\n" not in found
+    raised = RuntimeError("a library's")
+    raised.__cause__ = error
+    assert ("free some space" in str(UnforeseenError.of(raised))) == ("lost" in found or "space" in told)
