@@ -101,7 +101,8 @@ def history(workspace: Workspace, rule_id: str) -> list[dict[str, Any]]:
 
     Each has version, time, operation and user, the rule's columns after the edit (`expression` is None if the rule was
     removed), and how many rows it matched until the next edit. The list ends at a version whose files VACUUM has
-    removed. TableError if no version has the rule.
+    removed; the last entry then is the oldest version that is readable, and its operation and user are None. So is the
+    user of an edit that names none. TableError if no version has the rule.
     """
     lake = workspace.lake
     wanted: str | int = int(rule_id) if lake.rule_id_type() == "bigint" and _is_whole(rule_id) else rule_id
@@ -112,6 +113,9 @@ def history(workspace: Workspace, rule_id: str) -> list[dict[str, Any]]:
             entries.append(newer)
         newer = {"commit": commit, "row": row}
     if newer is not None and newer["row"] is not None:
+        oldest = newer["commit"]
+        if oldest["version"]:  # the rule may be older, and this commit another's
+            newer["commit"] = {name: oldest[name] for name in ("version", "timestamp")}
         entries.append(newer)
     if not entries:
         raise TableError(f"No version of the table rules that is kept has a rule {rule_id}.")

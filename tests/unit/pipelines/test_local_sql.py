@@ -189,6 +189,27 @@ def test_the_history_tells_who_has_edited(lake: Workspace, monkeypatch: pytest.M
     assert told == [("DELETE", "ada"), ("MERGE", "ada"), ("UPDATE", "ada"), ("WRITE", "ada")]
 
 
+def test_the_history_names_nobody_for_an_edit_whose_author_is_not_known(
+    lake: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    insert = "INSERT INTO rules (rule_id, scope, expression) VALUES ('{0}', 's', 'n = 1')"
+    for rule, user in (("1", "ada"), ("2", "bob")):
+        monkeypatch.setenv("LOGNAME", user)
+        assert local_result(lake, insert.format(rule)) is not None
+    rules = DeltaTable(lake.lake.uri("rules"))
+    rules.update({"priority": "7"}, predicate="rule_id = '1'")  # by another program, which names nobody
+    assert [(each["operation"], each["user"]) for each in history(lake, "1")] == [("UPDATE", None), ("WRITE", "ada")]
+
+    # the files of earlier versions go, so that the oldest version that is left is an edit of another rule
+    rules.optimize.compact()
+    assert local_result(lake, "UPDATE rules SET priority = 8 WHERE rule_id = '2'") is not None
+    rules.update_incremental()
+    rules.vacuum(0, dry_run=False, enforce_retention_duration=False)
+    (left,) = history(lake, "1")
+    assert (left["operation"], left["user"], left["priority"]) == (None, None, 7)
+    assert left["version"] == rules.version() - 2  # VACUUM makes two commits
+
+
 def rules_held(lake: Workspace) -> list[tuple[str | None, str, bool | None]]:
     columns = ["rule_id", "expression", "enabled"]
     rules = DeltaTable(lake.lake.uri("rules")).to_pyarrow_table(columns=columns).to_pylist()
