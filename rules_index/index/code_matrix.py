@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,9 @@ from rules_index.kernels.bitmaps import COARSE_CODES
 from rules_index.language.evaluation.evaluated import Evaluated
 from rules_index.language.typed import Expression, Leaf, Operation, leaves_of
 from rules_index.names import path_parts
+
+if TYPE_CHECKING:
+    from rules_index.index.computed_codes import Computed
 
 Values = Mapping[str, Evaluated | np.ndarray]
 """Columns by leaf name. A Boolean leaf that only Spark evaluates may be given as truth codes (`inputs.read_leaf`)."""
@@ -43,8 +47,7 @@ def codes_of_values(
     # encoded to a scratch column first: the encoding kernels are compiled for int32 only
     scratch = np.empty(rows if as_bytes else 0, np.int32)
     raised: dict[int, np.ndarray] = {}
-    values: dict[str, Evaluated] = {}
-    cache: dict[Expression, Evaluated] = {}
+    computed: Computed | None = None
     done = _write_patterns(attributes, regions, read, codes) if rows >= LEAST_ROWS else frozenset[int]()
     for number, attribute in enumerate(attributes):
         if number in done:
@@ -54,10 +57,12 @@ def codes_of_values(
         if isinstance(given, np.ndarray):
             regions[number].encode_truth(given, own)
             failed = given == 3
+        elif given is not None:
+            regions[number].encode(given.values, given.raised, own)
+            failed = given.raised
         else:
-            result = _evaluated(attribute, read, values, rows, cache) if given is None else given
-            regions[number].encode(result.values, result.raised, own)
-            failed = result.raised
+            computed = computed or _computed(rows)
+            failed = _encode_computed(attribute, regions[number], read, computed, own)
         if as_bytes:
             codes[number] = own
         if failed is not None and failed.any():
@@ -91,23 +96,23 @@ def _write_patterns(
     return frozenset(done)
 
 
-def _evaluated(
-    expression: Expression,
-    read: Values,
-    values: dict[str, Evaluated],
-    rows: int,
-    cache: dict[Expression, Evaluated],
-) -> Evaluated:
-    """Evaluates an expression on all rows; `values` receives those of its leaves, `cache` those of its
-    subexpressions."""
-    for leaf in leaves_of(expression):
-        if leaf.name not in values:
-            given = read[leaf.name]
-            values[leaf.name] = truth_values(given) if isinstance(given, np.ndarray) else given
-    # imported here: most indexes have no such expression
-    from rules_index.language.evaluation.evaluate import evaluate
+def _computed(rows: int) -> Computed:
+    # imported here: most indexes have no computed attribute
+    from rules_index.index.computed_codes import Computed
 
-    return evaluate(expression, values, rows, cache)
+    return Computed(rows)
+
+
+def _encode_computed(
+    expression: Expression, regions: Regions, read: Values, computed: Computed, out: np.ndarray
+) -> np.ndarray | None:
+    """Writes the codes of a computed attribute into `out` [rows] int32; returns the rows that raised [rows] bool, or
+    None."""
+    for leaf in leaves_of(expression):
+        if leaf.name not in computed.values:
+            given = read[leaf.name]
+            computed.values[leaf.name] = truth_values(given) if isinstance(given, np.ndarray) else given
+    return computed.encode(expression, regions, out)
 
 
 def sample_codes(

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from rules_index.arrays import gather_indices
 from rules_index.index.compiled import CompiledRules
+from rules_index.index.computed_codes import Computed
 from rules_index.index.hybrid import Hybrid
 from rules_index.index.inputs import read_leaf, truth_values
 from rules_index.join.lists import radix_order
@@ -18,7 +19,6 @@ from rules_index.join.streams import ACROSS, Owners
 from rules_index.join.window_partners import Rows
 from rules_index.kernels.bisection import in_intervals, in_list
 from rules_index.kernels.jit import jit
-from rules_index.language.evaluation.evaluate import evaluate
 from rules_index.language.evaluation.evaluated import Evaluated
 from rules_index.language.typed import Leaf, leaves_of
 
@@ -39,9 +39,8 @@ class AcrossValues:
         expression = self._compiled.attributes[attribute]
         inputs = {leaf.name: self._values(leaf, rows, positions) for leaf in leaves_of(expression)}
         count = positions.shape[1]
-        result = evaluate(expression, inputs, count)
         codes = np.empty(count, np.int32)
-        self._compiled.regions[attribute].encode(result.values, result.raised, codes)
+        Computed(count, inputs).encode(expression, self._compiled.regions[attribute], codes)
         return codes
 
     def _values(self, leaf: Leaf, rows: Rows, positions: np.ndarray) -> Evaluated:

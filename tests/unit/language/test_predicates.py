@@ -288,3 +288,22 @@ def test_keys_of_maps_may_be_written_like_fields(text: str, derived: int) -> Non
     """Also where a key has the name of what follows it."""
     compiled = ri.compile_rules([("r", text)], MAPS)
     assert not compiled.rejects.num_rows and len(compiled.derived) == derived
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("datediff(day, DATE'2024-01-01') = 2", True),
+        ("date_diff(day, month) = 2", True),
+        ("date_add(day, 1) = DATE'2024-01-04'", True),
+        ("date_add(Day, 2) = DATE'2024-01-04'", False),
+        ("datediff(`day`, month) = 2", True),
+        ("datediff(day, day) = 0", True),
+    ],
+)
+def test_a_column_may_have_the_name_of_a_unit(text: str, expected: bool) -> None:
+    """`datediff(day, x)` has a column where `datediff(DAY, x, y)` has a unit."""
+    dates = pa.table({"day": [19_725], "month": [19_723]}, schema=pa.schema({"day": pa.date32(), "month": pa.date32()}))
+    compiled = ri.compile_rules([("r", text)], dates.schema)
+    assert not compiled.rejects.num_rows and not compiled.derived
+    assert compiled.match(dates).to_pylist() == [["r"] if expected else []]

@@ -1,0 +1,73 @@
+"""Computed attributes: however many, and however long their values, they take a bounded part of memory at a time."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import rules_index as ri
+from rules_index.index import computed_codes
+
+
+def allocated(compiled: ri.CompiledRules, rows: pa.Table) -> tuple[list[list[str]], int]:
+    """What `match` returns, and the most bytes of Arrow's that it held."""
+    pool = pa.proxy_memory_pool(pa.default_memory_pool())
+    before = pa.default_memory_pool()
+    pa.set_memory_pool(pool)
+    try:
+        found = compiled.match(rows).to_pylist()
+    finally:
+        pa.set_memory_pool(before)
+    return found, pool.max_memory()
+
+
+def test_values_of_many_rules_are_not_held_together() -> None:
+    rows = pa.table({"s": [f"customer-{number % 7}" for number in range(20_000)]})
+    rules = [(f"r{number:04}", f"concat(s, '-{number}', s) = concat(s, '-3', s)") for number in range(600)]
+    found, most = allocated(ri.compile_rules(rules, rows.schema), rows)
+    assert found == [["r0003"]] * 20_000
+    assert most < 2 * computed_codes.MAX_BYTES  # all of them take 400 MB
+
+
+def test_values_of_one_wide_expression_are_not_held_together() -> None:
+    rows = pa.table({"s": [f"customer-{number % 7}" for number in range(20_000)]})
+    values = ", ".join(f"concat(s, '-{number:03}', s)" for number in range(600))
+    wide = f"greatest({values}) LIKE 'customer-3-599%'"
+    found, most = allocated(ri.compile_rules([("wide", wide)], rows.schema), rows)
+    assert found == [["wide"] if number % 7 == 3 else [] for number in range(20_000)]
+    assert most < 2 * computed_codes.MAX_BYTES  # all of them take 300 MB
+
+
+def test_a_rule_whose_values_no_array_can_hold_stops_no_other_rule() -> None:
+    rows = pa.table({"s": ["x" * 1_000, None, *["y" * 1_000] * 2_998]})
+    filler = "z" * 800_000
+    rules = [("long", f"length(concat(s, '{filler}')) = 801000"), ("good", "s LIKE 'x%'")]
+    compiled = ri.compile_rules(rules, rows.schema)
+    assert compiled.match(rows).to_pylist() == [["good", "long"], [], *[["long"]] * 2_998]
+    assert compiled.errors == {}
+
+
+@pytest.mark.parametrize("most", [1, 100, 5_000])
+def test_fewer_rows_at_a_time_match_and_raise_alike(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    rows = pa.table(
+        {
+            "s": [None if number % 5 == 0 else str(number % 7) * (number % 3) for number in range(100)],
+            "a": pa.array([None if number % 11 == 0 else number % 4 for number in range(100)], pa.int32()),
+            "f": [None if number % 13 == 0 else number % 2 == 0 for number in range(100)],
+        }
+    )
+    rules = [
+        ("concat", "concat(s, s, '1') = '111'"),
+        ("divided", "10 DIV a > 3 OR length(concat(s, s)) < 2"),
+        ("cast", "CAST(s AS INT) + a = 4"),
+        ("flag", "(f AND a > 1) <=> (length(s) > 1)"),
+        ("case", "CASE WHEN f THEN concat(s, 'x') ELSE s END = coalesce(s, 'x')"),
+    ]
+    whole = ri.compile_rules(rules, rows.schema)
+    expected, errors = whole.match(rows).to_pylist(), whole.errors
+    monkeypatch.setattr(computed_codes, "MAX_BYTES", most)
+    sliced = ri.compile_rules(rules, rows.schema)
+    assert sliced.match(rows).to_pylist() == expected
+    assert sliced.errors == errors
+    assert errors["divided"] and errors["cast"]
+    assert sum(map(len, expected)) > 50
