@@ -296,6 +296,11 @@ class LocalRunner:
             return each_in_threads(pieces, work, progress_of_parts(self.workspace, self.stream.name, len(pieces)))
         except UnreadableFileError as error:
             raise NeedsSparkError(str(error)) from error
+        except MemoryError as error:  # Arrow's is one, too
+            raise TableError(
+                f"Too little memory to tag {self.stream.name}: {first_line(error)}. Nothing is lost: free some, and "
+                "run the same command again."
+            ) from error
         except pa.ArrowException as error:
             raise SourceError(f"The source of {self.stream.name} cannot be read: {first_line(error)}") from error
 

@@ -20,6 +20,9 @@ from rules_index.errors import RulesIndexError
 from rules_index.names import column_key, spelled
 
 BATCH_ROWS = 1 << 16
+"""The most rows of a batch."""
+_BATCH_BYTES = 16 << 20
+"""About the most bytes of a batch as they are encoded; decoded, dictionaries of texts take several times as many."""
 SOURCE_VERSION = "source_version"
 """The column behind the table's own columns: the version that added the row's file."""
 _BYTES_OF_A_CODE = 4.0
@@ -114,7 +117,7 @@ def _batches(
     )
     groups = range(parquet.num_row_groups) if file.groups is None else file.groups
     check_times(file.path, footer, groups, read)
-    for rows, batch in _rows(parquet, groups, read):
+    for rows, batch in _rows(parquet, groups, read, _rows_at_once(footer, groups, read)):
         arrays = []
         for field in wanted:
             kind = pa.dictionary(pa.int32(), pa.string()) if field.name in encoded else field.type
@@ -167,13 +170,24 @@ def _leaves(column: pa.Array) -> Iterator[pa.Array]:
         yield from _leaves(part)
 
 
+def _rows_at_once(footer: pq.FileMetaData, groups: Sequence[int], columns: Sequence[str]) -> int:
+    """How many rows of these columns are read at a time: fewer where they are wide."""
+    begins = tuple(f"{name}." for name in columns)
+    leaves = [n for n in range(footer.num_columns) if f"{footer.schema.column(n).path}.".startswith(begins)]
+    widest = 1.0
+    for group in map(footer.row_group, groups):
+        size = sum(group.column(leaf).total_uncompressed_size for leaf in leaves)
+        widest = max(widest, size / max(group.num_rows, 1))
+    return max(1, min(BATCH_ROWS, int(_BATCH_BYTES / widest)))
+
+
 def _rows(
-    parquet: pq.ParquetFile, groups: Sequence[int], columns: list[str]
+    parquet: pq.ParquetFile, groups: Sequence[int], columns: list[str], at_once: int
 ) -> Iterator[tuple[int, pa.RecordBatch | None]]:
     """The number of rows of each batch, and its columns; None in their place if no column is read."""
     if columns:
         # a name with dots would be taken for a path, so leaves are requested by their first part
-        for batch in parquet.iter_batches(BATCH_ROWS, groups, columns=columns, use_threads=False):
+        for batch in parquet.iter_batches(at_once, groups, columns=columns, use_threads=False):
             if len(batch):
                 yield len(batch), batch
         return

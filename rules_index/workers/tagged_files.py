@@ -35,6 +35,8 @@ UNREADABLE = "unreadable"
 """Replaces a table's name: the rows of a piece must be read by Spark's own reader."""
 _MOST_OPEN, _MOST_WAITING = 32, 128 << 20
 """The most files of one table that are open at a time, and the most bytes of rows that are buffered for them."""
+_MOST_MATCHES, _MOST_GROWTH = 1 << 23, 8
+"""About the most matches that are in memory for a thread, and how many times more rows are matched than before."""
 _SMALL_DICTIONARY = 1 << 18
 """Ids with fewer bytes in all go to Parquet as a dictionary, which saves Parquet the lookup of each."""
 
@@ -151,6 +153,23 @@ def write_piece(
     yield from write_files(compiled, task, batches())
 
 
+def _matched(
+    compiled: CompiledRules, batches: Iterator[pa.RecordBatch], known: pa.Array
+) -> Iterator[tuple[pa.RecordBatch, pa.ListArray, np.ndarray, dict[RuleId, int]]]:
+    """The batches with what `_ids` gives for them, in parts with about `_MOST_MATCHES` at most, by the matches of the
+    rows before. No row can have more than there are rules."""
+    at_once = max(1, _MOST_MATCHES // max(len(known), 1))
+    for batch in batches:
+        start = 0
+        while start < len(batch):
+            part = batch.slice(start, at_once)
+            found = _ids(compiled, part, known)
+            yield part, *found
+            start += len(part)
+            fitting = _MOST_MATCHES * len(part) // max(len(found[0].values), 1)
+            at_once = max(1, min(fitting, _MOST_GROWTH * at_once))
+
+
 def unreadable() -> pa.RecordBatch:
     """Replaces the results of a piece whose rows must be read by Spark's own reader."""
     return pa.RecordBatch.from_pydict({"name": [UNREADABLE], "entry": [""], "figures": [""]})
@@ -168,8 +187,7 @@ def _written(
     errors: Counter[Any] = Counter()
     known = compiled.ids.cast(task.id_type)
     try:
-        for batch in batches:
-            ids, ordinals, raised = _ids(compiled, batch, known)
+        for batch, ids, ordinals, raised in _matched(compiled, batches, known):
             rows, matches = rows + len(ids), matches + len(ids.values)
             errors.update(raised)
             for name, its in files.items():
