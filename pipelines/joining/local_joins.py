@@ -28,7 +28,7 @@ from pipelines.lake.schema import arrow_schema_of, odd_names, plain_fields
 from pipelines.lake.tables import QUARANTINE_COLUMNS, joined_columns, quarantine_table, tagged_table
 from pipelines.lake.transactions import app_of, application, is_done
 from pipelines.runners.local_runner import codec_of, column_fields
-from pipelines.runners.needs import READABLE, of_derived
+from pipelines.runners.needs import foreign_features, of_derived
 from pipelines.sources.pieces import each_in_threads, progress_of_parts
 from pipelines.sources.source import Source
 from pipelines.writing.files import folder_of, joined_layout_of
@@ -64,7 +64,7 @@ class LocalJoins:
         """The source, read by delta-rs; NeedsSparkError if only Spark can read it."""
         source = Source(stream.name, FolderLog(stream.source, bounds=True), command, stream.source_stream)
         snapshot = source.snapshot(source.version)
-        if foreign := sorted(snapshot.features - READABLE):
+        if foreign := foreign_features(snapshot):
             raise NeedsSparkError(f"the source of {stream.name} has the table feature {foreign[0]}")
         kinds = {field["name"]: field["type"] for field in snapshot.fields}
         if odd := [name for name in snapshot.partition_columns if not is_partition_type(kinds[name])]:

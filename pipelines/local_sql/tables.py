@@ -18,7 +18,7 @@ from pipelines.lake.opened import local_folder
 from pipelines.lake.schema import OPAQUE, arrow_schema_of, is_opaque
 from pipelines.lake.table_names import source_of, table_names
 from pipelines.local_sql.grammar import TableName
-from pipelines.runners.needs import READABLE
+from pipelines.runners.needs import foreign_features
 from pipelines.workspace import Workspace
 from rules_index.implication.widening import Widened, widen_compiled
 from rules_index.names import column_key, path_parts, spelled
@@ -44,7 +44,7 @@ class LocalTable:
             raise NeedsSparkError(str(error)) from error
         if self.snapshot.number < 0:
             raise NeedsSparkError("there is no such table")
-        if foreign := sorted(self.snapshot.features - READABLE):
+        if foreign := foreign_features(self.snapshot):
             raise NeedsSparkError(f"the table has the feature {foreign[0]}")
 
     @cached_property

@@ -32,7 +32,7 @@ from pipelines.lake.tables import (
     tagged_table,
 )
 from pipelines.lake.transactions import app_of, application, is_done
-from pipelines.runners.needs import READABLE, of_derived
+from pipelines.runners.needs import foreign_features, of_derived
 from pipelines.runners.runner import Job
 from pipelines.settings.model import Stream
 from pipelines.sources.columns import check_condition
@@ -260,7 +260,7 @@ class LocalRunner:
 
     def _check_features(self, source: Source, version: int) -> None:
         snapshot = _log(source).snapshot(version)
-        foreign = sorted(snapshot.features - READABLE)
+        foreign = foreign_features(snapshot)
         if foreign:
             raise NeedsSparkError(f"the source of {self.stream.name} has the table feature {foreign[0]}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from pipelines.errors import PipelineError
@@ -14,6 +15,7 @@ from rules_index.errors import RulesIndexError
 
 if TYPE_CHECKING:
     import rules_index as ri
+    from pipelines.lake.folder_snapshot import FolderSnapshot
     from pipelines.lake.lake import Lake
     from pipelines.settings.model import Stream
     from pipelines.workspace import Workspace
@@ -24,6 +26,15 @@ READABLE = frozenset(
      "rowTracking"}
 )  # fmt: skip
 """Table features of a source that require nothing of a reader of its files."""
+_OF_VARIANTS = frozenset({"variantType", "variantType-preview", "variantShredding", "variantShredding-preview"})
+"""Table features that require something only where a column is a VARIANT. delta-rs adds the first to any table with
+named features whose properties it sets."""
+
+
+def foreign_features(snapshot: FolderSnapshot) -> list[str]:
+    """The table features for which only Spark can read a source."""
+    has_variants = '"variant"' in json.dumps([field["type"] for field in snapshot.fields])
+    return sorted(snapshot.features - READABLE - (frozenset() if has_variants else _OF_VARIANTS))
 
 
 def why_spark_reads(workspace: Workspace, stream: Stream, version: int | None = None) -> str | None:
@@ -36,7 +47,7 @@ def why_spark_reads(workspace: Workspace, stream: Stream, version: int | None = 
     snapshot = log.latest() if version is None else log.snapshot(version)
     if snapshot.number < 0:
         return None  # opening it reports the error
-    foreign = sorted(snapshot.features - READABLE)
+    foreign = foreign_features(snapshot)
     if not foreign:
         return None
     names = {"deletionVectors": "deletion vectors", "columnMapping": "column mapping", "typeWidening": "widened types"}

@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
@@ -24,10 +25,12 @@ from pipelines.lake.folder_log import ChangedTableError, FolderLog
 from pipelines.lake.folder_snapshot import Definition
 from pipelines.lake.runs import batches
 from pipelines.runners import local_runner
+from pipelines.runners.needs import foreign_features
 from pipelines.settings.configuration import parse_configuration
 from pipelines.sources import pieces
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
+from rules_index.workers import tagged_files
 from tests.cases import quick_first
 
 FIRST = datetime(2024, 3, 30, 12, tzinfo=UTC)
@@ -134,6 +137,48 @@ def test_many_small_row_groups_go_to_several_threads(make, monkeypatch) -> None:
     tag_stream(workspace, "s")
     assert len(DeltaTable(workspace.lake.uri("s_tagged")).file_uris()) == 4
     assert_exact(workspace, 1_000)
+
+
+@pytest.mark.parametrize("partition_by", [None, ["name"]])
+def test_the_rows_of_many_small_files_are_matched_together(make, monkeypatch, partition_by) -> None:
+    sizes = []
+    ids = tagged_files._ids
+
+    def counted(compiled: Any, batch: pa.RecordBatch, known: pa.Array) -> Any:
+        sizes.append(len(batch))
+        return ids(compiled, batch, known)
+
+    monkeypatch.setattr(tagged_files, "_ids", counted)
+    workspace = make(partition_by, checks={}, key=[])
+    for first in range(200, 320, 6):
+        append(workspace, first, 6)
+    tag_stream(workspace, "s")
+    assert sizes == [320]
+    found = {row["t"]: row for row in workspace.lake.arrow("s_tagged").to_pylist()}
+    assert len(found) == 320
+    expected = wanted(rows(0, 320))
+    for row in rows(0, 320).to_pylist():
+        assert {name: found[row["t"]][name] for name in row} == row
+        if row["id"] in expected:
+            assert found[row["t"]]["rule_ids"] == expected[row["id"]]
+
+
+def test_batches_are_joined_in_order_up_to_a_bound(monkeypatch) -> None:
+    monkeypatch.setattr(tagged_files, "_FEW_ROWS", 10)
+    monkeypatch.setattr(tagged_files, "_FEW_BYTES", 200)
+    sizes = [3, 0, 4, 5, 30, 1, 1]
+    texts = ["", "b" * 20]
+    batches, first = [], 0
+    for number, size in enumerate(sizes):
+        # each batch with a dictionary of its own, as batches of different files have
+        text = pa.array([texts[number % 2]] * size, pa.string()).dictionary_encode()
+        batches.append(pa.RecordBatch.from_arrays([pa.array(range(first, first + size), pa.int64()), text], ["n", "s"]))
+        first += size
+    made = list(tagged_files.joined(batches))
+    assert [len(each) for each in made] == [7, 5, 30, 2]
+    plain = [row for each in batches for row in each.to_pylist()]
+    assert [row for each in made for row in each.to_pylist()] == plain
+    assert list(tagged_files.joined([])) == []
 
 
 class Killed(BaseException):
@@ -265,6 +310,27 @@ def test_what_only_spark_evaluates_is_told_with_its_rule(make, new_workspace) ->
     workspace = local_only(make(), checks={"odd": "soundex(name) <> 'x'"})
     with pytest.raises(NeedsSparkError, match="the check odd"):
         tag_stream(workspace, "s")
+
+
+def test_a_feature_for_variants_needs_no_spark_where_there_are_none(make) -> None:
+    workspace = local_only(make())
+    source = workspace.configuration.streams["s"].source
+    more = rows(200, 10)
+    write_deltalake(
+        source, more.append_column("ntz", more["t"].cast(pa.timestamp("us"))), mode="append", schema_mode="merge"
+    )
+    # delta-rs names the feature whenever it sets a property of a table that has named features
+    DeltaTable(source).alter.set_table_properties({"delta.logRetentionDuration": "interval 60 days"})
+    assert "variantType" in (DeltaTable(source).protocol().reader_features or [])
+    compile_scopes(workspace)
+    assert tag_stream(workspace, "s").rows == 210
+    with_variant = snapshot_like([{"type": {"type": "array", "elementType": "variant", "containsNull": True}}])
+    assert foreign_features(with_variant) == ["variantType"]
+
+
+def snapshot_like(fields: list[dict[str, Any]]) -> Any:
+    """What `foreign_features` reads of a snapshot; delta-rs makes no table with such a column."""
+    return SimpleNamespace(fields=fields, features=frozenset({"appendOnly", "variantType"}))
 
 
 @pytest.mark.parametrize("partition_by", [[], ["name"]])
