@@ -317,8 +317,8 @@ def _unchanged_since(scope: StreamScope, rules: pl.DataFrame, versions: Sequence
 def _errors_message(rows: int, of: int) -> str:
     return (
         f"On {rows:,} of the {of:,} rows of the last micro-batch a part of the rule could not be evaluated, and counted"
-        " as NULL there: a division by zero, an overflow or a failed cast. Guard that part, or use try_divide, try_cast"
-        " and their like."
+        " as NULL there: a division by zero, an overflow or a failed cast. Guard that part, or use nullif, try_cast and"
+        " their like."
     )
 
 

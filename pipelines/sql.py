@@ -18,6 +18,7 @@ from pipelines.lake.table_names import source_of, table_names
 from pipelines.local_sql.statement import in_zone
 from pipelines.settings.configuration import is_catalog_name, scope_tables
 from pipelines.settings.model import LakeSettings
+from pipelines.settings.streams_over_streams import no_source
 from pipelines.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ def _exists(workspace: Workspace, name: str) -> bool:
 def _missing(workspace: Workspace, name: str) -> str:
     stream = workspace.configuration.streams.get(name)
     if stream is not None:
-        return f"The stream {name} has no source yet: there is no Delta table at {stream.source}."
+        return no_source(name, stream.source, None)
     if name in workspace.configuration.lists:
         return f"The list {name} has no table yet: there is none at {workspace.configuration.lists[name].source}."
     for join in workspace.configuration.joins:

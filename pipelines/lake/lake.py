@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ import pyarrow.compute as pc
 
 from pipelines.errors import MissingTableError, TableError
 from pipelines.full_disk import AGAIN, why_full
-from pipelines.lake.opened import delta_rs_uri, own_table, shared_table
+from pipelines.lake.opened import delta_rs_uri, local_folder, own_table, shared_table
 from pipelines.lake.reading import count_rows, files_in, read_rows
 from pipelines.lake.tables import LAKE_TABLES, MADE_WHEN_NEEDED, Table
 from pipelines.settings.model import LakeSettings
@@ -198,6 +199,8 @@ def open_delta(uri: str, version: int | None, what: str, advice: str) -> DeltaTa
     except (exceptions.DeltaError, OSError, ValueError) as error:
         if version is not None:
             _refuse_if_version_is_gone(uri, version, what)
+        if os.path.isfile(local_folder(uri) or ""):
+            raise MissingTableError(f"There is no Delta table at {uri} ({what}), but a file. {advice}") from None
         raise TableError(f"{what} at {uri} cannot be opened: {first_line(error)}") from error
 
 

@@ -114,7 +114,10 @@ def no_source(stream: str, place: str, origin: str | None) -> str:
     """The message for a stream whose source does not exist; `origin`: the stream that tags its rows, if any."""
     if origin is not None:
         return f"{stream} reads what {origin} has tagged, which is nothing yet. Run first: deltatag tag {origin}"
-    return f"The stream {stream} has no source yet: there is no Delta table at {place}."
+    return (
+        f"The stream {stream} has no source: there is no Delta table at {place}. Write it first, or correct "
+        f"[streams.{stream}] source in deltatag.toml."
+    )
 
 
 def not_asked(stream: Stream, key: Iterable[str], checks: Mapping[str, str]) -> tuple[tuple[str, ...], dict[str, str]]:

@@ -178,7 +178,7 @@ def may_raise(rule: Parsed) -> Iterator[Mistake]:
         name = rule.words(divisor)
         message = (
             f"{quoted(name)} is 0 on some rows of the source, and {quoted(rule.words(node))} raises an error there, so "
-            f"that they never match. Ask for {quoted(f'{name} <> 0')} too, or divide with try_divide."
+            f"that they never match. Ask for {quoted(f'{name} <> 0')} too, or divide by {quoted(f'nullif({name}, 0)')}."
         )
         yield rule.mistake(MAY_RAISE, node, message)
     for each in asked:

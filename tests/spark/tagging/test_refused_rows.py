@@ -57,7 +57,7 @@ def test_too_large_a_share_in_quarantine_stops_before_the_first_write(prepared, 
 
 def test_without_an_index(new_workspace, spark) -> None:
     workspace = new_workspace({"s": STREAM})
-    with pytest.raises(SourceError, match="no source yet"):
+    with pytest.raises(SourceError, match="has no source"):
         tag_stream(workspace, "s")
     append(spark, workspace, 0, 10)
     with pytest.raises(NoIndexError, match="deltatag compile s"):

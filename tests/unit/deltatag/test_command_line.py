@@ -310,6 +310,14 @@ def test_a_failed_scope_is_one_and_the_others_are_done(folder: Path, capsys) -> 
     assert captured.err.startswith("deltatag: gone: The stream gone has no source")
 
 
+def test_a_source_that_is_a_file_is_told_without_spark(folder: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr("pipelines.spark.session.open_session", lambda *_: pytest.fail("a JVM was started"))
+    with Path("deltatag.toml").open("a") as file:
+        file.write('[streams.filed]\nsource = "deltatag.toml"\n')
+    assert main(["compile"]) == 1
+    assert "correct [streams.filed] source" in " ".join(capsys.readouterr().err.split())
+
+
 @pytest.mark.parametrize("missing", ["java", "jars"])
 def test_without_java_or_jars(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys, missing: str) -> None:
     from pipelines.spark import runtime

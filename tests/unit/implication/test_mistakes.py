@@ -101,7 +101,7 @@ MISTAKES = [
     ("upper(channel) = 'ecom'", "never_true", "Write 'ECOM'"),
     ("discount_pct > 0.15", "unit", "Write 15"),
     ("fraud_probability > 80", "unit", "Write 0.8"),
-    ("amount / quantity > 100", "may_raise", "quantity <> 0"),
+    ("amount / quantity > 100", "may_raise", "quantity <> 0` too, or divide by `nullif(quantity, 0)`"),
     ("mcc IN (5,411, 5,812, 7,995)", "separated_number", "5411"),
 ]  # fmt: skip
 RIGHT = [

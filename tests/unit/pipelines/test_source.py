@@ -175,7 +175,7 @@ def test_a_start_in_the_future_waits() -> None:
 def test_no_table() -> None:
     log = FakeLog()
     log.latest = lambda: log.snapshot(-1)  # type: ignore[method-assign]
-    with pytest.raises(SourceError, match="no source yet"):
+    with pytest.raises(SourceError, match="has no source"):
         Source("s", log)
 
 
