@@ -36,6 +36,8 @@ _UNITS = {
     "10y": timedelta(days=3_653),
     "100y": timedelta(days=36_525),
 }
+_YEARS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
+"""Microseconds since 1970 of the start of the year 1 and the end of the year 9999."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +161,13 @@ def _by_rule(counted: Sequence[pl.DataFrame]) -> dict[Any, int]:
 def _periods(rows: TaggedRows) -> tuple[tuple[Any, Any] | None, str]:
     """The starts of the first and the last period (None if no row has a time), and the unit of all periods.
 
-    Outliers (such as the year 9999 for "never") are left outside, since they would flatten every plot.
+    Outliers (such as the year 9999 for "never") are left outside, since they would flatten every plot, and so are times
+    beyond the years 1 to 9999, which Python does not have.
     """
     sampled = []
     for frame in rows.batches(["time"]):
         times = frame["time"].drop_nulls()
+        times = times.filter(times.to_physical().is_between(*_YEARS))
         sampled.append(times.gather_every(max(1, times.len() // 1_000)))
         sampled.append(pl.Series("time", [times.min(), times.max()], pl.Datetime("us")).drop_nulls())
     times = pl.concat(sampled).sort() if sampled else pl.Series("time", [], pl.Datetime("us"))
@@ -175,6 +179,8 @@ def _periods(rows: TaggedRows) -> tuple[tuple[Any, Any] | None, str]:
         first, last = low, high
     unit = next((unit for unit, long in _UNITS.items() if (last - first) / long < MOST_PERIODS - 1), "100y")
     ends = pl.Series([first, last], dtype=pl.Datetime("us")).dt.truncate(unit)
+    if ends.to_physical()[0] < _YEARS[0]:  # periods are counted from 1970: the century of the year 1 begins before it
+        ends = pl.concat([ends[:1].dt.offset_by(unit), ends[1:]])
     return (ends[0], ends[1]), unit
 
 

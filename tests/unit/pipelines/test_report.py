@@ -98,6 +98,18 @@ def test_a_time_far_from_all_others_does_not_flatten_the_plot(workspace) -> None
     assert (found.outside, found.matches) == (2, {"a": 1_002})
 
 
+@pytest.mark.parametrize("zone", [ZONE, "America/New_York"])
+def test_times_of_all_years(workspace, zone: str) -> None:
+    times = [datetime(1 + 500 * number, 1, 1, tzinfo=UTC) for number in range(20)] * 5
+    write_tagged(workspace, times, [["a"]] * len(times), pl.Datetime("us", "UTC"))
+    found = count(TaggedRows(workspace.lake, "s_tagged", [("t",)], zone))
+    assert (found.periods.unit, found.periods.starts[0]) == (
+        "100y",
+        "0070-01-01 00:00" if zone == ZONE else "0470-01-01 00:00",
+    )
+    assert (found.outside, sum(found.rows_over_time), found.matches) == (5, 95, {"a": 100})
+
+
 @pytest.mark.parametrize("times", [[], [None, None], [datetime(2024, 1, 1, tzinfo=UTC)] * 2], ids=["no", "NULL", "one"])
 def test_few_rows(workspace, times: list[Any]) -> None:
     write_tagged(workspace, times, [["a"]] * len(times), pl.Datetime("us", "UTC"))
