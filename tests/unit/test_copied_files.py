@@ -258,6 +258,7 @@ def test_large_row_groups_are_divided(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(copied_files, "_MOST_WAITING", 1000)
     monkeypatch.setattr("rules_index.workers.delta_files.ROW_GROUP_BYTES", 1)
     monkeypatch.setattr("rules_index.workers.source_files.BATCH_ROWS", 100)
+    monkeypatch.setattr(tagged_files, "_FEW_ROWS", 100)
     table = rows_of(random.Random(3), 1000)
     path = tmp_path / "source.parquet"
     pq.write_table(table, path)
