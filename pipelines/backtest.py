@@ -111,7 +111,7 @@ def backtest(
     schema = over.columns()
     found, compiled, notes = _compiled(workspace, over, schema, candidates)
     rows = _Rows(over, schema, compiled, _times(workspace, over, schema, since, until), sample)
-    for batch in rows:
+    for batch in rows if any(each.error is None for each in found) else ():
         workspace.progress(f"trying {len(candidates):,} rules on {scope}, {rows.read:,} rows")
         _count(found, compiled, batch, over, ZoneInfo(workspace.configuration.rules.time_zone))
     return BacktestResult(

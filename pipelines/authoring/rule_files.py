@@ -244,6 +244,8 @@ def read_yaml_documents(path: Path, text: str) -> list[Any]:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark is not None else ""
         reason = getattr(error, "problem", None) or str(error).splitlines()[0]
+        if isinstance(error, RecursionError):
+            reason = "it is nested too deep"
         raise RuleFileError(f"{path}{where}, is no YAML of rules: {reason}.") from None
 
 

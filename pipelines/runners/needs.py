@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pipelines.lake.lake import Lake
     from pipelines.settings.model import Stream
     from pipelines.workspace import Workspace
+    from rules_index.language.typed import Leaf
 
 READABLE = frozenset(
     {"appendOnly", "changeDataFeed", "checkConstraints", "clustering", "domainMetadata", "generatedColumns",
@@ -26,6 +27,8 @@ READABLE = frozenset(
      "rowTracking"}
 )  # fmt: skip
 """Table features of a source that require nothing of a reader of its files."""
+_MOST_NAMED = 10
+"""The most parts of rules that a message names."""
 _OF_VARIANTS = frozenset({"variantType", "variantType-preview", "variantShredding", "variantShredding-preview"})
 """Table features that require something only where a column is a VARIANT. delta-rs adds the first to any table with
 named features whose properties it sets."""
@@ -55,14 +58,18 @@ def why_spark_reads(workspace: Workspace, stream: Stream, version: int | None = 
 
 
 def of_derived(compiled: ri.CompiledRules) -> str | None:
-    """A rule of an index with a part that only Spark evaluates, as a clause; None if there is none."""
+    """The parts of an index's rules that only Spark evaluates, as a clause; None if there are none."""
     if not compiled.derived:
         return None
-    leaf = compiled.derived[0]
+    named = [_part(compiled, leaf) for leaf in compiled.derived[:_MOST_NAMED]]
+    others = len(compiled.derived) - len(named)
+    return f"only Spark evaluates {'; '.join(named)}" + (f"; and {_counted(others, 'other part')}" if others else "")
+
+
+def _part(compiled: ri.CompiledRules, leaf: Leaf) -> str:
     rules = rules_that_read(compiled, leaf.name)
     more = f" (and {_counted(len(rules) - 1, 'more rule')})" if len(rules) > 1 else ""
-    others = f", and {_counted(len(compiled.derived) - 1, 'other part')} of rules" if len(compiled.derived) > 1 else ""
-    return f"only Spark evaluates {leaf.text}, of the rule {rules[0] if rules else '?'}{more}{others}"
+    return f"{leaf.text}, of the rule {rules[0] if rules else '?'}{more}"
 
 
 def _counted(count: int, noun: str) -> str:

@@ -190,6 +190,7 @@ LAUGHS = "a: &a [x, x]\nb: &b [*a, *a]\nrules: [*b, *b]\n"
         ("rules.yaml", "- a\n", "rule 1: a rule is a mapping"),
         ("rules.yaml", "x: {y: 1}\n", "a list of mappings"),
         ("rules.yaml", "- [" * 5_000, "rules.yaml"),
+        ("rules.yaml", "- " + "[" * 50_000, "nested too deep"),
         ("rules.jsonl", '{"rule_id": "a"\n', "line 1 is no JSON"),
         ("rules.jsonl", '{"rule_id": "a", "rule_id": "b"}\n', "given twice"),
         ("rules.jsonl", '{"rule_id": ["a"], "scope": "s", "expression": "TRUE"}\n', "rule_id is"),

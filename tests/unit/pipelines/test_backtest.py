@@ -98,6 +98,7 @@ def test_what_cannot_be_tried_is_told(workspace) -> None:
     spark, wrong, right = backtest(workspace, "s", candidates).rules
     assert "xxhash64(t)" in (spark.error or "") and (wrong.error or "").startswith("SYNTAX")
     assert right.error is None and right.matches > 0
+    assert backtest(workspace, "s", candidates[:2]).rows == 0  # nothing is read where no rule can be tried
     for name, options, message in (
         ("j", {}, "is a join"),
         ("nowhere", {}, "nowhere"),
