@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from rules_index.workers.copied_columns import copied_columns
 from rules_index.workers.delta_files import Layout, NewFile, partition_text
 from rules_index.workers.file_statistics import float_bounds, statistics
-from rules_index.workers.parquet_columns import ColumnFile, CompositeFile, encoded
+from rules_index.workers.parquet_columns import ColumnFile, CompositeFile, ParquetFooterError, encoded
 from rules_index.workers.source_files import SourceFile
 from rules_index.workers.thrift import write_struct
 
@@ -120,7 +120,9 @@ class CopiedFiles:
             rows = rows.select(list(self._layout.columns))
         while len(rows):
             if self._group is None:
-                self._group = next(self._groups)
+                self._group = next(self._groups, None)
+                if self._group is None:
+                    raise ParquetFooterError("More rows were read than the files' footers name.")
                 self._lacking = self._group.rows
             part = rows.slice(0, self._lacking)
             rows = rows.slice(len(part))
@@ -163,7 +165,9 @@ class CopiedFiles:
         self._entries.append(self._open.pop(key).close(self._footer))
 
     def close(self) -> list[dict[str, Any]]:
-        """Finishes the files; returns their `add` entries."""
+        """Finishes the files; returns their `add` entries. ParquetFooterError if rows are lacking."""
+        if self._lacking or next(self._groups, None) is not None:
+            raise ParquetFooterError("Fewer rows were read than the files' footers name.")
         while self._open:
             self._close(next(iter(self._open)))
         return [*self._entries, *self._plain.close()]
