@@ -95,7 +95,7 @@ def _rows_at_once(expression: Expression, values: Mapping[str, Evaluated], rows:
     _, total = _widths(
         expression, {leaf.name: values[leaf.name].values.nbytes / rows for leaf in leaves_of(expression)}
     )
-    return max(1, int(MAX_BYTES / total))
+    return rows if total * rows <= MAX_BYTES else max(1, int(MAX_BYTES / total))
 
 
 def _widths(expression: Expression, leaves: Mapping[str, float]) -> tuple[float, float]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import rules_index as ri
 from rules_index.index import computed_codes
+from rules_index.language.evaluation.evaluated import Evaluated
 
 
 def allocated(compiled: ri.CompiledRules, rows: pa.Table) -> tuple[list[list[str]], int]:
@@ -71,3 +73,17 @@ def test_fewer_rows_at_a_time_match_and_raise_alike(monkeypatch: pytest.MonkeyPa
     assert sliced.errors == errors
     assert errors["divided"] and errors["cast"]
     assert sum(map(len, expected)) > 50
+
+
+@pytest.mark.parametrize("values", [[None] * 100, list(range(100))])
+def test_a_plain_column_is_encoded_as_it_is(values: list[int | None]) -> None:
+    """As joins ask for it; also where its values take no bytes."""
+    column = pa.nulls(100, pa.int64()) if values[0] is None else pa.array(values, pa.int64())
+    compiled = ri.compile_rules([("a", "x > 50")], pa.schema({"x": pa.int64()}))
+    codes = np.empty(100, np.int32)
+    leaf = compiled.inputs[0]
+    given = Evaluated(column, None)
+    raised = computed_codes.Computed(100, {leaf.name: given}).encode(leaf, compiled.regions[0], codes)
+    expected = np.empty(100, np.int32)
+    compiled.regions[0].encode(column, None, expected)
+    assert raised is None and np.array_equal(codes, expected)
