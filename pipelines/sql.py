@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 
 from pipelines.errors import MissingTableError, StatementError
+from pipelines.lake.authors import by_this_user_in_spark
 from pipelines.lake.lake import catalog_location, first_line
 from pipelines.lake.opened import delta_rs_uri
 from pipelines.lake.table_names import source_of, table_names
@@ -38,7 +39,8 @@ def run_statement(workspace: Workspace, statement: str) -> DataFrame:
     register_tables(workspace, statement)
     refuse_what_would_be_lost(spark, statement)
     try:
-        return spark.sql(statement)
+        with by_this_user_in_spark(spark):
+            return spark.sql(statement)
     except PySparkException as error:
         raise StatementError(_explain(workspace, statement, error)) from error
 

@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from pipelines.errors import PipelineError, TableError
+from pipelines.lake.authors import author_of
 from pipelines.lake.lake import Lake, arrow_schema, first_line
 from pipelines.lake.tables import OPTIONAL_OF_RULES, RULES, tagged_table
 from pipelines.workspace import Workspace
@@ -148,7 +149,7 @@ def _with_matches(entries: list[dict[str, Any]], matches: Mapping[int, int]) -> 
                 "version": version,
                 "at": datetime.fromtimestamp(commit["timestamp"] / 1_000, UTC),
                 "operation": commit.get("operation"),
-                "user": commit.get("userName"),
+                "user": author_of(commit),
                 **columns,
                 "matches": counted if row is not None else 0,
             }

@@ -10,6 +10,7 @@ import polars as pl
 
 from pipelines.authoring.versions import Changes, changes_between, rules_of
 from pipelines.errors import PipelineError
+from pipelines.lake.authors import author_of
 from pipelines.lake.lake import Lake
 
 MOST_EDITS = 20
@@ -52,7 +53,7 @@ def _edit(commit: dict[str, Any], found: Changes, zone: ZoneInfo) -> dict[str, A
         "version": commit["version"],
         "at": at.strftime("%Y-%m-%d %H:%M"),
         "operation": commit.get("operation") or "",
-        "user": commit.get("userName") or "",
+        "user": author_of(commit) or "",
         "added": found.added.height,
         "removed": found.removed.height,
         "changed": found.changed.height,

@@ -6,6 +6,7 @@ import datetime
 
 import pytest
 
+from pipelines.authoring.versions import history
 from pipelines.compile import compile_scopes
 from pipelines.errors import StatementError
 from pipelines.lake.tables import LAKE_TABLES
@@ -195,3 +196,15 @@ def test_a_table_with_a_place_stays(new_workspace, tmp_path) -> None:
         run_statement(new_workspace(), f"SELECT a FROM delta.`{tmp_path}/{n}`").collect() for n in ("mine", "placed")
     ]
     assert [row[0]["a"] for row in found] == [1, 2]
+
+
+def test_history_names_who_edited_through_spark(workspace, monkeypatch) -> None:
+    monkeypatch.setenv("LOGNAME", "eve")
+    sql(workspace, "INSERT INTO rules (rule_id, scope, expression) VALUES ('a', 'flights', 'delay > 4')")
+    workspace.spark.conf.set("spark.databricks.delta.commitInfo.userMetadata", "a note of the caller")
+    sql(workspace, "UPDATE rules SET expression = 'delay > 8' WHERE rule_id = 'a'")
+    workspace.spark.conf.unset("spark.databricks.delta.commitInfo.userMetadata")
+    sql(workspace, "UPDATE rules SET expression = 'delay > 9' WHERE rule_id = 'a'")
+    workspace.spark.sql("UPDATE rules SET expression = 'delay > 7' WHERE rule_id = 'a'")
+    found = [(each["expression"], each["user"]) for each in history(workspace, "a")]
+    assert found == [("delay > 7", None), ("delay > 9", "eve"), ("delay > 8", None), ("delay > 4", "eve")]

@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pipelines.errors import TableError, UnforeseenError
+from pipelines.lake.authors import author_of
 from pipelines.lake.lake import not_written, open_delta, rows_in
 from pipelines.lake.reading import read_rows
 from pipelines.status import status
@@ -103,3 +104,19 @@ def test_a_write_that_failed_tells_of_a_full_disk_in_one_sentence(error: Excepti
     raised = RuntimeError("a library's")
     raised.__cause__ = error
     assert ("free some space" in str(UnforeseenError.of(raised))) == ("lost" in found or "space" in told)
+
+
+@pytest.mark.parametrize(
+    ("commit", "author"),
+    [
+        ({"userName": "eve", "userMetadata": '{"userName": "ann"}'}, "eve"),
+        ({"userMetadata": '{"userName": "ann"}'}, "ann"),
+        ({"userMetadata": "a note"}, None),
+        ({"userMetadata": '{"userName": 3}'}, None),
+        ({"userMetadata": '["userName"]'}, None),
+        ({"userMetadata": "[" * 100_000}, None),
+        ({}, None),
+    ],
+)
+def test_the_author_of_a_commit(commit: dict[str, str], author: str | None) -> None:
+    assert author_of(commit) == author
