@@ -28,6 +28,16 @@ def text_and_numbers(kinds: Types) -> bool:
     return kinds[0] == STRING and all(kind == INT for kind in kinds[1:])
 
 
+def padded_text(kinds: Types) -> bool:
+    """A text, an INT, and perhaps another text."""
+    return text_and_numbers(kinds[:2]) and texts(kinds[2:])
+
+
+def two_texts_and_number(kinds: Types) -> bool:
+    """Two texts, then an INT."""
+    return len(kinds) == 3 and texts(kinds[:2]) and bool(kinds[2] == INT)
+
+
 def one_number(kinds: Types) -> bool:
     """One integer, DOUBLE or DECIMAL that floor and ceiling do not run out of."""
     if len(kinds) != 1:

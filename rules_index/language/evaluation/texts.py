@@ -40,11 +40,16 @@ def _letters(change: Callable[[str], str], ascii_only: Callable[[pa.Array], pa.A
         column = columns[0]
         if not _has_non_ascii(column):
             return ascii_only(column), None
-        codes = column.dictionary_encode()
-        changed = pa.array([None if text is None else change(text) for text in codes.dictionary.to_pylist()], STRING)
-        return changed.take(codes.indices), None
+        return _of_each(column, change, STRING), None
 
     return evaluate
+
+
+def _of_each(column: pa.Array, change: Callable[[str], Any], kind: pa.DataType) -> pa.Array:
+    """What `change` makes of each text; it is called once for each distinct one."""
+    codes = column.dictionary_encode()
+    changed = pa.array([None if text is None else change(text) for text in codes.dictionary.to_pylist()], kind)
+    return changed.take(codes.indices)
 
 
 def _has_non_ascii(column: pa.Array) -> bool:
@@ -115,9 +120,59 @@ def _place(text: pa.Array, searched: str) -> pa.Array:
     """Where the searched text begins first, counting from 1; 0 where it does not occur."""
     if not _has_non_ascii(text):
         return pc.add(pc.find_substring(text, searched), 1) if searched else like(text, np.ones(len(text)), INT)
-    codes = text.dictionary_encode()
-    found = [None if each is None else each.find(searched) + 1 for each in codes.dictionary.to_pylist()]
-    return pa.array(found, INT).take(codes.indices)
+    return _of_each(text, lambda each: each.find(searched) + 1, INT)
+
+
+_LONGEST_PADDED = 1_000
+
+
+def _padded(is_before: bool) -> Callable[[Columns, str], Result]:
+    def evaluate(columns: Columns, _: str) -> Result:
+        """`lpad(text, length, padding)`; a longer text is cut at its end, and an empty padding pads nothing."""
+        text, length = columns[0], max(columns[1][0].as_py(), 0)
+        padding = columns[2][0].as_py() if len(columns) > 2 else " "
+        kept = pc.utf8_slice_codeunits(text, 0, length)
+        if not padding:
+            return kept, None
+        longest = padding * (length // len(padding) + 1)
+        paddings = pa.array([longest[:size] for size in range(length + 1)], STRING)
+        added = paddings.take(pa.array(np.maximum(length - filled(pc.utf8_length(text)), 0)))
+        parts = (added, kept) if is_before else (kept, added)
+        return pc.binary_join_element_wise(*parts, "", null_handling="emit_null"), None
+
+    return evaluate
+
+
+def _substring_index(columns: Columns, _: str) -> Result:
+    """`substring_index(text, delimiter, count)`: what stands before the delimiter's place with that number or, with a
+    negative one, which counts from the end, behind it. Places may overlap."""
+    delimiter, count = columns[1][0].as_py(), columns[2][0].as_py()
+
+    def part(text: str) -> str:
+        if not delimiter or not count:
+            return ""
+        at = -1 if count > 0 else len(text) - len(delimiter) + 1
+        for _ in range(abs(count)):
+            at = (
+                text.find(delimiter, at + 1) if count > 0 else text.rfind(delimiter, 0, max(at - 1 + len(delimiter), 0))
+            )
+            if at < 0:
+                return text
+        return text[:at] if count > 0 else text[at + len(delimiter) :]
+
+    return _of_each(columns[0], part, STRING), None
+
+
+def _split_part(columns: Columns, _: str) -> Result:
+    """`split_part(text, delimiter, number)`: a part, counting from 1 or from the end; "" where there is none."""
+    delimiter, number = columns[1][0].as_py(), columns[2][0].as_py()
+
+    def part(text: str) -> str:
+        parts = text.split(delimiter) if delimiter else [text]
+        place = number - 1 if number > 0 else len(parts) + number
+        return parts[place] if 0 <= place < len(parts) else ""
+
+    return _of_each(columns[0], part, STRING), None
 
 
 def _beside(test: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Callable[[Columns, str], Result]:
@@ -147,6 +202,19 @@ TEXTS: dict[str, ScalarFunction] = {
     "left": ScalarFunction(accepted.text_and_numbers, _left, constants=(1,)),
     "right": ScalarFunction(accepted.text_and_numbers, _right, constants=(1,)),
     "replace": ScalarFunction(accepted.texts, _replace, constants=(1, 2), fits=_never_lengthens),
+    **{
+        name: ScalarFunction(
+            accepted.padded_text,
+            _padded(name == "lpad"),
+            constants=(1, 2),
+            fits=lambda fixed: fixed[0] <= _LONGEST_PADDED,
+        )
+        for name in ("lpad", "rpad")
+    },
+    "substring_index": ScalarFunction(accepted.two_texts_and_number, _substring_index, constants=(1, 2)),
+    "split_part": ScalarFunction(
+        accepted.two_texts_and_number, _split_part, constants=(1, 2), fits=lambda fixed: fixed[1] != 0
+    ),
     "instr": ScalarFunction(
         accepted.two_texts, lambda columns, _: (_place(columns[0], columns[1][0].as_py()), None), constants=(1,)
     ),
