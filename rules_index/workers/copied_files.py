@@ -6,10 +6,8 @@ way. All columns have been decoded to be matched, so that a damaged file is foun
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -20,7 +18,7 @@ from rules_index.workers.delta_files import Layout, NewFile, partition_text
 from rules_index.workers.file_statistics import float_bounds, statistics
 from rules_index.workers.parquet_columns import ColumnFile, CompositeFile, ParquetFooterError, encoded
 from rules_index.workers.source_files import SourceFile
-from rules_index.workers.thrift import write_struct
+from rules_index.workers.thrift import Struct, write_struct
 
 _FEWEST_ROWS, _FEWEST_BYTES = 1 << 15, 4 << 20
 """A row group with fewer rows and fewer bytes is not copied, but merged with others."""
@@ -48,46 +46,41 @@ class PlainFiles(Protocol):
 
 @dataclass(frozen=True)
 class RowGroup:
-    """A row group of a file, and those of its columns that are copied; where there are none, its rows are merged with
-    those of others."""
+    """A row group, and those of its columns that are copied; where there are none, its rows are merged with others."""
 
-    file: ColumnFile
-    number: int
-    columns: frozenset[str]
-
-    @property
-    def rows(self) -> int:
-        """How many rows it has."""
-        return self.file.rows_of(self.number)
+    rows: int
+    file: ColumnFile | None = None
+    number: int = 0
+    columns: frozenset[str] = frozenset()
 
 
-@contextlib.contextmanager
 def copied_row_groups(
     files: Sequence[SourceFile], schema: pa.Schema, codec: str, partition_by: Sequence[str]
-) -> Iterator[list[RowGroup]]:
-    """The row groups of files, in order; [] where none is to be copied. The files are open for as long as the context
-    is.
+) -> list[RowGroup]:
+    """The row groups of files with rows, in order; [] where none is to be copied. ParquetFooterError for an encrypted
+    file; OSError or pyarrow.ArrowException where one cannot be read.
 
     schema: the table's columns that the source has; partition_by: those of the table's partitions, by which the rows of
     a row group that is copied need not be divided.
     """
     stored = pa.schema([field for field in schema if field.name not in partition_by])
     found: list[RowGroup] = []
-    with contextlib.ExitStack() as stack:
-        for source in files:
-            file = ColumnFile(stack.enter_context(Path(source.path).open("rb")))
-            groups = [group for group in _numbers(source, file) if file.rows_of(group)]
-            large = [
-                each for each in groups if file.rows_of(each) >= _FEWEST_ROWS or file.bytes_of(each) >= _FEWEST_BYTES
-            ]
-            is_undivided = set(partition_by) <= set(source.partition)
-            columns = copied_columns(file, large, stored, codec) if large and is_undivided else frozenset()
-            found += [RowGroup(file, each, columns if each in large else frozenset()) for each in groups]
-        yield found if any(group.columns for group in found) else []
-
-
-def _numbers(source: SourceFile, file: ColumnFile) -> Sequence[int]:
-    return range(file.row_groups) if source.groups is None else source.groups
+    for source in files:
+        footer = pq.read_metadata(source.path, memory_map=True)
+        numbers = range(footer.num_row_groups) if source.groups is None else source.groups
+        groups = {number: footer.row_group(number) for number in numbers}
+        large = [
+            n for n, each in groups.items() if each.num_rows >= _FEWEST_ROWS or each.total_byte_size >= _FEWEST_BYTES
+        ]
+        file, columns = None, frozenset[str]()
+        if large and set(partition_by) <= set(source.partition):
+            file = ColumnFile(source.path)
+            columns = copied_columns(file, large, stored, codec)
+        whole = frozenset(large if columns else ())
+        for number, each in groups.items():
+            if each.num_rows:
+                found.append(RowGroup(each.num_rows, *((file, number, columns) if number in whole else ())))
+    return found if any(group.columns for group in found) else []
 
 
 class CopiedFiles:
@@ -107,8 +100,10 @@ class CopiedFiles:
         self._plain = plain
         self._groups = iter(groups)
         self._group: RowGroup | None = None
-        self._waiting: list[pa.RecordBatch] = []
         self._lacking = 0
+        self._file: _CopiedFile | None = None
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
         self._open: dict[tuple[Any, ...], _CopiedFile] = {}
         self._entries: list[dict[str, Any]] = []
         self._written: list[NewFile] = []
@@ -119,35 +114,41 @@ class CopiedFiles:
         if self._layout.columns:
             rows = rows.select(list(self._layout.columns))
         while len(rows):
-            if self._group is None:
-                self._group = next(self._groups, None)
-                if self._group is None:
-                    raise ParquetFooterError("More rows were read than the files' footers name.")
-                self._lacking = self._group.rows
+            if not self._lacking:
+                self._begin(rows)
+            assert self._group is not None
             part = rows.slice(0, self._lacking)
             rows = rows.slice(len(part))
             self._lacking -= len(part)
-            if self._group.columns:
-                self._add(part, self._group)
-            else:
+            if self._file is None:
                 self._plain.write(part)
-            if not self._lacking:
-                self._group = None
+            else:
+                self._add(part, self._file, self._group)
 
-    def _add(self, rows: pa.RecordBatch, group: RowGroup) -> None:
-        """Adds rows of a row group that is copied with the last of them."""
-        file = self._file_of(rows, group)
+    def _begin(self, rows: pa.RecordBatch) -> None:
+        """Begins with the next row group; rows: begin with its rows."""
+        self._group = next(self._groups, None)
+        if self._group is None:
+            raise ParquetFooterError("More rows were read than the files' footers name.")
+        self._lacking = self._group.rows
+        self._file = self._file_of(rows, self._group) if self._group.columns else None
+
+    def _add(self, rows: pa.RecordBatch, file: _CopiedFile, group: RowGroup) -> None:
+        """Adds rows of a row group, which is copied with the last of them."""
         rows = rows.drop_columns(list(self._layout.partition_by))
         file.add_bounds(rows)
-        self._waiting.append(rows.drop_columns([name for name in rows.schema.names if name in group.columns]))
-        if sum(batch.nbytes for batch in self._waiting) > _MOST_WAITING:
+        new = rows.drop_columns([name for name in rows.schema.names if name in group.columns])
+        self._waiting.append(new)
+        self._waiting_bytes += new.nbytes
+        if self._waiting_bytes > _MOST_WAITING:
             raise LargeRowGroupError
         if not self._lacking:
             file.add(group, pa.Table.from_batches(self._waiting))
-            self._waiting = []
+            self._waiting, self._waiting_bytes = [], 0
 
     def _file_of(self, rows: pa.RecordBatch, group: RowGroup) -> _CopiedFile:
         """The file of a row group's partition and way of storing its columns."""
+        assert group.file is not None
         values = tuple(partition_text(rows.column(name)[0].as_py()) for name in self._layout.partition_by)
         stored = [b"".join(map(write_struct, group.file.schema_of(name))) for name in sorted(group.columns)]
         key = (values, group.columns, group.file.created_by, *stored)
@@ -189,7 +190,8 @@ class _CopiedFile:
         self._schema = pa.schema([field for field in schema if field.name not in layout.partition_by])
         self._floats = float_bounds(self._schema)
         self._out = CompositeFile(file.path)
-        self._first: tuple[RowGroup, ColumnFile] | None = None
+        self._stored: list[list[Struct]] = []
+        self._created_by = b""
 
     def add_bounds(self, rows: pa.RecordBatch) -> None:
         """Widens the bounds of floating-point columns, which no footer has."""
@@ -199,17 +201,16 @@ class _CopiedFile:
     def add(self, group: RowGroup, new: pa.Table) -> None:
         """Adds a row group; new: the columns that are not copied."""
         made = encoded(new, self._codec)
-        if self._first is None:
-            self._first = (group, made)
+        assert group.file is not None
         columns = [(group.file, group.number, n) if n in group.columns else (made, 0, n) for n in self._schema.names]
+        if not self._stored:
+            self._stored = [source.schema_of(name) for source, _, name in columns]
+            self._created_by = group.file.created_by
         self._out.add(group.rows, columns)
 
     def close(self, footer: Mapping[str, str]) -> dict[str, Any]:
         """Finishes the file; returns its `add` entry."""
-        assert self._first is not None
-        group, made = self._first
-        schema = [(group.file if name in group.columns else made).schema_of(name) for name in self._schema.names]
-        self._out.close(schema, group.file.created_by, footer)
+        self._out.close(self._stored, self._created_by, footer)
         written = pq.read_metadata(self._file.path)
         return self._file.added(statistics(written, self._schema, self._floats, self._indexed))
 

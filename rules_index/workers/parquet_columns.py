@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -38,14 +39,23 @@ class ParquetFooterError(Exception):
 
 
 class ColumnFile:
-    """A Parquet file whose column chunks can be copied."""
+    """A Parquet file whose column chunks can be copied. It is only open while it is read."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        """Reads the footer. ParquetFooterError for a file that has none, or an encrypted one."""
-        self.file = file
-        self._footer = read_footer(file)
+    def __init__(self, file: str | io.BytesIO) -> None:
+        """Reads the footer. ParquetFooterError for a file that has none, or an encrypted one; OSError where the file
+        cannot be read.
+
+        file: a path, or a file in memory.
+        """
+        self._file = file
+        with self.opened() as opened:
+            self._footer = read_footer(opened)
         self._schema = {_name(subtree[0]): subtree for subtree in _subtrees(self._footer[_SCHEMA][1][1])}
         self._groups = [self._by_column(group) for group in self._footer[_ROW_GROUPS][1][1]]
+
+    def opened(self) -> AbstractContextManager[BinaryIO]:
+        """The file, to be read."""
+        return open(self._file, "rb") if isinstance(self._file, str) else nullcontext(self._file)
 
     @property
     def names(self) -> list[str]:
@@ -74,14 +84,6 @@ class ColumnFile:
         text = _footer(list(self._schema.values()), [], 0, b"", {})
         file = pa.BufferReader(_MAGIC + text + len(text).to_bytes(4, "little") + _MAGIC)
         return pq.read_schema(file)
-
-    def rows_of(self, group: int) -> int:
-        """How many rows a row group has."""
-        return int(self._footer[_ROW_GROUPS][1][1][group][_ROWS_OF_GROUP][1])
-
-    def bytes_of(self, group: int) -> int:
-        """How many bytes a row group takes before compression."""
-        return int(self._footer[_ROW_GROUPS][1][1][group][_BYTES][1])
 
     def schema_of(self, name: str) -> list[Struct]:
         """The schema's elements of a column."""
@@ -117,8 +119,13 @@ class CompositeFile:
         ParquetFooterError where a file ends too early; OSError where one cannot be read or written.
         """
         begun = self._out.tell()
-        found = [(source.file, chunk) for source, group, name in columns for chunk in source.chunks(group, name)]
-        chunks = [_copied(file, self._out, chunk) for file, chunk in found]
+        with ExitStack() as stack:
+            files = {source: stack.enter_context(source.opened()) for source in {source for source, _, _ in columns}}
+            chunks = [
+                _copied(files[source], self._out, chunk)
+                for source, group, name in columns
+                for chunk in source.chunks(group, name)
+            ]
         sizes = [chunk[_CHUNK_METADATA][1] for chunk in chunks]
         self._groups.append(
             {
@@ -184,24 +191,23 @@ def with_columns(source: str, target: str, replaced: Sequence[pa.Table], codec: 
     ParquetFooterError for a file that is encrypted or whose parts are elsewhere; OSError where one cannot be read or
     written.
     """
-    with open(source, "rb") as file:
-        old = ColumnFile(file)
-        if old.row_groups != len(replaced):
-            raise ParquetFooterError(f"{source} has {old.row_groups} row groups, and {len(replaced)} were given.")
-        new = [encoded(table, codec) for table in replaced]
-        lacking = sorted(set(new[0].names if new else ()) - set(old.names))
-        if lacking:
-            raise ParquetFooterError(f"{source} has no column {', '.join(lacking)}.")
-        replaces = set(new[0].names if new else ())
-        out = CompositeFile(target)
-        try:
-            for number, (table, made) in enumerate(zip(replaced, new, strict=True)):
-                columns = [(made, 0, name) if name in replaces else (old, number, name) for name in old.names]
-                out.add(table.num_rows, columns)
-            schema = [(new[0] if name in replaces else old).schema_of(name) for name in old.names]
-            out.close(schema, old.created_by, old.key_values)
-        finally:
-            out.abandon()
+    old = ColumnFile(source)
+    if old.row_groups != len(replaced):
+        raise ParquetFooterError(f"{source} has {old.row_groups} row groups, and {len(replaced)} were given.")
+    new = [encoded(table, codec) for table in replaced]
+    lacking = sorted(set(new[0].names if new else ()) - set(old.names))
+    if lacking:
+        raise ParquetFooterError(f"{source} has no column {', '.join(lacking)}.")
+    replaces = set(new[0].names if new else ())
+    out = CompositeFile(target)
+    try:
+        for number, (table, made) in enumerate(zip(replaced, new, strict=True)):
+            columns = [(made, 0, name) if name in replaces else (old, number, name) for name in old.names]
+            out.add(table.num_rows, columns)
+        schema = [(new[0] if name in replaces else old).schema_of(name) for name in old.names]
+        out.close(schema, old.created_by, old.key_values)
+    finally:
+        out.abandon()
 
 
 def _copied(source: BinaryIO, out: BinaryIO, chunk: Struct) -> Struct:

@@ -145,9 +145,8 @@ def write_piece(
     batches = partial(read_batches, files, schema)
     if "tagged" in task.folders and not task.only_matched:
         layout = task.layouts.get("tagged", PLAIN)
-        groups_of = copied_row_groups(files, schema, task.codec, layout.partition_by)
-        with contextlib.suppress(LargeRowGroupError, ParquetFooterError), groups_of as groups:
-            if groups:
+        with contextlib.suppress(LargeRowGroupError, ParquetFooterError):
+            if groups := copied_row_groups(files, schema, task.codec, layout.partition_by):
                 made = {name: _files(task, name) for name in task.folders}
                 copied = CopiedFiles(task.folders["tagged"], task.codec, task.footer, layout, groups, made["tagged"])
                 yield _written(compiled, task, batches(), {**made, "tagged": copied})

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import resource
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -277,3 +279,22 @@ def test_many_small_row_groups_become_one(tmp_path: Path, monkeypatch: pytest.Mo
     found, (entry,), _ = written(task_of(tmp_path / "lake"), files)
     assert len(found) == 20_000
     assert pq.read_metadata(tmp_path / "lake" / "tagged" / entry["path"]).num_row_groups == 1
+
+
+def test_few_files_are_open_at_a_time(tmp_path: Path) -> None:
+    """However many a source has."""
+    files, tables = [], []
+    for number in range(60):
+        tables.append((number, rows_of(random.Random(number), 3, number * 1000)))
+        path = tmp_path / f"{number}.parquet"
+        pq.write_table(tables[-1][1], path)
+        files.append(SourceFile(str(path), {}, number))
+    task = task_of(tmp_path / "lake")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 30, hard))
+    try:
+        found, (entry,), _ = written(task, files)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert texts_of(found) == expected_of(tables)
+    assert pq.read_metadata(tmp_path / "lake" / "tagged" / entry["path"]).num_row_groups == 60
