@@ -207,13 +207,21 @@ TEXTS: dict[str, ScalarFunction] = {
             accepted.padded_text,
             _padded(name == "lpad"),
             constants=(1, 2),
-            fits=lambda fixed: fixed[0] <= _LONGEST_PADDED,
+            fits=lambda fixed: abs(fixed[0]) <= _LONGEST_PADDED,
         )
         for name in ("lpad", "rpad")
     },
-    "substring_index": ScalarFunction(accepted.two_texts_and_number, _substring_index, constants=(1, 2)),
+    "substring_index": ScalarFunction(
+        accepted.two_texts_and_number,
+        _substring_index,
+        constants=(1, 2),
+        fits=lambda fixed: fixed[1] >= -_INT_MAX,  # with the least INT Spark ends the task; so does split_part
+    ),
     "split_part": ScalarFunction(
-        accepted.two_texts_and_number, _split_part, constants=(1, 2), fits=lambda fixed: fixed[1] != 0
+        accepted.two_texts_and_number,
+        _split_part,
+        constants=(1, 2),
+        fits=lambda fixed: fixed[1] != 0 and fixed[1] >= -_INT_MAX,
     ),
     "instr": ScalarFunction(
         accepted.two_texts, lambda columns, _: (_place(columns[0], columns[1][0].as_py()), None), constants=(1,)
