@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import NeedsSparkError
@@ -141,9 +140,13 @@ def _repeated(written: NewestBatch, join: Join, tagged: DataFrame) -> int:
     """How many joined rows repeat the keys of another one; 0 if a stream has no key, or its source lacks it."""
     from pyspark.sql import functions as f
 
+    from pipelines.spark.sql_text import quoted
+    from quality.local_joined import has_fields
+
     configuration = written.workspace.configuration
     keys = {name: configuration.stream(name).key for name in join.streams}
-    if not all(keys.values()) or not _has_fields(tagged, keys):
+    fields = {name: tagged.select(f"{quoted(name)}.*").columns for name in join.streams}
+    if not all(keys.values()) or not has_fields(fields, keys):
         return 0
     columns = [f.col(_column(name, key)) for name, named in keys.items() for key in named]
     # a key with NULL does not identify a row
@@ -151,14 +154,6 @@ def _repeated(written: NewestBatch, join: Join, tagged: DataFrame) -> int:
     row = named.select(f.xxhash64("*").alias("row")).agg(f.count("row"), f.count_distinct("row")).first()
     assert row is not None
     return int(row[0]) - int(row[1])
-
-
-def _has_fields(tagged: DataFrame, named: Mapping[str, Sequence[str]]) -> bool:
-    """Whether the STRUCT columns of joined rows have all fields that are named by stream, case aside."""
-    from pipelines.spark.sql_text import quoted
-
-    fields = {name: {field.lower() for field in tagged.select(f"{quoted(name)}.*").columns} for name in named}
-    return all(key.lower() in fields[name] for name, keys in named.items() for key in keys)
 
 
 def _column(stream: str, column: str) -> str:

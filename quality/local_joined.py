@@ -55,7 +55,7 @@ class JoinedRows:
     def hashes(self, batch: pa.RecordBatch) -> np.ndarray:
         """A hash of the keys of all streams, [rows] uint64; 0 for a row with NULL in a key, or without one."""
         keys = {name: self.streams[name].key for name in self.join.streams}
-        if not has_fields(batch.schema, keys):
+        if not has_fields({name: [field.name for field in batch.schema.field(name).type] for name in keys}, keys):
             return np.zeros(len(batch), np.uint64)
         columns = [_field(batch, name, key) for name, named in keys.items() for key in named]
         plain = [column for column in columns if not pa.types.is_nested(column.type)]
@@ -107,10 +107,9 @@ def measures_of(written: NewestBatch, join: Join) -> tuple[dict[str, Any], pl.Da
     return measures | figures, pairs, disagreeing
 
 
-def has_fields(schema: pa.Schema, named: Mapping[str, Sequence[str]]) -> bool:
-    """Whether the STRUCT columns of joined rows have all fields that are named by stream, case aside."""
-    fields = {name: {field.name.lower() for field in schema.field(name).type} for name in named}
-    return all(key.lower() in fields[name] for name, keys in named.items() for key in keys)
+def has_fields(fields: Mapping[str, Sequence[str]], named: Mapping[str, Sequence[str]]) -> bool:
+    """Whether the STRUCT columns of joined rows, with these fields by stream, have all that are named, case aside."""
+    return all({key.lower() for key in keys} <= {each.lower() for each in fields[name]} for name, keys in named.items())
 
 
 def _field(batch: pa.RecordBatch, stream: str, column: str) -> pa.Array:

@@ -77,6 +77,7 @@ def _counter(index: Callable[[], str] | None, task: FileTask) -> Callable[[Itera
     """The function that workers run; it travels by value, so that they need no module of the jobs."""
 
     def count(adds: Iterator[Any]) -> Iterator[Any]:
+        """Count the changes in numbered files; returns those files that have any."""
         import json
 
         from rules_index.workers import retagged_files, spark_worker
@@ -92,6 +93,7 @@ def _counter(index: Callable[[], str] | None, task: FileTask) -> Callable[[Itera
 
 def _writer(index: Callable[[], str] | None, task: FileTask) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def write(adds: Iterator[Any]) -> Iterator[Any]:
+        """Write files anew; returns their `add` entries."""
         import json
 
         from rules_index.workers import retagged_files, spark_worker

@@ -233,6 +233,7 @@ def _new_ids_column(rows: DataFrame, rematch: Rematch, kind: str) -> Column:
 
 def _retagger(file: Callable[[], str] | None, replaced: ReplacedIds, names: tuple[str, ...]) -> Any:
     def retag(batches: Iterator[Any]) -> Iterator[pa.Array]:
+        """The new ids of the rows of each batch."""
         import pyarrow as pa
 
         from rules_index.workers import retagged_rows, spark_worker
@@ -252,6 +253,7 @@ def _counter(
     file: Callable[[], str] | None, replaced: ReplacedIds
 ) -> Callable[[Iterator[Any]], Iterator[pa.RecordBatch]]:
     def count(batches: Iterator[Any]) -> Iterator[pa.RecordBatch]:
+        """Count the changes by file."""
         from rules_index.workers import retagged_rows, spark_worker
 
         compiled = spark_worker.open_index(file()) if file is not None else None
@@ -264,6 +266,7 @@ def _writer(
     file: Callable[[], str] | None, replaced: ReplacedIds, task: Task
 ) -> Callable[[Iterator[Any]], Iterator[pa.RecordBatch]]:
     def write(batches: Iterator[Any]) -> Iterator[pa.RecordBatch]:
+        """Write the rows with their new ids to files."""
         from rules_index.workers import retagged_rows, spark_worker
 
         compiled = spark_worker.open_index(file()) if file is not None else None

@@ -66,17 +66,19 @@ class Computed:
     def _encode_rows(
         self, expression: Expression, regions: Regions, start: int, stop: int, out: np.ndarray, raised: Mask
     ) -> None:
-        """The codes of some rows: of fewer at a time where values are too long for one array, down to one row. Its
-        value is too long for Spark as well, which raises."""
+        """The codes of some rows: of fewer at a time where values are too long for one array, down to one row. A value
+        that is too long by itself is so for Spark as well, which raises. MemoryError where one row takes too much."""
         inputs = {leaf.name: _rows_of(self.values[leaf.name], start, stop) for leaf in leaves_of(expression)}
         try:
             result = evaluate(expression, inputs, stop - start)
-        except (pa.ArrowCapacityError, MemoryError):
+        except (pa.ArrowCapacityError, MemoryError) as error:
             if stop - start > 1:
                 middle = (start + stop) // 2
                 self._encode_rows(expression, regions, start, middle, out, raised)
                 self._encode_rows(expression, regions, middle, stop, out, raised)
                 return
+            if isinstance(error, MemoryError):
+                raise  # another process may have taken the memory: the row may well satisfy the rule
             result = Evaluated(pa.nulls(1, expression.type), np.ones(1, np.bool_))
         regions.encode(result.values, result.raised, out[start:stop])
         if result.raised is not None:

@@ -39,7 +39,7 @@ def _is_copied(file: ColumnFile, group: int, field: pa.Field, codec: str) -> boo
     return paths == list(stored_paths(one)) and all(
         chunk[_TYPE][1] != _INT96
         and chunk[_CODEC][1] == _CODECS[codec]
-        and max(chunk[_ENCODINGS][1][1]) < _BYTE_STREAM_SPLIT
+        and max(chunk[_ENCODINGS][1][1], default=_BYTE_STREAM_SPLIT) < _BYTE_STREAM_SPLIT
         and (kind is None or pa.types.is_floating(kind) or _has_statistics(chunk, kind))
         for chunk, (_, kind) in zip(chunks, leaves(one), strict=True)
     )

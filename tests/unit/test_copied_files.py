@@ -20,7 +20,9 @@ import pytest
 
 from rules_index.compiling.compile import compile_rules
 from rules_index.workers import copied_files, tagged_files
+from rules_index.workers.copied_columns import copied_columns
 from rules_index.workers.delta_files import Layout
+from rules_index.workers.parquet_columns import ColumnFile, with_columns
 from rules_index.workers.source_files import SourceFile
 from rules_index.workers.tagged_files import Task, write_piece
 from tests.cases import quick_first
@@ -298,3 +300,31 @@ def test_few_files_are_open_at_a_time(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert texts_of(found) == expected_of(tables)
     assert pq.read_metadata(tmp_path / "lake" / "tagged" / entry["path"]).num_row_groups == 60
+
+
+def test_copied_columns_are_copied_once_more_where_rows_get_new_ids(tmp_path: Path) -> None:
+    """As a re-tag does."""
+    table = rows_of(random.Random(5), 300)
+    path, target = tmp_path / "source.parquet", tmp_path / "new.parquet"
+    pq.write_table(table, path, row_group_size=100, write_page_index=True)
+    _, (entry,), _ = written(task_of(tmp_path / "lake"), [SourceFile(str(path), {}, 1)])
+    tagged = tmp_path / "lake" / "tagged" / entry["path"]
+    ids = pa.table({"rule_ids": pa.array([["new"]] * 100, pa.list_(pa.string()))})
+    with_columns(str(tagged), str(target), [ids] * 3, "snappy")
+    before, after = pq.read_table(tagged), pq.read_table(target)
+    assert after["rule_ids"].to_pylist() == [["new"]] * 300
+    assert list(map(str, after.drop_columns(["rule_ids"]).to_pylist())) == list(
+        map(str, before.drop_columns(["rule_ids"]).to_pylist())
+    )
+    assert texts_of(before.select([*SCHEMA.names, "rule_ids", "source_version"])) == expected_of([(1, table)])
+
+
+def test_a_column_whose_encodings_are_not_named_is_not_copied(tmp_path: Path) -> None:
+    path = tmp_path / "source.parquet"
+    pq.write_table(pa.table({"n": pa.array(range(10), pa.int64())}), path)
+    file = ColumnFile(str(path))
+    schema = pa.schema({"n": pa.int64()})
+    assert copied_columns(file, [0], schema, "snappy") == {"n"}
+    for chunk in file.chunks(0, "n"):
+        chunk[3][1][2] = (9, (5, []))
+    assert copied_columns(file, [0], schema, "snappy") == frozenset()

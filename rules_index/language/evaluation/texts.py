@@ -149,6 +149,7 @@ def _substring_index(columns: Columns, _: str) -> Result:
     delimiter, count = columns[1][0].as_py(), columns[2][0].as_py()
 
     def part(text: str) -> str:
+        """The part of one text."""
         if not delimiter or not count:
             return ""
         at = -1 if count > 0 else len(text) - len(delimiter) + 1
@@ -168,6 +169,7 @@ def _split_part(columns: Columns, _: str) -> Result:
     delimiter, number = columns[1][0].as_py(), columns[2][0].as_py()
 
     def part(text: str) -> str:
+        """The part of one text."""
         parts = text.split(delimiter) if delimiter else [text]
         place = number - 1 if number > 0 else len(parts) + number
         return parts[place] if 0 <= place < len(parts) else ""

@@ -87,3 +87,16 @@ def test_a_plain_column_is_encoded_as_it_is(values: list[int | None]) -> None:
     expected = np.empty(100, np.int32)
     compiled.regions[0].encode(column, None, expected)
     assert raised is None and np.array_equal(codes, expected)
+
+
+def test_a_lack_of_memory_is_no_error_of_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row that could not be looked at is not taken for one that the rule does not match."""
+    rows = pa.table({"s": ["x", "y"] * 50})
+    compiled = ri.compile_rules([("a", "concat(s, s) = 'xx'")], rows.schema)
+
+    def without_memory(*_: object) -> Evaluated:
+        raise pa.ArrowMemoryError("malloc of size 64 failed")
+
+    monkeypatch.setattr(computed_codes, "evaluate", without_memory)
+    with pytest.raises(MemoryError):
+        compiled.match(rows)
