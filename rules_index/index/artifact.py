@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from rules_index.errors import ArtifactError
 
-FORMAT_VERSION = 14
+FORMAT_VERSION = 15
 """Of the artifact; it is part of every fingerprint."""
 MAGIC = b"DELTATAG"
 ALIGNMENT = 64

@@ -34,7 +34,7 @@ from rules_index.language.patterns import check_like, check_rlike, is_only_java,
 from rules_index.language.scope import Scope
 from rules_index.language.source_text import text_of
 from rules_index.language.tokens import Tokens
-from rules_index.language.typed import Constant, Expression, Leaf, Operation
+from rules_index.language.typed import Constant, Expression, Leaf, Operation, leaves_of
 
 FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<=>": "<=>"}
 """The operator that means the same with its sides exchanged."""
@@ -161,6 +161,19 @@ class Analyser:
             return self.value(node.children[0])
         finally:
             self.variables.pop()
+
+    def condition_on(self, node: Node, kind: pa.DataType) -> Operation | None:
+        """The condition that is a lambda's body, over a leaf for its parameter, of type `kind`. None where it needs
+        Spark, names anything else, or may raise."""
+        name = node.value[0]
+        inner = Analyser(self.tokens, Scope(pa.schema([pa.field(name, kind)]), self.scope.time_zone))
+        try:
+            tree = inner.truth(node.children[0])
+        except RuleError:
+            return None
+        if not isinstance(tree, Operation) or operations.can_raise(tree):
+            return None
+        return tree if set(leaves_of(tree)) == {inner.scope.leaf(name, kind)} else None
 
     def _row(self, node: Node) -> Value:
         for child in node.children:

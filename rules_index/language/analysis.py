@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+import pyarrow as pa
+
 from rules_index.errors import RuleError
 from rules_index.language.coercion import Type
 from rules_index.language.nodes import Node
 from rules_index.language.scope import Scope
 from rules_index.language.tokens import Tokens
-from rules_index.language.typed import Expression
+from rules_index.language.typed import Expression, Operation
 
 
 @dataclass(slots=True)
@@ -59,6 +61,9 @@ class Analysis(Protocol):
 
     def body(self, node: Node, types: list[Type]) -> Value:
         """The value of a lambda's body, with parameters of these types."""
+
+    def condition_on(self, node: Node, kind: pa.DataType) -> Operation | None:
+        """See `Analyser.condition_on`."""
 
     def truth(self, node: Node) -> Expression | None:
         """The tree of a condition; None where only Spark can evaluate it."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from rules_index.domains.value_lists import ValueList
 from rules_index.language.evaluation import functions
-from rules_index.language.typed import Constant, Expression, Leaf, Operation
+from rules_index.language.typed import Constant, Expression, Leaf, Operation, leaves_of
 
 _DEPTH_LIMIT = 200
 _ARROW = "arrow:"
@@ -30,17 +30,20 @@ _PLAIN: dict[str, pa.DataType] = {
     "null": pa.null(),
 }
 _NAMES = {data_type: name for name, data_type in _PLAIN.items()}
+_QUANTIFIERS = ("exists", "forall")
 _PARAMETERS: dict[str, tuple[type, ...]] = {
     "like": (str, str, bool),
     "rlike": (str,),
     "call": (str, str),
     "in_list": (ValueList,),
+    **dict.fromkeys(_QUANTIFIERS, (Operation,)),
 }
 _OPERANDS: dict[str, tuple[int, int | None]] = {
     **dict.fromkeys(("add", "subtract", "multiply", "divide", "remainder", "positive_remainder", "quotient"), (2, 2)),
     **dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", "<=>"), (2, 2)),
     **dict.fromkeys(
-        ("negate", "abs", "cast", "try_cast", "raise", "not", "is_null", "like", "rlike", "in_list"), (1, 1)
+        ("negate", "abs", "cast", "try_cast", "raise", "not", "is_null", "like", "rlike", "in_list", *_QUANTIFIERS),
+        (1, 1),
     ),
     **dict.fromkeys(("and", "or", "in"), (2, None)),
     "case": (3, None),
@@ -90,6 +93,8 @@ def to_json(expression: Expression) -> list[Any]:
             return ["constant", _value_to_json(value), type_to_json(data_type)]
         case Operation(name, operands, data_type, parameters):
             written = [each.name if isinstance(each, ValueList) else each for each in parameters]
+            if name in _QUANTIFIERS:
+                written = [to_json(each) for each in parameters]
             return ["operation", name, type_to_json(data_type), written, *map(to_json, operands)]
 
 
@@ -122,6 +127,8 @@ def _read(value: Any, depth: int, lists: Mapping[str, ValueList]) -> Expression:
             children = tuple(_read(operand, depth + 1, lists) for operand in operands)
             if name == "in_list":
                 parameters = [lists[each] for each in parameters]
+            elif name in _QUANTIFIERS:
+                parameters = [_read(each, depth + 1, lists) for each in parameters]
             return _operation(name, children, type_from_json(data_type), tuple(parameters))
     raise ValueError(f"{value!r:.60} is not an expression.")
 
@@ -141,9 +148,19 @@ def _operation(
         raise ValueError(f"The operation {name} has the parameters {parameters!r:.60}.")
     if name == "in_list" and operands[0].type != parameters[0].type:
         raise ValueError(f"The list {parameters[0].name} is of another type.")
+    if name in _QUANTIFIERS and not _is_condition(parameters[0], operands[0].type):
+        raise ValueError(f"The operation {name} has no condition on the items of its operand.")
     if name == "call" and functions.build(parameters[0], operands, data_type, parameters[1]) is None:
         raise ValueError(f"The function {parameters[0]!r:.60} is not evaluated here, or not of such values.")
     return Operation(name, operands, data_type, parameters)
+
+
+def _is_condition(condition: Expression, lists: pa.DataType) -> bool:
+    """Whether an expression is BOOLEAN and over an item of such lists alone."""
+    leaves = set(leaves_of(condition))
+    if len(leaves) != 1 or not pa.types.is_list(lists) or not pa.types.is_boolean(condition.type):
+        return False
+    return leaves.pop().type == lists.value_type
 
 
 def _read_constant(value: Any, data_type: pa.DataType) -> Constant:

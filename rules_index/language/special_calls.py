@@ -10,11 +10,14 @@ import pyarrow as pa
 from rules_index.language import constants, operations
 from rules_index.language.analysis import Analysis, Value, evaluated_once
 from rules_index.language.coercion import (
+    BIGINT,
     BOOLEAN,
     INT,
+    INTEGER_BITS,
     MAX_PRECISION,
     NULL,
     STRING,
+    Type,
     arithmetic_type,
     is_decimal,
     is_float,
@@ -26,8 +29,8 @@ from rules_index.language.evaluation import functions
 from rules_index.language.nodes import Node
 from rules_index.language.results import item_type
 from rules_index.language.tokens import words
-from rules_index.language.type_names import DAY_INTERVAL, TIMESTAMP
-from rules_index.language.typed import Constant
+from rules_index.language.type_names import DAY_INTERVAL, TIMESTAMP, TIMESTAMP_NTZ
+from rules_index.language.typed import Constant, Operation
 
 _FIELDS = {
     **dict.fromkeys(words("year y years yr yrs"), "year"),
@@ -187,6 +190,62 @@ def _date_trunc(analyser: Analysis, node: Node, arguments: list[Value]) -> Value
     return analyser.make_value(node, kind, functions.build("date_trunc", trees, kind, analyser.scope.time_zone))
 
 
+_MICROS = {"MICROSECOND": 1, "MILLISECOND": 1_000, "SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000,
+           "DAY": 86_400_000_000, "WEEK": 604_800_000_000}  # fmt: skip
+
+
+def _timestampadd(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
+    """`timestampadd(unit, count, time)` of a constant count: days by the local clock, hours and less by instants."""
+    unit, count, time = (each.local for each in arguments) if len(arguments) == 3 else (None,) * 3
+    kind = arguments[-1].type
+    if not (isinstance(unit, Constant) and isinstance(count, Constant) and kind in (TIMESTAMP, TIMESTAMP_NTZ)):
+        return None
+    if not is_integer(count.type) or count.value is None:
+        return None
+    length = count.value * _MICROS.get(str(unit.value).upper(), 0)
+    if not 0 < abs(length) < 1 << 63:
+        return None
+    name = "time_add" if str(unit.value).upper() in ("DAY", "WEEK") else "instant_add"
+    tree = functions.build(name, [time, Constant(length, BIGINT)], kind, analyser.scope.time_zone)
+    return analyser.make_value(node, kind, tree)
+
+
+def _arrays_overlap(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
+    """`arrays_overlap(items, array('a', 'b'))`: whether the array contains one of the constants."""
+    for array, listed in ((0, 1), (1, 0)):
+        items, written = arguments[array], node.children[listed]
+        if items.local is None or items.collated or written.kind != "call" or written.value != "array":
+            continue
+        kind, zone = item_type(items.type), analyser.scope.time_zone
+        wanted = [analyser.value(child).local for child in written.children]
+        if not wanted or not all(isinstance(each, Constant) and each.value is not None for each in wanted):
+            continue
+        wanted = [each if each is None or not _widens(each.type, kind) else operations.as_type(each, kind, zone)
+                  for each in wanted]  # fmt: skip
+        if any(each is None or each.type != kind for each in wanted):
+            continue
+        trees = [functions.build("array_contains", [items.local, each], BOOLEAN, zone) for each in wanted]
+        tree = trees[0] if len(trees) == 1 else operations.operation("or", trees, BOOLEAN)
+        return analyser.make_value(node, BOOLEAN, tree)
+    return None
+
+
+def _widens(kind: pa.DataType, to: Type) -> bool:
+    return is_integer(kind) and is_integer(to) and INTEGER_BITS[kind] <= INTEGER_BITS[to]
+
+
+def _quantified(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
+    """`exists(items, x -> ...)` and `forall`, where the condition is about the item alone."""
+    items = arguments[0]
+    kind = item_type(items.type)
+    if items.local is None or items.collated or kind is None:
+        return None
+    condition = analyser.condition_on(node.children[1], kind)
+    if condition is None:
+        return None
+    return analyser.make_value(node, BOOLEAN, Operation(node.value, (items.local,), BOOLEAN, (condition,)))
+
+
 def _extract(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
     """`extract(field FROM time)`: INT for whole fields of dates and times."""
     unit, time = arguments[0].local, arguments[1]
@@ -227,6 +286,11 @@ SPECIAL = {
     "try_element_at": _element,
     "round": _round,
     "date_trunc": _date_trunc,
+    "timestampadd": _timestampadd,
+    "dateadd": _timestampadd,
+    "arrays_overlap": _arrays_overlap,
+    "exists": _quantified,
+    "forall": _quantified,
     "extract": _extract,
     "date_part": _extract,
     "datepart": _extract,

@@ -71,6 +71,7 @@ class Operation:
     | like | one STRING | pattern, escape, ignore_case |
     | rlike | one STRING | pattern |
     | in_list | one of the list's type | the `ValueList` |
+    | exists forall | one array | the condition, over a leaf that is an item |
     | call | those of a function (evaluation.functions) | its name, time zone |
 
     `size` and `depth` are its number of nodes, in which a part that occurs twice counts twice, and of levels.

@@ -112,6 +112,16 @@ CASES: dict[str, list[str]] = {
     "time_add": [f"{of} {sign} INTERVAL {length}" for of in ("ts", "n", "later") for sign in "+-" for length in
                  ("1 HOUR", "1 DAY", "'2' WEEKS", "'-2' DAYS", "-3 DAYS 4 HOURS", "90 MINUTES 7 SECONDS",
                   "1 microsecond", "180 days")],
+    "instant_add": [f"timestampadd({unit}, {count}, {of})" for unit in ("MICROSECOND", "SECOND", "MINUTE", "HOUR")
+        for count in (1, -36, 1000) for of in ("ts", "n")],
+    "timestampadd": [f"dateadd({unit}, {count}, {of})" for unit in ("DAY", "WEEK") for count in (1, -36, 1000)
+        for of in ("ts", "n")],
+    "arrays_overlap": ["arrays_overlap(a, array('x'))", "arrays_overlap(a, array('q', 'x'))",
+        "arrays_overlap(r, array(3, 1))",
+        "arrays_overlap(array('y'), a)", "arrays_overlap(g, array(0.0D, DOUBLE('NaN')))"],
+    **{name: [f"{name}({of})" for of in ("a, y -> y = 'x'", "a, y -> y LIKE 'y%'", "r, y -> y > 1", "a, y -> y IS NULL",
+        "r, y -> y % 2 = 1 OR y IS NULL", "g, y -> y >= 0", "a, y -> upper(y) IN ('X', 'Z')", "r, y -> NOT (y = 2)",
+        "g, y -> y + 1 > 0", "a, Y -> y <=> 'x'")] for name in ("exists", "forall")},
     "time_between": ["ts - later", "d - e", "later - ts", "e - d", "(n + INTERVAL 180 days) - n", "abs(ts - later)",
                      "ts - TIMESTAMP'2024-07-01 12:00:00'", "DATE'2024-02-29' - d"],
     "unix_date": ["unix_date(d)"],
@@ -134,6 +144,19 @@ CASES: dict[str, list[str]] = {
         "'.', -1", "'', 1", "'b', 0", "'é', 2", "' ', -2", "'a', 2147483647", "'a', -2147483647")],
     "split_part": [f"split_part({of}, {rest})" for of in "suk" for rest in ("'a', 1", "'aa', 2", "'aa', -1", "'.', 2",
         "'', 1", "'', -1", "'', 2", "'é', -2", "'a', 2147483647", "'a', -2147483647")],
+    "regexp_extract": ["regexp_extract(l, '([0-9]+)-([0-9]+)', 2)", "regexp_extract(s, '(a|é)(b?)(.*)', 3)",
+        "regexp_extract(s, '^(.)', 1)", "regexp_extract(k, '([0-9]+)$')", "regexp_extract(s, '[^a-z]+', 0)",
+        "regexp_extract(u, '(x)|(y)', 2)", "regexp_extract(l, '(.+?)( |T)', 1)", "regexp_extract(s, '(?i)(A+)b*', 1)",
+        "regexp_extract(q, '-([0-9]{2})-?', 1)", "regexp_extract(u, 'b', 0)"],
+    "regexp_substr": ["regexp_substr(s, '[a-z]+')", "regexp_substr(l, '[0-9]{2}:[0-9]{2}')", "regexp_substr(u, 'é')"],
+    "regexp_count": ["regexp_count(l, '[0-9]')", "regexp_count(s, 'aa?')", "regexp_count(u, '.')"],
+    "regexp_replace": ["regexp_replace(k, '[^0-9]', '')", "regexp_replace(l, '[0-9]+', '#')",
+        "regexp_replace(k, '^0+', '')", "regexp_replace(s, 'a|b', 'c')", "regexp_replace(s, 'é', '')",
+        "regexp_replace(u, '..?', 'x')"],
+    "split": ["size(split(l, '-'))", "get(split(l, '-'), 1)", "get(split(s, 'a'), 0)", "get(split(q, '[-T ]'), 2)",
+        "size(split(u, 'x'))", "array_contains(split(s, 'b'), '')", "get(split(k, '[.]'), 1)"],
+    "date_format": [f"date_format({of}, '{pattern}')" for of in ("ts", "d", "later") for pattern in ("yyyy-MM-dd",
+        "EEEE", "E", "MMM", "MMMM d", "HH", "H:mm", "hh:mm:ss a", "h a", "yyyy-MM-dd\\'T\\'HH:mm:ss", "M/d/yyyy EE")],
     "instr": ["instr(s, 'a')", "instr(s, 'b')", "instr(s, '')", "instr(u, 'A')", "instr(s, 'Σ')"],
     "locate": ["locate('b', s)", "locate('', s)"],
     "position": ["position('b' IN s)", "position('b', u)"],
@@ -194,8 +217,11 @@ CASES: dict[str, list[str]] = {
 }  # fmt: skip
 
 
+NO_FUNCTIONS = {"casts", "operators", "extremes", "fields", "timestampadd", "arrays_overlap", "exists", "forall"}
+
+
 def test_every_function_has_a_case() -> None:
-    assert set(FUNCTIONS) == set(CASES) - {"casts", "operators", "extremes", "fields"}
+    assert set(FUNCTIONS) == set(CASES) - NO_FUNCTIONS
 
 
 def ours(text: str, table: pa.Table, zone: str) -> pa.Array:
@@ -221,6 +247,9 @@ _KINDS = (
     "multiply",
     "greatest",
     "least",
+    "exists",
+    "forall",
+    "or",
 )
 
 
@@ -303,7 +332,16 @@ FAR = [2**63 - 1, -(2**63), 2**63 - 20 * 86_400_000_000, 20 * 86_400_000_000 - 2
        10**18, -(10**18), 2**62, -(2**62) - 1, 253_402_300_799_999_999, -62_135_596_800_000_001,
        -377_705_116_800_000_000]  # fmt: skip
 FAR_DAYS = [2**31 - 1, -(2**31), 106_751_992, -106_751_993, 10**9, -(10**9), 2_932_897, -719_529]
-RAISING = ("date_trunc", "add_months", "trunc", "time_add", "time_between")
+RAISING = (
+    "date_trunc",
+    "add_months",
+    "trunc",
+    "time_add",
+    "time_between",
+    "instant_add",
+    "timestampadd",
+    "date_format",
+)
 
 
 @pytest.mark.parametrize("zone", soak_but(("Europe/Berlin",), ZONES))

@@ -12,8 +12,11 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import IllegalArgumentException
 
+import rules_index as ri
 from pipelines.spark.catalyst import derived_column, self_test
 from rules_index.errors import RuleError
+from rules_index.language.evaluation.evaluate import evaluate
+from rules_index.language.evaluation.evaluated import Evaluated
 from rules_index.language.patterns import (
     check_rlike,
     is_safe_in_java,
@@ -22,6 +25,7 @@ from rules_index.language.patterns import (
     rlike_as_re2,
     rlike_matcher,
 )
+from rules_index.language.patterns.re2 import captured, divided
 from tests.cases import SOAK
 
 pytestmark = pytest.mark.spark
@@ -338,6 +342,41 @@ def test_translations_for_re2_find_what_java_finds(spark: Any) -> None:
         assert [bool(v) for v in table.column(index + 1).to_pylist()] == rlike_matcher(pattern).match(
             here
         ).to_pylist(), pattern
+
+
+def test_parts_that_re2_finds_are_those_of_java(spark: Any) -> None:
+    values = some_strings(31, 150)
+    here = pa.array(values)
+    frame = frame_of(spark, values)
+    makes = Patterns(32)
+    texts = []
+    for pattern in dict.fromkeys(makes.choice() for _ in range(3_000)):
+        texts += [f"regexp_extract(s, {sql(pattern)}, {group})" for group in range(3) if captured(pattern, group)]
+        if divided(pattern):
+            texts += [f"{call}(s, {sql(pattern)}{more})" for call, more in (("regexp_count", ""), ("split", ""))]
+        if divided(pattern, True):
+            texts.append(f"regexp_replace(s, {sql(pattern)}, '')")
+    kept = texts[:: 1 if SOAK else 4]
+    assert len(kept) > 300
+    schema = pa.schema([("s", pa.string())])
+    for start in range(0, len(kept), 80):
+        part = kept[start : start + 80]
+        answers = frame.selectExpr("i", *(f"{text} AS c{at}" for at, text in enumerate(part))).toArrow().sort_by("i")
+        for at, text in enumerate(part):
+            whole = f"{text}[0] = 'a'" if text.startswith("split") else f"{text} IS NULL"
+            compiled = ri.compile_rules([("r", whole)], schema)
+            if len(compiled.rejects):  # unsafe in Java
+                continue
+            assert not compiled.derived, text
+            found = evaluate(next(_calls(compiled.attributes)), {"s": Evaluated(here)}, len(here)).values
+            assert found.to_pylist() == answers.column(at + 1).to_pylist(), text
+
+
+def _calls(attributes: Any) -> Any:
+    for attribute in attributes:
+        if getattr(attribute, "name", "") == "call" and attribute.parameters[0] != "[]":
+            yield attribute
+        yield from _calls(getattr(attribute, "operands", ()))
 
 
 def test_the_internals_of_this_spark_are_known(spark: Any) -> None:

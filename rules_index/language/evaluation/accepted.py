@@ -33,6 +33,16 @@ def padded_text(kinds: Types) -> bool:
     return text_and_numbers(kinds[:2]) and texts(kinds[2:])
 
 
+def three_texts(kinds: Types) -> bool:
+    """Three texts."""
+    return len(kinds) == 3 and texts(kinds)
+
+
+def two_texts_and_perhaps_a_number(kinds: Types) -> bool:
+    """Two texts, and perhaps an INT."""
+    return two_texts(kinds) or two_texts_and_number(kinds)
+
+
 def two_texts_and_number(kinds: Types) -> bool:
     """Two texts, then an INT."""
     return len(kinds) == 3 and texts(kinds[:2]) and bool(kinds[2] == INT)
@@ -137,6 +147,11 @@ def unit_and_instant(kinds: Types) -> bool:
 def unit_and_instants(kinds: Types) -> bool:
     """A unit and two TIMESTAMPs. Dates and wall times are excluded: in a zone they may not exist."""
     return len(kinds) == 3 and unit_and_instant(kinds[:2]) and one_instant(kinds[2:])
+
+
+def moment_and_pattern(kinds: Types) -> bool:
+    """A DATE or TIMESTAMP, and a text."""
+    return len(kinds) == 2 and (one_date(kinds[:1]) or one_instant(kinds[:1])) and kinds[1] == STRING
 
 
 def date_and_unit(kinds: Types) -> bool:

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from rules_index.language.coercion import BIGINT, DATE, INT, STRING
 from rules_index.language.evaluation import accepted
+from rules_index.language.evaluation.formatted_times import years
 from rules_index.language.evaluation.local_times import instants, local_clock, offsets, sums
 from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, filled, like, nulls_of
 from rules_index.language.evaluation.times import DAY, zone_offset
@@ -103,6 +104,13 @@ def _time_added(columns: Columns, zone: str) -> Result:
     return like(column, found, pa.int64()).cast(column.type), (failed | beyond) & ~nulls_of(column)
 
 
+def _instant_added(columns: Columns, _: str) -> Result:
+    """So many microseconds later, whatever local clocks show; fails beyond a BIGINT."""
+    column, length = columns[0], columns[1][0].as_py()
+    found, beyond = sums(filled(column.cast(pa.int64())), length)
+    return like(column, found, pa.int64()).cast(column.type), beyond & ~nulls_of(column)
+
+
 def _time_between(columns: Columns, zone: str) -> Result:
     """Microseconds from the second to the first by the local clock; fails beyond a BIGINT."""
     (end, end_of_day), (start, start_of_day) = (local_clock(column, zone) for column in columns)
@@ -162,11 +170,8 @@ def _shown(columns: Columns, zone: str) -> Result:
     """As casts to STRING show dates and times: 2024-12-31 23:59:59.5; four digits of a year, and a sign before more."""
     days, of_day = local_clock(columns[0], zone)
     dates = days.astype("M8[D]")
-    years = dates.astype("M8[Y]").astype(np.int64) + 1970
-    signs = np.select([years < 0, years > 9999], ["-", "+"], "")
-    digits = pc.utf8_lpad(pa.array(np.abs(years)).cast(STRING), 4, "0")
     day_of_year = pc.utf8_slice_codeunits(pa.array(np.datetime_as_string(dates), STRING), -6, None)
-    parts = [like(columns[0], signs, STRING), digits, day_of_year]
+    parts = [pc.if_else(columns[0].is_valid(), years(dates), None), day_of_year]
     if columns[0].type != DATE:
         seconds, micros = np.divmod(of_day, 1_000_000)
         digits = pc.utf8_rtrim(pc.utf8_lpad(pa.array(micros).cast(STRING), 6, "0"), "0")
@@ -185,6 +190,7 @@ CALENDAR: dict[str, ScalarFunction] = {
         accepted.unit_and_instant, _truncated_time, raises=True, constants=(0,), fits=_is_unit((*_BEGINS, *_LENGTHS))
     ),
     "time_add": ScalarFunction(accepted.time_and_length, _time_added, raises=True, constants=(1,)),
+    "instant_add": ScalarFunction(accepted.time_and_length, _instant_added, raises=True, constants=(1,)),
     "time_between": ScalarFunction(accepted.two_of_a_kind, _time_between, raises=True),
     "shown_time": ScalarFunction(accepted.one_moment, _shown),
     "unix_date": ScalarFunction(accepted.one_date, lambda columns, _: (columns[0].cast(INT), None)),
@@ -195,5 +201,5 @@ CALENDAR: dict[str, ScalarFunction] = {
     "yearofweek": ScalarFunction(accepted.one_moment, _year_of_week),
     "dayofweek_iso": ScalarFunction(accepted.one_moment, _day_of_week),
 }
-"""`time_add` is `+` and `-` with an INTERVAL, `time_between` the difference of two moments, `shown_time`
-their cast to STRING; the last two are fields of EXTRACT alone."""
+"""`time_add` is `+` and `-` with an INTERVAL, `instant_add` TIMESTAMPADD of hours and less, `time_between` the
+difference of two moments, `shown_time` their cast to STRING; the last two are fields of EXTRACT alone."""

@@ -19,7 +19,7 @@ from rules_index.language.evaluation.comparison import COMPARISONS, compare
 from rules_index.language.evaluation.evaluated import Evaluated, Mask
 from rules_index.language.evaluation.scalar import nulls_of
 from rules_index.language.patterns import like_matcher, rlike_matcher
-from rules_index.language.typed import Constant, Expression, Leaf, Operation
+from rules_index.language.typed import Constant, Expression, Leaf, Operation, leaves_of
 
 
 def evaluate(
@@ -254,6 +254,19 @@ def _in_list(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     return Evaluated(pa.array(found, mask=nulls_of(values)), operands[0].raised)
 
 
+def _quantified(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+    """EXISTS: TRUE where the condition is TRUE of an item, else NULL where it is NULL of one, else FALSE. FORALL: FALSE
+    where it is FALSE of an item, else NULL where it is NULL of one, else TRUE."""
+    condition, lists = operation.parameters[0], operands[0].values
+    items, owner = Evaluated(pc.list_flatten(lists)), pc.list_parent_indices(lists).to_numpy()
+    found = evaluate(condition, {leaf.name: items for leaf in leaves_of(condition)}, len(items.values))
+    is_exists = operation.name == "exists"
+    decided, unknown = np.zeros(len(lists), np.bool_), nulls_of(lists)
+    decided[owner[_is_true(found) if is_exists else _is_false(found)]] = True
+    unknown[owner[nulls_of(found.values)]] = True
+    return Evaluated(pa.array(decided == is_exists, mask=unknown & ~decided), operands[0].raised)
+
+
 def _call(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     values, failed = functions.call(operation, [operand.values for operand in operands])
     return _finish(values, _with_more(_either(operands), failed))
@@ -286,6 +299,7 @@ _OPERATIONS: dict[str, Callable[[Operation, list[Evaluated]], Evaluated]] = {
     "least": _extreme,
     "like": _like,
     "rlike": _rlike,
+    **dict.fromkeys(("exists", "forall"), _quantified),
     "call": _call,
 }
 OPERATIONS = frozenset(_OPERATIONS)

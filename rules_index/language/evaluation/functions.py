@@ -11,15 +11,26 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from rules_index.language.evaluation.dates import CALENDAR
+from rules_index.language.evaluation.formatted_times import FORMATTED_TIMES
 from rules_index.language.evaluation.moments import DATES
 from rules_index.language.evaluation.nested import NESTED
 from rules_index.language.evaluation.numbers import NUMBERS
+from rules_index.language.evaluation.regular_expressions import REGULAR_EXPRESSIONS
 from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction
 from rules_index.language.evaluation.spelled_times import SPELLED_TIMES
 from rules_index.language.evaluation.texts import TEXTS
 from rules_index.language.typed import Constant, Expression, Operation
 
-FUNCTIONS: dict[str, ScalarFunction] = {**DATES, **CALENDAR, **SPELLED_TIMES, **TEXTS, **NUMBERS, **NESTED}
+FUNCTIONS: dict[str, ScalarFunction] = {
+    **DATES,
+    **CALENDAR,
+    **SPELLED_TIMES,
+    **FORMATTED_TIMES,
+    **TEXTS,
+    **NUMBERS,
+    **NESTED,
+    **REGULAR_EXPRESSIONS,
+}
 
 
 def build(

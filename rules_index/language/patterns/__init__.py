@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rules_index.language.patterns.java_safety import is_only_java, is_safe_in_java, java_degree
-from rules_index.language.patterns.like import LikeMatcher, check_like, like_matcher, like_prefix
+from rules_index.language.patterns.like import LikeMatcher, check_like, like_as_java_regex, like_matcher, like_prefix
+from rules_index.language.patterns.re2 import rlike_as_re2
 from rules_index.language.patterns.rlike import RlikeMatcher, check_rlike, rlike_matcher
-from rules_index.language.patterns.translate import like_as_java_regex, rlike_as_re2
 
 __all__ = [
     "LikeMatcher",

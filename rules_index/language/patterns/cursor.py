@@ -39,6 +39,7 @@ class Cursor:
         self.work = work
         self.flags = Flags()
         self.names: set[str] = set()
+        self.groups = 0
 
     def fail(self, message: str, back: int = 0) -> NoReturn:
         """Refuses the pattern, pointing at the cursor (or `back` characters before it)."""

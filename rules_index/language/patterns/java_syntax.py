@@ -122,7 +122,7 @@ class _Reader(SetReader):
             self.fail("possessive quantifiers are not supported; write the repetition without the '+'")
         if code == ord("?"):
             self.next()
-        return Repeat(_WHOLE_LINE_BREAK if node is _LINE_BREAK else node, low, high)
+        return Repeat(_WHOLE_LINE_BREAK if node is _LINE_BREAK else node, low, high, code == ord("?"))
 
     def counts(self) -> tuple[int, int | None]:
         """The bounds of `{n}`, `{n,}` or `{n,m}`; leaves the cursor at the closing brace."""
@@ -156,7 +156,7 @@ class _Reader(SetReader):
 
     def group(self) -> Node | None:
         """A group from its '('; None for flags that are alone, as in `(?i)`."""
-        start, saved = self.cursor, self.flags
+        start, saved, number = self.cursor, self.flags, 0
         if self.next() == ord("?"):
             code = self.skip()
             if code in map(ord, "=!>"):
@@ -166,16 +166,24 @@ class _Reader(SetReader):
                 if code in map(ord, "=!"):
                     self.refuse_group(start, "look-behind")
                 self.group_name(code)
+                number = self.new_group()
             elif code != ord(":"):
                 self.unread()
                 if self.inline_flags():
                     return None
+        else:
+            number = self.new_group()
         node = self.expression()
         if self.read() != ord(")"):
             self.cursor = start
             self.fail("this group lacks its ')'")
         self.flags = saved
-        return Sequence((node,))  # even around a single set: Java repeats a group differently from a set
+        return Sequence((node,), number)  # even around a single set: Java repeats a group differently from a set
+
+    def new_group(self) -> int:
+        """The number of the capturing group that begins here."""
+        self.groups += 1
+        return self.groups
 
     def refuse_group(self, start: int, what: str) -> NoReturn:
         """Fails at a group's start."""

@@ -37,9 +37,13 @@ class Characters:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """Matches its items one after the other; without items the empty string."""
+    """Matches its items one after the other; without items the empty string.
+
+    `group` is the number of the capturing group that it is, 0 if none.
+    """
 
     items: tuple[Node, ...]
+    group: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +55,12 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Matches its item `low` to `high` times (None: without limit)."""
+    """Matches its item `low` to `high` times (None: without limit), as often as it can or, if lazy, as it must."""
 
     item: Node
     low: int
     high: int | None
+    is_lazy: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,7 +169,7 @@ def test_columns_are_named_as_the_schema_spells_them(text: str, name: str) -> No
     [
         ("initcap(s) = 'A'", "initcap(s)"),
         ("initcap( /* why */ s )\n= 'A'", "initcap( s )"),
-        ("b AND exists(arr, x -> x > 1) -- because", "exists(arr, x -> x > 1)"),
+        ("b AND exists(arr, x -> x > i) -- because", "exists(arr, x -> x > i)"),
         ("cbrt(i) > 1 AND i % 2 = 1", "cbrt(i)"),
         ("i LIKE '1%2'", "CAST(i AS STRING)"),
         ("s COLLATE UTF8_LCASE = 'a'", "s COLLATE UTF8_LCASE = 'a'"),

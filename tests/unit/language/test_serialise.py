@@ -13,6 +13,8 @@ from rules_index.language.serialise import from_json, to_json, type_from_json, t
 from rules_index.language.typed import Constant, Expression, Leaf, Operation
 
 LEAF = Leaf("a.b", pa.int32())
+ITEM = ["leaf", "x", "int32", None]
+LIST = ["leaf", "l", type_to_json(pa.list_(pa.int32())), None]
 EXPRESSIONS: list[Expression] = [
     LEAF,
     Leaf("derived_00", pa.bool_(), "f(x) > 1"),
@@ -27,6 +29,7 @@ EXPRESSIONS: list[Expression] = [
     Constant(5, pa.timestamp("us", "UTC")),
     Constant(5, pa.date32()),
     Operation("case", (LEAF, LEAF, LEAF), pa.int32()),
+    Operation("exists", (Leaf("l", pa.list_(pa.int32())),), pa.bool_(), (Operation("is_null", (LEAF,), pa.bool_()),)),
     Operation("like", (Leaf("s", pa.string()),), pa.bool_(), ("a%", "\\", False)),
 ]
 
@@ -96,6 +99,12 @@ def test_types_that_rules_can_only_ask_for_null_come_back(data_type: pa.DataType
         ["operation", "case", "bool", [], *[["leaf", "a", "bool", None]] * 4],
         ["operation", "like", "bool", ["a", "\\", 1], ["leaf", "a", "string", None]],
         ["operation", "not", "bool", [], "leaf"],
+        ["operation", "exists", "bool", [], LIST],
+        ["operation", "exists", "bool", [["leaf", "x", "bool", None]], LIST],
+        ["operation", "exists", "bool", [["operation", "not", "bool", [], ["leaf", "x", "bool", None]]], LIST],
+        ["operation", "exists", "bool", [["operation", "is_null", "bool", [], ITEM]], ITEM],
+        ["operation", "forall", "int32", [["operation", "negate", "int32", [], ITEM]], LIST],
+        ["operation", "forall", "bool", [["operation", "=", "bool", [], ITEM, ["leaf", "y", "int32", None]]], LIST],
     ],
 )
 def test_anything_else_is_a_value_error(value: Any) -> None:

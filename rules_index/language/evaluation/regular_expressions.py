@@ -1,0 +1,81 @@
+"""The functions of regular expressions that are evaluated here, by RE2, where it finds the same parts of a text as
+java.util.regex."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rules_index.language.coercion import INT, STRING
+from rules_index.language.evaluation import accepted
+from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction
+from rules_index.language.patterns.re2 import GROUP, captured, divided, fewest_bytes
+
+
+def _of_distinct(text: pa.Array, change: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    codes = text.dictionary_encode()
+    return change(codes.dictionary).take(codes.indices)
+
+
+def _captured(text: pa.Array, pattern: str | None) -> pa.Array:
+    """What the first match captures; NULL where there is none."""
+    assert pattern is not None  # `fits` has seen to that
+    return _of_distinct(text, lambda each: pc.struct_field(pc.extract_regex(each, pattern), GROUP))
+
+
+def _extract(columns: Columns, _: str) -> Result:
+    """`regexp_extract(text, pattern, group)`; "" where nothing matches."""
+    text, pattern = columns[0], columns[1][0].as_py()
+    found = _captured(text, captured(pattern, columns[2][0].as_py() if len(columns) > 2 else 1))
+    return pc.if_else(text.is_valid(), pc.fill_null(found, ""), pa.scalar(None, STRING)), None
+
+
+def _find(columns: Columns, _: str) -> Result:
+    return _captured(columns[0], captured(columns[1][0].as_py(), 0)), None
+
+
+def _count(columns: Columns, _: str) -> Result:
+    pattern = divided(columns[1][0].as_py())
+    return _of_distinct(columns[0], lambda each: pc.count_substring_regex(each, pattern).cast(INT)), None
+
+
+def _replace(columns: Columns, _: str) -> Result:
+    pattern, replacement = divided(columns[1][0].as_py(), True), columns[2][0].as_py()
+    return _of_distinct(columns[0], lambda each: pc.replace_substring_regex(each, pattern, replacement)), None
+
+
+def _split(columns: Columns, _: str) -> Result:
+    """`split(text, pattern)`, with the empty parts at the end."""
+    pattern = divided(columns[1][0].as_py())
+    return _of_distinct(columns[0], lambda each: pc.split_pattern_regex(each, pattern)), None
+
+
+def _replaces(fixed: Sequence[Any]) -> bool:
+    """Whether all matches are replaced by a text as it is, which is not longer than any of them: what may grow with
+    each of many nested calls is bounded where it is left to Spark."""
+    pattern, replacement = fixed
+    is_plain = "$" not in replacement and "\\" not in replacement
+    return is_plain and len(replacement.encode()) <= fewest_bytes(pattern) and divided(pattern, True) is not None
+
+
+def _divides(fixed: Sequence[Any]) -> bool:
+    return divided(fixed[0]) is not None
+
+
+REGULAR_EXPRESSIONS: dict[str, ScalarFunction] = {
+    "regexp_extract": ScalarFunction(
+        accepted.two_texts_and_perhaps_a_number,
+        _extract,
+        constants=(1, 2),
+        fits=lambda fixed: captured(*fixed, *((1,) if len(fixed) == 1 else ())) is not None,
+    ),
+    "regexp_substr": ScalarFunction(
+        accepted.two_texts, _find, constants=(1,), fits=lambda fixed: captured(fixed[0], 0) is not None
+    ),
+    "regexp_count": ScalarFunction(accepted.two_texts, _count, constants=(1,), fits=_divides),
+    "regexp_replace": ScalarFunction(accepted.three_texts, _replace, constants=(1, 2), fits=_replaces),
+    "split": ScalarFunction(accepted.two_texts, _split, constants=(1,), fits=_divides),
+}
