@@ -179,7 +179,7 @@ class Splitter:
         if coerced is None:
             return None
         found = moved_casts.cut(self.analyser, operator, left, attribute, coerced, self.zone)
-        if found is None:
+        if found is None or operations.may_skip(attribute, coerced):
             return None
         attribute, low, high = found
         true = constants.comparison(operator, low, high, attribute.type)
@@ -232,16 +232,16 @@ class Splitter:
         attribute = self.analyser.attribute(subject)
         if attribute is None or moved_casts.is_moved_in_list(self.analyser, values, common, self.zone):
             return self._whole(node)
-        members = self._members(attribute.type, common, values[1:])
+        members = self._members(attribute, common, values[1:])
         if members is None:
             return self._whole(node)
         true, has_null = members
         formula = Predicate(attribute, true, NOTHING if has_null else ~true, Truth.NULL)
         return negate(formula) if node.value else formula
 
-    def _members(self, column: Type, common: Type, values: list[Value]) -> tuple[ValueSet, bool] | None:
-        """The values of a column that are in a list of constants, and whether NULL is in the list."""
-        assert column is not None and common is not None
+    def _members(self, attribute: Expression, common: Type, values: list[Value]) -> tuple[ValueSet, bool] | None:
+        """The values of an attribute that are in a list of constants, and whether NULL is in the list."""
+        column = attribute.type
         work = self.analyser.tokens.work
         sets: list[ValueSet] = []
         keys = []
@@ -261,7 +261,7 @@ class Splitter:
                 keys.append(constants.key_of(constant))
                 continue
             bounds = constants.cut(column, constant, self.zone)
-            if bounds is None:
+            if bounds is None or operations.may_skip(attribute, constant):
                 return None
             sets.append(interval(*bounds))
         members = union([points(keys), *sets]) if sets else points(keys)

@@ -84,6 +84,8 @@ def members(values: Sequence[Expression | None], common: pa.DataType, zone: str)
     found: list[Expression | None] = []
     for each in values:
         found.append(None if each is None else cast(each, common, zone))
+        if values[0] is not None and isinstance(found[-1], Constant) and may_skip(values[0], found[-1]):
+            found[-1] = None
         if isinstance(last := found[-1], Operation) and last.name == "raise":
             break
     return found
@@ -282,9 +284,21 @@ def compared(operator: str, left: Expression, right: Expression, common: pa.Data
         return None  # Spark may know the result for a value and itself, and then evaluates nothing
     if isinstance(first, Constant) and isinstance(second, Constant):
         return Constant(truth(operator, first, second), BOOLEAN)
-    if not constants.has_keys(common):
+    known = [(value, other) for value, other in ((left, second), (right, first)) if isinstance(other, Constant)]
+    if not constants.has_keys(common) or any(may_skip(*each) for each in known):
         return None
     return Operation(operator, (first, second), BOOLEAN)
+
+
+def may_skip(value: Expression, constant: Constant | None) -> bool:
+    """Whether Spark may compare a value that can raise with a constant of a wider type without evaluating it: on one
+    side of the constant the value's type has no number, so that the outcome is known where the value is never NULL."""
+    if constant is None or constant.value is None or value.type == constant.type:
+        return False
+    if not is_number(value.type) or not can_raise(value):
+        return False
+    bounds, (least, greatest) = constants.cut(value.type, constant, "UTC"), constants.domain(value.type)
+    return bounds is None or bounds[0] <= least or bounds[1] > greatest
 
 
 def beyond_integers(operator: str, left: Constant) -> bool | None:

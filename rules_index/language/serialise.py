@@ -34,6 +34,7 @@ _QUANTIFIERS = ("exists", "forall")
 _PARAMETERS: dict[str, tuple[type, ...]] = {
     "like": (str, str, bool),
     "rlike": (str,),
+    "concat_ws": (str,),
     "call": (str, str),
     "in_list": (ValueList,),
     **dict.fromkeys(_QUANTIFIERS, (Operation,)),
@@ -47,7 +48,7 @@ _OPERANDS: dict[str, tuple[int, int | None]] = {
     ),
     **dict.fromkeys(("and", "or", "in"), (2, None)),
     "case": (3, None),
-    **dict.fromkeys(("coalesce", "greatest", "least"), (1, None)),
+    **dict.fromkeys(("coalesce", "greatest", "least", "concat_ws"), (1, None)),
     "call": (1, None),
 }
 

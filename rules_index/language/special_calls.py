@@ -3,6 +3,7 @@ dates. An entry of `SPECIAL` gives None where the function's own entry (`functio
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pyarrow as pa
@@ -230,6 +231,26 @@ def _arrays_overlap(analyser: Analysis, node: Node, arguments: list[Value]) -> V
     return None
 
 
+def _concat_ws(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
+    """`concat_ws(separator, a, b)` of a constant separator and texts: those that are not NULL."""
+    separator, texts = arguments[0], [each for each in arguments[1:] if each.type != NULL]
+    if not texts or not isinstance(separator.local, Constant) or not isinstance(separator.local.value, str):
+        return None
+    if any(each.type != STRING or each.collated for each in texts):
+        return None
+    trees = [each.local for each in texts]
+    return analyser.make_value(node, STRING, operations.operation("concat_ws", trees, STRING, separator.local.value))
+
+
+def _is_nan(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
+    """`isnan(number)`, which is FALSE for NULL."""
+    number = arguments[0]
+    if number.type is None or not is_float(number.type) or isinstance(number.local, Constant):
+        return None
+    nan = Constant(math.nan, number.type)
+    return analyser.make_value(node, BOOLEAN, operations.operation("<=>", [number.local, nan], BOOLEAN))
+
+
 def _widens(kind: pa.DataType, to: Type) -> bool:
     return is_integer(kind) and is_integer(to) and INTEGER_BITS[kind] <= INTEGER_BITS[to]
 
@@ -289,6 +310,8 @@ SPECIAL = {
     "timestampadd": _timestampadd,
     "dateadd": _timestampadd,
     "arrays_overlap": _arrays_overlap,
+    "concat_ws": _concat_ws,
+    "isnan": _is_nan,
     "exists": _quantified,
     "forall": _quantified,
     "extract": _extract,

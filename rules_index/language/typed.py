@@ -69,6 +69,7 @@ class Operation:
     | case | condition, value, condition, value, ..., else | |
     | coalesce greatest least | one or more of one type | |
     | like | one STRING | pattern, escape, ignore_case |
+    | concat_ws | one or more STRINGs | separator |
     | rlike | one STRING | pattern |
     | in_list | one of the list's type | the `ValueList` |
     | exists forall | one array | the condition, over a leaf that is an item |

@@ -144,6 +144,13 @@ CASES: dict[str, list[str]] = {
         "'.', -1", "'', 1", "'b', 0", "'é', 2", "' ', -2", "'a', 2147483647", "'a', -2147483647")],
     "split_part": [f"split_part({of}, {rest})" for of in "suk" for rest in ("'a', 1", "'aa', 2", "'aa', -1", "'.', 2",
         "'', 1", "'', -1", "'', 2", "'é', -2", "'a', 2147483647", "'a', -2147483647")],
+    "translate": ["translate(s, 'ab', 'x')", "translate(u, 'aba', 'bxy')", "translate(s, 'é', 'e')",
+        "translate(s, '', '')"],
+    **{name: [f"{name}(s)", f"{name}(u)"] for name in ("md5", "sha", "sha1")},
+    "sha2": [f"sha2(s, {bits})" for bits in (0, 224, 256, 384, 512)],
+    "concat_ws": ["concat_ws('-', s, u)", "concat_ws('', u)", "concat_ws('|', s, upper(u), k)",
+        "concat_ws('é', s, NULL, u)"],
+    "isnan": ["isnan(x)", "isnan(f)", "isnan(z)"],
     "regexp_extract": ["regexp_extract(l, '([0-9]+)-([0-9]+)', 2)", "regexp_extract(s, '(a|é)(b?)(.*)', 3)",
         "regexp_extract(s, '^(.)', 1)", "regexp_extract(k, '([0-9]+)$')", "regexp_extract(s, '[^a-z]+', 0)",
         "regexp_extract(u, '(x)|(y)', 2)", "regexp_extract(l, '(.+?)( |T)', 1)", "regexp_extract(s, '(?i)(A+)b*', 1)",
@@ -217,7 +224,18 @@ CASES: dict[str, list[str]] = {
 }  # fmt: skip
 
 
-NO_FUNCTIONS = {"casts", "operators", "extremes", "fields", "timestampadd", "arrays_overlap", "exists", "forall"}
+NO_FUNCTIONS = {
+    "casts",
+    "operators",
+    "extremes",
+    "fields",
+    "timestampadd",
+    "arrays_overlap",
+    "exists",
+    "forall",
+    "concat_ws",
+    "isnan",
+}
 
 
 def test_every_function_has_a_case() -> None:
@@ -249,6 +267,8 @@ _KINDS = (
     "least",
     "exists",
     "forall",
+    "concat_ws",
+    "<=>",
     "or",
 )
 

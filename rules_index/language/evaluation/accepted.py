@@ -28,6 +28,11 @@ def text_and_numbers(kinds: Types) -> bool:
     return kinds[0] == STRING and all(kind == INT for kind in kinds[1:])
 
 
+def text_and_number(kinds: Types) -> bool:
+    """A text and an INT."""
+    return len(kinds) == 2 and text_and_numbers(kinds)
+
+
 def padded_text(kinds: Types) -> bool:
     """A text, an INT, and perhaps another text."""
     return text_and_numbers(kinds[:2]) and texts(kinds[2:])

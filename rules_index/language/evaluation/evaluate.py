@@ -230,6 +230,15 @@ def _coalesce(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     return _finish(values, raised)
 
 
+def _concat_ws(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+    """The texts that are not NULL with the separator between them; all are evaluated."""
+    values = [operand.values for operand in operands]
+    is_empty = reduce(pc.and_, (each.is_null() for each in values))
+    values[0] = pc.if_else(is_empty, "", values[0])  # Arrow leaves out a row that has nothing to join
+    joined = pc.binary_join_element_wise(*values, operation.parameters[0], null_handling="skip")
+    return _finish(joined, reduce(_with_more, (operand.raised for operand in operands)))
+
+
 def _extreme(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     """The greatest or least value that is not NULL, the first of equal ones; all are evaluated."""
     operator = ">" if operation.name == "greatest" else "<"
@@ -297,6 +306,7 @@ _OPERATIONS: dict[str, Callable[[Operation, list[Evaluated]], Evaluated]] = {
     "coalesce": _coalesce,
     "greatest": _extreme,
     "least": _extreme,
+    "concat_ws": _concat_ws,
     "like": _like,
     "rlike": _rlike,
     **dict.fromkeys(("exists", "forall"), _quantified),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -177,6 +178,35 @@ def _split_part(columns: Columns, _: str) -> Result:
     return _of_each(columns[0], part, STRING), None
 
 
+def _translated(columns: Columns, _: str) -> Result:
+    """`translate(text, from, to)`: each character for that at its place in `to`; without one there it goes."""
+    old, new = columns[1][0].as_py(), columns[2][0].as_py()
+    letters: dict[int, str | None] = {}
+    for place, letter in enumerate(old):
+        letters.setdefault(ord(letter), new[place] if place < len(new) else None)
+    return _of_each(columns[0], lambda each: each.translate(letters), STRING), None
+
+
+def _keeps_bytes(old: str, new: str) -> bool:
+    """Whether no character becomes a longer one."""
+    return all(len(after.encode()) <= len(before.encode()) for before, after in zip(old, new, strict=False))
+
+
+def _digest(name: str) -> Callable[[Columns, str], Result]:
+    def evaluate(columns: Columns, _: str) -> Result:
+        return _of_each(columns[0], lambda each: hashlib.new(name, each.encode()).hexdigest(), STRING), None
+
+    return evaluate
+
+
+_SHA2 = {0: "sha256", 224: "sha224", 256: "sha256", 384: "sha384", 512: "sha512"}
+
+
+def _sha2(columns: Columns, zone: str) -> Result:
+    """`sha2(text, bits)`; 0 bits are 256."""
+    return _digest(_SHA2[columns[1][0].as_py()])(columns, zone)
+
+
 def _beside(test: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Callable[[Columns, str], Result]:
     """Whether each text has another one at its begin or end, or anywhere."""
 
@@ -225,6 +255,12 @@ TEXTS: dict[str, ScalarFunction] = {
         constants=(1, 2),
         fits=lambda fixed: fixed[1] != 0 and fixed[1] >= -_INT_MAX,
     ),
+    "translate": ScalarFunction(
+        accepted.three_texts, _translated, constants=(1, 2), fits=lambda fixed: _keeps_bytes(*fixed)
+    ),
+    "md5": ScalarFunction(accepted.one_text, _digest("md5")),
+    **dict.fromkeys(("sha", "sha1"), ScalarFunction(accepted.one_text, _digest("sha1"))),
+    "sha2": ScalarFunction(accepted.text_and_number, _sha2, constants=(1,), fits=lambda fixed: fixed[0] in _SHA2),
     "instr": ScalarFunction(
         accepted.two_texts, lambda columns, _: (_place(columns[0], columns[1][0].as_py()), None), constants=(1,)
     ),
