@@ -71,3 +71,17 @@ def test_conditions_on_items(text: str, wanted: list[Any]) -> None:
     names = {True: ["true"], False: ["false"], None: ["null"]}
     assert compiled.match(rows).to_pylist() == [names[each] for each in expected]
     assert compiled.match(rows.slice(1, 3)).to_pylist() == [names[each] for each in expected[1:4]]
+
+
+@pytest.mark.parametrize(
+    "text", ["lpad(t, 3, 'x') = 'a'", "regexp_extract(t, '(a)', 1) = 'a'", "sha2(t, 256) = 'a'",
+             "get(split(t, ','), 0) = 'a'", "concat_ws('-', t, t) = 'a'", "t LIKE 'v%'", "t RLIKE 'a+'"]
+)  # fmt: skip
+def test_conditions_on_no_items(text: str) -> None:
+    rows = pa.table({"tags": pa.array([[], None, []], pa.list_(pa.string()))})
+    compiled = ri.compile_rules(
+        [("r", f"exists(tags, t -> {text})"), ("all", f"forall(tags, t -> {text})")], rows.schema
+    )
+    assert not compiled.derived
+    assert compiled.match(rows).to_pylist() == [["all"], [], ["all"]]
+    assert compiled.match(rows.slice(0, 0)).to_pylist() == []

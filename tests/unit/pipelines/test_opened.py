@@ -10,6 +10,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
+from pipelines.lake import opened
 from pipelines.lake.opened import own_table, shared_table
 
 ROWS = pa.table({"n": [1, 2]})
@@ -71,3 +72,15 @@ def test_a_table_whose_checkpoint_gave_way_to_a_newer_one_is_opened_anew(uri: st
         checkpoint.unlink()
     assert shared_table(uri, None) is not before
     assert shared_table(uri, None).transaction_version("none") is None
+
+
+def test_a_checkpoint_written_while_a_table_is_opened_is_seen(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def opened_before_a_checkpoint(uri: str, version: int | None = None) -> DeltaTable:
+        table = own_table(uri, version)
+        DeltaTable(uri).create_checkpoint()
+        return table
+
+    with monkeypatch.context() as patched:
+        patched.setattr(opened, "own_table", opened_before_a_checkpoint)
+        before = shared_table(uri, None)
+    assert shared_table(uri, None) is not before
