@@ -175,6 +175,17 @@ def test_columns_are_named_as_the_schema_spells_them(text: str, name: str) -> No
         ("s COLLATE UTF8_LCASE = 'a'", "s COLLATE UTF8_LCASE = 'a'"),
         ("array_max(arr) = 1", "array_max(arr)"),
         ("overlay(s, s, 2) = '${user.home}'", "overlay(s, s, 2)"),
+        *(
+            (f"{call} = 'a'", call)
+            for call in (
+                "substring_index(s, 'a', -2147483648)",
+                "split_part(s, 'a', -2147483648)",
+                "lpad(s, 1001, 'a')",
+                "regexp_replace(s, 'a', 'bc')",
+                "translate(s, 'a', 'é')",
+            )
+        ),
+        ("coalesce(i + i, 0) < 2147483648", "coalesce(i + i, 0) < 2147483648"),
         ("concat_ws(s, s, '${user.home}') = 'a'", "concat_ws(s, s, '\\u0024{user.home}')"),
     ],
 )
