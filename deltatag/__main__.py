@@ -104,14 +104,13 @@ def _explain(error: Exception, verbose: bool) -> int:
     """Print an error on standard error, with the stack trace if `verbose`; returns the exit status."""
     from deltatag.output import paragraph, say
     from pipelines.errors import ConfigurationError, PipelineError, StatementError
-    from pipelines.spark.runtime import RuntimeNotFoundError
     from rules_index.errors import RulesIndexError
 
     if verbose:
         import traceback
 
         traceback.print_exc()
-    expected = (PipelineError, RuntimeNotFoundError, RulesIndexError)
+    expected = (PipelineError, RulesIndexError)
     text = str(error) if isinstance(error, StatementError) else paragraph(str(error))
     if isinstance(error, OSError) and not isinstance(error, expected):
         text = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"

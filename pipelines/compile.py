@@ -39,6 +39,7 @@ from pipelines.scopes import Scope, scope_of, scopes_of
 from pipelines.value_lists import LISTS, Held, read_lists
 from pipelines.workspace import Workspace
 from rules_index.index.artifact import FORMAT_VERSION
+from rules_index.kernel_cache import is_cold
 from rules_index.memory import release_freed_memory
 
 
@@ -64,7 +65,8 @@ def compile_scopes(
     before = stored_rejects(lake)
     rejects, results = [rules.rejects], []
     for scope in due:
-        workspace.progress(f"compiling the rules of {scope.name}")
+        before_it = "deltatag's kernels (once for this installation) and " if is_cold() else ""
+        workspace.progress(f"compiling {before_it}the rules of {scope.name}")
         result, rejected = _compile_scope(scope, rules, before, force, engines[scope.name])
         results.append(result)
         rejects.append(rejected)

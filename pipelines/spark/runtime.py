@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipelines.errors import PipelineError
 from pipelines.scratch import temporary_folder
 
 MINIMUM_JAVA = 17
@@ -28,7 +29,7 @@ _INCUBATOR_ARGUMENT = "--add-modules=jdk.incubator.vector"
 _PROBE_SECONDS = 60
 
 
-class RuntimeNotFoundError(Exception):
+class RuntimeNotFoundError(PipelineError):
     """Something that Spark needs outside Python is missing; the message says what, and where to put it."""
 
 
@@ -297,7 +298,7 @@ def _checked_jar(folder: Path, jar: Jar) -> Path:
 
 def _where_to_put_jars() -> str:
     return (
-        "`make setup` fetches Delta's jars where there is a network; elsewhere put "
+        "In a checkout of deltatag, `make setup` fetches Delta's jars where there is a network; elsewhere put "
         f"{DELTA_SPARK.file_name} and {DELTA_STORAGE.file_name} (Maven Central, group {DELTA_SPARK.group}) "
         f"into {environment_folder() / 'jars'}, or into any folder that the environment variable {JARS_VARIABLE} names."
     )

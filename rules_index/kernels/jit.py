@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -12,11 +11,11 @@ from typing import Any
 
 import numba
 
+from rules_index.kernel_cache import SET_UP
+
 _ROOT = Path(__file__).parent.parent
-_SET_UP = Path(sys.prefix) / "share" / "deltatag" / "numba"
-"""Where installation caches compiled kernels, for the command line, Spark's workers and programs that import this."""
-if "NUMBA_CACHE_DIR" not in os.environ and os.access(_SET_UP, os.W_OK):
-    vars(numba.config)["CACHE_DIR"] = str(_SET_UP)
+if "NUMBA_CACHE_DIR" not in os.environ and os.access(SET_UP, os.W_OK):
+    vars(numba.config)["CACHE_DIR"] = str(SET_UP)
 
 
 def jit(function: Callable[..., Any]) -> Any:

@@ -331,8 +331,11 @@ def test_without_java_or_jars(folder: Path, monkeypatch: pytest.MonkeyPatch, cap
     monkeypatch.setattr("pipelines.spark.session._running_session", lambda: None)
     settings = folder / "deltatag.toml"
     settings.write_text(settings.read_text().replace("[lake]", '[lake]\nrunner = "spark"'))
-    assert main(["tag"]) == 1
-    assert f"no {missing} here; put it there" in capsys.readouterr().err
+    rules(("r", "s", "soundex(CAST(x AS STRING)) = 'a'"))
+    for verb in ("tag", "compile"):
+        assert main([verb]) == 1
+        told = " ".join(capsys.readouterr().err.split())
+        assert f"no {missing} here; put it there" in told and "not supposed to happen" not in told
 
 
 def test_rules_of_no_scope_are_told_and_refused_by_every_run(folder: Path, capsys) -> None:
