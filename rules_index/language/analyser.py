@@ -163,8 +163,8 @@ class Analyser:
             self.variables.pop()
 
     def condition_on(self, node: Node, kind: pa.DataType) -> Operation | None:
-        """The condition that is a lambda's body, over a leaf for its parameter, of type `kind`. None where it needs
-        Spark, names anything else, or may raise."""
+        """The condition that is a lambda's body, over leaves for its parameter, of type `kind`, and the fields of that.
+        None where it needs Spark, names anything else, or may raise."""
         name = node.value[0]
         inner = Analyser(self.tokens, Scope(pa.schema([pa.field(name, kind)]), self.scope.time_zone))
         try:
@@ -173,7 +173,8 @@ class Analyser:
             return None
         if not isinstance(tree, Operation) or operations.can_raise(tree):
             return None
-        return tree if set(leaves_of(tree)) == {inner.scope.leaf(name, kind)} else None
+        leaves = list(leaves_of(tree))
+        return tree if leaves and all(leaf.text is None for leaf in leaves) else None
 
     def _row(self, node: Node) -> Value:
         for child in node.children:

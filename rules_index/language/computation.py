@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from rules_index.language import intervals, operations
+from rules_index.language import intervals, literals, operations
 from rules_index.language.analysis import Analysis, Value
 from rules_index.language.coercion import (
     BIGINT,
     BOOLEAN,
     DATE,
     DOUBLE,
+    INT,
     STRING,
     Type,
     arithmetic_type,
@@ -25,6 +26,11 @@ from rules_index.language.source_text import MAX_OPERATORS, too_deep
 from rules_index.language.type_names import TIMESTAMP, TIMESTAMP_NTZ
 from rules_index.language.typed import Constant, Expression
 
+_OF_INTERVALS = {
+    False: (("time_add", literals.MICROS, BIGINT),),
+    True: (("date_add", literals.DAYS, INT), ("add_months", literals.MONTHS, INT)),
+}
+"""What `+ INTERVAL` does to timestamps and, if True, to dates; with the units and the type of the number."""
 _OF_DATES = {"+": "date_add", "-": "date_sub"}
 """What operators between a date and a number of days do."""
 
@@ -65,12 +71,16 @@ def _binary(analysis: Analysis, node: Node, operator: str, left: Value, right: V
 
 
 def _moved_time(analysis: Analysis, operator: str, left: Value, right: Value) -> Expression | None:
-    """A timestamp plus or minus an interval in words; None for anything else, and where only Spark evaluates it."""
-    micros = intervals.literal_micros(analysis, right)
-    if micros is None or operator not in ("+", "-") or left.type not in (TIMESTAMP, TIMESTAMP_NTZ):
+    """A date or timestamp plus or minus an interval in words; None for anything else, and where only Spark evaluates
+    it."""
+    sign, zone = {"+": 1, "-": -1}.get(operator), analysis.scope.time_zone
+    if sign is None or left.type not in (TIMESTAMP, TIMESTAMP_NTZ, DATE):
         return None
-    length = Constant(micros if operator == "+" else -micros, BIGINT)
-    return functions.build("time_add", [left.local, length], left.type, analysis.scope.time_zone)
+    for name, units, kind in _OF_INTERVALS[left.type == DATE]:
+        length = intervals.literal_length(analysis, right, units)
+        if length is not None and abs(length) < 1 << (kind.bit_width - 1):
+            return functions.build(name, [left.local, Constant(sign * length, kind)], left.type, zone)
+    return None
 
 
 def unary(analysis: Analysis, node: Node) -> Value:

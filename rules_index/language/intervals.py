@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rules_index.language import literals, operations
 from rules_index.language.analysis import Analysis, Value
@@ -24,16 +24,21 @@ def in_micros(analysis: Analysis, values: Sequence[Value]) -> list[Value]:
     return [Value(value.node, BIGINT, tree) for value, tree in zip(values, trees, strict=True)]
 
 
-def literal_micros(analysis: Analysis, value: Value) -> int | None:
-    """The microseconds of an INTERVAL literal; None for any other value, and for forms that only Spark reads."""
-    return literals.micros_of_interval(text_of(analysis.tokens, value.node)) if value.node.kind == "opaque" else None
+def literal_length(analysis: Analysis, value: Value, units: Mapping[str, int] = literals.MICROS) -> int | None:
+    """The length of an INTERVAL literal in microseconds, or by other units; None for any other value, and for forms
+    that only Spark reads."""
+    return (
+        literals.length_of_interval(text_of(analysis.tokens, value.node), units)
+        if value.node.kind == "opaque"
+        else None
+    )
 
 
 def _micros(analysis: Analysis, value: Value) -> Expression | None:
     node = value.node
     if value.type == NULL:
         return Constant(None, BIGINT)
-    known = literal_micros(analysis, value)
+    known = literal_length(analysis, value)
     if known is not None:
         return Constant(known, BIGINT)
     if node.kind == "call" and node.value == "abs":

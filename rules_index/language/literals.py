@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 
@@ -253,18 +254,20 @@ def interval(cursor: Cursor) -> pa.DataType | None:
     return MONTH_INTERVAL if units <= _YEAR_UNITS else DAY_INTERVAL
 
 
-_MICROS = {"WEEK": 604_800_000_000, "DAY": 86_400_000_000, "HOUR": 3_600_000_000, "MINUTE": 60_000_000,
-           "SECOND": 1_000_000, "MILLISECOND": 1_000, "MICROSECOND": 1}  # fmt: skip
-_PART = re.compile(rf"\s*([+-]?)\s*(?:([0-9]{{1,9}})|'(-?[0-9]{{1,9}})')\s*({'|'.join(_MICROS)})S?\b", re.IGNORECASE)
+MICROS = {"WEEK": 604_800_000_000, "DAY": 86_400_000_000, "HOUR": 3_600_000_000, "MINUTE": 60_000_000,
+          "SECOND": 1_000_000, "MILLISECOND": 1_000, "MICROSECOND": 1}  # fmt: skip
+DAYS = {"DAY": 1}
+MONTHS = {"YEAR": 12, "MONTH": 1}
+_PART = re.compile(r"\s*([+-]?)\s*(?:([0-9]{1,9})|'(-?[0-9]{1,9})')\s*([A-Z]+?)S?\b", re.IGNORECASE)
 
 
-def micros_of_interval(text: str) -> int | None:
-    """The microseconds of an INTERVAL of whole weeks, days and smaller units; None where it has another form."""
+def length_of_interval(text: str, units: Mapping[str, int]) -> int | None:
+    """The length of an INTERVAL of whole units; None where it has another form, or other units."""
     at, total = len("INTERVAL"), 0
     while at < len(text):
         part = _PART.match(text, at)
-        if part is None:
+        if part is None or part[4].upper() not in units:
             return None
-        total += (-1 if part[1] == "-" else 1) * int(part[2] or part[3]) * _MICROS[part[4].upper()]
+        total += (-1 if part[1] == "-" else 1) * int(part[2] or part[3]) * units[part[4].upper()]
         at = part.end()
     return total if abs(total) < 1 << 62 else None

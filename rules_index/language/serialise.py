@@ -11,8 +11,10 @@ from typing import Any
 import pyarrow as pa
 
 from rules_index.domains.value_lists import ValueList
+from rules_index.language.coercion import normalise
 from rules_index.language.evaluation import functions
 from rules_index.language.typed import Constant, Expression, Leaf, Operation, leaves_of
+from rules_index.names import path_parts
 
 _DEPTH_LIMIT = 200
 _ARROW = "arrow:"
@@ -157,11 +159,21 @@ def _operation(
 
 
 def _is_condition(condition: Expression, lists: pa.DataType) -> bool:
-    """Whether an expression is BOOLEAN and over an item of such lists alone."""
-    leaves = set(leaves_of(condition))
-    if len(leaves) != 1 or not pa.types.is_list(lists) or not pa.types.is_boolean(condition.type):
+    """Whether an expression is BOOLEAN and over an item of such lists alone, or fields of it."""
+    leaves = list(leaves_of(condition))
+    if not leaves or not pa.types.is_list(lists) or not pa.types.is_boolean(condition.type):
         return False
-    return leaves.pop().type == lists.value_type
+    return all(leaf.text is None and leaf.type == _type_within(lists.value_type, leaf) for leaf in leaves)
+
+
+def _type_within(kind: pa.DataType, leaf: Leaf) -> pa.DataType | None:
+    """The type of the field that a leaf is of values of a type; None where they have none."""
+    for name in path_parts(leaf.name)[1:]:
+        place = kind.get_field_index(name) if pa.types.is_struct(kind) else -1
+        if place < 0:
+            return None
+        kind = kind.field(place).type
+    return normalise(kind)
 
 
 def _read_constant(value: Any, data_type: pa.DataType) -> Constant:

@@ -89,6 +89,10 @@ def rows() -> pa.Table:
         "o": pa.array(drawn([[], [(1, "a")], [(2, None), (1, "b"), (-1, "c")]]), pa.map_(pa.int32(), pa.string())),
         "a": pa.array(drawn([[], ["x"], ["y", None], [None], ["x", None]]), pa.list_(pa.string())),
         "g": pa.array(drawn([[], [1.0], [float("nan")], [0.0, None], [-0.0]]), pa.list_(pa.float64())),
+        "pairs": pa.array(
+            drawn([[], [{"k": "x", "v": 1}], [None, {"k": None, "v": 2}], [{"k": "y", "v": None}, {"k": "x", "v": 3}]]),
+            pa.list_(pa.struct([("k", pa.string()), ("v", pa.int32())])),
+        ),
         "m": pa.array(drawn([[], [("a", 1)], [("a", None), ("b", 2)]]), pa.map_(pa.string(), pa.int32())),
     }  # fmt: skip
     return pa.table(columns)
@@ -102,6 +106,10 @@ CASES: dict[str, list[str]] = {
        ("yearofweek", "dayofweek_iso")},
     "date_add": ["date_add(d, w)", "date_add(d, 1)", "date_add(e, h)", "d + 7", "d + w", "d + h"],
     "date_sub": ["date_sub(d, w)", "date_sub(d, 1)", "e - 7", "d - w"],
+    **{name: [f"{name}(ts)", f"{name}(d)", f"{name}(n)"] for name in ("dayname", "monthname")},
+    **{name: [f"{name}(i)", f"{name}(t)"] for name in ("timestamp_seconds", "timestamp_millis", "timestamp_micros")},
+    "intervals": [f"{of} {sign} INTERVAL {length}" for of in "de" for sign in "+-" for length in
+                  ("1 MONTH", "18 YEARS", "3 DAYS", "2 YEARS 5 MONTHS", "'-7' DAYS")],
     "add_months": ["add_months(d, 1)", "add_months(d, -1)", "add_months(e, 13)", "add_months(d, -1200)",
         "add_months(d, 100000)"],
     "last_day": ["last_day(d)", "last_day(e)"],
@@ -121,7 +129,8 @@ CASES: dict[str, list[str]] = {
         "arrays_overlap(array('y'), a)", "arrays_overlap(g, array(0.0D, DOUBLE('NaN')))"],
     **{name: [f"{name}({of})" for of in ("a, y -> y = 'x'", "a, y -> y LIKE 'y%'", "r, y -> y > 1", "a, y -> y IS NULL",
         "r, y -> y % 2 = 1 OR y IS NULL", "g, y -> y >= 0", "a, y -> upper(y) IN ('X', 'Z')", "r, y -> NOT (y = 2)",
-        "g, y -> y + 1 > 0", "a, Y -> y <=> 'x'")] for name in ("exists", "forall")},
+        "g, y -> y + 1 > 0", "pairs, p -> p.k = 'x' AND p.v > 1", "pairs, p -> p IS NULL",
+        "pairs, p -> p.v IS NULL OR p.k LIKE 'x%'", "a, Y -> y <=> 'x'")] for name in ("exists", "forall")},
     "time_between": ["ts - later", "d - e", "later - ts", "e - d", "(n + INTERVAL 180 days) - n", "abs(ts - later)",
                      "ts - TIMESTAMP'2024-07-01 12:00:00'", "DATE'2024-02-29' - d"],
     "unix_date": ["unix_date(d)"],
@@ -235,6 +244,7 @@ NO_FUNCTIONS = {
     "forall",
     "concat_ws",
     "isnan",
+    "intervals",
 }
 
 
@@ -361,6 +371,7 @@ RAISING = (
     "instant_add",
     "timestampadd",
     "date_format",
+    "intervals",
 )
 
 

@@ -72,6 +72,11 @@ def number_and_digits(kinds: Types) -> bool:
     return one_plain_number(kinds[:1]) and all(kind == INT for kind in kinds[1:])
 
 
+def one_integer(kinds: Types) -> bool:
+    """One integer."""
+    return len(kinds) == 1 and is_integer(kinds[0])
+
+
 def two_integers(kinds: Types) -> bool:
     """Two integers of one type."""
     return len(kinds) == 2 and is_integer(kinds[0]) and kinds[0] == kinds[1]

@@ -14,6 +14,7 @@ from rules_index.language.evaluation.formatted_times import years
 from rules_index.language.evaluation.local_times import instants, local_clock, offsets, sums
 from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, filled, like, nulls_of
 from rules_index.language.evaluation.times import DAY, zone_offset
+from rules_index.language.type_names import TIMESTAMP
 
 
 def _days(column: pa.Array) -> np.ndarray:
@@ -154,6 +155,19 @@ def _seconds(columns: Columns, _: str) -> Result:
     return like(columns[0], seconds + ((seconds < 0) & (rest > 0)), BIGINT), None
 
 
+def _instant(unit: int) -> Callable[[Columns, str], Result]:
+    """The instant so many units after 1970; fails beyond a BIGINT of microseconds."""
+    most = ((1 << 63) - 1) // unit
+
+    def evaluate(columns: Columns, _: str) -> Result:
+        counts = filled(columns[0]).astype(np.int64)
+        failed = (counts > most) | (counts < -most - (unit == 1))
+        found = np.where(failed, 0, counts) * unit
+        return like(columns[0], found, pa.int64()).cast(TIMESTAMP), failed & ~nulls_of(columns[0])
+
+    return evaluate
+
+
 def _year_of_week(columns: Columns, zone: str) -> Result:
     """The year of ISO 8601: that of the week's Thursday."""
     days = local_clock(columns[0], zone)[0]
@@ -198,6 +212,9 @@ CALENDAR: dict[str, ScalarFunction] = {
     "unix_millis": ScalarFunction(accepted.one_instant, _counted(1_000)),
     "unix_seconds": ScalarFunction(accepted.one_instant, _counted(1_000_000)),
     **dict.fromkeys(("unix_timestamp", "to_unix_timestamp"), ScalarFunction(accepted.one_instant, _seconds)),
+    "timestamp_seconds": ScalarFunction(accepted.one_integer, _instant(1_000_000), raises=True),
+    "timestamp_millis": ScalarFunction(accepted.one_integer, _instant(1_000), raises=True),
+    "timestamp_micros": ScalarFunction(accepted.one_integer, _instant(1)),
     "yearofweek": ScalarFunction(accepted.one_moment, _year_of_week),
     "dayofweek_iso": ScalarFunction(accepted.one_moment, _day_of_week),
 }

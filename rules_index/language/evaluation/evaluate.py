@@ -20,6 +20,7 @@ from rules_index.language.evaluation.evaluated import Evaluated, Mask
 from rules_index.language.evaluation.scalar import nulls_of
 from rules_index.language.patterns import like_matcher, rlike_matcher
 from rules_index.language.typed import Constant, Expression, Leaf, Operation, leaves_of
+from rules_index.names import path_parts
 
 
 def evaluate(
@@ -267,13 +268,21 @@ def _quantified(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     """EXISTS: TRUE where the condition is TRUE of an item, else NULL where it is NULL of one, else FALSE. FORALL: FALSE
     where it is FALSE of an item, else NULL where it is NULL of one, else TRUE."""
     condition, lists = operation.parameters[0], operands[0].values
-    items, owner = Evaluated(pc.list_flatten(lists)), pc.list_parent_indices(lists).to_numpy()
-    found = evaluate(condition, {leaf.name: items for leaf in leaves_of(condition)}, len(items.values))
+    items, owner = pc.list_flatten(lists), pc.list_parent_indices(lists).to_numpy()
+    inputs = {leaf.name: Evaluated(_within(items, path_parts(leaf.name)[1:])) for leaf in leaves_of(condition)}
+    found = evaluate(condition, inputs, len(items))
     is_exists = operation.name == "exists"
     decided, unknown = np.zeros(len(lists), np.bool_), nulls_of(lists)
     decided[owner[_is_true(found) if is_exists else _is_false(found)]] = True
     unknown[owner[nulls_of(found.values)]] = True
     return Evaluated(pa.array(decided == is_exists, mask=unknown & ~decided), operands[0].raised)
+
+
+def _within(items: pa.Array, path: list[str]) -> pa.Array:
+    """A field of structs, NULL where the struct is."""
+    for name in path:
+        items = pc.struct_field(items, [items.type.get_field_index(name)])
+    return items
 
 
 def _call(operation: Operation, operands: list[Evaluated]) -> Evaluated:

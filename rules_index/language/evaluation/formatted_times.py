@@ -132,6 +132,14 @@ def _formatted(columns: Columns, zone: str) -> Result:
     return texts.take(distinct.indices), failed
 
 
+def _name_of(part: _Part) -> Callable[[Columns, str], Result]:
+    def evaluate(columns: Columns, zone: str) -> Result:
+        names = part(*local_clock(columns[0], zone))
+        return pc.if_else(columns[0].is_valid(), names, pa.scalar(None, STRING)), None
+
+    return evaluate
+
+
 FORMATTED_TIMES: dict[str, ScalarFunction] = {
     "date_format": ScalarFunction(
         accepted.moment_and_pattern,
@@ -140,4 +148,6 @@ FORMATTED_TIMES: dict[str, ScalarFunction] = {
         constants=(1,),
         fits=lambda fixed: _parts(fixed[0]) is not None,
     ),
+    "dayname": ScalarFunction(accepted.one_moment, _name_of(_DATES["EEE"])),
+    "monthname": ScalarFunction(accepted.one_moment, _name_of(_DATES["MMM"])),
 }
