@@ -2,10 +2,12 @@
 
 import hashlib
 import json
+import time
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+from dagster._core.storage.tags import REPOSITORY_LABEL_TAG, SENSOR_NAME_TAG
 
 from assets.joins import join_tables
 from assets.names import (
@@ -29,7 +31,10 @@ if TYPE_CHECKING:
     from pipelines.workspace import Workspace
 
 CRON = "*/15 * * * *"
+SENSOR = "rules_and_sources"
 SENSOR_SECONDS = 30
+REPEAT_SECONDS = 15 * 60
+"""How long after a run failed the sensor does what it left undone, though nothing has changed since."""
 
 
 def run_job(configuration: Configuration) -> Any:
@@ -76,33 +81,47 @@ def change_sensor(configuration: Configuration, job: Any) -> dg.SensorDefinition
     """A sensor that starts the job when an edit of the rules or a list, or new rows of a source, make something due."""
 
     @dg.sensor(
-        name="rules_and_sources",
+        name=SENSOR,
         job=job,
         minimum_interval_seconds=SENSOR_SECONDS,
         required_resource_keys={RESOURCE},
-        description="Notices edits of the rules table and of lists, and new versions of the sources.",
+        description="Notices edits of the rules table and of lists, and new versions of the sources; does again after "
+        "a quarter of an hour what a run failed to do.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        """Request a run of what is due if versions have changed, or skip."""
+        """Request a run of what is due if versions have changed or the last run failed a while ago, or skip."""
         from pipelines.due import due_scopes
 
         workspace = context.resources.lake.workspace()
         unserved = unserved_scopes(context, configuration, workspace.configuration)
         versions = current_versions(workspace, unserved)
         cursor = json.dumps(versions, sort_keys=True)
-        if cursor == context.cursor:
+        failed = failed_run(context) if cursor == context.cursor else None
+        if cursor == context.cursor and failed is None:
             return dg.SensorResult(skip_reason="No rule and no list was edited, and no source has a new version.")
         due = [name for name in due_scopes(workspace) if name not in unserved]
         if not due:
             return dg.SensorResult(skip_reason="The new versions leave nothing to be done.", cursor=cursor)
         request = dg.RunRequest(
-            run_key=hashlib.sha256(cursor.encode()).hexdigest(),
+            run_key=hashlib.sha256(f"{cursor}{failed or ''}".encode()).hexdigest(),
             asset_selection=assets_of(configuration, due),
             tags={"deltatag/due": ", ".join(due)},
         )
         return dg.SensorResult(run_requests=[request], cursor=cursor)
 
     return sensor
+
+
+def failed_run(context: dg.SensorEvaluationContext) -> str | None:
+    """The id of the last run that the sensor started, if it failed or was killed, at least `REPEAT_SECONDS` ago."""
+    tags = {SENSOR_NAME_TAG: SENSOR}
+    if context.code_location_origin is not None:
+        tags[REPOSITORY_LABEL_TAG] = f"{context.repository_name}@{context.code_location_origin.location_name}"
+    records = context.instance.get_run_records(dg.RunsFilter(tags=tags), limit=1)
+    if not records or records[0].dagster_run.status is not dg.DagsterRunStatus.FAILURE:
+        return None
+    ended = records[0].end_time or 0.0
+    return records[0].dagster_run.run_id if time.time() - ended >= REPEAT_SECONDS else None
 
 
 def unserved_scopes(

@@ -81,7 +81,8 @@ def freshness_sensor(streams: Sequence[Stream]) -> dg.SensorDefinition:
             for name, verdict in verdicts.items()
             if before.get(name) != verdict.passed
         ]
-        return dg.SensorResult(asset_events=events, cursor=json.dumps(now, sort_keys=True))
+        unchanged = None if events else "No verdict has changed: " + " ".join(v.sentence for v in verdicts.values())
+        return dg.SensorResult(skip_reason=unchanged, asset_events=events, cursor=json.dumps(now, sort_keys=True))
 
     return sensor
 

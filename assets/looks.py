@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 _ROWS = 5
 _CELL = 80
 _DIGITS = 4
+_NOT_MADE = "This table is not made yet: no row was to be written to it, as of a stream without rules."
 
 
 def rounded(value: float) -> float:
@@ -22,26 +24,30 @@ def rounded(value: float) -> float:
 
 
 def table_metadata(workspace: Workspace, name: str) -> dict[str, Any]:
-    """The metadata of one of the lake's tables; only its location if it does not exist or cannot be read."""
+    """The metadata of one of the lake's tables; only its location if it cannot be read, a note if it does not exist."""
     from deltalake import exceptions
 
     from pipelines.errors import PipelineError
 
     shown: dict[str, Any] = {}
     try:
+        if not workspace.lake.exists(name):
+            return {"state": _NOT_MADE}
         shown["dagster/uri"] = workspace.lake.uri(name)
-        if workspace.lake.exists(name):
-            shown |= _of(workspace.lake.delta(name))
-            shown["query"] = dg.MetadataValue.md(_query(workspace, name))
+        shown |= _of(workspace.lake.delta(name))
+        shown["query"] = dg.MetadataValue.md(_query(workspace, name))
     except (PipelineError, exceptions.DeltaError, OSError, ValueError):
         pass  # missing metadata must not fail a step that has written the table
     return shown
 
 
 def _of(table: DeltaTable) -> dict[str, Any]:
+    from deltalake.schema import StructType
+
     from pipelines.lake.lake import rows_in
 
     fields = table.schema().fields
+    nested = {f.name: [each.name for each in f.type.fields] for f in fields if isinstance(f.type, StructType)}
     columns = [dg.TableColumn(f.name, _type(f.type), (f.metadata or {}).get("comment")) for f in fields]
     shown: dict[str, Any] = {"dagster/column_schema": dg.TableSchema(columns=columns)}
     rows = rows_in(table)
@@ -49,9 +55,9 @@ def _of(table: DeltaTable) -> dict[str, Any]:
         shown["dagster/row_count"] = rows
     if rows != 0:
         head = table.to_pyarrow_dataset().head(_ROWS, batch_size=_ROWS).to_pylist()
-        records = [dg.TableRecord({key: _cell(value) for key, value in row.items()}) for row in head]
+        records = [dg.TableRecord(_cells(row, nested)) for row in head]
         if records:
-            schema = dg.TableSchema([dg.TableColumn(f.name, "string") for f in fields])
+            schema = dg.TableSchema([dg.TableColumn(name, "string") for name in records[0].data])
             shown["sample_rows"] = dg.MetadataValue.table(records, schema)
     return shown
 
@@ -67,6 +73,17 @@ def _type(kind: Any) -> str:
     if isinstance(kind, StructType):
         return f"struct<{','.join(f'{field.name}:{_type(field.type)}' for field in kind.fields)}>"
     return str(kind.type)
+
+
+def _cells(row: Mapping[str, Any], nested: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """The cells of a row; each field of a STRUCT, such as a joined row's, has one of its own."""
+    cells: dict[str, str] = {}
+    for key, value in row.items():
+        if key in nested:
+            cells |= {f"{key}.{name}": _cell(None if value is None else value[name]) for name in nested[key]}
+        else:
+            cells[key] = _cell(value)
+    return cells
 
 
 def _cell(value: Any) -> str:

@@ -112,6 +112,7 @@ class Joiner(ScopeRun):
             sides[side.stream.name] |= {
                 "read_share": round(side.read_share, 4),
                 "earlier_files": len(side.earlier),
+                "earlier_bytes": side.earlier_bytes,
                 "new_files": len(side.new.files) if side.new else 0,
             }
         self.runner.prepare(self.join, files, plan["id_type"])

@@ -25,7 +25,7 @@ from pipelines.sources.positions import Add
 from rules_index.join.window_partners import FARTHEST
 from rules_index.join.worker import KEY, OWNED, STREAM, TIME, own_column
 from rules_index.names import path_parts
-from rules_index.workers.source_files import SourceFile
+from rules_index.workers.source_files import SourceFile, naming
 
 if TYPE_CHECKING:
     from pipelines.joining.runner import Planned
@@ -235,7 +235,7 @@ class LocalRows:
         rows = size = 0
         for reader in self.readers:
             for file in reader.files(reader.side.files):
-                with reading(reader):
+                with reading(reader), naming(file.path):
                     footer = pq.read_metadata(file.path)
                 rows += footer.num_rows
                 size += sum(footer.row_group(i).total_byte_size for i in range(footer.num_row_groups))
@@ -250,7 +250,10 @@ class LocalRows:
 
         NeedsSparkError for a file that only Spark can read. The first error is raised.
         """
-        pieces = [(r, piece) for r, adds in files for piece in pieces_of(r.files(adds), cores())]
+        pieces: list[tuple[SideReader, list[SourceFile]]] = []
+        for reader, adds in files:
+            with reading(reader):
+                pieces += [(reader, piece) for piece in pieces_of(reader.files(adds), cores())]
 
         def do(each: tuple[SideReader, list[SourceFile]]) -> _T:
             with reading(each[0]):

@@ -7,6 +7,8 @@ from typing import Any
 
 _MUCH = 0.5
 """Share of a side's earlier bytes above which reading them is reported."""
+_FEW_BYTES = 64 << 20
+"""Bytes of earlier files that are read in about a second, of which nothing is reported."""
 
 
 def notices(name: str, plan: Mapping[str, Any]) -> list[str]:
@@ -16,5 +18,7 @@ def notices(name: str, plan: Mapping[str, Any]) -> list[str]:
         f"{name}: the last micro-batch read {side['read_share']:.0%} of the earlier rows of {stream}, since their "
         f"files have times and keys that new rows could join. {cure}"
         for stream, side in plan.get("sides", {}).items()
-        if side["read_share"] > _MUCH and side["earlier_files"] > 1
+        if side["read_share"] > _MUCH
+        and side["earlier_files"] > 1
+        and side.get("earlier_bytes", _FEW_BYTES) >= _FEW_BYTES
     ]

@@ -93,10 +93,15 @@ class SideFiles:
         return (*(self.new.files if self.new else ()), *self.earlier)
 
     @property
+    def earlier_bytes(self) -> int:
+        """The bytes of the earlier rows' files that are read."""
+        return sum(int(add["size"]) for _, add in self.earlier)
+
+    @property
     def read_share(self) -> float:
         """The share, by bytes, of the earlier rows' files that is read."""
         known = sum(int(add["size"]) for _, add in self.known)
-        return sum(int(add["size"]) for _, add in self.earlier) / known if known else 0.0
+        return self.earlier_bytes / known if known else 0.0
 
     @property
     def rows(self) -> int | None:
@@ -106,8 +111,13 @@ class SideFiles:
 
 
 def least_time(plan: Mapping[str, Any]) -> int | None:
-    """The event time, in microseconds, before which new rows come too late by a plan; None if none do."""
+    """The event time, in microseconds, before which new rows come too late by a plan; None if none do.
+
+    Rows that a source held when the join began, or was restarted, did not come late: their files are in any order.
+    """
     lateness, latest = plan["lateness"], plan["latest"]
+    if any(side["position"]["snapshot"] and side["slice"] is not None for side in plan["sides"].values()):
+        return None
     return None if lateness is None or latest is None else int(latest) - int(lateness)
 
 

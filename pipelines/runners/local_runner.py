@@ -291,8 +291,8 @@ class LocalRunner:
 
         NeedsSparkError for a file that only Spark can read. The first error is raised.
         """
-        pieces = self._pieces(source, taken)
         try:
+            pieces = self._pieces(source, taken)
             return each_in_threads(pieces, work, progress_of_parts(self.workspace, self.stream.name, len(pieces)))
         except UnreadableFileError as error:
             raise NeedsSparkError(str(error)) from error

@@ -16,6 +16,7 @@ from rules_index.language.functions import FUNCTIONS, NOT_REPEATABLE
 from rules_index.language.scope import Scope
 from rules_index.language.tokens import END, NUMBER, QUOTED_NAME, STRING, Tokens, tokenise, words
 from rules_index.language.type_suggestions import type_suggestion
+from rules_index.names import field_key
 
 _LONGEST = 10_000
 """Texts with more characters get no suggestion."""
@@ -57,7 +58,7 @@ def _suggestion(error: RuleError, text: str, scope: Scope) -> str | None:
     if error.error == "SYNTAX":
         return next((suggestion for look in _LOOKS if (suggestion := look(tokens, at))), None)
     if error.error == "UNKNOWN_COLUMN":
-        return _of_name(tokens, at, "did you mean" in error.message)
+        return _of_field(tokens, at, scope) or _of_name(tokens, at, "did you mean" in error.message)
     if error.error == "NOT_ALLOWED":
         return _of_method(tokens, at)
     return type_suggestion(error, text, scope)
@@ -110,6 +111,20 @@ def _odd_names(fields: pa.Schema | pa.StructType) -> Iterator[str]:
             yield each.name
         if pa.types.is_struct(each.type):
             yield from _odd_names(each.type)
+
+
+def _of_field(tokens: Tokens, at: int, scope: Scope) -> str | None:
+    """The suggestion for a field whose column, or a joined row's column whose stream, is left out."""
+    if tokens.kinds[at + 1] in (".", "("):
+        return None
+    named = field_key(tokens.name(at))
+    structs = [each for each in scope.schema if pa.types.is_struct(each.type)]
+    paths = [f"{_written(s.name)}.{_written(f.name)}" for s in structs for f in s.type if field_key(f.name) == named]
+    return f"Write {' or '.join(paths[:3])}." if paths else None
+
+
+def _written(name: str) -> str:
+    return name if _PLAIN_NAME.fullmatch(name) else f"`{name.replace('`', '``')}`"
 
 
 def _of_name(tokens: Tokens, at: int, hinted: bool) -> str | None:

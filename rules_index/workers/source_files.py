@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,17 +62,31 @@ def read_batches(
     footers = [_footer(file) for file in files]
     encoded = _dictionary_columns(footers, wanted)
     for file, footer in zip(files, footers, strict=True):
-        yield from _batches(file, footer, wanted, encoded)
+        with naming(file.path):
+            yield from _batches(file, footer, wanted, encoded)
+
+
+@contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Put the file's path into the message of Arrow's error about what the file holds, which lacks it."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, MemoryError) or getattr(error, "errno", None) is not None:
+            raise
+        raise pa.ArrowInvalid(f"{path} is damaged: {error}") from error
 
 
 def row_group_bytes(path: str) -> list[int]:
     """The size in bytes of each row group of a file."""
-    footer = pq.read_metadata(path)
+    with naming(path):
+        footer = pq.read_metadata(path)
     return [footer.row_group(i).total_byte_size for i in range(footer.num_row_groups)]
 
 
 def _footer(file: SourceFile) -> pq.FileMetaData:
-    footer = pq.read_metadata(file.path, memory_map=True)
+    with naming(file.path):
+        footer = pq.read_metadata(file.path, memory_map=True)
     known = footer.metadata or {}
     old = known.get(_SPARK_VERSION, b"3").split(b".")[0]
     if any(key in known for key in _LEGACY) or old in (b"1", b"2"):

@@ -111,8 +111,10 @@ def test_rows_that_wait_longer_than_the_stream_allows_warn_until_they_are_tagged
     assert (event.passed, event.severity) == (False, dg.AssetCheckSeverity.WARN)
     assert "longer than freshness = 3,600 s allows" in event.description
     assert event.metadata["waiting_seconds"].value >= 7_200
-    # the same verdict is not told twice
+    # the same verdict is not told twice, and the tick says why
     assert verdicts(workspace, instance, cursor) == ([], cursor)
+    skipped = tick(workspace, instance, cursor, "freshness").skip_message
+    assert skipped.startswith("No verdict has changed: Rows of flights have been waiting")
 
     # a run tags them, and judges the check itself
     result = run_once(workspace, instance, ["flights"], quiet=True)

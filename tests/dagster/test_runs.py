@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import logging
+import shutil
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import dagster as dg
 import pyarrow as pa
 import pytest
+from dagster._daemon.monitoring.concurrency import execute_concurrency_slots_iteration
+from dagster._time import get_current_datetime
 from deltalake import DeltaTable, write_deltalake
 
 from assets.automation import assets_of
@@ -26,6 +32,7 @@ from tests.java import INTERPRETED
 
 pytestmark = pytest.mark.spark
 
+ROOT = Path(__file__).resolve().parents[2]
 CONFIGURATION = """
 [lake]
 root = "lake"
@@ -257,6 +264,50 @@ def test_a_new_version_of_a_source_starts_a_run(workspace: Workspace, instance: 
     append_flights(workspace, 100, 110)
     (request,) = tick_sensor(workspace, instance, tick.cursor).run_requests
     assert request.run_key
+
+
+def ended_run(instance: dg.DagsterInstance, workspace: Workspace, tags: dict[str, str]) -> dg.DagsterRun:
+    """A run that has failed, as Dagster records one whose process was killed."""
+    job = build_definitions(workspace.configuration.path).resolve_job_def("run")
+    run = instance.create_run_for_job(job, tags=tags)
+    instance.report_run_failed(run, "killed")
+    return run
+
+
+def test_what_a_failed_run_left_undone_is_done_though_nothing_changed_since(
+    workspace: Workspace, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tick = tick_sensor(workspace, instance, None)
+    (first,) = tick.run_requests
+    ended_run(instance, workspace, {"dagster/sensor_name": "rules_and_sources"})
+    ended_run(instance, workspace, {"dagster/sensor_name": "another"})
+    assert tick_sensor(workspace, instance, tick.cursor).run_requests == []
+    monkeypatch.setattr("assets.automation.REPEAT_SECONDS", 0)
+    (again,) = tick_sensor(workspace, instance, tick.cursor).run_requests
+    assert again.asset_selection == first.asset_selection
+    # Dagster starts no second run of a key.
+    assert again.run_key != first.run_key
+    run_once(workspace, instance, ["flights"])
+    assert tick_sensor(workspace, instance, tick.cursor).run_requests == []
+
+
+def test_a_killed_run_gives_its_place_in_a_pool_back(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    shutil.copy(ROOT / "dagster.yaml", home)
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        run = ended_run(instance, workspace, {})
+        assert instance.run_monitoring_enabled
+        events = instance.event_log_storage
+        events.initialize_concurrency_limit_to_default("spark")
+        assert events.claim_concurrency_slot("spark", run.run_id, "tag_flights").is_claimed
+        later = get_current_datetime() + timedelta(minutes=1)
+        monkeypatch.setattr("dagster._daemon.monitoring.concurrency.get_current_datetime", lambda: later)
+        daemon = SimpleNamespace(instance=instance)
+        list(execute_concurrency_slots_iteration(cast(Any, daemon), logging.getLogger("test")))
+        assert events.claim_concurrency_slot("spark", "next", "tag_flights").is_claimed
 
 
 ADDED = """

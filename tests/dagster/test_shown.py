@@ -105,3 +105,17 @@ def test_a_join_shows_its_micro_batches_too(tmp_path: Path, instance: dg.Dagster
     assert (told["source_rows"], told["errors"], told["lag_rows"]) == (100, 0, 0)
     assert told["new_rows"] == told["matches"] > 0
     assert picture(told["rows_and_matches"]).startswith(b"\x89PNG")
+
+    # Each field of a side is a cell of its own, since a whole row of a side does not fit one.
+    record = told["sample_rows"].records[0]
+    assert (record.data["flights.flight_id"], record.data["rule_ids"]) == (record.data["weather.flight_id"], "some")
+    assert {"weather.delay", "weather.code", "weather.at"} <= set(record.data)
+
+
+def test_a_table_that_is_not_made_says_so(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    workspace = make_lake(tmp_path, BOTH, [("some", "both", "flights.flight_id > 10")])
+    append(workspace, range(50))
+    append(workspace, range(50), "weather")
+    told = shown(run_once(workspace, instance, quiet=True), "weather_tagged")
+    assert not workspace.lake.exists("weather_tagged")
+    assert "is not made yet" in told["state"] and "dagster/uri" not in told

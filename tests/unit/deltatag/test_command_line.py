@@ -270,6 +270,13 @@ def test_the_status_of_a_join_follows_its_micro_batches(joined: Path, capsys) ->
     assert notice.startswith("both: ") and "90%" in notice
     assert main(["status"]) == 0
     assert notice in capsys.readouterr().out.splitlines()
+    # what is read in a moment is not worth a word
+    for size, told in ((64 << 20, 1), ((64 << 20) - 1, 0)):
+        read["s"]["earlier_bytes"] = size
+        record_plan(lake, MicroBatch("both", size, DONE, {"sides": read}, 0, "f", None, started, rows=4, matches=1))
+        assert main(["status", "--json"]) in (0, 1)
+        assert len(json.loads(capsys.readouterr().out)[-1]["notices"]) == told
+        lake.delta("runs").delete(f"batch = {size}")
 
 
 def test_the_missing_source_of_one_stream_is_a_problem_of_its_joins_too(joined: Path, capsys) -> None:

@@ -57,6 +57,8 @@ SUGGESTIONS = [
     ("vip <> 1", "write NOT vip.", "NOT vip"),
     ("labels = 'x'", "labels['key']", "labels['key'] = 'x'"),
     ("person = 'x'", "person.`first name`", None),
+    ("AGE = 5", "Write person.age.", "person.age = 5"),
+    ("`First name` = 'x'", "Write person.`first name`.", "person.`first name` = 'x'"),
     ("person.first name = 'x'", "back-quotes: `first name`", "person.`first name` = 'x'"),
     ("flags IN ('a', 'b')", "arrays_overlap(flags, array('a', 'b'))", "arrays_overlap(flags, array('a', 'b'))"),
     ("flags <> 'a'", "NOT array_contains(flags, 'a')", "NOT array_contains(flags, 'a')"),

@@ -94,6 +94,26 @@ def test_rules_with_validity_bounds_follow_the_latest_time(new_workspace, add_ru
     assert pairs(workspace) == [(100, 1, "from")]
 
 
+def test_no_row_is_late_that_a_source_held_when_the_join_began(new_workspace, add_rules) -> None:
+    """However many micro-batches take them; and afterwards the latest time is that of all of them."""
+    small = {name: {**stream, "max_bytes_per_batch": "1"} for name, stream in STREAMS.items()}
+    joins = {"j": {**JOIN["j"], "lateness": "20 s"}}
+    workspace = new_workspace(small, spark=False, joins=joins)
+    seconds = (1000, 2000, 10)
+    for second in seconds:
+        append(workspace, "a", (1, second, second))
+        append(workspace, "b", (1, second - 1, second))
+    add_rules(workspace, ("all", "j", "TRUE"))
+    compile_scopes(workspace, ["j"])
+    held = [(second, second, "all") for second in sorted(seconds)]
+    for restart in (False, True):
+        assert join_streams(workspace, "j", restart=restart).batches >= 3
+        assert (pairs(workspace), workspace.lake.arrow("quarantine_j").num_rows) == (held, 0)
+    append(workspace, "a", (1, 1979, 1), (1, 1980, 2))
+    join_streams(workspace, "j")
+    assert [row["a"]["v"] for row in workspace.lake.arrow("quarantine_j").to_pylist()] == [1]
+
+
 def test_a_restart_empties_the_table_and_joins_anew(prepared) -> None:
     workspace = prepared()
     join_streams(workspace, "j")
@@ -118,6 +138,7 @@ def test_files_that_cannot_join_are_not_read(prepared) -> None:
     plan = batches(workspace.lake, "j")[-1].plan["sides"]
     assert plan["b"]["earlier_files"] == 1 and plan["b"]["read_share"] < 0.3
     assert plan["a"]["earlier_files"] == 0
+    assert 0 < plan["b"]["earlier_bytes"] < 10_000 and plan["a"]["earlier_bytes"] == 0
 
 
 def test_a_plan_of_which_nothing_is_written_takes_the_newest_rules(prepared, add_rules, monkeypatch) -> None:

@@ -31,7 +31,7 @@ def newest_file(source: str) -> Path:
         ],
     ),
 )
-def test_the_other_streams_go_on(new_workspace, add_rules, caplog, harm: str, checks: dict[str, str]) -> None:
+def test_the_other_streams_go_on(new_workspace, add_rules, harm: str, checks: dict[str, str]) -> None:
     names = ("a", "b", "c")
     streams = {name: {"source": f"lake/{name}", "key": ["id"], "checks": checks} for name in names}
     workspace = new_workspace(streams, spark=False)
@@ -56,8 +56,27 @@ def test_the_other_streams_go_on(new_workspace, add_rules, caplog, harm: str, ch
         assert "1 of the 1 files that b is to take next" in report.failures["b"]
         assert "deltatag tag b --skip-changes" in report.failures["b"]
     else:
-        assert [record.name for record in caplog.records if record.exc_info] == ["deltatag"]  # --verbose shows it
+        assert f"The source of b cannot be read: {path} is damaged: " in report.failures["b"]
     assert [workspace.lake.arrow(f"{name}_tagged").num_rows for name in names] == [4000, 2000, 4000]
     path.write_bytes(whole)
     assert not run_due(workspace, QualityGates(docs=False)).failures
     assert workspace.lake.arrow("b_tagged").num_rows == 4000
+
+
+def test_a_join_names_the_damaged_file(new_workspace, add_rules, tmp_path: Path) -> None:
+    streams = {name: {"source": f"lake/{name}", "event_time": "at"} for name in ("a", "b")}
+    workspace = new_workspace(
+        streams, spark=False, joins={"j": {"streams": ["a", "b"], "on": ["id"], "window": "1 hour"}}
+    )
+    times = pa.array([n * 10**6 for n in range(2000)], pa.timestamp("us", "UTC"))
+    table = pa.table({"id": pa.array(range(2000)), "at": times})
+    for name in streams:
+        write_deltalake(workspace.configuration.streams[name].source, table)
+    add_rules(workspace, ("of both", "j", "a.id < b.id + 50"))
+    assert not run_due(workspace, QualityGates(docs=False)).failures
+    write_deltalake(workspace.configuration.streams["b"].source, table, mode="append")
+    path = newest_file(workspace.configuration.streams["b"].source)
+    path.write_bytes(path.read_bytes()[:-100] + bytes(100))
+    report = run_due(workspace, QualityGates(docs=False))
+    assert report.failures == {"j": report.failures["j"]}
+    assert f"The source of b cannot be read: {path} is damaged: " in report.failures["j"]
