@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -19,12 +19,13 @@ from deltalake import DeltaTable, WriterProperties, write_deltalake
 
 import rules_index as ri
 from pipelines.compile import compile_scopes
+from pipelines.errors import RestartedError, TableError
 from pipelines.lake import runs
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.lake import arrow_schema
 from pipelines.lake.tables import RULES
 from pipelines.retag import retag
-from pipelines.retagging import local_tables
+from pipelines.retagging import index_histories, local_tables
 from pipelines.run import OpenGates, run_due
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
@@ -76,7 +77,8 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Workspace, "spark", property(refuse))
 
 
-def rows(draw: random.Random, start: int, stop: int) -> pa.Table:
+def rows(draw: random.Random, start: int, stop: int, lacking: float) -> pa.Table:
+    """Random rows. lacking: how often some have NULL in the key: these go to quarantine, and no column is copied."""
     numbers = range(start, stop)
 
     def some(kind: pa.DataType, *values: Any) -> pa.Array:
@@ -85,7 +87,7 @@ def rows(draw: random.Random, start: int, stop: int) -> pa.Table:
 
     return pa.table(
         {
-            "id": some(pa.int64(), *range(8), *([None] if draw.random() < 0.1 else [])),
+            "id": some(pa.int64(), *range(8), *([None] if draw.random() < lacking else [])),
             "n": some(pa.int32(), None, *range(20)),
             "w": some(pa.string(), "x", "xy", None, "z", "", "y" * 90),
             "d": some(pa.float64(), None, float("nan"), -0.0, 1.5, float("inf"), *map(float, range(20))),
@@ -139,16 +141,19 @@ def random_definition(draw: random.Random) -> dict[str, Any]:
 class Stream:
     """A stream of random rows, and its rules."""
 
-    def __init__(self, make: Any, draw: random.Random) -> None:
+    def __init__(self, make: Any, draw: random.Random, settings: Mapping[str, Any] | None = None) -> None:
+        """settings: of the stream; random ones by default."""
         self.draw, self.end, self.numbered = draw, 0, set[int]()
+        self.lacking = 0.1 if settings is None else 0.0
         self.numbers = draw.random() < 0.3
-        more = draw.choice([{}, {}, {"partition_by": ["n"]}, {"cluster_by": ["seq"]}, {"key": []}])
-        self.partitions = draw.choice([[], ["n"]]) if "partition_by" in more else []
-        policy = draw.choice([{}, {"retag": "new_rules"}, {"retag": "always"}])
+        more: dict[str, Any] = draw.choice([{}, {}, {"partition_by": ["n"]}, {"cluster_by": ["seq"]}, {"key": []}])
+        self.partitions = draw.choice([[], ["n"]]) if "partition_by" in more and settings is None else []
+        policy: dict[str, Any] = draw.choice([{}, {"retag": "new_rules"}, {"retag": "always"}])
         if draw.random() < 0.3:
             policy = {"annotations": draw.sample(["first_rule_id", "labels", "severity"], draw.randint(1, 3))}
-        stream = {"source": "lake/source", "key": ["id"], "event_time": "t", **more, **policy}
-        stream |= {"max_bytes_per_batch": draw.choice(["1g", "30k"])}
+        policy |= {"max_bytes_per_batch": draw.choice(["1g", "30k"])}
+        settings = {**more, **policy} if settings is None else settings
+        stream = {"source": "lake/source", "key": ["id"], "event_time": "t", **settings}
         self.workspace: Workspace = make({"s": stream}, None, "bigint" if self.numbers else "string", spark=False)
         self.rules = {number: random_definition(draw) for number in range(draw.randint(1, 8))}
 
@@ -158,7 +163,7 @@ class Stream:
         for _ in range(self.draw.randint(1, 2)):
             count = self.draw.randint(1, 120)
             properties = WriterProperties(max_row_group_size=self.draw.choice([16, 50, 1000]), compression="SNAPPY")
-            table = rows(self.draw, self.end, self.end + count)
+            table = rows(self.draw, self.end, self.end + count, self.lacking)
             write_deltalake(
                 source, table, mode="append", writer_properties=properties, partition_by=self.partitions or None
             )
@@ -215,9 +220,11 @@ class Stream:
         return Counter(repr({k: v for k, v in row.items() if k not in left_out}) for row in self.read("s_tagged"))
 
 
+@pytest.mark.filterwarnings("ignore:unclosed file")
 @pytest.mark.parametrize("seed", quick_first(2, SEEDS))
 def test_random_histories(new_workspace: Any, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     draw = random.Random(seed)
+    monkeypatch.setattr(index_histories, "_WAIT", 0)  # whoever was killed goes on with nothing
     monkeypatch.setattr(local_tables, "_LARGE", draw.choice([0, 1 << 30]))
     monkeypatch.setattr(local_tables, "_MOST_KEPT", draw.choice([0, 2000, 1 << 28]))
     stream = Stream(new_workspace, draw)
@@ -243,7 +250,10 @@ def test_random_histories(new_workspace: Any, monkeypatch: pytest.MonkeyPatch, s
                     retag(stream.workspace, "s")
                 else:
                     tag_stream(stream.workspace, "s", restart=step == "restart")
-            except Killed:
+            except (Killed, RestartedError):
+                step = "killed"
+            except TableError as error:
+                assert "between two of its writes" in str(error)
                 step = "killed"
         copied += writes.count(WRITES[0])
         if step == "retag" and stream.workspace.lake.exists("s_tagged"):
@@ -259,3 +269,40 @@ def test_random_histories(new_workspace: Any, monkeypatch: pytest.MonkeyPatch, s
     tag_stream(stream.workspace, "s", restart=True)
     assert stream.rows() == found
     stream.check_matches()
+
+
+VERBS: dict[str, Callable[[Workspace], Any]] = {
+    "retag": lambda workspace: retag(workspace, "s"),
+    "tag": lambda workspace: tag_stream(workspace, "s"),
+    "restart": lambda workspace: tag_stream(workspace, "s", restart=True),
+    "run": lambda workspace: run_due(workspace, OpenGates()),
+}
+KILLED = [(verb, write) for write in (*range(2, 40, 4), *range(0, 40, 4), *range(1, 40, 2)) for verb in VERBS]
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file")
+@pytest.mark.parametrize(("verb", "write"), quick_first(4, KILLED, 20))
+def test_kills_while_columns_are_copied(new_workspace: Any, verb: str, write: int) -> None:
+    """Killed at or just behind any write of a verb that copies columns, and started again, perhaps after an edit."""
+    draw = random.Random(write)
+    settings = {"annotations": ["labels"]} if write % 3 == 0 else {"retag": "always"}
+    stream = Stream(new_workspace, draw, settings)
+    stream.append()
+    stream.compile()
+    tag_stream(stream.workspace, "s")
+    stream.append()
+    if verb == "retag":
+        tag_stream(stream.workspace, "s")
+        stream.rules[50] = {**random_definition(draw), "expression": "seq % 2 = 0 AND id > 2", "valid_from": None}
+        stream.compile()
+    with killed_at(write) as writes, suppress(Killed):
+        VERBS[verb](stream.workspace)
+        assert WRITES[0] in writes and len(writes) <= write // 2  # it died at no write, so that it did all
+    if draw.random() < 0.5:
+        stream.edit()
+        stream.compile()
+    tag_stream(stream.workspace, "s")
+    retag(stream.workspace, "s")
+    stream.check()
+    assert sorted(row["seq"] for row in stream.read("s_tagged")) == sorted(stream.numbered)
+    assert {batch.state for batch in runs.batches(stream.workspace.lake)} == {"done"}
