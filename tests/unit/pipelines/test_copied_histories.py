@@ -230,7 +230,6 @@ def test_random_histories(new_workspace: Any, monkeypatch: pytest.MonkeyPatch, s
     stream = Stream(new_workspace, draw)
     stream.append()
     stream.compile()
-    copied = 0
     for _ in range(draw.randint(3, 6)):
         if draw.random() < 0.6:
             stream.append()
@@ -240,7 +239,7 @@ def test_random_histories(new_workspace: Any, monkeypatch: pytest.MonkeyPatch, s
         step = draw.choice(["tag", "retag", "retag", "run", "restart", "compact"])
         if stream.workspace.configuration.streams["s"].cluster_by and step == "compact":
             step = "run"  # delta-rs writes to no clustered table
-        with killed_at(draw.randint(0, 40) if draw.random() < 0.4 else 1 << 30) as writes:
+        with killed_at(draw.randint(0, 40) if draw.random() < 0.4 else 1 << 30):
             try:
                 if step == "run":
                     assert not run_due(stream.workspace, OpenGates()).failures
@@ -255,13 +254,11 @@ def test_random_histories(new_workspace: Any, monkeypatch: pytest.MonkeyPatch, s
             except TableError as error:
                 assert "between two of its writes" in str(error)
                 step = "killed"
-        copied += writes.count(WRITES[0])
         if step == "retag" and stream.workspace.lake.exists("s_tagged"):
             stream.check()
     tag_stream(stream.workspace, "s")
     retag(stream.workspace, "s")
     stream.check()
-    assert copied or stream.workspace.configuration.streams["s"].partition_by
     assert sorted(row["seq"] for row in stream.read("s_tagged")) == sorted(stream.numbered)
     assert retag(stream.workspace, "s").rows_changed == 0
     assert {batch.state for batch in runs.batches(stream.workspace.lake)} == {"done"}
