@@ -149,7 +149,7 @@ def _replaced(before: _Lists, found: _Lists, own: np.ndarray, changed: np.ndarra
     matched, found_starts = gather_indices(found.offsets, rows)
     owners = np.concatenate([segment_ids(starts)[stays], segment_ids(found_starts)])
     made = np.concatenate([before.codes[places[stays]], found.codes[matched]])
-    rank = pc.rank(found.ids, tiebreaker="first").to_numpy().astype(np.int64)
+    rank = _ranks(made, found.ids)
     # both parts are in order, and a stable sort merges what is
     made = made[np.argsort(owners * (len(rank) + 1) + rank[made], kind="stable")]
     lengths = before.lengths
@@ -160,6 +160,14 @@ def _replaced(before: _Lists, found: _Lists, own: np.ndarray, changed: np.ndarra
     codes[targets] = made
     codes[_all_but(targets, len(codes))] = before.codes[_all_but(places, len(before.codes))]
     return _Lists(offsets, codes, found.ids)
+
+
+def _ranks(codes: np.ndarray, ids: pa.Array) -> np.ndarray:
+    """Of each id [ids] int64 that a code names, its place in the order of all these."""
+    used = np.flatnonzero(np.bincount(codes, minlength=len(ids)))
+    ranks = np.zeros(len(ids), np.int64)
+    ranks[used] = pc.rank(ids.take(pa.array(used)), tiebreaker="first").to_numpy()
+    return ranks
 
 
 def _all_but(places: np.ndarray, count: int) -> np.ndarray:
