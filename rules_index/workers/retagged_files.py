@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from rules_index.index.annotations import plain
 from rules_index.workers.parquet_columns import with_columns
 from rules_index.workers.retagged_rows import ReplacedIds, matched_ids, new_ids
-from rules_index.workers.source_files import partition_value
+from rules_index.workers.source_files import leaves_of, partition_value
 
 if TYPE_CHECKING:
     from rules_index.index.compiled import CompiledRules
@@ -46,10 +46,11 @@ class FileTask:
 @dataclass(frozen=True)
 class _Known:
     """What is known of a row group: the ids of its rows as they are to be or, where these were not read, those of the
-    rules that differ."""
+    rules that differ; and whether any row changes."""
 
     ids: pa.ListArray | None
     matched: pa.ListArray
+    changes: bool
 
 
 @dataclass
@@ -81,7 +82,7 @@ def count_changes(
     for batch in _batches(task, add, task.replaced.reads_ids):
         matched = matched_ids(compiled, task.replaced, batch)
         ids, rows = new_ids(compiled, task.replaced, batch, matched)
-        found.append(_Known(ids if task.replaced.reads_ids else None, matched))
+        found.append(_Known(ids if task.replaced.reads_ids else None, matched, bool(rows.any())))
         changed += int(rows.sum())
         if task.replaced.reads_ids and rows.any():
             emptied += int((np.diff(ids.offsets.to_numpy())[rows] == 0).sum())
@@ -98,11 +99,13 @@ def write_file(
     kept: what `count_changes` has kept of what the rows match, so that no column is read once more for it.
     """
     known = kept.groups.pop(add["path"], None) if kept is not None else None
-    replaced = [_replaced(task, ids) for ids in _new_ids(compiled, task, add, known)]
+    found = [(_replaced(task, ids), changes) for ids, changes in _new_ids(compiled, task, add, known)]
+    replaced = [table for table, _ in found]
+    kept_columns = [() if changes else ("rule_ids", *task.replaced.columns.names) for _, changes in found]
     name = posixpath.join(posixpath.dirname(unquote(add["path"])), f"part-{uuid.uuid4()}.{task.codec}.parquet")
     target = os.path.join(task.folder, name)
     try:
-        with_columns(_place(task, add["path"]), target, replaced, task.codec)
+        with_columns(_place(task, add["path"]), target, replaced, task.codec, kept_columns)
     except BaseException:
         if os.path.exists(target):
             os.unlink(target)
@@ -119,17 +122,18 @@ def write_file(
 
 def _new_ids(
     compiled: CompiledRules | None, task: FileTask, add: Mapping[str, Any], known: Sequence[_Known] | None
-) -> Iterator[pa.ListArray]:
-    """The ids of the rows of each row group as they are to be."""
+) -> Iterator[tuple[pa.ListArray, bool]]:
+    """The ids of the rows of each row group as they are to be, and whether a row changes."""
     if known is None:
         for batch in _batches(task, add, with_ids=True):
-            yield new_ids(compiled, task.replaced, batch)[0]
+            ids, rows = new_ids(compiled, task.replaced, batch)
+            yield ids, bool(rows.any())
     elif all(group.ids is not None for group in known):
-        yield from (group.ids for group in known)
+        yield from ((group.ids, group.changes) for group in known)
     else:
         batches = _batches(replace(task, columns=pa.schema([])), add, with_ids=True)
         for group, batch in zip(known, batches, strict=True):
-            yield new_ids(compiled, task.replaced, batch, group.matched)[0]
+            yield new_ids(compiled, task.replaced, batch, group.matched)[0], group.changes
 
 
 def _replaced(task: FileTask, ids: pa.ListArray) -> pa.Table:
@@ -153,7 +157,9 @@ def _batches(task: FileTask, add: Mapping[str, Any], with_ids: bool) -> Iterator
         each.name: partition_value(partition[each.name], each.type) for each in wanted if each.name in partition
     }
     path = _place(task, add["path"])
-    with pq.ParquetFile(path, coerce_int96_timestamp_unit="us", read_dictionary=["rule_ids.list.element"]) as file:
+    footer = pq.read_metadata(path)
+    coded = leaves_of(footer, "rule_ids")
+    with pq.ParquetFile(path, metadata=footer, coerce_int96_timestamp_unit="us", read_dictionary=coded) as file:
         held = [name for name in wanted.names if name in file.schema_arrow.names and name not in constants]
         for group in range(file.num_row_groups):
             table = file.read_row_group(group, columns=held)

@@ -116,11 +116,7 @@ def _batches(
         metadata=footer,
         memory_map=True,
         coerce_int96_timestamp_unit="us",
-        read_dictionary=[
-            f"{places[name] or name}{'.list.element' if pa.types.is_list(kind) else ''}"
-            for name, kind in encoded.items()
-            if name in places
-        ],
+        read_dictionary=[path for name in encoded if name in places for path in leaves_of(footer, places[name] or "")],
     )
     groups = range(parquet.num_row_groups) if file.groups is None else file.groups
     check_times(file.path, footer, groups, read)
@@ -139,6 +135,13 @@ def _batches(
                 arrays.append(_as(batch.column(name), kind, file.path, field.name))
         arrays.append(pa.repeat(pa.scalar(file.version, pa.int64()), rows))
         yield pa.RecordBatch.from_arrays(arrays, [*(field.name for field in wanted), SOURCE_VERSION])
+
+
+def leaves_of(footer: pq.FileMetaData, name: str) -> list[str]:
+    """The paths of the leaves that a column has in a file: writers name the items of a
+    list in different ways."""
+    paths = (footer.schema.column(number).path for number in range(footer.num_columns))
+    return [path for path in paths if path == name or path.startswith(f"{name}.")]
 
 
 def check_times(path: str, footer: pq.FileMetaData, groups: Sequence[int], columns: Sequence[str]) -> None:

@@ -95,3 +95,28 @@ def test_more_ids_than_a_dictionary_holds(tmp_path: Path, removed: bool) -> None
         entry = write_file(compiled, task, add, kept)
         found = pq.ParquetFile(tmp_path / entry["path"]).read()
         assert found["rule_ids"].to_pylist() == expected and found["n"].equals(rows["n"])
+
+
+@pytest.mark.parametrize("stamped", [False, True])
+@pytest.mark.parametrize("element", ["element", "item"])
+def test_ids_of_a_row_group_in_which_no_row_changes_are_copied(tmp_path: Path, stamped: bool, element: str) -> None:
+    lists = pa.array([["c"], []] * 200, pa.list_(pa.field(element, pa.string())))
+    rows = pa.table({"n": range(400), "rule_ids": lists, "rules_version": pa.array([1] * 400, pa.int64())})
+    options = {"use_compliant_nested_type": element == "element", "store_schema": False}
+    pq.write_table(rows, tmp_path / "part-1.parquet", row_group_size=100, use_dictionary=False, **options)
+    compiled = ri.compile_rules([("a", "n = 150"), ("d", "n = 320")], pa.schema({"n": pa.int64()}))
+    stamps = {"rules_version": pa.scalar(2, pa.int64())} if stamped else {}
+    nothing = pa.array([], pa.string())
+    task = FileTask(str(tmp_path), ReplacedIds(pa.string(), nothing), pa.schema({"n": pa.int64()}), "snappy", stamps)
+    expected = [[*("a" * (n == 150)), *old, *("d" * (n == 320))] for n, old in enumerate(lists.to_pylist())]
+    add = {"path": "part-1.parquet", "partitionValues": {}}
+    for kept in (None, Matched(1 << 30)):
+        assert count_changes(compiled, task, add, kept) == (2, 0)
+        path = tmp_path / write_file(compiled, task, add, kept)["path"]
+        found = pq.ParquetFile(path).read()
+        assert found["rule_ids"].to_pylist() == expected
+        assert set(found["rules_version"].to_pylist()) == {2 if stamped else 1}
+        footer = pq.read_metadata(path)
+        written = ["RLE_DICTIONARY" in footer.row_group(number).column(1).encodings for number in range(4)]
+        # lists whose items have another name than this process gives them are all written anew
+        assert written == ([False, True, False, True] if element == "element" else [True] * 4)
