@@ -9,7 +9,7 @@ import logging
 import os
 import select
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 DONE, FAILED, USAGE = 0, 1, 2
@@ -42,6 +42,7 @@ def _run(parsed: argparse.Namespace) -> int:
         # before any import of NumPy: nothing here uses its linear algebra, whose threads spin
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         _keep_arrow_from_pandas()
+        _keep_numba_from_scipy()
         return int(getattr(verbs, f"{parsed.verb}_verb")(parsed))
     except KeyboardInterrupt:
         goes_on = "" if parsed.verb == "sql" else "; the next run goes on where this one was"
@@ -63,21 +64,35 @@ def _keep_arrow_from_pandas() -> None:
     """
     if "pandas" in sys.modules:
         return
-    sys.meta_path.insert(0, _NoPandas)
+    finder = _Without({"pandas": None})
+    sys.meta_path.insert(0, finder)
     try:
         import pyarrow as pa
 
         pa.array(())  # Arrow looks for pandas, and remembers that there is none
     finally:
-        sys.meta_path.remove(_NoPandas)
+        sys.meta_path.remove(finder)
 
 
-class _NoPandas:
-    """A finder by which no import finds pandas."""
+def _keep_numba_from_scipy() -> None:
+    """Let two modules of Numba find neither SciPy's linear algebra nor a parser of C: no kernel uses either, and both
+    imports together take a fifth of a second."""
+    sys.meta_path.insert(0, _Without({"scipy.linalg": "numba.np.arraymath", "cffi": "numba.core.typing.cffi_utils"}))
 
-    @staticmethod
-    def find_spec(name: str, path: object = None, target: object = None) -> None:
-        if name == "pandas":
+
+class _Without:
+    """A finder by which no import finds some modules: with the module that may not find them, or None for any."""
+
+    def __init__(self, modules: Mapping[str, str | None]) -> None:
+        self._modules = modules
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        """Raises ModuleNotFoundError for these modules while the module that may not find them is being imported."""
+        if name not in self._modules:
+            return
+        importer = self._modules[name]
+        spec = getattr(sys.modules.get(importer), "__spec__", None) if importer is not None else None
+        if importer is None or getattr(spec, "_initializing", False):
             raise ModuleNotFoundError(name)
 
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from rules_index.implication.widening import ColumnRange, Widened
 from rules_index.names import path_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pipelines.lake.folder_log import FolderLog
+    from rules_index.implication.widening import ColumnRange, Widened
 
 _MILLISECOND = timedelta(milliseconds=1)
 

@@ -34,7 +34,11 @@ def read_file(table: DeltaTable, path: str, schema: pa.Schema) -> pa.Table:
 
     files = PyFileSystem(DeltaStorageHandler.from_table(table._table))
     with files.open_input_file(path) as opened:
-        read = pq.ParquetFile(opened).read()
+        data = opened.read()
+    # Arrow's threads hold what they read beyond the call; if it is Python's, they abort a process that ends meanwhile
+    owned = pa.allocate_buffer(len(data))
+    memoryview(owned).cast("B")[:] = data
+    read = pq.ParquetFile(pa.BufferReader(owned)).read()
     columns = [
         read.column(field.name).cast(field.type)
         if field.name in read.column_names

@@ -46,6 +46,11 @@ class Changes:
         return pl.concat([self.rules["rule_id"], self.former["rule_id"]]).unique()
 
 
+_NO_RULES = pl.DataFrame(schema={"rule_id": pl.Null})
+_NONE = Changes(_NO_RULES, _NO_RULES, ())
+"""No rule differs."""
+
+
 def changes_of(bases: Iterable[pl.DataFrame | None], now: pl.DataFrame, only_new: bool) -> Changes:
     """What differs between each base and the rules that there are now, all together.
 
@@ -104,7 +109,11 @@ class RuleSets:
         self._found: dict[str, tuple[pl.DataFrame, _Meaning] | None] = {}
 
     def changes(self, histories: Iterable[History], stored: StoredIndex, mode: str) -> Changes:
-        """What differs between these index histories and a stored index; SourceError if its own rules are gone."""
+        """What differs between these index histories and a stored index; SourceError if its own rules are gone, unless
+        it is all that there is."""
+        histories = frozenset(histories)
+        if histories <= {(stored.fingerprint,)}:
+            return _NONE
         now = IndexedRules.of(self._workspace, stored)
         meaning = _meaning(now, stored)
         rules = _with_times(now.rules)

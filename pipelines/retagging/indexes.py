@@ -12,15 +12,15 @@ import rules_index as ri
 from pipelines.errors import IndexOutdatedError
 from pipelines.lake.index_store import file_sha256
 from pipelines.scratch import indexes_folder, keep
-from rules_index.domains.value_lists import AnyList
-from rules_index.errors import RuleError
-from rules_index.language.typed import Leaf
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from pipelines.scopes import Scope
     from pipelines.writing.matching import Matcher
+    from rules_index.domains.value_lists import AnyList
+    from rules_index.errors import RuleError
+    from rules_index.language.typed import Leaf
 
 
 def index_of(

@@ -31,6 +31,7 @@ from rules_index.arrays import decoded
 from rules_index.errors import RulesIndexError
 from rules_index.workers.delta_files import DeltaFile, Layout
 from rules_index.workers.retagged_files import FileTask, Matched, count_changes, write_file
+from rules_index.workers.retagged_rows import is_among
 from rules_index.workers.source_files import SOURCE_VERSION, SourceFile, read_batches
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
 
 _MOST_KEPT = 256 << 20
 """Bytes of what rows matched that are kept between looking for files and writing them."""
+_LARGE = 256 << 20
+"""Bytes of a tagged table from which it pays, where rules are only removed, to compile them once more, so that files
+without rows that had them are not read."""
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
@@ -76,7 +80,9 @@ class LocalTables:
             )
             if compiled is None or compiled.derived:
                 return None
-        former = former_index(changes.former, scope.columns(), indexed.event_time, indexed.time_zone)
+        former = None
+        if compiled is not None or _is_large(FolderLog(workspace.lake.uri(tagged_table(scope.name)))):
+            former = former_index(changes.former, scope.columns(), indexed.event_time, indexed.time_zone)
         annotations = indexed.annotations.chosen(scope.stream.annotations) if indexed.annotations is not None else None
         rematch = Rematch(changes, workspace.lake.rule_id_type(), compiled, None, former, annotations=annotations)
         found = cls(scope, rematch)
@@ -167,20 +173,20 @@ class LocalTables:
             """The pairs of one file of tagged rows."""
             files = [SourceFile(str(self.tagged.file(add["path"])), add.get("partitionValues") or {}, 0)]
             found = []
-            for batch in read_batches(files, held, ["rule_ids", SOURCE_VERSION, *keys]):
+            for batch in read_batches(files, held, ["rule_ids", SOURCE_VERSION, *keys], coded=["rule_ids"]):
                 lists = batch.column("rule_ids")
-                values = lists.flatten()
-                kept = pc.is_in(values, ids).to_numpy(zero_copy_only=False)
-                if not kept.any():
+                offsets = lists.offsets.to_numpy()
+                values = lists.values
+                kept = np.flatnonzero(is_among(values, ids)[offsets[0] : offsets[-1]]) + offsets[0]
+                if not len(kept):
                     continue
-                owners = np.repeat(np.arange(len(lists)), np.diff(lists.offsets.to_numpy()))[kept]
-                taken = pa.array(owners)
+                taken = pa.array(np.searchsorted(offsets, kept, side="right") - 1)
                 # the batch has the column of this name twice: as the table has it, and as its reader adds it
                 place = batch.schema.names.index(SOURCE_VERSION)
-                columns = [values.filter(pa.array(kept))]
+                columns = [decoded(values.take(pa.array(kept)))]
                 columns += [decoded(batch.column(batch.schema.names.index(key))).take(taken) for key in keys]
                 columns += [
-                    pa.repeat(pa.scalar(rules_version, pa.int64()), len(owners)),
+                    pa.repeat(pa.scalar(rules_version, pa.int64()), len(kept)),
                     batch.column(place).take(taken),
                 ]
                 found.append(pa.RecordBatch.from_arrays(columns, schema.names))
@@ -240,6 +246,11 @@ def may_be_local(workspace: Workspace) -> bool:
     """Whether this process may do the work, and not Spark, as far as the configuration tells."""
     codec = codec_named(workspace.configuration.spark.get(CODEC, "snappy"))
     return codec is not None and why_spark_works(workspace) is None
+
+
+def _is_large(log: FolderLog) -> bool:
+    """Whether a table has many bytes."""
+    return sum(add["size"] for add in live_files(log, log.latest().number) or ()) > _LARGE
 
 
 def _between(low: Any, value: Any, high: Any) -> bool:

@@ -3,7 +3,8 @@ match now, from the source."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from pipelines.scopes import StreamScope
 
 _IDS = "deltatag:new"
+_UNREAD = "BYTE_STREAM_SPLIT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +80,26 @@ class NewlyMatchedSearch:
         together = with_annotations(together, self.rematch.annotations)
         for name, value in stamps.items():
             together = together.withColumn(name, functions.lit(value))
-        with telling_lost_files(source, tuple(files), self._way_out()), self.trial_limit(files):
+        with (
+            telling_lost_files(source, tuple(files), self._way_out()),
+            self.trial_limit(files),
+            self._telling_encodings(),
+        ):
             count = together.count()
         return NewlyMatched(together, count) if count else None
+
+    @contextmanager
+    def _telling_encodings(self) -> Iterator[None]:
+        """Turn Spark's error about an encoding that this process reads and Spark does not into a TableError."""
+        try:
+            yield
+        except Exception as error:
+            if _UNREAD not in str(error):
+                raise
+            raise TableError(
+                f"Spark, which looks for rows of {self.stream.name} that match only now, does not read the encoding "
+                f"{_UNREAD} of columns of the source. {self._way_out()}holds now."
+            ) from error
 
     def trial_limit(self, files: list[Any]) -> Any:
         """What bounds the time of predicates that only Spark evaluates."""

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from pipelines.sources.pushdown import CONJUNCTIONS
-from rules_index.implication.widening import Widened, widen_compiled
 from rules_index.names import column_key, path_parts, spelled
 from rules_index.workers.retagged_rows import ReplacedIds
 from rules_index.workers.source_files import is_partition_type
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
     import rules_index as ri
     from pipelines.retagging.changes import Changes
     from pipelines.writing.matching import Matcher
+    from rules_index.implication.widening import Widened
     from rules_index.index.annotations import Annotations
 
 ID_TYPES = {"string": pa.string(), "bigint": pa.int64()}
@@ -59,13 +58,19 @@ class Rematch:
 
 def matchable(compiled: ri.CompiledRules | None) -> str | None:
     """In SQL, TRUE on every row that a rule of an index matches; None where nothing can be said."""
-    found = "true" if compiled is None else widen_compiled(compiled, CONJUNCTIONS).sql
-    return None if found == "true" else found
+    found = widened(compiled)
+    return " OR ".join(each.sql for each in found) if found else None
 
 
 def widened(*indexes: ri.CompiledRules | None) -> list[Widened] | None:
     """What rows that rules of some indexes match satisfy, one of these each; None where nothing can be said."""
-    found = [widen_compiled(each, CONJUNCTIONS) for each in indexes if each is not None]
+    given = [each for each in indexes if each is not None]
+    if not given:
+        return []
+    from pipelines.sources.pushdown import CONJUNCTIONS
+    from rules_index.implication.widening import widen_compiled
+
+    found = [widen_compiled(each, CONJUNCTIONS) for each in given]
     return None if any(each.sql == "true" for each in found) else found
 
 

@@ -236,13 +236,14 @@ def _retagger(file: Callable[[], str] | None, replaced: ReplacedIds, names: tupl
         """The new ids of the rows of each batch."""
         import pyarrow as pa
 
+        from rules_index.index.annotations import without_dictionary
         from rules_index.workers import retagged_rows, spark_worker
 
         compiled = spark_worker.open_index(file()) if file is not None else None
         for batch in batches:
             columns = [batch] if len(names) == 1 else list(batch)
             rows = pa.RecordBatch.from_arrays(columns, list(names))
-            yield retagged_rows.new_ids(compiled, replaced, rows)[0]
+            yield without_dictionary(retagged_rows.new_ids(compiled, replaced, rows)[0])
 
     kinds = Iterator[pa.Array] if len(names) == 1 else Iterator[tuple[pa.Array, ...]]
     retag.__annotations__ = {"batches": kinds, "return": Iterator[pa.Array]}

@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from rules_index.arrays import decoded
 from rules_index.index.annotate import COLUMNS, FIRST_RULE_ID, LABELS, SEVERITY, Annotate
 from rules_index.index.conjunction_arrays import require
-from rules_index.kernels.label_lists import label_lists
 
 _LABELS_A_RULE = 4
 
@@ -41,8 +40,9 @@ class Annotations:
         """The columns of rows whose rules are given as lists of ids. Ids of rules that no longer exist have no
         annotation."""
         offsets = lists.offsets.to_numpy()
-        values = decoded(lists.values.slice(offsets[0], offsets[-1] - offsets[0]))
-        found = pc.index_in(values.cast(self.ids.type), value_set=self.ids)
+        values = lists.values.slice(offsets[0], offsets[-1] - offsets[0])
+        coded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
+        found = pc.index_in(coded.dictionary.cast(self.ids.type), value_set=self.ids).take(coded.indices)
         known = found.is_valid().to_numpy(zero_copy_only=False)
         kept = np.concatenate([[0], np.cumsum(known)])[offsets - offsets[0]]
         return self.of_ordinals(kept, found.drop_null().to_numpy())
@@ -72,6 +72,8 @@ class Annotations:
         return pa.DictionaryArray.from_arrays(codes, pa.array(self.annotate.severities, pa.string()))
 
     def _labels(self, offsets: np.ndarray, ordinals: np.ndarray) -> pa.Array:
+        from rules_index.kernels.label_lists import label_lists
+
         starts, codes, names = self._label_codes
         ends = np.empty(len(offsets), np.int64)
         out = np.empty(max(len(ordinals) * _LABELS_A_RULE, 1), np.int32)
@@ -131,10 +133,11 @@ def settings_of(annotations: Annotations | None) -> list[Any]:
 
 def plain(columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
     """The columns with dictionaries decoded to strings."""
-    return {name: _without_dictionary(column) for name, column in columns.items()}
+    return {name: without_dictionary(column) for name, column in columns.items()}
 
 
-def _without_dictionary(column: pa.Array) -> pa.Array:
+def without_dictionary(column: pa.Array) -> pa.Array:
+    """The column, or its lists, with dictionaries decoded."""
     if pa.types.is_list(column.type) and pa.types.is_dictionary(column.type.value_type):
         return pa.ListArray.from_arrays(column.offsets, column.values.dictionary_decode())
     return decoded(column)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import BinaryIO
 
@@ -184,27 +184,32 @@ def encoded(table: pa.Table, codec: str) -> ColumnFile:
     return ColumnFile(made)
 
 
-def with_columns(source: str, target: str, replaced: Sequence[pa.Table], codec: str) -> None:
+def with_columns(
+    source: str, target: str, replaced: Sequence[pa.Table], codec: str, kept: Sequence[Collection[str]] = ()
+) -> None:
     """Write to `target` the file `source` with other values in some columns.
 
-    replaced: for each of its row groups a table of as many rows, with columns that the file has at its top level.
+    replaced: for each of its row groups a table of as many rows, with columns that the file has at its top level; kept:
+    for each of them those of its columns whose values stay, which are copied where the file stores them alike.
     ParquetFooterError for a file that is encrypted or whose parts are elsewhere; OSError where one cannot be read or
     written.
     """
     old = ColumnFile(source)
     if old.row_groups != len(replaced):
         raise ParquetFooterError(f"{source} has {old.row_groups} row groups, and {len(replaced)} were given.")
-    new = [encoded(table, codec) for table in replaced]
-    lacking = sorted(set(new[0].names if new else ()) - set(old.names))
-    if lacking:
+    replaces = set(replaced[0].column_names if replaced else ())
+    if lacking := sorted(replaces - set(old.names)):
         raise ParquetFooterError(f"{source} has no column {', '.join(lacking)}.")
-    replaces = set(new[0].names if new else ())
+    empty = encoded(replaced[0].slice(0, 0), codec) if replaced else old
+    alike = {name for name in replaces if empty.schema_of(name) == old.schema_of(name)}
     out = CompositeFile(target)
     try:
-        for number, (table, made) in enumerate(zip(replaced, new, strict=True)):
-            columns = [(made, 0, name) if name in replaces else (old, number, name) for name in old.names]
+        for number, table in enumerate(replaced):
+            written = replaces - alike.intersection(kept[number] if kept else ())
+            made = encoded(table.select(sorted(written)), codec) if written else old
+            columns = [(made, 0, name) if name in written else (old, number, name) for name in old.names]
             out.add(table.num_rows, columns)
-        schema = [(new[0] if name in replaces else old).schema_of(name) for name in old.names]
+        schema = [(empty if name in replaces else old).schema_of(name) for name in old.names]
         out.close(schema, old.created_by, old.key_values)
     finally:
         out.abandon()

@@ -10,7 +10,7 @@ import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 import numpy as np
@@ -18,10 +18,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rules_index.index.annotations import plain
-from rules_index.index.compiled import CompiledRules
 from rules_index.workers.parquet_columns import with_columns
 from rules_index.workers.retagged_rows import ReplacedIds, matched_ids, new_ids
-from rules_index.workers.source_files import partition_value
+from rules_index.workers.source_files import leaves_of, partition_value
+
+if TYPE_CHECKING:
+    from rules_index.index.compiled import CompiledRules
 
 _KEPT_OF_ADD = ("partitionValues", "tags", "clusteringProvider")
 
@@ -41,21 +43,31 @@ class FileTask:
     stamps: Mapping[str, pa.Scalar] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class _Known:
+    """What is known of a row group: the ids of its rows as they are to be or, where these were not read, those of the
+    rules that differ; and whether any row changes."""
+
+    ids: pa.ListArray | None
+    matched: pa.ListArray
+    changes: bool
+
+
 @dataclass
 class Matched:
     """What files matched when they were looked at, for when they are written; up to so many bytes of it."""
 
     bytes: int
-    lists: dict[str, list[pa.ListArray]] = field(default_factory=dict)
+    groups: dict[str, list[_Known]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def keep(self, path: str, lists: list[pa.ListArray]) -> None:
-        """Keep the lists of a file, one for each of its row groups, if there is room for them."""
-        size = sum(each.nbytes for each in lists)
+    def keep(self, path: str, groups: list[_Known]) -> None:
+        """Keep what is known of a file's row groups, if there is room for it."""
+        size = sum((each.matched if each.ids is None else each.ids).nbytes for each in groups)
         with self._lock:
             if size <= self.bytes:
                 self.bytes -= size
-                self.lists[path] = lists
+                self.groups[path] = groups
 
 
 def count_changes(
@@ -68,8 +80,9 @@ def count_changes(
     changed = emptied = 0
     found = []
     for batch in _batches(task, add, task.replaced.reads_ids):
-        found.append(matched_ids(compiled, task.replaced, batch))
-        ids, rows = new_ids(compiled, task.replaced, batch, found[-1])
+        matched = matched_ids(compiled, task.replaced, batch)
+        ids, rows = new_ids(compiled, task.replaced, batch, matched)
+        found.append(_Known(ids if task.replaced.reads_ids else None, matched, bool(rows.any())))
         changed += int(rows.sum())
         if task.replaced.reads_ids and rows.any():
             emptied += int((np.diff(ids.offsets.to_numpy())[rows] == 0).sum())
@@ -83,23 +96,16 @@ def write_file(
 ) -> dict[str, Any]:
     """Write a file of the log's `add` action anew, with the rows' new ids: its own `add` entry.
 
-    kept: what `count_changes` has kept of what the rows match, so that the columns of rules are not read once more.
+    kept: what `count_changes` has kept of what the rows match, so that no column is read once more for it.
     """
-    known = kept.lists.pop(add["path"], None) if kept is not None else None
-    if known is not None:
-        task = replace(task, columns=pa.schema([]))
-    replaced = []
-    for place, batch in enumerate(_batches(task, add, with_ids=True)):
-        ids, _ = new_ids(compiled, task.replaced, batch, known[place] if known is not None else None)
-        columns: dict[str, pa.Array] = {"rule_ids": ids}
-        if task.replaced.annotations is not None:
-            columns |= plain(task.replaced.annotations.of_ids(ids))
-        columns |= {name: _repeated(value, len(batch)) for name, value in task.stamps.items()}
-        replaced.append(pa.table(columns))
+    known = kept.groups.pop(add["path"], None) if kept is not None else None
+    found = [(_replaced(task, ids), changes) for ids, changes in _new_ids(compiled, task, add, known)]
+    replaced = [table for table, _ in found]
+    kept_columns = [() if changes else ("rule_ids", *task.replaced.columns.names) for _, changes in found]
     name = posixpath.join(posixpath.dirname(unquote(add["path"])), f"part-{uuid.uuid4()}.{task.codec}.parquet")
     target = os.path.join(task.folder, name)
     try:
-        with_columns(_place(task, add["path"]), target, replaced, task.codec)
+        with_columns(_place(task, add["path"]), target, replaced, task.codec, kept_columns)
     except BaseException:
         if os.path.exists(target):
             os.unlink(target)
@@ -114,27 +120,57 @@ def write_file(
     }
 
 
+def _new_ids(
+    compiled: CompiledRules | None, task: FileTask, add: Mapping[str, Any], known: Sequence[_Known] | None
+) -> Iterator[tuple[pa.ListArray, bool]]:
+    """The ids of the rows of each row group as they are to be, and whether a row changes."""
+    if known is None:
+        for batch in _batches(task, add, with_ids=True):
+            ids, rows = new_ids(compiled, task.replaced, batch)
+            yield ids, bool(rows.any())
+    elif all(group.ids is not None for group in known):
+        yield from ((group.ids, group.changes) for group in known)
+    else:
+        batches = _batches(replace(task, columns=pa.schema([])), add, with_ids=True)
+        for group, batch in zip(known, batches, strict=True):
+            yield new_ids(compiled, task.replaced, batch, group.matched)[0], group.changes
+
+
+def _replaced(task: FileTask, ids: pa.ListArray) -> pa.Table:
+    """The columns of a row group that are written anew."""
+    columns: dict[str, pa.Array] = {"rule_ids": ids}
+    if task.replaced.annotations is not None:
+        columns |= plain(task.replaced.annotations.of_ids(ids))
+    columns |= {name: _repeated(value, len(ids)) for name, value in task.stamps.items()}
+    return pa.table(columns)
+
+
 def _batches(task: FileTask, add: Mapping[str, Any], with_ids: bool) -> Iterator[pa.RecordBatch]:
     """The rows of a file, one batch for each of its row groups: the columns that are read, with NULL where the file is
     older than a column, and the values of its partition."""
-    ids = [pa.field("rule_ids", pa.list_(task.replaced.id_type)), *task.replaced.columns] if with_ids else []
+    kind = task.replaced.id_type
+    kind = pa.dictionary(pa.int32(), kind) if pa.types.is_string(kind) else kind
+    ids = [pa.field("rule_ids", pa.list_(kind)), *task.replaced.columns] if with_ids else []
     wanted = pa.schema([*task.columns, *ids])
     partition = add.get("partitionValues") or {}
     constants = {
         each.name: partition_value(partition[each.name], each.type) for each in wanted if each.name in partition
     }
-    with pq.ParquetFile(_place(task, add["path"]), coerce_int96_timestamp_unit="us") as file:
+    path = _place(task, add["path"])
+    footer = pq.read_metadata(path)
+    coded = leaves_of(footer, "rule_ids")
+    with pq.ParquetFile(path, metadata=footer, coerce_int96_timestamp_unit="us", read_dictionary=coded) as file:
         held = [name for name in wanted.names if name in file.schema_arrow.names and name not in constants]
         for group in range(file.num_row_groups):
             table = file.read_row_group(group, columns=held)
             rows = file.metadata.row_group(group).num_rows
             arrays = []
             for each in wanted:
-                column = pa.repeat(constants.get(each.name, pa.scalar(None, each.type)), rows)
-                if each.name in held:
-                    chunks = table[each.name].cast(each.type).combine_chunks()
-                    column = pa.concat_arrays(chunks.chunks) if isinstance(chunks, pa.ChunkedArray) else chunks
-                arrays.append(column)
+                if each.name not in held:
+                    arrays.append(pa.repeat(constants.get(each.name, pa.scalar(None, each.type)), rows))
+                    continue
+                chunks = table[each.name].cast(each.type).combine_chunks()
+                arrays.append(pa.concat_arrays(chunks.chunks) if isinstance(chunks, pa.ChunkedArray) else chunks)
             if not arrays:  # an index that reads no column still has rows to be matched with
                 yield pa.RecordBatch.from_arrays([pa.nulls(rows)], ["_"])
                 continue

@@ -8,16 +8,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules_index.arrays import offsets_of
-from rules_index.index.annotations import Annotations, plain
-from rules_index.index.compiled import CompiledRules
-from rules_index.workers.tagged_files import Files, Task
+from rules_index.arrays import decoded, gather_indices, offsets_of, segment_counts, segment_ids
+from rules_index.index.annotations import Annotations, plain, without_dictionary
+from rules_index.workers.tagged_files import SMALL_DICTIONARY, Files, Task
+
+if TYPE_CHECKING:
+    from rules_index.index.compiled import CompiledRules
 
 FILE, IN_RANGE = "deltatag:file", "deltatag:in_range"
 """Columns of the rows that are handed over: the number of a row's file, and whether the row is to be matched."""
@@ -54,27 +57,26 @@ def new_ids(
     batch: pa.RecordBatch,
     matched: pa.ListArray | None = None,
 ) -> tuple[pa.ListArray, np.ndarray]:
-    """The ids of each row as they are to be, and of which rows these, or their annotations, change.
+    """The ids of each row as they are to be, texts as a dictionary where it is small, and of which rows these, or their
+    annotations, change.
 
     `batch` has the columns that the index reads, IN_RANGE where not all rows are to be matched, and rule_ids unless no
     row has an id that it could lose. matched: what the rows match, where that is known already.
     """
-    matched = matched_ids(compiled, replaced, batch) if matched is None else matched
-    before = _lists(batch, replaced)
-    values, offsets = before.flatten(), _offsets(before)
-    own = _own(values, replaced)
-    owned = _per_row(own, offsets)
-    found = np.diff(_offsets(matched))
-    changed = owned != found
-    alike = ~changed & (found > 0)
+    found = _Lists.of(matched_ids(compiled, replaced, batch) if matched is None else matched)
+    before = _Lists.of(_lists(batch, replaced))
+    found = found.over(before.ids)
+    own = _own(before, replaced)
+    counts = found.lengths
+    changed: np.ndarray = counts != (segment_counts(own, before.offsets) if own.any() else 0)
+    alike = ~changed & (counts > 0)
     if alike.any():
-        old = values.filter(pa.array(own & np.repeat(alike, np.diff(offsets))))
-        new = matched.filter(pa.array(alike)).flatten()
-        differs = pc.not_equal(old, new).to_numpy(zero_copy_only=False)
-        changed[np.repeat(np.flatnonzero(alike), found[alike])[differs]] = True
+        old = before.codes[own & np.repeat(alike, before.lengths)]
+        differs = old != found.codes[np.repeat(alike, counts)]
+        changed[np.repeat(np.flatnonzero(alike), counts[alike])[differs]] = True
     if IN_RANGE in batch.schema.names:
         changed &= pc.fill_null(batch.column(IN_RANGE), False).to_numpy(zero_copy_only=False)
-    ids = _replaced(before, matched, own, changed) if changed.any() else before
+    ids = (_replaced(before, found, own, changed) if changed.any() else before).array()
     names = replaced.columns.names
     if replaced.annotations is not None and set(names) <= set(batch.schema.names):
         other = _differing(replaced.annotations, batch, ids)
@@ -82,6 +84,51 @@ def new_ids(
             other &= pc.fill_null(batch.column(IN_RANGE), False).to_numpy(zero_copy_only=False)
         changed |= other
     return ids, changed
+
+
+@dataclass(frozen=True)
+class _Lists:
+    """Lists of ids: those of row r are `ids[codes[offsets[r]:offsets[r + 1]]]`. No work here is one on texts but on
+    the few distinct ones."""
+
+    offsets: np.ndarray
+    codes: np.ndarray
+    ids: pa.Array
+
+    @classmethod
+    def of(cls, lists: pa.ListArray) -> _Lists:
+        offsets = lists.offsets.to_numpy()
+        # flatten copies a dictionary's indices
+        values = lists.flatten() if lists.null_count else lists.values.slice(offsets[0], offsets[-1] - offsets[0])
+        coded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
+        return cls(offsets - offsets[0], coded.indices.to_numpy(), coded.dictionary)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The number of ids of each row."""
+        found: np.ndarray = np.diff(self.offsets)
+        return found
+
+    def over(self, ids: pa.Array) -> _Lists:
+        """The same lists with codes of `ids`, which are followed by those that are not among them."""
+        places = pc.index_in(self.ids, value_set=ids)
+        lacking = places.is_null().to_numpy(zero_copy_only=False)
+        codes = pc.fill_null(places, 0).to_numpy().copy()
+        codes[lacking] = np.arange(len(ids), len(ids) + lacking.sum())
+        return _Lists(self.offsets, codes[self.codes], pa.concat_arrays([ids, self.ids.filter(pa.array(lacking))]))
+
+    def array(self) -> pa.ListArray:
+        """As Arrow has it; a large dictionary, which Parquet's writer does not want, is decoded."""
+        used = np.flatnonzero(np.bincount(self.codes, minlength=len(self.ids)))
+        ids, codes = self.ids, self.codes
+        if len(used) < len(ids):
+            places = np.zeros(len(ids), np.int32)
+            places[used] = np.arange(len(used))
+            ids, codes = ids.take(pa.array(used)), places[codes]
+        values = pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32, copy=False)), ids)
+        if not pa.types.is_string(ids.type) or ids.nbytes > SMALL_DICTIONARY:
+            values = decoded(values)
+        return pa.ListArray.from_arrays(pa.array(self.offsets.astype(np.int32)), values)
 
 
 def _differing(annotations: Annotations, batch: pa.RecordBatch, ids: pa.ListArray) -> np.ndarray:
@@ -93,71 +140,80 @@ def _differing(annotations: Annotations, batch: pa.RecordBatch, ids: pa.ListArra
     return found
 
 
-def _replaced(before: pa.ListArray, matched: pa.ListArray, own: np.ndarray, changed: np.ndarray) -> pa.ListArray:
-    """The lists, of rows that changed with the ids that they do not own and those that they matched, in their order."""
-    held, found = np.diff(_offsets(before)), np.diff(_offsets(matched))
-    kept, new = ~own & np.repeat(changed, held), np.repeat(changed, found)
-    rows, values = np.arange(len(changed)), before.flatten()
-    owners = np.concatenate([np.repeat(rows, held)[kept], np.repeat(rows, found)[new]])
-    made = pa.concat_arrays([values.filter(pa.array(kept)), matched.flatten().filter(pa.array(new))])
+def _replaced(before: _Lists, found: _Lists, own: np.ndarray, changed: np.ndarray) -> _Lists:
+    """The lists, of rows that changed with the ids that they do not own and those that they matched, in their order;
+    found: over the ids of `before`."""
+    rows = np.flatnonzero(changed)
+    places, starts = gather_indices(before.offsets, rows)
+    stays = ~own[places]
+    matched, found_starts = gather_indices(found.offsets, rows)
+    owners = np.concatenate([segment_ids(starts)[stays], segment_ids(found_starts)])
+    made = np.concatenate([before.codes[places[stays]], found.codes[matched]])
+    rank = _ranks(made, found.ids)
     # both parts are in order, and a stable sort merges what is
-    made = made.take(pa.array(np.argsort(_keys(owners, made), kind="stable")))
-    counts = np.bincount(owners, minlength=len(rows))
-    if changed.all():
-        return pa.ListArray.from_arrays(pa.array(offsets_of(counts).astype(np.int32)), made)
-    begins = np.where(changed, len(values) + offsets_of(counts)[:-1], _offsets(before)[:-1])
-    counts = np.where(changed, counts, held)
-    offsets = offsets_of(counts)
-    places = np.repeat(begins - offsets[:-1], counts) + np.arange(offsets[-1])
-    together = pa.concat_arrays([values, made]).take(pa.array(places))
-    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), together)
+    made = made[np.argsort(owners * (len(rank) + 1) + rank[made], kind="stable")]
+    lengths = before.lengths
+    lengths[rows] = np.bincount(owners, minlength=len(rows))
+    offsets = offsets_of(lengths)
+    codes = np.empty(offsets[-1], np.int32)
+    targets = gather_indices(offsets, rows)[0]
+    codes[targets] = made
+    codes[_all_but(targets, len(codes))] = before.codes[_all_but(places, len(before.codes))]
+    return _Lists(offsets, codes, found.ids)
 
 
-def _keys(owners: np.ndarray, values: pa.Array) -> np.ndarray:
-    """Integers [.] that order values by their rows, then by themselves."""
-    coded = values.dictionary_encode()
-    rank = pc.rank(coded.dictionary, tiebreaker="first").to_numpy().astype(np.int64)
-    return owners * (len(rank) + 1) + rank[coded.indices.to_numpy()]
+def _ranks(codes: np.ndarray, ids: pa.Array) -> np.ndarray:
+    """Of each id [ids] int64 that a code names, its place in the order of all these."""
+    used = np.flatnonzero(np.bincount(codes, minlength=len(ids)))
+    ranks = np.zeros(len(ids), np.int64)
+    ranks[used] = pc.rank(ids.take(pa.array(used)), tiebreaker="first").to_numpy()
+    return ranks
+
+
+def _all_but(places: np.ndarray, count: int) -> np.ndarray:
+    """A mask [count] bool that is FALSE at some places."""
+    found = np.ones(count, bool)
+    found[places] = False
+    return found
 
 
 def matched_ids(compiled: CompiledRules | None, replaced: ReplacedIds, batch: pa.RecordBatch) -> pa.ListArray:
-    """The ids of the rules that differ which each row satisfies."""
-    kind = pa.list_(replaced.id_type)
+    """The ids of the rules that differ which each row satisfies, as a dictionary."""
     if compiled is None:
         return _empty(len(batch), replaced)
     if not compiled.inputs:
         batch = pa.RecordBatch.from_arrays([pa.nulls(len(batch))], ["_"])
-    return compiled.match(batch).cast(kind)
+    offsets, ordinals, _ = compiled.match_ordinals(batch)
+    values = pa.DictionaryArray.from_arrays(pa.array(ordinals), compiled.ids.cast(replaced.id_type))
+    return pa.ListArray.from_arrays(pa.array(offsets).cast(pa.int32()), values)
 
 
 def _lists(batch: pa.RecordBatch, replaced: ReplacedIds) -> pa.ListArray:
     if "rule_ids" not in batch.schema.names:
         return _empty(len(batch), replaced)
-    return batch.column("rule_ids").cast(pa.list_(replaced.id_type))
+    lists: pa.ListArray = batch.column("rule_ids")
+    coded = pa.types.is_dictionary(lists.type.value_type)
+    return lists if coded else lists.cast(pa.list_(replaced.id_type))
 
 
 def _empty(rows: int, replaced: ReplacedIds) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(np.zeros(rows + 1, np.int32)), pa.array([], replaced.id_type))
 
 
-def _offsets(lists: pa.ListArray) -> np.ndarray:
-    """Where each row's values begin in `lists.flatten()`, and where the last ones end."""
-    found: np.ndarray = lists.offsets.to_numpy()
-    return found - found[0]
-
-
-def _own(values: pa.Array, replaced: ReplacedIds) -> np.ndarray:
-    """Which values rows lose unless they match them again."""
+def _own(lists: _Lists, replaced: ReplacedIds) -> np.ndarray:
+    """Which ids [.] bool rows lose unless they match them again."""
     if replaced.everything or not len(replaced.held):
-        return np.full(len(values), replaced.everything)
-    found: np.ndarray = pc.is_in(values, replaced.held).to_numpy(zero_copy_only=False)
-    return found
+        return np.full(len(lists.codes), replaced.everything)
+    return is_among(pa.DictionaryArray.from_arrays(pa.array(lists.codes), lists.ids), replaced.held)
 
 
-def _per_row(mask: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """How many values of each row are TRUE."""
-    sums = np.concatenate([[0], np.cumsum(mask)])
-    return sums[offsets[1:]] - sums[offsets[:-1]]
+def is_among(values: pa.Array, ids: pa.Array) -> np.ndarray:
+    """Which values [.] bool, that may be a dictionary's, are among some."""
+    if not pa.types.is_dictionary(values.type):
+        found: np.ndarray = pc.is_in(values, ids).to_numpy(zero_copy_only=False)
+        return found
+    known = pc.is_in(values.dictionary, ids).to_numpy(zero_copy_only=False)
+    return known[values.indices.to_numpy()] if known.any() else np.zeros(len(values), bool)
 
 
 def count_changes(
@@ -170,7 +226,7 @@ def count_changes(
             continue
         files = batch.column(FILE).to_numpy(zero_copy_only=False)
         numbers, which = np.unique(files[changed], return_inverse=True)
-        emptied = (np.diff(_offsets(ids)) == 0)[changed] if replaced.reads_ids else np.zeros(len(which), bool)
+        emptied = (np.diff(ids.offsets.to_numpy()) == 0)[changed] if replaced.reads_ids else np.zeros(len(which), bool)
         columns = [
             pa.array(numbers, pa.int64()),
             pa.array(np.bincount(which), pa.int64()),
@@ -193,9 +249,9 @@ def write_files(
         for batch in batches:
             ids, changed = new_ids(compiled, replaced, batch)
             rows, count = rows + len(batch), count + int(changed.sum())
-            made = _stamped(batch, ids, task, replaced.annotations)
+            made = _stamped(batch, without_dictionary(ids), task, replaced.annotations)
             if task.only_matched:
-                made = made.filter(pa.array(~changed | (np.diff(_offsets(ids)) > 0)))
+                made = made.filter(pa.array(~changed | (np.diff(ids.offsets.to_numpy()) > 0)))
             if len(made):
                 files.write(made)
         entries = [json.dumps({"add": entry}) for entry in files.close()]

@@ -28,6 +28,7 @@ SOURCE_VERSION = "source_version"
 """The column behind the table's own columns: the version that added the row's file."""
 _BYTES_OF_A_CODE = 4.0
 """A string column with fewer bytes per value in a file, before compression, is taken to be dictionary-encoded."""
+_DICTIONARY = pa.dictionary(pa.int32(), pa.string())
 _LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _SPARK_VERSION = b"org.apache.spark.version"
 _YEARS = (-62_135_596_800_000, 253_402_300_800_000)
@@ -50,17 +51,19 @@ class SourceFile:
 
 
 def read_batches(
-    files: Sequence[SourceFile], schema: pa.Schema, columns: Sequence[str] | None = None
+    files: Sequence[SourceFile], schema: pa.Schema, columns: Sequence[str] | None = None, coded: Sequence[str] = ()
 ) -> Iterator[pa.RecordBatch]:
     """The rows of files, with the columns of `schema` (or those named) in their order and types, and `source_version`.
 
     schema: the table's columns, including those of its partitions. Columns that a file lacks are NULL. Strings come as
-    dictionaries if all files have them so. Raises `UnreadableFileError` for a file that only Spark can read, `OSError`
-    or `pyarrow.ArrowException` where a file cannot be read.
+    dictionaries if all files have them so, and always in lists of the columns `coded`. Raises `UnreadableFileError` for
+    a file that only Spark can read, `OSError` or `pyarrow.ArrowException` where a file cannot be read.
     """
     wanted = [field for field in schema if columns is None or field.name in columns]
     footers = [_footer(file) for file in files]
-    encoded = _dictionary_columns(footers, wanted)
+    encoded = dict.fromkeys(_dictionary_columns(footers, wanted), _DICTIONARY)
+    lists = [each.name for each in wanted if each.name in coded and pa.types.is_list(each.type)]
+    encoded |= {name: pa.list_(_DICTIONARY) for name in lists if pa.types.is_string(schema.field(name).type.value_type)}
     for file, footer in zip(files, footers, strict=True):
         with naming(file.path):
             yield from _batches(file, footer, wanted, encoded)
@@ -113,7 +116,7 @@ def _dictionary_columns(footers: Sequence[pq.FileMetaData], wanted: Sequence[pa.
 
 
 def _batches(
-    file: SourceFile, footer: pq.FileMetaData, wanted: Sequence[pa.Field], encoded: frozenset[str]
+    file: SourceFile, footer: pq.FileMetaData, wanted: Sequence[pa.Field], encoded: Mapping[str, pa.DataType]
 ) -> Iterator[pa.RecordBatch]:
     stored = footer.schema.to_arrow_schema().names
     partition = {column_key(name): value for name, value in file.partition.items()}
@@ -128,14 +131,15 @@ def _batches(
         metadata=footer,
         memory_map=True,
         coerce_int96_timestamp_unit="us",
-        read_dictionary=[places[name] or name for name in encoded if name in places],
+        read_dictionary=[path for name in encoded if name in places for path in leaves_of(footer, places[name] or "")],
     )
     groups = range(parquet.num_row_groups) if file.groups is None else file.groups
     check_times(file.path, footer, groups, read)
-    for rows, batch in _rows(parquet, groups, read, _rows_at_once(footer, groups, read)):
+    apart = any(pa.types.is_list(kind) for kind in encoded.values())
+    for rows, batch in _rows(parquet, groups, read, _rows_at_once(footer, groups, read), apart):
         arrays = []
         for field in wanted:
-            kind = pa.dictionary(pa.int32(), pa.string()) if field.name in encoded else field.type
+            kind = encoded.get(field.name, field.type)
             name = places.get(field.name)
             if column_key(field.name) in partition:
                 arrays.append(_constant(partition[column_key(field.name)], field.type, kind, rows))
@@ -146,6 +150,13 @@ def _batches(
                 arrays.append(_as(batch.column(name), kind, file.path, field.name))
         arrays.append(pa.repeat(pa.scalar(file.version, pa.int64()), rows))
         yield pa.RecordBatch.from_arrays(arrays, [*(field.name for field in wanted), SOURCE_VERSION])
+
+
+def leaves_of(footer: pq.FileMetaData, name: str) -> list[str]:
+    """The paths of the leaves that a column has in a file: writers name the items of a
+    list in different ways."""
+    paths = (footer.schema.column(number).path for number in range(footer.num_columns))
+    return [path for path in paths if path == name or path.startswith(f"{name}.")]
 
 
 def check_times(path: str, footer: pq.FileMetaData, groups: Sequence[int], columns: Sequence[str]) -> None:
@@ -197,14 +208,18 @@ def _rows_at_once(footer: pq.FileMetaData, groups: Sequence[int], columns: Seque
 
 
 def _rows(
-    parquet: pq.ParquetFile, groups: Sequence[int], columns: list[str], at_once: int
+    parquet: pq.ParquetFile, groups: Sequence[int], columns: list[str], at_once: int, apart: bool
 ) -> Iterator[tuple[int, pa.RecordBatch | None]]:
-    """The number of rows of each batch, and its columns; None in their place if no column is read."""
+    """The number of rows of each batch, and its columns; None in their place if no column is read.
+
+    apart: no batch has rows of several row groups, of which Arrow cannot unite lists with dictionaries.
+    """
     if columns:
         # a name with dots would be taken for a path, so leaves are requested by their first part
-        for batch in parquet.iter_batches(at_once, groups, columns=columns, use_threads=False):
-            if len(batch):
-                yield len(batch), batch
+        for part in [[group] for group in groups] if apart else [groups]:
+            for batch in parquet.iter_batches(at_once, part, columns=columns, use_threads=False):
+                if len(batch):
+                    yield len(batch), batch
         return
     for group in groups:
         left = parquet.metadata.row_group(group).num_rows

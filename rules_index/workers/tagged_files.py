@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import numpy as np
@@ -23,11 +23,13 @@ import pyarrow.compute as pc
 
 from rules_index.arrays import decoded
 from rules_index.index.annotations import Annotations
-from rules_index.index.compiled import CompiledRules, RuleId
 from rules_index.workers.copied_files import CopiedFiles, LargeRowGroupError, copied_row_groups
 from rules_index.workers.delta_files import PLAIN, DeltaFile, Layout, partition_text
 from rules_index.workers.parquet_columns import ParquetFooterError
 from rules_index.workers.source_files import SourceFile, read_batches
+
+if TYPE_CHECKING:
+    from rules_index.index.compiled import CompiledRules, RuleId
 
 RESULT = "name string, entry string, figures string"
 """The columns, in Spark's notation, of what `write_files` returns."""
@@ -39,7 +41,7 @@ _MOST_MATCHES, _MOST_GROWTH = 1 << 23, 8
 """About the most matches that are in memory for a thread, and how many times more rows are matched than before."""
 _FEW_ROWS, _FEW_BYTES = 1 << 14, 16 << 20
 """Batches are joined with their neighbours as long as these have no more rows and bytes together."""
-_SMALL_DICTIONARY = 1 << 18
+SMALL_DICTIONARY = 1 << 18
 """Ids with fewer bytes in all go to Parquet as a dictionary, which saves Parquet the lookup of each."""
 
 
@@ -242,7 +244,7 @@ def _ids(
     if not compiled.inputs:
         batch = pa.RecordBatch.from_arrays([pa.nulls(len(batch))], ["_"])
     offsets, ordinals, errors = compiled.match_ordinals(batch)
-    if pa.types.is_string(known.type) and known.nbytes <= _SMALL_DICTIONARY:
+    if pa.types.is_string(known.type) and known.nbytes <= SMALL_DICTIONARY:
         values = pa.DictionaryArray.from_arrays(pa.array(ordinals), known)
     else:
         values = known.take(pa.array(ordinals))

@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from deltalake import ColumnProperties, WriterProperties, write_deltalake
 
 from pipelines.compile import compile_scopes
 from pipelines.due import due_scopes
-from pipelines.errors import ConfigurationError, RestartedError, SourceChangedError
+from pipelines.errors import ConfigurationError, RestartedError, SourceChangedError, TableError
 from pipelines.lake.runs import batches
 from pipelines.retag import reproduce_tags, retag
 from pipelines.retagging.rows import TaggedRows
@@ -36,6 +37,7 @@ from tests.spark.retagged import (
     tags,
     write_rules,
 )
+from tests.unit.pipelines import retagged_rows
 from tests.unit.pipelines.retagged_rows import DiedError, die_after
 
 TURNS = [*enumerate(STEPS * 2)]
@@ -294,3 +296,19 @@ def test_tags_of_an_older_version_in_a_table_of_their_own(new_workspace, output:
     for name in ("rules", "s_tagged", "no name", "S_MATCHES"):
         with pytest.raises(ConfigurationError):
             reproduce_tags(workspace, "s", before, name)
+
+
+def test_an_encoding_that_spark_does_not_read(new_workspace) -> None:
+    """This process has tagged the rows; those that match only now are looked for by Spark."""
+    stream = {**STREAM, "output": "matched"}
+    workspace = new_workspace({"s": stream}, runner="local")
+    properties = WriterProperties(column_properties={"d": ColumnProperties(encoding="BYTE_STREAM_SPLIT")})
+    source = workspace.configuration.streams["s"].source
+    write_deltalake(source, retagged_rows.rows(0, 50), mode="append", writer_properties=properties)
+    write_rules(workspace, {"r": "d > 4.0"})
+    tag_stream(workspace, "s")
+    write_rules(workspace, {"r": "d > 4.0", "new": "d > 1.0"})
+    with pytest.raises(TableError, match=r"BYTE_STREAM_SPLIT.*deltatag tag s --restart"):
+        retag(workspace, "s")
+    tag_stream(workspace, "s", restart=True)
+    assert retag(workspace, "s").rows_changed == 0

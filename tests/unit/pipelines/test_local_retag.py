@@ -21,6 +21,7 @@ from pipelines.lake.live_files import live_files
 from pipelines.lake.runs import batches
 from pipelines.lake.tables import RULES
 from pipelines.retag import retag
+from pipelines.retagging import local_tables
 from pipelines.retagging.local_tables import LocalTables
 from pipelines.run import OpenGates, run_due
 from pipelines.tag import tag_stream
@@ -244,7 +245,8 @@ def test_others_write_meanwhile(make, meanwhile: str, when: str) -> None:
 
 
 @pytest.mark.slow
-def test_only_files_that_can_hold_a_change_are_read(make) -> None:
+def test_only_files_that_can_hold_a_change_are_read(make, monkeypatch) -> None:
+    monkeypatch.setattr(local_tables, "_LARGE", 0)
     workspace = make()
     for start in range(0, 400, 100):
         write_deltalake(workspace.configuration.streams["s"].source, rows(start, start + 100), mode="append")
@@ -257,6 +259,12 @@ def test_only_files_that_can_hold_a_change_are_read(make) -> None:
     assert retag(workspace, "s").files_read == 2
     write_rules(workspace, BEFORE)
     assert retag(workspace, "s").files_read == 1
+    write_rules(workspace, {**BEFORE, "narrow": "seq BETWEEN 310 AND 315"})
+    retag(workspace, "s")
+    monkeypatch.setattr(local_tables, "_LARGE", 1 << 30)  # to read all is sooner done than to compile
+    write_rules(workspace, BEFORE)
+    result = retag(workspace, "s")
+    assert (result.files_read, result.files_written) == (4, 1)
     assert_like_anew(workspace)
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
+from pipelines.lake.reading import read_file
 from pipelines.lake.runs import DONE, PLANNED, MicroBatch, batches, last_batch, record_done, record_plan
 
 
@@ -119,3 +123,15 @@ def test_rows_that_were_merged_with_other_scopes_can_still_be_read(new_workspace
     record_done(lake, replace(planned("a", 2), state=DONE, rows=1, matches=1, quarantined=0, seconds=1.0))
     assert last_batch(lake, "a").state == DONE and last_batch(lake, "b") == planned("b", 2)
     assert [each.batch for each in batches(lake, "b")] == [0, 1, 2]
+
+
+def test_arrow_reads_no_memory_of_python(tmp_path, monkeypatch) -> None:
+    """Its threads let go of what they read at any time: at the end of Python, that aborts the process (status 134)."""
+    write_deltalake(tmp_path / "t", pa.table({"a": [[{"b": 1}]], "c": [2]}))
+    table, held = DeltaTable(tmp_path / "t"), [pa.total_allocated_bytes()]
+    opened = pq.ParquetFile
+    monkeypatch.setattr(pq, "ParquetFile", lambda file: held.append(pa.total_allocated_bytes()) or opened(file))
+    path = table.get_add_actions().to_struct_array().to_pylist()[0]["path"]
+    read = read_file(table, path, pa.schema(table.schema().to_arrow()))
+    assert read.to_pylist() == [{"a": [{"b": 1}], "c": 2}]
+    assert held[1] - held[0] >= os.path.getsize(tmp_path / "t" / path)  # it is in Arrow's own memory
