@@ -1,4 +1,4 @@
-"""Chooses the runner of joins: this process if it is exact and the tables are in folders, else Spark."""
+"""Chooses the runner of joins: this process if it is exact and the tables are in no catalog, else Spark."""
 
 from __future__ import annotations
 

@@ -26,9 +26,12 @@ from pipelines.lake.opened import local_folder
 from pipelines.lake.reading import files_in
 from pipelines.lake.transactions import GIVEN_UP
 from rules_index.workers.delta_files import partition_text
+from rules_index.workers.source_files import SourceFile, source_files
 
 _ATTEMPTS = 100
 _CHECKPOINT_INTERVAL = "delta.checkpointInterval"
+ADD_COLUMNS = "ADD COLUMNS"
+"""The operation of a commit that appends columns."""
 _APPEND = {"mode": "Append", "partitionBy": "[]"}
 _SAFE_BETWEEN = ("commitInfo", "add", "remove", "txn", "cdc", "domainMetadata")
 """Actions of concurrent commits that do not conflict with an append: none changes the table's schema or protocol."""
@@ -106,7 +109,7 @@ class FolderLog:
     def commit(self, version: int) -> list[dict[str, Any]] | None:
         """The actions of one commit; None if the log does not hold it, or no longer. TableError if it is unreadable."""
         try:
-            text = (self._log / f"{version:020d}.json").read_text(encoding="utf-8")
+            text = self._commit_text(version)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -129,12 +132,28 @@ class FolderLog:
         parsed = urlparse(path)
         return Path(unquote(parsed.path)) if parsed.scheme == "file" else self.folder / unquote(path)
 
+    def source_files(self, adds: Sequence[tuple[int, Mapping[str, Any]]]) -> list[SourceFile]:
+        """Files to read from their `add` actions, each with the version that added it."""
+        self.fetch(add for _, add in adds)
+        return source_files(adds, self.file)
+
+    def fetch(self, adds: Iterable[Mapping[str, Any]]) -> None:
+        """Make files, given by their `add` actions, readable at `file`: those of a folder are."""
+
+    def keep_only(self, paths: Iterable[str]) -> None:
+        """Remove the copies that were made of all other files: of those of a folder there are none."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file, given by its path in the log. FileNotFoundError if it is not there."""
+        self.file(path).unlink()
+
     def append(self, entries: Sequence[str], app: str, version: int) -> bool:
         """Add written files (`add` entries as JSON) in one commit, as transaction `version` of `app`.
 
         False if the table already holds this or a later transaction of `app`. ChangedTableError if a concurrent commit
         has changed the table's columns or protocol. TableError if the log cannot be written.
         """
+        self._send(entries)
         info = _info("WRITE", _APPEND, _metrics(entries), is_blind_append=True)
         return self._commit_once(self.latest(), app, version, [info, _transaction(app, version), *entries])
 
@@ -153,6 +172,7 @@ class FolderLog:
         Returns how many files were added, or None if the table already holds the transaction. ChangedTableError if a
         concurrent commit has removed one of the files, or changed the table's columns or protocol.
         """
+        self._send(entries)
         transactions = [_transaction(each, version) for each in (app, *marks)]
         lines = [_info("UPDATE", {}, {}), *transactions, *entries, *_removals(removed)]
         paths = {add["path"] for add in removed}
@@ -185,6 +205,7 @@ class FolderLog:
         so readers of changes skip it. False, with nothing committed, if a concurrent commit has removed one of the
         files, or has changed the table's columns or protocol.
         """
+        self._send(entries)
         metrics = {"numRemovedFiles": str(len(gone)), "numAddedFiles": str(len(entries))}
         info = _info("OPTIMIZE", {"predicate": "[]"}, metrics)
         lines = [info, *_removals(gone, data_change=False), *entries]
@@ -204,6 +225,11 @@ class FolderLog:
         info = _info("CREATE TABLE", definition.operation_parameters(), {}, is_blind_append=True)
         return self._put(0, [info, *map(json.dumps, definition.actions(str(uuid.uuid4()), frozenset()))])
 
+    def why_spark_commits(self, snapshot: FolderSnapshot) -> str | None:
+        """Why only Spark commits to the table, as a clause that the table's name begins; None if it is not so."""
+        timed = snapshot.properties.get("delta.enableInCommitTimestamps") == "true"
+        return "keeps the times of its commits" if timed else None
+
     def add_columns(self, fields: Sequence[Mapping[str, Any]]) -> None:
         """Append those of the columns that the table lacks, in one commit; files without them have NULL there."""
 
@@ -212,7 +238,7 @@ class FolderLog:
             snapshot = self.snapshot(since.number)
             held = {field["name"] for field in snapshot.fields}
             missing = [dict(field) for field in fields if field["name"] not in held]
-            info = _info("ADD COLUMNS", {"columns": json.dumps(missing)}, {})
+            info = _info(ADD_COLUMNS, {"columns": json.dumps(missing)}, {})
             return [info, json.dumps(snapshot.with_columns(missing))] if missing else []
 
         self._commit(self.latest(), due, None)
@@ -224,10 +250,20 @@ class FolderLog:
             """The commit that removes the files of the newest version."""
             snapshot = self.snapshot(since.number)
             info = _info("CREATE OR REPLACE TABLE", definition.operation_parameters(), {})
-            actions = definition.actions(snapshot.table_id, snapshot.features)
+            actions = self._actions_of(definition, snapshot)
             return [info, *map(json.dumps, actions), *_removals(self.files(snapshot))]
 
         self._commit(self.latest(), due, None)
+
+    def _commit_text(self, version: int) -> str:
+        return (self._log / f"{version:020d}.json").read_text(encoding="utf-8")
+
+    def _send(self, entries: Sequence[str]) -> None:
+        """Move written files (`add` entries as JSON) to where the table is: those of a folder are there."""
+
+    def _actions_of(self, definition: Definition, held: FolderSnapshot) -> list[dict[str, Any]]:
+        """The actions that give an existing table a new definition."""
+        return definition.actions(held.table_id, held.features)
 
     def _commit_once(
         self, base: FolderSnapshot, app: str, version: int, lines: Sequence[str], paths: Container[str] = frozenset()

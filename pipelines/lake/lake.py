@@ -52,6 +52,11 @@ class Lake:
             self._locations[name] = catalog_location(self._spark(), self.sql_name(name))
         return self._locations[name]
 
+    @property
+    def is_in_store(self) -> bool:
+        """Whether the tables are at a URI in an object store: where delta-rs commits, no table may be clustered."""
+        return self.settings.root is not None and local_folder(self.settings.root) is None
+
     def sql_name(self, name: str) -> str:
         """How a Spark SQL statement names the table."""
         if self.settings.root is not None:
@@ -63,6 +68,9 @@ class Lake:
         from deltalake import DeltaTable
 
         try:
+            if self.is_in_store:
+                self.delta(name)  # which is kept open, while each question takes a list of the log
+                return True
             return bool(DeltaTable.is_deltatable(delta_rs_uri(self.uri(name))))
         except MissingTableError:
             return False

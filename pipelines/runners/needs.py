@@ -6,9 +6,8 @@ import json
 from typing import TYPE_CHECKING
 
 from pipelines.errors import PipelineError
-from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.index_store import load_planned, newest_index
-from pipelines.lake.opened import local_folder
+from pipelines.lake.table_log import table_log
 from pipelines.recovery.attempts import rules_that_read
 from pipelines.settings.configuration import is_catalog_name
 from rules_index.errors import RulesIndexError
@@ -44,9 +43,7 @@ def why_spark_reads(workspace: Workspace, stream: Stream, version: int | None = 
     """Why only Spark can read a version of a stream's source, by default the newest, as a clause; None if not so."""
     if is_catalog_name(stream.source):
         return "its source is in a catalog"
-    if local_folder(stream.source) is None:
-        return "its source is in an object store"
-    log = FolderLog(stream.source)
+    log = table_log(stream.source)
     snapshot = log.latest() if version is None else log.snapshot(version)
     if snapshot.number < 0:
         return None  # opening it reports the error
