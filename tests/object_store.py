@@ -69,7 +69,7 @@ class _Objects:
             if delimiter and delimiter in rest:
                 folders.add(prefix + rest.split(delimiter)[0] + delimiter)
                 continue
-            written = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(at))
+            written = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(at - self.hindered.get("age", 0)))
             found.append(
                 f"<Contents><Key>{escape(key)}</Key><LastModified>{written}</LastModified><ETag>{_etag(data)}</ETag>"
                 f"<Size>{len(data)}</Size></Contents>"
@@ -143,9 +143,11 @@ class _Requests(BaseHTTPRequestHandler):
             made = f"<InitiateMultipartUploadResult><UploadId>{name}</UploadId></InitiateMultipartUploadResult>"
             return self._answer(200, made.encode())
         if "delete" in query:
-            for key in (each.text for each in ElementTree.fromstring(data).iter() if each.tag.endswith("Key")):
+            keys = [str(each.text) for each in ElementTree.fromstring(data).iter() if each.tag.endswith("Key")]
+            for key in keys:
                 self.store.objects.pop(f"{path.rstrip('/')}/{key}", None)
-            return self._answer(200, b"<DeleteResult></DeleteResult>")
+            done = "".join(f"<Deleted><Key>{escape(key)}</Key></Deleted>" for key in keys)
+            return self._answer(200, f"<DeleteResult>{done}</DeleteResult>".encode())
         parts = self.store.uploads.pop(query["uploadId"][0])
         whole = b"".join(parts[number] for number in sorted(parts))
         self.store.put(path, whole, only_new=False)
@@ -208,8 +210,9 @@ class ObjectStore:
     def hinder(self, **how: Any) -> None:
         """Hinder requests from now on, and forget the former ones. Without arguments, hinder none.
 
-        delay: seconds that each takes. refuse, lose: method and part of the path of requests that fail; those that are
-        refused are not done, of the others only the answer is lost. kill: the process that is killed, and not answered.
+        delay: seconds that each takes; age: seconds by which files seem older. refuse, lose: method and a part of the
+        path of requests that fail; those that are refused are not done, of the others only the answer is lost. kill:
+        the process that is killed, and not answered.
         """
         urlopen(Request(f"{self.url}/{_CONTROL}", json.dumps(how).encode(), method="POST")).close()
 

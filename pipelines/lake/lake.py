@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
+_CAUSE = "\N{DOWNWARDS ARROW WITH TIP RIGHTWARDS}"
+_MARKS = re.compile(rf"\x1b\[\d*m|{_CAUSE}")
 _ARROW_TYPES: dict[str, pa.DataType] = {
     "string": pa.string(),
     "boolean": pa.bool_(),
@@ -247,9 +249,11 @@ def catalog_location(spark: SparkSession, sql_name: str) -> str:
 
 
 def first_line(error: object) -> str:
-    """The first non-empty line of an error's text, for a message of one paragraph."""
-    lines: Iterable[str] = (line.strip() for line in str(error).splitlines())
-    return next((line for line in lines if line), type(error).__name__)
+    """The first non-empty line of an error's text, for a message of one paragraph; of an error of an object store
+    all of them, since each names the cause of the one before."""
+    lines = [line.strip() for line in _MARKS.sub("", str(error)).splitlines()]
+    found = [line for line in lines if line] or [type(error).__name__]
+    return ": ".join(found) if _CAUSE in str(error) else found[0]
 
 
 def not_written(what: str, error: Exception, then: str = AGAIN) -> TableError:

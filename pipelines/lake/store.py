@@ -88,10 +88,6 @@ class Store:
 
         _each(move, paths)
 
-    def remove(self, path: str) -> None:
-        """Remove a file."""
-        self._files.delete_file(path)
-
     @property
     def staging(self) -> Path:
         """The folder of this process in which files of the table are written before they are moved to the store."""

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction, exceptions
 from deltalake.transaction import AddAction, RemoveAction
 
@@ -52,6 +54,17 @@ class StoreLog(FolderLog):
     def _holds(self, version: int) -> bool:
         return self._store.identity(f"_delta_log/{version:020d}.json") is not None
 
+    def checkpoint(self, version: int) -> tuple[int, pa.Table | None]:
+        """The log's last checkpoint, if it is of a version or before it, and in one file; -1 and None if not."""
+        try:
+            last = json.loads(self._store.read("_delta_log/_last_checkpoint"))
+            if last["version"] > version or last.get("parts") or last.get("v2Checkpoint"):
+                return -1, None
+            content = self._store.read(f"_delta_log/{last['version']:020d}.checkpoint.parquet")
+        except FileNotFoundError:
+            return -1, None
+        return int(last["version"]), pq.read_table(pa.BufferReader(content))
+
     def missing(self, paths: Sequence[str]) -> list[str]:
         """Those of some files, given by their paths in the log, that no longer exist."""
         gone = set(self._store.missing([_place(path) for path in paths]))
@@ -60,6 +73,11 @@ class StoreLog(FolderLog):
     def file(self, path: str) -> Path:
         """The copy of a file that was fetched, given by its path in the log; it lives as long as this object."""
         return self._copies / _place(path)
+
+    @property
+    def source_folder(self) -> Path:
+        """The folder of this process in which the table's files are read that were fetched."""
+        return self._copies
 
     def fetch(self, adds: Iterable[Mapping[str, Any]]) -> None:
         """Copy files, given by their `add` actions, at the same time."""
@@ -71,10 +89,6 @@ class StoreLog(FolderLog):
         for copy in [each for each in self._copies.rglob("*") if each.is_file()]:
             if copy not in kept:
                 copy.unlink()
-
-    def remove(self, path: str) -> None:
-        """Remove a file, given by its path in the log. FileNotFoundError if it is not there."""
-        self._store.remove(_place(path))
 
     def why_spark_commits(self, snapshot: FolderSnapshot) -> str | None:
         """Why only Spark commits to the table, as a clause that the table's name begins; None if it is not so."""
@@ -131,7 +145,12 @@ class StoreLog(FolderLog):
         made = next((action for kind, action in actions if kind == "metaData"), None)
         files = [_file_action(kind, action) for kind, action in actions if kind in ("add", "remove")]
         properties = CommitProperties(
-            custom_metadata={key: info[key] for key in ("isBlindAppend", "operationMetrics", "txnId")},
+            custom_metadata={
+                "isBlindAppend": info["isBlindAppend"],
+                # delta-rs names every operation WRITE, and of one without figures it is unknown how many rows it adds
+                "operationMetrics": {"numOutputRows": "0", **info["operationMetrics"]},
+                "txnId": info["txnId"],
+            },
             max_commit_retries=0,
             app_transactions=[
                 Transaction(action["appId"], action["version"], action["lastUpdated"])

@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from pipelines.annotated import check_widened
 from pipelines.errors import ConfigurationError, RestartedError, SourceError, TableError
-from pipelines.lake.folder_log import ChangedTableError, FolderLog
+from pipelines.lake.folder_log import ChangedTableError
 from pipelines.lake.index_store import StoredIndex, index_to_tag_with, newest_index
 from pipelines.lake.runs import PLANNED, MicroBatch, last_batch, record_done, record_plan, revise
+from pipelines.lake.table_log import table_log
 from pipelines.lake.tables import matches_table, tagged_table
 from pipelines.origin import IndexedRules
 from pipelines.recovery.attempts import later
@@ -300,7 +301,7 @@ class Retagger:
         """Have no run write a re-tag's rows any more; True if the tagged table held them by then."""
         name = tagged_table(self.name)
         if may_be_local(self.workspace):
-            return FolderLog(self.lake.uri(name)).fence(app, number)
+            return table_log(self.lake.uri(name)).fence(app, number)
         from pipelines.spark.delta_internals import TableLog
         from pipelines.spark.failures import run
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from pipelines.errors import PipelineError
+from pipelines.errors import PipelineError, TableError
 from pipelines.lake.index_store import load_planned, newest_index
+from pipelines.lake.lake import first_line
+from pipelines.lake.opened import local_folder
 from pipelines.lake.table_log import table_log
 from pipelines.recovery.attempts import rules_that_read
 from pipelines.settings.configuration import is_catalog_name
@@ -44,7 +46,13 @@ def why_spark_reads(workspace: Workspace, stream: Stream, version: int | None = 
     if is_catalog_name(stream.source):
         return "its source is in a catalog"
     log = table_log(stream.source)
-    snapshot = log.latest() if version is None else log.snapshot(version)
+    try:
+        snapshot = log.latest() if version is None else log.snapshot(version)
+    except TableError as error:
+        if local_folder(stream.source) is not None:
+            raise
+        # Spark has credentials of its own
+        return f"delta-rs cannot read its source: {first_line(error.__cause__ or error)}"
     if snapshot.number < 0:
         return None  # opening it reports the error
     foreign = foreign_features(snapshot)

@@ -22,10 +22,14 @@ from deltalake import DeltaTable, write_deltalake
 
 from pipelines.compile import compile_scopes
 from pipelines.errors import NeedsSparkError, PipelineError, TableError
-from pipelines.lake.folder_log import _info, _transaction
+from pipelines.join import join_streams
 from pipelines.lake.folder_snapshot import Definition
+from pipelines.lake.log_actions import commit_info, transaction
 from pipelines.lake.runs import batches
 from pipelines.lake.table_log import table_log
+from pipelines.maintain import maintain
+from pipelines.retag import retag
+from pipelines.runners.choice import runner_of
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from tests.object_store import ObjectStore, served
@@ -51,6 +55,12 @@ def rows(first: int, count: int) -> pa.Table:
             "t": pa.array([FIRST + timedelta(minutes=n) for n in numbers], pa.timestamp("us", "UTC")),
         }
     )
+
+
+def written(place: str, first: int = 0, count: int = 200, **options: Any) -> str:
+    """A table with these rows, added to those that it has; its place."""
+    write_deltalake(place, rows(first, count), mode="append", **options)
+    return place
 
 
 @pytest.fixture(scope="module")
@@ -213,6 +223,68 @@ def test_two_runs_at_once_write_each_row_once(store, make, uri) -> None:
     assert len(held["s_tagged"]) + len(held["quarantine_s"]) == 1000
 
 
+def test_a_retag_does_what_it_does_in_a_folder(store, make, add_rules, uri, tmp_path) -> None:
+    found, wanted = (
+        make(f"{uri}/lake", written(f"{uri}/source", partition_by=["name"])),
+        make("lake", written(str(tmp_path / "source"), partition_by=["name"])),
+    )
+    for workspace in (found, wanted):
+        tag_stream(workspace, "s")
+        add_rules(workspace, ("small", "s", "amount < 5"))
+        compile_scopes(workspace, ["s"])
+        assert retag(workspace, "s").rows_changed > 0
+    assert contents(found) == contents(wanted)
+    assert any("small" in row["rule_ids"] for row in contents(found)["s_tagged"])
+
+
+def test_a_join_does_what_it_does_in_a_folder(store, new_workspace, add_rules, uri, tmp_path) -> None:
+    joined = {"streams": ["a", "b"], "on": ["name"], "window": "10 min"}
+    held = []
+    for root, place in ((f"{uri}/lake", uri), ("lake", str(tmp_path))):
+        streams = {name: {"source": written(f"{place}/{name}"), "event_time": "t"} for name in ("a", "b")}
+        workspace = new_workspace(streams, spark=False, runner="local", root=root, joins={"j": joined})
+        add_rules(workspace, ("both", "j", "a.amount > 50 AND b.flag"))
+        assert not [each.error for each in compile_scopes(workspace) if each.error]
+        join_streams(workspace, "j")
+        written(f"{place}/b", first=200)
+        join_streams(workspace, "j")
+        table = DeltaTable(workspace.lake.uri("j_tagged")).to_pyarrow_table().drop_columns(["tagged_at"])
+        held.append(sorted(table.to_pylist(), key=repr))
+    assert held[0] == held[1] and len(held[0]) > 50
+
+
+def test_small_files_are_merged_and_old_ones_removed(store, make, uri) -> None:
+    workspace = make(f"{uri}/lake", written(f"{uri}/source"))
+    for first in range(200, 1000, 200):
+        tag_stream(workspace, "s")
+        written(f"{uri}/source", first=first)
+    before, runs = contents(workspace), batches(workspace.lake, "s")
+    done = {each.table: each for each in maintain(workspace)}
+    assert not [each.error for each in done.values() if each.error]
+    assert (done["s_matches"].merged, done["s_matches"].into, done["runs"].into) == (4, 1, 1)
+    assert contents(workspace) == before and batches(workspace.lake, "s") == runs
+    log = table_log(workspace.lake.uri("s_matches"))
+    changes = [each for each in log.commit(log.latest().number) or [] if "add" in each or "remove" in each]
+    assert [action["dataChange"] for each in changes for action in each.values()] == [False] * 5
+    store.hinder(refuse=("PUT", "s_matches/_delta_log/"))
+    with pytest.raises(TableError, match="s_matches cannot be written"):
+        tag_stream(workspace, "s")  # which leaves a file that no version names
+    store.hinder(age=timedelta(days=8).total_seconds())
+    assert {each.table: each.removed for each in maintain(workspace)}["s_matches"] == 1
+    store.hinder()
+    tag_stream(workspace, "s")
+    assert len(contents(workspace)["s_tagged"]) > len(before["s_tagged"])
+
+
+def test_a_source_that_delta_rs_cannot_read_is_left_to_spark(store, new_workspace, uri) -> None:
+    workspace = new_workspace({"s": {"source": written(f"{uri}/source")}}, spark=False, runner="local")
+    store.hinder(refuse=("GET", "source/_delta_log"))
+    with pytest.raises(
+        NeedsSparkError, match=r"s needs Spark because delta-rs cannot read its source: .*403 Forbidden"
+    ):
+        runner_of(workspace, workspace.configuration.streams["s"])
+
+
 def test_a_commit_that_is_not_the_next_one_is_not_written(store, uri) -> None:
     field = {"name": "n", "type": "long", "nullable": True, "metadata": {}}
     first, second = table_log(uri), table_log(uri)
@@ -220,7 +292,7 @@ def test_a_commit_that_is_not_the_next_one_is_not_written(store, uri) -> None:
     before = second.latest()
     assert first.append([], "app", 1) and not first.append([], "app", 1)
     # the version that follows the one that it knows is taken
-    assert not second._commit_once(before, "app", 1, [_info("WRITE", {}, {}), _transaction("app", 1)])
+    assert not second._commit_once(before, "app", 1, [commit_info("WRITE", {}, {}), transaction("app", 1)])
     assert second.append([], "app", 2) and second.commits() == range(3)
     assert DeltaTable(uri).transaction_version("app") == 2
 
