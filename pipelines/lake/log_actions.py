@@ -17,6 +17,7 @@ def removals(adds: Sequence[Mapping[str, Any]], data_change: bool = True) -> lis
 
 
 def transaction(app: str, version: int) -> str:
+    """The `txn` action: the commit is transaction `version` of `app`."""
     return json.dumps({"txn": {"appId": app, "version": version, "lastUpdated": _now()}})
 
 
