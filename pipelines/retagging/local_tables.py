@@ -68,7 +68,8 @@ class LocalTables:
         names = [tagged_table(scope.name)]
         names += [matches_table(scope.name)] if scope.stream.keeps_matches else []
         for name in filter(workspace.lake.exists, names):
-            if layout_of(workspace.lake, name, table_log(workspace.lake.uri(name)).latest().fields) is None:
+            log = table_log(workspace.lake.uri(name))
+            if log.why_spark_commits(log.latest()) or layout_of(workspace.lake, name, log.latest().fields) is None:
                 return None
         compiled = None
         if not changes.rules.is_empty():

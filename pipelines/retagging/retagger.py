@@ -37,6 +37,7 @@ from pipelines.retagging.index_histories import (
 from pipelines.retagging.local_tables import LocalTables, may_be_local
 from pipelines.retagging.lost_texts import refuse_lost_texts
 from pipelines.retagging.tables import Found, Tables
+from pipelines.runners.needs import why_spark_writes
 from pipelines.scopes import Scope, StreamScope
 from pipelines.sources.event_times import moment
 from pipelines.sources.source import SAME_ROWS
@@ -300,7 +301,7 @@ class Retagger:
     def _fence(self, app: str, number: int) -> bool:
         """Have no run write a re-tag's rows any more; True if the tagged table held them by then."""
         name = tagged_table(self.name)
-        if may_be_local(self.workspace):
+        if may_be_local(self.workspace) and why_spark_writes(self.lake, [name]) is None:
             return table_log(self.lake.uri(name)).fence(app, number)
         from pipelines.spark.delta_internals import TableLog
         from pipelines.spark.failures import run

@@ -6,7 +6,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from pipelines.errors import NeedsSparkError
-from pipelines.runners.needs import of_newest_index, why_spark_reads
+from pipelines.runners.needs import of_newest_index, why_spark_reads, why_spark_writes
+from pipelines.settings.configuration import scope_tables
 from pipelines.settings.model import LOCAL, SPARK, Stream
 
 if TYPE_CHECKING:
@@ -62,7 +63,10 @@ def is_given_session(workspace: Workspace) -> bool:
 def why_spark(workspace: Workspace, stream: Stream) -> str | None:
     """Why a stream needs Spark, as a clause; None if this process can run it."""
     return (
-        why_spark_works(workspace) or why_spark_reads(workspace, stream) or of_newest_index(workspace.lake, stream.name)
+        why_spark_works(workspace)
+        or why_spark_reads(workspace, stream)
+        or why_spark_writes(workspace.lake, scope_tables(stream.name))
+        or of_newest_index(workspace.lake, stream.name)
     )
 
 

@@ -15,6 +15,8 @@ from pipelines.settings.configuration import is_catalog_name
 from rules_index.errors import RulesIndexError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import rules_index as ri
     from pipelines.lake.folder_snapshot import FolderSnapshot
     from pipelines.lake.lake import Lake
@@ -60,6 +62,15 @@ def why_spark_reads(workspace: Workspace, stream: Stream, version: int | None = 
         return None
     names = {"deletionVectors": "deletion vectors", "columnMapping": "column mapping", "typeWidening": "widened types"}
     return f"its source has {names.get(foreign[0], 'the table feature ' + foreign[0])}"
+
+
+def why_spark_writes(lake: Lake, names: Sequence[str]) -> str | None:
+    """Why only Spark writes some tables of an object store, as a clause; None if delta-rs writes those that exist."""
+    for name in filter(lake.exists, names if lake.is_in_store else ()):
+        log = table_log(lake.uri(name))
+        if reason := log.why_spark_commits(log.latest()):
+            return f"the table {name} {reason}"
+    return None
 
 
 def of_derived(compiled: ri.CompiledRules) -> str | None:

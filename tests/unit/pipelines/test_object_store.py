@@ -23,9 +23,11 @@ from deltalake import DeltaTable, write_deltalake
 from pipelines.compile import compile_scopes
 from pipelines.errors import NeedsSparkError, PipelineError, TableError
 from pipelines.join import join_streams
+from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.folder_snapshot import Definition
 from pipelines.lake.log_actions import commit_info, transaction
 from pipelines.lake.runs import batches
+from pipelines.lake.store import store_of
 from pipelines.lake.table_log import table_log
 from pipelines.maintain import maintain
 from pipelines.retag import retag
@@ -301,6 +303,15 @@ def test_a_clustered_table_is_left_to_spark(store, make, uri) -> None:
     write_deltalake(f"{uri}/source", rows(0, 100))
     with pytest.raises(NeedsSparkError, match="is clustered, and in an object store only Spark writes such a table"):
         tag_stream(make(f"{uri}/lake", f"{uri}/source", cluster_by=["name"]), "s")
+
+
+def test_a_clustered_table_that_is_there_is_left_to_spark(store, make, uri, tmp_path) -> None:
+    workspace = make(f"{uri}/lake", written(f"{uri}/source"))
+    fields = [{"name": "rule_id", "type": "string", "nullable": True, "metadata": {}}]
+    FolderLog(str(tmp_path / "made")).create(Definition(fields, cluster_by=["rule_id"]))
+    store_of(workspace.lake.uri("s_matches")).send(tmp_path / "made", ["_delta_log/00000000000000000000.json"])
+    with pytest.raises(NeedsSparkError, match="s needs Spark because the table s_matches is clustered"):
+        runner_of(workspace, workspace.configuration.streams["s"])
 
 
 def test_copies_of_files_do_not_stay(store, make, uri, monkeypatch, tmp_path: Path) -> None:
