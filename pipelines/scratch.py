@@ -93,9 +93,12 @@ def _is_at(handle: int, path: Path) -> bool:
     return False
 
 
-def jvm_folder() -> tuple[Path, int]:
-    """A new folder for one JVM (mode 0700), and the handle of its lock file, which its users keep open."""
-    parent = scratch_folder() / "jvm"
+def process_folder(kind: str) -> tuple[Path, int]:
+    """A new folder for one process (mode 0700), and the handle of its lock file, which its users keep open.
+
+    kind: "jvm" or "stores", for copies of files of object stores.
+    """
+    parent = scratch_folder() / kind
     parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     made = Path(tempfile.mkdtemp(prefix=".new-", dir=parent))
     handle = os.open(made / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
@@ -119,7 +122,7 @@ def clean_up(now: float | None = None) -> int:
 def _candidates(now: float) -> Iterator[tuple[Path, Path]]:
     """Paths that may be removed, each with the file whose lock shows whether it is in use."""
     folder = scratch_folder()
-    for path in _within(folder / "jvm"):
+    for path in (*_within(folder / "jvm"), *_within(folder / "stores")):
         # a folder whose name begins with "." is still being created; without locks only the age can decide
         by_age = path.name.startswith(".") or fcntl is None
         if not by_age or _age(path, now) >= KEPT_SECONDS:

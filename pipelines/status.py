@@ -11,11 +11,10 @@ from pipelines.compiling.due import compile_is_due
 from pipelines.errors import CheckError, PipelineError, SourceError
 from pipelines.joining.definition import definition_changes, definition_of
 from pipelines.joining.notices import notices
-from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.index_store import StoredIndex, newest_index
 from pipelines.lake.lake import open_delta, rows_in
-from pipelines.lake.opened import local_folder
 from pipelines.lake.runs import DONE, MicroBatch, last_batch
+from pipelines.lake.table_log import table_log
 from pipelines.maintain import TableSizes, table_sizes
 from pipelines.recovery.attempts import notices as left_out_notices
 from pipelines.settings.configuration import is_catalog_name
@@ -212,10 +211,10 @@ def _lag(workspace: Workspace, stream: Stream, position: Position | None, table_
 
 def _obstacle(stream: Stream, position: Position | None, command: str) -> str | None:
     """Why a run will stop at what came after a position, such as a commit that removed rows; None if it goes on."""
-    if position is None or is_catalog_name(stream.source) or local_folder(stream.source) is None:
+    if position is None or is_catalog_name(stream.source):
         return None
     try:
-        source = Source(stream.name, FolderLog(stream.source), command, stream.source_stream, stream.left_out)
+        source = Source(stream.name, table_log(stream.source), command, stream.source_stream, stream.left_out)
         while (taken := source.take(position, None, _ALL)) is not None:
             position = taken.end
     except SourceError as error:

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import rules_index as ri
-from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.schema import arrow_schema_of
+from pipelines.lake.table_log import table_log
 from pipelines.lake.tables import matches_keys, matches_table, quarantine_table, tagged_table
 from pipelines.rule_set import RULE_COLUMNS
 from pipelines.sources.slices import rows_of
 from quality.sample import ROWS, rules_to_try
-from rules_index.workers.source_files import read_batches, source_files
+from rules_index.workers.source_files import read_batches
 
 if TYPE_CHECKING:
     from pipelines.settings.model import Stream
@@ -83,7 +83,7 @@ def matches_by_rule(written: NewestBatch, stream: Stream) -> pl.DataFrame:
 def quarantined_rows(written: NewestBatch, scope: Stream | str) -> int:
     """How many rows of a stream, or of a join given by name, the micro-batches put into quarantine."""
     name = quarantine_table(scope)
-    adds = written.adds(FolderLog(written.workspace.lake.uri(name)), name)
+    adds = written.adds(table_log(written.workspace.lake.uri(name)), name)
     return rows_of(tuple(adds)) or 0
 
 
@@ -104,7 +104,7 @@ def tried_again(
     rules = rules_to_try(written.workspace, written.scope, batch, pairs)
     if rules is None or rules.is_empty():
         return [], {"sampled_rows": 0, "sampled_rules": 0}
-    log = FolderLog(written.workspace.lake.uri(table))
+    log = table_log(written.workspace.lake.uri(table))
     schema = as_rules_see(arrow_schema_of(json.dumps({"fields": log.latest().fields})).empty_table()).schema
     sample = _sample(written, table, str(batch.fingerprint), set(rules["rule_id"].to_list()), batch.batch)
     configuration = written.workspace.configuration
@@ -153,12 +153,12 @@ def _sample(written: NewestBatch, table: str, fingerprint: str, ids: set[Any], s
 
 def _rows(written: NewestBatch, table: str, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
     """The rows that the micro-batches wrote to a table, in batches; columns: a selection, case aside."""
-    log = FolderLog(written.workspace.lake.uri(table))
+    log = table_log(written.workspace.lake.uri(table))
     adds: list[Add] = written.adds(log, table)
     schema = arrow_schema_of(json.dumps({"fields": log.latest().fields}))
     spelled = {name.lower(): name for name in schema.names}
     chosen = None if columns is None else [spelled[name.lower()] for name in columns]
-    for batch in read_batches(source_files(adds, log.file), schema, chosen):
+    for batch in read_batches(log.source_files(adds), schema, chosen):
         # the reader appends a column with the version of this table
         yield batch.select(range(batch.num_columns - 1))
 

@@ -100,12 +100,13 @@ def new_workspace(
         joins: Mapping[str, Any] | None = None,
         runner: str = "auto",
         lists: Mapping[str, Any] | None = None,
+        root: str = "lake",
     ) -> Workspace:
         from pipelines.lake.tables import LAKE_TABLES
         from pipelines.settings.configuration import parse_configuration
         from pipelines.workspace import Workspace
 
-        lake = {"root": "lake", "runner": runner}
+        lake = {"root": root, "runner": runner}
         document: dict[str, Any] = {"lake": lake, "streams": streams or {}, "rules": rules or {}}
         document |= {"joins": joins or {}, "lists": lists or {}, "spark": spark_settings if spark else {}}
         configuration = parse_configuration(document, tmp_path / "deltatag.toml")

@@ -1,4 +1,4 @@
-"""Chooses the runner of joins: this process if it is exact and the tables are in folders, else Spark."""
+"""Chooses the runner of joins: this process if it is exact and the tables are in no catalog, else Spark."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from pipelines.errors import NeedsSparkError
 from pipelines.runners.choice import turn_to_spark, why_spark_works
-from pipelines.runners.needs import of_newest_index, why_spark_reads
+from pipelines.runners.needs import of_newest_index, why_spark_reads, why_spark_writes
+from pipelines.settings.configuration import scope_tables
 
 if TYPE_CHECKING:
     from pipelines.joining.runner import JoinRunner
@@ -43,5 +44,8 @@ def why_spark(workspace: Workspace, joins: Sequence[Join]) -> str | None:
     for name in joins[0].streams:
         if (reason := why_spark_reads(workspace, workspace.configuration.stream(name))) is not None:
             return f"of the stream {name}: {reason}"
+    names = [name for join in joins for name in scope_tables(join.name, is_join=True)]
+    if (reason := why_spark_writes(workspace.lake, names)) is not None:
+        return reason
     found = (of_newest_index(workspace.lake, join.name) for join in joins)
     return next((reason for reason in found if reason is not None), None)

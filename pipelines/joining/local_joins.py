@@ -25,18 +25,19 @@ from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.folder_snapshot import Definition
 from pipelines.lake.lake import not_written
 from pipelines.lake.schema import arrow_schema_of, odd_names, plain_fields
+from pipelines.lake.table_log import table_log
 from pipelines.lake.tables import QUARANTINE_COLUMNS, joined_columns, quarantine_table, tagged_table
 from pipelines.lake.transactions import app_of, application, is_done
 from pipelines.runners.local_runner import codec_of, column_fields
 from pipelines.runners.needs import foreign_features, of_derived
 from pipelines.sources.pieces import each_in_threads, progress_of_parts
 from pipelines.sources.source import Source
-from pipelines.writing.files import folder_of, joined_layout_of
+from pipelines.writing.files import joined_layout_of
 from pipelines.writing.table_order import Order, is_partition_type, statistics_property
 from rules_index.index.annotations import plain
 from rules_index.join.worker import JoinTask, join_partition
 from rules_index.workers.delta_files import DeltaFile, Layout
-from rules_index.workers.source_files import read_batches, source_files
+from rules_index.workers.source_files import read_batches
 
 if TYPE_CHECKING:
     from pipelines.settings.model import Join, Stream
@@ -52,7 +53,7 @@ class LocalJoins:
     name = "local"
 
     def __init__(self, workspace: Workspace) -> None:
-        """The sources and the lake must be in folders."""
+        """The sources and the lake must be in folders or object stores."""
         self.workspace, self.lake = workspace, workspace.lake
         self._prepared: dict[str, tuple[list[list[dict[str, Any]]], str]] = {}
 
@@ -62,7 +63,7 @@ class LocalJoins:
 
     def open_source(self, stream: Stream, command: str) -> Source:
         """The source, read by delta-rs; NeedsSparkError if only Spark can read it."""
-        source = Source(stream.name, FolderLog(stream.source, bounds=True), command, stream.source_stream)
+        source = Source(stream.name, table_log(stream.source, bounds=True), command, stream.source_stream)
         snapshot = source.snapshot(source.version)
         if foreign := foreign_features(snapshot):
             raise NeedsSparkError(f"the source of {stream.name} has the table feature {foreign[0]}")
@@ -89,7 +90,7 @@ class LocalJoins:
             (quarantine_table(join.name), QUARANTINE_COLUMNS, join.lateness is not None),
         ):
             columns = [*structs, *column_fields(added)]
-            exists, log = self.lake.exists(name), FolderLog(self.lake.uri(name))
+            exists, log = self.lake.exists(name), table_log(self.lake.uri(name))
             if (kept and not exists) or (exists and anew):
                 if odd_names(columns):
                     raise NeedsSparkError(f"the table {name} has columns whose names need column mapping")
@@ -100,8 +101,8 @@ class LocalJoins:
                 check_widened(name, held, join.annotations, id_type)
             if kept and joined_layout_of(self.lake, name, columns) is None:
                 raise NeedsSparkError(f"the table {name} has other columns than its sources, or special features")
-            if kept and log.latest().properties.get("delta.enableInCommitTimestamps") == "true":
-                raise NeedsSparkError(f"the table {name} keeps the times of its commits")
+            if kept and (reason := log.why_spark_commits(log.latest())):
+                raise NeedsSparkError(f"the table {name} {reason}")
         self._prepared[join.name] = fields, id_type
 
     def place(self, widest: Join, together: Sequence[Planned]) -> LocalRows:
@@ -124,7 +125,7 @@ class LocalJoins:
         self.prepare(planned.join, planned.sides, plan["id_type"])
         quarantined, latest = self._write_late(planned, rows)
         name = tagged_table(planned.join.name)
-        log, app = FolderLog(self.lake.uri(name)), app_of(plan, name)
+        log, app = table_log(self.lake.uri(name)), app_of(plan, name)
         found = None
         if not (planned.resumed and is_done(self.lake, name, app, batch.batch)):
             found = self._write_joined(planned, rows, name)
@@ -145,7 +146,7 @@ class LocalJoins:
         return [
             name
             for name in filter(self.lake.exists, names)
-            if FolderLog(self.lake.uri(name)).fence(application(series, name), number)
+            if table_log(self.lake.uri(name)).fence(application(series, name), number)
         ]
 
     def _write_joined(self, planned: Planned, rows: LocalRows, name: str) -> tuple[int, int] | None:
@@ -175,7 +176,7 @@ class LocalJoins:
                 arrays += [pa.repeat(value, len(found)) for value in stamps.values()]
                 yield pa.RecordBatch.from_arrays(arrays, [*found.schema.names, *made, *stamps])
 
-        written = _Written(str(folder_of(self.lake, name)), self._layout(name), codec_of(self.workspace))
+        written = _Written(str(table_log(self.lake.uri(name)).folder), self._layout(name), codec_of(self.workspace))
         try:
             self._each_part(planned, rows.tasks(), joined, written)
             entries = written.close()
@@ -185,7 +186,7 @@ class LocalJoins:
         except BaseException:
             written.abandon()
             raise
-        if not FolderLog(self.lake.uri(name)).append(entries, app_of(batch.plan, name), batch.batch):
+        if not table_log(self.lake.uri(name)).append(entries, app_of(batch.plan, name), batch.batch):
             written.abandon()
             return None
         return written.rows, written.matches
@@ -220,7 +221,7 @@ class LocalJoins:
         if not late or (planned.resumed and is_done(self.lake, name, app, batch.batch)):
             return late, latest
         reason = pa.scalar(late_reason(plan["lateness"]))
-        written = _Written(str(folder_of(self.lake, name)), self._layout(name), codec_of(self.workspace))
+        written = _Written(str(table_log(self.lake.uri(name)).folder), self._layout(name), codec_of(self.workspace))
         try:
             with written.file() as write:
                 for reader, found in rows.late_rows():
@@ -237,12 +238,12 @@ class LocalJoins:
         except BaseException:
             written.abandon()
             raise
-        if not FolderLog(self.lake.uri(name)).append(entries, app, batch.batch):
+        if not table_log(self.lake.uri(name)).append(entries, app, batch.batch):
             written.abandon()
         return late, latest
 
     def _layout(self, name: str) -> Layout:
-        layout = joined_layout_of(self.lake, name, FolderLog(self.lake.uri(name)).latest().fields)
+        layout = joined_layout_of(self.lake, name, table_log(self.lake.uri(name)).latest().fields)
         if layout is None:
             raise NeedsSparkError(f"the table {name} asks more of its files than their rows")
         return layout
@@ -301,7 +302,7 @@ def _written(log: FolderLog, app: str, number: int) -> tuple[int, int]:
         adds = [(version, action["add"]) for action in actions if "add" in action]
         schema = arrow_schema_of(json.dumps({"fields": log.latest().fields}))
         rows = matches = 0
-        for batch in read_batches(source_files(adds, log.file), schema, ["rule_ids"]):
+        for batch in read_batches(log.source_files(adds), schema, ["rule_ids"]):
             rows += len(batch)
             matches += int(pc.sum(pc.list_value_length(batch.column("rule_ids"))).as_py() or 0)
         return rows, matches

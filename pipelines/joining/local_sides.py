@@ -21,7 +21,7 @@ from pipelines.lake.schema import arrow_schema_of, is_opaque, nullable
 from pipelines.sources.positions import Add
 from rules_index.arrays import decoded
 from rules_index.join.worker import KEY, NEW, TIME, own_column
-from rules_index.workers.source_files import SourceFile, UnreadableFileError, read_batches, source_files
+from rules_index.workers.source_files import SourceFile, UnreadableFileError, read_batches
 
 if TYPE_CHECKING:
     from pipelines.settings.model import Join
@@ -59,7 +59,7 @@ class SideReader:
     def files(self, adds: Sequence[Add]) -> list[SourceFile]:
         """Files of the source, by their `add` actions."""
         assert isinstance(self.side.source.log, FolderLog)
-        return source_files(adds, self.side.source.log.file)
+        return self.side.source.log.source_files(adds)
 
     def times(self, files: Sequence[SourceFile]) -> Iterator[np.ndarray]:
         """Event times (microseconds) of rows that have time and key; only these columns are read."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 import uuid
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -18,17 +17,24 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from pipelines.errors import MissingTableError, TableError
 from pipelines.lake.delta_rs_statistics import statistics_of
 from pipelines.lake.folder_snapshot import Definition, FolderSnapshot
 from pipelines.lake.lake import first_line, not_written, open_delta
+from pipelines.lake.log_actions import append_metrics, commit_info, removals, transaction
 from pipelines.lake.opened import local_folder
 from pipelines.lake.reading import files_in
 from pipelines.lake.transactions import GIVEN_UP
 from rules_index.workers.delta_files import partition_text
+from rules_index.workers.source_files import SourceFile, source_files
 
 _ATTEMPTS = 100
 _CHECKPOINT_INTERVAL = "delta.checkpointInterval"
+ADD_COLUMNS = "ADD COLUMNS"
+"""The operation of a commit that appends columns."""
 _APPEND = {"mode": "Append", "partitionBy": "[]"}
 _SAFE_BETWEEN = ("commitInfo", "add", "remove", "txn", "cdc", "domainMetadata")
 """Actions of concurrent commits that do not conflict with an append: none changes the table's schema or protocol."""
@@ -106,7 +112,7 @@ class FolderLog:
     def commit(self, version: int) -> list[dict[str, Any]] | None:
         """The actions of one commit; None if the log does not hold it, or no longer. TableError if it is unreadable."""
         try:
-            text = (self._log / f"{version:020d}.json").read_text(encoding="utf-8")
+            text = self._commit_text(version)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -129,14 +135,38 @@ class FolderLog:
         parsed = urlparse(path)
         return Path(unquote(parsed.path)) if parsed.scheme == "file" else self.folder / unquote(path)
 
+    def checkpoint(self, version: int) -> tuple[int, pa.Table | None]:
+        """The newest checkpoint of a version or before it, in one file: its own version, and its rows; -1 and None if
+        there is none."""
+        checkpoints = [int(path.name[:20]) for path in self._log.glob("*.checkpoint.parquet") if len(path.name) == 39]
+        first = max((number for number in checkpoints if number <= version), default=-1)
+        return first, None if first < 0 else pq.read_table(self._log / f"{first:020d}.checkpoint.parquet")
+
+    @property
+    def source_folder(self) -> Path:
+        """The folder in which the table's files are read."""
+        return self.folder
+
+    def source_files(self, adds: Sequence[tuple[int, Mapping[str, Any]]]) -> list[SourceFile]:
+        """Files to read from their `add` actions, each with the version that added it."""
+        self.fetch(add for _, add in adds)
+        return source_files(adds, self.file)
+
+    def fetch(self, adds: Iterable[Mapping[str, Any]]) -> None:
+        """Make files, given by their `add` actions, readable at `file`: those of a folder are."""
+
+    def keep_only(self, paths: Iterable[str]) -> None:
+        """Remove the copies that were made of all other files: of those of a folder there are none."""
+
     def append(self, entries: Sequence[str], app: str, version: int) -> bool:
         """Add written files (`add` entries as JSON) in one commit, as transaction `version` of `app`.
 
         False if the table already holds this or a later transaction of `app`. ChangedTableError if a concurrent commit
         has changed the table's columns or protocol. TableError if the log cannot be written.
         """
-        info = _info("WRITE", _APPEND, _metrics(entries), is_blind_append=True)
-        return self._commit_once(self.latest(), app, version, [info, _transaction(app, version), *entries])
+        self._send(entries)
+        info = commit_info("WRITE", _APPEND, append_metrics(entries), is_blind_append=True)
+        return self._commit_once(self.latest(), app, version, [info, transaction(app, version), *entries])
 
     def rewrite(
         self,
@@ -153,8 +183,9 @@ class FolderLog:
         Returns how many files were added, or None if the table already holds the transaction. ChangedTableError if a
         concurrent commit has removed one of the files, or changed the table's columns or protocol.
         """
-        transactions = [_transaction(each, version) for each in (app, *marks)]
-        lines = [_info("UPDATE", {}, {}), *transactions, *entries, *_removals(removed)]
+        self._send(entries)
+        transactions = [transaction(each, version) for each in (app, *marks)]
+        lines = [commit_info("UPDATE", {}, {}), *transactions, *entries, *removals(removed)]
         paths = {add["path"] for add in removed}
         return len(entries) if self._commit_once(self.snapshot(base), app, version, lines, paths) else None
 
@@ -170,8 +201,8 @@ class FolderLog:
             nonlocal fence
             last = since.transaction(app)
             fence = last if last >= GIVEN_UP else GIVEN_UP + (last >= number)
-            info = _info("WRITE", _APPEND, {}, is_blind_append=True)
-            return [info, _transaction(app, fence)] if last < GIVEN_UP else []
+            info = commit_info("WRITE", _APPEND, {}, is_blind_append=True)
+            return [info, transaction(app, fence)] if last < GIVEN_UP else []
 
         self._commit(self.latest(), due)
         return fence > GIVEN_UP
@@ -185,9 +216,10 @@ class FolderLog:
         so readers of changes skip it. False, with nothing committed, if a concurrent commit has removed one of the
         files, or has changed the table's columns or protocol.
         """
+        self._send(entries)
         metrics = {"numRemovedFiles": str(len(gone)), "numAddedFiles": str(len(entries))}
-        info = _info("OPTIMIZE", {"predicate": "[]"}, metrics)
-        lines = [info, *_removals(gone, data_change=False), *entries]
+        info = commit_info("OPTIMIZE", {"predicate": "[]"}, metrics)
+        lines = [info, *removals(gone, data_change=False), *entries]
         try:
             return self._commit(snapshot, lambda _: lines, {add["path"] for add in gone})
         except (ChangedTableError, BusyTableError):
@@ -196,13 +228,18 @@ class FolderLog:
     def note(self, operation: str, metrics: Mapping[str, str]) -> None:
         """Commit a `commitInfo` alone, so that the table's history shows an operation."""
         with suppress(BusyTableError):
-            self._commit(self.latest(), lambda _: [_info(operation, {}, metrics)], None)
+            self._commit(self.latest(), lambda _: [commit_info(operation, {}, metrics)], None)
 
     def create(self, definition: Definition) -> bool:
         """Create the table as version 0; False if another process has created it first."""
         self._log.mkdir(parents=True, exist_ok=True)
-        info = _info("CREATE TABLE", definition.operation_parameters(), {}, is_blind_append=True)
+        info = commit_info("CREATE TABLE", definition.operation_parameters(), {}, is_blind_append=True)
         return self._put(0, [info, *map(json.dumps, definition.actions(str(uuid.uuid4()), frozenset()))])
+
+    def why_spark_commits(self, snapshot: FolderSnapshot) -> str | None:
+        """Why only Spark commits to the table, as a clause that the table's name begins; None if it is not so."""
+        timed = snapshot.properties.get("delta.enableInCommitTimestamps") == "true"
+        return "keeps the times of its commits" if timed else None
 
     def add_columns(self, fields: Sequence[Mapping[str, Any]]) -> None:
         """Append those of the columns that the table lacks, in one commit; files without them have NULL there."""
@@ -212,7 +249,7 @@ class FolderLog:
             snapshot = self.snapshot(since.number)
             held = {field["name"] for field in snapshot.fields}
             missing = [dict(field) for field in fields if field["name"] not in held]
-            info = _info("ADD COLUMNS", {"columns": json.dumps(missing)}, {})
+            info = commit_info(ADD_COLUMNS, {"columns": json.dumps(missing)}, {})
             return [info, json.dumps(snapshot.with_columns(missing))] if missing else []
 
         self._commit(self.latest(), due, None)
@@ -223,11 +260,21 @@ class FolderLog:
         def due(since: _Since) -> list[str]:
             """The commit that removes the files of the newest version."""
             snapshot = self.snapshot(since.number)
-            info = _info("CREATE OR REPLACE TABLE", definition.operation_parameters(), {})
-            actions = definition.actions(snapshot.table_id, snapshot.features)
-            return [info, *map(json.dumps, actions), *_removals(self.files(snapshot))]
+            info = commit_info("CREATE OR REPLACE TABLE", definition.operation_parameters(), {})
+            actions = self._actions_of(definition, snapshot)
+            return [info, *map(json.dumps, actions), *removals(self.files(snapshot))]
 
         self._commit(self.latest(), due, None)
+
+    def _commit_text(self, version: int) -> str:
+        return (self._log / f"{version:020d}.json").read_text(encoding="utf-8")
+
+    def _send(self, entries: Sequence[str]) -> None:
+        """Move written files (`add` entries as JSON) to where the table is: those of a folder are there."""
+
+    def _actions_of(self, definition: Definition, held: FolderSnapshot) -> list[dict[str, Any]]:
+        """The actions that give an existing table a new definition."""
+        return definition.actions(held.table_id, held.features)
 
     def _commit_once(
         self, base: FolderSnapshot, app: str, version: int, lines: Sequence[str], paths: Container[str] = frozenset()
@@ -321,42 +368,3 @@ class _Since:
             f"Another program has {what} of the table at {self.snapshot.uri} meanwhile (ConcurrentChange). Run the "
             "same command again."
         )
-
-
-def _removals(adds: Sequence[Mapping[str, Any]], data_change: bool = True) -> list[str]:
-    """The `remove` actions of files, given by their `add` actions."""
-    shared = {"deletionTimestamp": _now(), "dataChange": data_change, "extendedFileMetadata": True}
-    kept = ("path", "partitionValues", "size")
-    return [json.dumps({"remove": {**shared, **{key: add[key] for key in kept}}}) for add in adds]
-
-
-def _transaction(app: str, version: int) -> str:
-    return json.dumps({"txn": {"appId": app, "version": version, "lastUpdated": _now()}})
-
-
-def _metrics(entries: Sequence[str]) -> dict[str, str]:
-    """The operation metrics of an append, named as Spark's writer names them."""
-    adds = [json.loads(entry)["add"] for entry in entries]
-    rows = sum(json.loads(add["stats"])["numRecords"] for add in adds)
-    size = sum(add["size"] for add in adds)
-    return {"numFiles": str(len(adds)), "numOutputRows": str(rows), "numOutputBytes": str(size)}
-
-
-def _info(
-    operation: str, parameters: Mapping[str, str], metrics: Mapping[str, str], is_blind_append: bool = False
-) -> str:
-    """The `commitInfo` action."""
-    info = {
-        "timestamp": _now(),
-        "operation": operation,
-        "operationParameters": dict(parameters),
-        "isBlindAppend": is_blind_append,
-        "operationMetrics": dict(metrics),
-        "engineInfo": "deltatag",
-        "txnId": str(uuid.uuid4()),
-    }
-    return json.dumps({"commitInfo": info})
-
-
-def _now() -> int:
-    return int(time.time() * 1000)

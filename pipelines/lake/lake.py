@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
+_CAUSE = "\N{DOWNWARDS ARROW WITH TIP RIGHTWARDS}"
+_MARKS = re.compile(rf"\x1b\[\d*m|{_CAUSE}")
 _ARROW_TYPES: dict[str, pa.DataType] = {
     "string": pa.string(),
     "boolean": pa.bool_(),
@@ -52,6 +54,11 @@ class Lake:
             self._locations[name] = catalog_location(self._spark(), self.sql_name(name))
         return self._locations[name]
 
+    @property
+    def is_in_store(self) -> bool:
+        """Whether the tables are at a URI in an object store: where delta-rs commits, no table may be clustered."""
+        return self.settings.root is not None and local_folder(self.settings.root) is None
+
     def sql_name(self, name: str) -> str:
         """How a Spark SQL statement names the table."""
         if self.settings.root is not None:
@@ -63,6 +70,9 @@ class Lake:
         from deltalake import DeltaTable
 
         try:
+            if self.is_in_store:
+                self.delta(name)  # which is kept open, while each question takes a list of the log
+                return True
             return bool(DeltaTable.is_deltatable(delta_rs_uri(self.uri(name))))
         except MissingTableError:
             return False
@@ -239,9 +249,11 @@ def catalog_location(spark: SparkSession, sql_name: str) -> str:
 
 
 def first_line(error: object) -> str:
-    """The first non-empty line of an error's text, for a message of one paragraph."""
-    lines: Iterable[str] = (line.strip() for line in str(error).splitlines())
-    return next((line for line in lines if line), type(error).__name__)
+    """The first non-empty line of an error's text, for a message of one paragraph; of an error of an object store
+    all of them, since each names the cause of the one before."""
+    lines = [line.strip() for line in _MARKS.sub("", str(error)).splitlines()]
+    found = [line for line in lines if line] or [type(error).__name__]
+    return ": ".join(found) if _CAUSE in str(error) else found[0]
 
 
 def not_written(what: str, error: Exception, then: str = AGAIN) -> TableError:

@@ -10,8 +10,6 @@ import json
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.parquet as pq
-
 from rules_index.names import path_parts
 
 if TYPE_CHECKING:
@@ -28,12 +26,9 @@ def live_files(log: FolderLog, version: int) -> list[dict[str, Any]] | None:
 
     None if they cannot be reconstructed here: a checkpoint has sidecars or only parsed statistics, or a commit is gone.
     """
-    folder = log.folder / "_delta_log"
-    checkpoints = [int(path.name[:20]) for path in folder.glob("*.checkpoint.parquet") if len(path.name) == 39]
-    first = max((number for number in checkpoints if number <= version), default=-1)
+    first, table = log.checkpoint(version)
     live: dict[str, dict[str, Any]] = {}
-    if first >= 0:
-        table = pq.read_table(folder / f"{first:020d}.checkpoint.parquet")
+    if table is not None:
         sidecars = table["sidecar"] if "sidecar" in table.column_names else None
         if "add" not in table.column_names or (sidecars is not None and sidecars.null_count < len(sidecars)):
             return None

@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -18,6 +18,9 @@ import pyarrow.parquet as pq
 
 from rules_index.workers.delta_files import DeltaFile, Layout
 from rules_index.workers.source_files import UnreadableFileError, check_times
+
+if TYPE_CHECKING:
+    from pipelines.lake.folder_log import FolderLog
 
 _LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 """Keys of the footers of files whose times are in the Julian calendar."""
@@ -32,13 +35,17 @@ class NotMergeableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FileWriter:
-    """Writes files of one table: its folder, its columns without partition columns, and the layout of the files."""
+    """Writes files of one table: its folder, its columns without partition columns, and the layout of the files.
+
+    log: reads the files of a table that is not in a folder.
+    """
 
     folder: str
     schema: pa.Schema
     codec: str
     footer: Mapping[str, str]
     layout: Layout
+    log: FolderLog | None = None
 
     def merge(self, adds: Sequence[Mapping[str, Any]]) -> list[str]:
         """Copy the rows of files of one partition into new files; returns their `add` actions as JSON.
@@ -50,6 +57,8 @@ class FileWriter:
         file: DeltaFile | None = None
         taken = 0
         try:
+            if self.log is not None:
+                self.log.fetch(adds)
             for add in adds:
                 if file is None:
                     partition = dict(adds[0].get("partitionValues") or {})
@@ -66,6 +75,9 @@ class FileWriter:
                 file.abandon()
             self.discard(json.dumps({"add": entry}) for entry in entries)
             raise
+        finally:
+            if self.log is not None:
+                self.log.keep_only(())
         return [json.dumps({"add": {**entry, "dataChange": False}}) for entry in entries]
 
     def discard(self, entries: Iterator[str] | Sequence[str]) -> None:
@@ -77,7 +89,7 @@ class FileWriter:
 
     def _copy(self, add: Mapping[str, Any], file: DeltaFile) -> None:
         expected = json.loads(add.get("stats") or "{}").get("numRecords")
-        path = os.path.join(self.folder, unquote(add["path"]))
+        path = os.path.join(self.folder if self.log is None else self.log.source_folder, unquote(add["path"]))
         rows = 0
         try:
             with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as parquet:

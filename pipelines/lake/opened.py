@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+import time
 from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,8 +14,10 @@ from urllib.parse import unquote, urlparse
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-_KEPT = 16
+_KEPT = 32
 """How many tables are kept; those that were not asked for the longest are dropped."""
+_KEPT_SECONDS = 600
+"""The longest time for which a table of an object store is kept: nobody removes files of its log that are so new."""
 _Log = tuple[tuple[int, ...] | None, ...]
 """What tells the file of a version's commit from one at the same place in a table that was created later, and whether
 there is another checkpoint since: the files that an opened table still has to read may then be removed."""
@@ -33,8 +36,8 @@ _lock = threading.Lock()
 def shared_table(uri: str, version: int | None) -> DeltaTable:
     """A version of the table at `uri`, or the newest; raises what deltalake raises.
 
-    Whoever asks for the same version gets the same object, so that nobody may write through it: see `own_table`. Only
-    tables in folders are kept, since a look into a folder tells whether there is a newer version.
+    Whoever asks for the same version gets the same object, so that nobody may write through it: see `own_table`. A look
+    at the log's files tells whether there is a newer version.
     """
     with _lock:
         kept = _tables.get((uri, version))
@@ -48,8 +51,9 @@ def shared_table(uri: str, version: int | None) -> DeltaTable:
     with _lock:
         _tables.pop((uri, version), None)
         if log[0] is not None:
-            _tables[uri, version] = _Kept(table, number, log)
-            if len(_tables) > _KEPT:
+            for asked in {version, number}:
+                _tables[uri, asked] = _Kept(table, number, log)
+            while len(_tables) > _KEPT:
                 _tables.popitem(last=False)
     return table
 
@@ -78,6 +82,8 @@ def _is_current(uri: str, kept: _Kept, newest: bool) -> bool:
     """Whether the version is still there, and, if the newest is wanted, still the newest."""
     if (_commit(uri, kept.version), _checkpoint(uri)) != kept.log:
         return False
+    if newest and local_folder(uri) is None:
+        return bool(kept.table._table.get_latest_version() == kept.version)
     return not newest or _commit(uri, kept.version + 1) is None
 
 
@@ -86,15 +92,19 @@ def _commit(uri: str, version: int) -> tuple[int, ...] | None:
 
 
 def _checkpoint(uri: str) -> tuple[int, ...] | None:
+    if local_folder(uri) is None:  # each look takes a request: instead, tables are not kept for long
+        return (int(time.monotonic() // _KEPT_SECONDS),)
     return _file(uri, "_last_checkpoint")
 
 
 def _file(uri: str, name: str) -> tuple[int, ...] | None:
-    """What identifies a file of the log; None if there is none, or the table is not in a folder."""
+    """What identifies a file of the log; None if there is none."""
     folder = local_folder(uri)
-    if folder is None:
-        return None
     try:
+        if folder is None:
+            from pipelines.lake.store import store_of
+
+            return store_of(delta_rs_uri(uri)).identity(f"_delta_log/{name}")
         found = os.stat(Path(folder, "_delta_log", name))
     except OSError:
         return None

@@ -15,11 +15,10 @@ from typing import Any
 import pyarrow as pa
 
 from pipelines.errors import RestartedError, TableError
-from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.lake import Lake, arrow_schema, first_line, not_written
 from pipelines.lake.merging import FileWriter, NotMergeableError
-from pipelines.lake.opened import local_folder
 from pipelines.lake.reading import files_in, literal, read_file
+from pipelines.lake.table_log import table_log
 from pipelines.lake.tables import RUNS
 from rules_index.workers.delta_files import PLAIN
 
@@ -248,19 +247,17 @@ def _merge(
 def compact(lake: Lake) -> tuple[int, int]:
     """Compact the small files that single rows leave behind; returns how many files became how many.
 
-    Nothing is done after a conflict with another writer, nor for a lake in an object store or a catalog, where
-    compaction is left to Spark. deltalake's own compaction is not used: if two run at once both succeed, and the rows
-    are there twice.
+    Nothing is done after a conflict with another writer, nor for a lake in a catalog, where compaction is left to
+    Spark. deltalake's own compaction is not used: if two run at once both succeed, and the rows are there twice.
     """
-    folder = None if lake.settings.root is None else local_folder(lake.uri("runs"))
-    if folder is None:
+    if lake.settings.root is None:
         return 0, 0
-    log = FolderLog(folder)
+    log = table_log(lake.uri("runs"))
     snapshot = log.latest()
     small = [add for add in log.files(snapshot) if add["size"] < _COMPACTED_BYTES]
     if len(small) < 2:
         return 0, 0
-    writer = FileWriter(folder, arrow_schema(RUNS), "zstd", {}, PLAIN)
+    writer = FileWriter(str(log.folder), arrow_schema(RUNS), "zstd", {}, PLAIN, log)
     try:
         entries = writer.merge(small)
     except (NotMergeableError, OSError):

@@ -12,17 +12,16 @@ import pyarrow as pa
 
 import rules_index as ri
 from pipelines.errors import NeedsSparkError, PipelineError
-from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.live_files import may_match
-from pipelines.lake.opened import local_folder
 from pipelines.lake.schema import OPAQUE, arrow_schema_of, is_opaque
+from pipelines.lake.table_log import table_log
 from pipelines.lake.table_names import source_of, table_names
 from pipelines.local_sql.grammar import TableName
 from pipelines.runners.needs import foreign_features
 from pipelines.workspace import Workspace
 from rules_index.implication.widening import Widened, widen_compiled
 from rules_index.names import column_key, path_parts, spelled
-from rules_index.workers.source_files import SourceFile, UnreadableFileError, read_batches, source_files
+from rules_index.workers.source_files import SourceFile, UnreadableFileError, read_batches
 
 MOST_BYTES = 1 << 30
 """Maximum bytes of files that a statement reads here; larger tables are left to Spark's parallel tasks."""
@@ -30,14 +29,12 @@ _ALL = 1 << 62
 
 
 class LocalTable:
-    """A version of a table in a folder; NeedsSparkError if only Spark can read it."""
+    """A version of a table; NeedsSparkError if only Spark can read it."""
 
     def __init__(self, workspace: Workspace, name: TableName) -> None:
         self.zone = workspace.configuration.rules.time_zone
         uri = _place(workspace, name)
-        if local_folder(uri) is None:
-            raise NeedsSparkError("the table is not in a folder")
-        self.log = FolderLog(uri, bounds=True)
+        self.log = table_log(uri, bounds=True)
         try:
             self.snapshot = self.log.latest() if name.version is None else self.log.snapshot(name.version)
         except PipelineError as error:
@@ -101,7 +98,7 @@ class LocalTable:
             adds = [add for add in adds if may_match(add, [kept.widened])]
         if needs_all and sum(int(add["size"]) for add in adds) > MOST_BYTES:
             raise NeedsSparkError(f"the table has more than {MOST_BYTES >> 30} GiB to read")
-        return source_files([(0, add) for add in adds], self.log.file)
+        return self.log.source_files([(0, add) for add in adds])
 
 
 @dataclass(frozen=True)

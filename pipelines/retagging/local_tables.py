@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.errors import TableError
-from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.lake import not_written
 from pipelines.lake.live_files import live_files, may_match
 from pipelines.lake.schema import arrow_schema_of
+from pipelines.lake.table_log import table_log
 from pipelines.lake.tables import matches_table, tagged_table
 from pipelines.retagging.indexes import former_index, index_without_spark
 from pipelines.retagging.rematch import ID_TYPES, Rematch, columns_read, widened
@@ -32,11 +32,12 @@ from rules_index.errors import RulesIndexError
 from rules_index.workers.delta_files import DeltaFile, Layout
 from rules_index.workers.retagged_files import FileTask, Matched, count_changes, write_file
 from rules_index.workers.retagged_rows import is_among
-from rules_index.workers.source_files import SOURCE_VERSION, SourceFile, read_batches
+from rules_index.workers.source_files import SOURCE_VERSION, read_batches
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from pipelines.lake.folder_log import FolderLog
     from pipelines.origin import IndexedRules
     from pipelines.retagging.changes import Changes
     from pipelines.retagging.index_histories import Snapshots
@@ -58,8 +59,8 @@ class LocalTables:
     def __init__(self, scope: StreamScope, rematch: Rematch) -> None:
         self.scope, self.rematch = scope, rematch
         self.workspace, self.lake = scope.workspace, scope.workspace.lake
-        self.tagged = FolderLog(self.lake.uri(tagged_table(scope.name)))
-        self.matches = FolderLog(self.lake.uri(matches_table(scope.name)))
+        self.tagged = table_log(self.lake.uri(tagged_table(scope.name)))
+        self.matches = table_log(self.lake.uri(matches_table(scope.name)))
         self._kept = Matched(0)
 
     @classmethod
@@ -71,7 +72,8 @@ class LocalTables:
         names = [tagged_table(scope.name)]
         names += [matches_table(scope.name)] if scope.stream.keeps_matches else []
         for name in filter(workspace.lake.exists, names):
-            if layout_of(workspace.lake, name, FolderLog(workspace.lake.uri(name)).latest().fields) is None:
+            log = table_log(workspace.lake.uri(name))
+            if log.why_spark_commits(log.latest()) or layout_of(workspace.lake, name, log.latest().fields) is None:
                 return None
         compiled = None
         if not changes.rules.is_empty():
@@ -97,9 +99,11 @@ class LocalTables:
         files = self._candidates(version)
         task = self._task(version, None)
         assert task is not None
+        self.tagged.fetch(files)
         self._kept = Matched(_MOST_KEPT)
         done = self._spread(files, lambda add: count_changes(self.rematch.compiled, task, add, self._kept))
         changed = [(version, add) for add, (rows, _) in zip(files, done, strict=True) if rows]
+        self.tagged.keep_only([add["path"] for _, add in changed])
         rows, emptied = sum(rows for rows, _ in done), sum(emptied for _, emptied in done)
         return Found(version, tuple(changed), rows, emptied, len(files))
 
@@ -109,6 +113,7 @@ class LocalTables:
         task = self._task(found.version, stamps)
         assert task is not None
         adds = [add for _, add in found.files]
+        self.tagged.fetch(adds)
         made = self._spread(
             adds, lambda add: json.dumps({"add": write_file(self.rematch.compiled, task, add, self._kept)})
         )
@@ -140,14 +145,14 @@ class LocalTables:
         wanted = ids.to_pylist()
         if low is not None and high is not None and not any(_between(low, each, high) for each in wanted):
             return False
-        files = [SourceFile(str(log.file(add["path"])), add.get("partitionValues") or {}, 0)]
+        files = log.source_files([(0, add)])
         batches = read_batches(files, schema, ["rule_id"])
         return any(pc.any(pc.is_in(decoded(each.column("rule_id")), ids)).as_py() for each in batches)
 
     def _without(self, log: FolderLog, add: dict[str, Any], schema: pa.Schema, layout: Layout) -> str | None:
         """A file of the matches without the pairs of the rules: its entry; None where no row is left."""
         ids = self._ids(self.rematch.changes.ids)
-        files = [SourceFile(str(log.file(add["path"])), add.get("partitionValues") or {}, 0)]
+        files = log.source_files([(0, add)])
 
         def kept() -> Iterator[pa.RecordBatch]:
             """The pairs of other rules."""
@@ -171,7 +176,7 @@ class LocalTables:
 
         def pairs(add: dict[str, Any]) -> list[pa.RecordBatch]:
             """The pairs of one file of tagged rows."""
-            files = [SourceFile(str(self.tagged.file(add["path"])), add.get("partitionValues") or {}, 0)]
+            files = self.tagged.source_files([(0, add)])
             found = []
             for batch in read_batches(files, held, ["rule_ids", SOURCE_VERSION, *keys], coded=["rule_ids"]):
                 lists = batch.column("rule_ids")
@@ -229,7 +234,9 @@ class LocalTables:
         if read is None or files is None or any(add.get("deletionVector") for add in files):
             return None
         values = {name: pa.scalar(value) for name, value in (stamps or {}).items()}
-        return FileTask(str(self.tagged.folder), self.rematch.replaced, read, self._codec(), values)
+        return FileTask(
+            str(self.tagged.folder), self.rematch.replaced, read, self._codec(), values, str(self.tagged.source_folder)
+        )
 
     def _codec(self) -> str:
         return str(codec_named(self.workspace.configuration.spark.get(CODEC, "snappy")))

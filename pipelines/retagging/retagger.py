@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from pipelines.annotated import check_widened
 from pipelines.errors import ConfigurationError, RestartedError, SourceError, TableError
-from pipelines.lake.folder_log import ChangedTableError, FolderLog
+from pipelines.lake.folder_log import ChangedTableError
 from pipelines.lake.index_store import StoredIndex, index_to_tag_with, newest_index
 from pipelines.lake.runs import PLANNED, MicroBatch, last_batch, record_done, record_plan, revise
+from pipelines.lake.table_log import table_log
 from pipelines.lake.tables import matches_table, tagged_table
 from pipelines.origin import IndexedRules
 from pipelines.recovery.attempts import later
@@ -36,6 +37,7 @@ from pipelines.retagging.index_histories import (
 from pipelines.retagging.local_tables import LocalTables, may_be_local
 from pipelines.retagging.lost_texts import refuse_lost_texts
 from pipelines.retagging.tables import Found, Tables
+from pipelines.runners.needs import why_spark_writes
 from pipelines.scopes import Scope, StreamScope
 from pipelines.sources.event_times import moment
 from pipelines.sources.source import SAME_ROWS
@@ -299,8 +301,8 @@ class Retagger:
     def _fence(self, app: str, number: int) -> bool:
         """Have no run write a re-tag's rows any more; True if the tagged table held them by then."""
         name = tagged_table(self.name)
-        if may_be_local(self.workspace):
-            return FolderLog(self.lake.uri(name)).fence(app, number)
+        if may_be_local(self.workspace) and why_spark_writes(self.lake, [name]) is None:
+            return table_log(self.lake.uri(name)).fence(app, number)
         from pipelines.spark.delta_internals import TableLog
         from pipelines.spark.failures import run
 

@@ -1,4 +1,4 @@
-"""Chooses this process where it is exact and the tables are in folders, else Spark; and the runner of a stream."""
+"""Chooses this process where it is exact and the tables are in no catalog, else Spark; and the runner of a stream."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from pipelines.errors import NeedsSparkError
-from pipelines.lake.opened import local_folder
-from pipelines.runners.needs import of_newest_index, why_spark_reads
+from pipelines.runners.needs import of_newest_index, why_spark_reads, why_spark_writes
+from pipelines.settings.configuration import scope_tables
 from pipelines.settings.model import LOCAL, SPARK, Stream
 
 if TYPE_CHECKING:
@@ -63,7 +63,10 @@ def is_given_session(workspace: Workspace) -> bool:
 def why_spark(workspace: Workspace, stream: Stream) -> str | None:
     """Why a stream needs Spark, as a clause; None if this process can run it."""
     return (
-        why_spark_works(workspace) or why_spark_reads(workspace, stream) or of_newest_index(workspace.lake, stream.name)
+        why_spark_works(workspace)
+        or why_spark_reads(workspace, stream)
+        or why_spark_writes(workspace.lake, scope_tables(stream.name))
+        or of_newest_index(workspace.lake, stream.name)
     )
 
 
@@ -77,6 +80,4 @@ def why_spark_works(workspace: Workspace) -> str | None:
             return "a Spark session runs already"
         if not workspace.configuration.spark.get("spark.master", "local").startswith("local"):
             return "[spark] names a cluster"
-    if lake.root is None:
-        return "the lake is in a catalog"
-    return "the lake is in an object store" if local_folder(lake.root) is None else None
+    return "the lake is in a catalog" if lake.root is None else None

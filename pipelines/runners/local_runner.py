@@ -21,6 +21,7 @@ from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.folder_snapshot import Definition, has_ntz
 from pipelines.lake.lake import first_line, not_written
 from pipelines.lake.schema import arrow_schema_of, nullable, odd_names, plain_fields
+from pipelines.lake.table_log import table_log
 from pipelines.lake.tables import (
     QUARANTINE_COLUMNS,
     Column,
@@ -40,16 +41,15 @@ from pipelines.sources.pieces import cores, each_in_threads, pieces_of, progress
 from pipelines.sources.positions import Slice
 from pipelines.sources.source import Source
 from pipelines.workspace import Workspace
-from pipelines.writing.files import CODEC, codec_named, discard, folder_of, gathered, layout_of, tables_of, task_of
+from pipelines.writing.files import CODEC, codec_named, discard, gathered, layout_of, tables_of, task_of
 from pipelines.writing.refused_rows import RefusedRows
-from pipelines.writing.table_order import Order, partition_columns_for, statistics_property
+from pipelines.writing.table_order import Order, order_of_matches, partition_columns_for, statistics_property
 from rules_index.arrays import decoded
 from rules_index.workers.delta_files import DeltaFile, Layout
 from rules_index.workers.source_files import (
     SourceFile,
     UnreadableFileError,
     read_batches,
-    source_files,
 )
 from rules_index.workers.tagged_files import Task, write_files, write_piece
 
@@ -68,7 +68,7 @@ class LocalRunner:
     name = "local"
 
     def __init__(self, workspace: Workspace, stream: Stream) -> None:
-        """The stream's source and the lake must be in folders."""
+        """The stream's source and the lake must be in folders or object stores."""
         self.workspace, self.stream, self.lake = workspace, stream, workspace.lake
         self._prepared: tuple[int, str] | None = None
         self._zone = workspace.configuration.rules.time_zone
@@ -86,7 +86,7 @@ class LocalRunner:
     def open_source(self, command: str | None = None) -> Source:
         """The source, read by delta-rs; NeedsSparkError if it has features that only Spark reads."""
         stream = self.stream
-        source = Source(stream.name, FolderLog(stream.source), command, stream.source_stream, stream.left_out)
+        source = Source(stream.name, table_log(stream.source), command, stream.source_stream, stream.left_out)
         self._check_features(source, source.version)
         return source
 
@@ -109,7 +109,7 @@ class LocalRunner:
         partitions = _log(source).snapshot(version).partition_columns
         for name, definition, kept in self._definitions(fields, partitions, id_type):
             exists = self.lake.exists(name)
-            log = FolderLog(self.lake.uri(name))
+            log = table_log(self.lake.uri(name))
             if (kept and not exists) or (exists and anew):
                 if odd_names(definition.fields):
                     raise NeedsSparkError(f"the table {name} has columns whose names need column mapping")
@@ -122,8 +122,8 @@ class LocalRunner:
                 log.add_columns(later)
             if kept and layout_of(self.lake, name, definition.fields) is None:
                 raise NeedsSparkError(f"the table {name} has other columns than its source, or special features")
-            if kept and log.latest().properties.get("delta.enableInCommitTimestamps") == "true":
-                raise NeedsSparkError(f"the table {name} keeps the times of its commits")
+            if kept and (reason := log.why_spark_commits(log.latest())):
+                raise NeedsSparkError(f"the table {name} {reason}")
         self._prepared = (version, id_type)
 
     def refused(self, source: Source, taken: Slice, checks: Mapping[str, Any]) -> RefusedRows:
@@ -155,7 +155,7 @@ class LocalRunner:
         kinds = tables_of(self.stream.name, plan)
         due = {kind: name for kind, name in kinds.items() if not (resumed and self._holds(job, name))}
         layouts = {kind: self._layout(name) for kind, name in kinds.items()}
-        folders = {kind: str(folder_of(self.lake, name)) for kind, name in due.items()}
+        folders = {kind: str(table_log(self.lake.uri(name)).folder) for kind, name in due.items()}
         task = task_of(batch, job.stored, schema.names, folders, layouts, codec_of(self.workspace), {})
         task = replace(task, annotations=annotations_of(job.compiled, self.stream.annotations))
 
@@ -190,7 +190,7 @@ class LocalRunner:
         return [
             name
             for name in filter(self.lake.exists, names)
-            if FolderLog(self.lake.uri(name)).fence(application(series, name), number)
+            if table_log(self.lake.uri(name)).fence(application(series, name), number)
         ]
 
     def _enter(self, job: Job, name: str, kind: str, task: Task, entries: dict[str, list[str]]) -> None:
@@ -200,7 +200,7 @@ class LocalRunner:
         the others are deleted, too: they would take space that is needed to go on.
         """
         try:
-            entered = FolderLog(self.lake.uri(name)).append(
+            entered = table_log(self.lake.uri(name)).append(
                 entries[kind], app_of(job.batch.plan, name), job.batch.batch
             )
         except TableError:
@@ -219,7 +219,8 @@ class LocalRunner:
         if self._holds(job, name):
             return
         made = pa.schema([*schema, pa.field("reason", pa.string()), pa.field("batch", pa.int64())])
-        file = DeltaFile(str(folder_of(self.lake, name)), made, codec_of(self.workspace), {}, self._layout(name))
+        log = table_log(self.lake.uri(name))
+        file = DeltaFile(str(log.folder), made, codec_of(self.workspace), {}, self._layout(name))
         try:
             for piece in self._pieces(job.source, job.taken):
                 for batch in read_batches(piece, schema):
@@ -233,10 +234,10 @@ class LocalRunner:
         except BaseException:
             file.abandon()
             raise
-        FolderLog(self.lake.uri(name)).append([entry], app_of(job.batch.plan, name), job.batch.batch)
+        log.append([entry], app_of(job.batch.plan, name), job.batch.batch)
 
     def _layout(self, name: str) -> Layout:
-        held = FolderLog(self.lake.uri(name)).latest().fields
+        held = table_log(self.lake.uri(name)).latest().fields
         layout = layout_of(self.lake, name, held)
         if layout is None:
             raise NeedsSparkError(f"the table {name} asks more of its files than their rows")
@@ -278,7 +279,7 @@ class LocalRunner:
             (
                 matches_table(stream),
                 [first, *(named[key.lower()] for key in keys), *last],
-                Order(("rule_id",)),
+                order_of_matches(self.lake),
                 stream.keeps_matches,
             ),
             (quarantine_table(stream), [*fields, *column_fields(QUARANTINE_COLUMNS)], Order(), stream.can_quarantine),
@@ -305,8 +306,9 @@ class LocalRunner:
             raise SourceError(f"The source of {self.stream.name} cannot be read: {first_line(error)}") from error
 
     def _pieces(self, source: Source, taken: Slice) -> list[list[SourceFile]]:
-        files = source_files(taken.files, _log(source).file)
-        return pieces_of(files, cores(), _MOST_PIECE_BYTES)
+        log = _log(source)
+        log.keep_only([add["path"] for _, add in taken.files])
+        return pieces_of(log.source_files(taken.files), cores(), _MOST_PIECE_BYTES)
 
 
 def _log(source: Source) -> FolderLog:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from pipelines.errors import PipelineError
-from pipelines.lake.folder_log import FolderLog
+from pipelines.errors import PipelineError, TableError
 from pipelines.lake.index_store import load_planned, newest_index
+from pipelines.lake.lake import first_line
 from pipelines.lake.opened import local_folder
+from pipelines.lake.table_log import table_log
 from pipelines.recovery.attempts import rules_that_read
 from pipelines.settings.configuration import is_catalog_name
 from rules_index.errors import RulesIndexError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import rules_index as ri
     from pipelines.lake.folder_snapshot import FolderSnapshot
     from pipelines.lake.lake import Lake
@@ -44,10 +47,14 @@ def why_spark_reads(workspace: Workspace, stream: Stream, version: int | None = 
     """Why only Spark can read a version of a stream's source, by default the newest, as a clause; None if not so."""
     if is_catalog_name(stream.source):
         return "its source is in a catalog"
-    if local_folder(stream.source) is None:
-        return "its source is in an object store"
-    log = FolderLog(stream.source)
-    snapshot = log.latest() if version is None else log.snapshot(version)
+    log = table_log(stream.source)
+    try:
+        snapshot = log.latest() if version is None else log.snapshot(version)
+    except TableError as error:
+        if local_folder(stream.source) is not None:
+            raise
+        # Spark has credentials of its own
+        return f"delta-rs cannot read its source: {first_line(error.__cause__ or error)}"
     if snapshot.number < 0:
         return None  # opening it reports the error
     foreign = foreign_features(snapshot)
@@ -55,6 +62,15 @@ def why_spark_reads(workspace: Workspace, stream: Stream, version: int | None = 
         return None
     names = {"deletionVectors": "deletion vectors", "columnMapping": "column mapping", "typeWidening": "widened types"}
     return f"its source has {names.get(foreign[0], 'the table feature ' + foreign[0])}"
+
+
+def why_spark_writes(lake: Lake, names: Sequence[str]) -> str | None:
+    """Why only Spark writes some tables of an object store, as a clause; None if delta-rs writes those that exist."""
+    for name in filter(lake.exists, names if lake.is_in_store else ()):
+        log = table_log(lake.uri(name))
+        if reason := log.why_spark_commits(log.latest()):
+            return f"the table {name} {reason}"
+    return None
 
 
 def of_derived(compiled: ri.CompiledRules) -> str | None:

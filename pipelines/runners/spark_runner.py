@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from pipelines.errors import PipelineError
 from pipelines.lake.folder_log import FolderLog
+from pipelines.lake.opened import local_folder
 from pipelines.lake.schema import arrow_schema_of
 from pipelines.recovery.attempts import left_out
 from pipelines.recovery.survival import batch_time_limit
@@ -137,7 +138,7 @@ class SparkRunner:
             return None
         try:
             # by the slice's version, which may have features that the newest version has dropped
-            if why_spark_reads(self.workspace, self.stream, version):
+            if local_folder(self.stream.source) is None or why_spark_reads(self.workspace, self.stream, version):
                 return None
             files = source_files(adds, FolderLog(self.stream.source).file)
             return pieces_of(files, self.workspace.spark.sparkContext.defaultParallelism, _MOST_PIECE_BYTES)

@@ -15,7 +15,7 @@ from py4j.protocol import Py4JError
 
 from pipelines.errors import SessionError
 from pipelines.lake.lake import first_line
-from pipelines.scratch import clean_up, jvm_folder, scratch_folder
+from pipelines.scratch import clean_up, process_folder, scratch_folder
 from pipelines.settings.model import Configuration
 from pipelines.settings.semantic_settings import SEMANTIC_SETTINGS, TIME_ZONE, meant
 from pipelines.spark import jvm
@@ -159,7 +159,7 @@ def _start(configuration: Configuration, quiet: bool) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     clean_up()
-    folder, lock = jvm_folder()
+    folder, lock = process_folder("jvm")
     log = folder / "spark.log" if quiet else None
     with _log_file(log):
         from pyspark import SparkConf

@@ -17,6 +17,7 @@ from pipelines.lake.lake import first_line, not_written
 from pipelines.lake.merging import NotMergeableError
 from pipelines.lake.reading import literal
 from pipelines.lake.runs import PLANNED, batches, compact, newest_first
+from pipelines.lake.table_log import table_log
 from pipelines.upkeep.folding import fold
 from pipelines.upkeep.outcome import Upkept
 from pipelines.upkeep.readers import readers_of
@@ -93,7 +94,7 @@ def _runs(workspace: Workspace, done: Upkept) -> None:
     if not readers_of(workspace, "runs"):
         before = datetime.now(UTC) - timedelta(microseconds=lake.settings.maintenance.runs)
         done.rows += fold(lake, before)
-    if folder_of(lake, "runs") is None:
+    if lake.settings.root is None:
         optimize(workspace, "runs", done)
     else:
         done.merged, done.into = compact(lake)
@@ -105,7 +106,7 @@ def _merge_rules(workspace: Workspace, done: Upkept) -> None:
     if writer is None:
         done.put_off("the small files of rules are left to who has made the table other than deltatag does")
         return
-    log = FolderLog(lake.uri("rules"))
+    log = table_log(lake.uri("rules"))
     snapshot = log.latest()
     small = [add for add in log.files(snapshot) if add["size"] < _RULES_BYTES]
     written = writer.merge(small)

@@ -21,11 +21,12 @@ from pipelines.lake.merging import FileWriter, NotMergeableError
 from pipelines.lake.reading import files_in
 from pipelines.lake.runs import PLANNED, newest_first
 from pipelines.lake.schema import arrow_schema_of
+from pipelines.lake.table_log import table_log
 from pipelines.upkeep.outcome import Upkept
 from pipelines.upkeep.readers import Reader, readers_of
 from pipelines.upkeep.small_files import LEAST, LEAST_IN_RUN, MOST_BYTES, file_of, files_of, groups_to_merge
 from pipelines.upkeep.vacuuming import COMMITS, END, hours_to_keep, removed_by_vacuum, shorten_log
-from pipelines.writing.files import CODEC, codec_named, folder_of, layout_of
+from pipelines.writing.files import CODEC, codec_named, layout_of
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -88,7 +89,7 @@ def _merge(workspace: Workspace, name: str, in_run: bool, done: Upkept) -> None:
     clustered = name.endswith("_tagged") and "clustering" in features
     if writer is not None and (in_run or not clustered):
         try:
-            log = FolderLog(workspace.lake.uri(name))
+            log = table_log(workspace.lake.uri(name))
             while _replace(log, writer, LEAST_IN_RUN if in_run else LEAST, done) and not in_run:
                 workspace.progress(f"{name}: {done.merged} files merged")
             return
@@ -133,14 +134,16 @@ def _replace(log: FolderLog, writer: FileWriter, least: int, done: Upkept) -> bo
 def writer_of(workspace: Workspace, name: str) -> FileWriter | None:
     """A writer of files with the table's own layout; None if only Spark can write them."""
     lake = workspace.lake
-    table, folder = lake.delta(name), folder_of(lake, name)
+    if lake.settings.root is None:
+        return None
+    table, log = lake.delta(name), table_log(lake.uri(name))
     columns = table.schema().to_json()
-    layout = None if folder is None else layout_of(lake, name, json.loads(columns)["fields"])
+    layout = layout_of(lake, name, json.loads(columns)["fields"])
     codec = codec_named(workspace.configuration.spark.get(CODEC, "snappy"))
-    if folder is None or layout is None or codec is None or _is_sparks(table):
+    if layout is None or codec is None or _is_sparks(table) or log.why_spark_commits(log.latest()):
         return None
     schema = pa.schema([field for field in arrow_schema_of(columns) if field.name not in layout.partition_by])
-    return FileWriter(folder, schema, codec, {}, layout)
+    return FileWriter(str(log.folder), schema, codec, {}, layout, log)
 
 
 def _is_sparks(table: DeltaTable) -> bool:
@@ -176,17 +179,23 @@ def optimize(workspace: Workspace, name: str, done: Upkept) -> None:
 
 def _vacuum(workspace: Workspace, name: str, hours: int, in_run: bool, done: Upkept) -> None:
     """Delete files that no kept version names and no reader needs."""
-    if folder_of(workspace.lake, name) is None or _is_sparks(workspace.lake.delta(name)):
+    lake = workspace.lake
+    log = None if lake.settings.root is None else table_log(lake.uri(name))
+    if log is None or _is_sparks(lake.delta(name)) or log.why_spark_commits(log.latest()):
         from pipelines.spark.failures import run
 
-        statement = f"VACUUM {workspace.lake.sql_name(name)} RETAIN {hours} HOURS"
+        statement = f"VACUUM {lake.sql_name(name)} RETAIN {hours} HOURS"
         run(lambda: workspace.spark.sql(statement).collect(), f"remove what no version of {name} names")
-        done.removed += removed_by_vacuum(workspace.lake.delta(name))
+        done.removed += removed_by_vacuum(lake.delta(name))
         return
-    log, removed = FolderLog(workspace.lake.uri(name)), 0
+    removed = 0
     with _reported(f"Old files of {name} cannot be removed"):
         # delta-rs only lists the files: it cannot commit to a clustered table
-        for path in workspace.lake.delta(name).vacuum(hours, dry_run=True, full=True):
+        if lake.is_in_store:
+            removed = len(lake.writable(name).vacuum(hours, dry_run=False, full=True))
+            done.removed += removed
+            return
+        for path in lake.delta(name).vacuum(hours, dry_run=True, full=True):
             with contextlib.suppress(FileNotFoundError):
                 log.file(path).unlink()
                 removed += 1

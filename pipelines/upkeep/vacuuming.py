@@ -32,10 +32,11 @@ def hours_to_keep(workspace: Workspace, name: str, commits: int) -> int | None:
     """The retention, in hours, of a VACUUM that is due; None if none is due, or it is unknown what readers need.
 
     A VACUUM is due if the table has had `commits` commits since the last one (ignored if that is 1), and its folder has
-    an old file that the newest version does not name (assumed for a table that is not in a folder).
+    an old file that the newest version does not name (assumed for a table that is not in a folder). In an object store,
+    where each look takes a list of all files, one is only due if `commits` is 1.
     """
     table = workspace.lake.delta(name)
-    if table.version() < commits:
+    if table.version() < commits or (commits > 1 and workspace.lake.is_in_store):
         return None
     keep = time_to_keep(workspace, table, readers_of(workspace, name))
     if keep is None or not _holds_older(workspace, name, table, datetime.now(UTC) - keep):

@@ -11,6 +11,7 @@ from pipelines.spark.sql_text import quoted
 from rules_index.workers.file_statistics import INDEXED_LEAVES
 
 if TYPE_CHECKING:
+    from pipelines.lake.lake import Lake
     from pipelines.settings.model import Stream
 
 STATISTICS = "delta.dataSkippingStatsColumns"
@@ -26,6 +27,11 @@ class Order:
     cluster_by: Sequence[str] = ()
     partition_by: Sequence[str] = ()
     looked_up: Sequence[str] = ()
+
+
+def order_of_matches(lake: Lake) -> Order:
+    """The order of a table of matches: by rule, where both runners can write a clustered table."""
+    return Order(() if lake.is_in_store else ("rule_id",), looked_up=("rule_id",))
 
 
 def partition_columns_for(

@@ -28,7 +28,7 @@ from pipelines.settings.model import Stream
 from pipelines.spark.delta_internals import TableLog, snapshot_schema, table_property
 from pipelines.spark.failures import is_conflict, run
 from pipelines.spark.sql_text import quoted
-from pipelines.writing.table_order import Order, partition_columns_for, statistics_property
+from pipelines.writing.table_order import Order, order_of_matches, partition_columns_for, statistics_property
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,7 +70,7 @@ class StreamTables:
             (
                 matches_table(self.stream),
                 matches_schema(columns, keys, self.id_type),
-                Order(("rule_id",)),
+                order_of_matches(self.lake),
                 self.stream.keeps_matches,
             ),
             (quarantine_table(self.stream), _with(columns, QUARANTINE_COLUMNS), Order(), self.stream.can_quarantine),

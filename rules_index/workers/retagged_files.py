@@ -33,7 +33,7 @@ class FileTask:
     """How files of a table in `folder` are matched and written.
 
     columns: those that the index reads, with their types; codec: of the columns that are written; stamps: columns with
-    one value for all rows of a file that is written.
+    one value for all rows of a file that is written; source: the folder in which the files are read, if another.
     """
 
     folder: str
@@ -41,6 +41,7 @@ class FileTask:
     columns: pa.Schema
     codec: str
     stamps: Mapping[str, pa.Scalar] = field(default_factory=dict)
+    source: str | None = None
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,7 @@ def write_file(
     kept_columns = [() if changes else ("rule_ids", *task.replaced.columns.names) for _, changes in found]
     name = posixpath.join(posixpath.dirname(unquote(add["path"])), f"part-{uuid.uuid4()}.{task.codec}.parquet")
     target = os.path.join(task.folder, name)
+    os.makedirs(os.path.dirname(target), exist_ok=True)
     try:
         with_columns(_place(task, add["path"]), target, replaced, task.codec, kept_columns)
     except BaseException:
@@ -185,7 +187,7 @@ def _repeated(value: pa.Scalar, rows: int) -> pa.Array:
 
 
 def _place(task: FileTask, path: str) -> str:
-    return os.path.join(task.folder, unquote(path))
+    return os.path.join(task.source or task.folder, unquote(path))
 
 
 def _statistics(text: str, stamps: Mapping[str, pa.Scalar], others: Sequence[str]) -> str:

@@ -160,7 +160,7 @@ def test_a_jvm_is_started_with_a_ctrl_c_waiting(monkeypatch: pytest.MonkeyPatch)
 def test_whoever_starts_spark_cleans_up_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELTATAG_SCRATCH", str(tmp_path))
     monkeypatch.setenv("JAVA_HOME", "")
-    killed, lock = scratch.jvm_folder()
+    killed, lock = scratch.process_folder("jvm")
     os.close(lock)
     monkeypatch.setattr("pipelines.spark.session._running_session", lambda: None)
     monkeypatch.setattr(runtime, "find_java", lambda: runtime.JavaHome(tmp_path, 21, "PATH"))

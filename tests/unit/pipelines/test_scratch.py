@@ -48,7 +48,7 @@ def test_a_file_that_was_put_in_place_of_another_is_kept(folder) -> None:
 
 
 def test_a_jvms_folder_stays_as_long_as_a_process_has_its_lock(folder) -> None:
-    path, handle = scratch.jvm_folder()
+    path, handle = scratch.process_folder("jvm")
     (path / "blockmgr").mkdir()
     assert path.stat().st_mode & 0o777 == 0o700
     child = subprocess.Popen(

@@ -1,0 +1,126 @@
+"""The files of a table in an object store, read and written through delta-rs, with its credentials.
+
+Whoever reads or writes Parquet does so in folders of this process: files are copied from the store as a whole before
+they are read, and to the store once they are complete. So all readers and writers are the same for tables in folders.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from deltalake.fs import DeltaStorageHandler
+from pyarrow.fs import FileType, PyFileSystem
+
+from pipelines.scratch import process_folder
+
+_T = TypeVar("_T")
+_THREADS = 16
+"""How many files are copied at a time: a store answers many requests at once, each of them slowly."""
+_PART = 8 << 20
+"""Bytes of a file that are read, or written, by a request."""
+
+
+class Store:
+    """The files of one table, by their paths in the table's folder. Methods raise OSError where the store fails."""
+
+    def __init__(self, uri: str) -> None:
+        """uri: as delta-rs spells it."""
+        self.uri = uri
+        self._handler = DeltaStorageHandler(uri)
+        self._files = PyFileSystem(self._handler)
+
+    def read(self, path: str) -> bytes:
+        """The content of a file; FileNotFoundError if there is none."""
+        with self._files.open_input_file(path) as file:
+            return bytes(file.readall())
+
+    def identity(self, path: str) -> tuple[int, ...] | None:
+        """What tells a file from another one at the same place later; None if there is none."""
+        found = self._files.get_file_info(path)
+        return None if found.type != FileType.File else (found.mtime_ns, found.size)
+
+    def missing(self, paths: Sequence[str]) -> list[str]:
+        """Those of some files that are not there."""
+        return [path for path, found in zip(paths, _each(self.identity, paths), strict=True) if found is None]
+
+    def fetch(self, sizes: Mapping[str, int], folder: Path) -> None:
+        """Copy files into a folder of this machine, unless they are there.
+
+        sizes: the files' sizes in bytes, by their paths.
+        """
+        # to open a file of unknown size takes a request, during which delta-rs stops all threads
+        files = PyFileSystem(DeltaStorageHandler(self.uri, None, dict(sizes)))
+
+        def copy(path: str) -> None:
+            """Copy one file; it appears at its place when it is complete."""
+            target = folder / path
+            if target.exists():
+                return
+            target.parent.mkdir(parents=True, exist_ok=True)
+            partial = target.with_name(f".{target.name}.{os.urandom(8).hex()}")
+            with files.open_input_file(path) as file:
+                file.download(str(partial), _PART)
+            partial.rename(target)
+
+        _each(copy, sizes)
+
+    def send(self, folder: Path, paths: Sequence[str]) -> None:
+        """Move files from a folder of this machine to the store; those that are no longer there were moved before."""
+
+        def move(path: str) -> None:
+            """Move one file."""
+            source = folder / path
+            if source.exists():
+                # not by `_files`: Arrow hands over buffers, and delta-rs takes bytes alone
+                sink: Any = self._handler._handler.open_output_stream(path)
+                with source.open("rb") as file:
+                    shutil.copyfileobj(file, sink, _PART)
+                sink.close()
+                source.unlink()
+
+        _each(move, paths)
+
+    @property
+    def staging(self) -> Path:
+        """The folder of this process in which files of the table are written before they are moved to the store."""
+        folder = _folder() / hashlib.sha256(self.uri.encode()).hexdigest()[:16]
+        folder.mkdir(exist_ok=True)
+        return folder
+
+
+@cache
+def store_of(uri: str) -> Store:
+    """The files of the table at `uri`, through connections that stay open."""
+    return Store(uri)
+
+
+@cache
+def _folder() -> Path:
+    """A folder of this process, which is removed when it ends; after a kill, by the next clean-up."""
+    folder, _ = process_folder("stores")
+    atexit.register(shutil.rmtree, folder, True)
+    return folder
+
+
+def copies_folder() -> Path:
+    """A new folder of this process for copies of files."""
+    folder = _folder() / f"copies-{os.urandom(8).hex()}"
+    folder.mkdir()
+    return folder
+
+
+def _each(work: Callable[[str], _T], paths: Iterable[str]) -> list[_T]:
+    """The results of `work` for each path, in order; threads take the paths."""
+    paths = list(paths)
+    if len(paths) < 2:
+        return [work(path) for path in paths]
+    with ThreadPoolExecutor(_THREADS, "deltatag-store") as threads:
+        return list(threads.map(work, paths))

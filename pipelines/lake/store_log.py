@@ -1,0 +1,199 @@
+"""The log of a Delta table in an object store: delta-rs commits to it, by the store's own way to create a file that is
+not there yet.
+
+delta-rs refuses to write to a clustered table, so those are left to Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import weakref
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction, exceptions
+from deltalake.transaction import AddAction, RemoveAction
+
+from pipelines.errors import NeedsSparkError
+from pipelines.lake.folder_log import ADD_COLUMNS, FolderLog
+from pipelines.lake.folder_snapshot import Definition, FolderSnapshot
+from pipelines.lake.lake import not_written
+from pipelines.lake.opened import delta_rs_uri, own_table
+from pipelines.lake.store import copies_folder, store_of
+
+_WRITTEN = frozenset({"appendOnly", "changeDataFeed", "invariants", "timestampNtz"})
+"""The table features with which delta-rs commits files that others have written."""
+_CLUSTERED = "is clustered, and in an object store only Spark writes such a table"
+_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+
+
+class StoreLog(FolderLog):
+    """The log of one table in an object store.
+
+    `folder` is one of this process: files that are written there go to the store when they are committed.
+    """
+
+    def __init__(self, uri: str, bounds: bool = False) -> None:
+        super().__init__(uri, bounds)
+        self._store = store_of(delta_rs_uri(uri))
+        self.folder = self._store.staging
+
+    def commits(self) -> range:
+        """The versions from the oldest commit that the log still holds to the newest one."""
+        newest = self.latest().number
+        # older ones are removed in order; a list of all would take longer, and delta-rs stops all threads for it
+        return range(bisect_left(range(newest + 1), True, key=self._holds), newest + 1)
+
+    def _holds(self, version: int) -> bool:
+        return self._store.identity(f"_delta_log/{version:020d}.json") is not None
+
+    def checkpoint(self, version: int) -> tuple[int, pa.Table | None]:
+        """The log's last checkpoint, if it is of a version or before it, and in one file; -1 and None if not."""
+        try:
+            last = json.loads(self._store.read("_delta_log/_last_checkpoint"))
+            if last["version"] > version or last.get("parts") or last.get("v2Checkpoint"):
+                return -1, None
+            content = self._store.read(f"_delta_log/{last['version']:020d}.checkpoint.parquet")
+        except FileNotFoundError:
+            return -1, None
+        return int(last["version"]), pq.read_table(pa.BufferReader(content))
+
+    def missing(self, paths: Sequence[str]) -> list[str]:
+        """Those of some files, given by their paths in the log, that no longer exist."""
+        gone = set(self._store.missing([_place(path) for path in paths]))
+        return [path for path in paths if _place(path) in gone]
+
+    def file(self, path: str) -> Path:
+        """The copy of a file that was fetched, given by its path in the log; it lives as long as this object."""
+        return self._copies / _place(path)
+
+    @property
+    def source_folder(self) -> Path:
+        """The folder of this process in which the table's files are read that were fetched."""
+        return self._copies
+
+    def fetch(self, adds: Iterable[Mapping[str, Any]]) -> None:
+        """Copy files, given by their `add` actions, at the same time."""
+        self._store.fetch({_place(add["path"]): int(add["size"]) for add in adds}, self._copies)
+
+    def keep_only(self, paths: Iterable[str]) -> None:
+        """Remove the copies of all other files."""
+        kept = {self._copies / _place(path) for path in paths}
+        for copy in [each for each in self._copies.rglob("*") if each.is_file()]:
+            if copy not in kept:
+                copy.unlink()
+
+    def why_spark_commits(self, snapshot: FolderSnapshot) -> str | None:
+        """Why only Spark commits to the table, as a clause that the table's name begins; None if it is not so."""
+        if foreign := sorted(snapshot.features - _WRITTEN):
+            return _CLUSTERED if "clustering" in foreign else f"has the table feature {foreign[0]}"
+        return super().why_spark_commits(snapshot)
+
+    def create(self, definition: Definition) -> bool:
+        """Create the table as version 0; False if another process has created it first."""
+        if definition.cluster_by:
+            raise NeedsSparkError(f"the table at {self.uri} {_CLUSTERED}")
+        schema = Schema.from_json(json.dumps({"type": "struct", "fields": [dict(each) for each in definition.fields]}))
+        try:
+            DeltaTable.create(
+                delta_rs_uri(self.uri),
+                schema,
+                partition_by=list(definition.partition_by),
+                configuration=dict(definition.properties),
+            )
+        except (exceptions.DeltaError, OSError) as error:
+            if DeltaTable.is_deltatable(delta_rs_uri(self.uri)):
+                return False
+            raise not_written(f"The table at {self.uri} cannot be created", error) from error
+        return True
+
+    @cached_property
+    def _copies(self) -> Path:
+        folder = copies_folder()
+        weakref.finalize(self, shutil.rmtree, folder, True)
+        return folder
+
+    def _commit_text(self, version: int) -> str:
+        return self._store.read(f"_delta_log/{version:020d}.json").decode()
+
+    def _send(self, entries: Sequence[str]) -> None:
+        """Move written files to the store, where they must be before they are committed."""
+        try:
+            self._store.send(self.folder, [_place(json.loads(entry)["add"]["path"]) for entry in entries])
+        except OSError as error:
+            raise not_written(f"Files of the table at {self.uri} cannot be written", error) from error
+
+    def _actions_of(self, definition: Definition, held: FolderSnapshot) -> list[dict[str, Any]]:
+        """The action that gives the table its new columns. NeedsSparkError if delta-rs cannot give the rest, too."""
+        made = definition.actions(held.table_id, held.features)[1]["metaData"]
+        same = (made["partitionColumns"], made["configuration"]) == (held.partition_columns, held.properties)
+        if not same or definition.cluster_by:
+            raise NeedsSparkError(f"the table at {self.uri} gets other partitions or properties")
+        return [{"metaData": made}]
+
+    def _put(self, version: int, lines: Iterable[str]) -> bool:
+        """Write a commit; False if its version is taken. TableError if the log cannot be written."""
+        actions = [next(iter(json.loads(line).items())) for line in lines]
+        info = next(action for kind, action in actions if kind == "commitInfo")
+        made = next((action for kind, action in actions if kind == "metaData"), None)
+        files = [_file_action(kind, action) for kind, action in actions if kind in ("add", "remove")]
+        properties = CommitProperties(
+            custom_metadata={
+                "isBlindAppend": info["isBlindAppend"],
+                # delta-rs names every operation WRITE, and of one without figures it is unknown how many rows it adds
+                "operationMetrics": {"numOutputRows": "0", **info["operationMetrics"]},
+                "txnId": info["txnId"],
+            },
+            max_commit_retries=0,
+            app_transactions=[
+                Transaction(action["appId"], action["version"], action["lastUpdated"])
+                for kind, action in actions
+                if kind == "txn"
+            ],
+        )
+        try:
+            table = own_table(self.uri, version - 1)
+            schema = table.schema() if made is None else Schema.from_json(made["schemaString"])
+            if info["operation"] == ADD_COLUMNS:
+                added = schema.fields[len(table.schema().fields) :]
+                table.alter.add_columns(added, commit_properties=properties, post_commithook_properties=_HOOKS)
+            else:
+                replaces = made is not None  # delta-rs then removes all files itself
+                table.create_write_transaction(
+                    [] if replaces else files,
+                    "overwrite" if replaces else "append",
+                    schema,
+                    list(table.metadata().partition_columns),
+                    commit_properties=properties,
+                    post_commithook_properties=_HOOKS,
+                )
+        except (exceptions.DeltaError, OSError) as error:
+            # where an answer got lost this process may itself have written the version: its transaction tells
+            if self.commit(version) is not None:
+                return False
+            raise not_written(f"The log of the table at {self.uri} cannot be written", error) from error
+        return True
+
+
+def _place(path: str) -> str:
+    """The place of a file below the table's folder, by its path in the log."""
+    if urlparse(path).scheme:
+        raise NeedsSparkError(f"the table has a file that is not in its own folder: {path}")
+    return unquote(path)
+
+
+def _file_action(kind: str, action: Mapping[str, Any]) -> AddAction | RemoveAction:
+    # delta-rs escapes paths itself
+    path, values = unquote(action["path"]), action.get("partitionValues") or {}
+    if kind == "remove":
+        return RemoveAction(path, action["dataChange"], action["deletionTimestamp"], action["size"], values)
+    return AddAction(
+        path, action["size"], values, action["modificationTime"], action["dataChange"], action.get("stats") or ""
+    )

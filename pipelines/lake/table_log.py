@@ -1,0 +1,15 @@
+"""Opens the log of a table, wherever the table is."""
+
+from __future__ import annotations
+
+from pipelines.lake.folder_log import FolderLog
+from pipelines.lake.opened import local_folder
+
+
+def table_log(uri: str, bounds: bool = False) -> FolderLog:
+    """The log of the table at `uri`, in a folder or in an object store; bounds: as for `FolderLog`."""
+    if local_folder(uri) is not None:
+        return FolderLog(uri, bounds)
+    from pipelines.lake.store_log import StoreLog
+
+    return StoreLog(uri, bounds)
