@@ -34,7 +34,7 @@ from rules_index.language.patterns import check_like, check_rlike, is_only_java,
 from rules_index.language.scope import Scope
 from rules_index.language.source_text import text_of
 from rules_index.language.tokens import Tokens
-from rules_index.language.typed import Constant, Expression, Leaf, Operation, leaves_of
+from rules_index.language.typed import Constant, Expression, Leaf, Operation
 
 FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<=>": "<=>"}
 """The operator that means the same with its sides exchanged."""
@@ -162,19 +162,9 @@ class Analyser:
         finally:
             self.variables.pop()
 
-    def condition_on(self, node: Node, kind: pa.DataType) -> Operation | None:
-        """The condition that is a lambda's body, over leaves for its parameter, of type `kind`, and the fields of that.
-        None where it needs Spark, names anything else, or may raise."""
-        name = node.value[0]
-        inner = Analyser(self.tokens, Scope(pa.schema([pa.field(name, kind)]), self.scope.time_zone))
-        try:
-            tree = inner.truth(node.children[0])
-        except RuleError:
-            return None
-        if not isinstance(tree, Operation) or operations.can_raise(tree):
-            return None
-        leaves = list(leaves_of(tree))
-        return tree if leaves and all(leaf.text is None for leaf in leaves) else None
+    def over(self, scope: Scope) -> Analyser:
+        """An analyser of the same text over another scope."""
+        return Analyser(self.tokens, scope)
 
     def _row(self, node: Node) -> Value:
         for child in node.children:
@@ -359,9 +349,7 @@ class Analyser:
     # Computation
 
     def _cast(self, node: Node) -> Value:
-        target, quiet = node.value
-        value = self.value(node.children[0])
-        return self.cast(node, value, target, quiet)
+        return self.cast(node, self.value(node.children[0]), *node.value)
 
     def cast(self, node: Node, value: Value, target: Type, quiet: bool = False) -> Value:
         """The value of an explicit cast; `quiet` for TRY_CAST."""

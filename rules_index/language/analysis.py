@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-import pyarrow as pa
-
 from rules_index.errors import RuleError
 from rules_index.language.coercion import Type
 from rules_index.language.nodes import Node
 from rules_index.language.scope import Scope
 from rules_index.language.tokens import Tokens
-from rules_index.language.typed import Expression, Operation
+from rules_index.language.typed import Expression
 
 
 @dataclass(slots=True)
@@ -62,8 +60,8 @@ class Analysis(Protocol):
     def body(self, node: Node, types: list[Type]) -> Value:
         """The value of a lambda's body, with parameters of these types."""
 
-    def condition_on(self, node: Node, kind: pa.DataType) -> Operation | None:
-        """See `Analyser.condition_on`."""
+    def over(self, scope: Scope) -> Analysis:
+        """See `Analyser.over`."""
 
     def truth(self, node: Node) -> Expression | None:
         """The tree of a condition; None where only Spark can evaluate it."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from rules_index.errors import RuleError
 from rules_index.language import constants, operations
 from rules_index.language.analysis import Analysis, Value, evaluated_once
 from rules_index.language.coercion import (
@@ -29,9 +30,10 @@ from rules_index.language.coercion import (
 from rules_index.language.evaluation import functions
 from rules_index.language.nodes import Node
 from rules_index.language.results import item_type
+from rules_index.language.scope import Scope
 from rules_index.language.tokens import words
 from rules_index.language.type_names import DAY_INTERVAL, TIMESTAMP, TIMESTAMP_NTZ
-from rules_index.language.typed import Constant, Operation
+from rules_index.language.typed import Constant, Operation, leaves_of
 
 _FIELDS = {
     **dict.fromkeys(words("year y years yr yrs"), "year"),
@@ -255,13 +257,27 @@ def _widens(kind: pa.DataType, to: Type) -> bool:
     return is_integer(kind) and is_integer(to) and INTEGER_BITS[kind] <= INTEGER_BITS[to]
 
 
+def _condition_on(analyser: Analysis, body: Node, kind: pa.DataType) -> Operation | None:
+    """The condition that is a lambda's body, over leaves for its parameter, of type `kind`, and the fields of that.
+    None where it needs Spark, names anything else, or may raise."""
+    inner = analyser.over(Scope(pa.schema([pa.field(body.value[0], kind)]), analyser.scope.time_zone))
+    try:
+        tree = inner.truth(body.children[0])
+    except RuleError:
+        return None
+    if not isinstance(tree, Operation) or operations.can_raise(tree):
+        return None
+    leaves = list(leaves_of(tree))
+    return tree if leaves and all(leaf.text is None for leaf in leaves) else None
+
+
 def _quantified(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
     """`exists(items, x -> ...)` and `forall`, where the condition is about the item alone."""
     items = arguments[0]
     kind = item_type(items.type)
     if items.local is None or items.collated or kind is None:
         return None
-    condition = analyser.condition_on(node.children[1], kind)
+    condition = _condition_on(analyser, node.children[1], kind)
     if condition is None:
         return None
     return analyser.make_value(node, BOOLEAN, Operation(node.value, (items.local,), BOOLEAN, (condition,)))
