@@ -51,9 +51,8 @@ def shared_table(uri: str, version: int | None) -> DeltaTable:
     with _lock:
         _tables.pop((uri, version), None)
         if log[0] is not None:
-            for asked in {version, number}:
-                _tables[uri, asked] = _Kept(table, number, log)
-            while len(_tables) > _KEPT:
+            _tables[uri, version] = _Kept(table, number, log)
+            if len(_tables) > _KEPT:
                 _tables.popitem(last=False)
     return table
 

@@ -161,7 +161,9 @@ def _operation(
 def _is_condition(condition: Expression, lists: pa.DataType) -> bool:
     """Whether an expression is BOOLEAN and over an item of such lists alone, or fields of it."""
     leaves = list(leaves_of(condition))
-    if not leaves or not pa.types.is_list(lists) or not pa.types.is_boolean(condition.type):
+    if len({path_parts(leaf.name)[0] for leaf in leaves}) != 1 or not pa.types.is_list(lists):
+        return False
+    if not pa.types.is_boolean(condition.type):
         return False
     return all(leaf.text is None and leaf.type == _type_within(lists.value_type, leaf) for leaf in leaves)
 

@@ -29,7 +29,12 @@ EXPRESSIONS: list[Expression] = [
     Constant(5, pa.timestamp("us", "UTC")),
     Constant(5, pa.date32()),
     Operation("case", (LEAF, LEAF, LEAF), pa.int32()),
-    Operation("exists", (Leaf("l", pa.list_(pa.int32())),), pa.bool_(), (Operation("is_null", (LEAF,), pa.bool_()),)),
+    Operation(
+        "exists",
+        (Leaf("l", pa.list_(pa.int32())),),
+        pa.bool_(),
+        (Operation("is_null", (Leaf("x", pa.int32()),), pa.bool_()),),
+    ),
     Operation("like", (Leaf("s", pa.string()),), pa.bool_(), ("a%", "\\", False)),
 ]
 
