@@ -184,9 +184,10 @@ class StoreLog(FolderLog):
 
 def _place(path: str) -> str:
     """The place of a file below the table's folder, by its path in the log."""
-    if urlparse(path).scheme:
+    place = unquote(path)
+    if urlparse(path).scheme or place.startswith("/") or ".." in place.split("/"):
         raise NeedsSparkError(f"the table has a file that is not in its own folder: {path}")
-    return unquote(path)
+    return place
 
 
 def _file_action(kind: str, action: Mapping[str, Any]) -> AddAction | RemoveAction:

@@ -77,7 +77,8 @@ def naming(path: str) -> Iterator[None]:
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, MemoryError) or getattr(error, "errno", None) is not None:
             raise
-        raise pa.ArrowInvalid(f"{path} is damaged: {error}") from error
+        what = "cannot be read" if isinstance(error, pa.ArrowNotImplementedError) else "is damaged"
+        raise pa.ArrowInvalid(f"{path} {what}: {error}") from error
 
 
 def row_group_bytes(path: str) -> list[int]:

@@ -28,6 +28,7 @@ from pipelines.lake.folder_snapshot import Definition
 from pipelines.lake.log_actions import commit_info, transaction
 from pipelines.lake.runs import batches
 from pipelines.lake.store import store_of
+from pipelines.lake.store_log import _place
 from pipelines.lake.table_log import table_log
 from pipelines.maintain import maintain
 from pipelines.retag import retag
@@ -326,3 +327,9 @@ def test_copies_of_files_do_not_stay(store, make, uri, monkeypatch, tmp_path: Pa
     folder = copies[0].parent
     del log
     assert not folder.exists() and os.path.isdir(folder.parent)
+
+
+@pytest.mark.parametrize("path", ["../a.parquet", "a/../../b", "a/%2E%2E/%2E%2E/b", "/etc/a", "s3://other/a.parquet"])
+def test_no_file_is_copied_to_a_place_outside_of_scratch(path: str) -> None:
+    with pytest.raises(NeedsSparkError, match="not in its own folder"):
+        _place(path)
