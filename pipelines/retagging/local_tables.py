@@ -83,7 +83,7 @@ class LocalTables:
             if compiled is None or compiled.derived:
                 return None
         former = None
-        if compiled is not None or _is_large(FolderLog(workspace.lake.uri(tagged_table(scope.name)))):
+        if compiled is not None or _is_large(table_log(workspace.lake.uri(tagged_table(scope.name)))):
             former = former_index(changes.former, scope.columns(), indexed.event_time, indexed.time_zone)
         annotations = indexed.annotations.chosen(scope.stream.annotations) if indexed.annotations is not None else None
         rematch = Rematch(changes, workspace.lake.rule_id_type(), compiled, None, former, annotations=annotations)
