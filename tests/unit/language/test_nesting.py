@@ -23,21 +23,19 @@ from rules_index.language.typed import Expression, Operation
 from rules_index.work import MOST_STEPS
 from tests.cases import SOAK, quick_first
 
-from .clock import SECOND
+from .clock import SECOND, heap_of_its_own
 from .schemas import SCHEMA, SCOPE
 
 
 @pytest.fixture(autouse=True, scope="module")
-def heap_of_its_own() -> Iterator[None]:
+def without_others() -> Iterator[None]:
     """What tests of other files have left is not looked through while time is taken here."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
+    with heap_of_its_own():
+        yield
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left(heap_of_its_own: None) -> None:
+def nothing_is_left(without_others: None) -> None:
     """Nor is what the test before has left; all else is frozen, so that this takes no time."""
     gc.collect()
 
@@ -241,12 +239,10 @@ def test_long_chains(name: str) -> None:
     for length in (100_000, 1_000_000) if SOAK else (50_000,):
         text = of_length(FLAT[name], length)
         compile_expression("b", SCOPE)
-        gc.collect()
-        gc.freeze()  # the objects of other tests are not searched for garbage
-        started = time.process_time()
-        errors = _flattened(text)
-        seconds = time.process_time() - started
-        gc.unfreeze()
+        with heap_of_its_own():
+            started = time.process_time()
+            errors = _flattened(text)
+            seconds = time.process_time() - started
         assert "INTERNAL" not in errors
         # the second that a rule's work may take, and one for the text's length, since other tests run beside this one
         assert seconds < SECOND * (1 + min(1, length / 100_000)), (length, seconds, errors)

@@ -10,7 +10,7 @@ import pytest
 import rules_index as ri
 from tests.cases import quick_first
 
-from .clock import SECOND
+from .clock import SECOND, heap_of_its_own
 
 SCHEMA = pa.schema([("s", pa.string())])
 
@@ -42,10 +42,12 @@ RULES = {
 @pytest.mark.slow
 def test_no_pattern_holds_a_compile(name: str) -> None:
     ri.compile_rules([(1, "s LIKE '%a%' AND s RLIKE '(?iu)[É-Ý]'")], SCHEMA)
-    started = time.process_time()
-    errors = ri.compile_rules([(1, RULES[name])], SCHEMA).rejects.column("error").to_pylist()
+    with heap_of_its_own():
+        started = time.process_time()
+        errors = ri.compile_rules([(1, RULES[name])], SCHEMA).rejects.column("error").to_pylist()
+        seconds = time.process_time() - started
     # twice the second that a rule may take, since other tests run beside this one
-    assert time.process_time() - started < 2 * SECOND
+    assert seconds < 2 * SECOND
     assert set(errors) <= {"TOO_COMPLEX", "PATTERN"}
 
 
