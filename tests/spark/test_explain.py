@@ -99,13 +99,19 @@ def test_each_part_has_the_value_that_spark_gives_its_text(spark, tmp_path) -> N
                 }:
                     row = {name: listed[place][name] for name in table.column_names}
                     changed.append(row | {each.column: each.after for each in found.near_miss} | {"pk": len(changed)})
-                    wanted.append(texts[rule])
+                    wanted.append(rule)
     assert compared > 10 * COUNT and raised > 0 and len(changed) > COUNT // 4
     again = oracle_of(spark, pa.Table.from_pylist(changed, table.schema), tmp_path)
     distinct = [*dict.fromkeys(wanted)]
-    matched = dict(zip(distinct, again.truths(distinct), strict=True))
-    wrong = [(text, changed[place]) for place, text in enumerate(wanted) if matched[text][place] != TRUE]
-    assert wrong == []
+    matched = dict(zip(distinct, again.truths([texts[rule] for rule in distinct]), strict=True))
+    wrong = [(rule, changed[place]) for place, rule in enumerate(wanted) if matched[rule][place] != TRUE]
+    # Spark may meet an error before what makes the rule TRUE without it
+    unforeseen = [
+        (texts[rule], row)
+        for rule, row in wrong
+        if matched[rule][row["pk"]] != RAISED or all(p.value != "error" for p in compiled.explain(row, rule).predicates)
+    ]
+    assert unforeseen == []
 
 
 FIRST = datetime(2024, 3, 30, 22, tzinfo=UTC)  # clocks in Berlin change three hours later
