@@ -35,6 +35,7 @@ from pipelines.retag import retag
 from pipelines.runners.choice import runner_of
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
+from tests.cases import quick_first
 from tests.object_store import ObjectStore, served
 
 FIRST = datetime(2024, 3, 30, 12, tzinfo=UTC)
@@ -113,8 +114,8 @@ def contents(workspace: Workspace, left_out: tuple[str, ...] = ("tagged_at",)) -
     return found
 
 
-@pytest.mark.parametrize("lake_in_store", [False, True], ids=["source", "both"])
-@pytest.mark.parametrize("partition_by", [None, ["name"]], ids=["whole", "partitioned"])
+@pytest.mark.parametrize("lake_in_store", quick_first(1, [True, False]))
+@pytest.mark.parametrize("partition_by", quick_first(1, [None, "name"]))
 def test_the_rows_are_those_of_a_lake_in_a_folder(store, make, uri, tmp_path, lake_in_store, partition_by) -> None:
     # 40,000 rows are a row group whose columns are copied
     for place in (f"{uri}/source", str(tmp_path / "source")):
@@ -131,6 +132,7 @@ def test_the_rows_are_those_of_a_lake_in_a_folder(store, make, uri, tmp_path, la
     assert [len(each) > 200 for each in contents(found).values()] == [True] * 3
 
 
+@pytest.mark.slow
 def test_a_table_has_columns_added_and_is_emptied(store, make, uri) -> None:
     write_deltalake(f"{uri}/source", rows(0, 100))
     workspace = make(f"{uri}/lake", f"{uri}/source")
@@ -150,8 +152,8 @@ def test_a_table_has_columns_added_and_is_emptied(store, make, uri) -> None:
     assert DeltaTable(workspace.lake.uri("s_tagged"), version=table.version()).to_pyarrow_table().num_rows == 98
 
 
-@pytest.mark.parametrize("hindrance", ["refuse", "lose"])
-@pytest.mark.parametrize("part", ["s_matches/_delta_log/", "s_tagged/part", "s_tagged/_delta_log/"])
+@pytest.mark.parametrize("hindrance", quick_first(1, ["refuse", "lose"]))
+@pytest.mark.parametrize("part", quick_first(1, ["s_matches/_delta_log/", "s_tagged/part", "s_tagged/_delta_log/"]))
 def test_a_run_that_is_killed_at_a_write_is_repeated(store, make, uri, tmp_path, part, hindrance) -> None:
     write_deltalake(f"{uri}/source", rows(0, 500))
     workspace = make(f"{uri}/lake", f"{uri}/source")
@@ -177,7 +179,7 @@ def test_a_run_that_is_killed_at_a_write_is_repeated(store, make, uri, tmp_path,
     assert contents(workspace) == contents(wanted)
 
 
-@pytest.mark.parametrize("part", ["s_matches/part", "s_matches/_delta_log/", "s_tagged/_delta_log/"])
+@pytest.mark.parametrize("part", quick_first(1, ["s_matches/part", "s_matches/_delta_log/", "s_tagged/_delta_log/"]))
 def test_a_store_that_refuses_a_write_is_named_and_nothing_is_lost(store, make, uri, part) -> None:
     write_deltalake(f"{uri}/source", rows(0, 500))
     workspace = make(f"{uri}/lake", f"{uri}/source")
@@ -192,6 +194,7 @@ def test_a_store_that_refuses_a_write_is_named_and_nothing_is_lost(store, make, 
     assert len(held["s_tagged"]) + len(held["quarantine_s"]) == 1000
 
 
+@pytest.mark.slow
 def test_a_commit_whose_answer_is_lost_counts_once(store, make, uri) -> None:
     write_deltalake(f"{uri}/source", rows(0, 500))
     workspace = make(f"{uri}/lake", f"{uri}/source")
@@ -205,6 +208,7 @@ def test_a_commit_whose_answer_is_lost_counts_once(store, make, uri) -> None:
     assert batches(workspace.lake, "s")[-1].state == "done"
 
 
+@pytest.mark.slow
 def test_two_runs_at_once_write_each_row_once(store, make, uri) -> None:
     write_deltalake(f"{uri}/source", rows(0, 500))
     workspace = make(f"{uri}/lake", f"{uri}/source", max_bytes_per_batch="1b")
@@ -226,6 +230,7 @@ def test_two_runs_at_once_write_each_row_once(store, make, uri) -> None:
     assert len(held["s_tagged"]) + len(held["quarantine_s"]) == 1000
 
 
+@pytest.mark.slow
 def test_a_retag_does_what_it_does_in_a_folder(store, make, add_rules, uri, tmp_path) -> None:
     found, wanted = (
         make(f"{uri}/lake", written(f"{uri}/source", partition_by=["name"])),
@@ -240,6 +245,7 @@ def test_a_retag_does_what_it_does_in_a_folder(store, make, add_rules, uri, tmp_
     assert any("small" in row["rule_ids"] for row in contents(found)["s_tagged"])
 
 
+@pytest.mark.slow
 def test_a_join_does_what_it_does_in_a_folder(store, new_workspace, add_rules, uri, tmp_path) -> None:
     joined = {"streams": ["a", "b"], "on": ["name"], "window": "10 min"}
     held = []
@@ -256,6 +262,7 @@ def test_a_join_does_what_it_does_in_a_folder(store, new_workspace, add_rules, u
     assert held[0] == held[1] and len(held[0]) > 50
 
 
+@pytest.mark.slow
 def test_small_files_are_merged_and_old_ones_removed(store, make, uri) -> None:
     workspace = make(f"{uri}/lake", written(f"{uri}/source"))
     for first in range(200, 1000, 200):
