@@ -97,6 +97,7 @@ class _Lists:
 
     @classmethod
     def of(cls, lists: pa.ListArray) -> _Lists:
+        """Arrow's lists, whose values may be a dictionary's; NULL has no ids."""
         offsets = lists.offsets.to_numpy()
         # flatten copies a dictionary's indices
         values = lists.flatten() if lists.null_count else lists.values.slice(offsets[0], offsets[-1] - offsets[0])

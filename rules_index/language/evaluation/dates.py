@@ -160,6 +160,7 @@ def _instant(unit: int) -> Callable[[Columns, str], Result]:
     most = ((1 << 63) - 1) // unit
 
     def evaluate(columns: Columns, _: str) -> Result:
+        """The instants of a column of integers."""
         counts = filled(columns[0]).astype(np.int64)
         failed = (counts > most) | (counts < -most - (unit == 1))
         found = np.where(failed, 0, counts) * unit

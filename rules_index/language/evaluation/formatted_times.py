@@ -134,6 +134,7 @@ def _formatted(columns: Columns, zone: str) -> Result:
 
 def _name_of(part: _Part) -> Callable[[Columns, str], Result]:
     def evaluate(columns: Columns, zone: str) -> Result:
+        """The names of a column of dates or times."""
         names = part(*local_clock(columns[0], zone))
         return pc.if_else(columns[0].is_valid(), names, pa.scalar(None, STRING)), None
 

@@ -193,10 +193,11 @@ def _keeps_bytes(old: str, new: str) -> bool:
 
 
 def _digest(name: str) -> Callable[[Columns, str], Result]:
-    def evaluate(columns: Columns, _: str) -> Result:
-        return _of_each(columns[0], lambda each: hashlib.new(name, each.encode()).hexdigest(), STRING), None
+    def hexadecimal(text: str) -> str:
+        """The digest of a text; machines that refuse MD5 as a protection still compute it as a name."""
+        return hashlib.new(name, text.encode(), usedforsecurity=False).hexdigest()
 
-    return evaluate
+    return lambda columns, _: (_of_each(columns[0], hexadecimal, STRING), None)
 
 
 _SHA2 = {0: "sha256", 224: "sha224", 256: "sha256", 384: "sha384", 512: "sha512"}

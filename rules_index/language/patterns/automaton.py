@@ -137,10 +137,10 @@ class _Builder:
 
     def number(self, members: ValueSet) -> int:
         """The number of a set of characters; equal sets have one."""
-        if members not in self.numbers:
-            self.numbers[members] = len(self.sets)
+        number = self.numbers.setdefault(members, len(self.sets))  # hashes a set, which may be large, once
+        if number == len(self.sets):
             self.sets.append(members)
-        return self.numbers[members]
+        return number
 
     def note(self, place: Place) -> None:
         """Records that the pattern tests a kind of place, and the sets that define word boundaries."""

@@ -38,6 +38,7 @@ def is_safe_in_java(pattern: str) -> bool:
     return degree <= _DEGREE_LIMIT and factor <= _FACTOR_LIMIT
 
 
+@lru_cache(maxsize=4096)
 def java_degree(pattern: str) -> tuple[int, int]:
     """The steps in which java.util.regex matches a pattern: the power of the value's length, and a constant factor."""
     node = parse(pattern)

@@ -12,15 +12,18 @@ from rules_index.errors import RuleError
 from rules_index.language.patterns import code_points as cp
 from rules_index.language.patterns.automaton import build
 from rules_index.language.patterns.java_syntax import parse
-from rules_index.language.patterns.syntax import Assertion, Characters, Choice, Node, Place, Repeat, Sequence
+from rules_index.language.patterns.syntax import Assertion, Characters, Choice, Node, Place, Repeat, Sequence, size
 
 GROUP = "g"
 """The name of the group that is captured."""
+_MOST_KNOWN = 1 << 14
+"""The most patterns that are kept translated: each batch asks for those of all rules."""
 _MOST_REPEATS = 1_000
 """RE2's limit of a counted repetition."""
+_MOST_STATES, _MOST_RANGES = 100, 300
+"""The largest patterns that RE2 evaluates, with counted repetitions expanded: by states, each of which may cost some
+nanoseconds a byte of text, and by the ranges of code points of their sets, which take the time to compile."""
 _LINE_END = r"(?:\r\n|[\n\r\x{85}\x{2028}\x{2029}])?\z"
-
-
 _REFUSAL = (
     "This regular expression stands inside a larger expression, where the edges of words and lines, blocks of Unicode "
     "and properties of Java's own cannot be matched in linear time. Use RLIKE by itself, joined to the rest by AND, OR "
@@ -32,7 +35,7 @@ class _InexpressibleError(Exception):
     """A part of a pattern that RE2 lacks, or with which it may find other parts of a text than Java."""
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=_MOST_KNOWN)
 def captured(pattern: str, group: int) -> str | None:
     """The pattern in RE2's syntax, in which the group of this number (0: the whole match) is called `GROUP`. None where
     there is no such group, or RE2 may capture something else than Java."""
@@ -40,7 +43,7 @@ def captured(pattern: str, group: int) -> str | None:
     return translated and _accepted(translated)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=_MOST_KNOWN)
 def divided(pattern: str, at_start: bool = False) -> str | None:
     """The pattern in RE2's syntax, for finding all its matches, none of which is empty, from left to right. None where
     RE2 may find other ones than Java.
@@ -94,12 +97,25 @@ def _least_length(node: Node) -> int:
 def _translated(pattern: str, group: int) -> str | None:
     try:
         node = parse(pattern)
-        build(node)  # bounds its size
+        if size(node) > _MOST_STATES or _ranges(node) > _MOST_RANGES:
+            return None
         found = _Writer(group or _WHOLE)
         text = found.text(node if group else Sequence((node,), _WHOLE), True, cp.ALL)
     except (RuleError, _InexpressibleError):
         return None
     return text if found.has_group else None
+
+
+def _ranges(node: Node) -> int:
+    match node:
+        case Characters(members):
+            return len(members.cuts) // 2
+        case Assertion():
+            return 0
+        case Sequence(items) | Choice(items):
+            return sum(map(_ranges, items))
+        case Repeat(item, low, high):
+            return _ranges(item) * max(low + 1 if high is None else high, 1)
 
 
 def _accepted(translated: str) -> str | None:

@@ -33,6 +33,9 @@ RULES = {
     "words": f"s RLIKE '{'|'.join(f'w{k}' for k in range(9_000))}'",
     "properties": "s RLIKE '" + r"\\p{L}[^a]\\P{Lu}" * 2_000 + "'",
     "properties in a class": "s RLIKE '[" + r"\\P{L}" * 20_000 + "]'",
+    "captured": " AND ".join(f"regexp_extract(s, 'a([0-9]+)b{k}', 1) = 'x'" for k in range(1_000)),
+    "large classes captured": " AND ".join(f"regexp_extract(s, '[\\\\p{{L}}]{{300}}{k}', 0) = 'x'" for k in range(250)),
+    "classes divided by": " AND ".join(f"size(split(s, '[\\\\p{{L}}]{k}')) = 2" for k in range(500)),
     "nested": "s RLIKE '((a{50}){50}){50}'",
     "many nodes": "s RLIKE '.*a.{20}'",
 }
@@ -49,6 +52,19 @@ def test_no_pattern_holds_a_compile(name: str) -> None:
     # twice the second that a rule may take, since other tests run beside this one
     assert seconds < 2 * SECOND
     assert set(errors) <= {"TOO_COMPLEX", "PATTERN"}
+
+
+@pytest.mark.parametrize("call", ["regexp_count(s, '.*a.{45}b') = 1", "size(split(s, '[ab]*a[ab]{40}c')) = 2"])
+def test_no_pattern_holds_a_match(call: str) -> None:
+    """RE2 may try each state of a pattern for each byte, so that larger patterns are left to Spark."""
+    compiled = ri.compile_rules([(1, call)], SCHEMA)
+    assert not compiled.derived and not len(compiled.rejects)
+    rows = pa.table({"s": ["ab" * 5_000 + str(k) for k in range(100)]})
+    with heap_of_its_own():
+        started = time.process_time()
+        compiled.match(rows)
+        seconds = time.process_time() - started
+    assert seconds < 2 * SECOND
 
 
 @pytest.mark.parametrize(
