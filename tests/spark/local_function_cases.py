@@ -1,0 +1,223 @@
+"""Rows at the edges of each type, and calls over them of every function that is evaluated without Spark."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from rules_index.language.special_calls import _FIELDS
+from tests.cases import SOAK
+from tests.spark.odd_texts import DATES, NUMBERS, TEXTS, TIMES
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_CHANGES = ["2024-03-31 00:59:59", "2024-03-31 01:00:00", "2024-10-27 00:30:00", "2024-10-27 01:30:00",
+            "1893-03-31 23:06:31", "1893-03-31 23:06:32", "1945-05-24 00:00:00", "1935-03-30 03:30:52",
+            "1980-04-06 01:00:00", "2011-11-06 04:30:00", "2037-10-25 00:59:59", "2500-07-01 00:00:00",
+            "9000-03-31 01:00:00", "4096-10-31 00:30:00"]  # fmt: skip
+
+
+def rows() -> pa.Table:
+    chance = random.Random(3)
+    moments = [datetime.fromisoformat(text).replace(tzinfo=UTC) for text in _CHANGES]
+    moments += [datetime(1, 1, 3, tzinfo=UTC), datetime(9999, 12, 29, 23, 59, 59, 999_999, tzinfo=UTC), _EPOCH]
+    moments += [
+        _EPOCH + timedelta(microseconds=chance.randint(-62_135_000_000_000_000, 253_402_000_000_000_000))
+        for _ in range(2_000 if SOAK else 500)
+    ]
+    moments += [
+        _EPOCH + timedelta(seconds=chance.randint(-3_000_000_000, 4_000_000_000))
+        for _ in range(6_000 if SOAK else 1_500)
+    ]
+    count = len(moments)
+    days = [moment.date() for moment in moments]
+
+    def drawn(values: list[Any]) -> list[Any]:
+        found = values[:count] + [chance.choice(values) for _ in range(count - len(values))]
+        return [None if chance.random() < 0.1 and k >= len(values) else value for k, value in enumerate(found)]
+
+    letters = [chr(point) for point in range(1, 0x2FFF) if not 0xD800 <= point < 0xE000]
+    doubles = [0.0, -0.0, 2.5, -2.5, 1e300, -1e300, 2.0**63, 2.0**62, -(2.0**63), 2.0**53 + 1, float("nan"),
+               float("inf"), float("-inf"), 0.9999999999, -1e-300]  # fmt: skip
+    columns = {
+        "ts": pa.array(moments, pa.timestamp("us", "UTC")),
+        "n": pa.array([moment.replace(tzinfo=None) for moment in moments[::-1]], pa.timestamp("us")),
+        "d": pa.array(days[::-1], pa.date32()),
+        "e": pa.array(drawn([date(1, 1, 1), date(9999, 12, 31), date(2024, 2, 29)]), pa.date32()),
+        "s": pa.array(drawn([*TEXTS, *("".join(chance.choices(letters, k=5)) for _ in range(3_000))]), pa.string()),
+        "u": pa.array(drawn(TEXTS), pa.string()),
+        "k": pa.array(drawn(NUMBERS), pa.string()),
+        "l": pa.array(drawn([*TIMES, *(str(each.replace(tzinfo=None)) for each in moments[-3000:])]), pa.string()),
+        "i": pa.array(drawn([0, 1, -1, 2**31 - 1, -(2**31)]), pa.int32()),
+        "x": pa.array(drawn(doubles), pa.float64()),
+        "j": pa.array(drawn([0, 7, 1, -1, -(2**31), 2**31 - 1, 3, -3]), pa.int32()),
+        "b": pa.array(drawn([-(2**63), 2**63 - 1, 0, 1, -1, 10, -7]), pa.int64()),
+        "c": pa.array(drawn([-1, 0, 2, -2, 2**63 - 1, -(2**63), 3]), pa.int64()),
+        "y": pa.array(drawn([*doubles[::-1], 3.0, -0.1]), pa.float64()),
+        "f": pa.array(drawn([0.0, -0.0, 1.5, -0.1, 3.4e38, 1e-45, float("nan"), float("-inf")]), pa.float32()),
+        "t": pa.array(drawn([-128, 127, 0, -1, 5]), pa.int8()),
+        "later": pa.array([moments[chance.randrange(count)] for _ in moments], pa.timestamp("us", "UTC")),
+        "p": pa.array(drawn(list(map(Decimal, ["0.00", "1.50", "-1.50", "99999999.99"]))), pa.decimal128(10, 2)),
+        "y2": pa.array(drawn(list(map(Decimal, ["0.0005", "-0.0005", "9.9995", "99999.9999", "-1.2344", "1.5",
+        "-2.5"]))),
+                       pa.decimal128(9, 4)),
+        "q": pa.array(drawn(DATES), pa.string()),
+        "w": pa.array(drawn([0, 1, -1, 2, -2, 12, -13, 2_932_896, 2**31 - 1, -(2**31)]), pa.int32()),
+        "h": pa.array(drawn([0, 1, -1, 127, -128, 3]), pa.int16()),
+        "z": pa.array(
+            drawn([0.5, -0.5, 1.5, 2.5, 0.125, 1.005, 2.675, -1.115, 0.045, 1e15 + 0.5, 2.0**52 + 0.5,
+            4503599627370495.5,
+                   0.49999999999999994, 1e-5, 5e-4, 123456789.12345, *(chance.randrange(10**7) / 10**chance.randint(1,
+                   6) for _ in
+                   range(3_000)), *(chance.random() * 10.0 ** chance.randint(-8,
+                   16) for _ in range(3_000))]), pa.float64()),
+        "v": pa.array(drawn([True, False]), pa.bool_()),
+        "r": pa.array(drawn([[], [1], [1, None], [3, 2, 1], [-5] * 7]), pa.list_(pa.int32())),
+        "o": pa.array(drawn([[], [(1, "a")], [(2, None), (1, "b"), (-1, "c")]]), pa.map_(pa.int32(), pa.string())),
+        "a": pa.array(drawn([[], ["x"], ["y", None], [None], ["x", None]]), pa.list_(pa.string())),
+        "g": pa.array(drawn([[], [1.0], [float("nan")], [0.0, None], [-0.0]]), pa.list_(pa.float64())),
+        "pairs": pa.array(
+            drawn([[], [{"k": "x", "v": 1}], [None, {"k": None, "v": 2}], [{"k": "y", "v": None}, {"k": "x", "v": 3}]]),
+            pa.list_(pa.struct([("k", pa.string()), ("v", pa.int32())])),
+        ),
+        "m": pa.array(drawn([[], [("a", 1)], [("a", None), ("b", 2)]]), pa.map_(pa.string(), pa.int32())),
+    }  # fmt: skip
+    return pa.table(columns)
+
+
+PARTS = ("year", "quarter", "month", "day", "dayofmonth", "dayofyear", "dayofweek", "weekday", "weekofyear")
+CASES: dict[str, list[str]] = {
+    **{name: [f"{name}(ts)", f"{name}(n)"] for name in ("hour", "minute", "second")},
+    **{name: [f"{name}(ts)", f"{name}(n)", f"{name}(d)"] for name in PARTS},
+    **{name: [f"extract({name} FROM ts)", f"date_part('{name}', n)", f"extract({name} FROM d)"] for name in
+       ("yearofweek", "dayofweek_iso")},
+    "date_add": ["date_add(d, w)", "date_add(d, 1)", "date_add(e, h)", "d + 7", "d + w", "d + h"],
+    "date_sub": ["date_sub(d, w)", "date_sub(d, 1)", "e - 7", "d - w"],
+    **{name: [f"{name}(ts)", f"{name}(d)", f"{name}(n)"] for name in ("dayname", "monthname")},
+    **{name: [f"{name}(i)", f"{name}(t)"] for name in ("timestamp_seconds", "timestamp_millis", "timestamp_micros")},
+    "intervals": [f"{of} {sign} INTERVAL {length}" for of in "de" for sign in "+-" for length in
+                  ("1 MONTH", "18 YEARS", "3 DAYS", "2 YEARS 5 MONTHS", "'-7' DAYS")],
+    "add_months": ["add_months(d, 1)", "add_months(d, -1)", "add_months(e, 13)", "add_months(d, -1200)",
+        "add_months(d, 100000)"],
+    "last_day": ["last_day(d)", "last_day(e)"],
+    "trunc": [f"trunc(d, '{unit}')" for unit in ("YEAR", "yyyy", "YY", "Quarter", "month", "MM", "mon", "WEEK")],
+    "date_trunc": [f"date_trunc('{unit}', {of})" for unit in ("YEAR", "quarter", "Month", "WEEK", "DAY", "dd", "HOUR",
+        "minute",
+                                                              "SECOND", "MILLISECOND") for of in ("ts", "later")],
+    "time_add": [f"{of} {sign} INTERVAL {length}" for of in ("ts", "n", "later") for sign in "+-" for length in
+                 ("1 HOUR", "1 DAY", "'2' WEEKS", "'-2' DAYS", "-3 DAYS 4 HOURS", "90 MINUTES 7 SECONDS",
+                  "1 microsecond", "180 days")],
+    "instant_add": [f"timestampadd({unit}, {count}, {of})" for unit in ("MICROSECOND", "SECOND", "MINUTE", "HOUR")
+        for count in (1, -36, 1000) for of in ("ts", "n")],
+    "timestampadd": [f"dateadd({unit}, {count}, {of})" for unit in ("DAY", "WEEK") for count in (1, -36, 1000)
+        for of in ("ts", "n")],
+    "arrays_overlap": ["arrays_overlap(a, array('x'))", "arrays_overlap(a, array('q', 'x'))",
+        "arrays_overlap(r, array(3, 1))",
+        "arrays_overlap(array('y'), a)", "arrays_overlap(g, array(0.0D, DOUBLE('NaN')))"],
+    **{name: [f"{name}({of})" for of in ("a, y -> y = 'x'", "a, y -> y LIKE 'y%'", "r, y -> y > 1", "a, y -> y IS NULL",
+        "r, y -> y % 2 = 1 OR y IS NULL", "g, y -> y >= 0", "a, y -> upper(y) IN ('X', 'Z')", "r, y -> NOT (y = 2)",
+        "g, y -> y + 1 > 0", "pairs, p -> p.k = 'x' AND p.v > 1", "pairs, p -> p IS NULL",
+        "pairs, p -> p.v IS NULL OR p.k LIKE 'x%'", "a, Y -> y <=> 'x'")] for name in ("exists", "forall")},
+    "time_between": ["ts - later", "d - e", "later - ts", "e - d", "(n + INTERVAL 180 days) - n", "abs(ts - later)",
+                     "ts - TIMESTAMP'2024-07-01 12:00:00'", "DATE'2024-02-29' - d"],
+    "unix_date": ["unix_date(d)"],
+    **{name: [f"{name}(ts)"] for name in ("unix_micros", "unix_millis", "unix_seconds", "unix_timestamp",
+        "to_unix_timestamp")},
+    **{name: [f"{name}(ts)", f"{name}(n)", f"{name}(d)"] for name in ("date", "to_date")},
+    **{name: [f"{name}(d, e)", f"{name}(e, ts)", f"{name}(n, d)"] for name in ("datediff", "date_diff")},
+    **{name: [f"{name}(s)"] for name in ("upper", "ucase", "lower", "lcase", "trim", "btrim", "ltrim", "rtrim",
+                                         "length", "char_length", "character_length", "len")},
+    "concat": ["concat(s, u)", "concat(u, 'x', s)", "s || u"],
+    **{name: [f"{name}(s, {at}{size})" for at in (1, 0, 3, -1, -2, -7, 2147483647, -2147483648)
+              for size in ("", ", 2", ", 0", ", -1", ", 2147483647")] for name in ("substring", "substr")},
+    "left": [f"left(s, {length})" for length in (0, 1, 3, -1, 2147483647, -2147483648)],
+    "right": [f"right(s, {length})" for length in (0, 1, 3, -1, 2147483647, -2147483648)],
+    "replace": ["replace(s, 'é', 'bb')", "replace(s, 'ß')", "replace(s, '', 'x')", "replace(u, 'aa', 'a')",
+        "replace(s, 'x', '')"],
+    **{name: [f"{name}(s, {rest})" for rest in ("5, 'ab'", "5", "3, 'é\U0001f600'", "0, 'x'", "-1, 'x'", "4, ''",
+        "1000, 'xyz'", "-1000, 'x'")] for name in ("lpad", "rpad")},
+    "substring_index": [f"substring_index({of}, {rest})" for of in "suk" for rest in ("'a', 1", "'aa', 2", "'aa', -2",
+        "'.', -1", "'', 1", "'b', 0", "'é', 2", "' ', -2", "'a', 2147483647", "'a', -2147483647")],
+    "split_part": [f"split_part({of}, {rest})" for of in "suk" for rest in ("'a', 1", "'aa', 2", "'aa', -1", "'.', 2",
+        "'', 1", "'', -1", "'', 2", "'é', -2", "'a', 2147483647", "'a', -2147483647")],
+    "translate": ["translate(s, 'ab', 'x')", "translate(u, 'aba', 'bxy')", "translate(s, 'é', 'e')",
+        "translate(s, '', '')"],
+    **{name: [f"{name}(s)", f"{name}(u)"] for name in ("md5", "sha", "sha1")},
+    "sha2": [f"sha2(s, {bits})" for bits in (0, 224, 256, 384, 512)],
+    "concat_ws": ["concat_ws('-', s, u)", "concat_ws('', u)", "concat_ws('|', s, upper(u), k)",
+        "concat_ws('é', s, NULL, u)"],
+    "isnan": ["isnan(x)", "isnan(f)", "isnan(z)"],
+    "regexp_extract": ["regexp_extract(l, '([0-9]+)-([0-9]+)', 2)", "regexp_extract(s, '(a|é)(b?)(.*)', 3)",
+        "regexp_extract(s, '^(.)', 1)", "regexp_extract(k, '([0-9]+)$')", "regexp_extract(s, '[^a-z]+', 0)",
+        "regexp_extract(u, '(x)|(y)', 2)", "regexp_extract(l, '(.+?)( |T)', 1)", "regexp_extract(s, '(?i)(A+)b*', 1)",
+        "regexp_extract(q, '-([0-9]{2})-?', 1)", "regexp_extract(u, 'b', 0)"],
+    "regexp_substr": ["regexp_substr(s, '[a-z]+')", "regexp_substr(l, '[0-9]{2}:[0-9]{2}')", "regexp_substr(u, 'é')"],
+    "regexp_count": ["regexp_count(l, '[0-9]')", "regexp_count(s, 'aa?')", "regexp_count(u, '.')"],
+    "regexp_replace": ["regexp_replace(k, '[^0-9]', '')", "regexp_replace(l, '[0-9]+', '#')",
+        "regexp_replace(k, '^0+', '')", "regexp_replace(s, 'a|b', 'c')", "regexp_replace(s, 'é', '')",
+        "regexp_replace(u, '..?', 'x')"],
+    "split": ["size(split(l, '-'))", "get(split(l, '-'), 1)", "get(split(s, 'a'), 0)", "get(split(q, '[-T ]'), 2)",
+        "size(split(u, 'x'))", "array_contains(split(s, 'b'), '')", "get(split(k, '[.]'), 1)"],
+    "date_format": [f"date_format({of}, '{pattern}')" for of in ("ts", "d", "later") for pattern in ("yyyy-MM-dd",
+        "EEEE", "E", "MMM", "MMMM d", "HH", "H:mm", "hh:mm:ss a", "h a", "yyyy-MM-dd\\'T\\'HH:mm:ss", "M/d/yyyy EE")],
+    "instr": ["instr(s, 'a')", "instr(s, 'b')", "instr(s, '')", "instr(u, 'A')", "instr(s, 'Σ')"],
+    "locate": ["locate('b', s)", "locate('', s)"],
+    "position": ["position('b' IN s)", "position('b', u)"],
+    **{name: [f"{name}(x)", f"{name}(i)", f"{name}(p)"] for name in ("floor", "ceil", "ceiling")},
+    "round": ["round(x)", "round(i)", "round(b, 2)", *(f"round(z, {digits})" for digits in (0, 1, 2, 3, 5, 8, 12)),
+        "round(x, 2)"],
+    "round_decimal": ["round(p)", "round(p, 1)", "round(p, 2)", "round(p, 5)", "round(y2, 3)", "round(y2)"],
+    **{name: [f"{name}(x)", f"{name}(z)", f"{name}(i)"] for name in ("sign", "signum", "sqrt")},
+    **{operator: [f"i {operator} j", f"b {operator} c", f"t {operator} i", f"h {operator} 5"] for operator in "&|^"},
+    **{name: [f"{name}(a)", f"{name}(m)"] for name in ("size", "cardinality")},
+    "array_size": ["array_size(a)", "array_size(r)"],
+    "[]": ["a[0]", "a[1]", "a[-1]", "r[2]", "r[h]", "r[w]", "g[0]"],
+    "get": ["get(a, 0)", "get(r, w)", "get(r, -1)"],
+    "element_at": ["element_at(a, 1)", "element_at(r, -1)", "element_at(r, 3)", "element_at(a, 0)",
+        "element_at(r, -2147483647)"],
+    "map_contains_key": ["map_contains_key(m, 'a')", "map_contains_key(m, '')", "map_contains_key(o, -1)"],
+    **{name: [f"{name}(s, u)", f"{name}(u, s)", f"{name}('xaby', u)", f"{name}(s, s)", f"{name}(k, left(k, 1))"]
+       for name in ("startswith", "endswith", "contains")},
+    "reverse": ["reverse(s)", "reverse(u)"],
+    "map_value": ["m['a']", "m['b']", "m['']", "m.b", "element_at(m, 'a')", "o[1]", "o[-1]", "element_at(o, 2)",
+        "try_element_at(o, 3)"],
+    "array_contains": ["array_contains(a, 'x')", "array_contains(g, 0.0D)", "array_contains(g, DOUBLE('NaN'))"],
+    "timestampdiff": [
+        *(f"timestampdiff({unit}, ts, later)" for unit in ("SECOND", "MINUTE", "HOUR", "DAY", "WEEK")),
+        "datediff(HOUR, later, ts)", "timestampdiff(DAY, ts, TIMESTAMP'2024-03-31 12:00:00')",
+    ],
+    "operators": [
+        *(f"{left} / {right}" for left, right in ("xy", "yx", "ij", "bc", "fy", "tf", "px")),
+        "i / 60", "x / 2.5", "7 / j", "x / -0.0D", "b / 0",
+        *(f"{left} % {right}" for left, right in ("xy", "yx", "ij", "bc", "tt", "ti", "ff", "fy", "xi")),
+        "i % 7", "b % -1", "x % 2.5D", "7 % t",
+        *(f"{left} DIV {right}" for left, right in ("ij", "bc", "tt", "cb", "ib")), "i DIV 7", "b DIV -1", "7 DIV t",
+        *(f"pmod({left}, {right})" for left, right in ("xy", "yx", "ij", "bc", "tt", "ti", "ff", "fy", "xi", "hh",
+        "ww")),
+        "p / 3", "p / 0.03", "p / p", "p / y2", "y2 / p", "1 / p", "p / j", "j / y2", "p / 7L", "t / y2", "100.00 / p",
+        "p % 100", "p % 0.03", "p % p", "p % y2", "y2 % p", "p % i", "7 % p", "p % -7L", "t % p", "p % 1.125",
+        "p * 2", "p * i", "p * p", "p * 1.10", "-3 * p", "y2 * 7L", "t * p", "b * p",
+        "pmod(i, 7)", "pmod(b, -3)", "pmod(-7, t)", "mod(i, j)", "mod(b, 10)", "div(i, j)", "div(b, 3)",
+    ],
+    "fields": [f"extract({field} FROM {of})" for field in _FIELDS for of in ("ts", "n")],
+    "extremes": [f"{name}({arguments})" for name in ("greatest", "least") for arguments in
+                 ("x, y", "i, b", "x, z, y", "s, u", "ts, later", "d, e", "p, 1.5", "t, h, w, b", "i, 5", "v, TRUE",
+                 "x, -0.0D")],
+    "shown_time": ["CAST(ts AS STRING)", "CAST(n AS STRING)", "CAST(d AS STRING)", "CAST(later AS STRING)"],
+    "timestamp": ["timestamp(l)"],
+    "to_timestamp": ["to_timestamp(l)", "CAST(l AS TIMESTAMP)", "to_timestamp(q)", "to_timestamp(k)"],
+    "to_timestamp_ntz": ["to_timestamp_ntz(l)", "CAST(l AS TIMESTAMP_NTZ)", "CAST(q AS TIMESTAMP_NTZ)"],
+    "try_to_timestamp": ["try_to_timestamp(l)", "TRY_CAST(l AS TIMESTAMP)"],
+    "casts": ["CAST(k AS DOUBLE)", "CAST(k AS DECIMAL(10,2))", "CAST(k AS DECIMAL(38,0))", "CAST(k AS DECIMAL(5,5))",
+              "CAST(k AS DECIMAL(38,18))", "TRY_CAST(k AS DECIMAL(4,1))", "CAST(q AS DATE)", "CAST(i AS STRING)",
+              "CAST(b AS STRING)", "CAST(t AS STRING)",
+        "CAST(v AS STRING)",
+              "CAST(v AS INT)", "CAST(v AS BIGINT)", "TRY_CAST(k AS INT)", "TRY_CAST(x AS INT)",
+              "TRY_CAST(b AS TINYINT)",
+              "TRY_CAST(p AS SMALLINT)", "TRY_CAST(k AS DOUBLE)", "TRY_CAST(q AS DATE)", "CAST(k AS INT)",
+              "CAST(k AS BIGINT)", "CAST(k AS TINYINT)", "CAST(k AS SMALLINT)", "CAST(ts AS DATE)",
+              "CAST(n AS DATE)"],
+}  # fmt: skip
