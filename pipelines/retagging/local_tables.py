@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.errors import TableError
+from pipelines.errors import NeedsSparkError, TableError
 from pipelines.lake.lake import not_written
 from pipelines.lake.live_files import live_files, may_match
 from pipelines.lake.schema import arrow_schema_of
@@ -25,6 +25,7 @@ from pipelines.retagging.indexes import former_index, index_without_spark
 from pipelines.retagging.rematch import ID_TYPES, Rematch, columns_read, widened
 from pipelines.retagging.tables import Found, Stamps
 from pipelines.runners.choice import why_spark_works
+from pipelines.runners.needs import of_derived
 from pipelines.sources.pieces import each_in_threads
 from pipelines.writing.files import CODEC, codec_named, layout_of
 from rules_index.arrays import decoded
@@ -64,31 +65,39 @@ class LocalTables:
         self._kept = Matched(0)
 
     @classmethod
-    def of(cls, scope: StreamScope, changes: Changes, indexed: IndexedRules, only_matched: bool) -> LocalTables | None:
-        """Those tables; None where Spark must do the re-tag."""
+    def of(cls, scope: StreamScope, changes: Changes, indexed: IndexedRules) -> LocalTables:
+        """Those tables; NeedsSparkError, with the reason, where Spark must do the re-tag."""
         workspace = scope.workspace
-        if only_matched or changes.everything or not may_be_local(workspace):
-            return None
+        if reason := why_spark_retags(workspace):
+            raise NeedsSparkError(reason)
+        if changes.everything:
+            raise NeedsSparkError("nothing tells which rules its rows were tagged by")
         names = [tagged_table(scope.name)]
         names += [matches_table(scope.name)] if scope.stream.keeps_matches else []
         for name in filter(workspace.lake.exists, names):
             log = table_log(workspace.lake.uri(name))
-            if log.why_spark_commits(log.latest()) or layout_of(workspace.lake, name, log.latest().fields) is None:
-                return None
+            if reason := log.why_spark_commits(log.latest()):
+                raise NeedsSparkError(f"the table {name} {reason}")
+            if layout_of(workspace.lake, name, log.latest().fields) is None:
+                raise NeedsSparkError(f"the table {name} asks more of its files than their rows")
         compiled = None
         if not changes.rules.is_empty():
             compiled = index_without_spark(
                 changes.rules, scope.columns(), indexed.event_time, indexed.time_zone, indexed.lists
             )
-            if compiled is None or compiled.derived:
-                return None
+            if compiled is None:
+                raise NeedsSparkError("a rule that differs does not compile with the columns that its source has now")
+            if reason := of_derived(compiled):
+                raise NeedsSparkError(reason)
         former = None
         if compiled is not None or _is_large(table_log(workspace.lake.uri(tagged_table(scope.name)))):
             former = former_index(changes.former, scope.columns(), indexed.event_time, indexed.time_zone)
         annotations = indexed.annotations.chosen(scope.stream.annotations) if indexed.annotations is not None else None
         rematch = Rematch(changes, workspace.lake.rule_id_type(), compiled, None, former, annotations=annotations)
         found = cls(scope, rematch)
-        return found if found._task(found.tagged.latest().number, None) is not None else None
+        if found._task(found.tagged.latest().number, None) is None:
+            raise NeedsSparkError(f"the table {names[0]} has rows or columns that its files alone do not tell")
+        return found
 
     def session(self) -> AbstractContextManager[None]:
         """Nothing needs to hold."""
@@ -249,10 +258,12 @@ class LocalTables:
             raise not_written(f"The table at {self.tagged.uri} cannot be re-tagged", error) from error
 
 
-def may_be_local(workspace: Workspace) -> bool:
-    """Whether this process may do the work, and not Spark, as far as the configuration tells."""
-    codec = codec_named(workspace.configuration.spark.get(CODEC, "snappy"))
-    return codec is not None and why_spark_works(workspace) is None
+def why_spark_retags(workspace: Workspace) -> str | None:
+    """Why Spark must re-tag, as far as the configuration tells, as a clause; None if this process may."""
+    named = workspace.configuration.spark.get(CODEC, "snappy")
+    return why_spark_works(workspace) or (
+        f"files are to be compressed by {named}" if codec_named(named) is None else None
+    )
 
 
 def _is_large(log: FolderLog) -> bool:

@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from pipelines.annotated import check_widened
-from pipelines.errors import ConfigurationError, RestartedError, SourceError, TableError
+from pipelines.errors import ConfigurationError, NeedsSparkError, RestartedError, SourceError, TableError
 from pipelines.lake.folder_log import ChangedTableError
 from pipelines.lake.index_store import StoredIndex, index_to_tag_with, newest_index
 from pipelines.lake.runs import PLANNED, MicroBatch, last_batch, record_done, record_plan, revise
@@ -34,9 +34,10 @@ from pipelines.retagging.index_histories import (
     snapshots,
     taken_batches,
 )
-from pipelines.retagging.local_tables import LocalTables, may_be_local
+from pipelines.retagging.local_tables import LocalTables, why_spark_retags
 from pipelines.retagging.lost_texts import refuse_lost_texts
 from pipelines.retagging.tables import Found, Tables
+from pipelines.runners.choice import turn_to_spark
 from pipelines.runners.needs import why_spark_writes
 from pipelines.scopes import Scope, StreamScope
 from pipelines.sources.event_times import moment
@@ -140,13 +141,23 @@ class Retagger:
         table, columns = tagged_table(self.name), self.workspace.configuration.annotations_of(self.name)
         held = (field.name for field in self.lake.delta(table).schema().fields)
         check_widened(table, held, columns, self.id_type)
-        if isinstance(self.scope, StreamScope) and self.since is None and self.until is None:
-            found = LocalTables.of(self.scope, changes, indexed, self._only_matched)
-            if found is not None:
-                return found
+        try:
+            return self._local_tables(changes, indexed)
+        except NeedsSparkError as error:
+            turn_to_spark(self.workspace, f"the re-tag of {self.name}", error)
         from pipelines.retagging.spark_tables import SparkTables
 
         return SparkTables(self.scope, changes, stored, indexed, self.condition, self._only_matched)
+
+    def _local_tables(self, changes: Changes, indexed: IndexedRules) -> LocalTables:
+        """The tables for this process; NeedsSparkError, with the reason, where Spark must do the re-tag."""
+        if not isinstance(self.scope, StreamScope):
+            raise NeedsSparkError("it is a join")
+        if self._only_matched:
+            raise NeedsSparkError('its output is "matched"')
+        if self.since is not None or self.until is not None:
+            raise NeedsSparkError("rows are selected by their event times")
+        return LocalTables.of(self.scope, changes, indexed)
 
     def _retag(self, work: _Work, planned: MicroBatch | None) -> Outcome:
         """Try the rows and write what changes, anew where others removed files meanwhile."""
@@ -301,7 +312,7 @@ class Retagger:
     def _fence(self, app: str, number: int) -> bool:
         """Have no run write a re-tag's rows any more; True if the tagged table held them by then."""
         name = tagged_table(self.name)
-        if may_be_local(self.workspace) and why_spark_writes(self.lake, [name]) is None:
+        if why_spark_retags(self.workspace) is None and why_spark_writes(self.lake, [name]) is None:
             return table_log(self.lake.uri(name)).fence(app, number)
         from pipelines.spark.delta_internals import TableLog
         from pipelines.spark.failures import run
