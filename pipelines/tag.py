@@ -147,7 +147,13 @@ class _Tagger(ScopeRun):
         """The next slice of the source; None if nothing is new."""
         stream = self.stream
         if last is None or last.plan.get("reset"):
-            return source.take(source.first_position(stream.start), None, stream.max_bytes_per_batch, skip_changes)
+            first = source.first_position(stream.start)
+            if first.version > source.version:
+                self.workspace.progress(
+                    f"{stream.name} is tagged from version {first.version} of its source on, as its start says; the "
+                    f"source is at version {source.version}"
+                )
+            return source.take(first, None, stream.max_bytes_per_batch, skip_changes)
         behind = position_from_plan(last.plan["end"])
         return source.take(behind, last.plan["table_id"], stream.max_bytes_per_batch, skip_changes)
 

@@ -67,3 +67,19 @@ def test_a_check_that_no_run_can_use_is_a_problem(new_workspace) -> None:
     compile_scopes(workspace)
     with pytest.raises(CheckError, match="amnt"):
         tag_stream(workspace, "s")
+
+
+def test_a_start_beyond_the_newest_version_is_told(new_workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace = new_workspace({"s": {"source": "lake/s", "start": 3}}, spark=False)
+    source = workspace.configuration.streams["s"].source
+    told: list[str] = []
+    monkeypatch.setattr(workspace, "progress", told.append)
+    write_deltalake(source, pa.table({"x": [1]}))
+    compile_scopes(workspace)
+    assert tag_stream(workspace, "s").batches == 0
+    assert [text for text in told if "version 3 of its source" in text and text.endswith("is at version 0")]
+    for _ in range(3):
+        write_deltalake(source, pa.table({"x": [1]}), mode="append")
+    told.clear()
+    assert tag_stream(workspace, "s").rows == 1
+    assert not [text for text in told if "version 3" in text]
