@@ -7,7 +7,6 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-from dagster._core.storage.tags import REPOSITORY_LABEL_TAG, SENSOR_NAME_TAG
 
 from assets.joins import join_tables
 from assets.names import (
@@ -33,6 +32,8 @@ if TYPE_CHECKING:
 CRON = "*/15 * * * *"
 SENSOR = "rules_and_sources"
 SENSOR_SECONDS = 30
+DUE_TAG, SENSOR_TAG = "deltatag/due", "deltatag/sensor_of"
+"""Tags of runs: the streams and joins that were due; and, of those that the sensor starts, its configuration's file."""
 REPEAT_SECONDS = 15 * 60
 """How long after a run failed the sensor does what it left undone, though nothing has changed since."""
 
@@ -72,7 +73,7 @@ def run_schedule(configuration: Configuration, job: Any) -> dg.ScheduleDefinitio
         due = [name for name in due_scopes(workspace) if name not in unserved]
         if not due:
             return dg.SkipReason("Nothing is due: no rule, source or stored index has changed.")
-        return dg.RunRequest(asset_selection=assets_of(configuration, due), tags={"deltatag/due": ", ".join(due)})
+        return dg.RunRequest(asset_selection=assets_of(configuration, due), tags={DUE_TAG: ", ".join(due)})
 
     return schedule
 
@@ -96,7 +97,7 @@ def change_sensor(configuration: Configuration, job: Any) -> dg.SensorDefinition
         unserved = unserved_scopes(context, configuration, workspace.configuration)
         versions = current_versions(workspace, unserved)
         cursor = json.dumps(versions, sort_keys=True)
-        failed = failed_run(context) if cursor == context.cursor else None
+        failed = failed_run(context.instance, configuration) if cursor == context.cursor else None
         if cursor == context.cursor and failed is None:
             return dg.SensorResult(skip_reason="No rule and no list was edited, and no source has a new version.")
         due = [name for name in due_scopes(workspace) if name not in unserved]
@@ -105,19 +106,17 @@ def change_sensor(configuration: Configuration, job: Any) -> dg.SensorDefinition
         request = dg.RunRequest(
             run_key=hashlib.sha256(f"{cursor}{failed or ''}".encode()).hexdigest(),
             asset_selection=assets_of(configuration, due),
-            tags={"deltatag/due": ", ".join(due)},
+            tags={DUE_TAG: ", ".join(due), SENSOR_TAG: str(configuration.path)},
         )
         return dg.SensorResult(run_requests=[request], cursor=cursor)
 
     return sensor
 
 
-def failed_run(context: dg.SensorEvaluationContext) -> str | None:
+def failed_run(instance: dg.DagsterInstance, configuration: Configuration) -> str | None:
     """The id of the last run that the sensor started, if it failed or was killed, at least `REPEAT_SECONDS` ago."""
-    tags = {SENSOR_NAME_TAG: SENSOR}
-    if context.code_location_origin is not None:
-        tags[REPOSITORY_LABEL_TAG] = f"{context.repository_name}@{context.code_location_origin.location_name}"
-    records = context.instance.get_run_records(dg.RunsFilter(tags=tags), limit=1)
+    started = dg.RunsFilter(tags={SENSOR_TAG: str(configuration.path)})
+    records = instance.get_run_records(started, limit=1)
     if not records or records[0].dagster_run.status is not dg.DagsterRunStatus.FAILURE:
         return None
     ended = records[0].end_time or 0.0

@@ -18,7 +18,7 @@ from dagster._daemon.monitoring.concurrency import execute_concurrency_slots_ite
 from dagster._time import get_current_datetime
 from deltalake import DeltaTable, write_deltalake
 
-from assets.automation import assets_of
+from assets.automation import SENSOR_TAG, assets_of
 from assets.definitions import build_definitions, definitions_over
 from assets.headless import run_once
 from assets.names import JOB, runs_key, table_key
@@ -279,8 +279,8 @@ def test_what_a_failed_run_left_undone_is_done_though_nothing_changed_since(
 ) -> None:
     tick = tick_sensor(workspace, instance, None)
     (first,) = tick.run_requests
-    ended_run(instance, workspace, {"dagster/sensor_name": "rules_and_sources"})
-    ended_run(instance, workspace, {"dagster/sensor_name": "another"})
+    ended_run(instance, workspace, first.tags)
+    ended_run(instance, workspace, {**first.tags, SENSOR_TAG: "another/deltatag.toml"})
     assert tick_sensor(workspace, instance, tick.cursor).run_requests == []
     monkeypatch.setattr("assets.automation.REPEAT_SECONDS", 0)
     (again,) = tick_sensor(workspace, instance, tick.cursor).run_requests
