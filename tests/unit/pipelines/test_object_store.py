@@ -114,8 +114,9 @@ def contents(workspace: Workspace, left_out: tuple[str, ...] = ("tagged_at",)) -
     return found
 
 
-@pytest.mark.parametrize("lake_in_store", quick_first(1, [True, False]))
-@pytest.mark.parametrize("partition_by", quick_first(1, [None, "name"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("lake_in_store", [True, False])
+@pytest.mark.parametrize("partition_by", [None, "name"])
 def test_the_rows_are_those_of_a_lake_in_a_folder(store, make, uri, tmp_path, lake_in_store, partition_by) -> None:
     # 40,000 rows are a row group whose columns are copied
     for place in (f"{uri}/source", str(tmp_path / "source")):
@@ -152,8 +153,9 @@ def test_a_table_has_columns_added_and_is_emptied(store, make, uri) -> None:
     assert DeltaTable(workspace.lake.uri("s_tagged"), version=table.version()).to_pyarrow_table().num_rows == 98
 
 
-@pytest.mark.parametrize("hindrance", quick_first(1, ["refuse", "lose"]))
-@pytest.mark.parametrize("part", quick_first(1, ["s_matches/_delta_log/", "s_tagged/part", "s_tagged/_delta_log/"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("hindrance", ["refuse", "lose"])
+@pytest.mark.parametrize("part", ["s_matches/_delta_log/", "s_tagged/part", "s_tagged/_delta_log/"])
 def test_a_run_that_is_killed_at_a_write_is_repeated(store, make, uri, tmp_path, part, hindrance) -> None:
     write_deltalake(f"{uri}/source", rows(0, 500))
     workspace = make(f"{uri}/lake", f"{uri}/source")
