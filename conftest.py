@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 from pipelines.spark.runtime import numba_cache_folder
+from tests.cases import QUICK
 
 ROOT = Path(__file__).resolve().parent
 # Marks that follow from where a test stands, so that `-m "not spark"` never depends on somebody's memory.
@@ -18,7 +19,7 @@ os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
 os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "yes")
 os.environ.setdefault("MPLBACKEND", "Agg")
 # A busy machine is no failure, and a run shows what the run before showed.
-settings.register_profile("deltatag", deadline=None, derandomize=True)
+settings.register_profile("deltatag", deadline=None, derandomize=True, max_examples=25 if QUICK else 100)
 settings.load_profile("deltatag")
 os.environ["NUMBA_CACHE_DIR"] = str(numba_cache_folder())
 

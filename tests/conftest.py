@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.java import INTERPRETED, PLANNED_ONCE, SHORT_LIVED
+from tests.cases import SOAK
+from tests.java import INTERPRETED, PLANNED_ONCE, SHORT_LIVED, WITHOUT_SUMS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,9 +19,18 @@ if TYPE_CHECKING:
 
 
 LONGEST = (
-    *("test_bombs", "test_demo", "test_retag", "test_join_keys", "test_join", "test_tag", "test_exactly_once"),
-    *("test_catalog", "test_quality", "test_quality_joined", "test_sources", "test_kill", "test_maintain"),
-    *("test_callers_session", "test_errors_inside", "test_rule_types", "test_patterns", "test_largest"),
+    *(
+        "test_bombs",
+        "test_demo",
+        "test_retag",
+        "test_tag",
+        "test_quality",
+        "test_join_keys",
+        "test_join",
+        "test_sources",
+    ),
+    *("test_exactly_once", "test_catalog", "test_maintain", "test_patterns", "test_quality_joined", "test_kill"),
+    *("test_callers_session", "test_errors_inside", "test_rule_types", "test_largest"),
 )
 """Files that take longest: where several processes share the files these come first, so that none is the last one."""
 MATCHING = (
@@ -53,13 +63,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session as deltatag starts it (two cores, UTC, ANSI), shared by all tests of the run."""
+    """A session as deltatag starts it (two cores, UTC, ANSI), shared by all tests of the run.
+
+    It interprets its queries, and compiles code for them in `make soak`, where Spark is asked what a rule means.
+    """
     from pipelines.settings.configuration import parse_configuration
     from pipelines.spark.session import open_session
 
     folder = tmp_path_factory.mktemp("spark")
     settings = {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2", "spark.driver.memory": "2g"}
-    settings |= PLANNED_ONCE
+    settings |= PLANNED_ONCE | WITHOUT_SUMS | ({} if SOAK else INTERPRETED)
     settings["spark.local.dir"] = str(folder / "local")
     settings["spark.driver.extraJavaOptions"] = SHORT_LIVED
     # VACUUM lists a folder by as many tasks, however few files it has: 10,000 unless it is told otherwise.

@@ -10,6 +10,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from pipelines.errors import SessionError
+from pipelines.spark.java_names import java
 
 KNOWN_DELTA = "4.4"
 _DELTA = "org.apache.spark.sql.delta."
@@ -79,12 +80,14 @@ def missing_entry_points(jvm: Any, known: Mapping[str, Sequence[str]]) -> list[s
     absent = []
     for name, signatures in known.items():
         try:
-            found = jvm.py4j.reflection.ReflectionUtil.classForName(_DELTA + name)
+            found = java(jvm, "py4j.reflection.ReflectionUtil.classForName")(_DELTA + name)
         except Py4JJavaError:
             absent += [f"{name}.{signature}" for signature in signatures]
             continue
         # one text per class, since each call is a round trip to the JVM
-        text = "".join(map(jvm.scala.runtime.ScalaRunTime.stringOf, (found.getMethods(), found.getConstructors())))
+        text = "".join(
+            map(java(jvm, "scala.runtime.ScalaRunTime.stringOf"), (found.getMethods(), found.getConstructors()))
+        )
         text = text.replace(_DELTA, "")
         absent += [f"{name}.{each}" for each in signatures if not re.search(rf"[. ]{re.escape(each)}", text)]
     return absent
@@ -92,14 +95,6 @@ def missing_entry_points(jvm: Any, known: Mapping[str, Sequence[str]]) -> list[s
 
 def _delta_version(jvm: Any) -> str:
     try:
-        return str(module(jvm, "io.delta.package$").VERSION())
+        return str(java(jvm, "io.delta.package$.MODULE$").VERSION())
     except (Py4JError, TypeError):
         return "of an unknown version"
-
-
-def module(jvm: Any, name: str) -> Any:
-    """The singleton of a Scala object."""
-    found = jvm
-    for part in name.split("."):
-        found = getattr(found, part)
-    return getattr(found, "MODULE$")

@@ -10,6 +10,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -20,10 +21,13 @@ from pipelines.errors import SourceError
 from pipelines.lake.lake import first_line
 from pipelines.lake.transactions import GIVEN_UP
 from pipelines.spark.active_session import active
-from pipelines.spark.delta_entry_points import know_delta, module
+from pipelines.spark.delta_entry_points import know_delta
+from pipelines.spark.java_names import java
 
 _COMMIT = re.compile(r"/(\d{20})\.json[,)]")
 """Matches a commit's file in a list of paths that the JVM prints."""
+
+_READER = "org.apache.spark.sql.delta.commands.cdc.CDCReader"
 
 _TURN = 10_000
 """How many `add` actions are fetched from the JVM in one text."""
@@ -40,14 +44,14 @@ class TableLog:
         self.uri = uri
         self._spark = spark
         self._session: Any = spark._jsparkSession
-        jvm: Any = spark._jvm
-        self._jvm = jvm
+        self._jvm: Any = spark._jvm
+        self._java: Callable[[str], Any] = partial(java, self._jvm)
         know_delta(spark)
         try:
-            self._log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._session, uri)
+            self._log = self._java("org.apache.spark.sql.delta.DeltaLog.forTable")(self._session, uri)
         except Py4JJavaError as error:
             raise SourceError(f"The Delta table at {uri} cannot be opened: {java_message(error)}") from None
-        self._none: Any = jvm.scala.Option.empty()
+        self._none: Any = self._java("scala.Option.empty")()
 
     def latest(self) -> Any:
         """The newest snapshot; its `version()` is -1 if there is no table."""
@@ -89,13 +93,13 @@ class TableLog:
 
     def _parsed(self, rows: Any, start: int) -> list[dict[str, Any]]:
         """Up to `_TURN` objects of a Java list of JSON texts, from `start`, in one round trip to the JVM."""
-        texts = self._jvm.java.lang.String.join(",", rows.subList(start, min(start + _TURN, rows.size())))
+        texts = self._java("java.lang.String.join")(",", rows.subList(start, min(start + _TURN, rows.size())))
         found: list[dict[str, Any]] = json.loads(f"[{texts}]")
         return found
 
     def commit(self, version: int) -> list[dict[str, Any]] | None:
         """The actions of one commit; None if the log does not hold it (any more). SourceError if it is unreadable."""
-        path = self._jvm.org.apache.hadoop.fs.Path(self._log.logPath(), f"{version:020d}.json")
+        path = self._java("org.apache.hadoop.fs.Path")(self._log.logPath(), f"{version:020d}.json")
         try:
             stream = path.getFileSystem(self._session.sessionState().newHadoopConf()).open(path)
         except Py4JJavaError as error:
@@ -105,7 +109,7 @@ class TableLog:
                 f"The log of the Delta table at {self.uri} cannot be read: {java_message(error)}"
             ) from None
         try:
-            text = self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+            text = self._java("org.apache.commons.io.IOUtils.toString")(stream, "UTF-8")
         finally:
             stream.close()
         # not splitlines(): it also splits at characters that JSON strings may contain
@@ -115,9 +119,9 @@ class TableLog:
         """The versions from the oldest commit that the log still holds to the newest one."""
         path = self._log.logPath()
         system = path.getFileSystem(self._session.sessionState().newHadoopConf())
-        paths = self._jvm.org.apache.hadoop.fs.FileUtil.stat2Paths(system.listStatus(path))
+        paths = self._java("org.apache.hadoop.fs.FileUtil.stat2Paths")(system.listStatus(path))
         # one text for all paths, since each call is a round trip to the JVM
-        text = str(self._jvm.scala.runtime.ScalaRunTime.stringOf(paths))
+        text = str(self._java("scala.runtime.ScalaRunTime.stringOf")(paths))
         versions = sorted(map(int, _COMMIT.findall(text)))
         return range(versions[0], versions[-1] + 1) if versions else range(0)
 
@@ -125,12 +129,12 @@ class TableLog:
         """Those of some files, given by their paths in the log, that no longer exist."""
         if not paths:
             return []
-        hadoop = self._jvm.org.apache.hadoop.fs
+        as_path, as_uri = self._java("org.apache.hadoop.fs.Path"), self._java("java.net.URI")
         system = self._log.dataPath().getFileSystem(self._session.sessionState().newHadoopConf())
         found = []
         for path in paths:
-            named = hadoop.Path(self._jvm.java.net.URI(path))
-            if not system.exists(named if named.isAbsolute() else hadoop.Path(self._log.dataPath(), named)):
+            named = as_path(as_uri(path))
+            if not system.exists(named if named.isAbsolute() else as_path(self._log.dataPath(), named)):
                 found.append(path)
         return found
 
@@ -139,7 +143,7 @@ class TableLog:
 
         If all files have the same version it is a constant, which is cheaper than a column that is read.
         """
-        from_json = module(self._jvm, "org.apache.spark.sql.delta.actions.Action$").fromJson
+        from_json = self._java("org.apache.spark.sql.delta.actions.Action$.MODULE$").fromJson
         by_version: dict[int, list[Any]] = {}
         for version, add in adds:
             by_version.setdefault(version, []).append(from_json(json.dumps({"add": add})))
@@ -151,16 +155,16 @@ class TableLog:
         return DataFrame(rows, self._spark).withColumn(COMMIT_VERSION, functions.lit(version).cast("bigint"))
 
     def _frame_of_versions(self, snapshot: Any, by_version: Mapping[int, list[Any]]) -> DataFrame:
-        cdc = self._jvm.org.apache.spark.sql.delta.commands.cdc
-        epoch = self._jvm.java.sql.Timestamp(0)
+        chosen_files = self._java(f"{_READER}$CDCDataSpec")
+        epoch = self._java("java.sql.Timestamp")(0)
         specs = [
-            getattr(cdc, "CDCReader$CDCDataSpec")(version, epoch, self._sequence(files), self._none)
+            chosen_files(version, epoch, self._sequence(files), self._none)
             for version, files in sorted(by_version.items())
         ]
-        index = self._jvm.org.apache.spark.sql.delta.files.CdcAddFileIndex(
+        index = self._java("org.apache.spark.sql.delta.files.CdcAddFileIndex")(
             self._session, self._sequence(specs), self._log, self._log.dataPath(), snapshot, self._none
         )
-        reader = module(self._jvm, "org.apache.spark.sql.delta.commands.cdc.CDCReader$")
+        reader = self._java(f"{_READER}$.MODULE$")
         rows = DataFrame(reader.scanIndex(self._session, index, False), self._spark)
         return rows.drop("_change_type", "_commit_timestamp")
 
@@ -170,7 +174,7 @@ class TableLog:
         False if the table already holds this or a later transaction of `app`. Py4JJavaError, or the Spark error that
         wraps it, on a conflict with another writer.
         """
-        from_json = module(self._jvm, "org.apache.spark.sql.delta.actions.Action$").fromJson
+        from_json = self._java("org.apache.spark.sql.delta.actions.Action$.MODULE$").fromJson
         return self._commit(app, version, lambda _: self._list(map(from_json, entries)))
 
     def append_rows(self, frame: DataFrame, app: str, version: int) -> bool:
@@ -178,12 +182,11 @@ class TableLog:
 
         Spark's own writer with `txnAppId` would replay the table's log to find earlier transactions.
         """
-        as_list = self._jvm.scala.jdk.javaapi.CollectionConverters.asJava
+        as_list = self._java("scala.jdk.javaapi.CollectionConverters.asJava")
         return self._commit(app, version, lambda transaction: as_list(transaction.writeFiles(frame._jdf)))
 
     def _commit(self, app: str, version: int, actions: Callable[[Any], Any]) -> bool:
-        from_json = module(self._jvm, "org.apache.spark.sql.delta.actions.Action$").fromJson
-        operations = self._jvm.org.apache.spark.sql.delta.DeltaOperations
+        from_json = self._java("org.apache.spark.sql.delta.actions.Action$.MODULE$").fromJson
         with active(self._spark):
             transaction = self._log.startTransaction(self._none, self._none)
             if _last_of(self._jvm, transaction, app) >= version:
@@ -191,8 +194,11 @@ class TableLog:
             mark = {"txn": {"appId": app, "version": version, "lastUpdated": int(time.time() * 1000)}}
             done = self._list([from_json(json.dumps(mark))])
             done.addAll(actions(transaction))
-            mode = self._jvm.org.apache.spark.sql.SaveMode.Append
-            transaction.commit(self._jvm.PythonUtils.toSeq(done), operations.Write(mode, *([self._none] * 8)))
+            mode = self._java("org.apache.spark.sql.SaveMode.Append")
+            transaction.commit(
+                self._java("PythonUtils.toSeq")(done),
+                self._java("org.apache.spark.sql.delta.DeltaOperations.Write")(mode, *([self._none] * 8)),
+            )
         return True
 
     def rewrite(
@@ -212,12 +218,11 @@ class TableLog:
         transaction. Py4JJavaError, or the Spark error that wraps it, if another writer has removed one of the files or
         changed the table.
         """
-        from_json = module(self._jvm, "org.apache.spark.sql.delta.actions.Action$").fromJson
-        operations = self._jvm.org.apache.spark.sql.delta.DeltaOperations
-        as_list = self._jvm.scala.jdk.javaapi.CollectionConverters.asJava
+        from_json = self._java("org.apache.spark.sql.delta.actions.Action$.MODULE$").fromJson
+        as_list = self._java("scala.jdk.javaapi.CollectionConverters.asJava")
         now = int(time.time() * 1000)
         with active(self._spark):
-            transaction = self._log.startTransaction(self._none, self._jvm.scala.Option.apply(snapshot))
+            transaction = self._log.startTransaction(self._none, self._java("scala.Option.apply")(snapshot))
             if _last_of(self._jvm, transaction, app) >= version:
                 return None
             done = self._list(
@@ -229,7 +234,10 @@ class TableLog:
                 written.addAll(as_list(transaction.writeFiles(frame._jdf)))
             done.addAll(written)
             done.addAll(self._list(from_json(json.dumps({"remove": _removal(add, now)})) for add in removed))
-            transaction.commit(self._jvm.PythonUtils.toSeq(done), operations.Update(self._none))
+            transaction.commit(
+                self._java("PythonUtils.toSeq")(done),
+                self._java("org.apache.spark.sql.delta.DeltaOperations.Update")(self._none),
+            )
             return len(written)
 
     def fence(self, app: str, number: int) -> bool:
@@ -238,8 +246,7 @@ class TableLog:
         True if the table already held transaction `number` of `app`. Py4JJavaError, or the Spark error that wraps it,
         on a conflict with another writer.
         """
-        from_json = module(self._jvm, "org.apache.spark.sql.delta.actions.Action$").fromJson
-        operations = self._jvm.org.apache.spark.sql.delta.DeltaOperations
+        from_json = self._java("org.apache.spark.sql.delta.actions.Action$.MODULE$").fromJson
         with active(self._spark):
             transaction = self._log.startTransaction(self._none, self._none)
             last = _last_of(self._jvm, transaction, app)
@@ -247,16 +254,18 @@ class TableLog:
                 return last > GIVEN_UP
             held = last >= number
             mark = {"txn": {"appId": app, "version": GIVEN_UP + held, "lastUpdated": int(time.time() * 1000)}}
-            mode = self._jvm.org.apache.spark.sql.SaveMode.Append
-            actions = self._jvm.PythonUtils.toSeq(self._list([from_json(json.dumps(mark))]))
-            transaction.commit(actions, operations.Write(mode, *([self._none] * 8)))
+            mode = self._java("org.apache.spark.sql.SaveMode.Append")
+            actions = self._java("PythonUtils.toSeq")(self._list([from_json(json.dumps(mark))]))
+            transaction.commit(
+                actions, self._java("org.apache.spark.sql.delta.DeltaOperations.Write")(mode, *([self._none] * 8))
+            )
         return held
 
     def _sequence(self, items: Iterable[Any]) -> Any:
-        return self._jvm.PythonUtils.toSeq(self._list(items))
+        return self._java("PythonUtils.toSeq")(self._list(items))
 
     def _list(self, items: Iterable[Any]) -> Any:
-        java_list = self._jvm.java.util.ArrayList()
+        java_list = self._java("java.util.ArrayList")()
         for item in items:
             java_list.add(item)
         return java_list
@@ -286,7 +295,7 @@ def _in_checksum(jvm: Any, snapshot: Any, part: str) -> list[dict[str, Any]] | N
     found = getattr(checksum.get(), part)() if checksum.isDefined() else checksum
     if not found.isDefined():
         return None
-    mapper = module(jvm, "org.apache.spark.sql.delta.util.JsonUtils$").mapper()
+    mapper = java(jvm, "org.apache.spark.sql.delta.util.JsonUtils$.MODULE$").mapper()
     actions: list[dict[str, Any]] = json.loads(mapper.writeValueAsString(found.get()))
     return actions
 

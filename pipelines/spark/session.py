@@ -18,7 +18,7 @@ from pipelines.lake.lake import first_line
 from pipelines.scratch import clean_up, process_folder, scratch_folder
 from pipelines.settings.model import Configuration
 from pipelines.settings.semantic_settings import SEMANTIC_SETTINGS, TIME_ZONE, meant
-from pipelines.spark import jvm
+from pipelines.spark import java_names, jvm
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -95,9 +95,8 @@ def check_meaning(spark: SparkSession, configuration: Configuration) -> None:
 def _changed(spark: SparkSession, configuration: Configuration) -> dict[str, tuple[str | None, str]]:
     """The settings that decide what a rule means and have a wrong value: each with its value and the right one."""
     needed = {**SEMANTIC_SETTINGS, TIME_ZONE: configuration.rules.time_zone}
-    jvm: Any = spark._jvm
     session: Any = spark._jsparkSession
-    entries = getattr(getattr(jvm.org.apache.spark.sql.internal, "SQLConf$"), "MODULE$")
+    entries = java_names.java(spark._jvm, "org.apache.spark.sql.internal.SQLConf$.MODULE$")
     # one text with all settings, since each call is a round trip to the JVM
     for name in re.findall(r"^(spark\.\S+) -> ", session.conf().getAll().mkString("\n"), re.MULTILINE):
         entry = entries.getConfigEntry(name) if meant(name) == name and name not in needed else None

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from pipelines.compile import compile_scopes
 from pipelines.lake.lake import arrow_schema
-from pipelines.lake.tables import RULES
+from pipelines.lake.tables import LAKE_TABLES, RULES
+from pipelines.status import status
+from pipelines.workspace import Workspace
 from tests.cases import SOAK
 from tests.java import SHORT_LIVED
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = 60
@@ -51,14 +57,19 @@ window = "1 hour"
 
 
 class Runs:
-    """A lake with rules, and commands over it that let bombs in."""
+    """A lake with rules that this process compiles, and commands over it that let bombs in."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, spark: SparkSession) -> None:
+        self.folder, self.spark = folder, spark
         self.environment = {**os.environ, "PYTHONPATH": str(ROOT), "DELTATAG_SCRATCH": str(folder / "scratch")}
         self.limit("10 min")
-        self.command("init", str(folder))
+        for name in LAKE_TABLES:
+            self.workspace().lake.create(name)
         self.append(0)
+
+    def workspace(self) -> Workspace:
+        """The lake as it is configured now, with the session of other tests."""
+        return Workspace.open(self.folder / "deltatag.toml", self.spark)
 
     def limit(self, time: str) -> None:
         """Bound the time of each micro-batch: a machine that is busy needs some, a bomb that never ends uses all."""
@@ -78,7 +89,7 @@ class Runs:
         rows = [dict(zip(("rule_id", "scope", "expression"), rule, strict=True)) for rule in rules]
         table = pa.Table.from_pylist(rows, schema=arrow_schema(RULES))
         write_deltalake(self.folder / "lake" / "rules", table, mode="overwrite")
-        self.command("compile")
+        assert [result.error for result in compile_scopes(self.workspace()) if result.error] == []
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """A command's end."""
@@ -114,8 +125,8 @@ class Runs:
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Runs:
-    return Runs(tmp_path)
+def lake(tmp_path: Path, spark: SparkSession) -> Runs:
+    return Runs(tmp_path, spark)
 
 
 GOOD = [("low", "first", "i < 30"), ("backwards", "first", "reverse(s) LIKE 'bacb%' AND i < 10")]
@@ -145,9 +156,9 @@ def test_other_rules_and_streams_are_tagged(lake: Runs, bomb: str) -> None:
     if SOAK:
         lake.require("third", "endless", lambda i: lake.of(i, "endless", "few"))
     assert lake.read("second_tagged")["rule_ids"].to_list() == [["all"]] * ROWS
-    first, second, third, *_ = json.loads(lake.command("status", "--json").stdout)
-    assert "bomb" in " ".join(first["notices"]) and not second["notices"]
-    assert ("endless" in " ".join(third["notices"])) == SOAK
+    first, second, third, *_ = status(lake.workspace())
+    assert "bomb" in " ".join(first.notices) and not second.notices
+    assert ("endless" in " ".join(third.notices)) == SOAK
     # the rules are taken back: nothing stands in the way of the next rows, in `make soak` through Spark too
     lake.write_rules(*(GOOD if SOAK else GOOD[:1]), *others)
     lake.append(ROWS)

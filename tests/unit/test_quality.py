@@ -130,6 +130,7 @@ def test_a_list_names_a_few() -> None:
     assert found == Finding("n", ERROR, False, 1, "None: found r0, r1, r2, r3, r4 and 4 more")
 
 
+@pytest.mark.slow
 def test_the_first_page_has_the_newest_verdict_of_every_suite(tmp_path: Path) -> None:
     def suite(name: str, value: str, severity: str = ERROR) -> Suite:
         return Suite(name, (one_of("good", "All is <good>", "m", ["yes"]), none_of("count", "None", "n", severity)),

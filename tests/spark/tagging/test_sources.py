@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ from pipelines.errors import (
 )
 from pipelines.status import status
 from pipelines.tag import tag_stream
+from tests.cases import SOAK
+from tests.java import AS_IN_PRODUCTION, INTERPRETED
 from tests.spark.tagging.rows import (
     LOCALLY,
     STREAM,
@@ -28,6 +31,12 @@ from tests.spark.tagging.rows import (
     source_rows,
     tagged_ids,
 )
+
+
+@pytest.fixture
+def spark_settings() -> Mapping[str, str]:
+    """What is compiled is not the subject, but what is taken of a source; in `make soak` it is as in production."""
+    return AS_IN_PRODUCTION if SOAK else INTERPRETED
 
 
 @LOCALLY

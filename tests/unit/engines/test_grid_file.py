@@ -15,7 +15,7 @@ from rules_index.engines.r_tree.structure import RTree
 from rules_index.index.boxes import Boxes
 from rules_index.index.conjunction_arrays import InvalidArraysError
 from tests.cases import cases, quick_first, soak_but
-from tests.unit.engines.test_r_tree import (
+from tests.unit.engines.box_trees import (
     Draw,
     History,
     Sides,

@@ -31,6 +31,7 @@ def test_values_of_many_rules_are_not_held_together() -> None:
     assert most < 2 * computed_codes.MAX_BYTES  # all of them take 400 MB
 
 
+@pytest.mark.slow
 def test_values_of_one_wide_expression_are_not_held_together() -> None:
     rows = pa.table({"s": [f"customer-{number % 7}" for number in range(20_000)]})
     values = ", ".join(f"concat(s, '-{number:03}', s)" for number in range(600))
@@ -40,6 +41,7 @@ def test_values_of_one_wide_expression_are_not_held_together() -> None:
     assert most < 2 * computed_codes.MAX_BYTES  # all of them take 300 MB
 
 
+@pytest.mark.slow
 def test_a_rule_whose_values_no_array_can_hold_stops_no_other_rule() -> None:
     rows = pa.table({"s": ["x" * 1_000, None, *["y" * 1_000] * 2_998]})
     filler = "z" * 800_000

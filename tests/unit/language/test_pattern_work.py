@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
@@ -17,6 +18,13 @@ SCHEMA = pa.schema([("s", pa.string())])
 
 def _distinct(count: int) -> list[str]:
     return [chr(0x10000 + 2 * index) for index in range(count)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def without_others() -> Iterator[None]:
+    """What tests of other files have left is frozen once, not for each time that is taken here."""
+    with heap_of_its_own():
+        yield
 
 
 RULES = {

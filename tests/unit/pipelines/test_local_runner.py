@@ -21,8 +21,7 @@ from deltalake import DeltaTable, write_deltalake
 from pipelines.compile import compile_scopes
 from pipelines.errors import NeedsSparkError, SourceChangedError
 from pipelines.lake import runs
-from pipelines.lake.folder_log import ChangedTableError, FolderLog
-from pipelines.lake.folder_snapshot import Definition
+from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.runs import batches
 from pipelines.runners import local_runner
 from pipelines.runners.needs import foreign_features
@@ -394,70 +393,3 @@ def test_checkpoints_are_written_so_that_logs_are_read_in_one_piece(make) -> Non
     folder = FolderLog(workspace.lake.uri("s_tagged")).folder / "_delta_log"
     assert list(folder.glob("*.checkpoint.parquet"))
     assert workspace.lake.arrow("s_tagged").num_rows == 212
-
-
-class TestFolderLog:
-    """Commits of appended files."""
-
-    FIELDS = ({"name": "x", "type": "long", "nullable": True, "metadata": {}},)
-
-    def log(self, tmp_path) -> FolderLog:
-        log = FolderLog(str(tmp_path / "t"))
-        assert log.create(Definition(self.FIELDS, cluster_by=("x",)))
-        assert not log.create(Definition(self.FIELDS))
-        return log
-
-    def test_a_transaction_is_taken_once(self, tmp_path) -> None:
-        log = self.log(tmp_path)
-        assert log.append([], "a", 0)
-        assert not log.append([], "a", 0)
-        assert log.append([], "a", 1)
-        assert log.append([], "b", 0)
-        assert DeltaTable(log.uri).transaction_version("a") == 1
-
-    def test_the_loser_of_a_race_finds_the_winners_transaction(self, tmp_path, monkeypatch) -> None:
-        log, latest = self.log(tmp_path), FolderLog.latest
-        stale = latest(log)
-        assert log.append([], "a", 5)
-        monkeypatch.setattr(FolderLog, "latest", lambda self: stale)
-        assert not log.append([], "a", 5)
-        assert log.append([], "a", 6)
-
-    def test_other_columns_meanwhile_are_a_conflict(self, tmp_path, monkeypatch) -> None:
-        log, latest = self.log(tmp_path), FolderLog.latest
-        stale = latest(log)
-        log.replace(Definition((*self.FIELDS, {**self.FIELDS[0], "name": "y"})))
-        monkeypatch.setattr(FolderLog, "latest", lambda self: stale)
-        with pytest.raises(ChangedTableError):
-            log.append([], "a", 0)
-
-    def test_the_loser_of_a_race_adds_columns_to_those_of_the_winner(self, tmp_path, monkeypatch) -> None:
-        log, latest = self.log(tmp_path), FolderLog.latest
-        stale, (x,) = latest(log), self.FIELDS
-        log.add_columns([{**x, "name": "y"}])
-        monkeypatch.setattr(FolderLog, "latest", lambda self: stale)
-        log.add_columns([{**x, "name": "y"}, {**x, "name": "z"}])
-        log.add_columns([{**x, "name": "z"}])
-        assert (latest(log).number, [field["name"] for field in latest(log).fields]) == (2, ["x", "y", "z"])
-
-    def test_files_that_another_program_has_removed_are_not_replaced(self, tmp_path) -> None:
-        write_deltalake(tmp_path / "t", pa.table({"x": [1]}))
-        log = FolderLog(str(tmp_path / "t"))
-        stale = log.latest()
-        files = log.files(stale)
-        assert log.append([], "a", 0) and log.replace_files(stale, files, [])
-        assert not log.replace_files(stale, files, [])
-        with pytest.raises(ChangedTableError, match="has removed files of the table"):
-            log.rewrite(stale.number, files, [], "b", 0)
-        assert log.rewrite(log.latest().number, [], [], "b", 0) == 0
-        assert log.rewrite(log.latest().number, [], [], "b", 0) is None
-        assert log.latest().number == 3
-
-    def test_a_series_that_is_given_up_writes_no_more(self, tmp_path) -> None:
-        log = self.log(tmp_path)
-        log.append([], "a", 3)
-        assert log.fence("a", 3)
-        assert not log.append([], "a", 4)
-        assert log.fence("a", 3)
-        assert not log.fence("b", 0)
-        assert not log.append([], "b", 0)

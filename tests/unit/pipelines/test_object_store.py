@@ -35,7 +35,7 @@ from pipelines.retag import retag
 from pipelines.runners.choice import runner_of
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
-from tests.cases import quick_first
+from tests.cases import quick_first, soak_rest
 from tests.object_store import ObjectStore, served
 
 FIRST = datetime(2024, 3, 30, 12, tzinfo=UTC)
@@ -114,8 +114,10 @@ def contents(workspace: Workspace, left_out: tuple[str, ...] = ("tagged_at",)) -
     return found
 
 
-@pytest.mark.parametrize("lake_in_store", quick_first(1, [True, False]))
-@pytest.mark.parametrize("partition_by", quick_first(1, [None, "name"]))
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("lake_in_store", "partition_by"), soak_rest(2, [(True, None), (False, "name"), (True, "name"), (False, None)])
+)
 def test_the_rows_are_those_of_a_lake_in_a_folder(store, make, uri, tmp_path, lake_in_store, partition_by) -> None:
     # 40,000 rows are a row group whose columns are copied
     for place in (f"{uri}/source", str(tmp_path / "source")):
@@ -152,8 +154,17 @@ def test_a_table_has_columns_added_and_is_emptied(store, make, uri) -> None:
     assert DeltaTable(workspace.lake.uri("s_tagged"), version=table.version()).to_pyarrow_table().num_rows == 98
 
 
-@pytest.mark.parametrize("hindrance", quick_first(1, ["refuse", "lose"]))
-@pytest.mark.parametrize("part", quick_first(1, ["s_matches/_delta_log/", "s_tagged/part", "s_tagged/_delta_log/"]))
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("part", "hindrance"),
+    soak_rest(
+        3,
+        [
+            *(("s_matches/_delta_log/", "refuse"), ("s_tagged/part", "lose"), ("s_tagged/_delta_log/", "refuse")),
+            *(("s_matches/_delta_log/", "lose"), ("s_tagged/part", "refuse"), ("s_tagged/_delta_log/", "lose")),
+        ],
+    ),
+)
 def test_a_run_that_is_killed_at_a_write_is_repeated(store, make, uri, tmp_path, part, hindrance) -> None:
     write_deltalake(f"{uri}/source", rows(0, 500))
     workspace = make(f"{uri}/lake", f"{uri}/source")
