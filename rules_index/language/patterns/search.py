@@ -361,7 +361,8 @@ def _search(  # type: ignore[no-untyped-def]
                 if edges:
                     bits = edge * (membership[WORD, code_class] != word)
                     bits |= edge_unicode * (membership[WORD_UNICODE, code_class] != word_unicode)
-                following = steps[node, bits * (classes + 1) + code_class]
+                # unsigned, so that no index is tested for counting from the end
+                following = steps[np.uint64(node), np.uint64(bits * (classes + 1) + code_class)]
                 if following < first:
                     is_dead = following == 0
                     break
