@@ -204,6 +204,17 @@ def tuples(rules: int, matches_per_row: float, rows: int, seed: int) -> RuleSet:
     return given
 
 
+def routes(rules: int, matches_per_row: float, rows: int, seed: int) -> RuleSet:
+    """Every rule names a value of each of two columns, always the same two, and of three others."""
+    random = np.random.default_rng([seed, rules, 7])
+    others = 2 + _columns(random, rules, 3, COLUMNS - 2)
+    attributes = np.concatenate([np.tile(np.arange(2, dtype=np.int32), (rules, 1)), others], axis=1)
+    value = random.integers(0, VALUES, attributes.shape, dtype=np.int32)
+    given = RuleSet("routes", attributes, value, value, _uniform_rows(random, rows))
+    _draw_rows(random, given, matches_per_row)
+    return given
+
+
 def _columns(random: np.random.Generator, rules: int, count: int, among: int = COLUMNS) -> np.ndarray:
     """Different columns [rules, count] int32 for every rule."""
     return np.argsort(random.random((rules, among), np.float32), axis=1)[:, :count].astype(np.int32)
@@ -246,3 +257,5 @@ KINDS = {
         Kind("tuples", tuples, lambda rules: 0, lambda rules: RULES_A_TUPLE),
     )
 }
+ROUTES = Kind("routes", routes, lambda rules: 0, lambda rules: 1)
+"""A kind for which hash tables have keys of several attributes."""

@@ -20,21 +20,25 @@ from unittest.mock import patch
 import numpy as np
 
 import rules_index as ri
-from benchmarks.kinds import KINDS
+from benchmarks.kinds import KINDS, ROUTES
 from benchmarks.report import machine, median, print_table
 from rules_index.index import engine as engine_module
 from rules_index.index.conjunction_arrays import Conjunctions
 from rules_index.index.hybrid import Hybrid
 from rules_index.index.layout import hash_tables
-from rules_index.index.planner import scan_costs
+from rules_index.index.planner import scan_costs, table_costs
+from rules_index.index.planner.run_costs import RunCosts
+from rules_index.index.planner.table_costs import TableCosts
 from rules_index.kernels import match as kernel
 from rules_index.kernels.jit import jit
 
 CASES = (
     ("equality", 0.5), ("zipf", 0.5), ("accounts", 0.5), ("tuples", 0.5), ("ranges", 0.5), ("ranges", 50.0),
-    ("thresholds", 0.5),
+    ("thresholds", 0.5), ("routes", 0.5),
 )  # fmt: skip
 """Kinds of rule sets, and the matches a row that they are drawn for."""
+_NEVER = 1 << 62
+"""More combinations of codes per entry than any table has."""
 
 
 @jit
@@ -97,6 +101,12 @@ MECHANISMS = (
         arranged=lambda sample, index: _without_summaries(sample, index),
     ),
     Mechanism("even tables", ((hash_tables, "EVEN", -1),)),
+    Mechanism("prefilters", ((hash_tables, "FILTERED", _NEVER), (table_costs, "FILTERED", _NEVER))),
+    Mechanism(
+        "keys of several attributes",
+        ((table_costs, "LONGEST_KEY", 1), (TableCosts, "_longer_keys", lambda self, at: [])),
+    ),
+    Mechanism("sorted runs", ((RunCosts, "choose", lambda self, cost: []),)),
     Mechanism("transposed lists", arranged=lambda sample, index: _with_sorted_lists(sample, index)),
 )
 
@@ -154,7 +164,7 @@ def main() -> None:
     rows = []
     for rules in options.rules:
         for name, wanted in CASES:
-            kind = KINDS[name]
+            kind = ROUTES if name == ROUTES.name else KINDS[name]
             given = kind.make(rules, kind.rate(rules, wanted), options.rows, 7)
             found = measure(*given.coded(), options.repeat)
             cells = [f"{gain:.2f}" if used else "-" for gain, used in found.values()]

@@ -23,7 +23,6 @@ from rules_index.index.code_matrix import code_matrix
 from rules_index.index.conjunction_arrays import InvalidArraysError
 from rules_index.index.engine import Matching
 from rules_index.index.inputs import as_table
-from rules_index.index.row_codes import RowCoder
 from rules_index.index.rule_source import RuleSource
 from rules_index.index.rule_texts import KeptTexts, RuleTexts
 from rules_index.language.serialise import to_json, type_to_json
@@ -31,6 +30,7 @@ from rules_index.language.typed import Expression, Leaf, lists_of
 
 if TYPE_CHECKING:
     from rules_index.index.event_texts import EventReader
+    from rules_index.index.row_codes import RowCoder
 
 CHUNK_ROWS = 1 << 16
 """Rows that are encoded at a time, so that memory does not grow with the batch."""
@@ -233,6 +233,8 @@ class CompiledRules:
 
     @cached_property
     def _row_coder(self) -> RowCoder:
+        from rules_index.index.row_codes import RowCoder
+
         return RowCoder(self.attributes, self.regions, self.time_zone)
 
     @cached_property

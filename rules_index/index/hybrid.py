@@ -8,17 +8,17 @@ measured costs of the kernel's steps.
 from __future__ import annotations
 
 from threading import Lock
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
-from rules_index.index.access_lists import AccessLists
 from rules_index.index.conjunction_arrays import Conjunctions
 from rules_index.index.engine import KernelEngine
 from rules_index.index.events import Event
 from rules_index.index.layout import AccessPlan, scan_all
-from rules_index.index.planner import plans
-from rules_index.index.planner.shares import code_shares
+
+if TYPE_CHECKING:
+    from rules_index.index.access_lists import AccessLists
 
 
 class Hybrid(KernelEngine):
@@ -59,6 +59,10 @@ class Hybrid(KernelEngine):
             with self._listing:
                 lists = self._lists
                 if lists is None:
+                    # imported here: batches need neither these lists nor a plan once the index is stored
+                    from rules_index.index.access_lists import AccessLists
+                    from rules_index.index.planner.shares import code_shares
+
                     shares = code_shares(self._conjunctions, self._sample)
                     lists = self._lists = AccessLists(self._conjunctions, shares)
         return lists
@@ -76,5 +80,7 @@ class Hybrid(KernelEngine):
 
     def _known_plan(self) -> AccessPlan:
         if self._access_plan is None:
+            from rules_index.index.planner import plans
+
             self._access_plan = plans(self._conjunctions, self._sample)[1].access_plan
         return self._access_plan

@@ -71,7 +71,7 @@ def float_keys(bits, keys):
 
 
 @jit
-def _hash(data, start, end):
+def hash_of(data, start, end):
     """FNV-1a of `data[start:end]`, with its upper bits mixed into the lower ones."""
     state = np.uint64(0xCBF29CE484222325)
     for i in range(start, end):
@@ -85,7 +85,7 @@ def build_table(offsets, data, table):
     of two] int32 receives i; -1 marks an empty slot."""
     mask = np.uint64(len(table) - 1)
     for index in range(len(offsets) - 1):
-        slot = _hash(data, offsets[index], offsets[index + 1]) & mask
+        slot = hash_of(data, offsets[index], offsets[index + 1]) & mask
         while table[slot] >= 0:
             slot = (slot + np.uint64(1)) & mask
         table[slot] = index
@@ -125,7 +125,7 @@ def encode_bytes(
         end = offsets[row + 1]
         found = -1
         if len(point_codes) > 0:
-            slot = _hash(data, start, end) & mask
+            slot = hash_of(data, start, end) & mask
             while table[slot] >= 0:
                 point = table[slot]
                 first = point_offsets[point]

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rules_index.kernels.encode import hash_of
 from rules_index.kernels.jit import jit
 
 CLAUSE, AND, OR, NOT, OPENING, CLOSING = b"#&|!()"
@@ -70,19 +71,10 @@ class Pool(NamedTuple):
 
 
 @jit
-def _hash(data, start, end):
-    """FNV-1a of `data[start:end]`, with its upper bits mixed into the lower ones."""
-    state = np.uint64(0xCBF29CE484222325)
-    for i in range(start, end):
-        state = (state ^ np.uint64(data[i])) * np.uint64(0x100000001B3)
-    return state ^ (state >> np.uint64(29))
-
-
-@jit
 def _intern(data, start, end, pool):
     """The number of `data[start:end]` in the pool, where it is added if new; the pool has room for it."""
     mask = np.uint64(len(pool.table) - 1)
-    slot = _hash(data, start, end) & mask
+    slot = hash_of(data, start, end) & mask
     while pool.table[slot] >= 0:
         number = pool.table[slot]
         begin = pool.offsets[number]
@@ -103,17 +95,6 @@ def _intern(data, start, end, pool):
     pool.offsets[number + 1] = begin + end - start
     pool.used[0] = number + 1
     return number
-
-
-@jit
-def fill_table(pool):
-    """Enters all strings of a pool into its table, which is empty before."""
-    mask = np.uint64(len(pool.table) - 1)
-    for number in range(pool.used[0]):
-        slot = _hash(pool.data, pool.offsets[number], pool.offsets[number + 1]) & mask
-        while pool.table[slot] >= 0:
-            slot = (slot + np.uint64(1)) & mask
-        pool.table[slot] = number
 
 
 @jit

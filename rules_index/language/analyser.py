@@ -306,9 +306,9 @@ class Analyser:
     def check_like(self, pattern: str, escape: str, ignore_case: bool, node: Node) -> None:
         """Raises `PATTERN`, at the pattern's position in the rule, for a LIKE pattern that Spark refuses."""
         try:
-            check_like(pattern, escape, ignore_case)
+            check_like(pattern, escape, ignore_case, self.tokens.work)
         except RuleError as error:
-            raise self.error("PATTERN", error.message, node) from None
+            raise self.error(error.error, error.message, node) from None
 
     def check_rlike(self, pattern: str, node: Node) -> None:
         """Raises `PATTERN`, at the pattern's position in the rule, for a regular expression that is refused."""

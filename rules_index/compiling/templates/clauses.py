@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from rules_index.arrays import distinct, gather_indices, offsets_of
-from rules_index.kernels.rule_texts import Pool, cut_rules, fill_table, shape_clauses
+from rules_index.kernels.encode import build_table
+from rules_index.kernels.rule_texts import Pool, cut_rules, shape_clauses
 
 LONGEST = 1 << 16
 """Texts with more bytes are not split: they are compiled one by one, which limits their work."""
@@ -39,11 +40,11 @@ class StringPool:
         needed = len(self) + strings
         data = _longer(pool.data, int(pool.offsets[len(self)]) + size)
         offsets = _longer(pool.offsets, needed + 1)
-        if len(pool.table) < 2 * needed:
-            self.pool = Pool(data, offsets, np.full(1 << (2 * needed).bit_length(), -1, np.int32), pool.used)
-            fill_table(self.pool)
-        else:
-            self.pool = Pool(data, offsets, pool.table, pool.used)
+        table = pool.table
+        if len(table) < 2 * needed:
+            table = np.full(1 << (2 * needed).bit_length(), -1, np.int32)
+            build_table(offsets[: len(self) + 1], data, table)
+        self.pool = Pool(data, offsets, table, pool.used)
         return self.pool
 
 

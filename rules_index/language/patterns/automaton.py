@@ -1,4 +1,7 @@
-"""A pattern's syntax tree as a non-deterministic finite automaton in flat arrays, for the search kernel."""
+"""A pattern's syntax tree as a non-deterministic finite automaton in flat arrays, for the search kernel.
+
+LIKE and RLIKE are both evaluated by it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ WORD, WORD_UNICODE, MARK, BASE = 0, 1, 2, 3
 @dataclass(frozen=True)
 class Automaton:
     """States 0 to n - 1, with the start state `start`. Code points that no set of the pattern distinguishes are one
-    class.
+    class. `from_start`: a match begins where the string does, `to_end`: it ends where the string does.
 
     `kind`, `first`, `second`, `argument` `[states] int32`: CONSUME goes to `first` on a code point whose class is in
     row `argument` of `membership` `[sets, classes] bool`; SPLIT goes to both; ASSERT goes to `first` where bit
@@ -38,6 +41,8 @@ class Automaton:
     second: npt.NDArray[np.int32]
     argument: npt.NDArray[np.int32]
     start: int
+    from_start: bool
+    to_end: bool
     membership: npt.NDArray[np.bool_]
     cuts: npt.NDArray[np.int32]
     classes: npt.NDArray[np.int32]
@@ -46,19 +51,21 @@ class Automaton:
 
 
 def build(node: Node, work: Work | None = None) -> Automaton:
-    """The automaton that finds a match of the node. Raises `RuleError` where it would be too large."""
-    if size(node) > STATE_LIMIT:
+    """The automaton that finds a match of the node. Given the budget of work of a rule, raises `RuleError` where the
+    automaton would be too large; without it the pattern has been accepted before."""
+    if work is not None and size(node) > STATE_LIMIT:
         raise RuleError(
             "PATTERN",
             "The regular expression cannot be used: its counted repetitions make it too large "
             f"(more than {STATE_LIMIT:,} steps when written out).",
             0,
         )
+    node, from_start, to_end = _anchored(node)
     builder = _Builder()
     start = builder.add(node, builder.state(MATCH))
-    spent = work or Work()
-    spent.spend(len(builder.kind))
-    cuts, classes, membership = _partition(builder.sets, spent)
+    if work is not None:
+        work.spend(len(builder.kind))
+    cuts, classes, membership = _partition(builder.sets, work)
     places = sorted(builder.places)
     slots = np.full(len(Place), -1, np.int32)
     slots[places] = np.arange(len(places), dtype=np.int32)
@@ -72,12 +79,24 @@ def build(node: Node, work: Work | None = None) -> Automaton:
         second=np.array(builder.second, np.int32),
         argument=argument,
         start=start,
+        from_start=from_start,
+        to_end=to_end,
         membership=membership,
         cuts=cuts,
         classes=classes,
         ascii_classes=classes[np.searchsorted(cuts, np.arange(128), side="right") - 1],
         slots=slots,
     )
+
+
+def _anchored(node: Node) -> tuple[Node, bool, bool]:
+    """A pattern without the tests for the string's start and end that it begins and ends with, and whether it has
+    them."""
+    items = node.items if isinstance(node, Sequence) else (node,)
+    from_start = items[:1] == (Assertion(Place.START),)
+    items = items[from_start:]
+    to_end = items[-1:] == (Assertion(Place.END),)
+    return Sequence(items[: len(items) - to_end]), from_start, to_end
 
 
 class _Builder:
@@ -154,16 +173,25 @@ class _Builder:
             self.sets[BASE] = cp.letters_and_digits()
 
 
+def spend_on_sets(characters: int, work: Work) -> None:
+    """Counts the work of a pattern whose sets are so many different characters, which is that of `build`."""
+    work.spend(characters * 2 * characters // _CELLS_A_STEP)
+
+
 def _partition(
-    sets: list[ValueSet], work: Work
+    sets: list[ValueSet], work: Work | None
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
     """The lower ends of intervals, the class of each, and which sets contain which class."""
     cuts = np.unique(np.array([0, *(cut for members in sets for cut in members.cuts)], np.int32))
     cuts = cuts[cuts < cp.CODE_POINTS]
-    work.spend(len(sets) * len(cuts) // _CELLS_A_STEP)
+    if work is not None:
+        work.spend(len(sets) * len(cuts) // _CELLS_A_STEP)
     held = np.zeros((len(sets), len(cuts)), np.bool_)
     for row, members in enumerate(sets):
         flips = np.searchsorted(np.array(members.cuts, np.int64), cuts, side="right")
         held[row] = (flips % 2 == 1) ^ members.start
-    unique, classes = np.unique(held, axis=1, return_inverse=True)
-    return cuts, classes.reshape(-1).astype(np.int32), np.ascontiguousarray(unique)
+    # the sets of each interval as one string of bits: NumPy takes far longer to compare columns
+    packed = np.ascontiguousarray(np.packbits(held, axis=0).T)
+    by_interval = packed.view(f"V{packed.shape[1]}").reshape(-1)
+    _, first, classes = np.unique(by_interval, return_index=True, return_inverse=True)
+    return cuts, classes.reshape(-1).astype(np.int32), np.ascontiguousarray(held[:, first])

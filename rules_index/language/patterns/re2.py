@@ -13,6 +13,7 @@ from rules_index.language.patterns import code_points as cp
 from rules_index.language.patterns.automaton import build
 from rules_index.language.patterns.java_syntax import parse
 from rules_index.language.patterns.syntax import Assertion, Characters, Choice, Node, Place, Repeat, Sequence, size
+from rules_index.work import Work
 
 GROUP = "g"
 """The name of the group that is captured."""
@@ -68,7 +69,7 @@ def rlike_as_re2(pattern: str) -> str:
     differently from Java, or has a property that only Java knows.
     """
     node = parse(pattern)
-    build(node)
+    build(node, Work())
     try:
         return _Writer().text(node, True, cp.ALL)
     except _InexpressibleError as error:

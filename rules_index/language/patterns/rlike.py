@@ -28,11 +28,12 @@ class RlikeMatcher:
 
 @lru_cache(maxsize=1024)
 def rlike_matcher(pattern: str) -> RlikeMatcher:
-    """The matcher of a pattern. Raises `RuleError` (`PATTERN`) where it is refused."""
+    """The matcher of a pattern that `check_rlike` accepts."""
     return RlikeMatcher(pattern)
 
 
 def check_rlike(pattern: str, work: Work | None = None) -> None:
     """Raises `RuleError`: `PATTERN`, with the position in it, where RLIKE does not accept the pattern; `TOO_COMPLEX`
     where the remaining budget of work is too small for it."""
+    work = work or Work()
     build(parse(pattern, work), work)

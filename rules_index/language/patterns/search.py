@@ -4,6 +4,9 @@ Sets of automaton states become numbered *nodes* (states of a DFA) as they occur
 cached, so that most code points cost one lookup. A transition depends on the place (the bits of the assertions that
 hold there) and on the class of the code point behind it. When the cache is full it is cleared, never enlarged beyond
 its limit. A pattern with too many nodes is simulated step by step, still in linear time.
+
+Node 0 is the empty set. A search that may begin anywhere adds the start state to each node. One that begins at the
+string's start begins with node 1, which is the start state alone, and ends at node 0.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import threading
 import numpy as np
 import numpy.typing as npt
 
-from rules_index.kernels.jit import jit
+from rules_index.kernels.jit import bare, inlined, inner, jit
 from rules_index.language.patterns.automaton import (
     ASSERT,
     BASE,
@@ -39,24 +42,34 @@ _INSIDE_PAIR = int(Place.INSIDE_PAIR)
 _EDGE, _EDGE_UNICODE = int(Place.WORD_EDGE), int(Place.WORD_EDGE_UNICODE)
 
 
+class _Memory(threading.local):
+    """The nodes that one thread has cached: their transitions, members and hash table, and how many there are."""
+
+    arrays: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None = None
+
+
 class Searcher:
     """One pattern's automaton with the nodes cached so far. Thread-safe."""
 
     def __init__(self, automaton: Automaton) -> None:
-        self._lock = threading.Lock()
         self._automaton = automaton
         classes = automaton.membership.shape[1]
         self._columns = (classes + 1) << int((automaton.slots >= 0).sum())
         self._words = (len(automaton.kind) + 63) // 64
         self._most = max(16, CELL_LIMIT // max(self._columns, self._words))
-        self._allocate(min(16, self._most))
+        self._memory = _Memory()
 
-    def _allocate(self, nodes: int) -> None:
-        self._steps = np.full((nodes, self._columns), _UNKNOWN, np.int32)
-        self._members = np.zeros((nodes, self._words), np.uint64)
-        self._buckets = np.full(4 << nodes.bit_length(), -1, np.int32)
-        self._count = np.ones(1, np.int64)  # node 0 is the empty set
-        self._buckets[_hash(self._members[0]) % np.uint64(len(self._buckets))] = 0
+    def _allocated(self, nodes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        memory = self._memory.arrays = (
+            np.empty((nodes, self._columns), np.int32),
+            np.zeros((nodes, self._words), np.uint64),
+            np.empty(4 << nodes.bit_length(), np.int32),
+            np.empty(1, np.int64),
+        )
+        if self._automaton.from_start:
+            memory[1][1, self._automaton.start >> 6] = np.uint64(1) << np.uint64(self._automaton.start & 63)
+        _forget(memory, 1 + self._automaton.from_start)
+        return memory
 
     def search(
         self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], valid: npt.NDArray[np.bool_]
@@ -64,29 +77,29 @@ class Searcher:
         """For each valid string `data[offsets[i]:offsets[i + 1]]` (UTF-8), whether it contains a match."""
         a = self._automaton
         found = np.zeros(len(offsets) - 1, np.bool_)
-        with self._lock:
-            row = 0
-            while row < len(found):
-                nodes = len(self._steps)
-                row = _search(
-                    data,
-                    offsets,
-                    valid,
-                    found,
-                    row,
-                    (a.kind, a.first, a.second, a.argument, a.membership),
-                    a.start,
-                    (a.cuts, a.classes, a.ascii_classes),
-                    a.slots,
-                    (self._steps, self._members, self._buckets, self._count),
-                    nodes >= self._most,
-                )
-                if row < len(found):
-                    self._allocate(min(nodes * 4, self._most))
+        memory = self._memory.arrays or self._allocated(min(16, self._most))
+        row = 0
+        while row < len(found):
+            nodes = len(memory[0])
+            row = _search(
+                data,
+                offsets,
+                valid,
+                found,
+                row,
+                (a.kind, a.first, a.second, a.argument, a.membership),
+                (a.start, a.from_start, a.to_end),
+                (a.cuts, a.classes, a.ascii_classes),
+                a.slots,
+                memory,
+                nodes >= self._most,
+            )
+            if row < len(found):
+                memory = self._allocated(min(nodes * 4, self._most))
         return found
 
 
-@jit
+@bare
 def _hash(members):  # type: ignore[no-untyped-def]
     """A hash of a set of states, [words] uint64."""
     value = np.uint64(1469598103934665603)
@@ -96,12 +109,14 @@ def _hash(members):  # type: ignore[no-untyped-def]
     return value
 
 
-@jit
+@inlined
 def _class_of(code, cuts, classes, ascii_classes):  # type: ignore[no-untyped-def]
     """The class of a code point, by binary search of the cuts."""
     if code < 128:
         return ascii_classes[code]
     low, high = 0, len(cuts)
+    if code >= cuts[high - 1]:  # most patterns distinguish nothing beyond ASCII
+        return classes[high - 1]
     while high - low > 1:
         middle = (low + high) >> 1
         if cuts[middle] <= code:
@@ -111,13 +126,13 @@ def _class_of(code, cuts, classes, ascii_classes):  # type: ignore[no-untyped-de
     return classes[low]
 
 
-@jit
+@inlined
 def _is_terminator(code):  # type: ignore[no-untyped-def]
     """Whether a code point ends a line in Java."""
     return code == 0x0A or code == 0x0D or code == 0x85 or code == 0x2028 or code == 0x2029
 
 
-@jit
+@bare
 def _last_terminator(data, begin, end):  # type: ignore[no-untyped-def]
     """Where the line terminator at the end of the string begins, else the end of the string."""
     length = end - begin
@@ -132,13 +147,13 @@ def _last_terminator(data, begin, end):  # type: ignore[no-untyped-def]
     return end
 
 
-@jit
+@inlined
 def _bit(slots, place, holds):  # type: ignore[no-untyped-def]
     """The bit of a kind of place if it holds and the pattern tests it, else 0."""
     return (1 << slots[place]) if holds and slots[place] >= 0 else 0
 
 
-@jit
+@bare
 def _line_bits(slots, data, begin, end, last, position, previous, code):  # type: ignore[no-untyped-def]
     """The bits of line assertions that hold between the code points `previous` and `code` (-1: none)."""
     at_end = position == end
@@ -155,9 +170,10 @@ def _line_bits(slots, data, begin, end, last, position, previous, code):  # type
     return bits
 
 
-@jit
-def _close(program, start, members, bits, stack, seen, stamp):  # type: ignore[no-untyped-def]
-    """Epsilon closure: follows splits and assertions from a set of states and the start; True where MATCH is reached.
+@bare
+def _close(program, start, members, bits, accepts, stack, seen, stamp):  # type: ignore[no-untyped-def]
+    """Epsilon closure: follows splits and assertions from a set of states and, unless it is -1, the start. True where
+    MATCH is reached and a match may end here.
 
     Afterwards `stack[1:1 + stack[0]]` are the states that consume a code point.
     """
@@ -165,9 +181,10 @@ def _close(program, start, members, bits, stack, seen, stamp):  # type: ignore[n
     top = len(stack) - 1
     waiting = top  # states to follow are at the top of the stack, results at its bottom
     results = 0
-    stack[waiting] = start
-    waiting -= 1
-    seen[start] = stamp
+    if start >= 0:
+        stack[waiting] = start
+        waiting -= 1
+        seen[start] = stamp
     for index in range(len(members)):
         word = members[index]
         base = index * 64
@@ -184,7 +201,9 @@ def _close(program, start, members, bits, stack, seen, stamp):  # type: ignore[n
         state = stack[waiting]
         sort = kind[state]
         if sort == MATCH:
-            return True
+            if accepts:
+                return True
+            continue
         if sort == CONSUME:
             results += 1
             stack[results] = state
@@ -206,7 +225,7 @@ def _close(program, start, members, bits, stack, seen, stamp):  # type: ignore[n
     return False
 
 
-@jit
+@inlined
 def _log2(bit):  # type: ignore[no-untyped-def]
     """The index of the only set bit."""
     position = 0
@@ -228,7 +247,7 @@ def _log2(bit):  # type: ignore[no-untyped-def]
     return position + 1 if bit >> np.uint64(1) else position
 
 
-@jit
+@inner
 def _node_of(members, memory):  # type: ignore[no-untyped-def]
     """The number of a set of states, a new one if it has none yet; _FULL where none is left."""
     steps, known, buckets, count = memory
@@ -255,24 +274,30 @@ def _node_of(members, memory):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _forget(memory):  # type: ignore[no-untyped-def]
-    """Clears the cache except for node 0, the empty set."""
+def _forget(memory, kept):  # type: ignore[no-untyped-def]
+    """Clears the cache except for the members of the first `kept` nodes, of which each search needs some."""
     steps, known, buckets, count = memory
     buckets[:] = -1
-    steps[0] = _UNKNOWN
-    count[0] = 1
-    buckets[_hash(known[0]) & np.uint64(len(buckets) - 1)] = 0
+    steps[:kept] = _UNKNOWN
+    count[0] = kept
+    for node in range(kept):
+        bucket = _hash(known[node]) & np.uint64(len(buckets) - 1)
+        while buckets[bucket] >= 0:
+            bucket = (bucket + np.uint64(1)) & np.uint64(len(buckets) - 1)
+        buckets[bucket] = node
 
 
-@jit
-def _step(node, bits, code_class, program, start, memory, may_forget, scratch):  # type: ignore[no-untyped-def]
+@inner
+def _step(node, bits, code_class, program, anchors, memory, may_forget, scratch):  # type: ignore[no-untyped-def]
     """The node after a code point, _FOUND, or _FULL; caches the transition."""
+    start, from_start, to_end = anchors
     stack, seen, stamp, target = scratch
     steps, known, _, _ = memory
     argument, membership = program[3], program[4]
     classes = membership.shape[1]
     stamp[0] += 1
-    if _close(program, start, known[node], bits, stack, seen, stamp[0]):
+    accepts = not to_end or code_class == classes
+    if _close(program, -1 if from_start else start, known[node], bits, accepts, stack, seen, stamp[0]):
         result = _FOUND
     else:
         target[:] = 0
@@ -286,7 +311,7 @@ def _step(node, bits, code_class, program, start, memory, may_forget, scratch): 
         if result == _FULL:
             if not may_forget:
                 return _FULL
-            _forget(memory)
+            _forget(memory, 1 + from_start)
             return _node_of(target, memory)
     steps[node, bits * (classes + 1) + code_class] = result
     return result
@@ -294,7 +319,7 @@ def _step(node, bits, code_class, program, start, memory, may_forget, scratch): 
 
 @jit
 def _search(  # type: ignore[no-untyped-def]
-    data, offsets, valid, found, row, program, start, partition, slots, memory, may_forget
+    data, offsets, valid, found, row, program, anchors, partition, slots, memory, may_forget
 ):
     """Fills `found` from `row` on. Returns the row at which the cache was full, or the number of rows."""
     cuts, classes_of, ascii_classes = partition
@@ -313,15 +338,18 @@ def _search(  # type: ignore[no-untyped-def]
     edge, edge_unicode = _bit(slots, _EDGE, True), _bit(slots, _EDGE_UNICODE, True)
     edges = (edge | edge_unicode) != 0
     steps = memory[0]
+    _, from_start, _ = anchors
+    first = 1 if from_start else 0
     for current in range(row, len(found)):
         if not valid[current]:
             continue
         begin, end = offsets[current], offsets[current + 1]
         last = _last_terminator(data, begin, end) if places else end
-        position, node, previous, code_class = begin, 0, np.int32(-1), 0
+        position, node, previous, code_class = begin, first, np.int32(-1), 0
         # Whether the code point before is a word character, in both meanings, and whether a mark here has a base
         # character
         word = word_unicode = base = no
+        is_dead = False
         while True:
             # Between printable ASCII characters no line begins or ends, and no mark needs a base character
             while position < end and data[position] < 0x80:
@@ -333,8 +361,10 @@ def _search(  # type: ignore[no-untyped-def]
                 if edges:
                     bits = edge * (membership[WORD, code_class] != word)
                     bits |= edge_unicode * (membership[WORD_UNICODE, code_class] != word_unicode)
-                following = steps[node, bits * (classes + 1) + code_class]
-                if following < 0:
+                # unsigned, so that no index is tested for counting from the end
+                following = steps[np.uint64(node), np.uint64(bits * (classes + 1) + code_class)]
+                if following < first:
+                    is_dead = following == 0
                     break
                 node = following
                 previous = np.int32(byte)
@@ -342,6 +372,8 @@ def _search(  # type: ignore[no-untyped-def]
                 if edges:
                     word, word_unicode = membership[WORD, code_class], membership[WORD_UNICODE, code_class]
                     base = membership[BASE, code_class]
+            if is_dead:
+                break
             after = position
             code = np.int32(-1)
             if position < end:
@@ -369,13 +401,13 @@ def _search(  # type: ignore[no-untyped-def]
                         word_unicode = membership[WORD_UNICODE, code_class] or left
             following = steps[node, bits * (classes + 1) + code_class]
             if following == _UNKNOWN:
-                following = _step(node, bits, code_class, program, start, memory, may_forget, scratch)
+                following = _step(node, bits, code_class, program, anchors, memory, may_forget, scratch)
                 if following == _FULL:
                     return current
             if following == _FOUND:
                 found[current] = True
                 break
-            if position >= end:
+            if position >= end or following < first:
                 break
             node = following
             previous = code

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from rules_index.kernels.jit import jit
+from rules_index.kernels.jit import inlined
 
 _REPLACEMENT = 0xFFFD
 
 
-@jit
+@inlined
 def decode(data, position, end):  # type: ignore[no-untyped-def]
     """The code point at a position, and the position behind it. A malformed run of bytes is U+FFFD, as in Java."""
     lead = data[position]

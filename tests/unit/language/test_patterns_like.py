@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import random
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 import pyarrow as pa
 import pytest
 
+from rules_index.compiling.compile import compile_rules
 from rules_index.errors import RuleError
 from rules_index.language.patterns import check_like, like_as_java_regex, like_matcher, like_prefix
 
@@ -122,3 +124,28 @@ def test_time_is_linear_in_the_value(pattern: str) -> None:
 
 def test_like_becomes_a_pattern_of_java_without_choices() -> None:
     assert like_as_java_regex("a.%b_%c%", "\\") == r"(?s)\Aa\x2e(?>.*?b.)(?>.*?c).*\z"
+
+
+def test_how_long_a_pattern_may_be() -> None:
+    """One that Arrow has a function for may have any length, and different characters count as work."""
+
+    check_like("a_" * 5_000 + "%", "\\")
+    check_like("%" + "ab" * 50_000 + "%", "\\")
+    with pytest.raises(RuleError, match="10,000"):
+        check_like("a_" * 5_000 + "%b", "\\")
+    different = "".join(map(chr, range(0x4E00, 0x4E00 + 4_000)))
+    rejects = compile_rules([("rule", f"s LIKE '%{different}%x'")], pa.schema([("s", pa.string())])).rejects
+    assert rejects["error"].to_pylist() == ["TOO_COMPLEX"]
+
+
+def test_many_threads_match_one_pattern() -> None:
+    """Each has the transitions that it found, while others find more of them."""
+    rng = random.Random(3)
+    values = ["".join(rng.choices("abxé", k=40)) for _ in range(1_000)]
+    pattern = "a%b__x%é_a%"
+    wanted = [naive_like(value, pattern, "\\") for value in values]
+    matcher = like_matcher(pattern)
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda _: matcher.match(pa.array(values)).to_pylist(), range(8)))
+    assert any(wanted) and not all(wanted)
+    assert all(each == wanted for each in found)

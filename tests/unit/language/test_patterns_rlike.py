@@ -133,6 +133,16 @@ def test_time_is_linear_in_the_value(pattern: str) -> None:
     assert time.perf_counter() - started < 10
 
 
+@pytest.mark.parametrize(
+    "pattern",
+    ["^ab", "^a|b", "(^a)b", "^", r"\z", r"^\z", r"ab\z", r"^a.*b\z", r"^a\z|b", "^a?", r"^\bab", "^^a", r"^(ab)*\z"],
+)
+def test_anchors_hold_at_the_start_and_end_of_the_string_only(pattern: str) -> None:
+    values = ["", "a", "b", "ab", "aab", "abb", "ba", "a\nb", "b\nab", "éab", "aéb", "ab\n", "abab"]
+    in_python = re.compile(pattern.replace(r"\z", r"\Z"))
+    assert found(pattern, values) == [in_python.search(value) is not None for value in values]
+
+
 def test_malformed_utf8_is_a_replacement_character() -> None:
     broken = pa.Array.from_buffers(
         pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\4\0\0\0"), pa.py_buffer(b"a\xff\xe2b")]
