@@ -29,7 +29,7 @@ from pipelines.compiling.storing import saved, sound_index, store
 from pipelines.duplicate_ids import KEPT, current_rules
 from pipelines.errors import PipelineError, UnforeseenError
 from pipelines.full_disk import why_full
-from pipelines.lake.index_store import StoredIndex, fetch_index, newest_index, update_statistics
+from pipelines.lake.index_store import LIST_FILES, StoredIndex, fetch_index, newest_index, update_statistics
 from pipelines.lake.lake import Lake, not_written
 from pipelines.origin import origin_of
 from pipelines.recovery.survival import step
@@ -166,7 +166,7 @@ def _bring_up_to_date(
     if stored is not None and is_known:
         update_statistics(lake, stored, found)
         return indexed("unchanged", stored, counts), rejected
-    statistics = {**compiled.stats, "format_version": FORMAT_VERSION, **found}
+    statistics = {**compiled.stats, "format_version": FORMAT_VERSION, LIST_FILES: compiled.list_files, **found}
     fingerprint, built, path = compiled.fingerprint, compiled.engine, saved(compiled)
     # the index is in its file, and writing the table needs the memory
     del compiled

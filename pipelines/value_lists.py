@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 import rules_index as ri
 from pipelines.errors import MissingTableError, SourceError
-from pipelines.lake.lake import first_line, open_delta
+from pipelines.lake.lake import first_line, open_delta, rows_in
 from rules_index.domains.list_names import NAMES_ANY, names_in
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 LISTS = "lists"
 """Key of an index's statistics: the versions of the lists that its rules name."""
+LEAST_EDITED = 100_000
+"""Values of a list from which only what has changed in its table is read: a shorter one is read at once."""
 Versions = Mapping[str, Sequence[Any]]
 """For each list, by name, what its values depend on: table id, version and column; or why it has no values."""
 
@@ -52,7 +55,8 @@ def read_lists(
 ) -> tuple[list[AnyList], Versions]:
     """The current lists that expressions name, and their versions.
 
-    held: lists of an index, which are used again if their versions are unchanged. A list without a table, or whose
+    held: lists of an index, which are used again if their versions are unchanged; of a long one with another version
+    only what has changed is read. A list without a table, or whose
     column is missing or not comparable, becomes a `MissingList`: only the rules that name it are rejected. SourceError
     if a table exists but cannot be read: the index that was compiled before then stays in use.
     """
@@ -66,7 +70,8 @@ def read_lists(
         if isinstance(found, str):
             lists.append(MissingList(name, found))
         else:
-            lists.append(known or _read(configuration.lists[name], *found))
+            before = held.lists.get(name) if held is not None else None
+            lists.append(known or _next(before, configuration.lists[name], *found))
     return lists, versions
 
 
@@ -100,7 +105,36 @@ def _opened(wanted: ListTable) -> tuple[tuple[DeltaTable, str] | str, Sequence[A
     if spelled is None:
         reason = f"The table of the list {wanted.name} has no column {column}; it has {shown}."
         return reason, [reason]
-    return (table, spelled), [str(table.metadata().id), int(table.version()), spelled]
+    return (table, spelled), json.loads(_stamp(table, spelled))
+
+
+def _next(held: ri.ValueList | None, wanted: ListTable, table: DeltaTable, column: str) -> AnyList:
+    """A list as it is now: the one that is held, edited by what has changed in its table since; or read as a whole."""
+    found = _edited(held, wanted, table, column) if held is not None and held.count >= LEAST_EDITED else None
+    return found or _read(wanted, table, column)
+
+
+def _edited(held: ri.ValueList, wanted: ListTable, table: DeltaTable, column: str) -> ri.ValueList | None:
+    """None if the held list is one of another table or column, or its changes cannot be told."""
+    from pipelines.list_changes import changed_values
+    from rules_index.domains.list_edits import edited
+
+    stamp = _stamp(table, column)
+    then, now = (json.loads(each or "[]") for each in (held.stamp, stamp))
+    if [then[:1], then[2:]] != [now[:1], now[2:]]:
+        return None
+    rows = rows_in(table)
+    for changed in changed_values(table, wanted.source, column, then[1]):
+        found = edited(held, *changed, stamp)
+        # a feed may leave out what others write: at least the number of rows must be right
+        if found is not None and rows in (None, found.rows):
+            return found
+    return None
+
+
+def _stamp(table: DeltaTable, column: str) -> str:
+    """What a list keeps of what it was read from."""
+    return json.dumps([str(table.metadata().id), int(table.version()), column])
 
 
 def _read(wanted: ListTable, table: DeltaTable, column: str) -> AnyList:
@@ -118,6 +152,6 @@ def _read(wanted: ListTable, table: DeltaTable, column: str) -> AnyList:
     except (exceptions.DeltaError, OSError, pa.ArrowException) as error:
         raise SourceError(f"The list {wanted.name} at {wanted.source} cannot be read: {first_line(error)}") from error
     try:
-        return ri.value_list(wanted.name, values)
+        return ri.value_list(wanted.name, values, _stamp(table, column))
     except ri.RulesIndexError as error:
         return MissingList(wanted.name, str(error))

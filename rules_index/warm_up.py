@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from rules_index.compiling.compile import compile_rules
 from rules_index.compiling.templates.clause_templates import LEAST
+from rules_index.domains.list_edits import edited
+from rules_index.domains.value_lists import value_list
 from rules_index.implication.lint import lint
 from rules_index.index.annotate import Annotate
 from rules_index.index.compiled import Layers, dumps
@@ -60,7 +62,8 @@ def warm_up() -> int:
     layers = Layers(compiled, np.zeros(1, np.int64), compile_rules([("new", "whole > 5")], schema))
     updated = overlaid(layers, numbers_of(layers), compiled.rejects, "")
     matched = len(compiled.match(batch).flatten()) + len(updated.match(batch).flatten())
-    return matched + _warm_up_texts(schema) + _warm_up_events(schema) + _warm_up_join() + _warm_up_lint(schema)
+    matched += _warm_up_texts(schema) + _warm_up_lists() + _warm_up_events(schema)
+    return matched + _warm_up_join() + _warm_up_lint(schema)
 
 
 def _warm_up_texts(schema: pa.Schema) -> int:
@@ -71,6 +74,17 @@ def _warm_up_texts(schema: pa.Schema) -> int:
     lists = compiled.match(batch)
     assert compiled.annotations is not None
     return len(lists.flatten()) + len(compiled.annotations.of_ids(lists))
+
+
+def _warm_up_lists() -> int:
+    """Matches rows by lists, as they were read and after an edit. Returns the number of results."""
+    batch = pa.table({"text": ["a", "b"], "big": pa.array([0, _FAR])})
+    lists = [value_list("text", batch["text"]), value_list("big", batch["big"])]
+    rules = [(name, f"{name} IN LIST('{name}')") for name in batch.column_names]
+    compiled = loads(dumps(compile_rules(rules, batch.schema, lists=lists)))
+    gone = [edited(each, batch[name][:1], batch[name][:0], "") for name, each in compiled.lists.items()]
+    updated = loads(dumps(compiled.update([], lists=[each for each in gone if each is not None])))
+    return len(compiled.match(batch).flatten()) + len(updated.match(batch).flatten())
 
 
 def _warm_up_events(schema: pa.Schema) -> int:

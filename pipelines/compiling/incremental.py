@@ -26,7 +26,7 @@ from pipelines.compiling.results import (
 )
 from pipelines.compiling.storing import saved, store
 from pipelines.errors import PipelineError
-from pipelines.lake.index_store import StoredIndex, fetch_index, update_statistics
+from pipelines.lake.index_store import LIST_FILES, StoredIndex, fetch_index, update_statistics
 from pipelines.recovery.survival import step
 from pipelines.rule_set import RULE_COLUMNS
 from pipelines.runners.needs import of_derived
@@ -103,6 +103,7 @@ def _bring_up_to_date(
         "rejected": rejected.height,
         "needs_spark": of_derived(updated) or "",
         LISTS: versions,
+        LIST_FILES: updated.list_files,
     }
     fingerprint, built = updated.fingerprint, updated.engine
     written = store(lake, saved(updated), name, changes.version, fingerprint, built, statistics, force=False)

@@ -33,12 +33,12 @@ def sound_index(lake: Lake, name: str) -> StoredIndex | None:
 
 
 def saved(compiled: ri.CompiledRules) -> Path:
-    """Write the index to a temporary file, for `store`."""
+    """Write the index to a temporary file, for `store`; long lists stay in the files that they were loaded from."""
     handle, temporary = tempfile.mkstemp(dir=indexes_folder())
     os.close(handle)
     path = Path(temporary)
     try:
-        compiled.save(path)
+        compiled.save(path, shares_lists=True)
     except BaseException:
         path.unlink(missing_ok=True)
         raise

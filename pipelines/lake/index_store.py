@@ -25,9 +25,12 @@ from pipelines.lake.reading import literal
 from pipelines.lake.runs import PLANNED, last_batch
 from pipelines.lake.tables import CHUNK_BYTES, RULE_INDEX
 from pipelines.scratch import indexes_folder, keep
+from rules_index.index.checked_files import sha256_once
 
 _DESCRIPTION = [c.name for c in RULE_INDEX.columns if c.name not in ("data", "chunk")]
 _ATTEMPTS = 10
+LIST_FILES = "list_files"
+"""Key of an index's statistics: the names of the files of older indexes of its scope that hold long lists of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,11 @@ class StoredIndex:
     statistics: Mapping[str, Any]
     created_at: datetime
 
+    @property
+    def list_files(self) -> list[str]:
+        """The names of the files that hold lists of this index, and have to be in its folder."""
+        return list(self.statistics.get(LIST_FILES, []))
+
 
 def newest_index(
     lake: Lake, scope: str, fingerprint: str | None = None, rules_version: int | None = None
@@ -59,7 +67,11 @@ def newest_index(
     if rules_version is not None:
         filters.append(("rules_version", rules_version))
     with _damage(scope):
-        rows = lake.arrow("rule_index", _DESCRIPTION, filters).to_pylist()
+        return _newest(lake, filters)
+
+
+def _newest(lake: Lake, filters: list[tuple[str, Any]]) -> StoredIndex | None:
+    rows = lake.arrow("rule_index", _DESCRIPTION, filters).to_pylist()
     if not rows:
         return None
     row = max(rows, key=lambda row: (row["created_at"], row["rules_version"]))
@@ -106,8 +118,8 @@ def store_index(
     """Write the index file at `path` as the scope's newest, in one commit.
 
     If a concurrent run has stored the same index first, that one is returned. `anew` drops the scope's older indexes
-    in the same commit, even if their files are damaged; the index of an unfinished micro-batch is kept. TableError if
-    the table cannot be written.
+    in the same commit, even if their files are damaged; the index of an unfinished micro-batch is kept, with those that
+    hold its lists. TableError if the table cannot be written.
     """
     from deltalake import (
         ColumnProperties,
@@ -131,7 +143,7 @@ def store_index(
     for attempt in range(_ATTEMPTS):
         table = lake.writable("rule_index")
         mode: dict[str, Any] = {"mode": "append"}
-        kept = None
+        kept: list[tuple[StoredIndex, Path]] = []
         if anew:
             kept = _unfinished(lake, scope, fingerprint)
             mode = {"mode": "overwrite", "predicate": f"scope = {literal(scope)}"}
@@ -139,7 +151,7 @@ def store_index(
             found = newest_index(lake, scope)
             if found is not None and (found.fingerprint, found.engine) == (fingerprint, engine):
                 return found
-        rows = chain(_chunks(*kept) if kept is not None else (), _chunks(stored, path))
+        rows = chain(*(_chunks(*each) for each in kept), _chunks(stored, path))
         chunks = pa.RecordBatchReader.from_batches(arrow_schema(RULE_INDEX), rows)
         marked = CommitProperties(app_transactions=[mark])
         try:
@@ -154,19 +166,23 @@ def store_index(
     return stored
 
 
-def _unfinished(lake: Lake, scope: str, but: str) -> tuple[StoredIndex, Path] | None:
-    """The index of the scope's unfinished micro-batch, and its file.
+def _unfinished(lake: Lake, scope: str, but: str) -> list[tuple[StoredIndex, Path]]:
+    """The index of the scope's unfinished micro-batch, those that hold its lists, and the file of each.
 
-    None if no micro-batch is unfinished, if its index has the fingerprint `but`, or if the index is missing or damaged.
+    None of them if no micro-batch is unfinished, if its index has the fingerprint `but`, or if the index is missing or
+    damaged.
     """
     last = last_batch(lake, scope)
     if last is None or last.state != PLANNED or last.fingerprint in (None, but):
-        return None
+        return []
     try:
         stored = newest_index(lake, scope, last.fingerprint)
-        return None if stored is None else (stored, fetch_index(lake, stored))
+        if stored is None:
+            return []
+        needed = [stored, *(_list_holder(lake, stored, name) for name in stored.list_files)]
+        return [(each, fetch_index(lake, each)) for each in needed]
     except IndexDamagedError:
-        return None
+        return []
 
 
 def update_statistics(lake: Lake, stored: StoredIndex, found: Mapping[str, Any]) -> None:
@@ -228,11 +244,35 @@ def format_version_of(statistics: Mapping[str, Any]) -> int:
 def fetch_index(lake: Lake, stored: StoredIndex) -> Path:
     """A local file of the index, which stays as long as this process lives.
 
-    It is named by the index's SHA-256, and checked against it on each call. IndexDamagedError as `read_index`.
+    It is named by the index's SHA-256, and checked against it on each call; so are the files that hold lists of it, in
+    the same folder. IndexDamagedError as `read_index`, and if an index that holds lists of it is gone.
     """
-    path = indexes_folder() / f"{stored.sha256}.index"
-    if keep(path) and path.stat().st_size == stored.bytes and file_sha256(path) == stored.sha256:
-        return path
+    folder = indexes_folder()
+    for name in stored.list_files:
+        if not _is_kept(folder / name):
+            _fetch(lake, _list_holder(lake, stored, name), folder / name)
+    path = folder / f"{stored.sha256}.index"
+    if not _is_kept(path):
+        _fetch(lake, stored, path)
+    return path
+
+
+def _list_holder(lake: Lake, stored: StoredIndex, name: str) -> StoredIndex:
+    """The index with a file of this name, which holds lists of another one of its scope."""
+    with _damage(stored.scope):
+        found = _newest(lake, [("scope", stored.scope), ("chunk", 0), ("sha256", name.removesuffix(".index"))])
+    if found is None:
+        raise IndexDamagedError(_advice(stored.scope, f"rule_index has no longer the bytes of its lists, {name}"))
+    return found
+
+
+def _is_kept(path: Path) -> bool:
+    """Whether there is a file with the SHA-256 that it is named by; it then stays."""
+    return keep(path) and sha256_once(path) == path.stem
+
+
+def _fetch(lake: Lake, stored: StoredIndex, path: Path) -> None:
+    """Write the index's bytes from the table to a file."""
     data = read_index(lake, stored)
     handle, temporary = tempfile.mkstemp(dir=path.parent)
     try:
@@ -243,7 +283,6 @@ def fetch_index(lake: Lake, stored: StoredIndex) -> Path:
         Path(temporary).unlink(missing_ok=True)
         raise not_written(f"The index of {stored.scope} cannot be written to {path.parent}", error) from error
     keep(path)
-    return path
 
 
 def read_index(lake: Lake, stored: StoredIndex) -> bytes:

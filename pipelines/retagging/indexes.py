@@ -78,7 +78,7 @@ def matcher_of(scope: Scope, compiled: ri.CompiledRules, id_type: str) -> Matche
 
     folder = indexes_folder()
     path = folder / f"retag-{os.getpid()}-{id(compiled)}"
-    compiled.save(path)
+    compiled.save(path, shares_lists=True)
     named = folder / f"{file_sha256(path)}.index"
     os.replace(path, named)
     keep(named)

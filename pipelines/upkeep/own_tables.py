@@ -6,6 +6,7 @@ only if there are very many.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from pipelines.lake.folder_log import FolderLog
+from pipelines.lake.index_store import LIST_FILES
 from pipelines.lake.lake import first_line, not_written
 from pipelines.lake.merging import NotMergeableError
 from pipelines.lake.reading import literal
@@ -120,7 +122,7 @@ def _merge_rules(workspace: Workspace, done: Upkept) -> None:
 def _indexes(workspace: Workspace, done: Upkept) -> None:
     """Delete indexes that no run or reader needs any more."""
     lake = workspace.lake
-    columns = ["scope", "fingerprint", "created_at"]
+    columns = ["scope", "fingerprint", "created_at", "sha256", "statistics"]
     rows = lake.arrow("rule_index", columns, [("chunk", 0)])
     stored = pl.DataFrame(pl.from_arrow(rows)).sort("created_at")
     since = datetime.now(UTC) - timedelta(microseconds=lake.settings.maintenance.versions)
@@ -134,10 +136,18 @@ def _indexes(workspace: Workspace, done: Upkept) -> None:
             (pl.col("until") < since)
             & (~pl.col("fingerprint").is_in(list(needed)) | (pl.col("created_at") < pl.col("again")))
         )
+        shared = _holding_lists(own.join(old, on="created_at", how="anti"))
+        old = old.join(shared, on="sha256", how="anti")
         if old.height:
             times = ", ".join(f"'{each.isoformat()}'" for each in old["created_at"])
             found = lake.writable("rule_index").delete(f"scope = {literal(str(scope))} AND created_at IN ({times})")
             done.rows += int(found["num_deleted_rows"])
+
+
+def _holding_lists(kept: pl.DataFrame) -> pl.DataFrame:
+    """`sha256`: of the indexes that hold long lists of these ones."""
+    named = [name for each in kept["statistics"] for name in json.loads(each).get(LIST_FILES, [])]
+    return pl.DataFrame({"sha256": [name.removesuffix(".index") for name in named]}, {"sha256": pl.String})
 
 
 def _needed(workspace: Workspace, scope: str) -> set[str | None]:

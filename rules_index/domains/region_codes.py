@@ -52,13 +52,20 @@ class Regions:
         if len(values) == 0:
             return
         if "offsets" in self.arrays:
-            self._encode_bytes(values, out)
+            self._encode_strings(*byte_strings(values, self.type), out)
         else:
             self._encode_integers(integer_keys(values, self.type), out)
         if values.null_count:
             out[values.is_null().to_numpy(zero_copy_only=False)] = self.count
         if raised is not None:
             out[raised] = self.count + 1
+
+    def encode_keys(self, keys: np.ndarray | pa.LargeBinaryArray, out: np.ndarray) -> None:
+        """Writes the codes of keys [.], int64 or byte strings as the regions have them, into `out` [.] int32."""
+        if isinstance(keys, np.ndarray):
+            self._encode_integers(keys, out)
+        else:
+            self._encode_strings(*_packed(keys), out)
 
     def encode_truth(self, truth: np.ndarray, out: np.ndarray) -> None:
         """Writes the codes of a Boolean given as int8 truth codes: 0 FALSE, 1 TRUE, 2 NULL, 3 raised."""
@@ -78,9 +85,8 @@ class Regions:
             low, shift = arrays["low"]
             encode.encode_search(keys, arrays["cuts"], arrays["buckets"], low, shift, codes, out)
 
-    def _encode_bytes(self, values: pa.Array, out: np.ndarray) -> None:
+    def _encode_strings(self, offsets: np.ndarray, data: np.ndarray, out: np.ndarray) -> None:
         a = self.arrays
-        offsets, data = byte_strings(values, self.type)
         encode.encode_bytes(
             offsets, data, a["table"], a["point_offsets"], a["point_data"], a["point_codes"],
             a["offsets"], a["data"], a["codes"], out,

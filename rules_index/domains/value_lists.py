@@ -1,12 +1,13 @@
 """Value lists: lists of values that rules name instead of spelling them out, as in `account IN LIST('sanctioned')`.
 
 A list divides an attribute into two regions (`region_codes.py`), the values in it and the others. Ten million values
-are a hash table or sorted cuts, mapped into memory with the index; each row costs one lookup.
+are a hash table or sorted cuts, mapped into memory with the index; each row costs one lookup. These arrays are the
+list's *base*. An edit does not change them: values in which the list differs from its base are a small list of their
+own (`list_edits.py`), in which each row is looked up too.
 """
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -14,27 +15,51 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from rules_index.arrays import distinct
+from rules_index.domains.list_digest import digest_of
+from rules_index.domains.list_keys import Values, are_in, keys_of, regions_of
 from rules_index.domains.list_names import NAMED
-from rules_index.domains.region_codes import Regions, byte_arrays, byte_strings, cut_arrays, integer_keys, plain
-from rules_index.domains.values import is_bytes, is_indexable
+from rules_index.domains.region_codes import Regions
+from rules_index.domains.values import is_indexable
 from rules_index.errors import RulesIndexError
 
-_INT64_MAX = (1 << 63) - 1
+_LEAST_COUNTED = 1_000
+_COUNTED_SHARE = 64
+"""A list of n values counts the rows of at most n / 64 of them, or of 1,000."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The file that a list's base was loaded from: its name, its checksum, and the digest of the list in it."""
+
+    file: str
+    checksum: str
+    digest: str
 
 
 @dataclass(frozen=True, eq=False)
 class ValueList:
     """The distinct values of a list; NULL is not among them.
 
-    `count` values of the type of `regions`, which codes them 1 and all others 0. `digest` differs for lists with other
-    values or of another type.
+    count     how many values there are
+    digest    differs for lists with other values or of another type
+    regions   the base, of the values' type: it codes its values 1, all others 0
+    flips     the values that are in the list and not in the base, or in the base and not in the list; None: no value
+    rows      how many values the list was made from, repeated ones and NULLs included
+    counts    `key`, `rows`: how many of these are equal to a value, where that is not 1 for a value of the base and not
+              0 for another; keys (`list_keys`) ascend. None where they are too many: then the list cannot be edited
+    stamp     what its maker says it was read from
+    origin    the file that the base is mapped from; None for a base that is in no file, or in one without a name
     """
 
     name: str
     count: int
     digest: str
     regions: Regions
+    flips: Regions | None
+    rows: int
+    counts: pl.DataFrame | None
+    stamp: str = ""
+    origin: Origin | None = None
 
     @property
     def type(self) -> pa.DataType:
@@ -45,7 +70,11 @@ class ValueList:
         """Which values [.] of the list's type are in it, bool; False for NULL."""
         codes = np.zeros(len(values), np.int32)
         self.regions.encode(values, None, codes)
-        return codes == 1
+        found: np.ndarray = codes == 1
+        if self.flips is not None:
+            self.flips.encode(values, None, codes)
+            found ^= codes == 1
+        return found
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ValueList) and (self.name, self.digest) == (other.name, other.digest)
@@ -66,8 +95,9 @@ class MissingList:
 AnyList: TypeAlias = ValueList | MissingList
 
 
-def value_list(name: str, values: pa.Array | pa.ChunkedArray) -> ValueList:
-    """A value list; the values may come in any order, repeat and be NULL.
+def value_list(name: str, values: Values, stamp: str = "") -> ValueList:
+    """A value list; the values may come in any order, repeat and be NULL. `stamp`: what they were read from, which the
+    list keeps.
 
     Raises `RulesIndexError` for a name that rules cannot write, for values of a type that cannot be compared, and for
     more than 2 GiB of values.
@@ -77,19 +107,22 @@ def value_list(name: str, values: pa.Array | pa.ChunkedArray) -> ValueList:
     data_type = list_type(values.type)
     if data_type is None:
         raise RulesIndexError(f"The list {name} holds {values.type}, and values of that type are not compared.")
+    rows = len(values)
     try:
-        values = plain(values, data_type).drop_null()
+        keys = keys_of(values, data_type)
     except pa.ArrowException as error:
         reason = f"The list {name} holds more than 2 GiB, or values that {data_type} cannot hold: {error}"
         raise RulesIndexError(reason) from error
-    if is_bytes(data_type):
-        count, arrays = _byte_list(values, data_type)
-    else:
-        count, arrays = _integer_list(distinct(integer_keys(values, data_type).astype(np.int64)))
-    digest = hashlib.sha256(str(data_type).encode())
-    for key in sorted(arrays):
-        digest.update(arrays[key].data)
-    return ValueList(name, count, digest.hexdigest(), Regions(data_type, 2, arrays))
+    del values
+    keys, counts = _distinct(keys)
+    base = regions_of(keys, data_type)
+    digest = digest_of(data_type, len(keys), base, None)
+    return ValueList(name, len(keys), digest, base, None, rows, counts, stamp)
+
+
+def most_counted(count: int) -> int:
+    """The greatest number of values whose rows a list of `count` values counts."""
+    return max(_LEAST_COUNTED, count // _COUNTED_SHARE)
 
 
 def list_type(data_type: pa.DataType) -> pa.DataType | None:
@@ -110,23 +143,25 @@ def list_type(data_type: pa.DataType) -> pa.DataType | None:
     return data_type if is_indexable(data_type) else None
 
 
-def _integer_list(keys: np.ndarray) -> tuple[int, dict[str, np.ndarray]]:
-    """Distinct ascending keys [.] int64 as cuts, at which membership alternately begins and ends."""
-    begins = np.ones(len(keys), bool)
-    begins[1:] = keys[1:] != keys[:-1] + 1
-    first, last = keys[begins], keys[np.roll(begins, -1)]
-    cuts = np.stack([first, last + np.int64(1)], axis=1).reshape(-1)
-    if len(keys) and keys[-1] == _INT64_MAX:
-        cuts = cuts[:-1]  # no value is above the greatest key
-    codes = np.tile(np.array([1, 0], np.int32), len(cuts) // 2 + 1)[: len(cuts)]
-    return len(keys), cut_arrays(cuts, codes)
+def flips_of(base: Regions, counts: pl.DataFrame) -> Regions | None:
+    """The values that have rows and are not in the base, or have none and are in it."""
+    if counts.is_empty():
+        return None
+    flipped = (counts["rows"] > 0).to_numpy() != are_in(base, counts["key"])
+    return regions_of(counts["key"].filter(pl.Series(flipped)), base.type) if flipped.any() else None
 
 
-def _byte_list(values: pa.Array, data_type: pa.DataType) -> tuple[int, dict[str, np.ndarray]]:
-    """Values as the points of a hash table, ascending."""
-    offsets, data = byte_strings(values, data_type)
-    buffers = [None, pa.py_buffer(offsets.astype(np.int64)), pa.py_buffer(data)]
-    strings = pa.Array.from_buffers(pa.large_binary(), len(values), buffers)
-    points = pl.Series(strings, dtype=pl.Binary).unique().sort().to_arrow().cast(pa.large_binary())
-    ones, none = np.ones(len(points), np.int32), pa.array([], pa.large_binary())
-    return len(points), byte_arrays(points, ones, none, np.empty(0, np.int32))
+def _distinct(keys: pl.Series) -> tuple[pl.Series, pl.DataFrame | None]:
+    """The distinct keys, ascending, and the rows of those that repeat; None where these are too many."""
+    ordered = keys.sort()
+    opens = np.ones(len(ordered), bool)
+    opens[1:] = (ordered[1:] != ordered[:-1]).to_numpy() if len(ordered) else True
+    places = np.flatnonzero(opens)
+    if len(places) == len(ordered):
+        return ordered, pl.DataFrame({"key": keys.clear(), "rows": pl.Series([], dtype=pl.Int64)})
+    rows = np.diff(np.append(places, len(ordered)))
+    found = ordered.filter(pl.Series(opens))
+    repeated = rows > 1
+    if int(repeated.sum()) > most_counted(len(found)):
+        return found, None
+    return found, pl.DataFrame({"key": found.filter(pl.Series(repeated)), "rows": rows[repeated]})

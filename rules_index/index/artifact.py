@@ -10,7 +10,8 @@
 
 Loading (`rules_index.index.loading`) gives an index or raises `ArtifactError`, whatever the bytes are. The checksum
 finds damage. Every offset, length and code is checked against its bounds before a kernel reads it, so that forged bytes
-with a valid checksum cannot make it read out of bounds.
+with a valid checksum cannot make it read out of bounds. Long value lists may be in another artifact
+(`rules_index.index.stored_lists`).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import pyarrow as pa
 
 from rules_index.errors import ArtifactError
 
-FORMAT_VERSION = 15
+FORMAT_VERSION = 16
 """Of the artifact; it is part of every fingerprint."""
 MAGIC = b"DELTATAG"
 ALIGNMENT = 64
@@ -61,8 +62,14 @@ def save(pieces: Sequence[bytes | memoryview], path: str | Path) -> None:
         raise
 
 
-def read_header(view: memoryview) -> dict[str, Any]:
-    """The header, with the offset of the sections as `_start`. Raises `ArtifactError` for bytes that are not a complete
+def checksum_of(view: memoryview) -> str:
+    """The checksum, in hex, that an artifact gives for itself; `read_header` has compared it with the bytes."""
+    return str(_PREFIX.unpack_from(view)[3].hex())
+
+
+def read_header(view: memoryview, is_checked: bool = False) -> dict[str, Any]:
+    """The header, with the offset of the sections as `_start`. is_checked: the bytes are known to be as they were
+    written, and are not compared with the checksum again. Raises `ArtifactError` for bytes that are not a complete
     artifact."""
     if len(view) < _PREFIX.size:
         raise ArtifactError("The file is too short to be an index.")
@@ -73,7 +80,7 @@ def read_header(view: memoryview) -> dict[str, Any]:
         raise ArtifactError(
             f"The index has format {version}, this version reads {FORMAT_VERSION}; compile the rules again."
         )
-    if hashlib.sha256(view[_PREFIX.size :]).digest() != checksum:
+    if not is_checked and hashlib.sha256(view[_PREFIX.size :]).digest() != checksum:
         raise ArtifactError("The index is damaged (its checksum does not agree); compile the rules again.")
     try:
         header = json.loads(bytes(view[_PREFIX.size : _PREFIX.size + length]))

@@ -25,7 +25,9 @@ from rules_index.index.engine import Matching
 from rules_index.index.inputs import as_table
 from rules_index.index.rule_source import RuleSource
 from rules_index.index.rule_texts import KeptTexts, RuleTexts
-from rules_index.language.serialise import to_json, type_to_json
+from rules_index.index.stored_lists import list_header, origin_shared
+from rules_index.index.stored_regions import regions_header
+from rules_index.language.serialise import to_json
 from rules_index.language.typed import Expression, Leaf, lists_of
 
 if TYPE_CHECKING:
@@ -273,9 +275,21 @@ class CompiledRules:
         updated: CompiledRules = resolve_name(_UPDATE)(self, changes, analyse, sample, lists)
         return updated
 
-    def save(self, path: str | Path) -> None:
-        """Writes the index as one file: to a file beside `path` first, which is then renamed."""
-        save(_pieces(self), path)
+    def save(self, path: str | Path, shares_lists: bool = False) -> None:
+        """Writes the index as one file: to a file beside `path` first, which is then renamed.
+
+        shares_lists: the arrays of long lists that were loaded from other files are not written again; the index then
+        needs these files (`list_files`) in its folder.
+        """
+        save(_pieces(self, shares_lists), path)
+
+    @property
+    def list_files(self) -> list[str]:
+        """The names, ascending, of the files whose lists `save` with `shares_lists` leaves where they are."""
+        layers = self.definition
+        parts = (layers.base, layers.changed) if isinstance(layers, Layers) else (self,)
+        shared = [origin_shared(each) for part in parts for each in part.lists.values()]
+        return sorted({origin.file for origin in shared if origin is not None})
 
 
 @dataclass(frozen=True)
@@ -299,7 +313,7 @@ def dumps(compiled: CompiledRules) -> bytes:
     return b"".join(_pieces(compiled))
 
 
-def _pieces(compiled: CompiledRules) -> list[bytes | memoryview]:
+def _pieces(compiled: CompiledRules, shares_lists: bool = False) -> list[bytes | memoryview]:
     sections = Sections()
     layers = compiled.definition
     header = {
@@ -308,15 +322,15 @@ def _pieces(compiled: CompiledRules) -> list[bytes | memoryview]:
         "rejects": sections.table(compiled.rejects),
     }
     if isinstance(layers, Layers):
-        header["base"] = _full(layers.base, sections)
+        header["base"] = _full(layers.base, sections, shares_lists)
         header["left_out"] = sections.array(layers.left_out)
-        header["changed"] = _full(layers.changed, sections)
+        header["changed"] = _full(layers.changed, sections, shares_lists)
     else:
-        header |= _full(compiled, sections)
+        header |= _full(compiled, sections, shares_lists)
     return pieces_of(header, sections)
 
 
-def _full(compiled: CompiledRules, sections: Sections) -> dict[str, Any]:
+def _full(compiled: CompiledRules, sections: Sections, shares_lists: bool) -> dict[str, Any]:
     """The header of a full compile."""
     source = compiled.source
     header = {
@@ -325,12 +339,9 @@ def _full(compiled: CompiledRules, sections: Sections) -> dict[str, Any]:
         "engine": compiled.engine,
         "stats": compiled.stats,
         "inputs": [to_json(leaf) for leaf in compiled.inputs],
-        "lists": [
-            {"name": each.name, "values": each.count, "digest": each.digest, **_regions(each.regions, sections)}
-            for each in compiled.lists.values()
-        ],
+        "lists": [list_header(each, sections, shares_lists) for each in compiled.lists.values()],
         "attributes": [
-            {"expression": to_json(attribute), **_regions(region, sections)}
+            {"expression": to_json(attribute), **regions_header(region, sections)}
             for attribute, region in zip(compiled.attributes, compiled.regions, strict=True)
         ],
         "index": {name: sections.array(array) for name, array in compiled.index.arrays.items()},
@@ -346,8 +357,3 @@ def _full(compiled: CompiledRules, sections: Sections) -> dict[str, Any]:
         texts = compiled.texts
         header["texts"] = {"schema": sections.data(texts.schema), "blocks": [*map(sections.data, texts.blocks)]}
     return header
-
-
-def _regions(regions: Regions, sections: Sections) -> dict[str, Any]:
-    arrays = {name: sections.array(array) for name, array in regions.arrays.items()}
-    return {"type": type_to_json(regions.type), "count": regions.count, "arrays": arrays}

@@ -10,10 +10,13 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from pipelines import value_lists
 from pipelines.compile import compile_scopes
 from pipelines.join import join_streams
+from pipelines.lake.index_store import newest_index
 from pipelines.sql import run_statement, statement_result
 from pipelines.tag import tag_stream
+from rules_index.index import stored_lists
 
 ACCOUNTS = ["a", "b", None, "ß", "", "z"]
 
@@ -30,8 +33,16 @@ def sources(tmp_path: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("runner", ["local", "spark"])
 def test_tags_and_joins(
-    new_workspace: Callable[..., Any], add_rules: Callable[..., None], sources: Any, tmp_path: Path, runner: str
+    new_workspace: Callable[..., Any],
+    add_rules: Callable[..., None],
+    sources: Any,
+    tmp_path: Path,
+    runner: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """By a list that has been edited, so that its values are in the files of two indexes."""
+    monkeypatch.setattr(value_lists, "LEAST_EDITED", 0)
+    monkeypatch.setattr(stored_lists, "SHARED_BYTES", 0)
     joins = {"j": {"streams": ["s", "o"], "on": ["pk"], "window": "1 s"}}
     lists = {"watch": {"source": str(tmp_path / "watch"), "column": "account"}}
     workspace = new_workspace(sources, joins=joins, lists=lists, runner=runner)
@@ -43,7 +54,15 @@ def test_tags_and_joins(
     )
     if runner == "spark":
         add_rules(workspace, ("spark", "s", "soundex(account) = 'A000' AND account IN LIST('watch')"))
-    assert [(each.state, each.rejects) for each in compile_scopes(workspace)] == [("compiled", 0)] * 3
+    watch = DeltaTable(str(tmp_path / "watch"))
+    watch.delete("account = 'ß'")
+    write_deltalake(watch, pa.table({"account": ["b", "x"], "by": ["you"] * 2}), mode="append")
+    compile_scopes(workspace)
+    watch.restore(0)
+    found = [(each.state, each.rejects) for each in compile_scopes(workspace)]
+    assert found == [("compiled", 0), ("unchanged", 0), ("compiled", 0)]
+    files = [newest_index(workspace.lake, name).list_files for name in ("s", "j")]
+    assert [len(each) for each in files] == [1, 1]
     tag_stream(workspace, "s")
     join_streams(workspace, "j")
     found = DeltaTable(workspace.lake.uri("s_tagged")).to_pyarrow_table().sort_by("pk")["rule_ids"].to_pylist()

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 import rules_index as ri
 from rules_index.compiling import update
+from rules_index.domains.list_edits import edited
 from rules_index.index.compiled import dumps
 from rules_index.index.conjunction_arrays import InvalidArraysError
 
@@ -42,9 +43,18 @@ MIXED = [
     *((f"far {i}", f"c >= {i * 10**15}") for i in range(20)),
     ("listed", "s IN LIST('texts') OR c NOT IN LIST('numbers') AND d IN LIST('decimals')"),
 ]
+
+
+def _edited(name: str, values: pa.Array, removed: pa.Array, added: pa.Array) -> Iterator[ri.ValueList]:
+    """A list after an edit."""
+    found = edited(ri.value_list(name, values), removed, added, "")
+    assert found is not None
+    yield found
+
+
 LISTS = [
-    ri.value_list("texts", pa.array(["ab", "", "account-3", "none"])),
-    ri.value_list("numbers", pa.array([*range(0, 60, 3), 10**12])),
+    *_edited("texts", pa.array(["ab", "", "ab", "gone"]), pa.array(["gone"]), pa.array(["none", "account-3"])),
+    *_edited("numbers", pa.array([*range(0, 61, 3), 10**12]), pa.array([60]), pa.array([], pa.int64())),
     ri.value_list("decimals", pa.array(range(0, 200, 2)).cast(pa.decimal128(30, 2))),
 ]
 KEYED = [(f"k{i:04}", f"a = {i % 12} AND b = {i % 31} AND c = {i * 7 % 53} AND x > {i % 5}") for i in range(1500)]

@@ -1,0 +1,117 @@
+"""Leaves out the rows that two long sequences have in common, in whatever order runs of them stand.
+
+A writer that filters a file may read its parts at the same time and write their batches in turn. So the rows stand in
+long runs, with few rows missing, changed or put in. A run is found and compared as a whole.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_MOST_STEPS = 4_000
+"""Maximum number of ends of runs, after which the remaining rows are taken for different."""
+_MOST_BETWEEN = 32
+"""Maximum number of rows that are missing, changed or put in between two runs."""
+_EQUAL_AGAIN = 4
+"""Number of equal rows that begin a run."""
+_RUN = 1 << 16
+"""Maximum number of rows that are compared at once."""
+
+Rows = tuple[pa.ChunkedArray, pa.ChunkedArray]
+
+
+def differing(one: pa.Array, two: pa.Array) -> Rows:
+    """Both sequences without rows that stand in both, each left out of both: most of them, where they stand in runs."""
+    return _Comparison(one, two).differing()
+
+
+class _Comparison:
+    """What is left of `one` are gaps between the runs that were found; of `two`, what is behind `at`."""
+
+    def __init__(self, one: pa.Array, two: pa.Array) -> None:
+        self.one, self.two, self.at = one, two, 0
+        self.gaps = [(0, len(one))]
+        self.left: tuple[list[pa.Array], list[pa.Array]] = ([], [])
+        self.failures = 0
+
+    def differing(self) -> Rows:
+        """See the function."""
+        place = 0
+        for _ in range(_MOST_STEPS):
+            first, last = self.gaps[place]
+            run = _equal_rows(self.one[first:last], self.two[self.at :])
+            self.gaps[place] = first + run, last
+            self.at += run
+            if self.at == len(self.two):
+                break
+            place = self._next(place)
+        self.left[0].extend(self.one[first:last] for first, last in self.gaps)
+        self.left[1].append(self.two[self.at :])
+        return pa.chunked_array(self.left[0], self.one.type), pa.chunked_array(self.left[1], self.two.type)
+
+    def _next(self, place: int) -> int:
+        """The gap that begins with the next run, after the rows between have been set aside."""
+        head = self.two[self.at : self.at + _EQUAL_AGAIN]
+        gaps = [place, *(each for each in range(len(self.gaps)) if each != place)]
+        for each in gaps[1:]:
+            if self._begins(each, head):
+                return each
+        for each in gaps:
+            first, last = self.gaps[each]
+            between = _between(self.one[first : min(last, first + 2 * _MOST_BETWEEN)], self.two[self.at :])
+            if between is not None:
+                self.left[0].append(self.one[first : first + between[0]])
+                self.gaps[each] = first + between[0], last
+                self._set_aside(between[1])
+                return each
+        found = self._searched(head)
+        if found is None:
+            # rows that were put in, of which there may be many: ever more are passed over
+            self._set_aside(_EQUAL_AGAIN << self.failures)
+            self.failures += 1
+        return place if found is None else found
+
+    def _set_aside(self, rows: int) -> None:
+        self.left[1].append(self.two[self.at : self.at + rows])
+        self.at = min(self.at + rows, len(self.two))
+
+    def _begins(self, gap: int, head: pa.Array) -> bool:
+        first, last = self.gaps[gap]
+        return bool(self.one[first : min(last, first + len(head))].equals(head))
+
+    def _searched(self, head: pa.Array) -> int | None:
+        """The second half of a gap, which is divided where the head stands in it."""
+        where = pc.index(self.one, head[0]).as_py() if head[0].is_valid else -1
+        for each, (first, last) in enumerate(self.gaps):
+            if first < where < last:
+                self.gaps[each] = first, where
+                self.gaps.append((where, last))
+                return len(self.gaps) - 1
+        return None
+
+
+def _equal_rows(one: pa.Array, two: pa.Array) -> int:
+    """How many rows two sequences have in common at their beginning."""
+    equal, size, has_differed = 0, _EQUAL_AGAIN, False
+    most = min(len(one), len(two))
+    while equal < most:
+        size = min(size, most - equal)
+        if one[equal : equal + size].equals(two[equal : equal + size]):
+            equal += size
+            size = size if has_differed else min(2 * size, _RUN)
+        elif size == 1:
+            break
+        else:
+            size, has_differed = size // 2, True
+    return equal
+
+
+def _between(one: pa.Array, two: pa.Array) -> tuple[int, int] | None:
+    """How many rows of two sequences, which begin with different ones, stand before equal rows; None if too many."""
+    for shift in range(1, _MOST_BETWEEN + 1):
+        for first, second in ((shift, 0), (shift, shift), (0, shift)):
+            run = one[first : first + _EQUAL_AGAIN]
+            if len(run) and run.equals(two[second : second + _EQUAL_AGAIN]):
+                return first, second
+    return None

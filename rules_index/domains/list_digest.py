@@ -1,0 +1,82 @@
+"""The digest of a list: the SHA-256 of its distinct values in ascending order, whatever edits it came by.
+
+Of integers the cuts are digested, at which membership begins and ends; of byte strings their lengths, then the bytes. A
+list with edits has these arrays only for its base. What the edits put in or leave out is digested in its place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from rules_index.domains.list_keys import cuts_of
+from rules_index.domains.region_codes import Regions
+from rules_index.kernels.encode import encode_bytes
+
+
+def digest_of(data_type: pa.DataType, count: int, base: Regions, flips: Regions | None) -> str:
+    """The digest, in hex, of a list of `count` values: those of the base, but the other way round for the `flips`."""
+    digest = hashlib.sha256(f"{data_type} {count}\n".encode())
+    for part in _of_bytes(base, flips) if base.is_bytes else _of_integers(base, flips):
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def _of_integers(base: Regions, flips: Regions | None) -> Iterator[memoryview | bytes]:
+    """A flip begins or ends membership at its cuts, where that of the base does the contrary: equal cuts vanish."""
+    cuts, others = cuts_of(base), cuts_of(flips) if flips is not None else np.empty(0, np.int64)
+    places = np.searchsorted(cuts, others)
+    is_there = np.zeros(len(others), bool)
+    inside = places < len(cuts)
+    is_there[inside] = cuts[places[inside]] == others[inside]
+    new = [b"" if there else each.tobytes() for each, there in zip(others, is_there.tolist(), strict=True)]
+    return _spliced(cuts, places, places + is_there, new)
+
+
+def _of_bytes(base: Regions, flips: Regions | None) -> Iterator[memoryview | bytes]:
+    offsets, data = base.arrays["point_offsets"], base.arrays["point_data"]
+    lengths = np.subtract(offsets[1:], offsets[:-1], dtype=np.int32, casting="unsafe")
+    places = ends = np.empty(0, np.int64)
+    new_lengths: list[bytes] = []
+    new: list[bytes] = []
+    if flips is not None:
+        starts, held = flips.arrays["point_offsets"], flips.arrays["point_data"]
+        ends, is_there = _ranks(base, starts, held)
+        places = ends - is_there
+        for first, last, there in zip(starts[:-1].tolist(), starts[1:].tolist(), is_there.tolist(), strict=True):
+            new_lengths.append(b"" if there else np.int32(last - first).tobytes())
+            new.append(b"" if there else held[first:last].tobytes())
+    yield from _spliced(lengths, places, ends, new_lengths)
+    yield from _spliced(data, offsets[places], offsets[ends], new)
+
+
+def _ranks(base: Regions, offsets: np.ndarray, data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How many points of the base are at or below each byte string [.] int64, and whether it is one of them, bool."""
+    a = base.arrays
+    count = len(a["point_codes"])
+    ranks, codes = np.empty(len(offsets) - 1, np.int32), np.empty(len(offsets) - 1, np.int32)
+    none, empty = np.zeros(1, np.int64), np.empty(0, np.uint8)
+    encode_bytes(
+        offsets, data, np.full(2, -1, np.int32), none, empty, np.empty(0, np.int32),
+        a["point_offsets"], a["point_data"], np.arange(count + 1, dtype=np.int32), ranks,
+    )  # fmt: skip
+    encode_bytes(
+        offsets, data, a["table"], a["point_offsets"], a["point_data"], a["point_codes"],
+        a["offsets"], a["data"], a["codes"], codes,
+    )  # fmt: skip
+    return ranks.astype(np.int64), codes == 1
+
+
+def _spliced(
+    sequence: np.ndarray, places: np.ndarray, ends: np.ndarray, new: list[bytes]
+) -> Iterator[memoryview | bytes]:
+    """The bytes of a sequence in which each part [place, end) is replaced by new bytes; the parts ascend."""
+    at = 0
+    for first, last, each in zip(places.tolist(), ends.tolist(), new, strict=True):
+        yield sequence[at:first].data
+        yield each
+        at = last
+    yield sequence[at:].data

@@ -1,0 +1,111 @@
+"""Value lists in an artifact.
+
+The arrays of a list, its base, are written into the artifact, or stay in the one that they were loaded from: then the
+new artifact names that file, which has to be in the same folder, and its checksum. So the versions of a long list share
+its base. Only what edits have changed is written with each version.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from rules_index.domains.value_lists import Origin, ValueList, flips_of, list_type
+from rules_index.errors import ArtifactError
+from rules_index.index.artifact import Sections, checksum_of, read_header
+from rules_index.index.checked_files import map_file
+from rules_index.index.conjunction_arrays import require
+from rules_index.index.stored_regions import regions_header, stored_regions
+from rules_index.index.stored_sections import stored_table
+
+SHARED_BYTES = 1 << 20
+"""The bytes of a base from which it is left in its file: a smaller one costs less than a reference to another file."""
+_FILE = re.compile(r"[0-9a-f]{64}\.index")
+"""A file that others may refer to is named by its content."""
+
+Found = tuple[Mapping[str, Any], memoryview]
+"""The part of a header that describes a list with its arrays, and the sections that it refers to."""
+
+
+def origin_shared(each: ValueList) -> Origin | None:
+    """The file that a list's base can stay in; None if it has to be written."""
+    large = sum(array.nbytes for array in each.regions.arrays.values()) >= SHARED_BYTES
+    return each.origin if large else None
+
+
+def list_header(each: ValueList, sections: Sections, is_shared: bool) -> dict[str, Any]:
+    """Adds a list to the sections; returns its part of the header. is_shared: its base stays where it is, if it can."""
+    header = {"name": each.name, "values": each.count, "digest": each.digest, "rows": each.rows, "stamp": each.stamp}
+    if each.counts is not None:
+        header["counts"] = sections.table(each.counts.to_arrow().combine_chunks())
+    origin = origin_shared(each) if is_shared else None
+    if origin is None:
+        return header | regions_header(each.regions, sections)
+    return header | {"file": origin.file, "checksum": origin.checksum, "base": origin.digest}
+
+
+class ListReader:
+    """Reads the lists of one artifact. folder, name: where it is and what it is called; None for bytes without a
+    file."""
+
+    def __init__(self, view: memoryview, folder: Path | None, name: str | None) -> None:
+        self._checksum = checksum_of(view)
+        self._folder = folder
+        self._name = name if name is not None and _FILE.fullmatch(name) else None
+        self._others: dict[str, tuple[Mapping[str, Any], memoryview]] = {}
+
+    def read(self, item: Mapping[str, Any], body: memoryview) -> ValueList:
+        """The list that `list_header` wrote. Raises `ArtifactError` if the file that it refers to is missing, damaged
+        or another one."""
+        name, values, digest, rows, stamp = (item[each] for each in ("name", "values", "digest", "rows", "stamp"))
+        require(all(isinstance(each, str) for each in (name, digest, stamp)), "lists")
+        require(isinstance(values, int) and isinstance(rows, int), "lists")
+        if "file" in item:
+            origin: Origin | None = Origin(item["file"], item["checksum"], item["base"])
+            base, sections = self._base(item)
+        else:
+            origin = Origin(self._name, self._checksum, digest) if self._name is not None else None
+            base, sections = item, body
+        regions = stored_regions(base, sections)
+        require(regions.count == 2 and list_type(regions.type) == regions.type, "lists")
+        counts = _counts(item["counts"], body, regions.is_bytes) if "counts" in item else None
+        flips = flips_of(regions, counts) if counts is not None else None
+        return ValueList(name, values, digest, regions, flips, rows, counts, stamp, origin)
+
+    def _base(self, item: Mapping[str, Any]) -> Found:
+        """The list in another file that a list's header refers to."""
+        header, body = self._other(item["file"], item["checksum"])
+        for part in (header, header.get("base", {}), header.get("changed", {})):
+            for each in part.get("lists", ()):
+                if (each["name"], each["digest"]) == (item["name"], item["base"]) and "arrays" in each:
+                    return each, body
+        raise ValueError(f"{item['file']} has no such list {item['name']!r:.60}")
+
+    def _other(self, name: Any, checksum: Any) -> Found:
+        require(isinstance(name, str) and _FILE.fullmatch(name) is not None, "lists")
+        if self._folder is None:
+            raise ArtifactError(f"The index has lists in the file {name}; load it from the folder of that file.")
+        if name not in self._others:
+            mapped, is_checked = map_file(self._folder / name)
+            view = memoryview(mapped)
+            header = read_header(view, is_checked)
+            require(checksum_of(view) == checksum, "lists")
+            self._others[name] = header, view[header["_start"] :]
+        return self._others[name]
+
+
+def _counts(reference: Any, body: memoryview, is_bytes: bool) -> pl.DataFrame:
+    counts = pl.DataFrame(pl.from_arrow(stored_table(reference, body)))
+    require(counts.schema == {"key": pl.Binary if is_bytes else pl.Int64, "rows": pl.Int64}, "lists")
+    keys = counts["key"]
+    require(counts.null_count().sum_horizontal().sum() == 0 and bool((counts["rows"] >= 0).all()), "lists")
+    require(len(keys) < 2 or bool((keys[1:] > keys[:-1]).all()), "lists")
+    return counts
+
+
+ReadList = Callable[[Mapping[str, Any], memoryview], ValueList]
+"""`ListReader.read` of an artifact."""

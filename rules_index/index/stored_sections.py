@@ -1,0 +1,42 @@
+"""The sections of an artifact, which are checked against the bounds of its bytes before they are read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rules_index.index.artifact import ALIGNMENT, DTYPES
+from rules_index.index.conjunction_arrays import require
+
+
+def stored_array(reference: Any, body: memoryview) -> np.ndarray:
+    """An array, which cannot be written."""
+    name, position, shape = reference
+    require(name in DTYPES and isinstance(position, int) and position >= 0 and position % ALIGNMENT == 0, "sections")
+    require(1 <= len(shape) <= 2 and all(isinstance(n, int) and 0 <= n <= len(body) for n in shape), "sections")
+    dtype = np.dtype(name)
+    count = int(np.prod(shape, dtype=object))
+    require(position + count * dtype.itemsize <= len(body), "sections")
+    array = np.frombuffer(body, dtype, count, position) if count else np.empty(0, dtype)
+    array = array.reshape(shape)
+    array.setflags(write=False)
+    return array
+
+
+def stored_data(reference: Any, body: memoryview) -> memoryview:
+    """Bytes."""
+    position, length = reference
+    require(
+        isinstance(position, int) and isinstance(length, int) and 0 <= position <= position + length <= len(body),
+        "sections",
+    )
+    return body[position : position + length]
+
+
+def stored_table(reference: Any, body: memoryview) -> pa.Table:
+    """A table of an Arrow IPC stream."""
+    table = pa.ipc.open_stream(pa.py_buffer(stored_data(reference, body))).read_all()
+    table.validate(full=True)
+    return table
