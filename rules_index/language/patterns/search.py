@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rules_index.kernels.jit import bare, inlined, inner, jit
+from rules_index.language.patterns.assertions import assertion_bit, last_terminator, line_bits
 from rules_index.language.patterns.automaton import (
     ASSERT,
     BASE,
@@ -34,11 +35,6 @@ from rules_index.language.patterns.utf8 import decode
 CELL_LIMIT = 1 << 20
 """The cached transitions, and 64-bit words of state sets, that one pattern may have."""
 _UNKNOWN, _FOUND, _FULL = -1, -2, -3
-_START, _LAST = int(Place.START), int(Place.END)
-_DOLLAR, _DOLLAR_UNIX = int(Place.DOLLAR), int(Place.DOLLAR_UNIX)
-_DOLLAR_MULTI, _DOLLAR_MULTI_UNIX = int(Place.DOLLAR_MULTI), int(Place.DOLLAR_MULTI_UNIX)
-_CARET_MULTI, _CARET_MULTI_UNIX = int(Place.CARET_MULTI), int(Place.CARET_MULTI_UNIX)
-_INSIDE_PAIR = int(Place.INSIDE_PAIR)
 _EDGE, _EDGE_UNICODE = int(Place.WORD_EDGE), int(Place.WORD_EDGE_UNICODE)
 
 
@@ -124,50 +120,6 @@ def _class_of(code, cuts, classes, ascii_classes):  # type: ignore[no-untyped-de
         else:
             high = middle
     return classes[low]
-
-
-@inlined
-def _is_terminator(code):  # type: ignore[no-untyped-def]
-    """Whether a code point ends a line in Java."""
-    return code == 0x0A or code == 0x0D or code == 0x85 or code == 0x2028 or code == 0x2029
-
-
-@bare
-def _last_terminator(data, begin, end):  # type: ignore[no-untyped-def]
-    """Where the line terminator at the end of the string begins, else the end of the string."""
-    length = end - begin
-    if length >= 1 and data[end - 1] == 0x0A:
-        return end - 2 if length >= 2 and data[end - 2] == 0x0D else end - 1
-    if length >= 1 and data[end - 1] == 0x0D:
-        return end - 1
-    if length >= 2 and data[end - 2] == 0xC2 and data[end - 1] == 0x85:
-        return end - 2
-    if length >= 3 and data[end - 3] == 0xE2 and data[end - 2] == 0x80 and 0xA8 <= data[end - 1] <= 0xA9:
-        return end - 3
-    return end
-
-
-@inlined
-def _bit(slots, place, holds):  # type: ignore[no-untyped-def]
-    """The bit of a kind of place if it holds and the pattern tests it, else 0."""
-    return (1 << slots[place]) if holds and slots[place] >= 0 else 0
-
-
-@bare
-def _line_bits(slots, data, begin, end, last, position, previous, code):  # type: ignore[no-untyped-def]
-    """The bits of line assertions that hold between the code points `previous` and `code` (-1: none)."""
-    at_end = position == end
-    inside_pair = previous == 0x0D and code == 0x0A
-    bits = _bit(slots, _INSIDE_PAIR, inside_pair)
-    bits |= _bit(slots, _START, position == begin) | _bit(slots, _LAST, at_end)
-    bits |= _bit(slots, _DOLLAR, at_end or position == last)
-    bits |= _bit(slots, _DOLLAR_UNIX, at_end or (code == 0x0A and position == end - 1))
-    bits |= _bit(slots, _DOLLAR_MULTI, at_end or (_is_terminator(code) and not inside_pair))
-    bits |= _bit(slots, _DOLLAR_MULTI_UNIX, at_end or code == 0x0A)
-    after_line = position == begin or (_is_terminator(previous) and not inside_pair)
-    bits |= _bit(slots, _CARET_MULTI, after_line and not at_end)
-    bits |= _bit(slots, _CARET_MULTI_UNIX, (position == begin or previous == 0x0A) and not at_end)
-    return bits
 
 
 @bare
@@ -335,7 +287,7 @@ def _search(  # type: ignore[no-untyped-def]
     no = membership[0, 0] & False
     for slot in slots:
         places = places or slot >= 0
-    edge, edge_unicode = _bit(slots, _EDGE, True), _bit(slots, _EDGE_UNICODE, True)
+    edge, edge_unicode = assertion_bit(slots, _EDGE, True), assertion_bit(slots, _EDGE_UNICODE, True)
     edges = (edge | edge_unicode) != 0
     steps = memory[0]
     _, from_start, _ = anchors
@@ -344,7 +296,7 @@ def _search(  # type: ignore[no-untyped-def]
         if not valid[current]:
             continue
         begin, end = offsets[current], offsets[current + 1]
-        last = _last_terminator(data, begin, end) if places else end
+        last = last_terminator(data, begin, end) if places else end
         position, node, previous, code_class = begin, first, np.int32(-1), 0
         # Whether the code point before is a word character, in both meanings, and whether a mark here has a base
         # character
@@ -383,7 +335,7 @@ def _search(  # type: ignore[no-untyped-def]
                 code_class = classes
             bits = 0
             if places:
-                bits = _line_bits(slots, data, begin, end, last, position, previous, code)
+                bits = line_bits(slots, data, begin, end, last, position, previous, code)
                 if edges:
                     plain = unicode = left = no
                     if code >= 0:
