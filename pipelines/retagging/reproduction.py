@@ -19,7 +19,7 @@ from pipelines.retagging.indexes import matcher_of
 from pipelines.retagging.retagger import Outcome, Retagger
 from pipelines.retagging.rows import TaggedRows
 from pipelines.rule_set import read_rules
-from pipelines.runners.choice import turn_to_spark
+from pipelines.runners.choice import report_spark
 from pipelines.scopes import Scope, StreamScope, scopes_of
 from pipelines.settings.configuration import scope_tables
 from pipelines.settings.model import FIXED_TABLES, TAGGED_COLUMNS
@@ -46,14 +46,14 @@ def reproduce(scope: Scope, rules_version: int, table: str, since: str | None, u
     """Write the rows of a stream with the ids that a version of `rules` gives them.
 
     `rows_changed` of what it gives are the rows of the table. ConfigurationError for a join, or for a table that is
-    something else; NeedsSparkError where the configuration rules Spark out.
+    something else.
     """
     workspace, lake = scope.workspace, scope.workspace.lake
     if not isinstance(scope, StreamScope):
         raise ConfigurationError(f"{scope.name} is a join; --rules-version reproduces the tags of streams.")
     in_range = Retagger(scope, since, until)
     _check_name(workspace, table)
-    turn_to_spark(
+    report_spark(
         workspace, f"the table {table}", NeedsSparkError("its rows are read from the source and tagged once more")
     )
     zone, id_type = workspace.configuration.rules.time_zone, lake.rule_id_type()

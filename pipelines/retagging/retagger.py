@@ -37,7 +37,7 @@ from pipelines.retagging.index_histories import (
 from pipelines.retagging.local_tables import LocalTables, why_spark_retags
 from pipelines.retagging.lost_texts import refuse_lost_texts
 from pipelines.retagging.tables import Found, Tables
-from pipelines.runners.choice import turn_to_spark
+from pipelines.runners.choice import report_spark
 from pipelines.runners.needs import why_spark_writes
 from pipelines.scopes import Scope, StreamScope
 from pipelines.sources.event_times import moment
@@ -144,7 +144,7 @@ class Retagger:
         try:
             return self._local_tables(changes, indexed)
         except NeedsSparkError as error:
-            turn_to_spark(self.workspace, f"the re-tag of {self.name}", error)
+            report_spark(self.workspace, f"the re-tag of {self.name}", error)
         from pipelines.retagging.spark_tables import SparkTables
 
         return SparkTables(self.scope, changes, stored, indexed, self.condition, self._only_matched)

@@ -37,6 +37,11 @@ def turn_to_spark(workspace: Workspace, what: str, reason: NeedsSparkError) -> N
     """Report that `what` goes through Spark, and why; NeedsSparkError if the configuration rules that out."""
     if workspace.configuration.lake.runner == LOCAL:
         raise spark_ruled_out(workspace, what, reason)
+    report_spark(workspace, what, reason)
+
+
+def report_spark(workspace: Workspace, what: str, reason: NeedsSparkError) -> None:
+    """Report that `what` goes through Spark, and why, where that is not what the configuration or the session say."""
     if workspace.configuration.lake.runner != SPARK and not is_given_session(workspace):
         workspace.progress(f"{what} goes through Spark because {reason}")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,7 +18,6 @@ from pipelines.retagging.rows import TaggedRows
 from pipelines.run import OpenGates, run_due
 from pipelines.spark.delta_internals import TableLog
 from pipelines.tag import tag_stream
-from pipelines.workspace import Workspace
 from quality.gates import QualityGates
 from tests.cases import SOAK, soak_but
 from tests.spark.retagged import (
@@ -310,8 +308,6 @@ def test_an_encoding_that_spark_does_not_read(new_workspace) -> None:
     write_rules(workspace, {"r": "d > 4.0"})
     tag_stream(workspace, "s")
     write_rules(workspace, {"r": "d > 4.0", "new": "d > 1.0"})
-    settings = workspace.configuration
-    workspace = Workspace(replace(settings, lake=replace(settings.lake, runner="auto")), workspace.spark)
     with pytest.raises(TableError, match=r"BYTE_STREAM_SPLIT.*deltatag tag s --restart"):
         retag(workspace, "s")
     tag_stream(workspace, "s", restart=True)

@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from pipelines.authoring.versions import history
 from pipelines.compile import compile_scopes
 from pipelines.due import retag_is_due
-from pipelines.errors import ConfigurationError, NeedsSparkError, RestartedError, TableError
+from pipelines.errors import ConfigurationError, RestartedError, TableError
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.lake import arrow_schema
 from pipelines.lake.live_files import live_files
@@ -192,16 +192,19 @@ def test_deaths_after_each_write(make, seed: int) -> None:
     ("output", "since", "reason"),
     [("matched", None, 'its output is "matched"'), ("all", "2024-01-01", "rows are selected by their event times")],
 )
-def test_no_jvm_is_started_where_the_runner_is_local(
-    new_workspace, output: str, since: str | None, reason: str
+def test_it_is_told_why_a_retag_needs_spark(
+    make, monkeypatch: pytest.MonkeyPatch, output: str, since: str | None, reason: str
 ) -> None:
-    workspace = new_workspace({"s": {**STREAM, "output": output}}, runner="local", spark=False)
+    workspace = make(output=output)
     append(workspace, 0, 60)
     write_rules(workspace, BEFORE)
     tag_stream(workspace, "s")
     write_rules(workspace, AFTER)
-    with pytest.raises(NeedsSparkError, match=f"{reason}; and .* runner is .local."):
+    told: list[str] = []
+    monkeypatch.setattr(workspace, "progress", told.append)
+    with pytest.raises(AssertionError):
         retag(workspace, "s", since)
+    assert told == [f"the re-tag of s goes through Spark because {reason}"]
 
 
 @pytest.mark.slow
