@@ -17,17 +17,17 @@ from rules_index.domains.region_codes import Regions
 from rules_index.kernels.encode import encode_bytes
 
 
-def digest_of(data_type: pa.DataType, count: int, base: Regions, flips: Regions | None) -> str:
-    """The digest, in hex, of a list of `count` values: those of the base, but the other way round for the `flips`."""
+def digest_of(data_type: pa.DataType, count: int, base: Regions, difference: Regions | None) -> str:
+    """The digest, in hex, of a list of `count` values: the symmetric difference of its base and `difference`."""
     digest = hashlib.sha256(f"{data_type} {count}\n".encode())
-    for part in _of_bytes(base, flips) if base.is_bytes else _of_integers(base, flips):
+    for part in _of_bytes(base, difference) if base.is_bytes else _of_integers(base, difference):
         digest.update(part)
     return digest.hexdigest()
 
 
-def _of_integers(base: Regions, flips: Regions | None) -> Iterator[memoryview | bytes]:
-    """A flip begins or ends membership at its cuts, where that of the base does the contrary: equal cuts vanish."""
-    cuts, others = cuts_of(base), cuts_of(flips) if flips is not None else np.empty(0, np.int64)
+def _of_integers(base: Regions, difference: Regions | None) -> Iterator[memoryview | bytes]:
+    """Membership begins or ends at a cut of either set of values, and stays as it is at a cut of both."""
+    cuts, others = cuts_of(base), cuts_of(difference) if difference is not None else np.empty(0, np.int64)
     places = np.searchsorted(cuts, others)
     is_there = np.zeros(len(others), bool)
     inside = places < len(cuts)
@@ -36,14 +36,14 @@ def _of_integers(base: Regions, flips: Regions | None) -> Iterator[memoryview | 
     return _spliced(cuts, places, places + is_there, new)
 
 
-def _of_bytes(base: Regions, flips: Regions | None) -> Iterator[memoryview | bytes]:
+def _of_bytes(base: Regions, difference: Regions | None) -> Iterator[memoryview | bytes]:
     offsets, data = base.arrays["point_offsets"], base.arrays["point_data"]
     lengths = np.subtract(offsets[1:], offsets[:-1], dtype=np.int32, casting="unsafe")
     places = ends = np.empty(0, np.int64)
     new_lengths: list[bytes] = []
     new: list[bytes] = []
-    if flips is not None:
-        starts, held = flips.arrays["point_offsets"], flips.arrays["point_data"]
+    if difference is not None:
+        starts, held = difference.arrays["point_offsets"], difference.arrays["point_data"]
         ends, is_there = _ranks(base, starts, held)
         places = ends - is_there
         for first, last, there in zip(starts[:-1].tolist(), starts[1:].tolist(), is_there.tolist(), strict=True):

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from rules_index.domains.list_digest import digest_of
 from rules_index.domains.list_keys import Values, are_in, keys_of
-from rules_index.domains.value_lists import ValueList, flips_of, list_type, most_counted
+from rules_index.domains.value_lists import ValueList, difference_of, list_type, most_counted
 
 
 def edited(held: ValueList, removed: Values, added: Values, stamp: str) -> ValueList | None:
@@ -37,9 +37,9 @@ def edited(held: ValueList, removed: Values, added: Values, stamp: str) -> Value
     rows = held.rows + len(added) - len(removed)
     if change is None:
         return replace(held, rows=rows, counts=counts, stamp=stamp)
-    flips, count = flips_of(held.regions, counts), held.count + change
-    digest = digest_of(held.type, count, held.regions, flips)
-    return replace(held, count=count, digest=digest, flips=flips, rows=rows, counts=counts, stamp=stamp)
+    difference, count = difference_of(held.regions, counts), held.count + change
+    digest = digest_of(held.type, count, held.regions, difference)
+    return replace(held, count=count, digest=digest, difference=difference, rows=rows, counts=counts, stamp=stamp)
 
 
 def _net(removed: pl.Series, added: pl.Series) -> pl.DataFrame:

@@ -40,22 +40,23 @@ class Origin:
 class ValueList:
     """The distinct values of a list; NULL is not among them.
 
-    count     how many values there are
-    digest    differs for lists with other values or of another type
-    regions   the base, of the values' type: it codes its values 1, all others 0
-    flips     the values that are in the list and not in the base, or in the base and not in the list; None: no value
-    rows      how many values the list was made from, repeated ones and NULLs included
-    counts    `key`, `rows`: how many of these are equal to a value, where that is not 1 for a value of the base and not
-              0 for another; keys (`list_keys`) ascend. None where they are too many: then the list cannot be edited
-    stamp     what its maker says it was read from
-    origin    the file that the base is mapped from; None for a base that is in no file, or in one without a name
+    count       how many values there are
+    digest      differs for lists with other values or of another type
+    regions     the base, of the values' type: it codes its values 1, all others 0
+    difference  the values that only one of list and base has; None: there is no such value
+    rows        how many values the list was made from, repeated ones and NULLs included
+    counts      `key`, `rows`: how many of these are equal to a value, where that is not 1 for a value of the base and
+                not 0 for another; keys (`list_keys`) ascend. None where they are too many: then the list cannot be
+                edited
+    stamp       what its maker says it was read from
+    origin      the file that the base is mapped from; None for a base that is in no file, or in one without a name
     """
 
     name: str
     count: int
     digest: str
     regions: Regions
-    flips: Regions | None
+    difference: Regions | None
     rows: int
     counts: pl.DataFrame | None
     stamp: str = ""
@@ -71,8 +72,8 @@ class ValueList:
         codes = np.zeros(len(values), np.int32)
         self.regions.encode(values, None, codes)
         found: np.ndarray = codes == 1
-        if self.flips is not None:
-            self.flips.encode(values, None, codes)
+        if self.difference is not None:
+            self.difference.encode(values, None, codes)
             found ^= codes == 1
         return found
 
@@ -143,12 +144,12 @@ def list_type(data_type: pa.DataType) -> pa.DataType | None:
     return data_type if is_indexable(data_type) else None
 
 
-def flips_of(base: Regions, counts: pl.DataFrame) -> Regions | None:
+def difference_of(base: Regions, counts: pl.DataFrame) -> Regions | None:
     """The values that have rows and are not in the base, or have none and are in it."""
     if counts.is_empty():
         return None
-    flipped = (counts["rows"] > 0).to_numpy() != are_in(base, counts["key"])
-    return regions_of(counts["key"].filter(pl.Series(flipped)), base.type) if flipped.any() else None
+    differs = (counts["rows"] > 0).to_numpy() != are_in(base, counts["key"])
+    return regions_of(counts["key"].filter(pl.Series(differs)), base.type) if differs.any() else None
 
 
 def _distinct(keys: pl.Series) -> tuple[pl.Series, pl.DataFrame | None]:

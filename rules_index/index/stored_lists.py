@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from rules_index.domains.value_lists import Origin, ValueList, flips_of, list_type
+from rules_index.domains.value_lists import Origin, ValueList, difference_of, list_type
 from rules_index.errors import ArtifactError
 from rules_index.index.artifact import Sections, checksum_of, read_header
 from rules_index.index.checked_files import map_file
@@ -73,8 +73,8 @@ class ListReader:
         regions = stored_regions(base, sections)
         require(regions.count == 2 and list_type(regions.type) == regions.type, "lists")
         counts = _counts(item["counts"], body, regions.is_bytes) if "counts" in item else None
-        flips = flips_of(regions, counts) if counts is not None else None
-        return ValueList(name, values, digest, regions, flips, rows, counts, stamp, origin)
+        difference = difference_of(regions, counts) if counts is not None else None
+        return ValueList(name, values, digest, regions, difference, rows, counts, stamp, origin)
 
     def _base(self, item: Mapping[str, Any]) -> Found:
         """The list in another file that a list's header refers to."""
