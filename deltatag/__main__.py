@@ -19,7 +19,7 @@ with Python's own threshold of 700, searching them for garbage takes an eighth o
 
 _FREED_MEMORY_KEPT = "1000"
 """Milliseconds for which Arrow's allocator keeps freed memory for what it allocates next. By default it returns it to
-the system after ten, which then clears the same pages again for each batch: a sixth of a large tag."""
+the system after ten, which then clears the same pages again for each batch: up to a tenth of a large tag."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

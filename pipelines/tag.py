@@ -150,8 +150,7 @@ class _Tagger(ScopeRun):
             first = source.first_position(stream.start)
             if first.version > source.version:
                 self.workspace.progress(
-                    f"{stream.name} is tagged from version {first.version} of its source on, as its start says; the "
-                    f"source is at version {source.version}"
+                    f"{stream.name}: its start is later than version {source.version}, the newest of its source"
                 )
             return source.take(first, None, stream.max_bytes_per_batch, skip_changes)
         behind = position_from_plan(last.plan["end"])

@@ -96,7 +96,10 @@ class LocalTables:
         rematch = Rematch(changes, workspace.lake.rule_id_type(), compiled, None, former, annotations=annotations)
         found = cls(scope, rematch)
         if found._task(found.tagged.latest().number, None) is None:
-            raise NeedsSparkError(f"the table {names[0]} has rows or columns that its files alone do not tell")
+            raise NeedsSparkError(
+                f"a rule that differs reads more than plain columns, or the table {names[0]} has deletion vectors or a "
+                "checkpoint that Spark alone reads"
+            )
         return found
 
     def session(self) -> AbstractContextManager[None]:
