@@ -62,8 +62,12 @@ def may_match(add: Mapping[str, Any], conditions: Iterable[Widened]) -> bool:
     )
 
 
-def _may_hold(stats: Mapping[str, Any], wanted: ColumnRange) -> bool:
+def may_hold(add: Mapping[str, Any], wanted: ColumnRange) -> bool:
     """Whether, by its statistics, a file may have a row with a value in a range."""
+    return _may_hold(json.loads(add.get("stats") or "{}"), wanted)
+
+
+def _may_hold(stats: Mapping[str, Any], wanted: ColumnRange) -> bool:
     path = path_parts(wanted.column)
     if len(path) > 1:
         return True

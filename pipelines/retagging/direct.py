@@ -33,7 +33,7 @@ def file_task(
 ) -> FileTask | None:  # fmt: skip
     """How workers try files of a table (`columns` and `snapshot` are its) by themselves; None where they may not."""
     folder, written = folder_of(lake, name), codec(spark)
-    if folder is None or written is None or rematch.in_range is not None:
+    if folder is None or written is None:
         return None
     if rematch.annotations is not None and rematch.changes.everything:  # files may be older than their columns
         return None
@@ -46,7 +46,7 @@ def file_task(
     if read is None:
         return None
     values = {name: pa.scalar(value) for name, value in stamps.items()}
-    return FileTask(folder, rematch.replaced, read, written, values)
+    return FileTask(folder, rematch.replaced, read, written, values, rows=rematch.rows)
 
 
 def count_changes(

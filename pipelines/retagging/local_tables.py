@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from pipelines.errors import NeedsSparkError, TableError
 from pipelines.lake.lake import not_written
-from pipelines.lake.live_files import live_files, may_match
+from pipelines.lake.live_files import live_files, may_hold, may_match
 from pipelines.lake.schema import arrow_schema_of
 from pipelines.lake.table_log import table_log
 from pipelines.lake.tables import matches_table, tagged_table
@@ -27,6 +27,7 @@ from pipelines.retagging.tables import Found, Stamps
 from pipelines.runners.choice import why_spark_works
 from pipelines.runners.needs import of_derived
 from pipelines.sources.pieces import each_in_threads
+from pipelines.spark.sql_text import quoted
 from pipelines.writing.files import CODEC, codec_named, layout_of
 from rules_index.arrays import decoded
 from rules_index.errors import RulesIndexError
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from pipelines.retagging.index_histories import Snapshots
     from pipelines.scopes import StreamScope
     from pipelines.workspace import Workspace
+    from rules_index.implication.widening import Widened
+    from rules_index.workers.retagged_rows import RowRange
 
 _MOST_KEPT = 256 << 20
 """Bytes of what rows matched that are kept between looking for files and writing them."""
@@ -65,8 +68,8 @@ class LocalTables:
         self._kept = Matched(0)
 
     @classmethod
-    def of(cls, scope: StreamScope, changes: Changes, indexed: IndexedRules) -> LocalTables:
-        """Those tables; NeedsSparkError, with the reason, where Spark must do the re-tag."""
+    def of(cls, scope: StreamScope, changes: Changes, indexed: IndexedRules, rows: RowRange | None) -> LocalTables:
+        """Those tables; NeedsSparkError, with the reason, where Spark must do the re-tag. rows: those to be matched."""
         workspace = scope.workspace
         if reason := why_spark_retags(workspace):
             raise NeedsSparkError(reason)
@@ -93,12 +96,12 @@ class LocalTables:
         if compiled is not None or _is_large(table_log(workspace.lake.uri(tagged_table(scope.name)))):
             former = former_index(changes.former, scope.columns(), indexed.event_time, indexed.time_zone)
         annotations = indexed.annotations.chosen(scope.stream.annotations) if indexed.annotations is not None else None
-        rematch = Rematch(changes, workspace.lake.rule_id_type(), compiled, None, former, annotations=annotations)
+        rematch = Rematch(changes, workspace.lake.rule_id_type(), compiled, None, former, rows, annotations)
         found = cls(scope, rematch)
         if found._task(found.tagged.latest().number, None) is None:
             raise NeedsSparkError(
-                f"a rule that differs reads more than plain columns, or the table {names[0]} has deletion vectors or a "
-                "checkpoint that Spark alone reads"
+                "a rule that differs, or the range of event times, reads more than plain columns, or the table "
+                f"{names[0]} has deletion vectors or a checkpoint that Spark alone reads"
             )
         return found
 
@@ -150,7 +153,7 @@ class LocalTables:
         return pa.array(ids.to_list(), ID_TYPES[self.rematch.id_type])
 
     def _has_pairs(self, log: FolderLog, add: dict[str, Any], schema: pa.Schema) -> bool:
-        """Whether a file of the matches has pairs of the rules."""
+        """Whether a file of the matches has pairs that the re-tag replaces."""
         ids = self._ids(self.rematch.changes.ids)
         bounds = json.loads(add.get("stats") or "{}")
         low, high = (bounds.get(each, {}).get("rule_id") for each in ("minValues", "maxValues"))
@@ -158,11 +161,21 @@ class LocalTables:
         if low is not None and high is not None and not any(_between(low, each, high) for each in wanted):
             return False
         files = log.source_files([(0, add)])
-        batches = read_batches(files, schema, ["rule_id"])
-        return any(pc.any(pc.is_in(decoded(each.column("rule_id")), ids)).as_py() for each in batches)
+        batches = read_batches(files, schema, ["rule_id", *self._time_column()])
+        return any(pc.any(self._is_replaced(each, ids)).as_py() for each in batches)
+
+    def _is_replaced(self, pairs: pa.RecordBatch, ids: pa.Array) -> pa.BooleanArray:
+        """Which pairs the re-tag replaces: those of the rules that differ, of rows that are matched."""
+        found = pc.is_in(decoded(pairs.column("rule_id")), ids)
+        rows = self.rematch.rows
+        return found if rows is None else pc.and_(found, rows.holds(pairs.column(rows.column)))
+
+    def _time_column(self) -> list[str]:
+        """What the range of rows reads."""
+        return [self.rematch.rows.column] if self.rematch.rows is not None else []
 
     def _without(self, log: FolderLog, add: dict[str, Any], schema: pa.Schema, layout: Layout) -> str | None:
-        """A file of the matches without the pairs of the rules: its entry; None where no row is left."""
+        """A file of the matches without the pairs that the re-tag replaces: its entry; None where no row is left."""
         ids = self._ids(self.rematch.changes.ids)
         files = log.source_files([(0, add)])
 
@@ -171,7 +184,7 @@ class LocalTables:
             for batch in read_batches(files, schema):
                 columns = [decoded(column) for column in batch.columns[: len(schema)]]
                 rows = pa.RecordBatch.from_arrays(columns, schema.names)
-                yield rows.filter(pc.invert(pc.is_in(rows.column("rule_id"), ids)))
+                yield rows.filter(pc.invert(self._is_replaced(rows, ids)))
 
         return self._written(kept(), layout)
 
@@ -182,15 +195,16 @@ class LocalTables:
         ids = self._ids(self.rematch.changes.rules["rule_id"])
         keys = schema.names[1:-2]
         held = arrow_schema_of(json.dumps({"type": "struct", "fields": self.tagged.snapshot(version).fields}))
-        conditions = widened(self.rematch.compiled, None)
-        adds = self._live(self.tagged, version)
-        adds = [add for add in adds if conditions is None or may_match(add, conditions)]
+        adds = self._with_rows(self._live(self.tagged, version), widened(self.rematch.compiled, None))
 
         def pairs(add: dict[str, Any]) -> list[pa.RecordBatch]:
             """The pairs of one file of tagged rows."""
             files = self.tagged.source_files([(0, add)])
             found = []
-            for batch in read_batches(files, held, ["rule_ids", SOURCE_VERSION, *keys], coded=["rule_ids"]):
+            names = dict.fromkeys(["rule_ids", SOURCE_VERSION, *keys, *self._time_column()])
+            for batch in read_batches(files, held, list(names), coded=["rule_ids"]):
+                if self.rematch.rows is not None:
+                    batch = batch.filter(self.rematch.rows.holds(batch.column(self.rematch.rows.column)))
                 lists = batch.column("rule_ids")
                 offsets = lists.offsets.to_numpy()
                 values = lists.values
@@ -229,7 +243,17 @@ class LocalTables:
         conditions = None
         if self.rematch.former is not None or self.rematch.changes.former.is_empty():
             conditions = widened(self.rematch.compiled, self.rematch.former)
-        adds = self._live(self.tagged, version)
+        return self._with_rows(self._live(self.tagged, version), conditions)
+
+    def _with_rows(self, adds: Sequence[dict[str, Any]], conditions: Sequence[Widened] | None) -> list[dict[str, Any]]:
+        """The files that may have rows of the range on which one of some conditions, if any are known, is TRUE."""
+        rows = self.rematch.rows
+        if rows is not None:
+            from rules_index.implication.widening import ColumnRange
+
+            low, high = (bound.as_py() if bound is not None else None for bound in (rows.low, rows.high))
+            range_of_times = ColumnRange(quoted(rows.column), low, high, null=False)
+            adds = [add for add in adds if may_hold(add, range_of_times)]
         return [add for add in adds if conditions is None or may_match(add, conditions)]
 
     def _live(self, log: FolderLog, version: int) -> list[dict[str, Any]]:
@@ -247,7 +271,13 @@ class LocalTables:
             return None
         values = {name: pa.scalar(value) for name, value in (stamps or {}).items()}
         return FileTask(
-            str(self.tagged.folder), self.rematch.replaced, read, self._codec(), values, str(self.tagged.source_folder)
+            str(self.tagged.folder),
+            self.rematch.replaced,
+            read,
+            self._codec(),
+            values,
+            str(self.tagged.source_folder),
+            self.rematch.rows,
         )
 
     def _codec(self) -> str:

@@ -14,10 +14,12 @@ from pyspark.sql import DataFrame, functions
 from pipelines.lake.tables import matches_table
 from pipelines.retagging.index_histories import Snapshots
 from pipelines.retagging.rematch import Rematch, matchable
+from pipelines.retagging.row_range import in_range
 from pipelines.retagging.rows import TaggedRows
 from pipelines.spark.delta_internals import COMMIT_VERSION, TableLog, snapshot_schema
 from pipelines.spark.failures import run
 from pipelines.spark.sql_text import quoted
+from rules_index.workers.retagged_rows import IN_RANGE
 
 if TYPE_CHECKING:
     from pipelines.sources.positions import Add
@@ -74,8 +76,8 @@ class Matches:
             return []
         numbered = [(number, add) for number, (_, add) in enumerate(files)]
         rows = self.log.frame(self.log.snapshot(files[0][0]), numbered)
-        if rematch.in_range is not None:
-            rows = rows.filter(rematch.in_range)
+        if rematch.rows is not None:
+            rows = rows.filter(in_range(rematch.rows))
         found = self._of(rows, rematch).select(COMMIT_VERSION).distinct().collect()
         return [files[number] for number in sorted(int(row[0]) for row in found)]
 
@@ -87,16 +89,12 @@ class Matches:
 
     def _others(self, rows: DataFrame, rematch: Rematch) -> DataFrame:
         """The pairs that stay."""
-        in_range = (
-            functions.lit(True)
-            if rematch.in_range is None
-            else functions.coalesce(rematch.in_range, functions.lit(False))
-        )
+        chosen = functions.lit(True) if rematch.rows is None else in_range(rematch.rows)
         if rematch.changes.everything:
-            return rows.filter(~in_range)
-        marked = rows.withColumn("deltatag:in_range", in_range)
-        kept = _joined(marked.filter("`deltatag:in_range`"), rematch.changes.ids, rematch, "left_anti")
-        return kept.unionByName(marked.filter("NOT `deltatag:in_range`")).drop("deltatag:in_range")
+            return rows.filter(~chosen)
+        marked = rows.withColumn(IN_RANGE, chosen)
+        kept = _joined(marked.filter(f"`{IN_RANGE}`"), rematch.changes.ids, rematch, "left_anti")
+        return kept.unionByName(marked.filter(f"NOT `{IN_RANGE}`")).drop(IN_RANGE)
 
     def _pairs(self, at: Snapshots, rematch: Rematch, names: list[str], rules_version: int) -> DataFrame:
         """The pairs that the tagged rows say of the rules."""
@@ -107,8 +105,8 @@ class Matches:
             rows = rows.limit(0)
         elif not rematch.changes.everything and condition is not None and not self.tagged.missing:
             rows = self.tagged.frame(at.tagged, self.tagged.candidates(at.tagged, condition)).filter(condition)
-        if rematch.in_range is not None:
-            rows = rows.filter(rematch.in_range)
+        if rematch.rows is not None:
+            rows = rows.filter(in_range(rematch.rows))
         keys = [functions.col(quoted(name)).alias(name) for name in names[1:-_OUTER]]
         exploded = rows.select(functions.explode("rule_ids").alias(names[0]), *keys, "source_version")
         if not rematch.changes.everything:

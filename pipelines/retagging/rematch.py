@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rules_index.names import column_key, path_parts, spelled
-from rules_index.workers.retagged_rows import ReplacedIds
+from rules_index.workers.retagged_rows import ReplacedIds, RowRange
 from rules_index.workers.source_files import is_partition_type
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
-
     import rules_index as ri
     from pipelines.retagging.changes import Changes
     from pipelines.writing.matching import Matcher
@@ -29,8 +27,8 @@ class Rematch:
     """What rows are matched again with: the index of the rules that differ and what applies it, None where there are
     none.
 
-    former: an index of what these rules were, None where it is not to be had; in_range: TRUE on rows to be matched,
-    None for all; annotations: what rows get beside ids, by all rules that there are now.
+    former: an index of what these rules were, None where it is not to be had; rows: those to be matched, None for
+    all; annotations: what rows get beside ids, by all rules that there are now.
     """
 
     changes: Changes
@@ -38,7 +36,7 @@ class Rematch:
     compiled: ri.CompiledRules | None = None
     matcher: Matcher | None = None
     former: ri.CompiledRules | None = None
-    in_range: Column | None = None
+    rows: RowRange | None = None
     annotations: Annotations | None = None
 
     @property
@@ -75,17 +73,20 @@ def widened(*indexes: ri.CompiledRules | None) -> list[Widened] | None:
 
 
 def columns_read(held: pa.Schema, partitions: Sequence[str], rematch: Rematch) -> pa.Schema | None:
-    """The columns that the rematch's index reads; None where not all of them are plain columns of files, or values of
-    partitions that all writers spell alike."""
+    """The columns that the rematch's index and its range of rows read; None where not all of them are plain columns of
+    files, or values of partitions that all writers spell alike."""
     found: dict[str, pa.Field] = {}
+    wanted: list[tuple[str, pa.DataType]] = [] if rematch.rows is None else [(rematch.rows.column, rematch.rows.type)]
     for leaf in rematch.compiled.inputs if rematch.compiled is not None else ():
         parts = path_parts(leaf.name)
         name = spelled(held.names, parts[0], column_key)
         if leaf.text is not None or name is None or len(parts) > 1:
             return None
-        if name in partitions and not is_partition_type(held.field(name).type):
+        wanted.append((name, leaf.type))
+    for name, kind in wanted:
+        if name not in held.names or held.field(name).type != kind:
+            return None
+        if name in partitions and not is_partition_type(kind):
             return None
         found[name] = held.field(name)
-        if found[name].type != leaf.type:
-            return None
     return pa.schema(list(found.values()))

@@ -16,7 +16,8 @@ from pipelines.lake.reading import files_in
 from pipelines.lake.tables import Column, tagged_columns
 from pipelines.retagging.index_histories import snapshots, taken_batches
 from pipelines.retagging.indexes import matcher_of
-from pipelines.retagging.retagger import Outcome, Retagger
+from pipelines.retagging.retagger import Outcome
+from pipelines.retagging.row_range import in_range, range_of
 from pipelines.retagging.rows import TaggedRows
 from pipelines.rule_set import read_rules
 from pipelines.runners.choice import report_spark
@@ -51,7 +52,7 @@ def reproduce(scope: Scope, rules_version: int, table: str, since: str | None, u
     workspace, lake = scope.workspace, scope.workspace.lake
     if not isinstance(scope, StreamScope):
         raise ConfigurationError(f"{scope.name} is a join; --rules-version reproduces the tags of streams.")
-    in_range = Retagger(scope, since, until)
+    in_time = range_of(scope, since, until)
     _check_name(workspace, table)
     report_spark(
         workspace, f"the table {table}", NeedsSparkError("its rows are read from the source and tagged once more")
@@ -73,8 +74,7 @@ def reproduce(scope: Scope, rules_version: int, table: str, since: str | None, u
         )
         matcher = matcher_of(scope, compiled, id_type)
         rows, files = _rows(scope)
-        wanted = in_range.condition()
-        rows = rows if wanted is None else rows.filter(wanted)
+        rows = rows if in_time is None else rows.filter(in_range(in_time))
         names = [name for name in rows.columns if name not in (*TAGGED_COLUMNS, *scope.stream.annotations)]
         columns = [functions.col(quoted(name)) for name in names]
         ids = matcher.with_inputs(rows).select(*columns, matcher.rule_ids().alias("rule_ids"), "source_version")

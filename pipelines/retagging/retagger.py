@@ -8,13 +8,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from zoneinfo import ZoneInfo
 
 import polars as pl
-import pyarrow as pa
 
 from pipelines.annotated import check_widened
-from pipelines.errors import ConfigurationError, NeedsSparkError, RestartedError, SourceError, TableError
+from pipelines.errors import NeedsSparkError, RestartedError, SourceError, TableError
 from pipelines.lake.folder_log import ChangedTableError
 from pipelines.lake.index_store import StoredIndex, index_to_tag_with, newest_index
 from pipelines.lake.runs import PLANNED, MicroBatch, last_batch, record_done, record_plan, revise
@@ -36,17 +34,14 @@ from pipelines.retagging.index_histories import (
 )
 from pipelines.retagging.local_tables import LocalTables, why_spark_retags
 from pipelines.retagging.lost_texts import refuse_lost_texts
+from pipelines.retagging.row_range import range_of
 from pipelines.retagging.tables import Found, Tables
 from pipelines.runners.choice import report_spark
 from pipelines.runners.needs import why_spark_writes
 from pipelines.scopes import Scope, StreamScope
-from pipelines.sources.event_times import moment
 from pipelines.sources.source import SAME_ROWS
-from pipelines.spark.sql_text import quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
-
     from pipelines.retagging.spark_tables import SparkTables
     from pipelines.settings.model import Stream
 
@@ -95,7 +90,7 @@ class Retagger:
         self.stream: Stream | None = scope.stream if isinstance(scope, StreamScope) else None
         self.id_type = self.lake.rule_id_type()
         self._rule_sets = RuleSets(self.workspace, self.name)
-        self._check_range()
+        self.rows = range_of(scope, since, until)
 
     def run(self) -> Outcome:
         """End what an earlier run has begun, then do what is due; restartable at any moment."""
@@ -147,7 +142,7 @@ class Retagger:
             report_spark(self.workspace, f"the re-tag of {self.name}", error)
         from pipelines.retagging.spark_tables import SparkTables
 
-        return SparkTables(self.scope, changes, stored, indexed, self.condition, self._only_matched)
+        return SparkTables(self.scope, changes, stored, indexed, self.rows, self._only_matched)
 
     def _local_tables(self, changes: Changes, indexed: IndexedRules) -> LocalTables:
         """The tables for this process; NeedsSparkError, with the reason, where Spark must do the re-tag."""
@@ -155,9 +150,7 @@ class Retagger:
             raise NeedsSparkError("it is a join")
         if self._only_matched:
             raise NeedsSparkError('its output is "matched"')
-        if self.since is not None or self.until is not None:
-            raise NeedsSparkError("rows are selected by their event times")
-        return LocalTables.of(self.scope, changes, indexed)
+        return LocalTables.of(self.scope, changes, indexed, self.rows)
 
     def _retag(self, work: _Work, planned: MicroBatch | None) -> Outcome:
         """Try the rows and write what changes, anew where others removed files meanwhile."""
@@ -326,41 +319,6 @@ class Retagger:
         done = replace(batch, rows=rows, matches=0, quarantined=0, seconds=round(seconds, 3))
         record_done(self.lake, done)
         return outcome
-
-    def _check_range(self) -> None:
-        if self.since is None and self.until is None:
-            return
-        if self.stream is None or self.scope.event_time is None:
-            raise ConfigurationError(f"{self.name} has no event_time, which --from and --to are compared with.")
-        if self._only_matched:
-            raise ConfigurationError(
-                f'{self.name} writes only matched rows (output = "matched"), and is re-tagged as a whole: leave --from '
-                "and --to out."
-            )
-        self._bounds()
-
-    def _bounds(self) -> list[tuple[str, Any]]:
-        kind, zone = self._time_type(), ZoneInfo(self.workspace.configuration.rules.time_zone)
-        given = [(">=", self.since), ("<", self.until)]
-        return [(sign, moment(text, kind, zone)) for sign, text in given if text is not None]
-
-    def _time_type(self) -> pa.DataType:
-        wanted = str(self.scope.event_time).lower()
-        return next(field.type for field in self.scope.columns() if field.name.lower() == wanted)
-
-    def condition(self) -> Column | None:
-        """TRUE on rows of the range, None for all rows."""
-        if self.since is None and self.until is None:
-            return None
-        from pyspark.sql import functions
-
-        kind = self._time_type()
-        name = "date" if pa.types.is_date(kind) else "timestamp" if kind.tz is not None else "timestamp_ntz"
-        column, found = functions.col(quoted(str(self.scope.event_time))), functions.lit(True)
-        for sign, value in self._bounds():
-            bound = functions.lit(value.isoformat()).cast(name)
-            found = found & (column >= bound if sign == ">=" else column < bound)
-        return found
 
 
 def _is_conflict(error: TableError) -> bool:

@@ -18,6 +18,7 @@ from pipelines.lake.tables import tagged_table
 from pipelines.recovery.survival import batch_time_limit
 from pipelines.retagging import direct
 from pipelines.retagging.rematch import ID_TYPES, Rematch
+from pipelines.retagging.row_range import in_range
 from pipelines.retagging.tables import Found
 from pipelines.spark.arrow_batches import map_batches
 from pipelines.spark.delta_internals import COMMIT_VERSION, TableLog
@@ -176,12 +177,12 @@ class TaggedRows:
         if condition is not None:
             with suppress(PySparkException):  # as in `candidates`
                 rows = rows.filter(condition)
-        if rematch.in_range is not None:
-            rows = rows.withColumn(IN_RANGE, functions.coalesce(rematch.in_range, functions.lit(False)))
+        if rematch.rows is not None:
+            rows = rows.withColumn(IN_RANGE, in_range(rematch.rows))
         return rematch.matcher.with_inputs(rows) if rematch.matcher is not None else rows
 
     def _read_columns(self, rematch: Rematch) -> list[str]:
-        names = [FILE, *([IN_RANGE] if rematch.in_range is not None else [])]
+        names = [FILE, *([IN_RANGE] if rematch.rows is not None else [])]
         names += ["rule_ids", *rematch.replaced.columns.names] if rematch.replaced.reads_ids else []
         inputs = rematch.compiled.inputs if rematch.compiled is not None else ()
         names += [leaf.name if leaf.text is not None else path_parts(leaf.name)[0] for leaf in inputs]
@@ -202,25 +203,25 @@ class TaggedRows:
         made = dict(annotation_columns_of(rematch.annotations, functions.col("`deltatag:new`")))
         if only_matched:
             rows = rows.filter((functions.size("`deltatag:new`") > 0) | (functions.size("rule_ids") == 0))
-        in_range = functions.col(f"`{IN_RANGE}`") if rematch.in_range is not None else functions.lit(True)
+        chosen = functions.col(f"`{IN_RANGE}`") if rematch.rows is not None else functions.lit(True)
         columns = []
         for name in names:
             column = functions.col(quoted(name))
             if name == "rule_ids":
                 column = functions.col("`deltatag:new`")
             elif name in made:
-                column = functions.when(in_range, made[name]).otherwise(column)
+                column = functions.when(chosen, made[name]).otherwise(column)
             elif name in stamps:
-                column = functions.when(in_range, functions.lit(stamps[name])).otherwise(column)
+                column = functions.when(chosen, functions.lit(stamps[name])).otherwise(column)
             columns.append(column.alias(name))
         return rows.select(*columns)
 
 
 def _new_ids_column(rows: DataFrame, rematch: Rematch, kind: str) -> Column:
     inputs = rematch.compiled.inputs if rematch.compiled is not None else ()
-    names = ["rule_ids", *([IN_RANGE] if rematch.in_range is not None else []), *(leaf.name for leaf in inputs)]
+    names = ["rule_ids", *([IN_RANGE] if rematch.rows is not None else []), *(leaf.name for leaf in inputs)]
     columns = [functions.col("rule_ids")]
-    columns += [functions.col(f"`{IN_RANGE}`")] if rematch.in_range is not None else []
+    columns += [functions.col(f"`{IN_RANGE}`")] if rematch.rows is not None else []
     for leaf in inputs:
         assert rematch.matcher is not None
         columns.append(rematch.matcher.column(leaf) if leaf.text is None else functions.col(f"`{leaf.name}`"))

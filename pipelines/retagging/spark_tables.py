@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +22,11 @@ from pipelines.writing.matching import Matcher
 
 if TYPE_CHECKING:
     import polars as pl
-    from pyspark.sql import Column
 
     from pipelines.origin import IndexedRules
     from pipelines.retagging.changes import Changes
     from pipelines.retagging.index_histories import History, IndexHistories, Snapshots
+    from rules_index.workers.retagged_rows import RowRange
 
 
 class SparkTables:
@@ -38,10 +38,10 @@ class SparkTables:
         changes: Changes,
         stored: StoredIndex,
         indexed: IndexedRules,
-        in_range: Callable[[], Column | None],
+        rows: RowRange | None,
         only_matched: bool,
     ) -> None:
-        """stored: the newest index, indexed: its rules; in_range: gives what is TRUE on rows to be matched;
+        """stored: the newest index, indexed: its rules; rows: those to be matched, None for all;
         only_matched: rows that lose their last rule leave."""
         self.scope, self.changes, self.stored, self.indexed = scope, changes, stored, indexed
         self.workspace, self.lake, self.id_type = (
@@ -49,7 +49,7 @@ class SparkTables:
             scope.workspace.lake,
             scope.workspace.lake.rule_id_type(),
         )
-        self._in_range, self._only_matched = in_range, only_matched
+        self._rows, self._only_matched = rows, only_matched
         self._newly_matched: NewlyMatched | None = None
 
     @contextmanager
@@ -88,11 +88,10 @@ class SparkTables:
 
     def _rematch(self) -> Rematch:
         changes, spark = self.changes, self.workspace.spark
-        in_range = self._in_range()
         columns = self.workspace.configuration.annotations_of(self.scope.name)
         annotations = self.indexed.annotations.chosen(columns) if self.indexed.annotations is not None else None
         if changes.everything and changes.rules.is_empty():  # all that is known is that all rules may differ
-            return Rematch(changes, self.id_type, in_range=in_range, annotations=annotations)
+            return Rematch(changes, self.id_type, rows=self._rows, annotations=annotations)
         if changes.everything:
             path = fetch_index(self.lake, self.stored)
             compiled = ri.load(path)
@@ -102,17 +101,17 @@ class SparkTables:
                 compiled,
                 Matcher(spark, compiled, path, self.id_type),
                 None,
-                in_range,
+                self._rows,
                 annotations,
             )
         former = self._former()
         if changes.rules.is_empty():
-            return Rematch(changes, self.id_type, None, None, former, in_range, annotations)
+            return Rematch(changes, self.id_type, None, None, former, self._rows, annotations)
         self.workspace.progress(f"{self.scope.name}: compiling the {changes.rules.height:,} rules that differ")
         indexed = self.indexed
         compiled = index_of(self.scope, changes.rules, indexed.event_time, indexed.time_zone, indexed.lists)
         matcher = matcher_of(self.scope, compiled, self.id_type)
-        return Rematch(changes, self.id_type, compiled, matcher, former, in_range, annotations)
+        return Rematch(changes, self.id_type, compiled, matcher, former, self._rows, annotations)
 
     def _former(self) -> ri.CompiledRules | None:
         if not isinstance(self.scope, StreamScope):

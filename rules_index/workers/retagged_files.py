@@ -17,9 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rules_index.arrays import decoded
 from rules_index.index.annotations import plain
 from rules_index.workers.parquet_columns import with_columns
-from rules_index.workers.retagged_rows import ReplacedIds, matched_ids, new_ids
+from rules_index.workers.retagged_rows import IN_RANGE, ReplacedIds, RowRange, in_range_only, matched_ids, new_ids
 from rules_index.workers.source_files import leaves_of, partition_value
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ _KEPT_OF_ADD = ("partitionValues", "tags", "clusteringProvider")
 class FileTask:
     """How files of a table in `folder` are matched and written.
 
-    columns: those that the index reads, with their types; codec: of the columns that are written; stamps: columns with
+    columns: those that the index and the range of `rows` read, with their types; rows: those to be matched, None for
+    all; the others of a file keep what they have; codec: of the columns that are written; stamps: columns with
     one value for all rows of a file that is written; source: the folder in which the files are read, if another.
     """
 
@@ -42,6 +44,7 @@ class FileTask:
     codec: str
     stamps: Mapping[str, pa.Scalar] = field(default_factory=dict)
     source: str | None = None
+    rows: RowRange | None = None
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ def count_changes(
         changed += int(rows.sum())
         if task.replaced.reads_ids and rows.any():
             emptied += int((np.diff(ids.offsets.to_numpy())[rows] == 0).sum())
-    if kept is not None and changed:
+    if kept is not None and changed and task.rows is None:
         kept.keep(add["path"], found)
     return changed, emptied
 
@@ -100,7 +103,7 @@ def write_file(
     kept: what `count_changes` has kept of what the rows match, so that no column is read once more for it.
     """
     known = kept.groups.pop(add["path"], None) if kept is not None else None
-    found = [(_replaced(task, ids), changes) for ids, changes in _new_ids(compiled, task, add, known)]
+    found = list(_replaced_columns(compiled, task, add, known))
     replaced = [table for table, _ in found]
     kept_columns = [() if changes else ("rule_ids", *task.replaced.columns.names) for _, changes in found]
     name = posixpath.join(posixpath.dirname(unquote(add["path"])), f"part-{uuid.uuid4()}.{task.codec}.parquet")
@@ -118,42 +121,47 @@ def write_file(
         "size": os.path.getsize(target),
         "modificationTime": int(os.path.getmtime(target) * 1000),
         "dataChange": True,
-        **({"stats": _statistics(add["stats"], task.stamps, task.replaced.columns.names)} if add.get("stats") else {}),
+        **({"stats": _statistics(add["stats"], task)} if add.get("stats") else {}),
     }
 
 
-def _new_ids(
+def _replaced_columns(
     compiled: CompiledRules | None, task: FileTask, add: Mapping[str, Any], known: Sequence[_Known] | None
-) -> Iterator[tuple[pa.ListArray, bool]]:
-    """The ids of the rows of each row group as they are to be, and whether a row changes."""
+) -> Iterator[tuple[pa.Table, bool]]:
+    """Of each row group the columns that are written anew, and whether the ids of a row change."""
     if known is None:
-        for batch in _batches(task, add, with_ids=True):
+        stamps = [pa.field(name, value.type) for name, value in task.stamps.items()] if task.rows is not None else []
+        for batch in _batches(task, add, with_ids=True, more=stamps):
             ids, rows = new_ids(compiled, task.replaced, batch)
-            yield ids, bool(rows.any())
+            yield _replaced(task, ids, batch), bool(rows.any())
     elif all(group.ids is not None for group in known):
-        yield from ((group.ids, group.changes) for group in known)
+        yield from ((_replaced(task, group.ids), group.changes) for group in known)
     else:
         batches = _batches(replace(task, columns=pa.schema([])), add, with_ids=True)
         for group, batch in zip(known, batches, strict=True):
-            yield new_ids(compiled, task.replaced, batch, group.matched)[0], group.changes
+            yield _replaced(task, new_ids(compiled, task.replaced, batch, group.matched)[0]), group.changes
 
 
-def _replaced(task: FileTask, ids: pa.ListArray) -> pa.Table:
-    """The columns of a row group that are written anew."""
-    columns: dict[str, pa.Array] = {"rule_ids": ids}
+def _replaced(task: FileTask, ids: pa.ListArray, batch: pa.RecordBatch | None = None) -> pa.Table:
+    """The columns of a row group that are written anew; batch: its rows as they are, where not all are in range."""
+    columns: dict[str, pa.Array] = {}
     if task.replaced.annotations is not None:
         columns |= plain(task.replaced.annotations.of_ids(ids))
     columns |= {name: _repeated(value, len(ids)) for name, value in task.stamps.items()}
-    return pa.table(columns)
+    if task.rows is not None and batch is not None:
+        columns = {name: in_range_only(batch, name, decoded(column)) for name, column in columns.items()}
+    return pa.table({"rule_ids": ids, **columns})
 
 
-def _batches(task: FileTask, add: Mapping[str, Any], with_ids: bool) -> Iterator[pa.RecordBatch]:
+def _batches(
+    task: FileTask, add: Mapping[str, Any], with_ids: bool, more: Sequence[pa.Field] = ()
+) -> Iterator[pa.RecordBatch]:
     """The rows of a file, one batch for each of its row groups: the columns that are read, with NULL where the file is
-    older than a column, and the values of its partition."""
+    older than a column, the values of its partition, and IN_RANGE where not all rows are to be matched."""
     kind = task.replaced.id_type
     kind = pa.dictionary(pa.int32(), kind) if pa.types.is_string(kind) else kind
     ids = [pa.field("rule_ids", pa.list_(kind)), *task.replaced.columns] if with_ids else []
-    wanted = pa.schema([*task.columns, *ids])
+    wanted = pa.schema([*task.columns, *ids, *more])
     partition = add.get("partitionValues") or {}
     constants = {
         each.name: partition_value(partition[each.name], each.type) for each in wanted if each.name in partition
@@ -176,7 +184,10 @@ def _batches(task: FileTask, add: Mapping[str, Any], with_ids: bool) -> Iterator
             if not arrays:  # an index that reads no column still has rows to be matched with
                 yield pa.RecordBatch.from_arrays([pa.nulls(rows)], ["_"])
                 continue
-            yield pa.RecordBatch.from_arrays(arrays, list(wanted.names))
+            batch = pa.RecordBatch.from_arrays(arrays, list(wanted.names))
+            yield (
+                batch if task.rows is None else batch.append_column(IN_RANGE, task.rows.holds(batch[task.rows.column]))
+            )
 
 
 def _repeated(value: pa.Scalar, rows: int) -> pa.Array:
@@ -190,12 +201,14 @@ def _place(task: FileTask, path: str) -> str:
     return os.path.join(task.source or task.folder, unquote(path))
 
 
-def _statistics(text: str, stamps: Mapping[str, pa.Scalar], others: Sequence[str]) -> str:
+def _statistics(text: str, task: FileTask) -> str:
     """A file's statistics with those of the columns that have one value now, and none of others with new values."""
     found = json.loads(text)
+    stamps = task.stamps if task.rows is None else {}
     for part in ("nullCount", "minValues", "maxValues"):
-        for name in others:
-            found.get(part, {}).pop(name, None)
+        for name in (*task.replaced.columns.names, *task.stamps):
+            if name not in stamps:
+                found.get(part, {}).pop(name, None)
     for name, value in stamps.items():
         if name in found.get("nullCount", {}):
             found["nullCount"][name] = 0

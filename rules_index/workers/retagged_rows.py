@@ -29,6 +29,32 @@ COUNTS = "file bigint, changed bigint, emptied bigint"
 
 
 @dataclass(frozen=True)
+class RowRange:
+    """Rows whose value of `column`, a date or a time, is at least `low` and less than `high`; None is no bound, but not
+    both. A row without a value is in no range."""
+
+    column: str
+    low: pa.Scalar | None
+    high: pa.Scalar | None
+
+    @property
+    def type(self) -> pa.DataType:
+        """That of the column."""
+        bound = self.low if self.low is not None else self.high
+        assert bound is not None
+        return bound.type
+
+    def holds(self, values: pa.Array) -> pa.BooleanArray:
+        """Which rows, by their values of the column, are in the range."""
+        found = pa.repeat(True, len(values))
+        if self.low is not None:
+            found = pc.and_(found, pc.greater_equal(values, self.low))
+        if self.high is not None:
+            found = pc.and_(found, pc.less(values, self.high))
+        return pc.fill_null(found, False)
+
+
+@dataclass(frozen=True)
 class ReplacedIds:
     """The ids that rows lose before they are matched again: those in `held`, or all (`everything`).
 
@@ -270,21 +296,21 @@ def write_files(
 
 def _stamped(batch: pa.RecordBatch, ids: pa.ListArray, task: Task, annotations: Annotations | None) -> pa.RecordBatch:
     made = plain(annotations.of_ids(ids)) if annotations is not None else {}
-    in_range = batch.column(IN_RANGE) if IN_RANGE in batch.schema.names else None
     columns = []
     for name in task.columns:
         column = batch.column(name)
         if name == "rule_ids":
             column = ids
         elif name in made:
-            new = made[name]
-            column = new if in_range is None else pc.if_else(pc.fill_null(in_range, False), new, column.cast(new.type))
+            column = in_range_only(batch, name, made[name])
         elif name in task.stamps:
-            stamp = task.stamps[name].cast(column.type)
-            column = (
-                pa.repeat(stamp, len(batch))
-                if in_range is None
-                else pc.if_else(pc.fill_null(in_range, False), stamp, column)
-            )
+            column = in_range_only(batch, name, pa.repeat(task.stamps[name].cast(column.type), len(batch)))
         columns.append(column)
     return pa.RecordBatch.from_arrays(columns, list(task.columns))
+
+
+def in_range_only(batch: pa.RecordBatch, name: str, new: pa.Array) -> pa.Array:
+    """New values of a column for the rows that are to be matched; the others keep theirs."""
+    if IN_RANGE not in batch.schema.names:
+        return new
+    return pc.if_else(pc.fill_null(batch.column(IN_RANGE), False), new, batch.column(name).cast(new.type))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 import pytest
@@ -16,8 +15,6 @@ from assets.resources import LakeResource
 from pipelines.compile import compile_scopes
 from pipelines.workspace import Workspace
 from tests.dagster.small_lake import FLIGHTS, add_rules, append, make_lake, shown
-
-pytestmark = pytest.mark.spark
 
 DAY = 24
 """Flights of a day."""
@@ -33,11 +30,12 @@ def instance() -> Iterator[dg.DagsterInstance]:
 
 
 def test_days_are_retagged_one_by_one_or_in_one_run_in_the_configured_time_zone(
-    tmp_path: Path, instance: dg.DagsterInstance, spark: Any
+    tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")  # no day needs a JVM
     first = DAYS_2000 * DAY
     make_lake(tmp_path, NEW_YORK + FLIGHTS.replace("checks", "# checks"), [("old", "flights", "delay >= 0")])
-    workspace = Workspace.open(tmp_path / "deltatag.toml", spark)
+    workspace = Workspace.open(tmp_path / "deltatag.toml")
     append(workspace, [n for n in range(first, first + 8 * DAY) if n % 10 != 9])
     assert run_once(workspace, instance, ["flights"], quiet=True).success
     add_rules(workspace, [("new", "flights", "delay >= 0")])

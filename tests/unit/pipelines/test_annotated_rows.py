@@ -98,6 +98,25 @@ def test_an_edit_of_a_label_is_an_edit(workspace) -> None:
     assert tagged(workspace) == now
 
 
+def test_a_range_of_event_times_leaves_other_rows_their_annotations(new_workspace) -> None:
+    made = new_workspace({"s": STREAM | {"event_time": "t"}}, spark=False)
+    days = pa.array([datetime(2024, 5, 1 + n // 10) for n in range(40)], pa.timestamp("us"))
+    write_deltalake(made.configuration.streams["s"].source, rows(0, 40).append_column("t", days))
+    write_rules(made, local(RULES_OF_S))
+    compile_scopes(made)
+    tag_stream(made, "s")
+    before = tagged(made)
+    write_rules(made, [rule for rule in EDITED if rule["rule_id"] != "a"])
+    compile_scopes(made)
+    retag(made, "s", "2024-05-02", "2024-05-04")
+    check_bounds(made)
+    now = tagged(made)
+    tag_stream(made, "s", restart=True)
+    anew = tagged(made)
+    assert now == {seq: (anew if 10 <= seq < 30 else before)[seq] for seq in now}
+    assert now != before
+
+
 @pytest.mark.slow
 def test_edits_of_all_kinds_together(workspace) -> None:
     tag_stream(workspace, "s")

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from contextlib import suppress
+from datetime import timedelta
 
 import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+import rules_index as ri
 from pipelines.authoring.versions import history
 from pipelines.compile import compile_scopes
 from pipelines.due import retag_is_due
@@ -27,7 +30,7 @@ from pipelines.run import OpenGates, run_due
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from tests.cases import SOAK, quick_first
-from tests.unit.pipelines.retagged_rows import DiedError, die_after, random_rule, rows
+from tests.unit.pipelines.retagged_rows import START, DiedError, die_after, random_rule, rows
 
 STREAM = {"source": "lake/source", "key": ["id"], "event_time": "t"}
 BEFORE = {"gone": "n > 3", "changed": "n < 9", "same": "w = 'x'"}
@@ -142,6 +145,66 @@ def test_random_edits(make, seed: int) -> None:
     assert_like_anew(workspace)
 
 
+@pytest.mark.parametrize("seed", quick_first(0, range(30 if SOAK else 4)))
+def test_ranges_of_event_times(make, seed: int) -> None:
+    """Rows of the range as if all were tagged anew, the others as before, in both tables."""
+    draw = random.Random(seed)
+    workspace = make(**draw.choice([{}, {"partition_by": ["n"]}, {"cluster_by": ["t"]}]))
+    rules = {f"r{number}": random_rule(draw) for number in range(8)}
+    for start in range(0, 360, 90):
+        append(workspace, start, start + 90)
+        write_rules(workspace, rules)
+        tag_stream(workspace, "s")
+    for _ in range(2):
+        before = {
+            row["seq"]: (row["rule_ids"], row["rules_version"]) for row in read(workspace, "s_tagged").to_pylist()
+        }
+        rules = edited(draw, rules)
+        write_rules(workspace, rules)
+        low = draw.choice([None, START + timedelta(minutes=draw.randint(-60, 2400))])
+        high = START + timedelta(minutes=draw.randint(600, 3700)) if low is None or draw.random() < 0.7 else None
+        with pytest.MonkeyPatch.context() as patch:
+            if draw.random() < 0.5:
+                die_after(patch, draw.choice(STEPS), FolderLog)
+                with suppress(DiedError):  # where nothing changes, nothing is written
+                    retag(workspace, "s", low and low.isoformat(), high and high.isoformat())
+        retag(workspace, "s", low and low.isoformat(), high and high.isoformat())
+        after = {row["seq"]: row for row in read(workspace, "s_tagged").to_pylist()}
+        assert matched(workspace) == exploded(workspace)
+        for name in ("s_tagged", "s_matches"):
+            check_statistics(workspace, name)
+        anew = expected(rules, 360)
+        for seq, row in after.items():
+            time = row["t"]
+            inside = time is not None and (low is None or low <= time) and (high is None or time < high)
+            assert row["rule_ids"] == (anew[seq] if inside else before[seq][0])
+            assert inside or row["rules_version"] == before[seq][1]
+    retag(workspace, "s")
+    assert_like_anew(workspace)
+
+
+def expected(rules, stop: int) -> dict[int, list[str]]:
+    """What rows have by rules, without a lake."""
+    texts, since, until = zip(*rules.values(), strict=True)
+    time = pa.timestamp("us", "UTC")
+    table = pa.table(
+        {
+            "rule_id": list(rules),
+            "expression": texts,
+            "valid_from": pa.array(since, time),
+            "valid_to": pa.array(until, time),
+        }
+    )
+    compiled = ri.compile_rules(table, rows(0, 1).schema, event_time="t", time_zone="UTC")
+    return dict(enumerate(compiled.match(rows(0, stop)).to_pylist()))
+
+
+def test_only_files_of_the_range_are_read(make) -> None:
+    workspace = prepared(make)
+    result = retag(workspace, "s", "2024-03-09T10:00", "2024-03-09T11:00")
+    assert (result.files_read, result.files_written) == (1, 1)
+
+
 def read_end(workspace: Workspace) -> int:
     return int(pl.read_delta(workspace.configuration.streams["s"].source)["seq"].max()) + 1
 
@@ -188,14 +251,8 @@ def test_deaths_after_each_write(make, seed: int) -> None:
     assert_like_anew(workspace)
 
 
-@pytest.mark.parametrize(
-    ("output", "since", "reason"),
-    [("matched", None, 'its output is "matched"'), ("all", "2024-01-01", "rows are selected by their event times")],
-)
-def test_it_is_told_why_a_retag_needs_spark(
-    make, monkeypatch: pytest.MonkeyPatch, output: str, since: str | None, reason: str
-) -> None:
-    workspace = make(output=output)
+def test_it_is_told_why_a_retag_needs_spark(make, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace = make(output="matched")
     append(workspace, 0, 60)
     write_rules(workspace, BEFORE)
     tag_stream(workspace, "s")
@@ -203,8 +260,8 @@ def test_it_is_told_why_a_retag_needs_spark(
     told: list[str] = []
     monkeypatch.setattr(workspace, "progress", told.append)
     with pytest.raises(AssertionError):
-        retag(workspace, "s", since)
-    assert told == [f"the re-tag of s goes through Spark because {reason}"]
+        retag(workspace, "s")
+    assert told == ['the re-tag of s goes through Spark because its output is "matched"']
 
 
 @pytest.mark.slow

@@ -1,0 +1,54 @@
+"""The range of event times that a re-tag may be limited to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+
+from pipelines.errors import ConfigurationError
+from pipelines.scopes import Scope, StreamScope
+from pipelines.sources.event_times import moment
+from pipelines.spark.sql_text import quoted
+from rules_index.workers.retagged_rows import RowRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+def range_of(scope: Scope, since: str | None, until: str | None) -> RowRange | None:
+    """The rows from one event time on and before another one, as the command line has them; None for all rows.
+
+    ConfigurationError where the scope has no event time, writes only matched rows, or a text is not a time.
+    """
+    if since is None and until is None:
+        return None
+    if not isinstance(scope, StreamScope) or scope.event_time is None:
+        raise ConfigurationError(f"{scope.name} has no event_time, which --from and --to are compared with.")
+    if scope.stream.output == "matched":
+        raise ConfigurationError(
+            f'{scope.name} writes only matched rows (output = "matched"), and is re-tagged as a whole: leave --from '
+            "and --to out."
+        )
+    wanted, zone = scope.event_time.lower(), ZoneInfo(scope.workspace.configuration.rules.time_zone)
+    field = next(field for field in scope.columns() if field.name.lower() == wanted)
+    low, high = (
+        None if text is None else pa.scalar(moment(text, field.type, zone), field.type) for text in (since, until)
+    )
+    return RowRange(field.name, low, high)
+
+
+def in_range(rows: RowRange) -> Column:
+    """Spark's column that is TRUE on rows of a range, and never NULL."""
+    from pyspark.sql import functions
+
+    column, found = functions.col(quoted(rows.column)), functions.lit(True)
+    for bound, is_low in ((rows.low, True), (rows.high, False)):
+        if bound is None:
+            continue
+        kind = bound.type
+        name = "date" if pa.types.is_date(kind) else "timestamp" if kind.tz is not None else "timestamp_ntz"
+        value = functions.lit(bound.as_py().isoformat()).cast(name)
+        found = found & (column >= value if is_low else column < value)
+    return functions.coalesce(found, functions.lit(False))
