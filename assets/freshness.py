@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.names import RESOURCE, table_key
-from pipelines.lake.tables import tagged_table
+from pipelines.lake.table_definitions import tagged_table
 from pipelines.settings.model import Stream
 
 if TYPE_CHECKING:

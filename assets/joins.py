@@ -6,7 +6,7 @@ import dagster as dg
 
 from assets.names import index_key, source_key
 from assets.tables import BATCHES, StepOptions, StepResult, rates, written_assets
-from pipelines.lake.tables import quarantine_table, tagged_table
+from pipelines.lake.table_definitions import quarantine_table, tagged_table
 from pipelines.settings.model import Join
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.failures import telling
-from assets.looks import rounded
 from assets.names import RESOURCE, SPARK_POOL, index_key, retag_key
+from assets.table_metadata import rounded
 from pipelines.settings.model import Configuration, Stream
 
 if TYPE_CHECKING:

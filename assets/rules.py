@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.failures import ToldError, telling
-from assets.looks import rounded
 from assets.names import RESOURCE, RULES, SPARK_POOL, index_key, list_key, rejects_key
-from assets.owners import owners_metadata
-from pipelines.lake.tables import RULES as RULES_TABLE
+from assets.owner_statistics import owners_metadata
+from assets.table_metadata import rounded
+from pipelines.lake.table_definitions import RULES as RULES_TABLE
 from pipelines.settings.model import Configuration
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _held(result: "ScopeResult") -> str:
 
 
 def _rejects(workspace: Any, result: "ScopeResult") -> dg.MaterializeResult[Any]:
-    from pipelines.lake.tables import RULE_REJECTS
+    from pipelines.lake.table_definitions import RULE_REJECTS
     from quality.findings import markdown_table
 
     lake = workspace.lake

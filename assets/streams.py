@@ -7,7 +7,7 @@ import dagster as dg
 from assets.names import RESOURCE, index_key, source_key, table_key
 from assets.rules import DELTA, MISSING
 from assets.tables import BATCHES, StepOptions, StepResult, rates, written_assets
-from pipelines.lake.tables import matches_table, quarantine_table, tagged_table
+from pipelines.lake.table_definitions import matches_table, quarantine_table, tagged_table
 from pipelines.settings.model import Stream
 
 if TYPE_CHECKING:

@@ -26,10 +26,10 @@ import numpy as np
 from benchmarks.report import interleaved, machine, median, plot_bars, print_table
 from rules_index.engines.r_tree.evaluation import scan_evaluate
 from rules_index.engines.r_tree.structure import RTree
-from rules_index.implication.budget import Budget
 from rules_index.implication.matching.box_trees import BoxTrees
 from rules_index.implication.matching.intervals import Conjunctive, Disjunction, Interval, Predicates, Space
 from rules_index.implication.matching.predicate_matching import Matchings, Method, match, match_each
+from rules_index.implication.search_limits import Budget
 from rules_index.index.boxes import Boxes
 
 SEED = 7

@@ -10,11 +10,11 @@ from deltatag.output import counted, paragraph
 if TYPE_CHECKING:
     from pipelines.compiling.results import ScopeResult
     from pipelines.join import JoinResult
+    from pipelines.maintaining.outcome import Upkept
     from pipelines.report import ReportResult
     from pipelines.retag import RetagResult
     from pipelines.status import ScopeStatus
     from pipelines.tag import TagResult
-    from pipelines.upkeep.outcome import Upkept
     from quality.findings import GateResult
 
 

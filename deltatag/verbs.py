@@ -46,7 +46,7 @@ def _workspace(args: Namespace) -> Iterator[Workspace]:
     except Exception:
         if "py4j" not in sys.modules:
             raise
-        from pipelines.recovery.survival import step
+        from pipelines.recovery.jvm_restart import step
 
         with step(workspace, f"do what deltatag {args.verb} is to do"):
             raise

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pyarrow as pa
 
-from pipelines.lake.schema import arrow_schema_of
+from pipelines.lake.column_types import arrow_schema_of
 from pipelines.spark.session import know_internals
 from pipelines.spark.sql_text import spark_message
 from rules_index.errors import RuleError, unforeseen

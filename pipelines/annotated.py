@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from pipelines.errors import IndexOutdatedError, TableError
-from pipelines.lake.tables import annotation_columns
+from pipelines.lake.table_definitions import annotation_columns
 from rules_index.compiling.rule_annotations import read_annotations, unknown_severities
 from rules_index.index.annotate import Annotate
 

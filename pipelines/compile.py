@@ -32,9 +32,9 @@ from pipelines.full_disk import why_full
 from pipelines.lake.index_store import LIST_FILES, StoredIndex, fetch_index, newest_index, update_statistics
 from pipelines.lake.lake import Lake, not_written
 from pipelines.origin import origin_of
-from pipelines.recovery.survival import step
+from pipelines.recovery.jvm_restart import step
 from pipelines.rule_set import RuleSet
-from pipelines.runners.needs import of_derived
+from pipelines.runners.spark_required import of_derived
 from pipelines.scopes import Scope, scope_of, scopes_of
 from pipelines.value_lists import LISTS, Held, read_lists
 from pipelines.workspace import Workspace

@@ -15,9 +15,9 @@ from pipelines.explaining.derived import derived_values, needs_of
 from pipelines.explaining.indexes import Indexes
 from pipelines.explaining.rows import TAGGED_WITH, rows_where
 from pipelines.scopes import JOINED_TIME, JoinScope, Scope, scope_of
-from rules_index.explaining.nearest import NearestRules
+from rules_index.explaining.nearest_rules import NearestRules
 from rules_index.explaining.rule import rule_of
-from rules_index.language.evaluation.times import zone_of
+from rules_index.language.evaluation.datetime_parser import zone_of
 from rules_index.language.scope import path_of
 from rules_index.names import column_key, spelled
 

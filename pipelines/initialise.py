@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pipelines.errors import ConfigurationError
 from pipelines.lake.lake import first_line
-from pipelines.lake.tables import LAKE_TABLES
+from pipelines.lake.table_definitions import LAKE_TABLES
 from pipelines.settings.configuration import FILE_NAME, load_configuration
 from pipelines.settings.model import Configuration
 from pipelines.workspace import Workspace

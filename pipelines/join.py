@@ -22,9 +22,9 @@ from pipelines.joining.notices import notices
 from pipelines.joining.runner import JoinRunner, Planned
 from pipelines.lake.runs import MicroBatch
 from pipelines.recovery.attempts import notices as left_out_notices
-from pipelines.recovery.survival import step, surviving
+from pipelines.recovery.jvm_restart import step, surviving
 from pipelines.runners.choice import spark_ruled_out
-from pipelines.runners.needs import of_newest_index
+from pipelines.runners.spark_required import of_newest_index
 from pipelines.settings.model import LOCAL, Join
 from pipelines.sources.source import Source
 from pipelines.workspace import Workspace

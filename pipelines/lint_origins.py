@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from pipelines.errors import PipelineError
 from pipelines.lake.lake import open_delta, rows_in
 from pipelines.lake.reading import files_in
-from pipelines.lake.tables import tagged_table
+from pipelines.lake.table_definitions import tagged_table
 from pipelines.origin import IndexedRules, implied_by
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.model import Configuration, Stream

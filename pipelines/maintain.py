@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pipelines.errors import PipelineError
-from pipelines.lake.tables import LAKE_TABLES
-from pipelines.recovery.survival import step
+from pipelines.lake.table_definitions import LAKE_TABLES
+from pipelines.maintaining import lake_tables
+from pipelines.maintaining import scope_tables as tables
+from pipelines.maintaining.outcome import Upkept
+from pipelines.maintaining.small_files import files_of
+from pipelines.recovery.jvm_restart import step
 from pipelines.settings.configuration import scope_tables
-from pipelines.upkeep import own_tables
-from pipelines.upkeep import scope_tables as tables
-from pipelines.upkeep.outcome import Upkept
-from pipelines.upkeep.small_files import files_of
 from pipelines.workspace import Workspace
 
 
@@ -65,7 +65,7 @@ def table_sizes(workspace: Workspace, scope: str) -> TableSizes:
 
 def _due(workspace: Workspace, name: str, in_run: bool) -> list[str]:
     try:
-        return own_tables.due(workspace, name) if name in LAKE_TABLES else tables.due(workspace, name, in_run)
+        return lake_tables.due(workspace, name) if name in LAKE_TABLES else tables.due(workspace, name, in_run)
     except PipelineError:
         return []  # code that needs the table reports the error
 
@@ -76,7 +76,7 @@ def _kept_up(workspace: Workspace, name: str, scope: str | None, in_run: bool) -
     try:
         with step(workspace, f"look after the table {name}"):
             if scope is None:
-                done = own_tables.keep_up(workspace, name, in_run)
+                done = lake_tables.keep_up(workspace, name, in_run)
             else:
                 done = tables.keep_up(workspace, scope, name, in_run)
     except PipelineError as error:

@@ -19,8 +19,8 @@ from pipelines.duplicate_ids import rules_of_index
 from pipelines.errors import NotImpliedError, PipelineError, SourceError
 from pipelines.lake.index_store import StoredIndex, fetch_index, index_to_tag_with, newest_index
 from pipelines.lake.runs import FOLDED, MicroBatch, batches
-from pipelines.lake.tables import tagged_table
-from pipelines.lake.transactions import GIVEN_UP
+from pipelines.lake.table_definitions import tagged_table
+from pipelines.lake.transaction_ids import GIVEN_UP
 from pipelines.rule_set import RULE_COLUMNS
 from pipelines.scopes import Scope, StreamScope
 from pipelines.settings.model import Stream

@@ -15,8 +15,8 @@ from pipelines.compiling.due import compile_is_due
 from pipelines.errors import ConfigurationError, PipelineError
 from pipelines.lake.index_store import index_to_tag_with
 from pipelines.lake.runs import last_batch
-from pipelines.lake.tables import tagged_table
-from pipelines.recovery.survival import step
+from pipelines.lake.table_definitions import tagged_table
+from pipelines.recovery.jvm_restart import step
 from pipelines.retagging.changes import RuleSets
 from pipelines.retagging.index_histories import ALL, current_histories, policy_mode
 from pipelines.retagging.retagger import Outcome, Retagger

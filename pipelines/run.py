@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from pipelines.compiling.due import refusals_are_due
 from pipelines.due import join_is_due, retag_is_due, scopes_to_compile, tag_is_due
 from pipelines.errors import PipelineError, SparkEndedError, UnforeseenError
-from pipelines.recovery.survival import step
+from pipelines.recovery.jvm_restart import step
 from pipelines.settings.model import Join, Stream
 from pipelines.workspace import Workspace
 from rules_index.errors import RulesIndexError
@@ -21,9 +21,9 @@ from rules_index.errors import RulesIndexError
 if TYPE_CHECKING:
     from pipelines.compiling.results import ScopeResult
     from pipelines.join import JoinResult
+    from pipelines.maintaining.outcome import Upkept
     from pipelines.retag import RetagResult
     from pipelines.tag import TagResult
-    from pipelines.upkeep.outcome import Upkept
 
 
 class Gates(Protocol):

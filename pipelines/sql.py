@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pipelines.errors import MissingTableError, StatementError
 from pipelines.lake.authors import by_this_user_in_spark
 from pipelines.lake.lake import catalog_location, first_line
-from pipelines.lake.opened import delta_rs_uri
+from pipelines.lake.table_cache import delta_rs_uri
 from pipelines.lake.table_names import source_of, table_names
 from pipelines.local_sql.statement import in_zone
 from pipelines.settings.configuration import is_catalog_name, scope_tables

@@ -19,11 +19,11 @@ from pipelines.annotated import check_compiled
 from pipelines.errors import NeedsSparkError, QuarantineShareError
 from pipelines.lake.index_store import StoredIndex, index_to_tag_with
 from pipelines.lake.runs import PLANNED, MicroBatch, last_batch
-from pipelines.lake.tables import matches_table, quarantine_table, tagged_table
+from pipelines.lake.table_definitions import matches_table, quarantine_table, tagged_table
 from pipelines.origin import Origin
 from pipelines.recovery.attempts import holds_nothing, left_out_before, notices
-from pipelines.recovery.scope_run import ScopeRun
-from pipelines.recovery.survival import step, surviving
+from pipelines.recovery.jvm_restart import step, surviving
+from pipelines.recovery.micro_batch import MicroBatchRun
 from pipelines.runners.choice import going_on_with_spark, runner_of
 from pipelines.runners.runner import Job, Runner
 from pipelines.settings.model import Stream
@@ -106,7 +106,7 @@ def tag_stream(workspace: Workspace, name: str, restart: bool = False, skip_chan
     return replace(results[-1], seconds=time.perf_counter() - started)
 
 
-class _Tagger(ScopeRun):
+class _Tagger(MicroBatchRun):
     """One run over one stream."""
 
     def __init__(self, workspace: Workspace, stream: Stream, runner: Runner, ended: bool = False) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipelines.errors import ConfigurationError, PipelineError
-from pipelines.lake.tables import tagged_table
+from pipelines.lake.table_definitions import tagged_table
 from pipelines.sources.only_joined import is_only_joined
 from pipelines.spark.failures import explained
 from quality import joined, rules, sources, tagged

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import NeedsSparkError
-from pipelines.lake.tables import quarantine_table, tagged_table
+from pipelines.lake.table_definitions import quarantine_table, tagged_table
 from pipelines.settings.model import LOCAL
 from quality.evaluation import Suite
 from quality.findings import WARNING, Expectation

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import rules_index as ri
-from pipelines.lake.schema import arrow_schema_of
+from pipelines.lake.column_types import arrow_schema_of
+from pipelines.lake.table_definitions import matches_keys, matches_table, quarantine_table, tagged_table
 from pipelines.lake.table_log import table_log
-from pipelines.lake.tables import matches_keys, matches_table, quarantine_table, tagged_table
 from pipelines.rule_set import RULE_COLUMNS
 from pipelines.sources.slices import rows_of
 from quality.sample import ROWS, rules_to_try
-from rules_index.workers.source_files import read_batches
+from rules_index.workers.source_file_reader import read_batches
 
 if TYPE_CHECKING:
     from pipelines.settings.model import Stream

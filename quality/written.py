@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from pipelines.lake.runs import DONE, MicroBatch, newest_first
-from pipelines.lake.transactions import app_of
+from pipelines.lake.transaction_ids import app_of
 from quality.rules import enabled_rules
 
 if TYPE_CHECKING:

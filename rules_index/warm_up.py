@@ -16,9 +16,9 @@ from rules_index.domains.value_lists import value_list
 from rules_index.implication.lint import lint
 from rules_index.index.annotate import Annotate
 from rules_index.index.compiled import Layers, dumps
-from rules_index.index.layers import numbers_of, overlaid
 from rules_index.index.loading import loads
 from rules_index.index.pattern_groups import LEAST_PATTERNS, LEAST_ROWS
+from rules_index.index.updated_index import numbers_of, overlaid
 from rules_index.join.index import JoinIndex, Method
 from rules_index.join.window_partners import Side
 

@@ -15,7 +15,7 @@ from pyspark import SparkContext
 
 from pipelines.compile import compile_scopes
 from pipelines.join import join_streams
-from pipelines.lake.tables import LAKE_TABLES
+from pipelines.lake.table_definitions import LAKE_TABLES
 from pipelines.settings.configuration import parse_configuration
 from pipelines.spark.class_archive import QUIET, archive_folder, archive_name
 from pipelines.spark.runtime import find_java

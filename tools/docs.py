@@ -10,9 +10,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from pipelines.lake import tables  # noqa: E402
+from pipelines.lake import table_definitions  # noqa: E402
 from pipelines.settings.model import ANNOTATION_COLUMNS  # noqa: E402
-from rules_index.language import functions  # noqa: E402
+from rules_index.language import function_signatures  # noqa: E402
 from rules_index.language.costs import limits, options  # noqa: E402
 
 RESULTS = {
@@ -47,18 +47,18 @@ RESULTS = {
     "unknown": "as Spark says",
 }
 GROUPS = (
-    ("aggregates", functions.AGGREGATES),
-    ("window functions", functions.WINDOWS),
-    ("generators of rows", functions.TABLES),
-    ("not repeatable", functions.NOT_REPEATABLE),
-    ("reach outside the row, or cost too much", functions.NOT_ALLOWED),
+    ("aggregates", function_signatures.AGGREGATES),
+    ("window functions", function_signatures.WINDOWS),
+    ("generators of rows", function_signatures.TABLES),
+    ("not repeatable", function_signatures.NOT_REPEATABLE),
+    ("reach outside the row, or cost too much", function_signatures.NOT_ALLOWED),
 )
 
 
 def function_table() -> list[str]:
     """The allowed functions by result type, each with its number of arguments; then limits, and refused functions."""
     by_result: dict[str, list[tuple[str, str]]] = {}
-    for function in functions.FUNCTIONS.values():
+    for function in function_signatures.FUNCTIONS.values():
         result = function.result
         shown = RESULTS.get(result) or result.removeprefix("cast:").upper()
         by_result.setdefault(shown, []).append((function.name, f"`{function.name}`&nbsp;{_count(function)}"))
@@ -70,9 +70,9 @@ def function_table() -> list[str]:
     size = f"{options.MAX_SCHEMA_LENGTH:,} characters and {options.MAX_SCHEMA_DEPTH} levels"
     schemas = f"- A schema is a constant of at most {size}."
     allowed = f"- Options are a MAP of constants: {_names(options.JSON_OPTIONS)}; of CSV {_names(options.CSV_OPTIONS)}."
-    patterns = ", ".join(f"`{name}`" for name in sorted(functions.PATTERN_ARGUMENT))
+    patterns = ", ".join(f"`{name}`" for name in sorted(function_signatures.PATTERN_ARGUMENT))
     return [
-        f"{len(functions.FUNCTIONS)} names are allowed; behind each stands how many arguments it takes.",
+        f"{len(function_signatures.FUNCTIONS)} names are allowed; behind each stands how many arguments it takes.",
         "",
         "| result | functions |",
         "|---|---|",
@@ -80,7 +80,7 @@ def function_table() -> list[str]:
         "",
         "Limits on arguments:",
         "",
-        f"- Lambdas are arguments of {_names(functions.LAMBDAS)} and of no other function.",
+        f"- Lambdas are arguments of {_names(function_signatures.LAMBDAS)} and of no other function.",
         f"- The size of the result is a constant of at most {limits.LARGEST_COUNT:,} in {sized}.",
         f"- The regular expression is a constant, and one that Java cannot stall on, in {patterns}.",
         f"- A format or path has at most {limits.LONGEST_FORMAT} bytes, whatever the row, in {formats}.",
@@ -98,7 +98,7 @@ def function_table() -> list[str]:
 def lake_tables() -> list[str]:
     """The tables that every lake has, and those that are made when needed."""
     lines: list[str] = []
-    for table in (tables.LAKE_TABLES | tables.MADE_WHEN_NEEDED).values():
+    for table in (table_definitions.LAKE_TABLES | table_definitions.MADE_WHEN_NEEDED).values():
         lines += [f"### {table.name}", "", f"One row: {table.grain}.", "", *_columns(table.columns), ""]
     return lines[:-1]
 
@@ -111,23 +111,23 @@ def stream_tables() -> list[str]:
         "",
         "One row: one row of the source that is not in quarantine. The source's columns, and:",
         "",
-        *_columns(tables.tagged_columns(ids)),
+        *_columns(table_definitions.tagged_columns(ids)),
         "",
         "Where the stream has `annotations`, behind `rule_ids` those of these that it names:",
         "",
-        *_columns(tables.annotation_columns(ANNOTATION_COLUMNS, ids)),
+        *_columns(table_definitions.annotation_columns(ANNOTATION_COLUMNS, ids)),
         "",
         "### &lt;stream&gt;_matches",
         "",
         "One row: one row of the source and one rule that it satisfies. The stream's key and event time, and:",
         "",
-        *_columns(tables.matches_columns(ids)),
+        *_columns(table_definitions.matches_columns(ids)),
         "",
         "### quarantine_&lt;stream&gt;",
         "",
         "One row: one row of the source that was not tagged. The source's columns, and:",
         "",
-        *_columns(tables.QUARANTINE_COLUMNS),
+        *_columns(table_definitions.QUARANTINE_COLUMNS),
     ]
 
 
@@ -138,7 +138,7 @@ def join_tables() -> list[str]:
         "",
         "One row: one joined row that satisfies a rule. A STRUCT of each stream's columns, named as the stream, and:",
         "",
-        *_columns(tables.joined_columns("string")),
+        *_columns(table_definitions.joined_columns("string")),
         "",
         "Where the join has `annotations`, the same columns as a stream's.",
         "",
@@ -146,17 +146,17 @@ def join_tables() -> list[str]:
         "",
         "One row: one row of a stream that came too late. A STRUCT for each stream, NULL but for the row's own, and:",
         "",
-        *_columns(tables.QUARANTINE_COLUMNS),
+        *_columns(table_definitions.QUARANTINE_COLUMNS),
     ]
 
 
-def _columns(columns: Iterable[tables.Column]) -> list[str]:
+def _columns(columns: Iterable[table_definitions.Column]) -> list[str]:
     rows = [f"| `{column.name}` | {column.type.upper()} | {column.comment} |" for column in columns]
     return ["| column | type | meaning |", "|---|---|---|", *rows]
 
 
-def _count(function: functions.Function) -> str:
-    if function.most == functions.MANY:
+def _count(function: function_signatures.Function) -> str:
+    if function.most == function_signatures.MANY:
         return f"{function.least}+"
     return str(function.least) if function.least == function.most else f"{function.least}-{function.most}"
 

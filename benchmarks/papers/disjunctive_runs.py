@@ -13,9 +13,9 @@ from benchmarks.papers.experiment import DifferentAnswersError, Progress, Row, i
 from benchmarks.report import median
 from rules_index.engines.r_tree.evaluation import scan_evaluate
 from rules_index.engines.r_tree.structure import RTree
-from rules_index.implication.budget import Budget
 from rules_index.implication.matching.intervals import Predicates
 from rules_index.implication.matching.predicate_matching import match, match_each
+from rules_index.implication.search_limits import Budget
 from rules_index.index.boxes import Boxes
 
 SEED = 7

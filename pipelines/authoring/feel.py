@@ -23,7 +23,7 @@ import pyarrow as pa
 from pipelines.authoring.conditions import TRUE, Condition, Not, Test, any_of, text_literal
 from pipelines.authoring.foreign import Column, RefusedError
 from rules_index.language.coercion import name_of
-from rules_index.language.evaluation.times import parse_date, parse_timestamp
+from rules_index.language.evaluation.datetime_parser import parse_date, parse_timestamp
 
 _TOKEN = re.compile(
     r"""\s*(?:

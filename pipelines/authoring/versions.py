@@ -13,7 +13,7 @@ import pyarrow as pa
 from pipelines.errors import PipelineError, TableError
 from pipelines.lake.authors import author_of
 from pipelines.lake.lake import Lake, arrow_schema, first_line
-from pipelines.lake.tables import OPTIONAL_OF_RULES, RULES, tagged_table
+from pipelines.lake.table_definitions import OPTIONAL_OF_RULES, RULES, tagged_table
 from pipelines.workspace import Workspace
 
 WHOLE_RULES = replace(RULES, columns=(*RULES.columns, *OPTIONAL_OF_RULES))

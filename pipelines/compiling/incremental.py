@@ -27,9 +27,9 @@ from pipelines.compiling.results import (
 from pipelines.compiling.storing import saved, store
 from pipelines.errors import PipelineError
 from pipelines.lake.index_store import LIST_FILES, StoredIndex, fetch_index, update_statistics
-from pipelines.recovery.survival import step
+from pipelines.recovery.jvm_restart import step
 from pipelines.rule_set import RULE_COLUMNS
-from pipelines.runners.needs import of_derived
+from pipelines.runners.spark_required import of_derived
 from pipelines.scopes import Scope, scopes_of
 from pipelines.value_lists import LISTS, Held, Versions, read_lists
 from pipelines.workspace import Workspace

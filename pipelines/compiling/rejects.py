@@ -10,8 +10,8 @@ import polars as pl
 
 from pipelines.errors import TableError
 from pipelines.lake.lake import Lake, arrow_schema, not_written
-from pipelines.lake.opened import delta_rs_uri
-from pipelines.lake.tables import RULE_REJECTS
+from pipelines.lake.table_cache import delta_rs_uri
+from pipelines.lake.table_definitions import RULE_REJECTS
 from pipelines.rule_set import REJECT_SCHEMA, ROW_ERRORS, RuleSet, as_rejects
 
 _MARK = "deltatag.rules"

@@ -15,7 +15,7 @@ import pyarrow as pa
 import rules_index as ri
 from pipelines.errors import ConfigurationError, SourceError
 from pipelines.lake.lake import first_line, open_delta
-from pipelines.lake.tables import tagged_table
+from pipelines.lake.table_definitions import tagged_table
 from pipelines.scopes import JOINED_TIME, Scope, StreamScope
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.value_lists import read_lists

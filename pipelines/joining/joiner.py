@@ -21,9 +21,9 @@ from pipelines.joining.runner import JoinRunner, Placed, Planned
 from pipelines.joining.sides import SideFiles, least_time, side_files, source_fields
 from pipelines.lake.index_store import StoredIndex, index_to_tag_with
 from pipelines.lake.runs import PLANNED, MicroBatch, last_batch
-from pipelines.lake.tables import quarantine_table, tagged_table
+from pipelines.lake.table_definitions import quarantine_table, tagged_table
 from pipelines.recovery.attempts import errors_of, left_out, left_out_before
-from pipelines.recovery.scope_run import ScopeRun
+from pipelines.recovery.micro_batch import MicroBatchRun
 from pipelines.scopes import JoinScope
 from pipelines.sources.lost_files import telling_lost_files
 from pipelines.sources.positions import Position, position_from_plan
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pipelines.workspace import Workspace
 
 
-class Joiner(ScopeRun):
+class Joiner(MicroBatchRun):
     """One join in a run of one or several over the same streams and keys."""
 
     def __init__(

@@ -21,23 +21,23 @@ from pipelines.joining.local_rows import LocalRows
 from pipelines.joining.local_sides import names_of, side_readers, struct_of
 from pipelines.joining.runner import Placed, Planned
 from pipelines.joining.sides import SideFiles, late_reason
+from pipelines.lake.column_types import arrow_schema_of, odd_names, plain_fields
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.folder_snapshot import Definition
 from pipelines.lake.lake import not_written
-from pipelines.lake.schema import arrow_schema_of, odd_names, plain_fields
+from pipelines.lake.table_definitions import QUARANTINE_COLUMNS, joined_columns, quarantine_table, tagged_table
 from pipelines.lake.table_log import table_log
-from pipelines.lake.tables import QUARANTINE_COLUMNS, joined_columns, quarantine_table, tagged_table
-from pipelines.lake.transactions import app_of, application, is_done
+from pipelines.lake.transaction_ids import app_of, application, is_done
 from pipelines.runners.local_runner import codec_of, column_fields
-from pipelines.runners.needs import foreign_features, of_derived
+from pipelines.runners.spark_required import foreign_features, of_derived
 from pipelines.sources.pieces import each_in_threads, progress_of_parts
 from pipelines.sources.source import Source
 from pipelines.writing.files import joined_layout_of
 from pipelines.writing.table_order import Order, is_partition_type, statistics_property
 from rules_index.index.annotations import plain
 from rules_index.join.worker import JoinTask, join_partition
-from rules_index.workers.delta_files import DeltaFile, Layout
-from rules_index.workers.source_files import read_batches
+from rules_index.workers.delta_file_writer import DeltaFile, Layout
+from rules_index.workers.source_file_reader import read_batches
 
 if TYPE_CHECKING:
     from pipelines.settings.model import Join, Stream

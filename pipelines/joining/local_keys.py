@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.errors import NeedsSparkError
-from rules_index.language.evaluation.times import DAY, start_of_day, to_instant, zone_offset
+from rules_index.language.evaluation.datetime_parser import DAY, start_of_day, to_instant, zone_offset
 
 _INTEGER_DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
 _MOST_DIGITS = 38

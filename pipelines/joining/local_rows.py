@@ -25,7 +25,7 @@ from pipelines.sources.positions import Add
 from rules_index.join.window_partners import FARTHEST
 from rules_index.join.worker import KEY, OWNED, STREAM, TIME, own_column
 from rules_index.names import path_parts
-from rules_index.workers.source_files import SourceFile, naming
+from rules_index.workers.source_file_reader import SourceFile, naming
 
 if TYPE_CHECKING:
     from pipelines.joining.runner import Planned

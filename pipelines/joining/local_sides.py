@@ -15,13 +15,13 @@ import pyarrow as pa
 from pipelines.errors import NeedsSparkError, SourceError
 from pipelines.joining.local_keys import common_type, comparable, instants
 from pipelines.joining.sides import SideFiles
+from pipelines.lake.column_types import arrow_schema_of, is_opaque, nullable
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.lake import first_line
-from pipelines.lake.schema import arrow_schema_of, is_opaque, nullable
 from pipelines.sources.positions import Add
 from rules_index.arrays import decoded
 from rules_index.join.worker import KEY, NEW, TIME, own_column
-from rules_index.workers.source_files import SourceFile, UnreadableFileError, read_batches
+from rules_index.workers.source_file_reader import SourceFile, UnreadableFileError, read_batches
 
 if TYPE_CHECKING:
     from pipelines.settings.model import Join

@@ -17,7 +17,7 @@ from pyspark.storagelevel import StorageLevel
 
 from pipelines.joining.hot_keys import hot_keys
 from pipelines.joining.shuffle import flat, partitions, shuffled, united
-from pipelines.lake.schema import arrow_schema_of
+from pipelines.lake.column_types import arrow_schema_of
 from pipelines.sources.sample import source_sample
 from pipelines.spark.sql_text import quoted
 from pipelines.writing.matching import bound_batches
@@ -25,8 +25,8 @@ from rules_index.join.worker import KEY, NEW, STREAM, TIME, own_column
 from rules_index.names import path_parts
 
 if TYPE_CHECKING:
-    from pipelines.joining.rows import JoinRows
     from pipelines.joining.sides import SideFiles
+    from pipelines.joining.spark_rows import JoinRows
     from pipelines.settings.model import Join
     from pipelines.workspace import Workspace
     from pipelines.writing.matching import Matcher

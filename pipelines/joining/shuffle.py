@@ -30,7 +30,7 @@ from pyspark.sql.types import (
 from pipelines.errors import SourceError
 from pipelines.joining import hot_keys
 from pipelines.joining.hot_keys import HotKey, key_columns, placed_slices
-from pipelines.lake.schema import CHAR_TYPE, plain_schema
+from pipelines.lake.column_types import CHAR_TYPE, plain_schema
 from pipelines.spark.arrow_batches import map_batches
 from pipelines.spark.sql_text import quoted
 from rules_index.join.worker import KEY, OWNED, STREAM, TIME, JoinTask, own_column

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from pipelines.errors import SourceError
 from pipelines.joining.statistics import Reach, Reaches, is_comparable, reach_of
-from pipelines.lake.schema import STORED_NAME, arrow_schema_of
+from pipelines.lake.column_types import STORED_NAME, arrow_schema_of
 from pipelines.settings.model import Join, Stream
 from pipelines.sources.positions import Add, Position, Slice
 from pipelines.sources.slices import rows_of

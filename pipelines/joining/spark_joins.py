@@ -12,14 +12,14 @@ from pyspark.sql.types import StructField, StructType
 
 from pipelines.annotated import annotations_of, check_widened
 from pipelines.joining.placed_rows import PlacedRows
-from pipelines.joining.rows import JoinRows
 from pipelines.joining.runner import Placed, Planned
 from pipelines.joining.shuffle import joined_schema, matched
 from pipelines.joining.sides import SideFiles
-from pipelines.lake.schema import plain_schema
-from pipelines.lake.tables import QUARANTINE_COLUMNS, joined_columns, quarantine_table, tagged_table
-from pipelines.lake.transactions import app_of
-from pipelines.recovery.survival import batch_time_limit
+from pipelines.joining.spark_rows import JoinRows
+from pipelines.lake.column_types import plain_schema
+from pipelines.lake.table_definitions import QUARANTINE_COLUMNS, joined_columns, quarantine_table, tagged_table
+from pipelines.lake.transaction_ids import app_of
+from pipelines.recovery.jvm_restart import batch_time_limit
 from pipelines.scopes import JOINED_TIME
 from pipelines.settings.model import Join, Stream
 from pipelines.sources.source import Source, open_source

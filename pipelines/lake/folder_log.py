@@ -25,11 +25,11 @@ from pipelines.lake.delta_rs_statistics import statistics_of
 from pipelines.lake.folder_snapshot import Definition, FolderSnapshot
 from pipelines.lake.lake import first_line, not_written, open_delta
 from pipelines.lake.log_actions import append_metrics, commit_info, removals, transaction
-from pipelines.lake.opened import local_folder
 from pipelines.lake.reading import files_in
-from pipelines.lake.transactions import GIVEN_UP
-from rules_index.workers.delta_files import partition_text
-from rules_index.workers.source_files import SourceFile, source_files
+from pipelines.lake.table_cache import local_folder
+from pipelines.lake.transaction_ids import GIVEN_UP
+from rules_index.workers.delta_file_writer import partition_text
+from rules_index.workers.source_file_reader import SourceFile, source_files
 
 _ATTEMPTS = 100
 _CHECKPOINT_INTERVAL = "delta.checkpointInterval"

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import TableError
-from pipelines.lake.opened import own_table
+from pipelines.lake.table_cache import own_table
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -23,9 +23,9 @@ from pipelines.errors import IndexDamagedError, IndexOutdatedError, NoIndexError
 from pipelines.lake.lake import Lake, arrow_schema, not_written
 from pipelines.lake.reading import literal
 from pipelines.lake.runs import PLANNED, last_batch
-from pipelines.lake.tables import CHUNK_BYTES, RULE_INDEX
+from pipelines.lake.table_definitions import CHUNK_BYTES, RULE_INDEX
 from pipelines.scratch import indexes_folder, keep
-from rules_index.index.checked_files import sha256_once
+from rules_index.index.checksum_cache import sha256_once
 
 _DESCRIPTION = [c.name for c in RULE_INDEX.columns if c.name not in ("data", "chunk")]
 _ATTEMPTS = 10

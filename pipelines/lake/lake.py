@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 
 from pipelines.errors import MissingTableError, TableError
 from pipelines.full_disk import AGAIN, why_full
-from pipelines.lake.opened import delta_rs_uri, local_folder, own_table, shared_table
 from pipelines.lake.reading import count_rows, files_in, read_rows
-from pipelines.lake.tables import LAKE_TABLES, MADE_WHEN_NEEDED, Table
+from pipelines.lake.table_cache import delta_rs_uri, local_folder, own_table, shared_table
+from pipelines.lake.table_definitions import LAKE_TABLES, MADE_WHEN_NEEDED, Table
 from pipelines.settings.model import LakeSettings
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rules_index.workers.delta_files import DeltaFile, Layout
-from rules_index.workers.source_files import UnreadableFileError, check_times
+from rules_index.workers.delta_file_writer import DeltaFile, Layout
+from rules_index.workers.source_file_reader import UnreadableFileError, check_times
 
 if TYPE_CHECKING:
     from pipelines.lake.folder_log import FolderLog

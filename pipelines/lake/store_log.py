@@ -25,8 +25,8 @@ from pipelines.errors import NeedsSparkError
 from pipelines.lake.folder_log import ADD_COLUMNS, FolderLog
 from pipelines.lake.folder_snapshot import Definition, FolderSnapshot
 from pipelines.lake.lake import not_written
-from pipelines.lake.opened import delta_rs_uri, own_table
 from pipelines.lake.store import copies_folder, store_of
+from pipelines.lake.table_cache import delta_rs_uri, own_table
 
 _WRITTEN = frozenset({"appendOnly", "changeDataFeed", "invariants", "timestampNtz"})
 """The table features with which delta-rs commits files that others have written."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipelines.lake.folder_log import FolderLog
-from pipelines.lake.opened import local_folder
+from pipelines.lake.table_cache import local_folder
 
 
 def table_log(uri: str, bounds: bool = False) -> FolderLog:

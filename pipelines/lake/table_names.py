@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipelines.lake.tables import LAKE_TABLES, MADE_WHEN_NEEDED
+from pipelines.lake.table_definitions import LAKE_TABLES, MADE_WHEN_NEEDED
 from pipelines.settings.configuration import scope_tables
 from pipelines.settings.model import Configuration
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pipelines.lake.opened import local_folder
+from pipelines.lake.table_cache import local_folder
 
 _PATIENCE = 3.0
 """Seconds in which another run that creates the table right now gets to its first commit."""

@@ -12,16 +12,16 @@ import pyarrow as pa
 
 import rules_index as ri
 from pipelines.errors import NeedsSparkError, PipelineError
-from pipelines.lake.live_files import may_match
-from pipelines.lake.schema import OPAQUE, arrow_schema_of, is_opaque
+from pipelines.lake.add_actions import may_match
+from pipelines.lake.column_types import OPAQUE, arrow_schema_of, is_opaque
 from pipelines.lake.table_log import table_log
 from pipelines.lake.table_names import source_of, table_names
 from pipelines.local_sql.grammar import TableName
-from pipelines.runners.needs import foreign_features
+from pipelines.runners.spark_required import foreign_features
 from pipelines.workspace import Workspace
 from rules_index.implication.widening import Widened, widen_compiled
 from rules_index.names import column_key, path_parts, spelled
-from rules_index.workers.source_files import SourceFile, UnreadableFileError, read_batches
+from rules_index.workers.source_file_reader import SourceFile, UnreadableFileError, read_batches
 
 MOST_BYTES = 1 << 30
 """Maximum bytes of files that a statement reads here; larger tables are left to Spark's parallel tasks."""

@@ -19,7 +19,7 @@ import numpy as np
 
 from pipelines.errors import PipelineError, SparkEndedError
 from pipelines.lake.runs import OF_ATTEMPTS, MicroBatch, revise
-from pipelines.lake.transactions import app_of, is_done
+from pipelines.lake.transaction_ids import app_of, is_done
 from pipelines.recovery.failing_predicates import MOST_ASKED, Search
 from rules_index.errors import RulesIndexError
 

@@ -14,7 +14,7 @@ import polars as pl
 from pipelines.authoring.versions import rules_of
 from pipelines.lake.index_store import newest_index
 from pipelines.lake.runs import DONE, MicroBatch, newest_first
-from pipelines.lake.tables import tagged_table
+from pipelines.lake.table_definitions import tagged_table
 from pipelines.lint import lint_scopes
 from pipelines.reporting.counting import MOST_ROWS, Counted, TaggedRows, count, together
 from pipelines.reporting.edits import edits_of

@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 from pipelines.errors import RestartedError, TableError
 from pipelines.lake.lake import Lake
 from pipelines.lake.runs import DONE, FOLDED, RESET, MicroBatch, newest_first
-from pipelines.lake.tables import matches_table, tagged_table
-from pipelines.lake.transactions import GIVEN_UP, app_of
+from pipelines.lake.table_definitions import matches_table, tagged_table
+from pipelines.lake.transaction_ids import GIVEN_UP, app_of
 from pipelines.settings.model import Stream
 
 History: TypeAlias = tuple[str, ...]

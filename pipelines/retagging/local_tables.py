@@ -16,25 +16,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.errors import NeedsSparkError, TableError
+from pipelines.lake.add_actions import live_files, may_hold, may_match
+from pipelines.lake.column_types import arrow_schema_of
 from pipelines.lake.lake import not_written
-from pipelines.lake.live_files import live_files, may_hold, may_match
-from pipelines.lake.schema import arrow_schema_of
+from pipelines.lake.table_definitions import matches_table, tagged_table
 from pipelines.lake.table_log import table_log
-from pipelines.lake.tables import matches_table, tagged_table
 from pipelines.retagging.indexes import former_index, index_without_spark
 from pipelines.retagging.rematch import ID_TYPES, Rematch, columns_read, widened
 from pipelines.retagging.tables import Found, Stamps
 from pipelines.runners.choice import why_spark_works
-from pipelines.runners.needs import of_derived
+from pipelines.runners.spark_required import of_derived
 from pipelines.sources.pieces import each_in_threads
 from pipelines.spark.sql_text import quoted
 from pipelines.writing.files import CODEC, codec_named, layout_of
 from rules_index.arrays import decoded
 from rules_index.errors import RulesIndexError
-from rules_index.workers.delta_files import DeltaFile, Layout
+from rules_index.workers.delta_file_writer import DeltaFile, Layout
 from rules_index.workers.retagged_files import FileTask, Matched, count_changes, write_file
 from rules_index.workers.retagged_rows import is_among
-from rules_index.workers.source_files import SOURCE_VERSION, read_batches
+from rules_index.workers.source_file_reader import SOURCE_VERSION, read_batches
 
 if TYPE_CHECKING:
     import polars as pl

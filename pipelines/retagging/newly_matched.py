@@ -103,7 +103,7 @@ class NewlyMatchedSearch:
 
     def trial_limit(self, files: list[Any]) -> Any:
         """What bounds the time of predicates that only Spark evaluates."""
-        from pipelines.recovery.survival import batch_time_limit
+        from pipelines.recovery.jvm_restart import batch_time_limit
 
         derived = len(self.rematch.compiled.derived) if self.rematch.compiled is not None else 0
         return batch_time_limit(self.workspace, f"retag {self.stream.name}", tuple(files), derived)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from rules_index.names import column_key, path_parts, spelled
 from rules_index.workers.retagged_rows import ReplacedIds, RowRange
-from rules_index.workers.source_files import is_partition_type
+from rules_index.workers.source_file_reader import is_partition_type
 
 if TYPE_CHECKING:
     import rules_index as ri

@@ -13,12 +13,12 @@ from pipelines.analyse import spark_analyser
 from pipelines.annotated import annotate_of
 from pipelines.errors import ConfigurationError, NeedsSparkError, SourceError
 from pipelines.lake.reading import files_in
-from pipelines.lake.tables import Column, tagged_columns
+from pipelines.lake.table_definitions import Column, tagged_columns
 from pipelines.retagging.index_histories import snapshots, taken_batches
 from pipelines.retagging.indexes import matcher_of
 from pipelines.retagging.retagger import Outcome
 from pipelines.retagging.row_range import in_range, range_of
-from pipelines.retagging.rows import TaggedRows
+from pipelines.retagging.spark_rows import TaggedRows
 from pipelines.rule_set import read_rules
 from pipelines.runners.choice import report_spark
 from pipelines.scopes import Scope, StreamScope, scopes_of

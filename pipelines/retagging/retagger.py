@@ -16,8 +16,8 @@ from pipelines.errors import NeedsSparkError, RestartedError, SourceError, Table
 from pipelines.lake.folder_log import ChangedTableError
 from pipelines.lake.index_store import StoredIndex, index_to_tag_with, newest_index
 from pipelines.lake.runs import PLANNED, MicroBatch, last_batch, record_done, record_plan, revise
+from pipelines.lake.table_definitions import matches_table, tagged_table
 from pipelines.lake.table_log import table_log
-from pipelines.lake.tables import matches_table, tagged_table
 from pipelines.origin import IndexedRules
 from pipelines.recovery.attempts import later
 from pipelines.retagging.changes import Changes, RuleSets
@@ -37,7 +37,7 @@ from pipelines.retagging.lost_texts import refuse_lost_texts
 from pipelines.retagging.row_range import range_of
 from pipelines.retagging.tables import Found, Tables
 from pipelines.runners.choice import report_spark
-from pipelines.runners.needs import why_spark_writes
+from pipelines.runners.spark_required import why_spark_writes
 from pipelines.scopes import Scope, StreamScope
 from pipelines.sources.source import SAME_ROWS
 

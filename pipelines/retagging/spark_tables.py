@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import rules_index as ri
 from pipelines.lake.index_store import StoredIndex, fetch_index
 from pipelines.lake.runs import MicroBatch
-from pipelines.lake.tables import tagged_table
+from pipelines.lake.table_definitions import tagged_table
 from pipelines.retagging.indexes import former_index, index_of, matcher_of
-from pipelines.retagging.matches import Matches
 from pipelines.retagging.newly_matched import NewlyMatched, NewlyMatchedSearch
 from pipelines.retagging.rematch import Rematch
-from pipelines.retagging.rows import TaggedRows
+from pipelines.retagging.spark_matches import Matches
+from pipelines.retagging.spark_rows import TaggedRows
 from pipelines.retagging.tables import Found, Stamps
 from pipelines.scopes import Scope, StreamScope
 from pipelines.spark.session import in_time_zone

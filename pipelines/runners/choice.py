@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from pipelines.errors import NeedsSparkError
-from pipelines.runners.needs import of_newest_index, why_spark_reads, why_spark_writes
+from pipelines.runners.spark_required import of_newest_index, why_spark_reads, why_spark_writes
 from pipelines.settings.configuration import scope_tables
 from pipelines.settings.model import LOCAL, SPARK, Stream
 

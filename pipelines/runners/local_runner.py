@@ -17,12 +17,11 @@ import pyarrow as pa
 
 from pipelines.annotated import annotations_of, check_widened
 from pipelines.errors import NeedsSparkError, SourceError, TableError
+from pipelines.lake.column_types import arrow_schema_of, nullable, odd_names, plain_fields
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.folder_snapshot import Definition, has_ntz
 from pipelines.lake.lake import first_line, not_written
-from pipelines.lake.schema import arrow_schema_of, nullable, odd_names, plain_fields
-from pipelines.lake.table_log import table_log
-from pipelines.lake.tables import (
+from pipelines.lake.table_definitions import (
     QUARANTINE_COLUMNS,
     Column,
     matches_columns,
@@ -32,9 +31,10 @@ from pipelines.lake.tables import (
     tagged_columns,
     tagged_table,
 )
-from pipelines.lake.transactions import app_of, application, is_done
-from pipelines.runners.needs import foreign_features, of_derived
+from pipelines.lake.table_log import table_log
+from pipelines.lake.transaction_ids import app_of, application, is_done
 from pipelines.runners.runner import Job
+from pipelines.runners.spark_required import foreign_features, of_derived
 from pipelines.settings.model import Stream
 from pipelines.sources.columns import check_condition
 from pipelines.sources.pieces import cores, each_in_threads, pieces_of, progress_of_parts
@@ -45,8 +45,8 @@ from pipelines.writing.files import CODEC, codec_named, discard, gathered, layou
 from pipelines.writing.refused_rows import RefusedRows
 from pipelines.writing.table_order import Order, order_of_matches, partition_columns_for, statistics_property
 from rules_index.arrays import decoded
-from rules_index.workers.delta_files import DeltaFile, Layout
-from rules_index.workers.source_files import (
+from rules_index.workers.delta_file_writer import DeltaFile, Layout
+from rules_index.workers.source_file_reader import (
     SourceFile,
     UnreadableFileError,
     read_batches,

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pipelines.errors import PipelineError
+from pipelines.lake.column_types import arrow_schema_of
 from pipelines.lake.folder_log import FolderLog
-from pipelines.lake.opened import local_folder
-from pipelines.lake.schema import arrow_schema_of
+from pipelines.lake.table_cache import local_folder
 from pipelines.recovery.attempts import left_out
-from pipelines.recovery.survival import batch_time_limit
-from pipelines.runners.needs import why_spark_reads
+from pipelines.recovery.jvm_restart import batch_time_limit
 from pipelines.runners.runner import Job
+from pipelines.runners.spark_required import why_spark_reads
 from pipelines.settings.model import Stream
 from pipelines.sources.pieces import pieces_of
 from pipelines.sources.positions import Slice
@@ -31,7 +31,7 @@ from pipelines.writing.output import Output
 from pipelines.writing.quarantine import check_conditions, count_refused
 from pipelines.writing.refused_rows import RefusedRows
 from pipelines.writing.tables import StreamTables, fence
-from rules_index.workers.source_files import SourceFile, source_files
+from rules_index.workers.source_file_reader import SourceFile, source_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

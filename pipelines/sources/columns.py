@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from pipelines.errors import CheckError, MissingTableError, SourceError, TableError
+from pipelines.lake.column_types import arrow_schema_of, nullable
 from pipelines.lake.lake import open_delta
-from pipelines.lake.schema import arrow_schema_of, nullable
-from pipelines.lake.tables import tagged_table
+from pipelines.lake.table_definitions import tagged_table
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.model import MATCHES_COLUMNS, QUARANTINE_COLUMNS, TAGGED_COLUMNS, Stream
 

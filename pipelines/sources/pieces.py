@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
-from rules_index.workers.source_files import SourceFile, row_group_bytes
+from rules_index.workers.source_file_reader import SourceFile, row_group_bytes
 
 if TYPE_CHECKING:
     from pipelines.workspace import Workspace

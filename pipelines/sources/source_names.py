@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pipelines.errors import SourceChangedError, SourceError
-from pipelines.lake.schema import STORED_NAME
+from pipelines.lake.column_types import STORED_NAME
 from pipelines.sources.slices import slice_schema
 from pipelines.spark.sql_text import quoted
 

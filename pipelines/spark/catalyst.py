@@ -19,7 +19,7 @@ from pipelines.errors import SessionError
 from pipelines.spark.active_session import active
 from pipelines.spark.java_names import java
 from rules_index.errors import RuleError
-from rules_index.language.functions import PATTERN_ARGUMENT
+from rules_index.language.function_signatures import PATTERN_ARGUMENT
 from rules_index.language.patterns import check_rlike, is_only_java, is_safe_in_java, like_as_java_regex, rlike_as_re2
 
 if TYPE_CHECKING:

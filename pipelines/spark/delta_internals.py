@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from pipelines.errors import SourceError
 from pipelines.lake.lake import first_line
-from pipelines.lake.transactions import GIVEN_UP
+from pipelines.lake.transaction_ids import GIVEN_UP
 from pipelines.spark.active_session import active
 from pipelines.spark.delta_entry_points import know_delta
 from pipelines.spark.java_names import java

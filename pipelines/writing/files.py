@@ -16,11 +16,11 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from pipelines.errors import TableError
-from pipelines.lake.opened import local_folder
-from pipelines.lake.schema import arrow_schema_of, is_opaque, nullable, plain_fields, same_fields
-from pipelines.lake.tables import matches_keys, matches_table, tagged_table
+from pipelines.lake.column_types import arrow_schema_of, is_opaque, nullable, plain_fields, same_fields
+from pipelines.lake.table_cache import local_folder
+from pipelines.lake.table_definitions import matches_keys, matches_table, tagged_table
 from pipelines.writing.table_order import STATISTICS, is_partition_type
-from rules_index.workers.delta_files import Layout
+from rules_index.workers.delta_file_writer import Layout
 
 if TYPE_CHECKING:
     from pipelines.lake.index_store import StoredIndex

@@ -12,31 +12,31 @@ from pyspark.sql.types import StructType
 
 from pipelines.annotated import annotations_of
 from pipelines.errors import PipelineError
-from pipelines.lake.schema import arrow_schema_of, nullable, plain_schema
-from pipelines.lake.tables import (
+from pipelines.lake.column_types import arrow_schema_of, nullable, plain_schema
+from pipelines.lake.table_definitions import (
     matches_keys,
     matches_table,
     quarantine_table,
     tagged_columns,
     tagged_table,
 )
-from pipelines.lake.transactions import app_of, is_done
+from pipelines.lake.transaction_ids import app_of, is_done
 from pipelines.spark.delta_internals import TableLog
 from pipelines.spark.failures import is_conflict, run
 from pipelines.spark.sql_text import quoted
 from pipelines.writing.annotated_rows import annotation_columns_of
-from pipelines.writing.direct import codec, write_files, write_pieces
 from pipelines.writing.files import FilesWritten, discard, folder_of, layout_of, tables_of, task_of
 from pipelines.writing.matching import Matcher
 from pipelines.writing.quarantine import is_accepted, reason
-from rules_index.workers.delta_files import Layout
+from pipelines.writing.worker_writes import codec, write_files, write_pieces
+from rules_index.workers.delta_file_writer import Layout
 from rules_index.workers.spark_worker import Counts
 
 if TYPE_CHECKING:
     from pipelines.lake.index_store import StoredIndex
     from pipelines.lake.runs import MicroBatch
     from rules_index.index.annotations import Annotations
-    from rules_index.workers.source_files import SourceFile
+    from rules_index.workers.source_file_reader import SourceFile
     from rules_index.workers.tagged_files import Task
 
     Pieces = Sequence[Sequence[SourceFile]]

@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 
 from pipelines.errors import CheckError
-from pipelines.lake.schema import arrow_schema_of
+from pipelines.lake.column_types import arrow_schema_of
 from pipelines.settings.model import Stream
 from pipelines.sources.columns import check_condition
 from pipelines.spark.session import tested_column

@@ -11,8 +11,8 @@ from pyspark.sql.types import StructField, StructType
 
 from pipelines.annotated import check_widened
 from pipelines.errors import PipelineError, SourceChangedError, TableError
-from pipelines.lake.schema import changed_types, needs_mapping, plain_schema, same_columns
-from pipelines.lake.tables import (
+from pipelines.lake.column_types import changed_types, needs_mapping, plain_schema, same_columns
+from pipelines.lake.table_definitions import (
     QUARANTINE_COLUMNS,
     Column,
     matches_columns,
@@ -22,7 +22,7 @@ from pipelines.lake.tables import (
     tagged_columns,
     tagged_table,
 )
-from pipelines.lake.transactions import application, is_done
+from pipelines.lake.transaction_ids import application, is_done
 from pipelines.lake.unfinished_log import remove_unfinished_log
 from pipelines.settings.model import Stream
 from pipelines.spark.delta_internals import TableLog, snapshot_schema, table_property

@@ -27,7 +27,7 @@ from rules_index.index.registry import ENGINES
 from rules_index.index.rule_source import RuleSource
 from rules_index.index.rule_texts import RuleTexts
 from rules_index.language.compiler import Compiler
-from rules_index.language.evaluation.times import has_region, zone_offset
+from rules_index.language.evaluation.datetime_parser import has_region, zone_offset
 from rules_index.language.formula import And, Formula
 from rules_index.language.scope import Scope
 from rules_index.language.suggestions import with_suggestion

@@ -15,7 +15,7 @@ from rules_index.domains.values import ValueSet, union
 from rules_index.language.formula import And, Fixed, Formula, Not, Or, Predicate, Truth
 from rules_index.language.operations import can_raise
 from rules_index.language.typed import Expression
-from rules_index.work import Work
+from rules_index.work_budget import Work
 
 DISTRIBUTION_LIMIT = 32
 """The most conjunctions that one AND may become by distribution over its ORs."""

@@ -19,7 +19,7 @@ from rules_index.compiling.rule_annotations import read_annotations, unknown_sev
 from rules_index.errors import RuleError, RulesIndexError
 from rules_index.index.annotate import Annotate
 from rules_index.index.compiled import RuleId, rejects_schema
-from rules_index.language.evaluation.times import zone_offset
+from rules_index.language.evaluation.datetime_parser import zone_offset
 
 Rules: TypeAlias = pa.Table | pa.RecordBatch | pl.DataFrame | Iterable[tuple[RuleId, str]]
 _BLOCK = 1 << 16

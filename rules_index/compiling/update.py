@@ -1,10 +1,10 @@
 """Makes the next version of an index: rules added, changed and removed, without compiling the others again.
 
-The changed rules are compiled alone and laid over the full compile that they change (`rules_index.index.layers`). An
+The changed rules are compiled alone, beside the full compile that they change (`rules_index.index.updated_index`). An
 engine's own `insert` and `delete` would cost more. They would change arrays that other threads search and that are
 mapped into memory, the kernel's arrays of all rules would be laid out again, and each new constant would recode a
-column for all rules. Where the overlay grows too large, or there are few rules, all are compiled from the texts in the
-index.
+column for all rules. Where the second index grows too large, or there are few rules, all are compiled from the texts in
+the index.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from rules_index.errors import ArtifactError, RuleError, RulesIndexError
 from rules_index.index.artifact import FORMAT_VERSION
 from rules_index.index.code_matrix import Sample
 from rules_index.index.compiled import CompiledRules, Layers
-from rules_index.index.layers import digests_of, numbers_of, overlaid, places_of
 from rules_index.index.rule_texts import RuleTexts
+from rules_index.index.updated_index import digests_of, numbers_of, overlaid, places_of
 from rules_index.language.typed import Leaf
 
 FOLDED_SHARE = 0.1

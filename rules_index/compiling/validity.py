@@ -13,7 +13,7 @@ from rules_index.arrays import offsets_of
 from rules_index.compiling.rule_columns import RuleColumns
 from rules_index.domains.value_sets import SetArrays, as_arrays
 from rules_index.domains.values import EVERYTHING, ValueSet, interval
-from rules_index.language.evaluation.times import zone_offset
+from rules_index.language.evaluation.datetime_parser import zone_offset
 from rules_index.language.formula import Predicate, Truth
 from rules_index.language.typed import Leaf
 

@@ -25,8 +25,8 @@ from rules_index.explaining.tree import Change, NearMiss
 from rules_index.explaining.truth import FALSE, TRUE, Truths
 from rules_index.index.single_rows import value_in
 from rules_index.language.coercion import is_float
+from rules_index.language.evaluation.datetime_parser import zone_of
 from rules_index.language.evaluation.evaluated import Evaluated
-from rules_index.language.evaluation.times import zone_of
 from rules_index.language.typed import Leaf, leaves_of
 from rules_index.names import path_parts
 

@@ -15,7 +15,7 @@ from rules_index.errors import ArtifactError, RuleError, RulesIndexError, Unknow
 from rules_index.language.analyser import Analyser
 from rules_index.language.build_formula import Splitter
 from rules_index.language.connectives import operands
-from rules_index.language.evaluation.times import zone_of
+from rules_index.language.evaluation.datetime_parser import zone_of
 from rules_index.language.formula import And, Formula, Not, Or, Predicate
 from rules_index.language.nodes import Node
 from rules_index.language.parser import parse

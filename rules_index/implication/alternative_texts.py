@@ -12,11 +12,11 @@ import pyarrow as pa
 from rules_index.arrays import segment_counts, segment_ids
 from rules_index.compiling.compile import compile_rules
 from rules_index.implication.alternatives import redundant
+from rules_index.implication.example_rows import Rows
 from rules_index.implication.examples import examples
 from rules_index.implication.impossible import possible
 from rules_index.implication.region_boxes import boxes_of
-from rules_index.implication.rows import Rows
-from rules_index.implication.texts import Alternatives
+from rules_index.implication.text_spans import Alternatives
 from rules_index.language.scope import Scope
 
 _MOST_CHARACTERS = 1 << 20

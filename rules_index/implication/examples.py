@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules_index.implication.cover import corners, rows_within
+from rules_index.implication.example_rows import Rows
 from rules_index.implication.region_boxes import RegionBoxes
-from rules_index.implication.rows import Rows
 
 _MOST_CODES = 1 << 24
 """The most codes in memory at once."""

@@ -12,10 +12,10 @@ from rules_index.arrays import gather_indices, offsets_of
 from rules_index.engines.scan import Scan
 from rules_index.implication.alternatives import always_true, redundant
 from rules_index.implication.containment import Containment, Others
+from rules_index.implication.example_rows import Rows
 from rules_index.implication.examples import examples
 from rules_index.implication.impossible import possible
 from rules_index.implication.region_boxes import RegionBoxes, boxes_of, conjunctions_of, distinct_lists
-from rules_index.implication.rows import Rows
 from rules_index.index.compiled import CompiledRules
 from rules_index.index.hybrid import Hybrid
 

@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from rules_index.compiling.compile import compile_rules
 from rules_index.errors import RuleError
-from rules_index.implication.budget import Budget
 from rules_index.implication.cover import UNCOVERED, UNDECIDED, cover_boxes, rows_held
+from rules_index.implication.example_rows import Rows
 from rules_index.implication.impossible import impossible
 from rules_index.implication.region_boxes import BoxArrays, RegionBoxes, boxes_of
-from rules_index.implication.rows import Rows
+from rules_index.implication.search_limits import Budget
 from rules_index.language.scope import Scope
 
 _MOST_CONJUNCTIONS = 1 << 12

@@ -16,7 +16,7 @@ import pyarrow as pa
 from rules_index.arrays import gather_indices, offsets_of, segment_ids
 from rules_index.domains.region_codes import Regions
 from rules_index.implication.cover import COVERED, cover_boxes
-from rules_index.implication.needs import is_null_with_its_columns_only, needed
+from rules_index.implication.null_propagation import is_null_with_its_columns_only, needed
 from rules_index.implication.region_boxes import BoxArrays, Codes, RegionBoxes
 from rules_index.language.evaluation.evaluate import evaluate
 from rules_index.language.evaluation.evaluated import Evaluated

@@ -14,9 +14,9 @@ from rules_index.compiling.rule_columns import RuleColumns, Rules, read_rules
 from rules_index.domains.value_lists import AnyList
 from rules_index.implication.containment import Containment
 from rules_index.implication.cover import rows_held
+from rules_index.implication.example_rows import Rows
 from rules_index.implication.impossible import impossible, possible
 from rules_index.implication.region_boxes import RegionBoxes, boxes_of, conjunctions_of
-from rules_index.implication.rows import Rows
 from rules_index.index.compiled import CompiledRules
 from rules_index.language.scope import Scope
 

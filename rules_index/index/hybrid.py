@@ -61,7 +61,7 @@ class Hybrid(KernelEngine):
                 if lists is None:
                     # imported here: batches need neither these lists nor a plan once the index is stored
                     from rules_index.index.access_lists import AccessLists
-                    from rules_index.index.planner.shares import code_shares
+                    from rules_index.index.planner.selectivity import code_shares
 
                     shares = code_shares(self._conjunctions, self._sample)
                     lists = self._lists = AccessLists(self._conjunctions, shares)

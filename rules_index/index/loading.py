@@ -17,18 +17,18 @@ from rules_index.errors import ArtifactError, SchemaError
 from rules_index.index.annotate import Annotate
 from rules_index.index.annotations import Annotations, sound
 from rules_index.index.artifact import read_header
-from rules_index.index.checked_files import map_file
+from rules_index.index.checksum_cache import map_file
 from rules_index.index.code_matrix import code_matrix
 from rules_index.index.compiled import CompiledRules, Layers, rejects_schema
 from rules_index.index.conjunction_arrays import require, require_offsets, require_range
 from rules_index.index.inputs import inputs_of
-from rules_index.index.layers import numbers_of, overlaid, places_of
 from rules_index.index.registry import engine_class
 from rules_index.index.rule_source import DIGEST_BYTES, RuleSource
 from rules_index.index.rule_texts import BLOCK, RuleTexts
 from rules_index.index.stored_lists import ListReader, ReadList
 from rules_index.index.stored_regions import stored_regions
 from rules_index.index.stored_sections import stored_array, stored_data, stored_table
+from rules_index.index.updated_index import numbers_of, overlaid, places_of
 from rules_index.language.serialise import from_json
 from rules_index.language.typed import Expression, Leaf
 from rules_index.names import path_parts

@@ -21,7 +21,7 @@ from rules_index.index.code_matrix import codes_of_values
 from rules_index.index.inputs import inputs_of
 from rules_index.index.single_rows import values_of_row
 from rules_index.kernels import encode
-from rules_index.language.evaluation.times import zone_of
+from rules_index.language.evaluation.datetime_parser import zone_of
 from rules_index.language.typed import Expression, Leaf
 from rules_index.names import path_parts
 

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from rules_index.errors import SchemaError
+from rules_index.language.evaluation.datetime_parser import zone_of
 from rules_index.language.evaluation.evaluated import Evaluated
-from rules_index.language.evaluation.times import zone_of
 from rules_index.language.typed import Leaf
 from rules_index.names import column_key, field_key, path_parts, spelled
 

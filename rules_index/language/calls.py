@@ -19,8 +19,8 @@ from rules_index.language.coercion import (
     is_nested,
     name_of,
 )
-from rules_index.language.evaluation import functions
-from rules_index.language.functions import (
+from rules_index.language.evaluation import function_registry
+from rules_index.language.function_signatures import (
     AGGREGATES,
     FUNCTIONS,
     LAMBDAS,
@@ -218,7 +218,9 @@ def _typed(analyser: Analysis, node: Node, function: Function, arguments: list[V
         shown = ", ".join(sorted({name_of(argument.type) for argument in arguments}))
         raise analyser.error("TYPE_MISMATCH", f"The arguments of {name} have no common type: {shown}.", node) from None
     trees = without_inner(name, [None if argument.collated else argument.local for argument in arguments])
-    value = analyser.make_value(node, data_type, functions.build(name, trees, data_type, analyser.scope.time_zone))
+    value = analyser.make_value(
+        node, data_type, function_registry.build(name, trees, data_type, analyser.scope.time_zone)
+    )
     from_bytes = data_type == STRING and name not in _OF_BYTES and any(each.type == BINARY for each in arguments)
     value.collated = from_bytes or any(argument.collated for argument in arguments)
     return value

@@ -20,7 +20,7 @@ from rules_index.language.coercion import (
     literal_type,
     name_of,
 )
-from rules_index.language.evaluation import functions
+from rules_index.language.evaluation import function_registry
 from rules_index.language.nodes import Node
 from rules_index.language.source_text import MAX_OPERATORS, too_deep
 from rules_index.language.type_names import TIMESTAMP, TIMESTAMP_NTZ
@@ -64,9 +64,11 @@ def _binary(analysis: Analysis, node: Node, operator: str, left: Value, right: V
             texts = (left.local.value, right.local.value)
             tree = Constant(None if None in texts else "".join(texts), STRING)
         elif operator == "||" and not left.collated and not right.collated:
-            tree = functions.build("concat", [left.local, right.local], result, analysis.scope.time_zone)
+            tree = function_registry.build("concat", [left.local, right.local], result, analysis.scope.time_zone)
         elif operator in _OF_DATES and result == DATE:
-            tree = functions.build(_OF_DATES[operator], [left.local, right.local], DATE, analysis.scope.time_zone)
+            tree = function_registry.build(
+                _OF_DATES[operator], [left.local, right.local], DATE, analysis.scope.time_zone
+            )
     return Value(node, result, tree)
 
 
@@ -79,7 +81,7 @@ def _moved_time(analysis: Analysis, operator: str, left: Value, right: Value) ->
     for name, units, kind in _OF_INTERVALS[left.type == DATE]:
         length = intervals.literal_length(analysis, right, units)
         if length is not None and abs(length) < 1 << (kind.bit_width - 1):
-            return functions.build(name, [left.local, Constant(sign * length, kind)], left.type, zone)
+            return function_registry.build(name, [left.local, Constant(sign * length, kind)], left.type, zone)
     return None
 
 

@@ -27,7 +27,7 @@ from rules_index.language.coercion import (
     is_integer,
     is_number,
 )
-from rules_index.language.evaluation import spelled, times
+from rules_index.language.evaluation import datetime_parser, string_casts
 from rules_index.language.literals import names_moment, nearest_float32
 from rules_index.language.type_names import TIMESTAMP, TIMESTAMP_NTZ
 from rules_index.language.typed import Constant
@@ -114,12 +114,12 @@ def cut(column: pa.DataType, constant: Constant, zone: str) -> tuple[Key, Key] |
         return -(-constant.value // unit), constant.value // unit + 1
     if is_number(column) and target == DOUBLE:
         return _cut_by_search(column, constant.value)
-    offset = times.zone_offset(zone)
+    offset = datetime_parser.zone_offset(zone)
     if column == DATE and target == TIMESTAMP_NTZ:
         offset = 0
     elif target != TIMESTAMP or column not in (DATE, TIMESTAMP_NTZ) or offset is None:
         return None
-    unit = times.DAY if column == DATE else 1
+    unit = datetime_parser.DAY if column == DATE else 1
     local = constant.value + offset
     return -(-local // unit), local // unit + 1
 
@@ -172,17 +172,17 @@ def raises(constant: Constant, target: pa.DataType) -> bool:
     if not isinstance(text, str):
         return False
     if target == BOOLEAN:
-        return text.strip(times.BLANK).lower() not in _TRUTHS
+        return text.strip(datetime_parser.BLANK).lower() not in _TRUTHS
     if target in (DATE, TIMESTAMP, TIMESTAMP_NTZ):
-        parsed = times.parse_date(text) if target == DATE else times.parse_timestamp(text)
-        return parsed is None and not names_moment(text) and not times.is_time_of_day(text)
+        parsed = datetime_parser.parse_date(text) if target == DATE else datetime_parser.parse_timestamp(text)
+        return parsed is None and not names_moment(text) and not datetime_parser.is_time_of_day(text)
     if is_integer(target):
-        found = _BIGINT.fullmatch(text.strip(times.BLANK))
+        found = _BIGINT.fullmatch(text.strip(datetime_parser.BLANK))
         return found is None or int(found[1] + found[2]) >> INTEGER_BITS[target] not in (0, -1)
-    trimmed = text.strip(spelled.BLANK_IN_JAVA)
+    trimmed = text.strip(string_casts.BLANK_IN_JAVA)
     if is_decimal(target):
-        return spelled.decimal_of(trimmed, target) is None
-    return is_float(target) and spelled.double_of(trimmed) is None
+        return string_casts.decimal_of(trimmed, target) is None
+    return is_float(target) and string_casts.double_of(trimmed) is None
 
 
 def _cast_value(
@@ -207,11 +207,11 @@ def _cast_value(
         return str(value)
     assert isinstance(value, (int, float, bytes))
     if source == DATE and target == TIMESTAMP:
-        return times.start_of_day(int(value), zone)
+        return datetime_parser.start_of_day(int(value), zone)
     if source == DATE and target == TIMESTAMP_NTZ:
-        return int(value) * times.DAY
+        return int(value) * datetime_parser.DAY
     if source == TIMESTAMP_NTZ and target == TIMESTAMP:
-        return times.to_instant(int(value), zone)
+        return datetime_parser.to_instant(int(value), zone)
     return None
 
 
@@ -265,12 +265,14 @@ def _from_text(text: str, target: pa.DataType, zone: str) -> bool | int | float 
     if target == BOOLEAN:
         return _TRUTHS.get(text.lower())
     if target == DATE:
-        return times.parse_date(text)
+        return datetime_parser.parse_date(text)
     if target in (TIMESTAMP, TIMESTAMP_NTZ):
-        parsed = times.parse_timestamp(text)
-        if parsed is None or (parsed.zone is not None and not times.is_known(parsed.zone)):
+        parsed = datetime_parser.parse_timestamp(text)
+        if parsed is None or (parsed.zone is not None and not datetime_parser.is_known(parsed.zone)):
             return None
-        return parsed.local if target == TIMESTAMP_NTZ else times.to_instant(parsed.local, parsed.zone or zone)
+        return (
+            parsed.local if target == TIMESTAMP_NTZ else datetime_parser.to_instant(parsed.local, parsed.zone or zone)
+        )
     return None
 
 

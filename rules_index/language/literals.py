@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from rules_index.errors import RuleError
 from rules_index.language.cursor import Cursor
-from rules_index.language.evaluation import times
+from rules_index.language.evaluation import datetime_parser
 from rules_index.language.tokens import NUMBER, STRING, words
 from rules_index.language.type_names import DAY_INTERVAL, MONTH_INTERVAL, TIME, TIMESTAMP, TIMESTAMP_NTZ
 from rules_index.language.typed import Constant
@@ -173,7 +173,7 @@ def typed(kind: str, text: str, position: int, zone: str) -> Constant | pa.DataT
 
 def _refuse_moving(kind: str, text: str, position: int) -> None:
     found = _MOVING.match(text)
-    if found or times.is_time_of_day(text):
+    if found or datetime_parser.is_time_of_day(text):
         raise RuleError(
             "NOT_REPEATABLE",
             f"{kind} '{text}' means another moment whenever it is read; write the date itself.",
@@ -189,7 +189,7 @@ def names_moment(text: str) -> bool:
 def _is_epoch(text: str) -> bool:
     """Whether a text is the word for 1970-01-01, with or without a zone."""
     found = _EPOCH.fullmatch(text)
-    return found is not None and (not found[1] or times.is_zone(found[1]))
+    return found is not None and (not found[1] or datetime_parser.is_zone(found[1]))
 
 
 def _date(text: str, position: int) -> Constant:
@@ -197,7 +197,7 @@ def _date(text: str, position: int) -> Constant:
         return Constant(0, pa.date32())
     if _MOVING.match(text):
         _refuse_moving("DATE", text, position)
-    days = times.parse_date(text)
+    days = datetime_parser.parse_date(text)
     if days is None:
         raise RuleError("LITERAL", f"DATE '{text}' is not a date like 2024-12-31.", position)
     return Constant(days, pa.date32())
@@ -210,14 +210,14 @@ def _timestamp(kind: str, text: str, position: int, zone: str) -> Constant | pa.
         return Constant(0, data_type)
     if not local or _MOVING.match(text):
         _refuse_moving(kind, text, position)
-    parsed = times.parse_timestamp(text)
+    parsed = datetime_parser.parse_timestamp(text)
     if parsed is None:
         raise RuleError("LITERAL", f"{kind} '{text}' is not a timestamp like 2024-12-31 23:59:59.", position)
-    if parsed.zone is not None and not times.is_zone(parsed.zone.strip(" ")):
+    if parsed.zone is not None and not datetime_parser.is_zone(parsed.zone.strip(" ")):
         raise RuleError("LITERAL", f"{parsed.zone!r} in {kind} '{text}' is no time zone of Java's.", position)
-    if parsed.zone is not None and not times.is_known(parsed.zone):
+    if parsed.zone is not None and not datetime_parser.is_known(parsed.zone):
         return data_type
-    micros = parsed.local if local else times.to_instant(parsed.local, parsed.zone or zone)
+    micros = parsed.local if local else datetime_parser.to_instant(parsed.local, parsed.zone or zone)
     if micros is None:
         return data_type
     if not -(1 << 63) <= micros < 1 << 63:

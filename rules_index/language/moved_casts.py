@@ -13,7 +13,7 @@ from rules_index.domains.values import Key
 from rules_index.language import constants
 from rules_index.language.analysis import Analysis, Value
 from rules_index.language.coercion import DATE
-from rules_index.language.evaluation import times
+from rules_index.language.evaluation import datetime_parser
 from rules_index.language.type_names import TIMESTAMP, TIMESTAMP_NTZ
 from rules_index.language.typed import Constant, Expression, Leaf
 
@@ -32,7 +32,7 @@ def source(analyser: Analysis, value: Value, zone: str) -> Value | None:
     It can stay in a zone with a fixed offset, and between DATE and TIMESTAMP_NTZ: the comparison is the same then.
     """
     node = value.node
-    if value.type not in _KINDS or times.zone_offset(zone) is not None:
+    if value.type not in _KINDS or datetime_parser.zone_offset(zone) is not None:
         return None
     if node.kind != "cast" and not (node.kind == "call" and node.value in _CASTS and len(node.children) == 1):
         return None
@@ -71,21 +71,21 @@ def moved(column: pa.DataType, constant: Constant, zone: str) -> tuple[int, int]
 
     None where Spark does not move the cast, or only Spark knows the local times.
     """
-    if times.zone_offset(zone) is not None or constant.value is None:
+    if datetime_parser.zone_offset(zone) is not None or constant.value is None:
         return None
     if (column, constant.type) == (DATE, TIMESTAMP):
         return _among_dates(constant.value, zone)
     if (column, constant.type) == (TIMESTAMP, DATE):
-        begin = times.to_instant(constant.value * times.DAY, zone)
-        end = times.to_instant((constant.value + 1) * times.DAY, zone)
+        begin = datetime_parser.to_instant(constant.value * datetime_parser.DAY, zone)
+        end = datetime_parser.to_instant((constant.value + 1) * datetime_parser.DAY, zone)
         return None if begin is None or end is None else (begin, end)
     # Spark moves the cast only where casting the constant there and back gives it again
     if (column, constant.type) == (TIMESTAMP_NTZ, TIMESTAMP):
-        found = times.to_local(constant.value, zone)
-        back = None if found is None else times.to_instant(found, zone)
+        found = datetime_parser.to_local(constant.value, zone)
+        back = None if found is None else datetime_parser.to_instant(found, zone)
     elif (column, constant.type) == (TIMESTAMP, TIMESTAMP_NTZ):
-        found = times.to_instant(constant.value, zone)
-        back = None if found is None else times.to_local(found, zone)
+        found = datetime_parser.to_instant(constant.value, zone)
+        back = None if found is None else datetime_parser.to_local(found, zone)
     else:
         return None
     return (found, found + 1) if found is not None and back == constant.value else None
@@ -93,11 +93,13 @@ def moved(column: pa.DataType, constant: Constant, zone: str) -> tuple[int, int]
 
 def _among_dates(instant: int, zone: str) -> tuple[int, int] | None:
     """The bounds of an instant among dates, each of which counts as its first instant."""
-    local = times.to_local(instant, zone)
-    begin = None if local is None else times.to_instant(local // times.DAY * times.DAY, zone)
+    local = datetime_parser.to_local(instant, zone)
+    begin = (
+        None if local is None else datetime_parser.to_instant(local // datetime_parser.DAY * datetime_parser.DAY, zone)
+    )
     if local is None or begin is None:
         return None
-    day = local // times.DAY
+    day = local // datetime_parser.DAY
     return (day if begin == instant else day + 1), day + 1
 
 

@@ -22,7 +22,7 @@ from rules_index.language.coercion import (
     is_number,
     literal_type,
 )
-from rules_index.language.evaluation import decimal_division, functions
+from rules_index.language.evaluation import decimal_division, function_registry
 from rules_index.language.nodes import Node, is_never_null
 from rules_index.language.type_names import TIMESTAMP, TIMESTAMP_NTZ
 from rules_index.language.typed import Constant, Expression, Leaf, Operation
@@ -49,11 +49,11 @@ def as_type(expression: Expression, target: pa.DataType, zone: str) -> Expressio
     if expression.type == BOOLEAN and is_integer(target):
         return Operation("cast", (expression,), target)
     if target == STRING and (pa.types.is_timestamp(expression.type) or expression.type == DATE):
-        return functions.build("shown_time", [expression], STRING, zone)
+        return function_registry.build("shown_time", [expression], STRING, zone)
     if pa.types.is_timestamp(expression.type) and target == DATE:
-        return functions.build("date", [expression], DATE, zone)
+        return function_registry.build("date", [expression], DATE, zone)
     if expression.type == STRING and target in (TIMESTAMP, TIMESTAMP_NTZ):
-        return functions.build(
+        return function_registry.build(
             "to_timestamp" if target == TIMESTAMP else "to_timestamp_ntz", [expression], target, zone
         )
     return None
@@ -64,7 +64,9 @@ def quiet(expression: Expression | None) -> Expression | None:
     if isinstance(expression, Operation) and expression.name == "cast":
         return Operation("try_cast", expression.operands, expression.type)
     if isinstance(expression, Operation) and expression.parameters[:1] == ("to_timestamp",):
-        return functions.build("try_to_timestamp", expression.operands, expression.type, expression.parameters[1])
+        return function_registry.build(
+            "try_to_timestamp", expression.operands, expression.type, expression.parameters[1]
+        )
     return None
 
 
@@ -103,7 +105,7 @@ def can_raise(expression: Expression) -> bool:
         return True
     if expression.name == "cast" and not _is_widening(expression.operands[0].type, expression.type):
         return True
-    if expression.name == "raise" or (expression.name == "call" and functions.raises(expression)):
+    if expression.name == "raise" or (expression.name == "call" and function_registry.raises(expression)):
         return True
     return any(can_raise(operand) for operand in expression.operands)
 
@@ -138,7 +140,9 @@ def arithmetic(operator: str, left: Expression, right: Expression, result: pa.Da
     if operator in _DIVISIONS:
         return _division(_DIVISIONS[operator], left, right, result, zone)
     if operator in _BITS and is_integer(result):
-        return functions.build(operator, [as_type(left, result, zone), as_type(right, result, zone)], result, zone)
+        return function_registry.build(
+            operator, [as_type(left, result, zone), as_type(right, result, zone)], result, zone
+        )
     name = _ARITHMETIC.get(operator)
     if name is None or not is_number(result):
         return None

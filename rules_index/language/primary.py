@@ -7,7 +7,7 @@ import pyarrow as pa
 from rules_index.errors import RuleError
 from rules_index.language import literals
 from rules_index.language.cursor import Cursor
-from rules_index.language.functions import NAMED_ARGUMENTS
+from rules_index.language.function_signatures import NAMED_ARGUMENTS
 from rules_index.language.nodes import STEPS_OF_LEAF, Node, make
 from rules_index.language.tokens import END, NUMBER, STRING, words
 from rules_index.language.type_names import read_type

@@ -7,8 +7,8 @@ import pyarrow as pa
 from rules_index.language import calls
 from rules_index.language.analysis import Analysis, Value
 from rules_index.language.coercion import STRING, Type, is_nested, name_of
-from rules_index.language.evaluation import functions
-from rules_index.language.functions import NOT_REPEATABLE, PLAIN_NAMES
+from rules_index.language.evaluation import function_registry
+from rules_index.language.function_signatures import NOT_REPEATABLE, PLAIN_NAMES
 from rules_index.language.nodes import Node
 from rules_index.language.results import item_type
 from rules_index.language.scope import field_of, path_of, quote
@@ -51,7 +51,7 @@ def _path(analysis: Analysis, node: Node, data_type: Type, path: list[str] | Non
 def _value_of_key(analysis: Analysis, node: Node, kind: pa.MapType, container: Expression | None, key: str) -> Value:
     """The value of a map's key that is written behind it like the name of a field."""
     trees = [container, Constant(key, STRING)]
-    tree = functions.build("map_value", trees, kind.item_type, analysis.scope.time_zone)
+    tree = function_registry.build("map_value", trees, kind.item_type, analysis.scope.time_zone)
     return analysis.make_value(node, kind.item_type, tree)
 
 
@@ -99,5 +99,5 @@ def subscript(analysis: Analysis, node: Node) -> Value:
     kind, zone = item_type(base.type), analysis.scope.time_zone
     tree = None
     if not base.collated and not index.collated:
-        tree = functions.build("map_value" if is_map else "[]", [base.local, index.local], kind, zone)
+        tree = function_registry.build("map_value" if is_map else "[]", [base.local, index.local], kind, zone)
     return analysis.make_value(node, kind, tree, base.collated or index.collated)

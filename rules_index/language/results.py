@@ -25,7 +25,7 @@ from rules_index.language.coercion import (
     is_number,
     shifted_type,
 )
-from rules_index.language.functions import Function
+from rules_index.language.function_signatures import Function
 from rules_index.language.type_names import DAY_INTERVAL, MONTH_INTERVAL, TIMESTAMP, TIMESTAMP_NTZ
 
 _FIXED: dict[str, Type] = {

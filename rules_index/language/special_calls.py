@@ -27,7 +27,7 @@ from rules_index.language.coercion import (
     is_nested,
     is_number,
 )
-from rules_index.language.evaluation import functions
+from rules_index.language.evaluation import function_registry
 from rules_index.language.nodes import Node
 from rules_index.language.results import item_type
 from rules_index.language.scope import Scope
@@ -162,7 +162,9 @@ def _element(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | 
     if container.type is None or not pa.types.is_map(container.type) or container.collated or key.collated:
         return None
     kind, zone = item_type(container.type), analyser.scope.time_zone
-    return analyser.make_value(node, kind, functions.build("map_value", [container.local, key.local], kind, zone))
+    return analyser.make_value(
+        node, kind, function_registry.build("map_value", [container.local, key.local], kind, zone)
+    )
 
 
 def _round(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
@@ -181,7 +183,9 @@ def _round(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | No
     if precision > MAX_PRECISION or kind.precision == MAX_PRECISION:
         return None
     result, trees = pa.decimal128(precision, scale), [arguments[0].local, Constant(scale, INT)]
-    return analyser.make_value(node, result, functions.build("round_decimal", trees, result, analyser.scope.time_zone))
+    return analyser.make_value(
+        node, result, function_registry.build("round_decimal", trees, result, analyser.scope.time_zone)
+    )
 
 
 def _date_trunc(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
@@ -190,7 +194,7 @@ def _date_trunc(analyser: Analysis, node: Node, arguments: list[Value]) -> Value
     if kind != TIMESTAMP:
         return None
     trees = [each.local for each in arguments]
-    return analyser.make_value(node, kind, functions.build("date_trunc", trees, kind, analyser.scope.time_zone))
+    return analyser.make_value(node, kind, function_registry.build("date_trunc", trees, kind, analyser.scope.time_zone))
 
 
 _MICROS = {"MICROSECOND": 1, "MILLISECOND": 1_000, "SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000,
@@ -209,7 +213,7 @@ def _timestampadd(analyser: Analysis, node: Node, arguments: list[Value]) -> Val
     if not 0 < abs(length) < 1 << 63:
         return None
     name = "time_add" if str(unit.value).upper() in ("DAY", "WEEK") else "instant_add"
-    tree = functions.build(name, [time, Constant(length, BIGINT)], kind, analyser.scope.time_zone)
+    tree = function_registry.build(name, [time, Constant(length, BIGINT)], kind, analyser.scope.time_zone)
     return analyser.make_value(node, kind, tree)
 
 
@@ -227,7 +231,7 @@ def _arrays_overlap(analyser: Analysis, node: Node, arguments: list[Value]) -> V
                   for each in wanted]  # fmt: skip
         if any(each is None or each.type != kind for each in wanted):
             continue
-        trees = [functions.build("array_contains", [items.local, each], BOOLEAN, zone) for each in wanted]
+        trees = [function_registry.build("array_contains", [items.local, each], BOOLEAN, zone) for each in wanted]
         tree = trees[0] if len(trees) == 1 else operations.operation("or", trees, BOOLEAN)
         return analyser.make_value(node, BOOLEAN, tree)
     return None
@@ -290,7 +294,9 @@ def _extract(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | 
     function = _FIELDS.get(named.lower()) if isinstance(named, str) else None
     if function is None or time.type is None or not (pa.types.is_timestamp(time.type) or pa.types.is_date(time.type)):
         return analyser.make_value(node, None)
-    return analyser.make_value(node, INT, functions.build(function, [time.local], INT, analyser.scope.time_zone))
+    return analyser.make_value(
+        node, INT, function_registry.build(function, [time.local], INT, analyser.scope.time_zone)
+    )
 
 
 SPECIAL = {

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 
 from rules_index.errors import RuleError
-from rules_index.language.functions import FUNCTIONS, NOT_REPEATABLE
+from rules_index.language.function_signatures import FUNCTIONS, NOT_REPEATABLE
 from rules_index.language.scope import Scope
 from rules_index.language.tokens import END, NUMBER, QUOTED_NAME, STRING, Tokens, tokenise, words
 from rules_index.language.type_suggestions import type_suggestion

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from rules_index.errors import RuleError
-from rules_index.work import Work
+from rules_index.work_budget import Work
 
 
 def words(text: str) -> frozenset[str]:

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rules_index.workers.copied_columns import copied_columns
-from rules_index.workers.delta_files import Layout, NewFile, partition_text
+from rules_index.workers.delta_file_writer import Layout, NewFile, partition_text
 from rules_index.workers.file_statistics import float_bounds, statistics
 from rules_index.workers.parquet_columns import ColumnFile, CompositeFile, ParquetFooterError, encoded
-from rules_index.workers.source_files import SourceFile
+from rules_index.workers.source_file_reader import SourceFile
 from rules_index.workers.thrift import Struct, write_struct
 
 _FEWEST_ROWS, _FEWEST_BYTES = 1 << 15, 4 << 20

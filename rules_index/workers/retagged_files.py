@@ -21,7 +21,7 @@ from rules_index.arrays import decoded
 from rules_index.index.annotations import plain
 from rules_index.workers.parquet_columns import with_columns
 from rules_index.workers.retagged_rows import IN_RANGE, ReplacedIds, RowRange, in_range_only, matched_ids, new_ids
-from rules_index.workers.source_files import leaves_of, partition_value
+from rules_index.workers.source_file_reader import leaves_of, partition_value
 
 if TYPE_CHECKING:
     from rules_index.index.compiled import CompiledRules

@@ -24,9 +24,9 @@ import pyarrow.compute as pc
 from rules_index.arrays import decoded
 from rules_index.index.annotations import Annotations
 from rules_index.workers.copied_files import CopiedFiles, LargeRowGroupError, copied_row_groups
-from rules_index.workers.delta_files import PLAIN, DeltaFile, Layout, partition_text
+from rules_index.workers.delta_file_writer import PLAIN, DeltaFile, Layout, partition_text
 from rules_index.workers.parquet_columns import ParquetFooterError
-from rules_index.workers.source_files import SourceFile, read_batches
+from rules_index.workers.source_file_reader import SourceFile, read_batches
 
 if TYPE_CHECKING:
     from rules_index.index.compiled import CompiledRules, RuleId

@@ -24,7 +24,7 @@ from assets.headless import run_once
 from assets.names import JOB, runs_key, table_key
 from assets.resources import LakeResource
 from pipelines.due import due_scopes
-from pipelines.lake.tables import LAKE_TABLES
+from pipelines.lake.table_definitions import LAKE_TABLES
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from tests.dagster.job_runs import add_rules, failed_checks, made, sql, tick_schedule, tick_sensor

@@ -17,7 +17,7 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from pipelines.errors import SparkEndedError
-from pipelines.recovery.survival import batch_time_limit, step
+from pipelines.recovery.jvm_restart import batch_time_limit, step
 from pipelines.settings.configuration import parse_configuration
 from pipelines.spark.session import open_session
 from pipelines.workspace import Workspace

@@ -12,7 +12,7 @@ from deltalake import write_deltalake
 
 from pipelines.compile import compile_scopes
 from pipelines.lake.lake import arrow_schema
-from pipelines.lake.tables import RULES
+from pipelines.lake.table_definitions import RULES
 from pipelines.tag import tag_stream
 from tests.tables import rows_of
 from tests.unit.pipelines import retagged_rows

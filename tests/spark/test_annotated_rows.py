@@ -51,13 +51,13 @@ NEW = {"rule_id": "e", "expression": "n = 1 OR n % 5 = 0", "priority": -9, "seve
 )
 def test_both_ways_of_writing(new_workspace, monkeypatch: pytest.MonkeyPatch, output: str, by_worker: bool) -> None:
     if not by_worker:
-        from pipelines.retagging import direct
-        from pipelines.retagging.rows import TaggedRows
+        from pipelines.retagging import worker_files
+        from pipelines.retagging.spark_rows import TaggedRows
         from pipelines.writing.output import Output
 
         monkeypatch.setattr(Output, "_layouts", lambda *_: None)
         monkeypatch.setattr(TaggedRows, "_task", lambda *_: None)
-        monkeypatch.setattr(direct, "file_task", lambda *_: None)
+        monkeypatch.setattr(worker_files, "file_task", lambda *_: None)
     made = new_workspace({"s": STREAM | {"output": output}})
     append(made, 0, 100)
     write_rules(made, RULES_OF_S)

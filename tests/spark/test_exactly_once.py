@@ -14,7 +14,7 @@ from pipelines import tag
 from pipelines.compile import compile_scopes
 from pipelines.errors import RestartedError, SourceError
 from pipelines.lake.runs import OF_ATTEMPTS, batches
-from pipelines.recovery import scope_run
+from pipelines.recovery import micro_batch
 from pipelines.runners import spark_runner
 from pipelines.tag import tag_stream
 from pipelines.writing import output
@@ -219,7 +219,7 @@ def test_a_death_while_planning_anew(new_workspace, add_rules, monkeypatch, held
     compile_scopes(workspace)
     with pytest.MonkeyPatch.context() as patch:
         # what the first run has written comes to light only behind the look that decides to plan anew
-        patch.setattr(scope_run, "holds_nothing", lambda *_: True)
+        patch.setattr(micro_batch, "holds_nothing", lambda *_: True)
         if dies_after == "intent":
             patch.setattr(spark_runner, "fence", _die)
         elif dies_after == "fences":

@@ -14,7 +14,7 @@ from pipelines.errors import NeedsSparkError
 from pipelines.settings.configuration import parse_configuration
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
-from rules_index.workers.source_files import SourceFile, UnreadableFileError, read_batches
+from rules_index.workers.source_file_reader import SourceFile, UnreadableFileError, read_batches
 
 NEAR = ["0001-01-01 00:00:00", "1582-10-04 23:59:59.999999", "1969-12-31 23:59:59.999999", "9999-12-31 23:59:59.999999"]
 FAR = ["+294000-01-01 00:00:00", "-100000-01-01 00:00:00.000001", "-4713-11-23 12:00:00", "-4713-11-24 00:00:00"]

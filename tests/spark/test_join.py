@@ -16,7 +16,7 @@ from pipelines.join import join_streams, join_together
 from pipelines.joining import hot_keys, placed_rows, shuffle
 from pipelines.joining import joiner as joiner_module
 from pipelines.lake.runs import batches
-from pipelines.recovery import scope_run
+from pipelines.recovery import micro_batch
 from pipelines.status import status
 from tests.spark.random_scenarios import Scenario, counted
 from tests.tables import columns_of
@@ -127,7 +127,7 @@ def _run_and_die(workspace, joins: list[str], monkeypatch, step: str) -> None:
             raise DiedError
 
         patch.setattr(joiner_module.Joiner, "execute", die) if step == "planned" else patch.setattr(
-            scope_run, "record_done", die
+            micro_batch, "record_done", die
         )
         try:
             join_together(workspace, joins)

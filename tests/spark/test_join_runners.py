@@ -16,7 +16,7 @@ from pipelines.errors import NeedsSparkError
 from pipelines.join import join_together
 from pipelines.joining import hot_keys, joiner, local_rows
 from pipelines.lake.folder_log import FolderLog
-from pipelines.recovery import scope_run
+from pipelines.recovery import micro_batch
 from pipelines.settings.model import LOCAL, SPARK
 from pipelines.workspace import Workspace
 from quality import joined
@@ -96,7 +96,7 @@ def _join(workspace: Workspace, names: list[str], monkeypatch: Any, step: str) -
         if step == "planned":
             patch.setattr(joiner.Joiner, "execute", die)
         elif step:
-            patch.setattr(scope_run, "record_done", die)
+            patch.setattr(micro_batch, "record_done", die)
         try:
             _, failures = join_together(workspace, names)
         except DiedError:
@@ -124,7 +124,7 @@ def test_tables_of_the_local_runner_are_those_of_spark(new_workspace, add_rules)
         configuration = workspace.configuration
         lake = replace(configuration.lake, root=str(configuration.path.parent / root), runner=runner)
         lakes[runner] = Workspace(replace(configuration, lake=lake), workspace.spark)
-        from pipelines.lake.tables import LAKE_TABLES
+        from pipelines.lake.table_definitions import LAKE_TABLES
 
         for name in LAKE_TABLES:
             lakes[runner].lake.create(name, "string")

@@ -14,7 +14,7 @@ import rules_index as ri
 from pipelines.spark.session import in_time_zone
 from rules_index.language.evaluation.evaluate import evaluate
 from rules_index.language.evaluation.evaluated import Evaluated
-from rules_index.language.evaluation.functions import FUNCTIONS
+from rules_index.language.evaluation.function_registry import FUNCTIONS
 from tests.cases import SOAK, soak_but
 from tests.spark.local_function_cases import CASES, rows
 

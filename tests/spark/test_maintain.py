@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from pipelines.maintain import maintain
+from pipelines.maintaining.small_files import files_of
 from pipelines.run import OpenGates, run_due
 from pipelines.tag import tag_stream
-from pipelines.upkeep.small_files import files_of
 from tests.cases import soak_rest
 
 BASE: dict[str, Any] = {"key": ["id"], "event_time": "t"}

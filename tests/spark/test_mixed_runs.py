@@ -17,10 +17,10 @@ from deltalake import DeltaTable, write_deltalake
 
 from pipelines.lake import runs
 from pipelines.lake.folder_log import FolderLog
+from pipelines.maintaining import scope_tables
 from pipelines.run import OpenGates, RunReport, run_due
 from pipelines.settings.model import LOCAL, SPARK
 from pipelines.spark.delta_internals import TableLog
-from pipelines.upkeep import scope_tables
 from pipelines.workspace import Workspace
 from tests.tables import rows_of
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from rules_index.implication.needs import _STRICT_CALLS
+from rules_index.implication.null_propagation import _STRICT_CALLS
 from rules_index.language.tokens import words
 
 VALUES = {

@@ -10,7 +10,7 @@ import pytest
 
 import rules_index as ri
 from pipelines.compile import compile_scopes
-from pipelines.lake.schema import arrow_schema_of
+from pipelines.lake.column_types import arrow_schema_of
 from pipelines.sources.pushdown import Matchable
 from pipelines.sources.slices import slice_schema
 from pipelines.sources.source import open_source

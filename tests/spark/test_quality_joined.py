@@ -19,7 +19,7 @@ from pipelines.due import join_is_due, tag_is_due
 from pipelines.errors import StatementError
 from pipelines.join import join_streams
 from pipelines.lake.lake import arrow_schema
-from pipelines.lake.tables import LAKE_TABLES, RULES
+from pipelines.lake.table_definitions import LAKE_TABLES, RULES
 from pipelines.run import run_due
 from pipelines.sql import statement_result
 from pipelines.status import status

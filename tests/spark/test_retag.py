@@ -14,7 +14,7 @@ from pipelines.due import due_scopes
 from pipelines.errors import ConfigurationError, RestartedError, SourceChangedError, TableError
 from pipelines.lake.runs import batches
 from pipelines.retag import reproduce_tags, retag
-from pipelines.retagging.rows import TaggedRows
+from pipelines.retagging.spark_rows import TaggedRows
 from pipelines.run import OpenGates, run_due
 from pipelines.spark.delta_internals import TableLog
 from pipelines.tag import tag_stream
@@ -59,9 +59,9 @@ def test_random_edits(new_workspace, monkeypatch, case: str) -> None:
     draw = random.Random(case)
     workspace = new_workspace({"s": {**MAPPED, **CASES[case]}})
     if case == "by Spark":
-        from pipelines.retagging import rows
+        from pipelines.retagging import spark_rows
 
-        monkeypatch.setattr(rows, "codec", lambda _spark: None)
+        monkeypatch.setattr(spark_rows, "codec", lambda _spark: None)
     rules = {f"r{number}": random_rule(draw) for number in range(8)}
     for turn in range(0 if SOAK else 1, 3):
         append(workspace, turn * 100, turn * 100 + 100)

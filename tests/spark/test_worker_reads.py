@@ -15,7 +15,7 @@ from pipelines.errors import TableError
 from pipelines.lake.folder_log import FolderLog
 from pipelines.runners.spark_runner import SparkRunner
 from pipelines.tag import tag_stream
-from pipelines.writing import direct
+from pipelines.writing import worker_writes
 from tests.cases import soak_rest
 from tests.java import AS_IN_PRODUCTION
 
@@ -71,13 +71,13 @@ def spark_settings() -> dict[str, str]:
 def through_the_jvm(monkeypatch) -> list[str]:
     """The tables of micro-batches whose rows came through the JVM."""
     seen: list[str] = []
-    as_before = direct.map_batches
+    as_before = worker_writes.map_batches
 
     def noted(frame, function, schema):
         seen.extend(name for name in frame.columns if name == "source_version")
         return as_before(frame, function, schema)
 
-    monkeypatch.setattr(direct, "map_batches", noted)
+    monkeypatch.setattr(worker_writes, "map_batches", noted)
     return seen
 
 

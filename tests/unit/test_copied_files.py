@@ -21,9 +21,9 @@ import pytest
 from rules_index.compiling.compile import compile_rules
 from rules_index.workers import copied_files, tagged_files
 from rules_index.workers.copied_columns import copied_columns
-from rules_index.workers.delta_files import Layout
+from rules_index.workers.delta_file_writer import Layout
 from rules_index.workers.parquet_columns import ColumnFile, with_columns
-from rules_index.workers.source_files import SourceFile
+from rules_index.workers.source_file_reader import SourceFile
 from rules_index.workers.tagged_files import Task, write_piece
 from tests.cases import quick_first
 
@@ -260,8 +260,8 @@ def test_damaged_columns_are_found_and_leave_nothing_behind(tmp_path: Path) -> N
 def test_large_row_groups_are_divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that the ids of their rows need not be in memory all at once."""
     monkeypatch.setattr(copied_files, "_MOST_WAITING", 1000)
-    monkeypatch.setattr("rules_index.workers.delta_files.ROW_GROUP_BYTES", 1)
-    monkeypatch.setattr("rules_index.workers.source_files.BATCH_ROWS", 100)
+    monkeypatch.setattr("rules_index.workers.delta_file_writer.ROW_GROUP_BYTES", 1)
+    monkeypatch.setattr("rules_index.workers.source_file_reader.BATCH_ROWS", 100)
     monkeypatch.setattr(tagged_files, "_FEW_ROWS", 100)
     table = rows_of(random.Random(3), 1000)
     path = tmp_path / "source.parquet"

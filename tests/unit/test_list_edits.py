@@ -18,7 +18,7 @@ import rules_index as ri
 from rules_index.domains import value_lists
 from rules_index.domains.list_edits import edited
 from rules_index.index import artifact, stored_lists
-from rules_index.index.checked_files import sha256_once
+from rules_index.index.checksum_cache import sha256_once
 from rules_index.index.compiled import dumps
 from tests.cases import cases
 from tests.unit.damages import Stored

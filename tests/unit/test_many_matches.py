@@ -13,8 +13,8 @@ import pytest
 
 from rules_index.compiling.compile import compile_rules
 from rules_index.index.compiled import CompiledRules
-from rules_index.workers import source_files, tagged_files
-from rules_index.workers.source_files import SourceFile, read_batches
+from rules_index.workers import source_file_reader, tagged_files
+from rules_index.workers.source_file_reader import SourceFile, read_batches
 from rules_index.workers.tagged_files import Task, write_files
 
 
@@ -48,7 +48,7 @@ def test_batches_have_about_as_many_matches_as_fit(tmp_path: Path, monkeypatch: 
 
 def test_wide_rows_are_read_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the width of the columns that are read."""
-    monkeypatch.setattr(source_files, "_BATCH_BYTES", 1 << 20)
+    monkeypatch.setattr(source_file_reader, "_BATCH_BYTES", 1 << 20)
     texts = [f"{n:08}" * 1000 for n in range(1000)]
     table = pa.table({"text": texts, "a": [{"b": n} for n in range(1000)], "n": range(1000)})
     path = str(tmp_path / "file.parquet")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rules_index.workers.source_files import SourceFile, read_batches
+from rules_index.workers.source_file_reader import SourceFile, read_batches
 
 
 def test_a_file_older_than_a_column_of_few_texts(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 import rules_index as ri
 from rules_index.language import analyser
-from rules_index.language.evaluation import times
+from rules_index.language.evaluation import datetime_parser
 from rules_index.language.nodes import Node
 
 SCHEMA = pa.schema([("a", pa.int32()), ("b", pa.int32()), ("d", pa.date32())])
@@ -56,7 +56,7 @@ def test_a_fault_in_what_is_compiled_together(monkeypatch: pytest.MonkeyPatch) -
     def parse_date(text: str) -> int:
         raise OverflowError("too far")
 
-    monkeypatch.setattr(times, "parse_date", parse_date)
+    monkeypatch.setattr(datetime_parser, "parse_date", parse_date)
     dates = [(100 + k, f"d = '20{k:02}-1-1'") for k in range(20)]
     compiled = ri.compile_rules([*RULES, *dates], SCHEMA)
     assert set(compiled.rejects.column("error").to_pylist()) == {"INTERNAL"}

@@ -18,7 +18,7 @@ from rules_index.domains.values import WIDE_DECIMAL
 from rules_index.kernels.encode import float_keys
 from rules_index.kernels.rule_texts import DOUBLE, MOST_EXACT, TEXT
 from rules_index.language.coercion import BINARY, DATE, STRING, is_decimal, is_float, is_integer
-from rules_index.language.evaluation import times
+from rules_index.language.evaluation import datetime_parser
 from rules_index.language.type_names import TIMESTAMP, TIMESTAMP_NTZ
 
 _LARGE = 1e308
@@ -121,13 +121,13 @@ def _local(literals: Literals) -> pl.Series:
     texts = _strings(literals)
     times_of_day = texts.str.slice(len("2024-12-31 ")).str.to_time("%H:%M:%S%.f", strict=False)
     micros = times_of_day.cast(pl.Int64).fill_null(0) // 1000
-    return _days(texts, f"{_DATE}(?:$|{_TIME})") * times.DAY + micros
+    return _days(texts, f"{_DATE}(?:$|{_TIME})") * datetime_parser.DAY + micros
 
 
 def _instants(local: pl.Series, zone: str) -> pl.Series:
     """Microseconds since the epoch (Int64) of local times in a zone; NULL where they are ambiguous or do not exist."""
-    offset = times.zone_offset(zone)
+    offset = datetime_parser.zone_offset(zone)
     if offset is not None:
         return local - offset
-    found = [None if each is None else times.to_instant(each, zone) for each in local.to_list()]
+    found = [None if each is None else datetime_parser.to_instant(each, zone) for each in local.to_list()]
     return pl.Series(found, dtype=pl.Int64)

@@ -10,7 +10,7 @@ from rules_index.engines.paper import BoxEngine
 from rules_index.index.boxes import Structure, boxes_of
 from rules_index.index.conjunction_arrays import Conjunctions
 from rules_index.index.events import Event
-from rules_index.index.planner.shares import match_probability
+from rules_index.index.planner.selectivity import match_probability
 
 
 class BETree(BoxEngine):

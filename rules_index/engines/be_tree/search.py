@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rules_index.engines.be_tree.adapt import Trace, new_trace, observe
+from rules_index.engines.be_tree.adaptation import Trace, new_trace, observe
 from rules_index.engines.be_tree.store import (
     COUNT,
     EVALUATED,

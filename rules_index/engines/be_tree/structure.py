@@ -8,11 +8,11 @@ from typing import Any, Self
 import numpy as np
 
 from rules_index.engines.be_tree.arrays import from_arrays, from_boxes, laid_out, to_arrays
-from rules_index.engines.be_tree.check import check
-from rules_index.engines.be_tree.cut import DONE, SHORT, insert_boxes, is_box, schedule, work
+from rules_index.engines.be_tree.deletion import remove
+from rules_index.engines.be_tree.invariants import check
 from rules_index.engines.be_tree.outline import LNode, batch_tree, l_nodes
 from rules_index.engines.be_tree.search import COUNTERS, DISCARDED, Batch, match_batch
-from rules_index.engines.be_tree.shrink import remove
+from rules_index.engines.be_tree.space_cutting import DONE, SHORT, insert_boxes, is_box, schedule, work
 from rules_index.engines.be_tree.store import (
     HEADER,
     NO_EXPRESSION,

@@ -19,7 +19,7 @@ from rules_index.engines.cei.constructs import (
     list_pieces,
 )
 from rules_index.engines.cei.id_lists import IdLists
-from rules_index.engines.cei.verify import check_decomposition, check_lists
+from rules_index.engines.cei.invariants import check_decomposition, check_lists
 from rules_index.kernels.jit import jit
 
 INTERVAL, POINT = 0, 1

@@ -11,7 +11,6 @@ from typing import Literal
 
 import numpy as np
 
-from rules_index.implication.budget import Budget
 from rules_index.implication.matching.box_bitmaps import BoxBitmaps
 from rules_index.implication.matching.box_trees import BoxTrees
 from rules_index.implication.matching.exact import BFS, DFS, FULL, MIX, REST, REST_BEGIN, TAIL, make_parts, with_room
@@ -35,6 +34,7 @@ from rules_index.implication.matching.sequence import (
     match_in_turn,
 )
 from rules_index.implication.matching.streams import ADDED, no_stream
+from rules_index.implication.search_limits import Budget
 from rules_index.index.boxes import Tree
 
 Method = Literal["hsr", "hcr", "em_bfs", "em_dfs", "em_mix"]

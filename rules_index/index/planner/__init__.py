@@ -8,7 +8,7 @@ independent.
 from __future__ import annotations
 
 from rules_index.index.planner.access_plan import CostedPlan, plans
+from rules_index.index.planner.cardinality import CHUNK_ROWS
 from rules_index.index.planner.costs import Costs
-from rules_index.index.planner.expected import CHUNK_ROWS
 
 __all__ = ["CHUNK_ROWS", "CostedPlan", "Costs", "plans"]

@@ -9,9 +9,9 @@ import numpy as np
 
 from rules_index.index.conjunction_arrays import Conjunctions
 from rules_index.index.layout import AccessPlan, scan_all
-from rules_index.index.planner import shares
+from rules_index.index.planner import selectivity
+from rules_index.index.planner.cardinality import CHUNK_ROWS, Expected, Frequencies
 from rules_index.index.planner.costs import Costs, measured_costs
-from rules_index.index.planner.expected import CHUNK_ROWS, Expected, Frequencies
 from rules_index.index.planner.run_costs import RunCosts
 from rules_index.index.planner.scan_costs import ScanCosts
 from rules_index.index.planner.table_costs import TableAssignment, TableCosts
@@ -86,11 +86,11 @@ def sampled(c: Conjunctions) -> np.ndarray:
 def expected(c: Conjunctions, drawn: np.ndarray, sample: np.ndarray | None, counted: bool) -> Expected:
     """The expectations for the conjunctions `drawn`; their matches are counted in the sample if `counted`, else
     guessed."""
-    code_shares = shares.code_shares(c, sample)
-    sets = shares.set_shares(c, code_shares)
+    code_shares = selectivity.code_shares(c, sample)
+    sets = selectivity.set_shares(c, code_shares)
     first = int(c.disjunction_start[-1])
     some = counted and sample is not None and sample.shape[1] > 0
-    matches = shares.matches(c, first + drawn, sample) if some and sample is not None else None
+    matches = selectivity.matches(c, first + drawn, sample) if some and sample is not None else None
     scale = max(1, len(c.target) - first) / max(1, len(drawn))
     return Expected(c, first + drawn, Frequencies(code_shares, sets, matches), scale)
 

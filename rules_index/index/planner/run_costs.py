@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from rules_index.index.conjunction_arrays import DISJUNCTION
+from rules_index.index.planner.cardinality import CHUNK_ROWS, Expected
 from rules_index.index.planner.costs import Costs
-from rules_index.index.planner.expected import CHUNK_ROWS, Expected
 from rules_index.kernels.sorted_runs import RUN_WORDS
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rules_index.index.layout import BLOCK_ROWS, coarse_shift
+from rules_index.index.planner.cardinality import Expected
 from rules_index.index.planner.costs import Costs
-from rules_index.index.planner.expected import Expected
 from rules_index.kernels.equality_blocks import CODES, NAMED, WIDEST, shuffles
 from rules_index.kernels.llvm import GROUP, LANES
 from rules_index.kernels.scan import FEW_WORDS

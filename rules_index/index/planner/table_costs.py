@@ -10,8 +10,8 @@ import numpy as np
 
 from rules_index.arrays import gather_indices
 from rules_index.index.layout import DIRECT_SLOTS, FILTERED
+from rules_index.index.planner.cardinality import CHUNK_ROWS, Expected
 from rules_index.index.planner.costs import Costs
-from rules_index.index.planner.expected import CHUNK_ROWS, Expected
 from rules_index.kernels.bitmaps import COARSE_CODES
 from rules_index.kernels.prefilter import PREFILTERED
 

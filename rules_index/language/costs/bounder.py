@@ -27,7 +27,7 @@ from rules_index.language.costs.limits import problem
 from rules_index.language.costs.sizes import Call
 from rules_index.language.costs.steps import NODE
 from rules_index.language.costs.table import BY_NAME, TIMES
-from rules_index.language.functions import LAMBDAS
+from rules_index.language.function_signatures import LAMBDAS
 from rules_index.language.nodes import Node
 from rules_index.language.typed import Constant
 

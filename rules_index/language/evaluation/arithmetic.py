@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules_index.language.evaluation import decimals, spelled
+from rules_index.language.evaluation import decimals, string_casts
 
 Mask = npt.NDArray[np.bool_]
 Outcome = tuple[pa.Array, Mask | None]
@@ -154,10 +154,10 @@ def cast(values: pa.Array, target: pa.DataType) -> Outcome:
 
 def _from_texts(texts: pa.Array, target: pa.DataType) -> Outcome:
     if pa.types.is_decimal(target):
-        return spelled.decimals(texts, target)
+        return string_casts.decimals(texts, target)
     if not pa.types.is_integer(target):
-        return (spelled.dates if pa.types.is_date32(target) else spelled.doubles)(texts)
-    numbers, failed = spelled.integers(texts)
+        return (string_casts.dates if pa.types.is_date32(target) else string_casts.doubles)(texts)
+    numbers, failed = string_casts.integers(texts)
     narrow, beyond = _narrow(numbers, target)
     return _like_nulls_of(narrow, texts, target), failed | beyond
 

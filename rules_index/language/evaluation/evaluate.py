@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules_index.language.evaluation import decimal_division, decimals, functions
+from rules_index.language.evaluation import decimal_division, decimals, function_registry
 from rules_index.language.evaluation.arithmetic import cast, divide, integer_operation, negative_or_absolute
 from rules_index.language.evaluation.comparison import COMPARISONS, compare
 from rules_index.language.evaluation.evaluated import Evaluated, Mask
@@ -286,7 +286,7 @@ def _within(items: pa.Array, path: list[str]) -> pa.Array:
 
 
 def _call(operation: Operation, operands: list[Evaluated]) -> Evaluated:
-    values, failed = functions.call(operation, [operand.values for operand in operands])
+    values, failed = function_registry.call(operation, [operand.values for operand in operands])
     return _finish(values, _with_more(_either(operands), failed))
 
 

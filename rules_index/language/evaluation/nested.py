@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules_index.language.coercion import INT
-from rules_index.language.evaluation import accepted
+from rules_index.language.evaluation import argument_types
 from rules_index.language.evaluation.comparison import compare
 from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, filled, like, nulls_of
 
@@ -76,13 +76,13 @@ def _bounds(lists: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 NESTED: dict[str, ScalarFunction] = {
-    **dict.fromkeys(("size", "cardinality"), ScalarFunction(accepted.one_list, _size)),
+    **dict.fromkeys(("size", "cardinality"), ScalarFunction(argument_types.one_list, _size)),
     "array_size": ScalarFunction(lambda kinds: bool(pa.types.is_list(kinds[0])), _size),
-    "array_contains": ScalarFunction(accepted.array_and_item, _array_contains, constants=(1,)),
-    "[]": ScalarFunction(accepted.array_and_place, partial(_item, first=0, raises=True), raises=True),
-    "get": ScalarFunction(accepted.array_and_place, partial(_item, first=0, raises=False)),
-    "element_at": ScalarFunction(accepted.array_and_place, partial(_item, first=1, raises=True), raises=True),
-    "map_contains_key": ScalarFunction(accepted.map_and_key, _has_key, constants=(1,)),
-    "map_value": ScalarFunction(accepted.map_and_key, _value_of_key, constants=(1,)),
+    "array_contains": ScalarFunction(argument_types.array_and_item, _array_contains, constants=(1,)),
+    "[]": ScalarFunction(argument_types.array_and_place, partial(_item, first=0, raises=True), raises=True),
+    "get": ScalarFunction(argument_types.array_and_place, partial(_item, first=0, raises=False)),
+    "element_at": ScalarFunction(argument_types.array_and_place, partial(_item, first=1, raises=True), raises=True),
+    "map_contains_key": ScalarFunction(argument_types.map_and_key, _has_key, constants=(1,)),
+    "map_value": ScalarFunction(argument_types.map_and_key, _value_of_key, constants=(1,)),
 }
 """`[]` is an array with a place behind it; `map_value` a map with a key behind it, or element_at of both."""

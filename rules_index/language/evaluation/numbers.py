@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules_index.language.coercion import BIGINT, DOUBLE, is_decimal, is_float, is_integer
-from rules_index.language.evaluation import accepted
+from rules_index.language.evaluation import argument_types
 from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, filled, like
 
 _WHOLE = 2.0**53
@@ -91,18 +91,18 @@ def _bits(combined: Callable[[pa.Array, pa.Array], pa.Array]) -> Callable[[Colum
 
 
 NUMBERS: dict[str, ScalarFunction] = {
-    "floor": ScalarFunction(accepted.one_number, _floor_or_ceiling(pc.floor)),
-    **dict.fromkeys(("ceil", "ceiling"), ScalarFunction(accepted.one_number, _floor_or_ceiling(pc.ceil))),
+    "floor": ScalarFunction(argument_types.one_number, _floor_or_ceiling(pc.floor)),
+    **dict.fromkeys(("ceil", "ceiling"), ScalarFunction(argument_types.one_number, _floor_or_ceiling(pc.ceil))),
     "round": ScalarFunction(
-        accepted.number_and_digits,
+        argument_types.number_and_digits,
         _round,
         constants=(1,),
         fits=_are_few_digits,
     ),
     "round_decimal": ScalarFunction(lambda kinds: is_decimal(kinds[0]), _round_decimal, constants=(1,)),
-    **dict.fromkeys(("sign", "signum"), ScalarFunction(accepted.one_plain_number, _sign)),
-    "sqrt": ScalarFunction(accepted.one_plain_number, _square_root),
-    "&": ScalarFunction(accepted.two_integers, _bits(pc.bit_wise_and)),
-    "|": ScalarFunction(accepted.two_integers, _bits(pc.bit_wise_or)),
-    "^": ScalarFunction(accepted.two_integers, _bits(pc.bit_wise_xor)),
+    **dict.fromkeys(("sign", "signum"), ScalarFunction(argument_types.one_plain_number, _sign)),
+    "sqrt": ScalarFunction(argument_types.one_plain_number, _square_root),
+    "&": ScalarFunction(argument_types.two_integers, _bits(pc.bit_wise_and)),
+    "|": ScalarFunction(argument_types.two_integers, _bits(pc.bit_wise_or)),
+    "^": ScalarFunction(argument_types.two_integers, _bits(pc.bit_wise_xor)),
 }

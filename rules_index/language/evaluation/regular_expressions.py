@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules_index.language.coercion import INT, STRING
-from rules_index.language.evaluation import accepted
+from rules_index.language.evaluation import argument_types
 from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction
 from rules_index.language.patterns.re2 import GROUP, captured, divided, fewest_bytes
 
@@ -67,15 +67,15 @@ def _divides(fixed: Sequence[Any]) -> bool:
 
 REGULAR_EXPRESSIONS: dict[str, ScalarFunction] = {
     "regexp_extract": ScalarFunction(
-        accepted.two_texts_and_perhaps_a_number,
+        argument_types.two_texts_and_perhaps_a_number,
         _extract,
         constants=(1, 2),
         fits=lambda fixed: captured(*fixed, *((1,) if len(fixed) == 1 else ())) is not None,
     ),
     "regexp_substr": ScalarFunction(
-        accepted.two_texts, _find, constants=(1,), fits=lambda fixed: captured(fixed[0], 0) is not None
+        argument_types.two_texts, _find, constants=(1,), fits=lambda fixed: captured(fixed[0], 0) is not None
     ),
-    "regexp_count": ScalarFunction(accepted.two_texts, _count, constants=(1,), fits=_divides),
-    "regexp_replace": ScalarFunction(accepted.three_texts, _replace, constants=(1, 2), fits=_replaces),
-    "split": ScalarFunction(accepted.two_texts, _split, constants=(1,), fits=_divides),
+    "regexp_count": ScalarFunction(argument_types.two_texts, _count, constants=(1,), fits=_divides),
+    "regexp_replace": ScalarFunction(argument_types.three_texts, _replace, constants=(1, 2), fits=_replaces),
+    "split": ScalarFunction(argument_types.two_texts, _split, constants=(1,), fits=_divides),
 }

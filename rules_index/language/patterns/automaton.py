@@ -14,7 +14,7 @@ from rules_index.domains.values import ValueSet, points
 from rules_index.errors import RuleError
 from rules_index.language.patterns import code_points as cp
 from rules_index.language.patterns.syntax import Assertion, Characters, Choice, Node, Place, Repeat, Sequence, size
-from rules_index.work import Work
+from rules_index.work_budget import Work
 
 STATE_LIMIT = 10_000
 _CELLS_A_STEP = 100

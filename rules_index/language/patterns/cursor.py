@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from rules_index.errors import RuleError
-from rules_index.work import Work
+from rules_index.work_budget import Work
 
 DEPTH_LIMIT = 100
 END = 0

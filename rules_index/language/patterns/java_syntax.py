@@ -12,7 +12,7 @@ from rules_index.language.patterns import code_points as cp
 from rules_index.language.patterns.cursor import DEPTH_LIMIT, END, Flags, is_alpha, is_digit
 from rules_index.language.patterns.java_classes import SetReader
 from rules_index.language.patterns.syntax import EMPTY, Assertion, Characters, Choice, Node, Place, Repeat, Sequence
-from rules_index.work import Work
+from rules_index.work_budget import Work
 
 _PAIR = Sequence((Characters(points((0x0D,))), Characters(points((0x0A,)))))
 _LINE_BREAK = Choice((_PAIR, Characters(cp.VERTICAL_SPACE)))

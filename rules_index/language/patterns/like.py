@@ -19,7 +19,7 @@ from rules_index.language.patterns.automaton import STATE_LIMIT, build, spend_on
 from rules_index.language.patterns.search import Searcher
 from rules_index.language.patterns.strings import buffers, with_nulls
 from rules_index.language.patterns.syntax import Assertion, Characters, Node, Place, Repeat, Sequence
-from rules_index.work import Work
+from rules_index.work_budget import Work
 
 ANY_ONE = -1
 """Stands for `_` among the code points of a segment."""

@@ -13,7 +13,7 @@ from rules_index.language.patterns import code_points as cp
 from rules_index.language.patterns.automaton import build
 from rules_index.language.patterns.java_syntax import parse
 from rules_index.language.patterns.syntax import Assertion, Characters, Choice, Node, Place, Repeat, Sequence, size
-from rules_index.work import Work
+from rules_index.work_budget import Work
 
 GROUP = "g"
 """The name of the group that is captured."""

@@ -10,7 +10,7 @@ from rules_index.language.patterns.automaton import build
 from rules_index.language.patterns.java_syntax import parse
 from rules_index.language.patterns.search import Searcher
 from rules_index.language.patterns.strings import buffers, with_nulls
-from rules_index.work import Work
+from rules_index.work_budget import Work
 
 
 class RlikeMatcher:

@@ -12,7 +12,7 @@ from pipelines.errors import (
 )
 from pipelines.tag import tag_stream
 from pipelines.writing.files import layout_of
-from rules_index.workers.delta_files import Layout
+from rules_index.workers.delta_file_writer import Layout
 from tests.cases import SOAK
 from tests.java import INTERPRETED
 from tests.spark.tagging.rows import (

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 import rules_index as ri
 from rules_index.engines.scan import Scan
-from rules_index.implication.needs import needed
+from rules_index.implication.null_propagation import needed
 from rules_index.index.conjunction_arrays import Conjunctions
 from rules_index.language.scope import Scope
 from rules_index.language.typed import Leaf

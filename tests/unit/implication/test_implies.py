@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import rules_index as ri
-from rules_index.implication.budget import Budget
 from rules_index.implication.implies import decide, implies
 from rules_index.implication.region_boxes import Codes, boxes_of
+from rules_index.implication.search_limits import Budget
 from tests import random_rows
 from tests.random_expressions import Grammar
 from tests.unit.implication.oracles import CASES, SCHEMA, shows

@@ -15,7 +15,7 @@ from rules_index.implication import lint as lint_module
 from rules_index.implication.lint import LINT_KINDS, lint
 from rules_index.implication.messages import example_texts, named, quoted
 from rules_index.implication.mistakes.kinds import MISTAKES
-from rules_index.implication.texts import alternatives_of
+from rules_index.implication.text_spans import alternatives_of
 from tests import random_rows
 from tests.cases import QUICK
 from tests.random_expressions import Grammar

@@ -11,7 +11,7 @@ import pytest
 
 import rules_index as ri
 from rules_index.implication.impossible import impossible
-from rules_index.implication.needs import is_null_with_its_columns_only, needed
+from rules_index.implication.null_propagation import is_null_with_its_columns_only, needed
 from rules_index.implication.region_boxes import Codes
 from rules_index.language.evaluation.evaluate import evaluate
 from rules_index.language.evaluation.evaluated import Evaluated

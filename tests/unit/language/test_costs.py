@@ -11,7 +11,7 @@ from rules_index.language.analyser import Analyser
 from rules_index.language.compiler import compile_expression
 from rules_index.language.costs.bounder import Bounder
 from rules_index.language.costs.table import BY_NAME, TIMES
-from rules_index.language.functions import FUNCTIONS
+from rules_index.language.function_signatures import FUNCTIONS
 from rules_index.language.parser import parse
 
 from .clock import SECOND

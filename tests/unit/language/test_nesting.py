@@ -20,7 +20,7 @@ from rules_index.language.compiler import compile_expression
 from rules_index.language.parser import parse
 from rules_index.language.tokens import Tokens
 from rules_index.language.typed import Expression, Operation
-from rules_index.work import MOST_STEPS
+from rules_index.work_budget import MOST_STEPS
 from tests.cases import SOAK, quick_first
 
 from .clock import SECOND, heap_of_its_own

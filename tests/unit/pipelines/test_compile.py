@@ -12,7 +12,7 @@ from pipelines.compile import compile_scopes
 from pipelines.compiling.due import compile_is_due
 from pipelines.errors import IndexDamagedError, TableError
 from pipelines.lake.index_store import fetch_index, newest_index, read_index, update_statistics
-from pipelines.lake.tables import CHUNK_BYTES
+from pipelines.lake.table_definitions import CHUNK_BYTES
 
 STREAM = {"s": {"source": "lake/source", "event_time": "t"}}
 

@@ -19,7 +19,7 @@ from pipelines.errors import ConfigurationError, SourceError
 from pipelines.explain import MOST_NEAR, explain
 from pipelines.lake.index_store import store_index
 from pipelines.tag import tag_stream
-from rules_index.explaining.nearest import NearestRules
+from rules_index.explaining.nearest_rules import NearestRules
 from tests.cases import cases
 
 ROWS = 3_000

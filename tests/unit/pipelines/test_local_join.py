@@ -16,10 +16,10 @@ from pipelines.compile import compile_scopes
 from pipelines.errors import JoinChangedError, NeedsSparkError, SourceChangedError
 from pipelines.join import join_streams, join_together
 from pipelines.joining.local_keys import common_type, instants
+from pipelines.lake.column_types import OPAQUE
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.index_store import newest_index, update_statistics
 from pipelines.lake.runs import batches
-from pipelines.lake.schema import OPAQUE
 from pipelines.settings.configuration import parse_configuration
 from pipelines.workspace import Workspace
 from tests.unit.pipelines.random_local_joins import Killed

@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pipelines.join import join_streams
-from pipelines.lake.tables import tagged_table
+from pipelines.lake.table_definitions import tagged_table
 from pipelines.run import run_due
 from pipelines.status import status
 from pipelines.workspace import Workspace

@@ -18,11 +18,11 @@ from pipelines.authoring.versions import history
 from pipelines.compile import compile_scopes
 from pipelines.due import retag_is_due
 from pipelines.errors import ConfigurationError, RestartedError, TableError
+from pipelines.lake.add_actions import live_files
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.lake import arrow_schema
-from pipelines.lake.live_files import live_files
 from pipelines.lake.runs import batches
-from pipelines.lake.tables import RULES
+from pipelines.lake.table_definitions import RULES
 from pipelines.retag import retag
 from pipelines.retagging import local_tables
 from pipelines.retagging.local_tables import LocalTables

@@ -24,7 +24,7 @@ from pipelines.lake import runs
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.runs import batches
 from pipelines.runners import local_runner
-from pipelines.runners.needs import foreign_features
+from pipelines.runners.spark_required import foreign_features
 from pipelines.settings.configuration import parse_configuration
 from pipelines.sources import pieces
 from pipelines.tag import tag_stream

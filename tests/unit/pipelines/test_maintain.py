@@ -19,10 +19,10 @@ from deltalake import DeltaTable, Field, write_deltalake
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.runs import DONE, batches, last_batch
 from pipelines.maintain import maintain, table_sizes
+from pipelines.maintaining import scope_tables
+from pipelines.maintaining.small_files import LEAST_IN_RUN, files_of
 from pipelines.run import OpenGates, run_due
 from pipelines.tag import tag_stream
-from pipelines.upkeep import scope_tables
-from pipelines.upkeep.small_files import LEAST_IN_RUN, files_of
 from tests.cases import cases, quick_first
 
 RUNS = cases(160, "DELTATAG_SMALL_RUNS")

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from pipelines.lake.merging import WHOLE_FILE, FileWriter, NotMergeableError
-from pipelines.upkeep.small_files import LEAST, LEAST_IN_RUN, File, groups_to_merge
-from rules_index.workers.delta_files import SORTED_ROWS, DeltaFile, Layout
+from pipelines.maintaining.small_files import LEAST, LEAST_IN_RUN, File, groups_to_merge
+from rules_index.workers.delta_file_writer import SORTED_ROWS, DeltaFile, Layout
 
 NOW = datetime.now(UTC)
 

@@ -7,7 +7,7 @@ import re
 import pyarrow as pa
 
 import rules_index as ri
-from pipelines.runners.needs import of_derived
+from pipelines.runners.spark_required import of_derived
 
 SCHEMA = pa.schema({"x": pa.int64(), "s": pa.string()})
 

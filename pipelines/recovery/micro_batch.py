@@ -1,0 +1,163 @@
+"""One run over one scope: the steps of a micro-batch that are the same for streams and for joins.
+
+A micro-batch is planned in `runs`, written, and recorded as done. One that an earlier run has planned comes first. It
+is planned anew if nothing of it is written and there is a newer index, or if a predicate of it ends Spark.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipelines.errors import IndexOutdatedError, SparkEndedError
+from pipelines.lake.index_store import StoredIndex, load_planned, newest_index
+from pipelines.lake.runs import (
+    DONE,
+    PLANNED,
+    RESET,
+    MicroBatch,
+    abandon,
+    plan_reset,
+    record_done,
+    record_plan,
+    record_reset,
+)
+from pipelines.recovery.attempts import Attempts, described, holds_nothing, plan_anew
+
+if TYPE_CHECKING:
+    import rules_index as ri
+    from pipelines.lake.lake import Lake
+
+
+class MicroBatchRun:
+    """What runs over a stream and over a join have in common."""
+
+    def __init__(
+        self,
+        lake: Lake,
+        scope: str,
+        command: str,
+        tables: Sequence[str],
+        of_rules: Sequence[str],
+        fence: Callable[[str, Sequence[str], int], list[str]],
+        ended: bool,
+    ) -> None:
+        """tables: those of the scope; of_rules: those of them whose rows depend on the rules; fence: fences off a
+        series in tables, and returns those that hold its micro-batch; ended: an attempt at the scope's last micro-batch
+        has just ended Spark."""
+        self.lake, self.tables = lake, tables
+        self._scope, self._command, self._of_rules, self._fence, self._ended = scope, command, of_rules, fence, ended
+        self._indexes: dict[str, tuple[StoredIndex, ri.CompiledRules, Path]] = {}
+        self._attempts: Attempts | None = None
+
+    def _index(self, fingerprint: str) -> tuple[StoredIndex, ri.CompiledRules, Path]:
+        if fingerprint not in self._indexes:
+            self._indexes[fingerprint] = load_planned(self.lake, self._scope, fingerprint, self._command)
+        return self._indexes[fingerprint]
+
+    def _reset_tables(self, last: MicroBatch | None, restart: bool, empty: Callable[[], None]) -> MicroBatch | None:
+        """Empty the tables if `restart` is set, or if an earlier run planned it but did not finish; None if not."""
+        if restart and last is not None:
+            last = plan_reset(self.lake, last)
+        if last is None or last.state != RESET:
+            return None
+        for series in abandon(self.lake, last):
+            self._fence(series, self.tables, last.batch)
+        empty()
+        return record_reset(self.lake, last)
+
+    def _record_plan(
+        self, last: MicroBatch | None, plan: dict[str, Any], stored: StoredIndex, source_version: int | None
+    ) -> MicroBatch:
+        """Plan the micro-batch after `last`; if another run was first, its plan is returned."""
+        batch = MicroBatch(
+            scope=self._scope,
+            batch=0 if last is None else last.batch + 1,
+            state=PLANNED,
+            plan=plan,
+            rules_version=stored.rules_version,
+            fingerprint=stored.fingerprint,
+            source_version=source_version,
+            started_at=datetime.now(UTC),
+        )
+        return record_plan(self.lake, batch)
+
+    def _newer_index(self, batch: MicroBatch, fits: Callable[[StoredIndex], bool]) -> StoredIndex | None:
+        """The newest index, if a planned micro-batch can be matched with it instead of its own; else None.
+
+        It can if nothing is written yet and the index fits its rows: `fits` says so, or raises IndexOutdatedError.
+        """
+        newest = newest_index(self.lake, self._scope)
+        if newest is None or newest.fingerprint == batch.fingerprint:
+            return None
+        may_go_on = "given_up" not in batch.plan and self._is_readable(str(batch.fingerprint))
+        if may_go_on and not holds_nothing(self.lake, batch, self.tables):
+            return None
+        try:
+            return newest if fits(newest) else None
+        except IndexOutdatedError:
+            return None
+
+    def _is_readable(self, fingerprint: str) -> bool:
+        """Whether this version of deltatag can read an index."""
+        try:
+            self._index(fingerprint)
+        except IndexOutdatedError:
+            return False
+        return True
+
+    def _with_index(
+        self,
+        batch: MicroBatch,
+        newest: StoredIndex | None,
+        changes: Callable[[StoredIndex], Mapping[str, Any]] = lambda _: {},
+    ) -> MicroBatch:
+        """A micro-batch planned anew with an index; with its own if an earlier run has begun to plan it anew.
+
+        newest: the index; None if the micro-batch keeps its own; changes: those of the plan for an index.
+        """
+        if newest is None and "given_up" not in batch.plan:
+            return batch
+        stored = newest or self._index(str(batch.fingerprint))[0]
+        batch = self._plan_anew(batch, stored, {"left_out": [], **changes(stored)})
+        self._ended = False
+        return batch
+
+    def _plan_anew(self, batch: MicroBatch, stored: StoredIndex, changes: Mapping[str, Any]) -> MicroBatch:
+        return plan_anew(self.lake, batch, self.tables, self._of_rules, stored, changes, self._fence)
+
+    def _begin_attempt(self, batch: MicroBatch, match: Callable[[MicroBatch, frozenset[str]], None]) -> MicroBatch:
+        """Count one more attempt at a planned micro-batch; returns it without the predicates that end Spark.
+
+        match: matches the rows without the given inputs, and writes nothing.
+        """
+        stored, compiled, _ = self._index(str(batch.fingerprint))
+        attempts = self._attempts = Attempts(self.lake, batch, compiled, self._ended)
+        failing = attempts.begin(lambda without: match(attempts.batch, without))
+        batch = attempts.batch
+        if not failing:
+            return batch
+        listed = [*batch.plan.get("left_out", []), *described(compiled, failing)]
+        return self._plan_anew(batch, stored, {"left_out": listed})
+
+    @contextmanager
+    def _explained_end(self) -> Iterator[None]:
+        """Complete the error of an attempt that ends Spark with what a search has found."""
+        try:
+            yield
+        except SparkEndedError as error:
+            if self._attempts is None:
+                raise
+            raise self._attempts.explain_error(error) from error
+
+    def _record_done(self, batch: MicroBatch, started: float, **figures: Any) -> MicroBatch:
+        """Record a micro-batch as done, with its figures; `started`: the time when writing began."""
+        done = replace(batch, state=DONE, seconds=round(time.perf_counter() - started, 3), **figures)
+        record_done(self.lake, done)
+        self._attempts, self._ended = None, False
+        return done

@@ -1,0 +1,127 @@
+"""`<stream>_matches` after a re-tag: for the rules that differ, the pairs that the tagged table says now.
+
+This step looks at the tables alone and not at what was planned, so that it can be taken again at any time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pyarrow as pa
+from pyspark.sql import DataFrame, functions
+
+from pipelines.lake.table_definitions import matches_table
+from pipelines.retagging.index_histories import Snapshots
+from pipelines.retagging.rematch import Rematch, matchable
+from pipelines.retagging.row_range import in_range
+from pipelines.retagging.spark_rows import TaggedRows
+from pipelines.spark.delta_internals import COMMIT_VERSION, TableLog, snapshot_schema
+from pipelines.spark.failures import run
+from pipelines.spark.sql_text import quoted
+from rules_index.workers.retagged_rows import IN_RANGE
+
+if TYPE_CHECKING:
+    from pipelines.sources.positions import Add
+    from pipelines.workspace import Workspace
+
+_OUTER = 2
+"""Columns of `<stream>_matches` behind the keys: rules_version, source_version."""
+_LISTED = 200
+"""Ids that a condition lists; more are joined."""
+
+
+class Matches:
+    """The pairs of one stream."""
+
+    def __init__(self, workspace: Workspace, stream: str, tagged: TaggedRows) -> None:
+        self.workspace, self.name, self.tagged = workspace, matches_table(stream), tagged
+        self.spark = workspace.spark
+        self.log = TableLog(workspace.spark, workspace.lake.uri(self.name))
+        self._stream = stream
+
+    def replace(self, at: Snapshots, rematch: Rematch, rules_version: int, app: str, number: int) -> int:
+        """Make the pairs of the rematch's rules those of the tagged table, in one commit, as transaction `number` of
+        `app`: how many files it has; 0 where the table holds the transaction already.
+
+        at: versions of both tables that hold the same micro-batches.
+        """
+        assert at.matches is not None
+        self.workspace.progress(f"{self.name}: replacing the matches of {len(rematch.changes.ids):,} rules")
+        snapshot = self.log.snapshot(at.matches)
+        names = [field.name for field in snapshot_schema(snapshot).fields]
+        files = tuple((at.matches, add) for add in self.log.files(snapshot))
+        stale = run(lambda: self._stale(files, rematch), f"look for matches in {self.name}")
+        frames = [self._pairs(at, rematch, names, rules_version)]
+        if stale:
+            rows = self.log.frame(snapshot, stale).drop(COMMIT_VERSION)
+            frames.append(self._others(rows, rematch).select(*(functions.col(quoted(name)) for name in names)))
+        together = frames[0].unionByName(frames[1]) if stale else frames[0]
+        written = run(
+            lambda: self.log.rewrite(
+                snapshot,
+                [add for _, add in stale],
+                [],
+                [together.sortWithinPartitions("rule_id")],
+                app,
+                number,
+            ),
+            f"write the matches to {self.name}",
+        )
+        return written or 0
+
+    def _stale(self, files: tuple[Add, ...], rematch: Rematch) -> list[Add]:
+        """The files that have pairs of the rules."""
+        if not files:
+            return []
+        numbered = [(number, add) for number, (_, add) in enumerate(files)]
+        rows = self.log.frame(self.log.snapshot(files[0][0]), numbered)
+        if rematch.rows is not None:
+            rows = rows.filter(in_range(rematch.rows))
+        found = self._of(rows, rematch).select(COMMIT_VERSION).distinct().collect()
+        return [files[number] for number in sorted(int(row[0]) for row in found)]
+
+    def _of(self, rows: DataFrame, rematch: Rematch) -> DataFrame:
+        """The pairs of the rules that differ."""
+        if rematch.changes.everything:
+            return rows
+        return _joined(rows, rematch.changes.ids, rematch, "left_semi")
+
+    def _others(self, rows: DataFrame, rematch: Rematch) -> DataFrame:
+        """The pairs that stay."""
+        chosen = functions.lit(True) if rematch.rows is None else in_range(rematch.rows)
+        if rematch.changes.everything:
+            return rows.filter(~chosen)
+        marked = rows.withColumn(IN_RANGE, chosen)
+        kept = _joined(marked.filter(f"`{IN_RANGE}`"), rematch.changes.ids, rematch, "left_anti")
+        return kept.unionByName(marked.filter(f"NOT `{IN_RANGE}`")).drop(IN_RANGE)
+
+    def _pairs(self, at: Snapshots, rematch: Rematch, names: list[str], rules_version: int) -> DataFrame:
+        """The pairs that the tagged rows say of the rules."""
+        ids: pl.Series = rematch.changes.rules["rule_id"]
+        condition = matchable(rematch.compiled)
+        rows = self.tagged.frame(at.tagged, self.tagged.candidates(at.tagged, None))
+        if ids.is_empty() and not rematch.changes.everything:
+            rows = rows.limit(0)
+        elif not rematch.changes.everything and condition is not None and not self.tagged.missing:
+            rows = self.tagged.frame(at.tagged, self.tagged.candidates(at.tagged, condition)).filter(condition)
+        if rematch.rows is not None:
+            rows = rows.filter(in_range(rematch.rows))
+        keys = [functions.col(quoted(name)).alias(name) for name in names[1:-_OUTER]]
+        exploded = rows.select(functions.explode("rule_ids").alias(names[0]), *keys, "source_version")
+        if not rematch.changes.everything:
+            exploded = _joined(exploded, ids, rematch, "left_semi")
+        version: Any = functions.lit(rules_version).cast("bigint").alias("rules_version")
+        columns = [*(functions.col(quoted(name)) for name in names[:-_OUTER]), version, functions.col("source_version")]
+        return exploded.select(*columns)
+
+
+def _joined(rows: DataFrame, ids: pl.Series, rematch: Rematch, how: str) -> DataFrame:
+    """The rows with one of these ids, or with none of them."""
+    listed = ids.to_list()
+    if len(listed) <= _LISTED:
+        kept = functions.col("rule_id").isin(listed) if listed else functions.lit(False)
+        return rows.filter(kept if how == "left_semi" else ~kept)
+    table = pl.DataFrame({"rule_id": ids}).to_arrow().cast(pa.schema([("rule_id", rematch.replaced.id_type)]))
+    known = rows.sparkSession.createDataFrame(table)
+    return rows.join(functions.broadcast(known), "rule_id", how)

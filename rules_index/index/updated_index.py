@@ -1,0 +1,183 @@
+"""An updated index: a full compile, its rules that were removed or changed since, and an index of those added."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from rules_index.arrays import offsets_of
+from rules_index.index.combined_engine import CombinedEngine, added, attributes_left, conjunctions_of, named_by
+from rules_index.index.compiled import CompiledRules, Layers
+from rules_index.index.inputs import inputs_of
+from rules_index.index.rule_texts import KeptTexts, RuleText
+from rules_index.language.typed import Constant, Expression
+
+_MOST_RUNS = 1 << 12
+"""At most so many runs of unchanged rules are copied one by one; more are gathered rule by rule."""
+
+
+Numbers = tuple[np.ndarray, np.ndarray]
+"""The new ordinals of the rules of the base [.] and of the changed ones [.], int32; -1 for a rule that is left out."""
+
+
+def overlaid(layers: Layers, numbers: Numbers, rejects: pa.Table, fingerprint: str) -> CompiledRules:
+    """The index of both layers as one, without the statistics of how it was made."""
+    base, changed = layers.base, layers.changed
+    attributes = live_attributes(layers) + tuple(changed.attributes)
+    return CompiledRules(
+        ids=_merged(base.ids, changed.ids, numbers),
+        inputs=inputs_of(attributes),
+        attributes=attributes,
+        regions=(*base.regions, *changed.regions),
+        index=CombinedEngine(base.index, changed.index, len(base.attributes), *numbers),
+        raising=_raising(layers, numbers),
+        rejects=rejects,
+        fingerprint=fingerprint,
+        time_zone=base.time_zone,
+        event_time=base.event_time,
+        stats=_stats(layers, len(base) - len(layers.left_out) + len(changed), rejects.num_rows, attributes),
+        definition=layers,
+        texts=_texts(layers, numbers),
+    )
+
+
+@dataclass(frozen=True)
+class LayeredTexts:
+    """The texts of the rules of both layers."""
+
+    base: KeptTexts
+    changed: KeptTexts
+    numbers: Numbers
+
+    def rule(self, ordinal: int) -> RuleText:
+        """The text of a rule, as `RuleTexts.rule`."""
+        place = int(np.searchsorted(self.numbers[1], ordinal))
+        if place < len(self.numbers[1]) and self.numbers[1][place] == ordinal:
+            return self.changed.rule(place)
+        return self.base.rule(int(np.flatnonzero(self.numbers[0] == ordinal)[0]))
+
+    def columns(self) -> pa.Schema:
+        """The schema, as `RuleTexts.columns`."""
+        return self.base.columns()
+
+
+def _texts(layers: Layers, numbers: Numbers) -> LayeredTexts | None:
+    base, changed = layers.base.texts, layers.changed.texts
+    return None if base is None or changed is None else LayeredTexts(base, changed, numbers)
+
+
+def numbers_of(layers: Layers) -> Numbers:
+    """The new ordinals of the rules of both layers."""
+    base, changed = layers.base.ids, layers.changed.ids
+    place = places_of(base, changed)
+    before = np.zeros(len(base) + 1, np.int32)
+    np.add.at(before, place, 1)
+    before[1:][layers.left_out] -= 1
+    shift = np.cumsum(before, dtype=np.int32)
+    numbers = shift[:-1] + np.arange(len(base), dtype=np.int32)
+    numbers[layers.left_out] = -1
+    left_out_before = np.searchsorted(layers.left_out, place)
+    return numbers, (place - left_out_before + np.arange(len(changed))).astype(np.int32)
+
+
+def places_of(ids: pa.Array, wanted: pa.Array) -> np.ndarray:
+    """For each of `wanted`, the number of ascending `ids` that are less: [.] int64."""
+    if not len(wanted) or not len(ids):
+        return np.zeros(len(wanted), np.int64)
+    if pa.types.is_integer(ids.type):
+        return np.searchsorted(ids.to_numpy(), wanted.to_numpy())
+    return pl.Series(ids).search_sorted(pl.Series(wanted), side="left").to_numpy().astype(np.int64)
+
+
+def live_attributes(layers: Layers) -> tuple[Expression, ...]:
+    """The base's attributes, with NULL in place of those that none of its remaining rules names."""
+    base, c = layers.base, conjunctions_of(layers.base.index)
+    starts, raising = base.raising
+    asked, of_live = named_by(c, layers.left_out), np.zeros(len(base.attributes), bool)
+    if len(raising):
+        live = np.ones(len(base), bool)
+        live[layers.left_out] = False
+        live = np.repeat(live, np.diff(starts))
+        asked[raising[~live]] = True
+        of_live[raising[live]] = True
+    used = ~asked | of_live
+    used |= attributes_left(c, layers.left_out, ~used)
+    return tuple(
+        each if is_used else Constant(None, each.type)
+        for each, is_used in zip(base.attributes, used.tolist(), strict=True)
+    )
+
+
+def digests_of(layers: Layers, numbers: Numbers) -> Iterator[np.ndarray]:
+    """The digests of all rules by ascending id, in chunks."""
+    base, changed = layers.base.source, layers.changed.source
+    for which, first, last in _runs(numbers):
+        yield (base, changed)[which].digests[first:last]
+
+
+def _runs(numbers: Numbers) -> list[tuple[int, int, int]]:
+    """Runs of rules by new ordinal: (0 for the base or 1 for the changed ones, first, last)."""
+    base, changed = numbers
+    # a run of the base ends where a rule was inserted or left out
+    live = np.flatnonzero(base >= 0)
+    edges = np.flatnonzero((np.diff(live) != 1) | (np.diff(base[live]) != 1)) + 1
+    begins = np.concatenate([[0], edges])[: len(live)]
+    ends = np.concatenate([edges, [len(live)]])[: len(live)]
+    found = [(int(base[live[b]]), 0, int(live[b]), int(live[e - 1]) + 1) for b, e in zip(begins, ends, strict=True)]
+    found += [(int(number), 1, place, place + 1) for place, number in enumerate(changed.tolist())]
+    return [run[1:] for run in sorted(found)]
+
+
+def _merged(base: pa.Array, changed: pa.Array, numbers: Numbers) -> pa.Array:
+    """The ids of both layers, ascending."""
+    live = np.flatnonzero(numbers[0] >= 0)
+    if len(base) - len(live) + len(changed) > _MOST_RUNS:
+        order = np.empty(len(live) + len(changed), np.int64)
+        order[numbers[0][live]] = live
+        order[numbers[1]] = len(base) + np.arange(len(changed))
+        return pa.concat_arrays([base, changed]).take(pa.array(order))
+    runs = _runs(numbers)
+    return pa.concat_arrays([base.slice(0, 0)] + [(base, changed)[w].slice(a, b - a) for w, a, b in runs])
+
+
+def _raising(layers: Layers, numbers: Numbers) -> tuple[np.ndarray, np.ndarray]:
+    """For each rule the attributes whose evaluation can fail, of both layers, as CSR arrays."""
+    parts = (layers.base.raising, layers.changed.raising)
+    shift = (0, len(layers.base.attributes))
+    count = len(numbers[0]) - len(layers.left_out) + len(numbers[1])
+    owner, used = [], []
+    for (starts, attributes), of, more in zip(parts, numbers, shift, strict=True):
+        if len(attributes):
+            rule = np.repeat(of, np.diff(starts))
+            owner.append(rule[rule >= 0])
+            used.append(attributes[rule >= 0] + more)
+    if not owner:
+        return np.zeros(count + 1, np.int64), np.empty(0, np.int64)
+    of_rule, of_attribute = np.concatenate(owner), np.concatenate(used)
+    return offsets_of(np.bincount(of_rule, minlength=count)), of_attribute[np.argsort(of_rule, kind="stable")]
+
+
+def _stats(layers: Layers, rules: int, rejected: int, attributes: tuple[Expression, ...]) -> dict[str, Any]:
+    """The sizes of both layers together; rules that are left out still count where their data is kept."""
+    base, changed = layers.base, layers.changed
+    sizes = ("conjunctions", "gates", "terms", "codes")
+    return {
+        "rules": rules,
+        "rejected": rejected,
+        **{name: base.stats.get(name, 0) + changed.stats.get(name, 0) for name in sizes},
+        "attributes": sum(not isinstance(each, Constant) for each in attributes),
+        "derived": sum(leaf.text is not None for leaf in inputs_of(attributes)),
+        "sampled_rows": base.stats.get("sampled_rows", 0),
+        "engine": base.engine,
+        "engine_reason": base.stats.get("engine_reason", ""),
+        "structure": added(base.stats.get("structure", {}), changed.stats.get("structure", {})),
+        "base_rules": len(base),
+        "left_out": len(layers.left_out),
+        "changed": len(changed),
+        "build_seconds": base.stats.get("build_seconds", 0.0),
+    }

@@ -1,0 +1,229 @@
+"""The functions that move or cut dates and timestamps, or count from 1970, and are evaluated here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rules_index.language.coercion import BIGINT, DATE, INT, STRING
+from rules_index.language.evaluation import argument_types
+from rules_index.language.evaluation.date_format import years
+from rules_index.language.evaluation.datetime_parser import DAY, zone_offset
+from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, filled, like, nulls_of
+from rules_index.language.evaluation.time_zones import instants, local_clock, offsets, sums
+from rules_index.language.type_names import TIMESTAMP
+
+
+def _days(column: pa.Array) -> np.ndarray:
+    """[rows] int64: days since 1970, 0 for NULL."""
+    return filled(column.cast(INT)).astype(np.int64)
+
+
+def _dates(days: np.ndarray, column: pa.Array, other: pa.Array | None = None) -> pa.Array:
+    """Days as dates, NULL where the columns are; more than 32 bits wrap around, as Java's do."""
+    return like(column, days.astype(np.int32), INT, other).cast(DATE)
+
+
+def _moved(sign: int) -> Callable[[Columns, str], Result]:
+    def evaluate(columns: Columns, _: str) -> Result:
+        start, count = columns
+        return _dates(_days(start) + sign * filled(count).astype(np.int64), start, count), None
+
+    return evaluate
+
+
+def _begin(days: np.ndarray, unit: str) -> np.ndarray:
+    """The first day of each month (M) or year (Y)."""
+    return np.asarray(days.astype("M8[D]").astype(f"M8[{unit}]").astype("M8[D]").astype(np.int64))
+
+
+def _begin_of_quarter(days: np.ndarray) -> np.ndarray:
+    months = days.astype("M8[D]").astype("M8[M]").astype(np.int64)
+    return np.asarray((months - months % 3).astype("M8[M]").astype("M8[D]").astype(np.int64))
+
+
+def _begin_of_week(days: np.ndarray) -> np.ndarray:
+    """The Monday, by Java's 32 bits, which wrap around at the least date."""
+    before = (days - 7).astype(np.int32)
+    return np.asarray((before + (np.fmod(np.int32(3) - before, 7) + 7) % 7 + np.int32(1)).astype(np.int64))
+
+
+_BEGINS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    **dict.fromkeys(("YEAR", "YYYY", "YY"), lambda days: _begin(days, "Y")),
+    "QUARTER": _begin_of_quarter,
+    **dict.fromkeys(("MONTH", "MM", "MON"), lambda days: _begin(days, "M")),
+    "WEEK": _begin_of_week,
+}
+_MOST_DAYS = (1 << 63) // DAY
+"""The most whole days whose microseconds are a BIGINT."""
+_LENGTHS = {"MILLISECOND": 1_000, "SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000,
+            **dict.fromkeys(("DAY", "DD"), DAY)}  # fmt: skip
+
+
+def _is_unit(units: Iterable[str]) -> Callable[[Sequence[str]], bool]:
+    known = frozenset(units)
+    return lambda unit: unit[0].upper() in known
+
+
+def _truncated(columns: Columns, _: str) -> Result:
+    """The begin of the unit; that of a quarter fails before the least date, the others wrap around."""
+    unit = columns[1][0].as_py().upper()
+    found = _BEGINS[unit](_days(columns[0]))
+    failed = (found < -(1 << 31)) & ~nulls_of(columns[0]) if unit == "QUARTER" else None
+    return _dates(found, columns[0]), failed
+
+
+def _truncated_time(columns: Columns, zone: str) -> Result:
+    """The begin of the unit by the local clock, as an instant again. java.time.ZonedDateTime.truncatedTo keeps the
+    offset where it can; LocalDate.atStartOfDay takes the first moment of a day."""
+    unit, column = columns[0][0].as_py().upper(), columns[1]
+    days, of_day = local_clock(column, zone)
+    preferred = None
+    if unit in _LENGTHS:
+        of_day = of_day - of_day % _LENGTHS[unit]
+        preferred = offsets(filled(column.cast(pa.int64())), zone)
+    else:
+        days, of_day = _BEGINS[unit](days), np.zeros_like(of_day)
+    found, failed = instants(days, of_day, zone, preferred)
+    return like(column, found, pa.int64()).cast(column.type), failed & ~nulls_of(column)
+
+
+def _time_added(columns: Columns, zone: str) -> Result:
+    """As java.time.ZonedDateTime: whole days later at the same local time, then the rest; fails beyond a BIGINT."""
+    column, length = columns[0], columns[1][0].as_py()
+    days = abs(length) // DAY * (1 if length > 0 else -1)
+    micros = filled(column.cast(pa.int64()))
+    if days and column.type.tz is not None and zone_offset(zone) is None:
+        date, of_day = local_clock(column, zone)
+        moved, failed = instants(date + days, of_day, zone, offsets(micros, zone))
+    else:
+        moved, failed = sums(micros, days * DAY)
+    found, beyond = sums(moved, length - days * DAY)
+    return like(column, found, pa.int64()).cast(column.type), (failed | beyond) & ~nulls_of(column)
+
+
+def _instant_added(columns: Columns, _: str) -> Result:
+    """So many microseconds later, whatever local clocks show; fails beyond a BIGINT."""
+    column, length = columns[0], columns[1][0].as_py()
+    found, beyond = sums(filled(column.cast(pa.int64())), length)
+    return like(column, found, pa.int64()).cast(column.type), beyond & ~nulls_of(column)
+
+
+def _time_between(columns: Columns, zone: str) -> Result:
+    """Microseconds from the second to the first by the local clock; fails beyond a BIGINT."""
+    (end, end_of_day), (start, start_of_day) = (local_clock(column, zone) for column in columns)
+    days, rest = np.divmod(end_of_day - start_of_day, DAY)
+    days += end - start
+    days, rest = np.where(days < 0, days + 1, days), np.where(days < 0, rest - DAY, rest)
+    beyond = np.abs(days) > _MOST_DAYS
+    found, failed = sums(np.where(beyond, 0, days) * DAY, rest)
+    nulls = nulls_of(columns[0]) | nulls_of(columns[1])
+    return like(columns[0], found, BIGINT, columns[1]), (beyond | failed) & ~nulls
+
+
+def _last_day(columns: Columns, _: str) -> Result:
+    months = _days(columns[0]).astype("M8[D]").astype("M8[M]") + 1
+    return _dates(months.astype("M8[D]").astype(np.int64) - 1, columns[0]), None
+
+
+def _months_added(columns: Columns, _: str) -> Result:
+    """The same day of a later month, or its last one; fails where no DATE is so far away."""
+    column, count = columns[0], columns[1][0].as_py()
+    days = _days(column)
+    months = days.astype("M8[D]").astype("M8[M]") + count
+    first, last = (each.astype("M8[D]").astype(np.int64) for each in (months, months + 1))
+    found = np.minimum(first + days - _begin(days, "M"), last - 1)
+    beyond = found.astype(np.int32) != found
+    return _dates(found, column), beyond & ~nulls_of(column)
+
+
+def _counted(unit: int) -> Callable[[Columns, str], Result]:
+    """Whole units since 1970, rounded down."""
+
+    def evaluate(columns: Columns, _: str) -> Result:
+        return like(columns[0], filled(columns[0].cast(pa.int64())) // unit, BIGINT), None
+
+    return evaluate
+
+
+def _seconds(columns: Columns, _: str) -> Result:
+    """Seconds since 1970, rounded toward 0."""
+    seconds, rest = np.divmod(filled(columns[0].cast(pa.int64())), 1_000_000)
+    return like(columns[0], seconds + ((seconds < 0) & (rest > 0)), BIGINT), None
+
+
+def _instant(unit: int) -> Callable[[Columns, str], Result]:
+    """The instant so many units after 1970; fails beyond a BIGINT of microseconds."""
+    most = ((1 << 63) - 1) // unit
+
+    def evaluate(columns: Columns, _: str) -> Result:
+        """The instants of a column of integers."""
+        counts = filled(columns[0]).astype(np.int64)
+        failed = (counts > most) | (counts < -most - (unit == 1))
+        found = np.where(failed, 0, counts) * unit
+        return like(columns[0], found, pa.int64()).cast(TIMESTAMP), failed & ~nulls_of(columns[0])
+
+    return evaluate
+
+
+def _year_of_week(columns: Columns, zone: str) -> Result:
+    """The year of ISO 8601: that of the week's Thursday."""
+    days = local_clock(columns[0], zone)[0]
+    thursdays = days - (days + 3) % 7 + 3
+    return like(columns[0], thursdays.astype("M8[D]").astype("M8[Y]").astype(np.int64) + 1970, INT), None
+
+
+def _day_of_week(columns: Columns, zone: str) -> Result:
+    """From 1, a Monday, to 7."""
+    return like(columns[0], (local_clock(columns[0], zone)[0] + 3) % 7 + 1, INT), None
+
+
+def _shown(columns: Columns, zone: str) -> Result:
+    """As casts to STRING show dates and times: 2024-12-31 23:59:59.5; four digits of a year, and a sign before more."""
+    days, of_day = local_clock(columns[0], zone)
+    dates = days.astype("M8[D]")
+    day_of_year = pc.utf8_slice_codeunits(pa.array(np.datetime_as_string(dates), STRING), -6, None)
+    parts = [pc.if_else(columns[0].is_valid(), years(dates), None), day_of_year]
+    if columns[0].type != DATE:
+        seconds, micros = np.divmod(of_day, 1_000_000)
+        digits = pc.utf8_rtrim(pc.utf8_lpad(pa.array(micros).cast(STRING), 6, "0"), "0")
+        fractions = pc.if_else(pa.array(micros > 0), pc.binary_join_element_wise(".", digits, ""), "")
+        parts += [" ", pa.array(seconds, pa.int32()).cast(pa.time32("s")).cast(STRING), fractions]
+    return pc.binary_join_element_wise(*parts, ""), None
+
+
+CALENDAR: dict[str, ScalarFunction] = {
+    "date_add": ScalarFunction(argument_types.date_and_days, _moved(1)),
+    "date_sub": ScalarFunction(argument_types.date_and_days, _moved(-1)),
+    "add_months": ScalarFunction(argument_types.date_and_days, _months_added, raises=True, constants=(1,)),
+    "last_day": ScalarFunction(argument_types.one_date, _last_day),
+    "trunc": ScalarFunction(
+        argument_types.date_and_unit, _truncated, raises=True, constants=(1,), fits=_is_unit(_BEGINS)
+    ),
+    "date_trunc": ScalarFunction(
+        argument_types.unit_and_instant,
+        _truncated_time,
+        raises=True,
+        constants=(0,),
+        fits=_is_unit((*_BEGINS, *_LENGTHS)),
+    ),
+    "time_add": ScalarFunction(argument_types.time_and_length, _time_added, raises=True, constants=(1,)),
+    "instant_add": ScalarFunction(argument_types.time_and_length, _instant_added, raises=True, constants=(1,)),
+    "time_between": ScalarFunction(argument_types.two_of_a_kind, _time_between, raises=True),
+    "shown_time": ScalarFunction(argument_types.one_moment, _shown),
+    "unix_date": ScalarFunction(argument_types.one_date, lambda columns, _: (columns[0].cast(INT), None)),
+    "unix_micros": ScalarFunction(argument_types.one_instant, _counted(1)),
+    "unix_millis": ScalarFunction(argument_types.one_instant, _counted(1_000)),
+    "unix_seconds": ScalarFunction(argument_types.one_instant, _counted(1_000_000)),
+    **dict.fromkeys(("unix_timestamp", "to_unix_timestamp"), ScalarFunction(argument_types.one_instant, _seconds)),
+    "timestamp_seconds": ScalarFunction(argument_types.one_integer, _instant(1_000_000), raises=True),
+    "timestamp_millis": ScalarFunction(argument_types.one_integer, _instant(1_000), raises=True),
+    "timestamp_micros": ScalarFunction(argument_types.one_integer, _instant(1)),
+    "yearofweek": ScalarFunction(argument_types.one_moment, _year_of_week),
+    "dayofweek_iso": ScalarFunction(argument_types.one_moment, _day_of_week),
+}
+"""`time_add` is `+` and `-` with an INTERVAL, `instant_add` TIMESTAMPADD of hours and less, `time_between` the
+difference of two moments, `shown_time` their cast to STRING; the last two are fields of EXTRACT alone."""

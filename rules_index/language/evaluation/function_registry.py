@@ -1,0 +1,64 @@
+"""The functions of Spark SQL that are evaluated here, one entry each; Spark evaluates the others.
+
+An entry says for which argument types its function is evaluated exactly as in Spark, and returns the values of columns.
+All are strict: the value is NULL where an argument is, and where evaluation raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from rules_index.language.evaluation.date_format import FORMATTED_TIMES
+from rules_index.language.evaluation.datetime_arithmetic import CALENDAR
+from rules_index.language.evaluation.datetime_functions import DATES
+from rules_index.language.evaluation.nested import NESTED
+from rules_index.language.evaluation.numbers import NUMBERS
+from rules_index.language.evaluation.regular_expressions import REGULAR_EXPRESSIONS
+from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction
+from rules_index.language.evaluation.string_functions import TEXTS
+from rules_index.language.evaluation.timestamp_casts import SPELLED_TIMES
+from rules_index.language.typed import Constant, Expression, Operation
+
+FUNCTIONS: dict[str, ScalarFunction] = {
+    **DATES,
+    **CALENDAR,
+    **SPELLED_TIMES,
+    **FORMATTED_TIMES,
+    **TEXTS,
+    **NUMBERS,
+    **NESTED,
+    **REGULAR_EXPRESSIONS,
+}
+
+
+def build(
+    name: str, arguments: Sequence[Expression | None], result: pa.DataType | None, zone: str
+) -> Expression | None:
+    """The call as an operation; None where only Spark can evaluate it."""
+    function = FUNCTIONS.get(name)
+    known = [each for each in arguments if each is not None]
+    if function is None or result is None or len(known) < len(arguments):
+        return None
+    if all(isinstance(each, Constant) for each in known) or not function.accepts([each.type for each in known]):
+        return None
+    fixed = [known[place] for place in function.constants if place < len(known)]
+    values = [each.value for each in fixed if isinstance(each, Constant) and each.value is not None]
+    if len(values) < len(fixed) or (function.fits is not None and not function.fits(values)):
+        return None
+    return Operation("call", tuple(known), result, (name, zone))
+
+
+def raises(operation: Operation) -> bool:
+    """Whether a call can raise."""
+    return FUNCTIONS[operation.parameters[0]].raises
+
+
+def call(operation: Operation, columns: Columns) -> Result:
+    """The values of a call, in its type."""
+    name, zone = operation.parameters
+    if not len(columns[0]):
+        return pa.nulls(0, operation.type), None
+    values, failed = FUNCTIONS[name].evaluate(columns, zone)
+    return (values if values.type == operation.type else values.cast(operation.type)), failed

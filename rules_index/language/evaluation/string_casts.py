@@ -1,0 +1,141 @@
+"""Numbers and dates that texts spell, as Spark's ANSI casts read them: values, and where a text spells none.
+
+Plain spellings are read column by column, by Arrow, Polars or NumPy; the others one distinct text at a time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_UP, Decimal, localcontext
+from typing import Any
+from unicodedata import decimal
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rules_index.language.coercion import DATE, DOUBLE
+from rules_index.language.evaluation.datetime_parser import BLANK, parse_date
+from rules_index.language.evaluation.scalar import Result, filled, nulls_of
+
+BLANK_IN_JAVA = "".join(map(chr, range(33)))
+_PLAIN_NUMBER = r"^[+-]?([0-9]{1,30}(\.[0-9]{0,30})?|\.[0-9]{1,30})([eE][+-]?[0-9]{1,2})?$"
+_PLAIN_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?")
+_HEXADECIMAL = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?")
+_BIG_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?")
+_MOST_DIGITS = 100_000
+_NAMED = re.compile(r"[+-]?(?:inf|infinity)|nan", re.IGNORECASE)
+_NAN_WITH_SIGN = re.compile(r"[+-]NaN")
+
+
+def integers(texts: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """The BIGINTs that texts spell, 0 for NULL, and where any other text stands."""
+    trimmed = pc.utf8_trim(texts, characters=BLANK)
+    parts = pc.extract_regex(trimmed, r"^(?P<sign>[+-]?)0*(?P<digits>[0-9]{1,19})$")
+    signs, digits = pc.struct_field(parts, "sign"), pc.struct_field(parts, "digits")
+    # the least BIGINT must be parsed with its sign: its digits alone overflow
+    spelled = pc.binary_join_element_wise(pc.replace_substring(signs, "+", ""), digits, "")
+    numbers = pl.Series(pl.from_arrow(spelled)).cast(pl.Int64, strict=False).to_arrow()
+    return filled(numbers), nulls_of(numbers) & ~nulls_of(texts)
+
+
+def doubles(texts: pa.Array) -> Result:
+    """The DOUBLEs that texts spell, by java.lang.Double.parseDouble, and Spark's names of infinities."""
+    trimmed = pc.utf8_trim(texts, characters=BLANK_IN_JAVA)
+    plain = _matching(trimmed, _PLAIN_NUMBER)
+    found = filled(pc.if_else(plain, trimmed, pa.scalar(None, texts.type)).cast(DOUBLE)).copy()
+    return _with_others(trimmed, plain, found, double_of, DOUBLE)
+
+
+def decimals(texts: pa.Array, target: pa.Decimal128Type) -> Result:
+    """The decimals that texts spell, by java.math.BigDecimal, rounded half up; what has more whole digits is wrong."""
+    trimmed = pc.utf8_trim(texts, characters=BLANK_IN_JAVA)
+    whole, scale = target.precision - target.scale, target.scale
+    fraction = f"(\\.[0-9]{{1,{scale}}})?" if scale else ""
+    # where there is no room for a whole digit, none is plain
+    plain = _matching(trimmed, f"^[+-]?[0-9]{{1,{whole}}}{fraction}$" if whole else "$a")
+    found = pc.if_else(plain, trimmed, pa.scalar(None, texts.type)).cast(target)
+    nulls, others = nulls_of(texts), np.flatnonzero(nulls_of(found) & ~nulls_of(texts))
+    if not len(others):
+        return found, None
+    codes = trimmed.take(pa.array(others)).dictionary_encode()
+    parsed = pa.array([decimal_of(text, target) for text in codes.dictionary.to_pylist()], target)
+    odd = parsed.take(codes.indices)
+    places = np.zeros(len(texts), np.int64)
+    places[others] = np.arange(len(others))
+    found = pc.if_else(plain, found, odd.take(pa.array(places, mask=nulls)))
+    return found, nulls_of(found) & ~nulls
+
+
+def decimal_of(text: str, target: pa.Decimal128Type) -> Decimal | None:
+    """The decimal that a text without blanks around it spells; None if it spells none, or one too large."""
+    if not text.isascii():  # Java takes the digits of all scripts of the basic plane
+        text = "".join(str(decimal(each, each)) if each <= "\uffff" else each for each in text)
+    if not _BIG_DECIMAL.fullmatch(text):
+        return None
+    with localcontext(prec=_MOST_DIGITS, Emax=MAX_EMAX, Emin=MIN_EMIN):
+        value = Decimal(text)
+        if value and value.adjusted() >= target.precision - target.scale:
+            return None
+        if value.adjusted() < -target.scale - 1:
+            return Decimal(0)
+        found = value.quantize(Decimal(1).scaleb(-target.scale), ROUND_HALF_UP)
+    return found if found.adjusted() < target.precision - target.scale or not found else None
+
+
+def dates(texts: pa.Array) -> Result:
+    """The dates that texts spell."""
+    trimmed = pc.utf8_trim(texts, characters=BLANK)
+    plain = _matching(trimmed, _PLAIN_DATE)
+    digits = pc.if_else(plain, trimmed, "1970-01-01")
+    year, month, day = (
+        pc.utf8_slice_codeunits(digits, start, stop).cast(pa.int64()).to_numpy(zero_copy_only=False)
+        for start, stop in ((0, 4), (5, 7), (8, 10))
+    )
+    months = (year - 1970) * 12 + month - 1
+    first, following = (each.astype("M8[M]").astype("M8[D]").astype(np.int64) for each in (months, months + 1))
+    days = first + day - 1
+    proper = (month >= 1) & (month <= 12) & (day >= 1) & (days < following)
+    plain = pc.and_(plain, pa.array(proper))
+    return _with_others(trimmed, plain, days, parse_date, DATE)
+
+
+def _matching(texts: pa.Array, pattern: str) -> pa.Array:
+    """[rows] bool: where a text matches; not where it is NULL."""
+    return pc.fill_null(pc.match_substring_regex(texts, pattern), False)
+
+
+def _with_others(
+    texts: pa.Array, plain: pa.Array, found: np.ndarray, parse: Callable[[str], Any], kind: pa.DataType
+) -> Result:
+    """What was found of plain texts, and what `parse` makes of the others; where it gives None, the text is wrong."""
+    nulls = nulls_of(texts)
+    others = np.flatnonzero(~plain.to_numpy(zero_copy_only=False) & ~nulls)
+    failed = np.zeros(len(texts), bool)
+    if len(others):
+        codes = texts.take(pa.array(others)).dictionary_encode()
+        parsed = [parse(text) for text in codes.dictionary.to_pylist()]
+        places = codes.indices.to_numpy()
+        found[others] = np.array([0 if each is None else each for each in parsed], found.dtype)[places]
+        failed[others] = np.array([each is None for each in parsed])[places]
+    values = pa.array(found.astype(np.int32) if kind == DATE else found, mask=nulls | failed)
+    return values.cast(kind), failed
+
+
+def double_of(text: str) -> float | None:
+    """The DOUBLE that a text without blanks around it spells; None if it spells none."""
+    if _DECIMAL.fullmatch(text):
+        return float(text.rstrip("fFdD"))
+    hexadecimal = _HEXADECIMAL.fullmatch(text)
+    if hexadecimal:
+        try:
+            return float.fromhex(hexadecimal[1])
+        except OverflowError:
+            return float("-inf" if text.startswith("-") else "inf")
+    if _NAMED.fullmatch(text) or _NAN_WITH_SIGN.fullmatch(text):
+        return float(text)
+    return None

@@ -1,0 +1,282 @@
+"""The functions of texts that are evaluated here. Places and lengths count code points, as Spark's do."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rules_index.language.coercion import INT, STRING
+from rules_index.language.evaluation import argument_types
+from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, filled, like
+
+_NEW_LETTERS = {
+    0xA7DC: 0x19B,
+    0xA7CB: 0x264,
+    0x1C89: 0x1C8A,
+    **{capital: capital + 1 for capital in (0xA7CC, 0xA7CE, 0xA7D2, 0xA7D4, 0xA7DA)},
+    **{capital: capital + 0x20 for capital in range(0x10D50, 0x10D66)},
+    **{capital: capital + 0x1B for capital in range(0x16EA0, 0x16EB9)},
+}
+"""Capital letters added to Unicode since version 14, and their small letters; Spark knows them."""
+_NEW_CAPITALS = {small: capital for capital, small in _NEW_LETTERS.items()}
+
+
+def _upper(text: str) -> str:
+    return text.translate(_NEW_CAPITALS).upper()
+
+
+def _lower(text: str) -> str:
+    return text.translate(_NEW_LETTERS).lower()
+
+
+def _letters(change: Callable[[str], str], ascii_only: Callable[[pa.Array], pa.Array]) -> Any:
+    def evaluate(columns: Columns, _: str) -> Result:
+        """Converts each distinct string by `change`, or all at once by `ascii_only` where that is the same."""
+        column = columns[0]
+        if not _has_non_ascii(column):
+            return ascii_only(column), None
+        return _of_each(column, change, STRING), None
+
+    return evaluate
+
+
+def _of_each(column: pa.Array, change: Callable[[str], Any], kind: pa.DataType) -> pa.Array:
+    """What `change` makes of each text; it is called once for each distinct one."""
+    codes = column.dictionary_encode()
+    changed = pa.array([None if text is None else change(text) for text in codes.dictionary.to_pylist()], kind)
+    return changed.take(codes.indices)
+
+
+def _has_non_ascii(column: pa.Array) -> bool:
+    return not pc.all(pc.fill_null(pc.string_is_ascii(column), True)).as_py()
+
+
+def _trim(trimmed: Callable[..., pa.Array]) -> Callable[[Columns, str], Result]:
+    return lambda columns, _: (trimmed(columns[0], characters=" "), None)
+
+
+def _length(columns: Columns, _: str) -> Result:
+    return pc.utf8_length(columns[0]), None
+
+
+def _concat(columns: Columns, _: str) -> Result:
+    return pc.binary_join_element_wise(*columns, "", null_handling="emit_null"), None
+
+
+_INT_MAX = (1 << 31) - 1
+
+
+def _substring(columns: Columns, _: str) -> Result:
+    """`substring(text, place, length)` counts from 1 or, with a negative place, from the end; it clips at both ends."""
+    text, place = columns[0], columns[1][0].as_py()
+    length = columns[2][0].as_py() if len(columns) > 2 else _INT_MAX
+    if length <= 0:
+        return pc.if_else(text.is_valid(), "", pa.scalar(None, STRING)), None
+    if place >= 0:
+        start = max(place - 1, 0)
+        return pc.utf8_slice_codeunits(text, start, start + length), None
+    starts = filled(pc.utf8_length(text)).astype(np.int64) + place
+    ends = np.maximum(starts + length, 0)
+    starts = np.maximum(starts, 0)
+    sliced = pl.select(
+        pl.lit(pl.Series("t", pl.from_arrow(text))).str.slice(
+            pl.lit(pl.Series("o", starts)), pl.lit(pl.Series("n", np.maximum(ends - starts, 0).astype(np.uint64)))
+        )
+    ).to_series()
+    return sliced.to_arrow().cast(STRING), None
+
+
+def _left(columns: Columns, zone: str) -> Result:
+    text, length = columns
+    return _substring([text, pa.repeat(pa.scalar(1, INT), len(text)), length], zone)
+
+
+def _right(columns: Columns, _: str) -> Result:
+    text, length = columns[0], columns[1][0].as_py()
+    if length <= 0:
+        return pc.if_else(text.is_valid(), "", pa.scalar(None, STRING)), None
+    return pc.utf8_slice_codeunits(text, -length, None), None
+
+
+def _replace(columns: Columns, _: str) -> Result:
+    """`replace(text, search, replacement)`, from left to right; nothing where there is nothing to search."""
+    search = columns[1][0].as_py()
+    replacement = columns[2][0].as_py() if len(columns) > 2 else ""
+    return (pc.replace_substring(columns[0], search, replacement) if search else columns[0]), None
+
+
+def _never_lengthens(texts: Sequence[str]) -> bool:
+    """What may grow with each of many nested calls is bounded where it is left to Spark."""
+    search, replacement = (texts[0], "") if len(texts) == 1 else texts
+    return not search or len(replacement.encode()) <= len(search.encode())
+
+
+def _place(text: pa.Array, searched: str) -> pa.Array:
+    """Where the searched text begins first, counting from 1; 0 where it does not occur."""
+    if not _has_non_ascii(text):
+        return pc.add(pc.find_substring(text, searched), 1) if searched else like(text, np.ones(len(text)), INT)
+    return _of_each(text, lambda each: each.find(searched) + 1, INT)
+
+
+_LONGEST_PADDED = 1_000
+
+
+def _padded(is_before: bool) -> Callable[[Columns, str], Result]:
+    def evaluate(columns: Columns, _: str) -> Result:
+        """`lpad(text, length, padding)`; a longer text is cut at its end, and an empty padding pads nothing."""
+        text, length = columns[0], max(columns[1][0].as_py(), 0)
+        padding = columns[2][0].as_py() if len(columns) > 2 else " "
+        kept = pc.utf8_slice_codeunits(text, 0, length)
+        if not padding:
+            return kept, None
+        longest = padding * (length // len(padding) + 1)
+        paddings = pa.array([longest[:size] for size in range(length + 1)], STRING)
+        added = paddings.take(pa.array(np.maximum(length - filled(pc.utf8_length(text)), 0)))
+        parts = (added, kept) if is_before else (kept, added)
+        return pc.binary_join_element_wise(*parts, "", null_handling="emit_null"), None
+
+    return evaluate
+
+
+def _substring_index(columns: Columns, _: str) -> Result:
+    """`substring_index(text, delimiter, count)`: what stands before the delimiter's place with that number or, with a
+    negative one, which counts from the end, behind it. Places may overlap."""
+    delimiter, count = columns[1][0].as_py(), columns[2][0].as_py()
+
+    def part(text: str) -> str:
+        """The part of one text."""
+        if not delimiter or not count:
+            return ""
+        at = -1 if count > 0 else len(text) - len(delimiter) + 1
+        for _ in range(abs(count)):
+            at = (
+                text.find(delimiter, at + 1) if count > 0 else text.rfind(delimiter, 0, max(at - 1 + len(delimiter), 0))
+            )
+            if at < 0:
+                return text
+        return text[:at] if count > 0 else text[at + len(delimiter) :]
+
+    return _of_each(columns[0], part, STRING), None
+
+
+def _split_part(columns: Columns, _: str) -> Result:
+    """`split_part(text, delimiter, number)`: a part, counting from 1 or from the end; "" where there is none."""
+    delimiter, number = columns[1][0].as_py(), columns[2][0].as_py()
+
+    def part(text: str) -> str:
+        """The part of one text."""
+        parts = text.split(delimiter) if delimiter else [text]
+        place = number - 1 if number > 0 else len(parts) + number
+        return parts[place] if 0 <= place < len(parts) else ""
+
+    return _of_each(columns[0], part, STRING), None
+
+
+def _translated(columns: Columns, _: str) -> Result:
+    """`translate(text, from, to)`: each character for that at its place in `to`; without one there it goes."""
+    old, new = columns[1][0].as_py(), columns[2][0].as_py()
+    letters: dict[int, str | None] = {}
+    for place, letter in enumerate(old):
+        letters.setdefault(ord(letter), new[place] if place < len(new) else None)
+    return _of_each(columns[0], lambda each: each.translate(letters), STRING), None
+
+
+def _keeps_bytes(old: str, new: str) -> bool:
+    """Whether no character becomes a longer one."""
+    return all(len(after.encode()) <= len(before.encode()) for before, after in zip(old, new, strict=False))
+
+
+def _digest(name: str) -> Callable[[Columns, str], Result]:
+    def hexadecimal(text: str) -> str:
+        """The digest of a text; machines that refuse MD5 as a protection still compute it as a name."""
+        return hashlib.new(name, text.encode(), usedforsecurity=False).hexdigest()
+
+    return lambda columns, _: (_of_each(columns[0], hexadecimal, STRING), None)
+
+
+_SHA2 = {0: "sha256", 224: "sha224", 256: "sha256", 384: "sha384", 512: "sha512"}
+
+
+def _sha2(columns: Columns, zone: str) -> Result:
+    """`sha2(text, bits)`; 0 bits are 256."""
+    return _digest(_SHA2[columns[1][0].as_py()])(columns, zone)
+
+
+def _beside(test: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Callable[[Columns, str], Result]:
+    """Whether each text has another one at its begin or end, or anywhere."""
+
+    def evaluate(columns: Columns, _: str) -> Result:
+        rows = pl.DataFrame({name: pl.from_arrow(column) for name, column in zip("tu", columns, strict=True)})
+        found = rows.select(test(pl.col("t"), pl.col("u"))).to_series()
+        return like(columns[0], found.fill_null(False).to_numpy(), pa.bool_(), columns[1]), None
+
+    return evaluate
+
+
+TEXTS: dict[str, ScalarFunction] = {
+    "startswith": ScalarFunction(argument_types.two_texts, _beside(lambda text, part: text.str.starts_with(part))),
+    "endswith": ScalarFunction(argument_types.two_texts, _beside(lambda text, part: text.str.ends_with(part))),
+    "contains": ScalarFunction(
+        argument_types.two_texts, _beside(lambda text, part: text.str.contains(part, literal=True))
+    ),
+    "reverse": ScalarFunction(argument_types.one_text, lambda columns, _: (pc.utf8_reverse(columns[0]), None)),
+    **dict.fromkeys(("upper", "ucase"), ScalarFunction(argument_types.one_text, _letters(_upper, pc.ascii_upper))),
+    **dict.fromkeys(("lower", "lcase"), ScalarFunction(argument_types.one_text, _letters(_lower, pc.ascii_lower))),
+    **dict.fromkeys(("trim", "btrim"), ScalarFunction(argument_types.one_text, _trim(pc.utf8_trim))),
+    "ltrim": ScalarFunction(argument_types.one_text, _trim(pc.utf8_ltrim)),
+    "rtrim": ScalarFunction(argument_types.one_text, _trim(pc.utf8_rtrim)),
+    **dict.fromkeys(
+        ("length", "char_length", "character_length", "len"), ScalarFunction(argument_types.one_text, _length)
+    ),
+    "concat": ScalarFunction(argument_types.texts, _concat),
+    **dict.fromkeys(
+        ("substring", "substr"), ScalarFunction(argument_types.text_and_numbers, _substring, constants=(1, 2))
+    ),
+    "left": ScalarFunction(argument_types.text_and_numbers, _left, constants=(1,)),
+    "right": ScalarFunction(argument_types.text_and_numbers, _right, constants=(1,)),
+    "replace": ScalarFunction(argument_types.texts, _replace, constants=(1, 2), fits=_never_lengthens),
+    **{
+        name: ScalarFunction(
+            argument_types.padded_text,
+            _padded(name == "lpad"),
+            constants=(1, 2),
+            fits=lambda fixed: abs(fixed[0]) <= _LONGEST_PADDED,
+        )
+        for name in ("lpad", "rpad")
+    },
+    "substring_index": ScalarFunction(
+        argument_types.two_texts_and_number,
+        _substring_index,
+        constants=(1, 2),
+        fits=lambda fixed: fixed[1] >= -_INT_MAX,  # with the least INT Spark ends the task; so does split_part
+    ),
+    "split_part": ScalarFunction(
+        argument_types.two_texts_and_number,
+        _split_part,
+        constants=(1, 2),
+        fits=lambda fixed: fixed[1] != 0 and fixed[1] >= -_INT_MAX,
+    ),
+    "translate": ScalarFunction(
+        argument_types.three_texts, _translated, constants=(1, 2), fits=lambda fixed: _keeps_bytes(*fixed)
+    ),
+    "md5": ScalarFunction(argument_types.one_text, _digest("md5")),
+    **dict.fromkeys(("sha", "sha1"), ScalarFunction(argument_types.one_text, _digest("sha1"))),
+    "sha2": ScalarFunction(argument_types.text_and_number, _sha2, constants=(1,), fits=lambda fixed: fixed[0] in _SHA2),
+    "instr": ScalarFunction(
+        argument_types.two_texts, lambda columns, _: (_place(columns[0], columns[1][0].as_py()), None), constants=(1,)
+    ),
+    **dict.fromkeys(
+        ("locate", "position"),
+        ScalarFunction(
+            argument_types.two_texts,
+            lambda columns, _: (_place(columns[1], columns[0][0].as_py()), None),
+            constants=(0,),
+        ),
+    ),
+}

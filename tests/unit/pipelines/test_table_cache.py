@@ -1,0 +1,86 @@
+"""Opened tables are kept while they are current: the newest version is the newest, whoever writes it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import TableNotFoundError
+
+from pipelines.lake import table_cache
+from pipelines.lake.table_cache import own_table, shared_table
+
+ROWS = pa.table({"n": [1, 2]})
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    write_deltalake(tmp_path / "t", ROWS)
+    return str(tmp_path / "t")
+
+
+def test_a_table_without_a_newer_version_is_opened_once(uri: str) -> None:
+    assert shared_table(uri, None) is shared_table(uri, None)
+    assert shared_table(uri, 0) is shared_table(uri, 0)
+
+
+def test_a_newer_version_is_seen_and_an_older_one_is_kept(uri: str) -> None:
+    first = shared_table(uri, None)
+    write_deltalake(uri, ROWS, mode="append")
+    assert (shared_table(uri, None).version(), shared_table(uri, 0).version(), first.version()) == (1, 0, 0)
+
+
+def test_who_writes_does_not_change_what_others_read(uri: str) -> None:
+    read = shared_table(uri, None)
+    own_table(uri).delete("n = 1")
+    assert read.to_pyarrow_table().num_rows == 2
+    assert shared_table(uri, None).to_pyarrow_table().num_rows == 1
+
+
+def test_a_table_created_anew_is_not_taken_for_the_old_one(uri: str) -> None:
+    before = shared_table(uri, None).metadata().id
+    shutil.rmtree(uri)
+    with pytest.raises(TableNotFoundError):
+        shared_table(uri, None)
+    write_deltalake(uri, ROWS)
+    assert shared_table(uri, None).metadata().id == DeltaTable(uri).metadata().id != before
+
+
+def test_a_checkpoint_in_place_of_commits_is_read(uri: str) -> None:
+    for _ in range(3):
+        write_deltalake(uri, ROWS, mode="append")
+    assert shared_table(uri, None).version() == 3
+    DeltaTable(uri).create_checkpoint()
+    for commit in sorted(Path(uri, "_delta_log").glob("*.json"))[:-1]:
+        commit.unlink()
+    assert shared_table(uri, None).version() == 3
+    write_deltalake(uri, ROWS, mode="append")
+    assert shared_table(uri, None).to_pyarrow_table().num_rows == 10
+
+
+def test_a_table_whose_checkpoint_gave_way_to_a_newer_one_is_opened_anew(uri: str) -> None:
+    for _ in range(3):
+        write_deltalake(uri, ROWS, mode="append")
+    DeltaTable(uri).create_checkpoint()
+    write_deltalake(uri, ROWS, mode="append")
+    before = shared_table(uri, None)
+    DeltaTable(uri).create_checkpoint()
+    for checkpoint in sorted(Path(uri, "_delta_log").glob("*.checkpoint.parquet"))[:-1]:
+        checkpoint.unlink()
+    assert shared_table(uri, None) is not before
+    assert shared_table(uri, None).transaction_version("none") is None
+
+
+def test_a_checkpoint_written_while_a_table_is_opened_is_seen(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def opened_before_a_checkpoint(uri: str, version: int | None = None) -> DeltaTable:
+        table = own_table(uri, version)
+        DeltaTable(uri).create_checkpoint()
+        return table
+
+    with monkeypatch.context() as patched:
+        patched.setattr(table_cache, "own_table", opened_before_a_checkpoint)
+        before = shared_table(uri, None)
+    assert shared_table(uri, None) is not before
