@@ -18,7 +18,8 @@ from pipelines.annotated import check_compiled
 from pipelines.errors import JoinChangedError
 from pipelines.joining.definition import definition_changes, definition_of
 from pipelines.joining.runner import JoinRunner, Placed, Planned
-from pipelines.joining.sides import SideFiles, least_time, side_files, source_fields
+from pipelines.joining.sides import SideFiles, side_files, source_fields
+from pipelines.joining.watermark import watermark
 from pipelines.lake.index_store import StoredIndex, index_to_tag_with
 from pipelines.lake.runs import PLANNED, MicroBatch, last_batch
 from pipelines.lake.table_definitions import quarantine_table, tagged_table
@@ -107,7 +108,7 @@ class Joiner(MicroBatchRun):
             "latest": None if last is None else last.plan.get("latest"),
             **left_out_before(last, stored),
         }
-        files = self._files(sides, least_time(plan))
+        files = self._files(sides, watermark(plan))
         for side in files:
             sides[side.stream.name] |= {
                 "read_share": round(side.read_share, 4),
@@ -118,12 +119,12 @@ class Joiner(MicroBatchRun):
         self.runner.prepare(self.join, files, plan["id_type"])
         recorded = self._record_plan(self._last, plan, stored, None)
         if recorded.plan != plan:
-            files = self._files(recorded.plan["sides"], least_time(recorded.plan))
+            files = self._files(recorded.plan["sides"], watermark(recorded.plan))
         return self._planned(recorded, files)
 
     def _go_on(self, batch: MicroBatch) -> Planned:
         """A planned micro-batch; with the newest index if nothing of it is written yet."""
-        files = self._files(batch.plan["sides"], least_time(batch.plan))
+        files = self._files(batch.plan["sides"], watermark(batch.plan))
 
         def fits(newest: StoredIndex) -> bool:
             """Whether the sources have the columns that an index reads (IndexOutdatedError if not), and event times are

@@ -20,7 +20,8 @@ from pipelines.errors import NeedsSparkError
 from pipelines.joining.local_rows import LocalRows
 from pipelines.joining.local_sides import names_of, side_readers, struct_of
 from pipelines.joining.runner import Placed, Planned
-from pipelines.joining.sides import SideFiles, late_reason
+from pipelines.joining.sides import SideFiles
+from pipelines.joining.watermark import late_reason
 from pipelines.lake.column_types import arrow_schema_of, odd_names, plain_fields
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.folder_snapshot import Definition
@@ -28,10 +29,11 @@ from pipelines.lake.lake import not_written
 from pipelines.lake.table_definitions import QUARANTINE_COLUMNS, joined_columns, quarantine_table, tagged_table
 from pipelines.lake.table_log import table_log
 from pipelines.lake.transaction_ids import app_of, application, is_done
-from pipelines.runners.local_runner import codec_of, column_fields
+from pipelines.runners.local_runner import column_fields
 from pipelines.runners.spark_required import foreign_features, of_derived
 from pipelines.sources.pieces import each_in_threads, progress_of_parts
 from pipelines.sources.source import Source
+from pipelines.writing.compression import codec_of
 from pipelines.writing.files import joined_layout_of
 from pipelines.writing.table_order import Order, is_partition_type, statistics_property
 from rules_index.index.annotations import plain

@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 
 from pipelines.joining.local_sides import SideReader, new_files, reading, side_readers
 from pipelines.joining.parts import Parts
-from pipelines.joining.sides import has_few_new, least_time
+from pipelines.joining.sides import has_few_new
+from pipelines.joining.watermark import watermark
 from pipelines.sources.pieces import cores, each_in_threads, pieces_of
 from pipelines.sources.positions import Add
 from rules_index.join.window_partners import FARTHEST
@@ -52,7 +53,7 @@ class LocalRows:
         first = together[0]
         self.workspace, self.join, self.sides = workspace, widest, first.sides
         self.indexes = [planned.index for planned in together]
-        self.least = least_time(first.batch.plan)
+        self.least = watermark(first.batch.plan)
         self.readers = side_readers(widest, first.sides, first.index.compiled.time_zone)
         self._lock = threading.Lock()
         self._parts: Parts | None = None

@@ -110,22 +110,6 @@ class SideFiles:
         return None if None in parts else sum(part or 0 for part in parts)
 
 
-def least_time(plan: Mapping[str, Any]) -> int | None:
-    """The event time, in microseconds, before which new rows come too late by a plan; None if none do.
-
-    Rows that a source held when the join began, or was restarted, did not come late: their files are in any order.
-    """
-    lateness, latest = plan["lateness"], plan["latest"]
-    if any(side["position"]["snapshot"] and side["slice"] is not None for side in plan["sides"].values()):
-        return None
-    return None if lateness is None or latest is None else int(latest) - int(lateness)
-
-
-def late_reason(lateness: int) -> str:
-    """The reason in quarantine of a row that came too late; lateness in microseconds."""
-    return f"the row came later than the lateness of {lateness / 1e6:g} s allows"
-
-
 def has_few_new(side: SideFiles, sides: Sequence[SideFiles]) -> bool:
     """True if reducing a side's earlier rows to the keys of the other sides' new rows pays, since these are few."""
     news = [rows_of(other.new.files) for other in sides if other is not side and other.new is not None]

@@ -8,7 +8,8 @@ from typing import Any
 from pyspark.sql import DataFrame, functions
 
 from pipelines.joining.shuffle import key_types, side_rows, united, with_keys_of
-from pipelines.joining.sides import SideFiles, has_few_new, late_reason, least_time
+from pipelines.joining.sides import SideFiles, has_few_new
+from pipelines.joining.watermark import late_reason, watermark
 from pipelines.settings.model import Join
 from pipelines.sources.positions import Add
 from pipelines.sources.slices import rows_of
@@ -42,7 +43,7 @@ class JoinRows:
     def __init__(self, join: Join, sides: list[SideFiles], plan: Mapping[str, Any]) -> None:
         self.join, self.sides = join, sides
         self.types = key_types(join, sides)
-        self._lateness, self._least = plan["lateness"], least_time(plan)
+        self._lateness, self._least = plan["lateness"], watermark(plan)
 
     def new_count(self) -> int:
         """How many new rows there are, those for quarantine included."""

@@ -26,7 +26,8 @@ from pipelines.maintaining.outcome import Upkept
 from pipelines.maintaining.retention import Reader, readers_of
 from pipelines.maintaining.small_files import LEAST, LEAST_IN_RUN, MOST_BYTES, file_of, files_of, groups_to_merge
 from pipelines.maintaining.vacuum import COMMITS, END, hours_to_keep, removed_by_vacuum, shorten_log
-from pipelines.writing.files import CODEC, codec_named, layout_of
+from pipelines.writing.compression import configured_codec
+from pipelines.writing.files import layout_of
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -139,7 +140,7 @@ def writer_of(workspace: Workspace, name: str) -> FileWriter | None:
     table, log = lake.delta(name), table_log(lake.uri(name))
     columns = table.schema().to_json()
     layout = layout_of(lake, name, json.loads(columns)["fields"])
-    codec = codec_named(workspace.configuration.spark.get(CODEC, "snappy"))
+    codec = configured_codec(workspace)
     if layout is None or codec is None or _is_sparks(table) or log.why_spark_commits(log.latest()):
         return None
     schema = pa.schema([field for field in arrow_schema_of(columns) if field.name not in layout.partition_by])

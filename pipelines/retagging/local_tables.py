@@ -28,7 +28,8 @@ from pipelines.runners.choice import why_spark_works
 from pipelines.runners.spark_required import of_derived
 from pipelines.sources.pieces import each_in_threads
 from pipelines.spark.sql_text import quoted
-from pipelines.writing.files import CODEC, codec_named, layout_of
+from pipelines.writing.compression import codec_of, why_spark_compresses
+from pipelines.writing.files import layout_of
 from rules_index.arrays import decoded
 from rules_index.errors import RulesIndexError
 from rules_index.workers.delta_file_writer import DeltaFile, Layout
@@ -231,7 +232,9 @@ class LocalTables:
         try:
             for batch in batches:
                 if len(batch):
-                    file = file or DeltaFile(str(self.matches.folder), batch.schema, self._codec(), {}, layout)
+                    file = file or DeltaFile(
+                        str(self.matches.folder), batch.schema, codec_of(self.workspace), {}, layout
+                    )
                     file.write(batch)
             return None if file is None else json.dumps({"add": file.close()})
         except BaseException:
@@ -274,14 +277,11 @@ class LocalTables:
             str(self.tagged.folder),
             self.rematch.replaced,
             read,
-            self._codec(),
+            codec_of(self.workspace),
             values,
             str(self.tagged.source_folder),
             self.rematch.rows,
         )
-
-    def _codec(self) -> str:
-        return str(codec_named(self.workspace.configuration.spark.get(CODEC, "snappy")))
 
     def _spread(self, items: Sequence[_T], work: Callable[[_T], _R]) -> list[_R]:
         """What `work` gives for each item, in their order; threads take them."""
@@ -293,10 +293,7 @@ class LocalTables:
 
 def why_spark_retags(workspace: Workspace) -> str | None:
     """Why Spark must re-tag, as far as the configuration tells, as a clause; None if this process may."""
-    named = workspace.configuration.spark.get(CODEC, "snappy")
-    return why_spark_works(workspace) or (
-        f"files are to be compressed by {named}" if codec_named(named) is None else None
-    )
+    return why_spark_works(workspace) or why_spark_compresses(workspace)
 
 
 def _is_large(log: FolderLog) -> bool:

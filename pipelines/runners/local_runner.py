@@ -41,7 +41,8 @@ from pipelines.sources.pieces import cores, each_in_threads, pieces_of, progress
 from pipelines.sources.positions import Slice
 from pipelines.sources.source import Source
 from pipelines.workspace import Workspace
-from pipelines.writing.files import CODEC, codec_named, discard, gathered, layout_of, tables_of, task_of
+from pipelines.writing.compression import codec_of
+from pipelines.writing.files import discard, gathered, layout_of, tables_of, task_of
 from pipelines.writing.refused_rows import RefusedRows
 from pipelines.writing.table_order import Order, order_of_matches, partition_columns_for, statistics_property
 from rules_index.arrays import decoded
@@ -318,15 +319,6 @@ def _log(source: Source) -> FolderLog:
 
 def _as_schema(fields: Sequence[Mapping[str, Any]]) -> str:
     return json.dumps({"type": "struct", "fields": list(fields)})
-
-
-def codec_of(workspace: Workspace) -> str:
-    """The compression codec for written files, by the Spark setting; NeedsSparkError for one that only Spark has."""
-    named = workspace.configuration.spark.get(CODEC, "snappy")
-    found = codec_named(named)
-    if found is None:
-        raise NeedsSparkError(f"files are to be compressed by {named}")
-    return found
 
 
 def column_fields(columns: Sequence[Column]) -> list[dict[str, Any]]:

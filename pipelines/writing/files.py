@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from pipelines.lake.runs import MicroBatch
     from rules_index.workers.tagged_files import Task
 
-_CODECS = {"snappy": "snappy", "zstd": "zstd", "gzip": "gzip", "uncompressed": "none", "none": "none"}
-CODEC = "spark.sql.parquet.compression.codec"
-"""Spark's setting for the compression of Parquet files."""
 _FEATURES = {
     "appendOnly",
     "changeDataFeed",
@@ -57,11 +54,6 @@ class FilesWritten:
 
     entries: Mapping[str, list[str]]
     figures: dict[str, Any]
-
-
-def codec_named(name: str) -> str | None:
-    """Arrow's name of a Parquet codec, by Spark's name; None for one that Arrow lacks."""
-    return _CODECS.get(name.lower())
 
 
 def folder_of(lake: Lake, name: str) -> str | None:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pipelines.spark.arrow_batches import map_batches
-from pipelines.writing.files import CODEC, FilesWritten, codec_named, discard, gathered
+from pipelines.writing.compression import CODEC, codec_named
+from pipelines.writing.files import FilesWritten, discard, gathered
 from rules_index.workers.tagged_files import RESULT, UNREADABLE, Task
 
 if TYPE_CHECKING:

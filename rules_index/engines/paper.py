@@ -11,8 +11,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from rules_index.engines.refinement import Refinement
+from rules_index.index.array_checks import InvalidArraysError
 from rules_index.index.boxes import Structure, boxes_of
-from rules_index.index.conjunction_arrays import Conjunctions, InvalidArraysError
+from rules_index.index.conjunction_arrays import Conjunctions
 from rules_index.index.engine import KernelEngine
 from rules_index.index.events import Event
 from rules_index.index.layout import AccessPlan, scan_all

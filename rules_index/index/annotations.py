@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from rules_index.arrays import decoded
 from rules_index.index.annotate import COLUMNS, FIRST_RULE_ID, LABELS, SEVERITY, Annotate
-from rules_index.index.conjunction_arrays import require
+from rules_index.index.array_checks import require
 
 _LABELS_A_RULE = 4
 

@@ -18,9 +18,9 @@ from rules_index.domains.region_codes import Regions
 from rules_index.domains.value_lists import ValueList
 from rules_index.errors import ArtifactError, RulesIndexError
 from rules_index.index.annotations import Annotations
+from rules_index.index.array_checks import InvalidArraysError
 from rules_index.index.artifact import Sections, pieces_of, save
 from rules_index.index.code_matrix import code_matrix
-from rules_index.index.conjunction_arrays import InvalidArraysError
 from rules_index.index.engine import Matching
 from rules_index.index.inputs import as_table
 from rules_index.index.rule_source import RuleSource

@@ -16,11 +16,11 @@ from rules_index.domains.region_codes import Regions
 from rules_index.errors import ArtifactError, SchemaError
 from rules_index.index.annotate import Annotate
 from rules_index.index.annotations import Annotations, sound
+from rules_index.index.array_checks import require, require_offsets, require_range
 from rules_index.index.artifact import read_header
 from rules_index.index.checksum_cache import map_file
 from rules_index.index.code_matrix import code_matrix
 from rules_index.index.compiled import CompiledRules, Layers, rejects_schema
-from rules_index.index.conjunction_arrays import require, require_offsets, require_range
 from rules_index.index.inputs import inputs_of
 from rules_index.index.registry import engine_class
 from rules_index.index.rule_source import DIGEST_BYTES, RuleSource

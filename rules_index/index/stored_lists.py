@@ -16,9 +16,9 @@ import polars as pl
 
 from rules_index.domains.value_lists import Origin, ValueList, difference_of, list_type
 from rules_index.errors import ArtifactError
+from rules_index.index.array_checks import require
 from rules_index.index.artifact import Sections, checksum_of, read_header
 from rules_index.index.checksum_cache import map_file
-from rules_index.index.conjunction_arrays import require
 from rules_index.index.stored_regions import regions_header, stored_regions
 from rules_index.index.stored_sections import stored_table
 

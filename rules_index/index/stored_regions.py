@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from rules_index.domains.region_codes import Regions
+from rules_index.index.array_checks import require, require_form, require_offsets, require_range
 from rules_index.index.artifact import Sections
-from rules_index.index.conjunction_arrays import require, require_form, require_offsets, require_range
 from rules_index.index.stored_sections import stored_array
 from rules_index.language.serialise import type_from_json, type_to_json
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from rules_index.index.array_checks import require
 from rules_index.index.artifact import ALIGNMENT, DTYPES
-from rules_index.index.conjunction_arrays import require
 
 
 def stored_array(reference: Any, body: memoryview) -> np.ndarray:

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rules_index.index.conjunction_arrays import (
-    DISJUNCTION,
-    Conjunctions,
-    InvalidArraysError,
-    require,
-    require_form,
-    require_offsets,
-    require_range,
-)
+from rules_index.index.array_checks import InvalidArraysError, require, require_form, require_offsets, require_range
+from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.validate_kernel import validate_kernel
 
 CONJUNCTION_DTYPES = {"set_start": np.int64, "start": np.int64}

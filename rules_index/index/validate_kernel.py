@@ -10,14 +10,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from rules_index.index.conjunction_arrays import (
-    DISJUNCTION,
-    Conjunctions,
-    require,
-    require_form,
-    require_offsets,
-    require_range,
-)
+from rules_index.index.array_checks import require, require_form, require_offsets, require_range
+from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.layout import SCRATCH_BYTES, coarse_shift, depth_of, multipliers, rows_of_block, strides
 from rules_index.kernels.bitmaps import ALL, COARSE_CODES, EMPTY
 from rules_index.kernels.fields import FIELDS, SCALARS

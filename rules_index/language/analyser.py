@@ -293,7 +293,7 @@ class Analyser:
         for child in node.children[1:]:
             pattern = self.pattern(child)
             if pattern is not None:
-                self.check_like(pattern, escape, word == "ILIKE", child)
+                self.refuse_like(pattern, escape, word == "ILIKE", child)
             subject = value.local if value.type == STRING and not value.collated else None
             match: Expression | None = Constant(None, BOOLEAN)
             if pattern is not None:
@@ -303,14 +303,14 @@ class Analyser:
             return Value(node, BOOLEAN, matches[0])
         return Value(node, BOOLEAN, operations.operation("and" if quantifier == "ALL" else "or", matches, BOOLEAN))
 
-    def check_like(self, pattern: str, escape: str, ignore_case: bool, node: Node) -> None:
+    def refuse_like(self, pattern: str, escape: str, ignore_case: bool, node: Node) -> None:
         """Raises `PATTERN`, at the pattern's position in the rule, for a LIKE pattern that Spark refuses."""
         try:
             check_like(pattern, escape, ignore_case, self.tokens.work)
         except RuleError as error:
             raise self.error(error.error, error.message, node) from None
 
-    def check_rlike(self, pattern: str, node: Node) -> None:
+    def refuse_rlike(self, pattern: str, node: Node) -> None:
         """Raises `PATTERN`, at the pattern's position in the rule, for a regular expression that is refused."""
         try:
             check_rlike(pattern, self.tokens.work)
@@ -328,7 +328,7 @@ class Analyser:
         value, pattern = self.value(node.children[0]), self.pattern(node.children[1])
         if pattern is None:
             return Value(node, BOOLEAN)
-        self.check_rlike(pattern, node.children[1])
+        self.refuse_rlike(pattern, node.children[1])
         is_here = value.type == STRING and not value.collated and not is_only_java(pattern)
         subject = value.local if is_here else None
         return self._negated(

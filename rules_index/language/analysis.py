@@ -78,7 +78,7 @@ class Analysis(Protocol):
     def pattern(self, node: Node) -> str | None:
         """The text of a pattern, which must be constant; None for NULL."""
 
-    def check_rlike(self, pattern: str, node: Node) -> None:
+    def refuse_rlike(self, pattern: str, node: Node) -> None:
         """Raises `RuleError` for a regular expression that Java refuses, or that can take too long."""
 
     def cast(self, node: Node, value: Value, target: Type, quiet: bool = False) -> Value:

@@ -299,7 +299,7 @@ class Splitter:
         pattern = self.analyser.pattern(pattern_node)
         if pattern is None:
             return self._with_null("=", subject)
-        self.analyser.check_like(pattern, escape, ignore_case, pattern_node)
+        self.analyser.refuse_like(pattern, escape, ignore_case, pattern_node)
         prefix = None if ignore_case else like_prefix(pattern, escape)
         if prefix is not None:
             text, exact = prefix
@@ -316,7 +316,7 @@ class Splitter:
         pattern = self.analyser.pattern(node.children[1])
         if pattern is None:
             return self._with_null("=", subject)
-        self.analyser.check_rlike(pattern, node.children[1])
+        self.analyser.refuse_rlike(pattern, node.children[1])
         if is_only_java(pattern):
             return self._whole(node)
         formula = Predicate(Operation("rlike", (subject,), BOOLEAN, (pattern,)), _TRUE, _FALSE, Truth.NULL)

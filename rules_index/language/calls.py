@@ -193,7 +193,7 @@ def _check_patterns(analyser: Analysis, node: Node, arguments: list[Value]) -> N
         pattern = analyser.pattern(node.children[index])
         if pattern is None:
             continue
-        analyser.check_rlike(pattern, node.children[index])
+        analyser.refuse_rlike(pattern, node.children[index])
         if not is_safe_in_java(pattern):
             raise analyser.error(
                 "PATTERN",

@@ -23,8 +23,8 @@ import pyarrow as pa
 import rules_index as ri
 from rules_index.compiling import update
 from rules_index.domains.list_edits import edited
+from rules_index.index.array_checks import InvalidArraysError
 from rules_index.index.compiled import dumps
-from rules_index.index.conjunction_arrays import InvalidArraysError
 
 SCHEMA = pa.schema(
     [("a", pa.int32()), ("b", pa.int32()), ("c", pa.int64()), ("x", pa.float64()), ("s", pa.string()),

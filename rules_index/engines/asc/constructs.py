@@ -21,7 +21,8 @@ import numpy as np
 from rules_index.engines.asc.bitmaps import bits_of, candidate_arrows, set_codes, words_of
 from rules_index.engines.asc.evaluate import COSTS, Bitmaps, Order, evaluate_rows
 from rules_index.errors import RulesIndexError
-from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions, require, require_range
+from rules_index.index.array_checks import require, require_range
+from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.events import NO_INTERVALS, Event, offered_by
 
 MAX_BYTES = 1 << 30

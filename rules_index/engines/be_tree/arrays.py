@@ -51,7 +51,7 @@ from rules_index.engines.be_tree.store import (
     with_windows,
 )
 from rules_index.engines.be_tree.validate import require_arrays
-from rules_index.index.conjunction_arrays import require
+from rules_index.index.array_checks import require
 from rules_index.kernels.jit import inner, jit
 
 SPARE = 0.125

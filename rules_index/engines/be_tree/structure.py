@@ -26,8 +26,8 @@ from rules_index.engines.be_tree.store import (
     with_windows,
 )
 from rules_index.engines.be_tree.validate import require_parameters, require_predicates
+from rules_index.index.array_checks import require, require_offsets, require_range
 from rules_index.index.boxes import Boxes, Tree
-from rules_index.index.conjunction_arrays import require, require_offsets, require_range
 from rules_index.index.term_sets import NO_SETS, TermSets
 
 GROWTH = 1.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rules_index.engines.be_tree.store import NO_NODE, Parameters
-from rules_index.index.conjunction_arrays import require, require_offsets, require_range
+from rules_index.index.array_checks import require, require_offsets, require_range
 
 _SHAPES: dict[str, tuple[type[np.generic], tuple[int, ...]]] = {
     "c_nodes": (np.int32, (5,)),

@@ -7,8 +7,8 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from rules_index.index.array_checks import require, require_offsets, require_range
 from rules_index.index.boxes import Boxes
-from rules_index.index.conjunction_arrays import require, require_offsets, require_range
 from rules_index.kernels.jit import jit
 
 SPARE_TERMS = 4096

@@ -13,8 +13,8 @@ from rules_index.engines.cei.constructs import KINDS, UI, Kind, Layout, bounds_o
 from rules_index.engines.cei.id_lists import IdLists
 from rules_index.engines.cei.invariants import check_decomposition, check_lists
 from rules_index.engines.cei.search import search_rows
+from rules_index.index.array_checks import InvalidArraysError, require, require_offsets, require_range
 from rules_index.index.boxes import Boxes, Tree
-from rules_index.index.conjunction_arrays import InvalidArraysError, require, require_offsets, require_range
 from rules_index.index.term_sets import NO_SETS, TermSets
 
 Access = Literal["every", "narrowest"]

@@ -17,8 +17,8 @@ from rules_index.engines.r_tree.box_store import BoxStore, loaded
 from rules_index.engines.r_tree.box_tree import BoxTree, load_parts
 from rules_index.engines.r_tree.dimensions import Dimensions, make_dimensions, most_selective
 from rules_index.engines.r_tree.nodes import ROOT, USED, Nodes, reserve
+from rules_index.index.array_checks import require, require_range
 from rules_index.index.boxes import Boxes
-from rules_index.index.conjunction_arrays import require, require_range
 
 
 class GridFile(BoxTree):

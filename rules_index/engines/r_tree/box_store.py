@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from rules_index.arrays import grown
+from rules_index.index.array_checks import require, require_offsets, require_range
 from rules_index.index.boxes import Boxes
-from rules_index.index.conjunction_arrays import require, require_offsets, require_range
 
 INT32_MAX = np.iinfo(np.int32).max
 

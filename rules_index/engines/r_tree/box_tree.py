@@ -11,8 +11,8 @@ from rules_index.engines.r_tree.dimensions import Dimensions, make_dimensions
 from rules_index.engines.r_tree.nodes import FREE, USED, Nodes, link, load_nodes, saved
 from rules_index.engines.r_tree.preorder import preorder
 from rules_index.engines.r_tree.search import find_overlapping
+from rules_index.index.array_checks import InvalidArraysError
 from rules_index.index.boxes import Tree
-from rules_index.index.conjunction_arrays import InvalidArraysError
 from rules_index.index.events import Event
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from rules_index.arrays import grown
 from rules_index.engines.r_tree.box_store import BoxArrays, loaded
-from rules_index.index.conjunction_arrays import require, require_range
+from rules_index.index.array_checks import require, require_range
 from rules_index.kernels.jit import jit
 
 FREE = -1

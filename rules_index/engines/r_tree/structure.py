@@ -14,8 +14,8 @@ from rules_index.engines.r_tree.evaluation import evaluate_rows
 from rules_index.engines.r_tree.insertion import insert_entry, loose_node, nodes_needed, take_out
 from rules_index.engines.r_tree.nodes import FREE, ROOT, Nodes, free_node, reserve
 from rules_index.engines.r_tree.packing import pack
+from rules_index.index.array_checks import require
 from rules_index.index.boxes import Boxes
-from rules_index.index.conjunction_arrays import require
 
 Split = Literal["quadratic", "r_star"]
 

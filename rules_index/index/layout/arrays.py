@@ -13,13 +13,11 @@ import numpy as np
 from rules_index.index.boxes import Tree
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.layout.bitmaps import bitmaps, coarse_shift
+from rules_index.index.layout.block_size import rows_between_loads, rows_of_block, rows_of_chunk
 from rules_index.index.layout.hash_tables import in_tables, prefiltered_attributes, tables, with_quick_checks
-from rules_index.index.layout.term_columns import BLOCK_ROWS, AccessPlan, Terms, terms_of
-from rules_index.kernels.bitmaps import COARSE_CODES, STEP
+from rules_index.index.layout.term_columns import AccessPlan, Terms, terms_of
+from rules_index.kernels.bitmaps import COARSE_CODES
 from rules_index.kernels.scan import FAR, NEAR
-
-SCRATCH_BYTES = 64 << 20
-"""The most memory for the row bitmaps of a block, and for those of shared disjunctions in a chunk."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +112,11 @@ def _scalars(
     # the tests of two nodes can overlap once their codes are coarse
     met_once = access_plan.tree is None or len(access_plan.tree.keys) == len(order.in_tree)
     ascending, distinct = len(order.scanned) == len(access_plan.table), per_rule.max() <= 1 and met_once
-    chunk_rows = access_plan.chunk_rows if len(order.in_runs) else _chunk_rows(access_plan, filed)
-    block_rows, chunk_rows = _rows(bitmaps, c.disjunctions, chunk_rows)
+    wanted = access_plan.chunk_rows
+    if not len(order.in_runs):
+        wanted = rows_between_loads(wanted, sum(array.nbytes for array in filed.values()))
+    block_rows = rows_of_block(bitmaps, c.disjunctions)
+    chunk_rows = rows_of_chunk(wanted, block_rows, c.disjunctions)
     alone = distinct and filed["key_plain"].tolist() == [1] and len(order.keyed) == len(access_plan.table)
     scalars = (len(order.scanned), block_rows, chunk_rows, ascending, distinct, depth, alone)
     return np.array(scalars, np.int64)
@@ -143,24 +144,6 @@ def depth_of(end: np.ndarray) -> int:
     changes[:-1] += 1
     np.subtract.at(changes, end, 1)
     return int(np.cumsum(changes).max(initial=0))
-
-
-def _rows(bitmaps: int, disjunctions: int, chunk_rows: int) -> tuple[int, int]:
-    """The rows of a block and of a chunk, such that the bitmaps fit the scratch memory."""
-    block = rows_of_block(bitmaps, disjunctions)
-    chunk = max(block, min(chunk_rows, SCRATCH_BYTES * 8 // max(1, disjunctions)) // block * block)
-    return block, chunk
-
-
-def rows_of_block(bitmaps: int, disjunctions: int) -> int:
-    """The rows of a block with so many bitmaps, not counting those of shared disjunctions."""
-    return max(STEP, min(BLOCK_ROWS, SCRATCH_BYTES * 8 // max(1, bitmaps + disjunctions) // STEP * STEP))
-
-
-def _chunk_rows(access_plan: AccessPlan, tables: dict[str, np.ndarray]) -> int:
-    """Rows of a chunk: enough to amortise loading the tables into the caches, few enough to stay there beside them."""
-    touched = sum(array.nbytes for array in tables.values())
-    return min(access_plan.chunk_rows, max(2 * BLOCK_ROWS, 1 << (touched // 64).bit_length()))
 
 
 def _starts(owner: np.ndarray, count: int) -> np.ndarray:

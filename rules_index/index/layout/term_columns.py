@@ -10,8 +10,7 @@ import numpy as np
 from rules_index.arrays import gather_indices
 from rules_index.index.boxes import Tree
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
-
-BLOCK_ROWS = 4096
+from rules_index.index.layout.block_size import BLOCK_ROWS
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rules_index.index.array_checks import InvalidArraysError
 from rules_index.index.boxes import Boxes, Tree
-from rules_index.index.conjunction_arrays import InvalidArraysError
 
 Sides = dict[int, tuple[int, int]]
 """A box: of the attributes that it bounds, the lowest and the highest code."""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rules_index.engines.be_tree.structure import BETree
-from rules_index.index.conjunction_arrays import InvalidArraysError
+from rules_index.index.array_checks import InvalidArraysError
 from tests.unit.engines.be_trees import STORY, STORY_SIZES, A, B, C, Updates, event_arrays, flat, grown, insert
 
 

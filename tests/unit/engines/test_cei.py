@@ -11,8 +11,8 @@ import pytest
 from rules_index.engines.cei.constructs import Kind
 from rules_index.engines.cei.interval_index import IntervalIndex
 from rules_index.engines.cei.structure import Access, Cei
+from rules_index.index.array_checks import InvalidArraysError
 from rules_index.index.boxes import Boxes, Structure
-from rules_index.index.conjunction_arrays import InvalidArraysError
 from tests.cases import cases, quick_first
 
 KINDS: tuple[Kind, ...] = get_args(Kind)

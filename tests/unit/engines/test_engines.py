@@ -11,9 +11,10 @@ import pytest
 import rules_index as ri
 from rules_index.engines.asc.engine import Asc
 from rules_index.engines.scan import Scan
+from rules_index.index.array_checks import InvalidArraysError
 from rules_index.index.build import build
 from rules_index.index.compiled import dumps
-from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions, InvalidArraysError
+from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.layout import AccessPlan
 from rules_index.index.registry import ENGINES, engine_class
 from rules_index.kernels.bitmaps import COARSE_CODES

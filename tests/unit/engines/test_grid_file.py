@@ -12,8 +12,8 @@ import pytest
 from rules_index.engines.grid_file.structure import GridFile
 from rules_index.engines.r_tree.nodes import ROOT
 from rules_index.engines.r_tree.structure import RTree
+from rules_index.index.array_checks import InvalidArraysError
 from rules_index.index.boxes import Boxes
-from rules_index.index.conjunction_arrays import InvalidArraysError
 from tests.cases import cases, quick_first, soak_but
 from tests.unit.engines.box_trees import (
     Draw,

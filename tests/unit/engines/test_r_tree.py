@@ -12,8 +12,8 @@ import pytest
 from rules_index.engines.r_tree.evaluation import scan_evaluate
 from rules_index.engines.r_tree.split import quadratic_split, r_star_split
 from rules_index.engines.r_tree.structure import RTree
+from rules_index.index.array_checks import InvalidArraysError
 from rules_index.index.boxes import Boxes
-from rules_index.index.conjunction_arrays import InvalidArraysError
 from tests.cases import cases
 from tests.unit.engines.box_trees import (
     Draw,

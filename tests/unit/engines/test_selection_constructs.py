@@ -12,7 +12,8 @@ from rules_index.engines.asc.adaptive import AdaptiveSearch
 from rules_index.engines.asc.constructs import ConstructsTooLargeError, SelectionConstructs
 from rules_index.engines.asc.hybrid import HybridSearch
 from rules_index.engines.asc.macro import MacroSearch
-from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions, InvalidArraysError
+from rules_index.index.array_checks import InvalidArraysError
+from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from tests.cases import cases
 from tests.unit.engines.constructs import Play, Sets, arrays_of, conjunctions
 

@@ -13,8 +13,8 @@ import pytest
 import rules_index as ri
 from pipelines.settings.model import ENGINES as CONFIGURED
 from rules_index.engines.paper import PaperEngine
+from rules_index.index.array_checks import InvalidArraysError
 from rules_index.index.compiled import CompiledRules, dumps
-from rules_index.index.conjunction_arrays import InvalidArraysError
 from rules_index.index.registry import ENGINES, engine_class
 from tests.cases import quick_first
 
