@@ -17,8 +17,8 @@ def rows_of_block(bitmaps: int, disjunctions: int) -> int:
 
 
 def rows_of_chunk(wanted: int, block: int, disjunctions: int) -> int:
-    """The rows of a chunk: whole blocks of at most `wanted` rows together, one at least, such that the bitmaps of shared
-    disjunctions fit the scratch memory."""
+    """The rows of a chunk: whole blocks of at most `wanted` rows together, at least one, so few that the bitmaps of
+    shared disjunctions fit the scratch memory."""
     return max(block, min(wanted, SCRATCH_BYTES * 8 // max(1, disjunctions)) // block * block)
 
 
