@@ -7,7 +7,7 @@ that differ; else Spark does it (`spark_tables`). Both make the same commits.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,6 +22,7 @@ from pipelines.lake.lake import not_written
 from pipelines.lake.table_definitions import matches_table, tagged_table
 from pipelines.lake.table_log import table_log
 from pipelines.retagging.indexes import former_index, index_without_spark
+from pipelines.retagging.local_newly_matched import LocalNewlyMatched, Written
 from pipelines.retagging.rematch import ID_TYPES, Rematch, columns_read, widened
 from pipelines.retagging.tables import Found, Stamps
 from pipelines.runners.choice import why_spark_works
@@ -35,15 +36,18 @@ from rules_index.errors import RulesIndexError
 from rules_index.workers.delta_file_writer import DeltaFile, Layout
 from rules_index.workers.retagged_files import FileTask, Matched, count_changes, write_file
 from rules_index.workers.retagged_rows import is_among
+from rules_index.workers.retagged_rows import write_files as write_rows
 from rules_index.workers.source_file_reader import SOURCE_VERSION, read_batches
+from rules_index.workers.tagged_files import Task
 
 if TYPE_CHECKING:
     import polars as pl
 
     from pipelines.lake.folder_log import FolderLog
+    from pipelines.lake.runs import MicroBatch
     from pipelines.origin import IndexedRules
     from pipelines.retagging.changes import Changes
-    from pipelines.retagging.index_histories import Snapshots
+    from pipelines.retagging.index_histories import History, IndexHistories, Snapshots
     from pipelines.scopes import StreamScope
     from pipelines.workspace import Workspace
     from rules_index.implication.widening import Widened
@@ -67,6 +71,7 @@ class LocalTables:
         self.tagged = table_log(self.lake.uri(tagged_table(scope.name)))
         self.matches = table_log(self.lake.uri(matches_table(scope.name)))
         self._kept = Matched(0)
+        self._newly_matched, self._version = Written(), 0
 
     @classmethod
     def of(cls, scope: StreamScope, changes: Changes, indexed: IndexedRules, rows: RowRange | None) -> LocalTables:
@@ -112,6 +117,7 @@ class LocalTables:
 
     def find(self, version: int) -> Found:
         """The files of a version in which rows change; nothing is written."""
+        self._version = version
         files = self._candidates(version)
         task = self._task(version, None)
         assert task is not None
@@ -123,6 +129,20 @@ class LocalTables:
         rows, emptied = sum(rows for rows, _ in done), sum(emptied for _, emptied in done)
         return Found(version, tuple(changed), rows, emptied, len(files))
 
+    def find_newly_matched(
+        self,
+        batches: Iterable[MicroBatch],
+        histories: IndexHistories,
+        bases: Mapping[History, pl.DataFrame],
+        stamps: Stamps,
+    ) -> int:
+        """Look for rows of micro-batches that only match now, which `write` then commits: how many. They are written to
+        files that belong to no version of the table yet."""
+        fields = self.tagged.snapshot(self._version).fields
+        task, schema = self._row_task(fields, stamps), _arrow_schema(fields)
+        self._newly_matched = LocalNewlyMatched(self.scope, self.rematch, task, schema).write(batches, histories, bases)
+        return self._newly_matched.rows
+
     def write(self, found: Found, stamps: Stamps, app: str, number: int, marks: Sequence[str]) -> int | None:
         """Write the files that were found anew, in one commit as transaction `number` of `app` and of `marks`: how many
         files it has; None where the table holds the transaction already."""
@@ -130,16 +150,51 @@ class LocalTables:
         assert task is not None
         adds = [add for _, add in found.files]
         self.tagged.fetch(adds)
-        made = self._spread(
-            adds, lambda add: json.dumps({"add": write_file(self.rematch.compiled, task, add, self._kept)})
-        )
+        if self.scope.stream.output == "matched" and found.emptied:
+            fields = self.tagged.snapshot(found.version).fields
+            rows = self._row_task(fields, stamps)
+            parts = self._spread(adds, lambda add: self._with_a_rule(add, rows, _arrow_schema(fields)))
+            made = [entry for part in parts for entry in part]
+        else:
+            made = self._spread(
+                adds, lambda add: json.dumps({"add": write_file(self.rematch.compiled, task, add, self._kept)})
+            )
+        made += self._newly_matched.entries
         return self.tagged.rewrite(found.version, adds, made, app, number, marks)
+
+    def _with_a_rule(self, add: dict[str, Any], task: Task, schema: pa.Schema) -> list[str]:
+        """Write the rows of a file that have a rule still, with their new ids: the entries of the files."""
+        files = self.tagged.source_files([(0, add)])
+        # the reader adds a column that the table has
+        rows = (
+            pa.RecordBatch.from_arrays([decoded(column) for column in batch.columns[: len(schema)]], schema.names)
+            for batch in read_batches(files, schema)
+        )
+        done = write_rows(self.rematch.compiled, self.rematch.replaced, task, rows)
+        return [entry for each in done for entry in each.column("entry").to_pylist() if entry]
+
+    def _row_task(self, fields: Sequence[Mapping[str, Any]], stamps: Stamps) -> Task:
+        """How rows of the tagged table are written."""
+        layout = layout_of(self.lake, tagged_table(self.scope.name), fields)
+        assert layout is not None
+        names = tuple(field["name"] for field in fields)
+        return Task(
+            id_type=ID_TYPES[self.rematch.id_type],
+            columns=names,
+            keys=(),
+            stamps={name: pa.scalar(value) for name, value in stamps.items()},
+            only_matched=True,
+            codec=codec_of(self.workspace),
+            footer={},
+            folders={"tagged": str(self.tagged.folder)},
+            layouts={"tagged": layout},
+        )
 
     def follow(self, at: Snapshots, rules_version: int, app: str, number: int) -> None:
         """Make the pairs of the rules that differ those of the tagged table, in one commit."""
         assert at.matches is not None
         log = self.matches
-        schema = arrow_schema_of(json.dumps({"type": "struct", "fields": log.snapshot(at.matches).fields}))
+        schema = _arrow_schema(log.snapshot(at.matches).fields)
         layout = layout_of(self.lake, matches_table(self.scope.name), log.snapshot(at.matches).fields)
         stale = [add for add in self._live(log, at.matches) if self._has_pairs(log, add, schema)]
         made = [self._without(log, add, schema, layout or Layout()) for add in stale]
@@ -195,7 +250,7 @@ class LocalTables:
             return []
         ids = self._ids(self.rematch.changes.rules["rule_id"])
         keys = schema.names[1:-2]
-        held = arrow_schema_of(json.dumps({"type": "struct", "fields": self.tagged.snapshot(version).fields}))
+        held = _arrow_schema(self.tagged.snapshot(version).fields)
         adds = self._with_rows(self._live(self.tagged, version), widened(self.rematch.compiled, None))
 
         def pairs(add: dict[str, Any]) -> list[pa.RecordBatch]:
@@ -267,7 +322,7 @@ class LocalTables:
 
     def _task(self, version: int, stamps: Stamps | None) -> FileTask | None:
         snapshot = self.tagged.snapshot(version)
-        held = arrow_schema_of(json.dumps({"type": "struct", "fields": snapshot.fields}))
+        held = _arrow_schema(snapshot.fields)
         read = columns_read(held, snapshot.partition_columns, self.rematch)
         files = live_files(self.tagged, version)
         if read is None or files is None or any(add.get("deletionVector") for add in files):
@@ -294,6 +349,11 @@ class LocalTables:
 def why_spark_retags(workspace: Workspace) -> str | None:
     """Why Spark must re-tag, as far as the configuration tells, as a clause; None if this process may."""
     return why_spark_works(workspace) or why_spark_compresses(workspace)
+
+
+def _arrow_schema(fields: Sequence[Mapping[str, Any]]) -> pa.Schema:
+    """The columns of a table's log."""
+    return arrow_schema_of(json.dumps({"type": "struct", "fields": list(fields)}))
 
 
 def _is_large(log: FolderLog) -> bool:

@@ -1,166 +1,49 @@
-"""Rows that the tagged table lacks since no rule matched them, where only matched rows are written: those that rules
-match now, from the source."""
+"""What must be known to find rows that only match now, where only matched rows are written: by which rules each
+micro-batch was tagged."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
-
-from pyspark.sql import DataFrame, functions
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from pipelines.errors import TableError
 from pipelines.lake.runs import MicroBatch
 from pipelines.retagging.index_histories import History, IndexHistories
-from pipelines.retagging.indexes import index_of, matcher_of
-from pipelines.sources.lost_files import telling_lost_files
-from pipelines.sources.pushdown import Matchable
-from pipelines.sources.slices import slice_frame
-from pipelines.sources.source import Source, open_source
-from pipelines.spark.sql_text import quoted
 from pipelines.value_lists import LISTS, contents
-from pipelines.writing.annotated_rows import with_annotations
-from pipelines.writing.matching import Matcher
-from pipelines.writing.quarantine import is_accepted
 
 if TYPE_CHECKING:
     import polars as pl
 
-    import rules_index as ri
-    from pipelines.retagging.rematch import Rematch
-    from pipelines.scopes import StreamScope
-
-_IDS = "deltatag:new"
-_UNREAD = "BYTE_STREAM_SPLIT"
+    from pipelines.settings.model import Stream
+    from rules_index.domains.value_lists import ValueList
 
 
-@dataclass(frozen=True, slots=True)
-class NewlyMatched:
-    """Rows of the source with the ids of the rules that match them now: no rule did when their micro-batch was tagged,
-    or at the last re-tag since. `rows`: how many."""
-
-    frame: DataFrame
-    rows: int
+def left_rows_out(batches: Iterable[MicroBatch]) -> list[MicroBatch]:
+    """The micro-batches of which the tagged table may lack rows: those that wrote only matched ones."""
+    return [batch for batch in batches if batch.plan.get("output") == "matched" and batch.plan.get("files")]
 
 
-class NewlyMatchedSearch:
-    """Finds such rows of one stream."""
-
-    def __init__(self, scope: StreamScope, rematch: Rematch, histories: IndexHistories) -> None:
-        """rematch: by the index of the rules that differ; histories: of the stream's micro-batches."""
-        self.scope, self.rematch, self.histories = scope, rematch, histories
-        self.workspace, self.stream = scope.workspace, scope.stream
-
-    def find(
-        self, batches: Iterable[MicroBatch], bases: Mapping[History, pl.DataFrame], stamps: Mapping[str, Any]
-    ) -> NewlyMatched | None:
-        """The rows of these micro-batches; None where there are none.
-
-        bases: the rules of each of their index histories; stamps: the columns that tagging adds, beside ids and
-        source_version. SourceError where the source does not show the rows of a micro-batch any more.
-        """
-        if self.rematch.compiled is None or self.rematch.matcher is None:
-            return None
-        source = open_source(self.workspace.spark, self.stream)
-        matchable = Matchable(self.workspace.spark, source, self.rematch.compiled)
-        groups: dict[History, list[DataFrame]] = {}
-        files = []
-        for batch in batches:
-            if batch.plan.get("output") != "matched" or not batch.plan.get("files"):
-                continue
-            found = self._slice(source, matchable, batch)
-            if found is not None:
-                groups.setdefault(self._history(batch), []).append(found[0])
-                files += found[1]
-        frames = [self._newly_matched(group, bases[history]) for history, group in groups.items()]
-        if not frames:
-            return None
-        together = _united(frames).withColumnRenamed(_IDS, "rule_ids")
-        together = with_annotations(together, self.rematch.annotations)
-        for name, value in stamps.items():
-            together = together.withColumn(name, functions.lit(value))
-        with (
-            telling_lost_files(source, tuple(files), self._way_out()),
-            self.trial_limit(files),
-            self._telling_encodings(),
-        ):
-            count = together.count()
-        return NewlyMatched(together, count) if count else None
-
-    @contextmanager
-    def _telling_encodings(self) -> Iterator[None]:
-        """Turn Spark's error about an encoding that this process reads and Spark does not into a TableError."""
-        try:
-            yield
-        except Exception as error:
-            if _UNREAD not in str(error):
-                raise
-            raise TableError(
-                f"Spark, which looks for rows of {self.stream.name} that match only now, does not read the encoding "
-                f"{_UNREAD} of columns of the source. {self._way_out()}holds now."
-            ) from error
-
-    def trial_limit(self, files: list[Any]) -> Any:
-        """What bounds the time of predicates that only Spark evaluates."""
-        from pipelines.recovery.jvm_restart import batch_time_limit
-
-        derived = len(self.rematch.compiled.derived) if self.rematch.compiled is not None else 0
-        return batch_time_limit(self.workspace, f"retag {self.stream.name}", tuple(files), derived)
-
-    def _slice(self, source: Source, matchable: Matchable, batch: MicroBatch) -> tuple[DataFrame, list[Any]] | None:
-        """The rows of a micro-batch that a rule can match and that did not go to quarantine."""
-        taken = source.retake(batch.plan)
-        if matchable.condition is not None:
-            taken = replace(taken, files=matchable.files(taken))
-        if not taken.files:
-            return None
-        rows = slice_frame(source, taken)
-        if matchable.condition is not None:
-            rows = rows.filter(matchable.condition)
-        if batch.plan["quarantined"]:
-            rows = rows.filter(is_accepted(self.workspace.spark, batch.plan["key"], batch.plan["checks"]))
-        return rows, list(taken.files)
-
-    def _history(self, batch: MicroBatch) -> History:
-        histories = self.histories.of(batch.batch)
-        if len(histories) != 1:
-            raise TableError(
-                f"Which rows of micro-batch {batch.batch} of {self.stream.name} are in its table is not known any "
-                f"more. {self._way_out()}holds now."
-            )
-        return next(iter(histories))
-
-    def _way_out(self) -> str:
-        return f"Tag everything anew with: deltatag tag {self.stream.name} --restart, which takes what the source "
-
-    def _newly_matched(self, group: list[DataFrame], base: pl.DataFrame) -> DataFrame:
-        """The rows that a rule that differs matches and none of the base does."""
-        rows = _united(group)
-        names = [functions.col(quoted(name)) for name in rows.columns]
-        assert self.rematch.matcher is not None and self.rematch.compiled is not None
-        matched = self.rematch.matcher.with_inputs(rows).select(*names, self.rematch.matcher.rule_ids().alias(_IDS))
-        matched = matched.filter(functions.size(f"`{_IDS}`") > 0)
-        before = self._matcher(base, self.rematch.compiled)
-        kept = [*names, functions.col(f"`{_IDS}`")]
-        old = before.with_inputs(matched).select(*kept, before.rule_ids().alias("deltatag:old"))
-        return old.filter(functions.size("`deltatag:old`") == 0).drop("deltatag:old")
-
-    def _matcher(self, base: pl.DataFrame, compiled: ri.CompiledRules) -> Matcher:
-        lists = [*compiled.lists.values()]
-        now = set(contents(base, lists).drop_nulls())
-        if not set(base[LISTS].drop_nulls()) <= now:
-            raise TableError(
-                f"{self.stream.name} keeps only rows that match, and a list that its rules name holds other values now "
-                f"than when rows were tagged. {self._way_out()}holds now."
-            )
-        index = index_of(self.scope, base, self.scope.event_time, compiled.time_zone, lists)
-        return matcher_of(self.scope, index, self.rematch.id_type)
+def history_of(stream: Stream, histories: IndexHistories, batch: MicroBatch) -> History:
+    """By which indexes the rows of a micro-batch were tagged; TableError where that is not known."""
+    found = histories.of(batch.batch)
+    if len(found) != 1:
+        raise TableError(
+            f"Which rows of micro-batch {batch.batch} of {stream.name} are in its table is not known any more. "
+            f"{way_out(stream)}holds now."
+        )
+    return next(iter(found))
 
 
-def _united(frames: list[DataFrame]) -> DataFrame:
-    """All rows, with NULL where a column came later."""
-    found = frames[0]
-    for each in frames[1:]:
-        found = found.unionByName(each, allowMissingColumns=True)
-    return found
+def check_lists(stream: Stream, base: pl.DataFrame, lists: Sequence[ValueList]) -> None:
+    """TableError where a list that the rules of `base` name has other values now than when rows were tagged."""
+    now = set(contents(base, lists).drop_nulls())
+    if not set(base[LISTS].drop_nulls()) <= now:
+        raise TableError(
+            f"{stream.name} keeps only rows that match, and a list that its rules name holds other values now than "
+            f"when rows were tagged. {way_out(stream)}holds now."
+        )
+
+
+def way_out(stream: Stream) -> str:
+    """The start of a sentence that says what to do where rows that only match now cannot be found."""
+    return f"Tag everything anew with: deltatag tag {stream.name} --restart, which takes what the source "

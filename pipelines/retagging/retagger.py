@@ -91,6 +91,7 @@ class Retagger:
         self.id_type = self.lake.rule_id_type()
         self._rule_sets = RuleSets(self.workspace, self.name)
         self.rows = range_of(scope, since, until)
+        self._needs_spark: NeedsSparkError | None = None
 
     def run(self) -> Outcome:
         """End what an earlier run has begun, then do what is due; restartable at any moment."""
@@ -137,6 +138,8 @@ class Retagger:
         held = (field.name for field in self.lake.delta(table).schema().fields)
         check_widened(table, held, columns, self.id_type)
         try:
+            if self._needs_spark is not None:
+                raise self._needs_spark
             return self._local_tables(changes, indexed)
         except NeedsSparkError as error:
             report_spark(self.workspace, f"the re-tag of {self.name}", error)
@@ -148,8 +151,6 @@ class Retagger:
         """The tables for this process; NeedsSparkError, with the reason, where Spark must do the re-tag."""
         if not isinstance(self.scope, StreamScope):
             raise NeedsSparkError("it is a join")
-        if self._only_matched:
-            raise NeedsSparkError('its output is "matched"')
         return LocalTables.of(self.scope, changes, indexed, self.rows)
 
     def _retag(self, work: _Work, planned: MicroBatch | None) -> Outcome:
@@ -159,7 +160,11 @@ class Retagger:
             tables = self._tables(work.stored, work.changes)
             with tables.session():
                 found = tables.find(work.at.tagged)
-                newly_matched = self._newly_matched(work, tables)
+                try:
+                    newly_matched = self._newly_matched(work, tables)
+                except NeedsSparkError as error:
+                    self._needs_spark = error
+                    continue
                 rows = found.changed + newly_matched
                 batch = self._record(work, planned, {"files_read": found.read, "rows_changed": rows})
                 try:
@@ -237,7 +242,6 @@ class Retagger:
                 f"Which rows of {self.name} are in its table, which has only matched ones, is not known: the index "
                 f"that tagged them is gone. Tag everything anew with: deltatag tag {self.name} --restart"
             )
-        assert not isinstance(tables, LocalTables)
         bases: dict[tuple[str, ...], pl.DataFrame] = {}
         for history in work.histories.distinct:
             rules = self._rule_sets.of_history(history)

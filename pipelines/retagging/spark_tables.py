@@ -11,9 +11,9 @@ from pipelines.lake.index_store import StoredIndex, fetch_index
 from pipelines.lake.runs import MicroBatch
 from pipelines.lake.table_definitions import tagged_table
 from pipelines.retagging.indexes import former_index, index_of, matcher_of
-from pipelines.retagging.newly_matched import NewlyMatched, NewlyMatchedSearch
 from pipelines.retagging.rematch import Rematch
 from pipelines.retagging.spark_matches import Matches
+from pipelines.retagging.spark_newly_matched import NewlyMatched, NewlyMatchedSearch
 from pipelines.retagging.spark_rows import TaggedRows
 from pipelines.retagging.tables import Found, Stamps
 from pipelines.scopes import Scope, StreamScope

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 _PROPERTIES = {"delta.enableDeletionVectors": "false"}
 _MOST_PIECE_BYTES = 2 << 30
 """Maximum uncompressed bytes of row groups that become one file of a table."""
+_T = TypeVar("_T")
 _DELTA_TYPES = {"bigint": "long", "int": "integer"}
 
 
@@ -135,6 +136,26 @@ class LocalRunner:
         sums = np.sum([asked.count(iter(())), *counted], axis=0).tolist()
         keys = len(asked.key)
         return RefusedRows(sums[0], sums[1], tuple(sums[2 : 2 + keys]), tuple(sums[2 + keys :]))
+
+    def each_accepted(
+        self,
+        source: Source,
+        taken: Slice,
+        schema: pa.Schema,
+        checks: Mapping[str, Any],
+        work: Callable[[Iterator[pa.RecordBatch]], _T],
+    ) -> list[_T]:
+        """The results of `work` for the rows of each piece of a slice, with the columns of `schema`, that do not go to
+        quarantine; run by threads."""
+        self._check_features(source, taken.schema_version)
+        asked = self._checks(schema, checks) if checks["quarantined"] else None
+
+        def done(piece: Sequence[SourceFile]) -> _T:
+            """Work on a piece."""
+            batches = read_batches(piece, schema)
+            return work(batches if asked is None else _accepted(asked, batches))
+
+        return self._each_piece(source, taken, done)
 
     def match(self, job: Job, without: frozenset[str]) -> None:
         """Leave it to Spark: only predicates that ended Spark are searched for in this way."""

@@ -117,6 +117,24 @@ def test_a_range_of_event_times_leaves_other_rows_their_annotations(new_workspac
     assert now != before
 
 
+def test_rows_that_match_only_now_have_annotations(new_workspace) -> None:
+    made = new_workspace({"s": STREAM | {"output": "matched"}}, spark=False)
+    append(made, 0, 80)
+    write_rules(made, local(RULES_OF_S)[:1])
+    compile_scopes(made)
+    tag_stream(made, "s")
+    before = len(tagged(made))
+    write_rules(made, EDITED)
+    compile_scopes(made)
+    retag(made, "s")
+    now = tagged(made)
+    assert len(now) > before
+    assert_annotated(made)
+    check_bounds(made)
+    tag_stream(made, "s", restart=True)
+    assert tagged(made) == now
+
+
 @pytest.mark.slow
 def test_edits_of_all_kinds_together(workspace) -> None:
     tag_stream(workspace, "s")

@@ -1,0 +1,147 @@
+"""Rows that the tagged table lacks since no rule matched them, where only matched rows are written: those that rules
+match now, from the source, by Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame, functions
+
+from pipelines.errors import TableError
+from pipelines.lake.runs import MicroBatch
+from pipelines.retagging.index_histories import History, IndexHistories
+from pipelines.retagging.indexes import index_of, matcher_of
+from pipelines.retagging.newly_matched import check_lists, history_of, left_rows_out, way_out
+from pipelines.sources.lost_files import telling_lost_files
+from pipelines.sources.pushdown import Matchable
+from pipelines.sources.slices import slice_frame
+from pipelines.sources.source import Source, open_source
+from pipelines.spark.sql_text import quoted
+from pipelines.writing.annotated_rows import with_annotations
+from pipelines.writing.matching import Matcher
+from pipelines.writing.quarantine import is_accepted
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    import rules_index as ri
+    from pipelines.retagging.rematch import Rematch
+    from pipelines.scopes import StreamScope
+
+_IDS = "deltatag:new"
+_UNREAD = "BYTE_STREAM_SPLIT"
+
+
+@dataclass(frozen=True, slots=True)
+class NewlyMatched:
+    """Rows of the source with the ids of the rules that match them now: no rule did when their micro-batch was tagged,
+    or at the last re-tag since. `rows`: how many."""
+
+    frame: DataFrame
+    rows: int
+
+
+class NewlyMatchedSearch:
+    """Finds such rows of one stream."""
+
+    def __init__(self, scope: StreamScope, rematch: Rematch, histories: IndexHistories) -> None:
+        """rematch: by the index of the rules that differ; histories: of the stream's micro-batches."""
+        self.scope, self.rematch, self.histories = scope, rematch, histories
+        self.workspace, self.stream = scope.workspace, scope.stream
+
+    def find(
+        self, batches: Iterable[MicroBatch], bases: Mapping[History, pl.DataFrame], stamps: Mapping[str, Any]
+    ) -> NewlyMatched | None:
+        """The rows of these micro-batches; None where there are none.
+
+        bases: the rules of each of their index histories; stamps: the columns that tagging adds, beside ids and
+        source_version. SourceError where the source does not show the rows of a micro-batch any more.
+        """
+        if self.rematch.compiled is None or self.rematch.matcher is None:
+            return None
+        source = open_source(self.workspace.spark, self.stream)
+        matchable = Matchable(self.workspace.spark, source, self.rematch.compiled)
+        groups: dict[History, list[DataFrame]] = {}
+        files = []
+        for batch in left_rows_out(batches):
+            found = self._slice(source, matchable, batch)
+            if found is not None:
+                groups.setdefault(history_of(self.stream, self.histories, batch), []).append(found[0])
+                files += found[1]
+        frames = [self._newly_matched(group, bases[history]) for history, group in groups.items()]
+        if not frames:
+            return None
+        together = _united(frames).withColumnRenamed(_IDS, "rule_ids")
+        together = with_annotations(together, self.rematch.annotations)
+        for name, value in stamps.items():
+            together = together.withColumn(name, functions.lit(value))
+        with (
+            telling_lost_files(source, tuple(files), way_out(self.stream)),
+            self.trial_limit(files),
+            self._telling_encodings(),
+        ):
+            count = together.count()
+        return NewlyMatched(together, count) if count else None
+
+    @contextmanager
+    def _telling_encodings(self) -> Iterator[None]:
+        """Turn Spark's error about an encoding that this process reads and Spark does not into a TableError."""
+        try:
+            yield
+        except Exception as error:
+            if _UNREAD not in str(error):
+                raise
+            raise TableError(
+                f"Spark, which looks for rows of {self.stream.name} that match only now, does not read the encoding "
+                f"{_UNREAD} of columns of the source. {way_out(self.stream)}holds now."
+            ) from error
+
+    def trial_limit(self, files: list[Any]) -> Any:
+        """What bounds the time of predicates that only Spark evaluates."""
+        from pipelines.recovery.jvm_restart import batch_time_limit
+
+        derived = len(self.rematch.compiled.derived) if self.rematch.compiled is not None else 0
+        return batch_time_limit(self.workspace, f"retag {self.stream.name}", tuple(files), derived)
+
+    def _slice(self, source: Source, matchable: Matchable, batch: MicroBatch) -> tuple[DataFrame, list[Any]] | None:
+        """The rows of a micro-batch that a rule can match and that did not go to quarantine."""
+        taken = source.retake(batch.plan)
+        if matchable.condition is not None:
+            taken = replace(taken, files=matchable.files(taken))
+        if not taken.files:
+            return None
+        rows = slice_frame(source, taken)
+        if matchable.condition is not None:
+            rows = rows.filter(matchable.condition)
+        if batch.plan["quarantined"]:
+            rows = rows.filter(is_accepted(self.workspace.spark, batch.plan["key"], batch.plan["checks"]))
+        return rows, list(taken.files)
+
+    def _newly_matched(self, group: list[DataFrame], base: pl.DataFrame) -> DataFrame:
+        """The rows that a rule that differs matches and none of the base does."""
+        rows = _united(group)
+        names = [functions.col(quoted(name)) for name in rows.columns]
+        assert self.rematch.matcher is not None and self.rematch.compiled is not None
+        matched = self.rematch.matcher.with_inputs(rows).select(*names, self.rematch.matcher.rule_ids().alias(_IDS))
+        matched = matched.filter(functions.size(f"`{_IDS}`") > 0)
+        before = self._matcher(base, self.rematch.compiled)
+        kept = [*names, functions.col(f"`{_IDS}`")]
+        old = before.with_inputs(matched).select(*kept, before.rule_ids().alias("deltatag:old"))
+        return old.filter(functions.size("`deltatag:old`") == 0).drop("deltatag:old")
+
+    def _matcher(self, base: pl.DataFrame, compiled: ri.CompiledRules) -> Matcher:
+        lists = [*compiled.lists.values()]
+        check_lists(self.stream, base, lists)
+        index = index_of(self.scope, base, self.scope.event_time, compiled.time_zone, lists)
+        return matcher_of(self.scope, index, self.rematch.id_type)
+
+
+def _united(frames: list[DataFrame]) -> DataFrame:
+    """All rows, with NULL where a column came later."""
+    found = frames[0]
+    for each in frames[1:]:
+        found = found.unionByName(each, allowMissingColumns=True)
+    return found

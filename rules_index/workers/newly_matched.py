@@ -1,0 +1,77 @@
+"""Rows of a source that no rule matched when they were tagged, and some rule matches now: found, and written as rows of
+the tagged table, which has only rows that rules match."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from rules_index.arrays import decoded
+from rules_index.index.annotations import plain, without_dictionary
+from rules_index.workers.retagged_rows import ReplacedIds, matched_ids
+from rules_index.workers.tagged_files import Files, Task, joined
+
+if TYPE_CHECKING:
+    from rules_index.index.compiled import CompiledRules
+
+
+def write_newly_matched(
+    compiled: CompiledRules,
+    former: CompiledRules,
+    replaced: ReplacedIds,
+    task: Task,
+    schema: pa.Schema,
+    batches: Iterator[pa.RecordBatch],
+) -> tuple[int, list[dict[str, Any]]]:
+    """Write the rows that rules of `compiled` match and none of `former` does: how many, and the files' `add` entries.
+
+    Batches have the columns that the indexes read, and `source_version`; schema: the columns of the tagged table, NULL
+    where rows lack one. An `OSError` leaves no file behind.
+    """
+    files, rows = Files(task.folders["tagged"], task, task.layouts["tagged"]), 0
+    try:
+        for batch in joined(batches):
+            found, ids = _newly_matched(compiled, former, replaced, batch)
+            if len(found):
+                rows += len(found)
+                files.write(_tagged(found, ids, replaced, task, schema))
+        return rows, files.close()
+    except BaseException:
+        files.abandon()
+        raise
+
+
+def _newly_matched(
+    compiled: CompiledRules, former: CompiledRules, replaced: ReplacedIds, batch: pa.RecordBatch
+) -> tuple[pa.RecordBatch, pa.ListArray]:
+    """Such rows of a batch, and the ids of the rules that match them."""
+    ids = matched_ids(compiled, replaced, batch)
+    kept = pa.array(np.flatnonzero(np.diff(ids.offsets.to_numpy())))
+    batch, ids = batch.take(kept), ids.take(kept)
+    if not len(batch):
+        return batch, ids
+    before = matched_ids(former, replaced, batch)
+    new = pa.array(np.diff(before.offsets.to_numpy()) == 0)
+    return batch.filter(new), ids.filter(new)
+
+
+def _tagged(
+    batch: pa.RecordBatch, ids: pa.ListArray, replaced: ReplacedIds, task: Task, schema: pa.Schema
+) -> pa.RecordBatch:
+    """The rows with the columns of the tagged table."""
+    made: dict[str, pa.Array] = {"rule_ids": without_dictionary(ids)}
+    if replaced.annotations is not None:
+        made |= plain(replaced.annotations.of_ids(ids))
+    made |= {name: pa.repeat(value, len(batch)) for name, value in task.stamps.items()}
+    columns = []
+    for each in schema:
+        if each.name in made:
+            columns.append(made[each.name])
+        elif each.name in batch.schema.names:
+            columns.append(decoded(batch.column(each.name)))
+        else:
+            columns.append(pa.nulls(len(batch), each.type))
+    return pa.RecordBatch.from_arrays(columns, schema.names)
