@@ -31,9 +31,10 @@ from pipelines.retagging.local_tables import LocalTables
 from pipelines.run import OpenGates, run_due
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
-from tests.cases import SOAK, quick_first
+from tests.cases import cases, quick_first
 from tests.unit.pipelines.retagged_rows import START, DiedError, die_after, random_rule, rows
 
+RETAGS = "DELTATAG_RETAG_CASES"
 STREAM = {"source": "lake/source", "key": ["id"], "event_time": "t"}
 BEFORE = {"gone": "n > 3", "changed": "n < 9", "same": "w = 'x'"}
 AFTER = {"same": "w = 'x'", "changed": "n < 4 AND d > 1", "new": "n BETWEEN 5 AND 7"}
@@ -124,7 +125,7 @@ def make(new_workspace, without_spark):
     return made
 
 
-@pytest.mark.parametrize("seed", quick_first(0, range(16 if SOAK else 4)))
+@pytest.mark.parametrize("seed", quick_first(0, range(cases(16, RETAGS))))
 def test_random_edits(make, seed: int) -> None:
     draw = random.Random(seed)
     output = ("matched", "all")[seed % 2]
@@ -148,7 +149,7 @@ def test_random_edits(make, seed: int) -> None:
     assert_like_anew(workspace)
 
 
-@pytest.mark.parametrize("seed", quick_first(0, range(30 if SOAK else 4)))
+@pytest.mark.parametrize("seed", quick_first(0, range(cases(16, RETAGS))))
 def test_ranges_of_event_times(make, seed: int) -> None:
     """Rows of the range as if all were tagged anew, the others as before, in both tables."""
     draw = random.Random(seed)
@@ -254,7 +255,7 @@ def prepared(make, **stream) -> Workspace:
 STEPS = ("found", "planned", "files", "s_tagged", "s_matches")
 
 
-@pytest.mark.parametrize("seed", quick_first(0, range(8 if SOAK else 2)))
+@pytest.mark.parametrize("seed", quick_first(0, range(cases(8, RETAGS))))
 def test_deaths_after_each_write(make, seed: int) -> None:
     """Killed behind each write; then rules are edited, or rows come, and it is started again."""
     draw = random.Random(seed)
