@@ -21,6 +21,7 @@ from rules_index.index.pattern_groups import LEAST_PATTERNS, LEAST_ROWS
 from rules_index.index.updated_index import numbers_of, overlaid
 from rules_index.join.index import JoinIndex, Method
 from rules_index.join.window_partners import Side
+from rules_index.kernels.rows_by_rule import rows_by_rule
 
 _TYPES = {
     "tiny": pa.int8(),
@@ -63,6 +64,7 @@ def warm_up() -> int:
     updated = overlaid(layers, numbers_of(layers), compiled.rejects, "")
     matched = len(compiled.match(batch).flatten()) + len(updated.match(batch).flatten())
     matched += _warm_up_texts(schema) + _warm_up_lists() + _warm_up_events(schema)
+    rows_by_rule(np.zeros(1, np.int32), np.ones(1, np.int32), np.zeros(3, np.int64), np.empty(1, np.int32))
     return matched + _warm_up_join() + _warm_up_lint(schema)
 
 

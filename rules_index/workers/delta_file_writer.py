@@ -147,6 +147,14 @@ class DeltaFile:
         for start in range(0, table.num_rows, SORTED_ROWS):
             self._writer.write_table(_narrowed(table.slice(start, SORTED_ROWS), self._layout.sort_by))
 
+    def write_row_group(self, rows: pa.Table) -> None:
+        """Adds rows as a row group of their own."""
+        for name, bounds in self._floats.items():
+            bounds.add(rows[name])
+        if self._writer is None:
+            self._writer = self._opened(rows)
+        self._writer.write_table(rows, row_group_size=max(rows.num_rows, 1))
+
     def _opened(self, rows: pa.Table) -> pq.ParquetWriter:
         writer = open_writer(self._file.path, self._schema, rows, self._codec, self._footers)
         writer.add_key_value_metadata(self._footer)
@@ -163,11 +171,11 @@ def _sorted(table: pa.Table, name: str) -> pa.Table:
         places = pa.array(np.argsort(codes, kind="stable"))
     else:
         places = pc.sort_indices(order.indices if isinstance(order, pa.DictionaryArray) else order)
-    columns = [each if _is_constant(each) else pc.take(each, places, boundscheck=False) for each in table.columns]
+    columns = [each if is_constant(each) else pc.take(each, places, boundscheck=False) for each in table.columns]
     return pa.table(columns, schema=table.schema)
 
 
-def _is_constant(column: pa.ChunkedArray) -> bool:
+def is_constant(column: pa.ChunkedArray) -> bool:
     """Whether all values are one integer, as those of versions mostly are."""
     if not pa.types.is_int64(column.type) or column.null_count:
         return False

@@ -25,6 +25,7 @@ from rules_index.arrays import decoded
 from rules_index.index.annotations import Annotations
 from rules_index.workers.copied_files import CopiedFiles, LargeRowGroupError, copied_row_groups
 from rules_index.workers.delta_file_writer import PLAIN, DeltaFile, Layout, partition_text
+from rules_index.workers.match_files import MatchFiles
 from rules_index.workers.parquet_columns import ParquetFooterError
 from rules_index.workers.source_file_reader import SourceFile, read_batches
 
@@ -136,7 +137,7 @@ def write_files(compiled: CompiledRules, task: Task, batches: Iterator[pa.Record
     (`rows`, `matches`, and `errors` as pairs of rule id and rows, JSON) and one for each file with the table's name and
     the `add` entry for its log (JSON). An `OSError` leaves no file behind.
     """
-    yield _written(compiled, task, batches, {name: _files(task, name) for name in task.folders})
+    yield _written(compiled, task, batches, {name: _files(compiled, task, name) for name in task.folders})
 
 
 def write_piece(
@@ -149,8 +150,10 @@ def write_piece(
         layout = task.layouts.get("tagged", PLAIN)
         with contextlib.suppress(LargeRowGroupError, ParquetFooterError):
             if groups := copied_row_groups(files, schema, task.codec, layout.partition_by):
-                made = {name: _files(task, name) for name in task.folders}
-                copied = CopiedFiles(task.folders["tagged"], task.codec, task.footer, layout, groups, made["tagged"])
+                folder = task.folders["tagged"]
+                plain = Files(folder, task, layout)
+                copied = CopiedFiles(folder, task.codec, task.footer, layout, groups, plain)
+                made = {name: _files(compiled, task, name) for name in task.folders if name != "tagged"}
                 yield _written(compiled, task, batches(), {**made, "tagged": copied})
                 return
     yield from write_files(compiled, task, batches())
@@ -178,12 +181,18 @@ def unreadable() -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"name": [UNREADABLE], "entry": [""], "figures": [""]})
 
 
-def _files(task: Task, name: str) -> Files:
-    return Files(task.folders[name], task, task.layouts.get(name, PLAIN))
+def _files(compiled: CompiledRules, task: Task, name: str) -> Files | MatchFiles:
+    layout = task.layouts.get(name, PLAIN)
+    if name == "matches" and layout.sort_by == "rule_id" and not layout.partition_by:
+        return MatchFiles(task.folders[name], task, layout, compiled.ids.cast(task.id_type))
+    return Files(task.folders[name], task, layout)
 
 
 def _written(
-    compiled: CompiledRules, task: Task, batches: Iterator[pa.RecordBatch], files: Mapping[str, Files | CopiedFiles]
+    compiled: CompiledRules,
+    task: Task,
+    batches: Iterator[pa.RecordBatch],
+    files: Mapping[str, Files | MatchFiles | CopiedFiles],
 ) -> pa.RecordBatch:
     """Tags rows and writes them to the files; returns what `write_files` does."""
     rows = matches = 0
@@ -194,8 +203,9 @@ def _written(
             rows, matches = rows + len(ids), matches + len(ids.values)
             errors.update(raised)
             for name, its in files.items():
-                made = _MADE[name](batch, ids, ordinals, task)
-                if len(made):
+                if isinstance(its, MatchFiles):
+                    its.add(batch.select([*task.keys, "source_version"]), ids.offsets.to_numpy(), ordinals)
+                elif len(made := _MADE[name](batch, ids, ordinals, task)):
                     its.write(made)
         entries = [(name, json.dumps({"add": entry})) for name, its in files.items() for entry in its.close()]
     except BaseException:

@@ -1,0 +1,114 @@
+"""Writes the matches of rows as a file of their Delta table: one row for each pair of a rule and a row, sorted by rule.
+
+A pair waits as two numbers, those of its rule and its row, beside the keys of the rows. Its columns are made in the
+order in which they are written, as many rows at a time as a row group has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rules_index.kernels.rows_by_rule import rows_by_rule
+from rules_index.workers.delta_file_writer import SORTED_ROWS, DeltaFile, Layout, is_constant
+
+if TYPE_CHECKING:
+    from rules_index.workers.tagged_files import Task
+
+_PAIRS, _KEY_BYTES = 1 << 20, 32 << 20
+"""So many pairs are sorted together, or as many as have keys of so many bytes: the more, the fewer row groups have rows
+of one rule. A pair takes 4 bytes while it waits, and 8 more while it is sorted."""
+
+
+class MatchFiles:
+    """The file of matches for one piece of rows."""
+
+    def __init__(self, folder: str, task: Task, layout: Layout, ids: pa.Array) -> None:
+        """ids: those of all rules, ascending, by their ordinals. The layout has no partitions."""
+        self._folder, self._task, self._layout, self._ids = folder, task, layout, ids
+        self._ordinals: list[np.ndarray] = []
+        self._lengths: list[np.ndarray] = []
+        self._keys: list[pa.RecordBatch] = []
+        self._waiting = self._key_bytes = 0
+        self._file: DeltaFile | None = None
+
+    def add(self, keys: pa.RecordBatch, offsets: np.ndarray, ordinals: np.ndarray) -> None:
+        """Adds rows: their keys, and the ordinals int32 of their rules, those of row r from offsets[r] up to
+        offsets[r + 1]."""
+        start = 0
+        while start < len(keys):
+            stop = int(np.searchsorted(offsets, offsets[start] + _PAIRS, side="right")) - 1
+            stop = min(max(stop, start + 1), len(keys))
+            lengths = np.diff(offsets[start : stop + 1]).astype(np.int32)
+            matched = np.flatnonzero(lengths)
+            if len(matched):
+                part = keys.slice(start, stop - start)
+                part = part if len(matched) == len(part) else part.take(pa.array(matched))
+                self._ordinals.append(ordinals[offsets[start] : offsets[stop]])
+                self._lengths.append(lengths[matched])
+                self._keys.append(part)
+                self._waiting += len(self._ordinals[-1])
+                self._key_bytes += part.nbytes
+            if self._waiting >= _PAIRS or self._key_bytes >= _KEY_BYTES:
+                self._flush()
+            start = stop
+
+    def close(self) -> list[dict[str, Any]]:
+        """Finishes the file; returns its `add` entry, or none if there is no pair."""
+        self._flush()
+        return [self._file.close()] if self._file is not None else []
+
+    def abandon(self) -> None:
+        """Removes what was written."""
+        if self._file is not None:
+            self._file.abandon()
+
+    def _flush(self) -> None:
+        """Writes the pairs that wait."""
+        if not self._waiting:
+            return
+        ordinals, lengths = np.concatenate(self._ordinals), np.concatenate(self._lengths)
+        keys = pa.Table.from_batches(self._keys).combine_chunks()
+        self._ordinals, self._lengths, self._keys = [], [], []
+        self._waiting = self._key_bytes = 0
+        starts, rows = np.zeros(len(self._ids) + 2, np.int64), np.empty(len(ordinals), np.int32)
+        rows_by_rule(ordinals, lengths, starts, rows)
+        for part in self._parts(starts[:-1], rows, keys):
+            if self._file is None:
+                self._file = DeltaFile(self._folder, part.schema, self._task.codec, self._task.footer, self._layout)
+            self._file.write_row_group(part)
+
+    def _parts(self, starts: np.ndarray, rows: np.ndarray, keys: pa.Table) -> Iterator[pa.Table]:
+        """The pairs as rows of the table, as many at a time as a row group has; the rows of rule r are those from
+        starts[r] up to starts[r + 1]."""
+        same = {name: keys[name][0] for name in keys.schema.names if is_constant(keys[name])}
+        same |= {name: value for name, value in self._task.stamps.items() if name == "rules_version"}
+        names = ("rule_id", *self._task.keys, "rules_version", "source_version")
+        for start in range(0, len(rows), SORTED_ROWS):
+            taken = pa.array(rows[start : start + SORTED_ROWS])
+            columns = {"rule_id": self._rule_ids(starts, start, start + len(taken))}
+            for name in names[1:]:
+                constant = same.get(name)
+                columns[name] = (
+                    pc.take(keys[name], taken, boundscheck=False)
+                    if constant is None
+                    else pa.repeat(constant, len(taken))
+                )
+            yield pa.table({name: columns[name] for name in self._layout.columns or names})
+
+    def _rule_ids(self, starts: np.ndarray, start: int, stop: int) -> pa.Array:
+        """The ids of the pairs from `start` up to `stop`; texts with just the dictionary that they need, since the
+        writer writes all of it."""
+        first = int(np.searchsorted(starts, start, side="right")) - 1
+        last = int(np.searchsorted(starts, stop, side="left"))
+        lengths = np.diff(np.clip(starts[first : last + 1], start, stop))
+        used = np.flatnonzero(lengths)
+        codes = np.repeat(np.arange(len(used), dtype=np.int32), lengths[used])
+        ids = self._ids.take(pa.array(used + first))
+        if not pa.types.is_string(ids.type):
+            return ids.take(pa.array(codes))
+        return pa.DictionaryArray.from_arrays(pa.array(codes), ids)
