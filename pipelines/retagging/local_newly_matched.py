@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pipelines.sources.positions import Add, Slice
     from pipelines.sources.source import Source
     from rules_index.index.compiled import CompiledRules
-    from rules_index.workers.tagged_files import Task
+    from rules_index.workers.task import Task
 
 
 @dataclass

@@ -38,7 +38,7 @@ from rules_index.workers.retagged_files import FileTask, Matched, count_changes,
 from rules_index.workers.retagged_rows import is_among
 from rules_index.workers.retagged_rows import write_files as write_rows
 from rules_index.workers.source_file_reader import SOURCE_VERSION, read_batches
-from rules_index.workers.tagged_files import Task
+from rules_index.workers.task import Task
 
 if TYPE_CHECKING:
     import polars as pl

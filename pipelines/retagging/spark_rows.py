@@ -31,7 +31,8 @@ from pipelines.writing.worker_writes import codec, run_task
 from rules_index.names import path_parts
 from rules_index.workers.retagged_files import FileTask
 from rules_index.workers.retagged_rows import COUNTS, FILE, IN_RANGE, ReplacedIds
-from rules_index.workers.tagged_files import RESULT, Task
+from rules_index.workers.tagged_files import RESULT
+from rules_index.workers.task import Task
 
 if TYPE_CHECKING:
     from pipelines.sources.positions import Add

@@ -52,7 +52,8 @@ from rules_index.workers.source_file_reader import (
     UnreadableFileError,
     read_batches,
 )
-from rules_index.workers.tagged_files import Task, write_files, write_piece
+from rules_index.workers.tagged_files import write_files, write_piece
+from rules_index.workers.task import Task
 
 if TYPE_CHECKING:
     from rules_index.workers.row_checks import RowChecks

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pipelines.lake.index_store import StoredIndex
     from pipelines.lake.lake import Lake
     from pipelines.lake.runs import MicroBatch
-    from rules_index.workers.tagged_files import Task
+    from rules_index.workers.task import Task
 
 _FEATURES = {
     "appendOnly",
@@ -133,7 +133,7 @@ def task_of(
 
     columns: the source's; due: the folders of tables that do not hold the micro-batch yet, by `tagged` and `matches`.
     """
-    from rules_index.workers.tagged_files import Task
+    from rules_index.workers.task import Task
 
     spelled = {name.lower(): name for name in columns}
     return Task(

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pipelines.lake.runs import MicroBatch
     from rules_index.index.annotations import Annotations
     from rules_index.workers.source_file_reader import SourceFile
-    from rules_index.workers.tagged_files import Task
+    from rules_index.workers.task import Task
 
     Pieces = Sequence[Sequence[SourceFile]]
 from pipelines.writing.tables import StreamTables, _with, append_once, matches_schema

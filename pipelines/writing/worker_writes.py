@@ -14,7 +14,8 @@ import pyarrow as pa
 from pipelines.spark.arrow_batches import map_batches
 from pipelines.writing.compression import CODEC, codec_named
 from pipelines.writing.files import FilesWritten, discard, gathered
-from rules_index.workers.tagged_files import RESULT, UNREADABLE, Task
+from rules_index.workers.tagged_files import RESULT, UNREADABLE
+from rules_index.workers.task import Task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,7 +17,7 @@ from rules_index.kernels.rows_by_rule import rows_by_rule
 from rules_index.workers.delta_file_writer import SORTED_ROWS, DeltaFile, Layout, is_constant
 
 if TYPE_CHECKING:
-    from rules_index.workers.tagged_files import Task
+    from rules_index.workers.task import Task
 
 _PAIRS, _KEY_BYTES = 1 << 20, 32 << 20
 """So many pairs are sorted together, or as many as have keys of so many bytes: the more, the fewer row groups have rows

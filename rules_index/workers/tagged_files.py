@@ -11,7 +11,6 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -22,12 +21,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules_index.arrays import decoded
-from rules_index.index.annotations import Annotations
 from rules_index.workers.copied_files import CopiedFiles, LargeRowGroupError, copied_row_groups
 from rules_index.workers.delta_file_writer import PLAIN, DeltaFile, Layout, partition_text
 from rules_index.workers.match_files import MatchFiles
 from rules_index.workers.parquet_columns import ParquetFooterError
 from rules_index.workers.source_file_reader import SourceFile, read_batches
+from rules_index.workers.task import Task
 
 if TYPE_CHECKING:
     from rules_index.index.compiled import CompiledRules, RuleId
@@ -44,27 +43,6 @@ _FEW_ROWS, _FEW_BYTES = 1 << 14, 16 << 20
 """Batches are joined with their neighbours as long as these have no more rows and bytes together."""
 SMALL_DICTIONARY = 1 << 18
 """Ids with fewer bytes in all go to Parquet as a dictionary, which saves Parquet the lookup of each."""
-
-
-@dataclass(frozen=True)
-class Task:
-    """How a micro-batch's rows are written.
-
-    `columns` are the source's columns in the tagged table, `keys` those of them that a match repeats. `stamps` are
-    columns with the same value in all rows. `folders` has, by name, `tagged` and, if matches are kept and not yet
-    written, `matches`; `layouts` how the rows of these are stored; `annotations` what tagged rows get besides ids.
-    """
-
-    id_type: pa.DataType
-    columns: tuple[str, ...]
-    keys: tuple[str, ...]
-    stamps: Mapping[str, pa.Scalar]
-    only_matched: bool
-    codec: str
-    footer: Mapping[str, str]
-    folders: Mapping[str, str]
-    layouts: Mapping[str, Layout] = field(default_factory=dict)
-    annotations: Annotations | None = None
 
 
 class Files:

@@ -24,7 +24,8 @@ from rules_index.workers.copied_columns import copied_columns
 from rules_index.workers.delta_file_writer import Layout
 from rules_index.workers.parquet_columns import ColumnFile, with_columns
 from rules_index.workers.source_file_reader import SourceFile
-from rules_index.workers.tagged_files import Task, write_piece
+from rules_index.workers.tagged_files import write_piece
+from rules_index.workers.task import Task
 from tests.cases import quick_first
 
 NAN = float("nan")

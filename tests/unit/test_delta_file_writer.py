@@ -21,7 +21,8 @@ import pytest
 from rules_index.compiling.compile import compile_rules
 from rules_index.workers import delta_file_writer, tagged_files
 from rules_index.workers.delta_file_writer import DeltaFile, Layout
-from rules_index.workers.tagged_files import Task, write_files
+from rules_index.workers.tagged_files import write_files
+from rules_index.workers.task import Task
 
 ROOT = Path(__file__).resolve().parents[2]
 INF, NAN = float("inf"), float("nan")
@@ -179,7 +180,8 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path) -> None:
     code = f"""
 import resource, numpy as np, pyarrow as pa
 from rules_index.compiling.compile import compile_rules
-from rules_index.workers.tagged_files import Task, write_files
+from rules_index.workers.tagged_files import write_files
+from rules_index.workers.task import Task
 table = pa.table({{"x": np.random.default_rng(1).random(50_000)}})
 rules = pa.table({{"rule_id": ["a"], "expression": ["x > 0.5"]}})
 compiled = compile_rules(rules, table.schema)

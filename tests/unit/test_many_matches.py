@@ -15,7 +15,8 @@ from rules_index.compiling.compile import compile_rules
 from rules_index.index.compiled import CompiledRules
 from rules_index.workers import source_file_reader, tagged_files
 from rules_index.workers.source_file_reader import SourceFile, read_batches
-from rules_index.workers.tagged_files import Task, write_files
+from rules_index.workers.tagged_files import write_files
+from rules_index.workers.task import Task
 
 
 def test_batches_have_about_as_many_matches_as_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ import random
 from collections import Counter
 from itertools import chain
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -17,13 +16,13 @@ import pytest
 from rules_index.workers import match_files
 from rules_index.workers.delta_file_writer import Layout
 from rules_index.workers.match_files import MatchFiles
+from rules_index.workers.task import Task
 from tests.cases import cases
 
 
-def task(keys: tuple[str, ...]) -> SimpleNamespace:
-    """What of a task is asked for."""
+def task(keys: tuple[str, ...]) -> Task:
     stamps = {"rules_version": pa.scalar(7, pa.int64()), "index_fingerprint": pa.scalar("f")}
-    return SimpleNamespace(keys=keys, stamps=stamps, codec="snappy", footer={"written": "here"})
+    return Task(pa.string(), keys, keys, stamps, False, "snappy", {"written": "here"}, {})
 
 
 def batch(draw: random.Random, rows: int, version: int) -> pa.RecordBatch:
