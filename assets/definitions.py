@@ -8,7 +8,6 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.automation import change_sensor, run_job, run_schedule
 from assets.checks import joined_checks, rules_checks, source_checks, tagged_checks
 from assets.freshness import freshness_check, freshness_sensor
 from assets.joins import join_assets
@@ -19,6 +18,7 @@ from assets.names import RESOURCE
 from assets.resources import LakeResource
 from assets.retagging import can_retag_days, retag_asset, retag_job
 from assets.rules import index_assets, rules_asset
+from assets.schedules_and_sensors import change_sensor, run_job, run_schedule
 from assets.streams import source_asset, tagged_assets
 from pipelines.settings.configuration import CONFIG_VARIABLE, FILE_NAME, load_configuration
 from pipelines.settings.model import Configuration

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pipelines.workspace import Workspace
 
 FRESH = "fresh"
-SENSOR_SECONDS = 60
+FRESHNESS_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def freshness_sensor(streams: Sequence[Stream]) -> dg.SensorDefinition:
 
     @dg.sensor(
         name="freshness",
-        minimum_interval_seconds=SENSOR_SECONDS,
+        minimum_interval_seconds=FRESHNESS_SECONDS,
         required_resource_keys={RESOURCE},
         description="Notices rows that wait to be tagged for longer than `freshness` allows, and says when none does.",
     )

@@ -23,7 +23,7 @@ def run_once(
     instance: keeps the records, such as `dg.DagsterInstance.ephemeral()`, or `open_instance` for a folder; quiet: keep
     the log off the terminal (the instance still records it).
     """
-    from assets.automation import assets_of
+    from assets.schedules_and_sensors import assets_of
 
     configuration = workspace.configuration
     job = definitions_over(configuration, LakeResource.over(workspace)).resolve_job_def(JOB)

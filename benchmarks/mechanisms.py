@@ -26,9 +26,9 @@ from rules_index.index import engine as engine_module
 from rules_index.index.conjunction_arrays import Conjunctions
 from rules_index.index.hybrid import Hybrid
 from rules_index.index.layout import hash_tables
-from rules_index.index.planner import scan_costs, table_costs
+from rules_index.index.planner import hash_table_costs, scan_costs
+from rules_index.index.planner.hash_table_costs import TableCosts
 from rules_index.index.planner.run_costs import RunCosts
-from rules_index.index.planner.table_costs import TableCosts
 from rules_index.kernels import match as kernel
 from rules_index.kernels.jit import jit
 
@@ -101,10 +101,10 @@ MECHANISMS = (
         arranged=lambda sample, index: _without_summaries(sample, index),
     ),
     Mechanism("even tables", ((hash_tables, "EVEN", -1),)),
-    Mechanism("prefilters", ((hash_tables, "FILTERED", _NEVER), (table_costs, "FILTERED", _NEVER))),
+    Mechanism("prefilters", ((hash_tables, "FILTERED", _NEVER), (hash_table_costs, "FILTERED", _NEVER))),
     Mechanism(
         "keys of several attributes",
-        ((table_costs, "LONGEST_KEY", 1), (TableCosts, "_longer_keys", lambda self, at: [])),
+        ((hash_table_costs, "LONGEST_KEY", 1), (TableCosts, "_longer_keys", lambda self, at: [])),
     ),
     Mechanism("sorted runs", ((RunCosts, "choose", lambda self, cost: []),)),
     Mechanism("transposed lists", arranged=lambda sample, index: _with_sorted_lists(sample, index)),

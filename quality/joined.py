@@ -10,8 +10,8 @@ from pipelines.settings.model import LOCAL
 from quality.evaluation import Suite
 from quality.findings import WARNING, Expectation
 from quality.sample import disagreements, time_of
+from quality.spark_written import Counts, NewestBatch, by_rule, exploded, totals
 from quality.validation import between, equal, listing, none_of, nothing
-from quality.written import Counts, NewestBatch, by_rule, exploded, totals
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -12,8 +12,8 @@ from pipelines.settings.model import LOCAL
 from quality.evaluation import Suite
 from quality.findings import Expectation
 from quality.sample import disagreements, time_of
+from quality.spark_written import Counts, NewestBatch, by_rule, exploded, totals
 from quality.validation import between, equal, listing, none_of, nothing
-from quality.written import Counts, NewestBatch, by_rule, exploded, totals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

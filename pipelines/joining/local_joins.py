@@ -30,8 +30,9 @@ from pipelines.lake.table_definitions import QUARANTINE_COLUMNS, joined_columns,
 from pipelines.lake.table_log import table_log
 from pipelines.lake.transaction_ids import app_of, application, is_done
 from pipelines.runners.local_runner import column_fields
-from pipelines.runners.spark_required import foreign_features, of_derived
+from pipelines.runners.spark_required import of_derived
 from pipelines.sources.pieces import each_in_threads, progress_of_parts
+from pipelines.sources.readable_features import foreign_features
 from pipelines.sources.source import Source
 from pipelines.writing.compression import codec_of
 from pipelines.writing.files import joined_layout_of

@@ -29,8 +29,8 @@ from pipelines.spark.sql_text import quoted
 from pipelines.workspace import Workspace
 from pipelines.writing.annotated_rows import annotation_columns_of
 from pipelines.writing.matching import Matcher
+from pipelines.writing.spark_tables import append_once, fence, fields_of, prepare_table, written_rows
 from pipelines.writing.table_order import Order
-from pipelines.writing.tables import append_once, fence, fields_of, prepare_table, written_rows
 from rules_index.join.worker import JoinTask
 
 

@@ -17,7 +17,7 @@ from pipelines.lake.column_types import OPAQUE, arrow_schema_of, is_opaque
 from pipelines.lake.table_log import table_log
 from pipelines.lake.table_names import source_of, table_names
 from pipelines.local_sql.grammar import TableName
-from pipelines.runners.spark_required import foreign_features
+from pipelines.sources.readable_features import foreign_features
 from pipelines.workspace import Workspace
 from rules_index.implication.widening import Widened, widen_compiled
 from rules_index.names import column_key, path_parts, spelled

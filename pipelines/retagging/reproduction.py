@@ -32,8 +32,8 @@ from pipelines.spark.sql_text import quoted
 from pipelines.value_lists import read_lists
 from pipelines.writing.annotated_rows import annotation_columns_of
 from pipelines.writing.quarantine import is_accepted
+from pipelines.writing.spark_tables import create_table, fields_of
 from pipelines.writing.table_order import Order
-from pipelines.writing.tables import create_table, fields_of
 
 if TYPE_CHECKING:
     from pipelines.workspace import Workspace

@@ -34,11 +34,12 @@ from pipelines.lake.table_definitions import (
 from pipelines.lake.table_log import table_log
 from pipelines.lake.transaction_ids import app_of, application, is_done
 from pipelines.runners.runner import Job
-from pipelines.runners.spark_required import foreign_features, of_derived
+from pipelines.runners.spark_required import of_derived
 from pipelines.settings.model import Stream
 from pipelines.sources.columns import check_condition
 from pipelines.sources.pieces import cores, each_in_threads, pieces_of, progress_of_parts
 from pipelines.sources.positions import Slice
+from pipelines.sources.readable_features import foreign_features
 from pipelines.sources.source import Source
 from pipelines.workspace import Workspace
 from pipelines.writing.compression import codec_of

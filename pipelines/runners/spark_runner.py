@@ -16,21 +16,21 @@ from pipelines.lake.table_cache import local_folder
 from pipelines.recovery.attempts import left_out
 from pipelines.recovery.jvm_restart import batch_time_limit
 from pipelines.runners.runner import Job
-from pipelines.runners.spark_required import why_spark_reads
 from pipelines.settings.model import Stream
 from pipelines.sources.pieces import pieces_of
 from pipelines.sources.positions import Slice
 from pipelines.sources.pushdown import Matchable
+from pipelines.sources.readable_features import why_spark_reads
 from pipelines.sources.slices import rows_of, slice_frame, slice_schema, source_partitions
 from pipelines.sources.source import Source, open_source
 from pipelines.sources.source_names import followed_columns
 from pipelines.spark.session import in_time_zone
 from pipelines.workspace import Workspace
 from pipelines.writing.matching import Matcher, bound_batches
-from pipelines.writing.output import Output
 from pipelines.writing.quarantine import check_conditions, count_refused
 from pipelines.writing.refused_rows import RefusedRows
-from pipelines.writing.tables import StreamTables, fence
+from pipelines.writing.spark_output import Output
+from pipelines.writing.spark_tables import StreamTables, fence
 from rules_index.workers.source_file_reader import SourceFile, source_files
 
 if TYPE_CHECKING:

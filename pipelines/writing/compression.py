@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 _CODECS = {"snappy": "snappy", "zstd": "zstd", "gzip": "gzip", "uncompressed": "none", "none": "none"}
 CODEC = "spark.sql.parquet.compression.codec"
 """Spark's setting for the compression of Parquet files."""
+DEFAULT_CODEC = "snappy"
+"""Spark's own default."""
 
 
 def codec_named(name: str) -> str | None:
@@ -37,4 +39,4 @@ def why_spark_compresses(workspace: Workspace) -> str | None:
 
 
 def _configured(workspace: Workspace) -> str:
-    return workspace.configuration.spark.get(CODEC, "snappy")
+    return workspace.configuration.spark.get(CODEC, DEFAULT_CODEC)

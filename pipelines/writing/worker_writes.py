@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pipelines.spark.arrow_batches import map_batches
-from pipelines.writing.compression import CODEC, codec_named
+from pipelines.writing.compression import CODEC, DEFAULT_CODEC, codec_named
 from pipelines.writing.files import FilesWritten, discard, gathered
 from rules_index.workers.tagged_files import RESULT, UNREADABLE
 from rules_index.workers.task import Task
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def codec(spark: SparkSession) -> str | None:
     """Arrow's name of the session's Parquet codec; None for one that Arrow lacks."""
-    return codec_named(str(spark.conf.get(CODEC, "snappy")))
+    return codec_named(str(spark.conf.get(CODEC, DEFAULT_CODEC)))
 
 
 def write_files(frame: DataFrame, matcher: Matcher, task: Task) -> FilesWritten:

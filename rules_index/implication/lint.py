@@ -29,7 +29,7 @@ from rules_index.implication.findings import (
     UNREACHABLE_ALTERNATIVE,
     findings,
 )
-from rules_index.implication.mistakes.detectors import mistakes
+from rules_index.implication.mistakes.find_mistakes import mistakes
 from rules_index.implication.mistakes.kinds import MISTAKES, NEVER_TRUE, PADDED_ID, TRUE_UNLESS_NULL, Mistake
 from rules_index.implication.mistakes.known_values import KnownValues
 from rules_index.implication.text_spans import Alternatives, alternatives_of, conflict_of, null_comparisons

@@ -18,11 +18,11 @@ from dagster._daemon.monitoring.concurrency import execute_concurrency_slots_ite
 from dagster._time import get_current_datetime
 from deltalake import DeltaTable, write_deltalake
 
-from assets.automation import SENSOR_TAG, assets_of
 from assets.definitions import build_definitions, definitions_over
 from assets.headless import run_once
 from assets.names import JOB, runs_key, table_key
 from assets.resources import LakeResource
+from assets.schedules_and_sensors import SENSOR_TAG, assets_of
 from pipelines.due import due_scopes
 from pipelines.lake.table_definitions import LAKE_TABLES
 from pipelines.tag import tag_stream
@@ -282,7 +282,7 @@ def test_what_a_failed_run_left_undone_is_done_though_nothing_changed_since(
     ended_run(instance, workspace, first.tags)
     ended_run(instance, workspace, {**first.tags, SENSOR_TAG: "another/deltatag.toml"})
     assert tick_sensor(workspace, instance, tick.cursor).run_requests == []
-    monkeypatch.setattr("assets.automation.REPEAT_SECONDS", 0)
+    monkeypatch.setattr("assets.schedules_and_sensors.REPEAT_SECONDS", 0)
     (again,) = tick_sensor(workspace, instance, tick.cursor).run_requests
     assert again.asset_selection == first.asset_selection
     # Dagster starts no second run of a key.

@@ -53,7 +53,7 @@ def test_both_ways_of_writing(new_workspace, monkeypatch: pytest.MonkeyPatch, ou
     if not by_worker:
         from pipelines.retagging import worker_files
         from pipelines.retagging.spark_rows import TaggedRows
-        from pipelines.writing.output import Output
+        from pipelines.writing.spark_output import Output
 
         monkeypatch.setattr(Output, "_layouts", lambda *_: None)
         monkeypatch.setattr(TaggedRows, "_task", lambda *_: None)

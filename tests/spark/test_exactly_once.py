@@ -17,7 +17,7 @@ from pipelines.lake.runs import OF_ATTEMPTS, batches
 from pipelines.recovery import micro_batch
 from pipelines.runners import spark_runner
 from pipelines.tag import tag_stream
-from pipelines.writing import output
+from pipelines.writing import spark_output
 from tests.cases import SOAK, soak_rest
 from tests.tables import rows_of
 
@@ -52,7 +52,7 @@ def writer(request) -> Iterator[str]:
     """Who writes the rows: "workers", or "spark" as where workers may not."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "spark":
-            patch.setattr(output.Output, "_layouts", lambda _self, _frame: None)
+            patch.setattr(spark_output.Output, "_layouts", lambda _self, _frame: None)
         yield request.param
 
 
@@ -90,7 +90,7 @@ def test_a_death_after_each_write(new_workspace, add_rules, monkeypatch, step: s
         monkeypatch.setattr(tag._Tagger, "_execute", die)
     else:
         for method in ("_append", "_enter"):
-            monkeypatch.setattr(output.Output, method, dying(getattr(output.Output, method), step))
+            monkeypatch.setattr(spark_output.Output, method, dying(getattr(spark_output.Output, method), step))
     with pytest.raises(DiedError):
         tag_stream(workspace, "s")
     monkeypatch.undo()
@@ -172,7 +172,7 @@ def test_a_zombie_of_a_plan_that_was_planned_anew(new_workspace, add_rules, monk
         monkeypatch.setattr(tag._Tagger, "_execute", late)
     else:
         for method in ("_append", "_enter"):
-            monkeypatch.setattr(output.Output, method, then_another_run(getattr(output.Output, method)))
+            monkeypatch.setattr(spark_output.Output, method, then_another_run(getattr(spark_output.Output, method)))
     if until == "nothing":
         with pytest.raises(RestartedError, match="micro-batch 0 of s"):
             tag_stream(workspace, "s")
@@ -210,7 +210,7 @@ def test_a_death_while_planning_anew(new_workspace, add_rules, monkeypatch, held
     with pytest.MonkeyPatch.context() as patch:
         if held:
             for method in ("_append", "_enter"):
-                patch.setattr(output.Output, method, dying(getattr(output.Output, method), held[-1]))
+                patch.setattr(spark_output.Output, method, dying(getattr(spark_output.Output, method), held[-1]))
         else:
             patch.setattr(tag._Tagger, "_execute", _die)
         with pytest.raises(DiedError):

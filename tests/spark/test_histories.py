@@ -17,7 +17,7 @@ from pipelines.join import join_streams
 from pipelines.joining import joiner
 from pipelines.lake.runs import batches
 from pipelines.tag import tag_stream
-from pipelines.writing import output
+from pipelines.writing import spark_output
 from tests.cases import soak_rest
 from tests.tables import columns_of, rows_of
 
@@ -222,14 +222,14 @@ def test_a_restart_while_another_run_writes_doubles_no_row(workspace, new_worksp
     numbers(workspace, 3, 4)
     other = new_workspace({"s": STREAM})
     method = {"files": "_write_files", "enter": "_enter"}[step]
-    original = getattr(output.Output, method)
+    original = getattr(spark_output.Output, method)
 
     def meanwhile(self, *arguments):
         monkeypatch.undo()
         tag_stream(other, "s", restart=True)
         return original(self, *arguments)
 
-    monkeypatch.setattr(output.Output, method, meanwhile)
+    monkeypatch.setattr(spark_output.Output, method, meanwhile)
     with pytest.raises(RestartedError, match="restarted s"):
         tag_stream(workspace, "s")
     assert tagged(workspace) == list(range(5))
@@ -303,8 +303,8 @@ def test_compiling_by_force_keeps_what_an_unfinished_run_needs(
 ) -> None:
     """A micro-batch goes on with its index where a table holds some of it, else with the newest one."""
     if written:
-        enter = output.Output._enter
-        monkeypatch.setattr(output.Output, "_enter", lambda *given: [enter(*given), die()])
+        enter = spark_output.Output._enter
+        monkeypatch.setattr(spark_output.Output, "_enter", lambda *given: [enter(*given), die()])
     else:
         monkeypatch.setattr(tag._Tagger, "_execute", die)
     with pytest.raises(DiedError):

@@ -27,7 +27,7 @@ from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from quality.findings import ERROR, WARNING, GateResult
 from quality.gates import QualityGates, joined_gate, tagged_gate
-from quality.written import NewestBatch
+from quality.spark_written import NewestBatch
 from tests.cases import soak_rest, some_of
 from tests.java import INTERPRETED
 

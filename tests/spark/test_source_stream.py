@@ -18,7 +18,7 @@ from pipelines.lake.runs import batches
 from pipelines.run import OpenGates, run_due
 from pipelines.status import status
 from pipelines.tag import tag_stream
-from pipelines.writing import output
+from pipelines.writing import spark_output
 from tests.cases import soak_rest
 from tests.tables import columns_of, rows_of
 
@@ -225,7 +225,7 @@ class DiedError(BaseException):
 
 @THROUGH_SPARK
 def test_a_killed_run_is_repeated_exactly_whatever_was_edited(lake: Lake, monkeypatch) -> None:
-    enter = output.Output._enter
+    enter = spark_output.Output._enter
 
     def enter_then_die(self, name, *arguments):
         enter(self, name, *arguments)
@@ -234,7 +234,7 @@ def test_a_killed_run_is_repeated_exactly_whatever_was_edited(lake: Lake, monkey
 
     compile_scopes(lake.workspace)
     tag_stream(lake.workspace, "all")
-    monkeypatch.setattr(output.Output, "_enter", enter_then_die)
+    monkeypatch.setattr(spark_output.Output, "_enter", enter_then_die)
     with pytest.raises(DiedError):
         tag_stream(lake.workspace, "late")
     monkeypatch.undo()

@@ -12,9 +12,9 @@ from rules_index.index.layout import AccessPlan, scan_all
 from rules_index.index.planner import selectivity
 from rules_index.index.planner.cardinality import CHUNK_ROWS, Expected, Frequencies
 from rules_index.index.planner.costs import Costs, measured_costs
+from rules_index.index.planner.hash_table_costs import TableAssignment, TableCosts
 from rules_index.index.planner.run_costs import RunCosts
 from rules_index.index.planner.scan_costs import ScanCosts
-from rules_index.index.planner.table_costs import TableAssignment, TableCosts
 from rules_index.kernels.bitmaps import COARSE_CODES
 from rules_index.kernels.lists import MANY
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import rules_index as ri
-from rules_index.implication.mistakes.detectors import mistakes
+from rules_index.implication.mistakes.find_mistakes import mistakes
 from rules_index.implication.mistakes.known_values import folded
 from rules_index.language.scope import Scope
 

@@ -24,9 +24,9 @@ from pipelines.lake import runs
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.runs import batches
 from pipelines.runners import local_runner
-from pipelines.runners.spark_required import foreign_features
 from pipelines.settings.configuration import parse_configuration
 from pipelines.sources import pieces
+from pipelines.sources.readable_features import foreign_features
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from rules_index.workers import tagged_files

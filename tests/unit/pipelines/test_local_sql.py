@@ -21,7 +21,7 @@ from pipelines.errors import NeedsSparkError
 from pipelines.lake.folder_log import FolderLog
 from pipelines.local_sql.grammar import Change, Insert, Item, Merge, Select, SortKey, TableName, Term, parsed
 from pipelines.local_sql.statement import execute, local_result
-from pipelines.runners.spark_required import why_spark_reads
+from pipelines.sources.readable_features import why_spark_reads
 from pipelines.workspace import Workspace
 from tests.cases import quick_first
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from rules_index.workers.task import Task
 
     Pieces = Sequence[Sequence[SourceFile]]
-from pipelines.writing.tables import StreamTables, _with, append_once, matches_schema
+from pipelines.writing.spark_tables import StreamTables, _with, append_once, matches_schema
 
 
 class Output:

@@ -1,0 +1,54 @@
+"""Which sources this process reads, by their table features; the others only Spark reads."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from pipelines.errors import TableError
+from pipelines.lake.lake import first_line
+from pipelines.lake.table_cache import local_folder
+from pipelines.lake.table_log import table_log
+from pipelines.settings.configuration import is_catalog_name
+
+if TYPE_CHECKING:
+    from pipelines.lake.folder_snapshot import FolderSnapshot
+    from pipelines.settings.model import Stream
+    from pipelines.workspace import Workspace
+
+READABLE = frozenset(
+    {"appendOnly", "changeDataFeed", "checkConstraints", "clustering", "domainMetadata", "generatedColumns",
+     "identityColumns", "invariants", "allowColumnDefaults", "timestampNtz", "vacuumProtocolCheck", "inCommitTimestamp",
+     "rowTracking"}
+)  # fmt: skip
+"""Table features of a source that require nothing of a reader of its files."""
+_OF_VARIANTS = frozenset({"variantType", "variantType-preview", "variantShredding", "variantShredding-preview"})
+"""Table features that require something only where a column is a VARIANT. delta-rs adds the first to any table with
+named features whose properties it sets."""
+
+
+def foreign_features(snapshot: FolderSnapshot) -> list[str]:
+    """The table features for which only Spark can read a source."""
+    has_variants = '"variant"' in json.dumps([field["type"] for field in snapshot.fields])
+    return sorted(snapshot.features - READABLE - (frozenset() if has_variants else _OF_VARIANTS))
+
+
+def why_spark_reads(workspace: Workspace, stream: Stream, version: int | None = None) -> str | None:
+    """Why only Spark can read a version of a stream's source, by default the newest, as a clause; None if not so."""
+    if is_catalog_name(stream.source):
+        return "its source is in a catalog"
+    log = table_log(stream.source)
+    try:
+        snapshot = log.latest() if version is None else log.snapshot(version)
+    except TableError as error:
+        if local_folder(stream.source) is not None:
+            raise
+        # Spark has credentials of its own
+        return f"delta-rs cannot read its source: {first_line(error.__cause__ or error)}"
+    if snapshot.number < 0:
+        return None  # opening it reports the error
+    foreign = foreign_features(snapshot)
+    if not foreign:
+        return None
+    names = {"deletionVectors": "deletion vectors", "columnMapping": "column mapping", "typeWidening": "widened types"}
+    return f"its source has {names.get(foreign[0], 'the table feature ' + foreign[0])}"
