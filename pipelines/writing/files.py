@@ -70,18 +70,20 @@ def layout_of(lake: Lake, name: str, wanted: Sequence[Mapping[str, Any]]) -> Lay
     if found is None:
         return None
     held, metadata = found
+    is_matches = name.endswith("_matches")
     types = {field["name"]: field["type"] for field in held}
     names = tuple(types)
     known = (
         same_fields(sorted(held, key=_NAME), sorted(wanted, key=_NAME))
         and all(f["nullable"] and f["type"] == p["type"] for f, p in zip(held, plain_fields(held), strict=True))
         and all(is_partition_type(types[column]) for column in metadata.partition_columns)
+        and not (is_matches and metadata.partition_columns)
     )
     if not known:
         return None
     return Layout(
         tuple(metadata.partition_columns),
-        "rule_id" if name.endswith("_matches") else None,
+        "rule_id" if is_matches else None,
         _indexed(metadata),
         () if names == tuple(map(_NAME, wanted)) else names,
     )

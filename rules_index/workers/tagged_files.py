@@ -18,7 +18,6 @@ from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rules_index.arrays import decoded
 from rules_index.workers.copied_files import CopiedFiles, LargeRowGroupError, copied_row_groups
@@ -161,7 +160,7 @@ def unreadable() -> pa.RecordBatch:
 
 def _files(compiled: CompiledRules, task: Task, name: str) -> Files | MatchFiles:
     layout = task.layouts.get(name, PLAIN)
-    if name == "matches" and layout.sort_by == "rule_id" and not layout.partition_by:
+    if name == "matches":
         return MatchFiles(task.folders[name], task, layout, compiled.ids.cast(task.id_type))
     return Files(task.folders[name], task, layout)
 
@@ -180,10 +179,10 @@ def _written(
         for batch, ids, ordinals, raised in _matched(compiled, joined(batches), known):
             rows, matches = rows + len(ids), matches + len(ids.values)
             errors.update(raised)
-            for name, its in files.items():
+            for its in files.values():
                 if isinstance(its, MatchFiles):
                     its.add(batch.select([*task.keys, "source_version"]), ids.offsets.to_numpy(), ordinals)
-                elif len(made := _MADE[name](batch, ids, ordinals, task)):
+                elif len(made := _tagged(batch, ids, ordinals, task)):
                     its.write(made)
         entries = [(name, json.dumps({"add": entry})) for name, its in files.items() for entry in its.close()]
     except BaseException:
@@ -252,18 +251,6 @@ def _tagged(batch: pa.RecordBatch, ids: pa.ListArray, ordinals: np.ndarray, task
     return made
 
 
-def _pairs(batch: pa.RecordBatch, ids: pa.ListArray, ordinals: np.ndarray, task: Task) -> pa.RecordBatch:
-    """The batch as rows of the matches table: one for each id of each row."""
-    rows = pa.array(np.repeat(np.arange(len(ids)), np.diff(ids.offsets.to_numpy())))
-    columns = {"rule_id": ids.values}
-    columns |= {name: pc.take(batch.column(name), rows, boundscheck=False) for name in task.keys}
-    taken = pa.RecordBatch.from_arrays(
-        [pc.take(batch.column("source_version"), rows, boundscheck=False)], ["source_version"]
-    )
-    columns |= _stamps(taken, task, ("rules_version", "source_version"))
-    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
-
-
 def _stamps(batch: pa.RecordBatch, task: Task, names: tuple[str, ...]) -> dict[str, pa.Array]:
     """The columns behind the source's: those with a single value, and those that the batch has."""
     found: dict[str, pa.Array] = {}
@@ -277,6 +264,3 @@ def _stamps(batch: pa.RecordBatch, task: Task, names: tuple[str, ...]) -> dict[s
         else:
             found[name] = pa.repeat(value, len(batch))
     return found
-
-
-_MADE = {"tagged": _tagged, "matches": _pairs}
