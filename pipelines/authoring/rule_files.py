@@ -64,15 +64,21 @@ def read_rules_file(path: Path, id_type: str, zone: ZoneInfo, columns: Sequence[
 
 
 def read_text(path: Path) -> str:
-    """A file's text; RuleFileError if it cannot be read, is not UTF-8, or exceeds `MOST_BYTES`."""
+    """A file's text; RuleFileError if it cannot be read, is not UTF-8, or exceeds `MOST_BYTES`.
+
+    A text within quotes keeps its line breaks. Only where the first line does not end with a line feed alone, as in
+    a file that a tool of Windows has written, all line breaks become line feeds.
+    """
     try:
         if path.stat().st_size > MOST_BYTES:
             raise RuleFileError(f"{path} has more than {MOST_BYTES >> 20:,} MiB; split it.")
-        return path.read_text(encoding="utf-8-sig")
+        text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise RuleFileError(f"{path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise RuleFileError(f"{path} is not text in UTF-8; save it as UTF-8.") from None
+    first_line = text.partition("\n")[0]
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in first_line else text
 
 
 def write_rules_file(path: Path, rules: pa.Table) -> None:

@@ -22,6 +22,8 @@ COLUMNS = tuple(column.name for column in WHOLE_RULES.columns)
 _OPTIONAL = tuple(column.name for column in OPTIONAL_OF_RULES)
 MOST_VERSIONS = 1_000
 """Maximum number of versions of a table that a rule's history looks at, the newest first."""
+_DIGITS = 30
+"""More than any BIGINT has, and fewer than Python's `int` refuses."""
 MOST_REWRITES = 10
 """Maximum number of re-tags and restarts of a stream before which the history of a rule counts matches."""
 
@@ -53,7 +55,7 @@ def columns_in(table: Any) -> tuple[str, ...]:
 def rules_of(lake: Lake, table: Any) -> pl.DataFrame:
     """The rows of a version of `rules` with all of `COLUMNS`; columns that the table lacks are NULL.
 
-    TableError if the version can no longer be read.
+    TableError if the version can no longer be read, or has a column that cannot be read as the type that it has now.
     """
     from deltalake import exceptions
 
@@ -68,7 +70,20 @@ def rules_of(lake: Lake, table: Any) -> pl.DataFrame:
     frame = frame.select(pl.col(known[name]).alias(name) for name in COLUMNS if name in known)
     schema = pl.DataFrame(pl.from_arrow(arrow_schema(WHOLE_RULES, lake.rule_id_type()).empty_table())).schema
     missing = [pl.lit(None, schema[name]).alias(name) for name in COLUMNS if name not in known]
-    return frame.with_columns(missing).select(COLUMNS)
+    typed = [_as_now(name, frame[name], schema[name], table.version()) for name in frame.columns]
+    return pl.DataFrame(typed).with_columns(missing).select(COLUMNS)
+
+
+def _as_now(name: str, column: pl.Series, kind: pl.DataType, version: int) -> pl.Series:
+    """A column of this version of `rules` in the type that it has now; TableError if it has none of its values."""
+    if column.dtype == kind:
+        return column
+    try:
+        return column.cast(kind)
+    except pl.exceptions.PolarsError:
+        raise TableError(
+            f"The column {name} in version {version} of the table rules is {column.dtype}, and must be {kind}."
+        ) from None
 
 
 def as_text(name: str) -> pl.Expr:
@@ -106,7 +121,9 @@ def history(workspace: Workspace, rule_id: str) -> list[dict[str, Any]]:
     user of an edit that names none. TableError if no version has the rule.
     """
     lake = workspace.lake
-    wanted: str | int = int(rule_id) if lake.rule_id_type() == "bigint" and _is_whole(rule_id) else rule_id
+    wanted = _number(rule_id) if lake.rule_id_type() == "bigint" else rule_id
+    if wanted is None:
+        raise TableError(f"The ids of rules are whole numbers here, and {rule_id} is none.")
     entries: list[dict[str, Any]] = []
     newer: dict[str, Any] | None = None
     for commit, row in _versions(lake, wanted):
@@ -125,13 +142,18 @@ def history(workspace: Workspace, rule_id: str) -> list[dict[str, Any]]:
 
 
 def _versions(lake: Lake, rule_id: str | int) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
-    """Each version's commit and the rule's row in it (None without one), newest first."""
+    """Each version's commit and the rule's row in it (None without one), newest first; they end before the first that
+    cannot be read. TableError if that is the newest one."""
+    first = True
     for commit in sorted(lake.delta("rules").history(MOST_VERSIONS), key=lambda each: -each["version"]):
         try:
             table = lake.delta("rules", commit["version"])
             rows = rules_of(lake, table).filter(pl.col("rule_id") == rule_id).to_dicts()
         except PipelineError:
+            if first:
+                raise
             return
+        first = False
         yield commit, rows[0] if rows else None
 
 
@@ -210,5 +232,7 @@ def _comparable(value: Any) -> str:
     return repr(sorted(value.items()))
 
 
-def _is_whole(text: str) -> bool:
-    return text.lstrip("-").isdecimal() and len(text) < 20
+def _number(text: str) -> int | None:
+    """The BIGINT that a text gives; None if it gives none."""
+    found = int(text) if text.removeprefix("-").isdecimal() and len(text) <= _DIGITS else 1 << 63
+    return found if -(1 << 63) <= found < 1 << 63 else None

@@ -123,7 +123,7 @@ class Lake:
     def rule_id_type(self) -> str:
         """The type of `rules.rule_id`: "string" or "bigint"; TableError if it is another."""
         kind = next(
-            (f.type for f in self.delta("rules").schema().fields if f.name == "rule_id"),
+            (field.type for field in self.delta("rules").schema().fields if field.name.lower() == "rule_id"),
             None,
         )
         return {"string": "string", "long": "bigint"}.get(getattr(kind, "type", ""), "") or _bad_id(kind)

@@ -17,10 +17,11 @@ from pipelines.authoring.exchange import export_rules, import_rules
 from pipelines.authoring.rule_files import RuleFileError, read_rules_file
 from pipelines.authoring.versions import diff, history, rules_of
 from pipelines.compile import compile_scopes
-from pipelines.errors import ConfigurationError
+from pipelines.errors import ConfigurationError, TableError
 from pipelines.reporting.edits import edits_of
 
 STREAMS = {"s": {"source": "lake/source", "event_time": "t"}, "other": {"source": "lake/source"}}
+LINE_BREAKS = ("\n", "\r\n", "\r")
 ODD = 'line\nbreak, "quotes" \' null NULL no 012 é \U0001f600 #: - {x} '
 RULES: list[dict[str, Any]] = [
     {"rule_id": "a", "scope": "s", "expression": "x > 3", "labels": [("k", "v"), ("no", "12")], "priority": -3},
@@ -34,6 +35,7 @@ RULES: list[dict[str, Any]] = [
         "valid_from": datetime(1, 1, 1, tzinfo=UTC),
         "valid_to": datetime(2024, 3, 31, 1, 0, 0, 1, tzinfo=UTC),
     },
+    *({"rule_id": f"l{mark}e", "scope": "s", "expression": f"x >{mark}3", "owner": mark} for mark in LINE_BREAKS),
 ]
 SUFFIXES = pytest.mark.parametrize("suffix", ["csv", "yaml", "yml", "jsonl"])
 
@@ -75,6 +77,31 @@ def test_what_is_exported_is_imported_as_it_was(workspace, add_rules, tmp_path: 
     found = import_rules(workspace, path)
     assert (set(found.added), found.rejected) == ({rule["rule_id"] for rule in RULES}, ())
     assert stored(workspace) == before
+
+
+def test_line_breaks_of_windows_are_those_of_the_file_alone(workspace, tmp_path: Path) -> None:
+    path = tmp_path / "rules.csv"
+    path.write_bytes(b'rule_id,scope,expression\r\na,s,"x >\r\n 3"\r\nb,s,x > 4\r\n')
+    assert import_rules(workspace, path).added == ("a", "b")
+    assert [rule["expression"] for rule in stored(workspace)] == ["x >\n 3", "x > 4"]
+
+
+def test_a_table_with_other_spellings_of_its_columns(workspace, tmp_path: Path) -> None:
+    rows = pl.DataFrame({"RULE_ID": ["a"], "Scope": ["s"], "expression": ["x > 3"]})
+    rows.write_delta(workspace.lake.uri("rules"), mode="overwrite", delta_write_options={"schema_mode": "overwrite"})
+    path = tmp_path / "rules.jsonl"
+    assert export_rules(workspace, path) == 1
+    path.write_text(path.read_text().replace("x > 3", "x > 5"))
+    assert import_rules(workspace, path).changed == ("a",)
+    assert [each["expression"] for each in history(workspace, "a")] == ["x > 5", "x > 3"]
+
+
+def test_a_table_with_other_types_is_told(workspace, tmp_path: Path) -> None:
+    rows = pl.DataFrame({"rule_id": ["a"], "scope": ["s"], "expression": ["x > 3"], "labels": ["red"]})
+    rows.write_delta(workspace.lake.uri("rules"), mode="overwrite", delta_write_options={"schema_mode": "overwrite"})
+    for attempt in (lambda: export_rules(workspace, tmp_path / "r.csv"), lambda: history(workspace, "a")):
+        with pytest.raises(TableError, match="The column labels in version 1 of the table rules is String"):
+            attempt()
 
 
 @SUFFIXES
@@ -140,6 +167,10 @@ def test_ids_that_are_numbers(workspace, tmp_path: Path) -> None:
     path.write_text("rule_id,scope,expression\n1.5,s,TRUE\n")
     with pytest.raises(RuleFileError, match=r"rule 1: rule_id is '1.5', and must be a whole number"):
         import_rules(workspace, path)
+    assert [each["expression"] for each in history(workspace, "12")] == ["x = 1"]
+    for none in ("a", "--5", "9" * 19, "9" * 5000):
+        with pytest.raises(TableError, match="whole numbers here, and"):
+            history(workspace, none)
 
 
 def test_ids_that_clash_in_the_table_are_refused(workspace, add_rules, tmp_path: Path) -> None:
