@@ -296,7 +296,7 @@ def _matches(scope: StreamScope, rules_version: int) -> dict[Any, dict[int, int]
 def _unchanged_since(scope: StreamScope, rules: pl.DataFrame, versions: Sequence[int]) -> dict[Any, int]:
     """For each rule that is the same in the newest of these versions as now, the oldest version since when it is.
 
-    Versions that can no longer be read, and those before them, are not considered.
+    Versions that can no longer be read, or have ids of another type, and those before them, are not considered.
     """
     same = rules.filter(pl.col("valid_from").is_null() & pl.col("valid_to").is_null()).select("rule_id", "expression")
     found: dict[Any, int] = {}
@@ -308,6 +308,8 @@ def _unchanged_since(scope: StreamScope, rules: pl.DataFrame, versions: Sequence
         before = before.rename(str.lower)
         if "enabled" in before.columns:
             before = before.filter(pl.col("enabled").fill_null(True))
+        if before.schema["rule_id"] != same.schema["rule_id"]:
+            break
         mine = before.filter(pl.col("scope") == scope.name)
         same = same.join(mine, on=["rule_id", "expression"], how="semi")
         found |= dict.fromkeys(same["rule_id"].to_list(), version)

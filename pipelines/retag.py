@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pipelines.compiling.due import compile_is_due
 from pipelines.errors import ConfigurationError, PipelineError
 from pipelines.lake.index_store import index_to_tag_with
-from pipelines.lake.runs import last_batch
+from pipelines.lake.runs import check_id_type, last_batch
 from pipelines.lake.table_definitions import tagged_table
 from pipelines.recovery.jvm_restart import step
 from pipelines.retagging.changes import RuleSets
@@ -58,6 +58,8 @@ def retag(
         return RetagResult(name, notices=(f"{name}: no row has been tagged yet.",))
     if is_join and (since is not None or until is not None):
         raise ConfigurationError(f"{name} is a join, which is re-tagged as a whole: leave --from and --to out.")
+    again = f"deltatag {'join' if is_join else 'tag'} {name} --restart"
+    check_id_type(last_batch(workspace.lake, name), workspace.lake.rule_id_type(), again)
     with step(workspace, f"retag {name}"):
         if is_join and _needs_joining(workspace, name):
             from pipelines.join import join_streams

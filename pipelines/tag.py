@@ -18,7 +18,7 @@ from typing import Any
 from pipelines.annotated import check_compiled
 from pipelines.errors import NeedsSparkError, QuarantineShareError
 from pipelines.lake.index_store import StoredIndex, index_to_tag_with
-from pipelines.lake.runs import PLANNED, MicroBatch, last_batch
+from pipelines.lake.runs import PLANNED, MicroBatch, check_id_type, last_batch
 from pipelines.lake.table_definitions import matches_table, quarantine_table, tagged_table
 from pipelines.origin import Origin
 from pipelines.recovery.attempts import holds_nothing, left_out_before, notices
@@ -167,6 +167,8 @@ class _Tagger(MicroBatchRun):
         stream = self.stream
         columns = self.runner.columns(source, taken.schema_version)
         from_scratch = last is None or last.plan.get("reset", False)
+        id_type = self.lake.rule_id_type()
+        check_id_type(last, id_type, f"deltatag tag {stream.name} --restart")
         before = None if from_scratch or last is None else last.plan
         kept = [table(stream) for table in (tagged_table, matches_table, quarantine_table)]
         followed = self.runner.followed(source, taken.schema_version, before, kept, f"tag {stream.name}")
@@ -175,7 +177,6 @@ class _Tagger(MicroBatchRun):
         check_inputs(compiled, columns, stream.name)
         check_compiled(compiled, stream.annotations, stream.name)
         series = uuid.uuid4().hex if from_scratch or last is None else last.plan["series"]
-        id_type = self.lake.rule_id_type()
         self.runner.prepare(source, taken.schema_version, id_type)
         checks = {"key": list(stream.key), "checks": dict(stream.checks)}
         rows, refused = self._refused(source, taken, checks)

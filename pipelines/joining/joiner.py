@@ -21,7 +21,7 @@ from pipelines.joining.runner import JoinRunner, Placed, Planned
 from pipelines.joining.sides import SideFiles, side_files, source_fields
 from pipelines.joining.watermark import watermark
 from pipelines.lake.index_store import StoredIndex, index_to_tag_with
-from pipelines.lake.runs import PLANNED, MicroBatch, last_batch
+from pipelines.lake.runs import PLANNED, MicroBatch, check_id_type, last_batch
 from pipelines.lake.table_definitions import quarantine_table, tagged_table
 from pipelines.recovery.attempts import errors_of, left_out, left_out_before
 from pipelines.recovery.micro_batch import MicroBatchRun
@@ -95,6 +95,8 @@ class Joiner(MicroBatchRun):
         if all(side["slice"] is None for side in sides.values()):
             return None
         self._follow_columns(sides, before)
+        id_type = self.lake.rule_id_type()
+        check_id_type(last, id_type, f"deltatag join {self.join.name} --restart")
         stored = index_to_tag_with(self.lake, self.join.name)
         compiled = self._join_index(stored.fingerprint).compiled
         check_inputs(compiled, JoinScope(self.workspace, self.join).columns(), self.join.name)
@@ -103,7 +105,7 @@ class Joiner(MicroBatchRun):
             "definition": definition,
             "sides": sides,
             "series": uuid.uuid4().hex if last is None else last.plan["series"],
-            "id_type": self.lake.rule_id_type(),
+            "id_type": id_type,
             "lateness": self.join.lateness,
             "latest": None if last is None else last.plan.get("latest"),
             **left_out_before(last, stored),

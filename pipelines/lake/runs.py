@@ -146,6 +146,19 @@ def record_done(lake: Lake, batch: MicroBatch) -> None:
         compact(lake)
 
 
+def check_id_type(last: MicroBatch | None, id_type: str, again: str) -> None:
+    """Raise TableError if the scope's rows were tagged with ids of another type than rules have now.
+
+    again: the command that takes everything again.
+    """
+    former = id_type if last is None else last.plan.get("id_type", id_type)
+    if former != id_type:
+        raise TableError(
+            f"The column rule_id of the table rules was {former.upper()} when {last.scope if last else again} was "
+            f"tagged, and is {id_type.upper()} now. Give it its former type, or take everything again with: {again}"
+        )
+
+
 def taken_over(batch: MicroBatch) -> RestartedError:
     """The error of a run whose micro-batch another run has planned again."""
     return RestartedError(

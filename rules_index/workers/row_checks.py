@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from rules_index.names import path_parts
+
 if TYPE_CHECKING:
     from rules_index.index.compiled import CompiledRules
 
@@ -57,7 +59,7 @@ class RowChecks:
     def columns(self) -> tuple[str, ...]:
         """The columns that are read."""
         inputs = () if self.compiled is None else self.compiled.inputs
-        return tuple(dict.fromkeys((*self.key, *(leaf.name for leaf in inputs))))
+        return tuple(dict.fromkeys((*self.key, *(path_parts(leaf.name)[0] for leaf in inputs))))
 
     def accepted(self, batch: pa.RecordBatch) -> np.ndarray:
         """[rows] bool: whether each row is tagged."""

@@ -19,10 +19,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pipelines.compile import compile_scopes
-from pipelines.errors import NeedsSparkError, SourceChangedError
+from pipelines.errors import NeedsSparkError, SourceChangedError, TableError
 from pipelines.lake import runs
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.runs import batches
+from pipelines.lint import lint_scopes
+from pipelines.retag import retag
 from pipelines.runners import local_runner
 from pipelines.settings.configuration import parse_configuration
 from pipelines.sources import pieces
@@ -303,6 +305,34 @@ def local_only(workspace: Workspace, **streams: Any) -> Workspace:
         "streams": {"s": {"source": "lake/source", "key": ["id"], "event_time": "t", **streams}},
     }
     return Workspace(parse_configuration(document, configuration.path))
+
+
+def test_checks_read_fields_and_columns_with_odd_names(make) -> None:
+    workspace = make(checks={"inner": "OUTER.part > 1", "odd": "`a``b` > 2", "dotted": "`c.d`.part > 3"})
+    part = pa.array([{"part": n} for n in range(6)])
+    odd = rows(0, 6).append_column("outer", part).append_column("a`b", part.field(0)).append_column("c.d", part)
+    write_deltalake(workspace.configuration.streams["s"].source, odd, mode="overwrite", schema_mode="overwrite")
+    tag_stream(local_only(workspace, checks=workspace.configuration.streams["s"].checks), "s")
+    assert sorted(workspace.lake.arrow("s_tagged")["id"].to_pylist()) == [4, 5]
+    refused = {row["id"]: row["reason"] for row in workspace.lake.arrow("quarantine_s").to_pylist()}
+    assert refused[2] == "the check odd is FALSE; the check dotted is FALSE" and len(refused) == 4
+
+
+def test_ids_that_become_numbers_are_told(make, tmp_path) -> None:
+    workspace = make()
+    tag_stream(workspace, "s")
+    numbered = pl.DataFrame({"rule_id": [1], "scope": ["s"], "expression": ["amount > 50"]})
+    numbered.write_delta(
+        workspace.lake.uri("rules"), mode="overwrite", delta_write_options={"schema_mode": "overwrite"}
+    )
+    compile_scopes(workspace)
+    append(workspace, 200, 10)
+    for attempt in (tag_stream, retag):
+        with pytest.raises(TableError, match=r"STRING when s was tagged, and is BIGINT now.* tag s --restart"):
+            attempt(workspace, "s")
+    assert lint_scopes(workspace)[0].rules == 1
+    tag_stream(workspace, "s", restart=True)
+    assert set(workspace.lake.arrow("s_matches")["rule_id"].to_pylist()) == {1}
 
 
 def test_what_only_spark_evaluates_is_told_with_its_rule(make, new_workspace) -> None:
