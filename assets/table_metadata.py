@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from pipelines.lake.reading import as_dataset
+
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
@@ -54,7 +56,7 @@ def _of(table: DeltaTable) -> dict[str, Any]:
     if rows is not None:
         shown["dagster/row_count"] = rows
     if rows != 0:
-        head = table.to_pyarrow_dataset().head(_ROWS, batch_size=_ROWS).to_pylist()
+        head = as_dataset(table).head(_ROWS, batch_size=_ROWS).to_pylist()
         records = [dg.TableRecord(_cells(row, nested)) for row in head]
         if records:
             schema = dg.TableSchema([dg.TableColumn(name, "string") for name in records[0].data])

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import codecs
 import gc
+import io
+import json
 import logging
 import os
 import select
@@ -26,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns 0 (done, or nothing was due), 1 (failed) or 2 (wrong usage or configuration)."""
     from deltatag.arguments import parser
 
+    _make_streams_usable()
     try:
         gc.set_threshold(_OBJECTS_UNTIL_COLLECTION)
         atexit.register(gc.freeze)  # or Python searches all objects for garbage before it exits: a fifth of a small run
@@ -34,6 +38,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return ended.code if isinstance(ended.code, int) else USAGE
     with _libraries_silent(not parsed.verbose):
         return _run(parsed)
+
+
+def _make_streams_usable() -> None:
+    """Let a stream that was closed before the start swallow what is written to it, and one whose encoding is not
+    UTF-8 have escapes for the letters that it lacks."""
+    codecs.register_error("json-escapes", _json_escapes)
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - it stays open to the end
+        elif isinstance(stream, io.TextIOWrapper) and codecs.lookup(stream.encoding).name != "utf-8":
+            stream.reconfigure(errors="json-escapes")
+
+
+def _json_escapes(error: UnicodeError) -> tuple[str, int]:
+    """An error handler of codecs: `\\uXXXX`, which stands for the letter in JSON, too."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
 def _run(parsed: argparse.Namespace) -> int:

@@ -19,7 +19,7 @@ from pipelines.annotated import annotate_of
 from pipelines.duplicate_ids import current_rules
 from pipelines.errors import ConfigurationError, SourceError
 from pipelines.lake.lake import first_line, open_delta
-from pipelines.lake.reading import files_in
+from pipelines.lake.reading import as_dataset, files_in
 from pipelines.rule_set import ANNOTATED_BY, RULE_COLUMNS
 from pipelines.scopes import StreamScope, scope_of
 from pipelines.settings.configuration import is_catalog_name
@@ -201,7 +201,7 @@ class _Rows:
         self._name, self._times = stream.name, times
         table = open_delta(stream.source, None, f"the source of {stream.name}", "Write it first.")
         try:
-            self._dataset = table.to_pyarrow_dataset()
+            self._dataset = as_dataset(table)
         except Exception as error:  # delta-rs names the feature of the table that it does not know
             raise SourceError(f"The source of {stream.name} can be read by Spark alone: {first_line(error)}") from error
         names = {path_parts(leaf.name)[0].lower() for leaf in compiled.inputs}

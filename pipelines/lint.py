@@ -15,6 +15,7 @@ import rules_index as ri
 from pipelines.annotated import refused_severities
 from pipelines.duplicate_ids import current_rules
 from pipelines.errors import PipelineError, TableError
+from pipelines.lake.reading import as_dataset
 from pipelines.lake.runs import DONE, MicroBatch, batches
 from pipelines.lake.table_definitions import tagged_table
 from pipelines.lint_accepted import accept, accepted_in, fingerprint, rule_rows
@@ -281,7 +282,7 @@ def _of_runs(scope: Scope, rules: pl.DataFrame, known: Sequence[Finding], runs: 
 def _matches(scope: StreamScope, rules_version: int) -> dict[Any, dict[int, int]]:
     """How many rows each rule matched, by the version of `rules` that tagged them, from `rules_version` on."""
     found: dict[Any, dict[int, int]] = {}
-    table = scope.workspace.lake.delta(tagged_table(scope.stream)).to_pyarrow_dataset()
+    table = as_dataset(scope.workspace.lake.delta(tagged_table(scope.stream)))
     wanted = ds.field("rules_version") >= rules_version
     for batch in table.to_batches(columns=["rule_ids", "rules_version"], filter=wanted):
         versions = batch.column("rules_version")

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from pipelines.lake.lake import open_delta
+from pipelines.lake.reading import as_dataset
 from pipelines.row_differences import differing
 from rules_index.domains.value_lists import list_type
 
@@ -67,7 +68,7 @@ def _of_feed(table: DeltaTable, uri: str, column: str, version: int) -> Changed 
 def _of_files(now: DeltaTable, uri: str, column: str, version: int) -> Changed:
     """The rows of the files that only one of two versions has."""
     before = open_delta(uri, version, "a list", "")
-    datasets = [table.to_pyarrow_dataset() for table in (before, now)]
+    datasets = [as_dataset(table) for table in (before, now)]
     files = [{each.path: each for each in dataset.get_fragments()} for dataset in datasets]
     removed, added = (
         [_values(dataset, [mine[path]], column) for path in sorted(mine.keys() - other.keys())]

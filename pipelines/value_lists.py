@@ -13,6 +13,7 @@ import pyarrow as pa
 import rules_index as ri
 from pipelines.errors import MissingTableError, SourceError
 from pipelines.lake.lake import first_line, open_delta, rows_in
+from pipelines.lake.reading import as_dataset
 from rules_index.domains.list_names import NAMES_ANY, names_in
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def _read(wanted: ListTable, table: DeltaTable, column: str) -> AnyList:
             found = QueryBuilder().register("list", table).execute(f'SELECT "{quoted}" FROM list').read_all()
             values = pa.RecordBatchReader.from_stream(found).read_all().column(0)
         else:
-            values = table.to_pyarrow_table(columns=[column]).column(column)
+            values = as_dataset(table).to_table([column]).column(column)
     except (exceptions.DeltaError, OSError, pa.ArrowException) as error:
         raise SourceError(f"The list {wanted.name} at {wanted.source} cannot be read: {first_line(error)}") from error
     try:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pipelines.errors import PipelineError, TableError
 from pipelines.lake.authors import author_of
 from pipelines.lake.lake import Lake, arrow_schema, first_line
+from pipelines.lake.reading import as_dataset
 from pipelines.lake.table_definitions import OPTIONAL_OF_RULES, RULES, tagged_table
 from pipelines.workspace import Workspace
 
@@ -60,7 +61,7 @@ def rules_of(lake: Lake, table: Any) -> pl.DataFrame:
     from deltalake import exceptions
 
     try:
-        frame = pl.DataFrame(pl.from_arrow(table.to_pyarrow_table()))
+        frame = pl.DataFrame(pl.from_arrow(as_dataset(table).to_table()))
     except (exceptions.DeltaError, OSError, pa.ArrowException) as error:
         raise TableError(
             f"Version {table.version()} of the table rules cannot be read: {first_line(error)}. VACUUM may have "
@@ -210,7 +211,7 @@ def _matches_in(lake: Lake, name: str, rule_id: str | int) -> dict[int, int]:
 
 def _counted(table: Any, rule_id: str | int) -> dict[int, int]:
     counts: dict[int, int] = {}
-    for batch in table.to_pyarrow_dataset().to_batches(columns=["rule_ids", "rules_version"]):
+    for batch in as_dataset(table).to_batches(columns=["rule_ids", "rules_version"]):
         frame = pl.DataFrame(pl.from_arrow(pa.Table.from_batches([batch])))
         held = frame.filter(pl.col("rule_ids").list.contains(rule_id)).group_by("rules_version").len()
         for version, count in held.iter_rows():

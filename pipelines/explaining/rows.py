@@ -15,6 +15,7 @@ import pyarrow as pa
 import rules_index as ri
 from pipelines.errors import ConfigurationError, SourceError
 from pipelines.lake.lake import first_line, open_delta
+from pipelines.lake.reading import as_dataset
 from pipelines.lake.table_definitions import tagged_table
 from pipelines.scopes import JOINED_TIME, Scope, StreamScope
 from pipelines.settings.configuration import is_catalog_name
@@ -85,7 +86,7 @@ class _Place:
             return None
         table = open_delta(self.uri, None, self.what, "Write it first.")
         try:
-            return table.to_pyarrow_dataset()
+            return as_dataset(table)
         except Exception:  # delta-rs names a feature of the table that it does not know
             return None
 

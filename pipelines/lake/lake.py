@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from pipelines.errors import MissingTableError, TableError
 from pipelines.full_disk import AGAIN, why_full
-from pipelines.lake.reading import count_rows, files_in, read_rows
+from pipelines.lake.reading import as_dataset, count_rows, files_in, read_rows
 from pipelines.lake.table_cache import delta_rs_uri, local_folder, own_table, shared_table
 from pipelines.lake.table_definitions import LAKE_TABLES, MADE_WHEN_NEEDED, Table
 from pipelines.settings.model import LakeSettings
@@ -106,7 +106,7 @@ class Lake:
         table = self.delta(name, version)
         try:
             if isinstance(filters, pc.Expression):
-                return table.to_pyarrow_table(columns=columns, filters=filters)
+                return as_dataset(table).to_table(columns, filters)
             return read_rows(table, columns, filters or ())
         except (exceptions.DeltaError, OSError, pa.ArrowException) as error:
             raise TableError(f"The table {name} at {self.uri(name)} cannot be read: {first_line(error)}") from error

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipelines.lake.table_cache import local_folder
+
 if TYPE_CHECKING:
     from deltalake import DeltaTable
+    from pyarrow.dataset import FileSystemDataset
 
 
 def read_rows(
@@ -20,6 +23,21 @@ def read_rows(
     where = " AND ".join(f"{quoted(column)} = {literal(value)}" for column, value in equal)
     found = _query(table, f"SELECT {chosen} FROM rows" + (f" WHERE {where}" if where else ""))
     return found.cast(pa.schema([_plain(field) for field in found.schema]))
+
+
+def as_dataset(table: DeltaTable) -> FileSystemDataset:
+    """The table as an Arrow dataset. Raises what delta-rs raises for a table that it cannot read.
+
+    Arrow reads the files of a folder by itself. Of delta-rs's own file system, which is written in Python, one of
+    Arrow's threads may drop a file when the interpreter is already gone: the process then aborts at its end, in one of
+    some forty short ones, with all of its work done.
+    """
+    folder = local_folder(table.table_uri)
+    if folder is None:
+        return table.to_pyarrow_dataset()
+    from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+
+    return table.to_pyarrow_dataset(filesystem=SubTreeFileSystem(folder, LocalFileSystem()))
 
 
 def count_rows(table: DeltaTable) -> int:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from pipelines.errors import TableError
 from pipelines.lake.lake import Lake, first_line
-from pipelines.lake.reading import files_in
+from pipelines.lake.reading import as_dataset, files_in
 
 MOST_ROWS = 20_000_000
 """Rows that are read, newest files first, so that the cost of a report does not grow with a table's history."""
@@ -76,7 +76,7 @@ class TaggedRows:
     def __init__(self, lake: Lake, table: str, times: Sequence[tuple[str, ...]], zone: str) -> None:
         self._name, self._times, self._zone = table, times, zone
         delta = lake.delta(table)
-        self._dataset = delta.to_pyarrow_dataset()
+        self._dataset = as_dataset(delta)
         actions = files_in(delta).select(["path", "num_records", "modification_time"])
         newest = pl.DataFrame(pl.from_arrow(actions)).sort("modification_time", descending=True)
         self.all_rows = int(newest["num_records"].sum())

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from pipelines.errors import PipelineError
 from pipelines.lake.lake import open_delta, rows_in
+from pipelines.lake.reading import as_dataset
 from pipelines.settings.configuration import is_catalog_name
 from rules_index.implication.mistakes.known_values import KnownValues, known_values_in
 from rules_index.language.scope import path_of
@@ -41,7 +42,7 @@ def source_values(stream: Stream, schema: pa.Schema, expressions: Iterable[str])
         return {}
     try:
         table = open_delta(stream.source, None, "a source", "")
-        total, files = rows_in(table), list(table.to_pyarrow_dataset().get_fragments())
+        total, files = rows_in(table), list(as_dataset(table).get_fragments())
         complete = total is not None and total <= MOST_ROWS and len(files) <= MOST_FILES
         found = {}
         for path in paths:
@@ -55,7 +56,7 @@ def source_values(stream: Stream, schema: pa.Schema, expressions: Iterable[str])
 
 def _parts(table: DeltaTable, files: list[Any], path: tuple[str, ...], complete: bool) -> Iterator[pa.Array]:
     """A column in batches: of all rows if `complete`, else of the first rows of some files."""
-    schema = table.to_pyarrow_dataset().schema
+    schema = as_dataset(table).schema
     chosen = files if complete else [files[place * len(files) // MOST_SAMPLED] for place in range(MOST_SAMPLED)]
     chosen = list({id(each): each for each in chosen}.values()) if files else []
     for each in chosen:

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from pipelines.errors import PipelineError
 from pipelines.lake.lake import open_delta
+from pipelines.lake.reading import as_dataset
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.model import Stream
 from rules_index.index.build import SAMPLE_ROWS
@@ -32,7 +33,7 @@ def source_sample(stream: Stream, schema: pa.Schema) -> Sample:
         if is_catalog_name(stream.source):
             return None
         try:
-            rows = open_delta(stream.source, None, "a source", "").to_pyarrow_dataset()
+            rows = as_dataset(open_delta(stream.source, None, "a source", ""))
             files = list(rows.get_fragments())
             count = min(SAMPLED_FILES, len(files))
             scans = [

@@ -1,9 +1,14 @@
-"""Whoever reads our output may stop reading; a connection that breaks elsewhere is an error all the same."""
+"""Whoever reads our output may stop reading, or not be there, or read other letters than UTF-8's; a connection that
+breaks elsewhere is an error all the same."""
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
+
+import pytest
 
 SCRIPT = """
 import sys
@@ -35,3 +40,19 @@ def test_a_connection_that_breaks_is_an_error() -> None:
     out, err = process.communicate()
     assert (out, process.returncode) == (b"", 1)
     assert b"Broken pipe" in err
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_no_error(closed: str) -> None:
+    what = "sys.stdout.isatty(); sys.stderr.isatty(); print(1); print(2, file=sys.stderr); return 7"
+    process = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", SCRIPT.format(what=what)])
+    assert process.returncode == 7
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_letters_that_the_encoding_lacks_are_escaped_as_in_json(encoding: str) -> None:
+    what = "from deltatag.output import print_json; print_json('\\xe9\\u251c\\U0001f600'); return 0"
+    environment = os.environ | {"PYTHONIOENCODING": encoding}
+    command = [sys.executable, "-c", SCRIPT.format(what=what)]
+    process = subprocess.run(command, capture_output=True, env=environment)
+    assert (json.loads(process.stdout.decode(encoding)), process.stderr) == ("\xe9\u251c\U0001f600", b"")

@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from pipelines.errors import TableError, UnforeseenError
 from pipelines.lake.authors import author_of
 from pipelines.lake.lake import not_written, open_delta, rows_in
-from pipelines.lake.reading import read_rows
+from pipelines.lake.reading import as_dataset, read_rows
 from pipelines.status import status
 
 Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
@@ -120,3 +120,15 @@ def test_a_write_that_failed_tells_of_a_full_disk_in_one_sentence(error: Excepti
 )
 def test_the_author_of_a_commit(commit: dict[str, str], author: str | None) -> None:
     assert author_of(commit) == author
+
+
+def test_no_thread_of_arrow_reads_a_folder_through_python(tmp_path: Path) -> None:
+    """Such a thread aborts the process when it drops a file while the interpreter ends, once in some forty times."""
+    odd = ["a b", "x/y", "x%2Fy", None, "c:d=e?#", "q+;", "\u00e9"]
+    rows = pa.table({"id": range(len(odd)), "p": odd})
+    for folder in (tmp_path / "plain", tmp_path / "o d#d?;\u00e9"):
+        write_deltalake(folder, rows, partition_by=["p"])
+        found = as_dataset(open_delta(str(folder), None, "a table", ""))
+        assert found.filesystem.type_name == "subtree" and found.filesystem.base_fs.type_name == "local"
+        assert found.to_table().sort_by("id") == rows
+        assert as_dataset(DeltaTable(folder.as_uri())).to_table(["id"]).num_rows == len(odd)
