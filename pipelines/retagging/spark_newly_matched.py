@@ -16,6 +16,7 @@ from pipelines.retagging.index_histories import History, IndexHistories
 from pipelines.retagging.indexes import index_of, matcher_of
 from pipelines.retagging.newly_matched import check_lists, history_of, left_rows_out, way_out
 from pipelines.sources.lost_files import telling_lost_files
+from pipelines.sources.positions import Slice
 from pipelines.sources.pushdown import Matchable
 from pipelines.sources.slices import slice_frame
 from pipelines.sources.source import Source, open_source
@@ -113,7 +114,7 @@ class NewlyMatchedSearch:
             taken = replace(taken, files=matchable.files(taken))
         if not taken.files:
             return None
-        rows = slice_frame(source, taken)
+        rows = _with_later_columns(source, taken)
         if matchable.condition is not None:
             rows = rows.filter(matchable.condition)
         if batch.plan["quarantined"]:
@@ -137,6 +138,15 @@ class NewlyMatchedSearch:
         check_lists(self.stream, base, lists)
         index = index_of(self.scope, base, self.scope.event_time, compiled.time_zone, lists)
         return matcher_of(self.scope, index, self.rematch.id_type)
+
+
+def _with_later_columns(source: Source, taken: Slice) -> DataFrame:
+    """The slice's rows, with NULL in each column that the source was given later: rules may read it by now."""
+    rows = slice_frame(source, taken)
+    newest = slice_frame(source, replace(taken, files=(), schema_version=source.version))
+    there = {name.lower() for name in rows.columns}
+    later = [field for field in newest.schema.fields if field.name.lower() not in there]
+    return rows.withColumns({field.name: functions.lit(None).cast(field.dataType) for field in later})
 
 
 def _united(frames: list[DataFrame]) -> DataFrame:

@@ -262,7 +262,7 @@ def partition_value(text: str | None, kind: pa.DataType) -> pa.Scalar:
     if text is None or (text == "" and not pa.types.is_binary(kind)):
         return pa.scalar(None, kind)
     if not is_partition_type(kind):
-        raise UnreadableFileError(f"A partition by {kind} is read by Spark alone.")
+        raise UnreadableFileError(f"a partition by {kind} is read by Spark alone")
     try:
         return pa.scalar(text, pa.string()).cast(kind)
     except pa.ArrowInvalid as error:

@@ -6,6 +6,7 @@ import random
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import ColumnProperties, WriterProperties, write_deltalake
 
@@ -312,3 +313,23 @@ def test_an_encoding_that_spark_does_not_read(new_workspace) -> None:
         retag(workspace, "s")
     tag_stream(workspace, "s", restart=True)
     assert retag(workspace, "s").rows_changed == 0
+
+
+@pytest.mark.parametrize("tagged", [True, False])
+def test_rows_that_match_by_a_column_that_came_after_them(new_workspace, tagged: bool) -> None:
+    workspace = new_workspace({"s": {**STREAM, "output": "matched"}}, runner="local")
+    source = workspace.configuration.streams["s"].source
+    write_deltalake(source, retagged_rows.rows(0, 20), mode="append")
+    write_rules(workspace, {"r": "n > 10"})
+    tag_stream(workspace, "s")
+    later = retagged_rows.rows(20, 30)
+    later = later.append_column("Later", pa.array(["x"] * later.num_rows))
+    write_deltalake(source, later, mode="append", schema_mode="merge")
+    if tagged:
+        tag_stream(workspace, "s")
+    write_rules(workspace, {"r": "n > 10", "new": "later IS NULL AND n < 3"})
+    assert retag(workspace, "s").rows_changed
+    tag_stream(workspace, "s")
+    found = tags(workspace)
+    tag_stream(workspace, "s", restart=True)
+    assert found == tags(workspace) and any("new" in ids for ids in found.values())
