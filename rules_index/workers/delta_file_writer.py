@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rules_index.workers.file_statistics import float_bounds, statistics
-from rules_index.workers.parquet_writer import open_writer
+from rules_index.workers.parquet_writer import open_writer, write_row_group
 
 ROW_GROUP_BYTES = 64 << 20
 """A row group is written when the buffered rows take this much memory; half of it where they are sorted, since that
@@ -137,15 +137,11 @@ class DeltaFile:
         self._waiting, self.waiting_bytes = [], 0
         if self._layout.sort_by is not None:
             table = _sorted(table, self._layout.sort_by)
-        for name, bounds in self._floats.items():
-            bounds.add(table[name])
-        if self._writer is None:
-            self._writer = self._opened(table)
         if self._layout.sort_by is None:
-            self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+            self.write_row_group(table)
             return
         for start in range(0, table.num_rows, SORTED_ROWS):
-            self._writer.write_table(_narrowed(table.slice(start, SORTED_ROWS), self._layout.sort_by))
+            self.write_row_group(_narrowed(table.slice(start, SORTED_ROWS), self._layout.sort_by))
 
     def write_row_group(self, rows: pa.Table) -> None:
         """Adds rows as a row group of their own."""
@@ -153,7 +149,7 @@ class DeltaFile:
             bounds.add(rows[name])
         if self._writer is None:
             self._writer = self._opened(rows)
-        self._writer.write_table(rows, row_group_size=max(rows.num_rows, 1))
+        write_row_group(self._writer, rows)
 
     def _opened(self, rows: pa.Table) -> pq.ParquetWriter:
         writer = open_writer(self._file.path, self._schema, rows, self._codec, self._footers)

@@ -15,7 +15,7 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rules_index.workers.parquet_writer import open_writer
+from rules_index.workers.parquet_writer import open_writer, write_row_group
 from rules_index.workers.thrift import BINARY, I32, I64, LIST, STRUCT, Struct, ThriftError, read_struct, write_struct
 
 _MAGIC = b"PAR1"
@@ -180,7 +180,7 @@ def encoded(table: pa.Table, codec: str) -> ColumnFile:
     """A file in memory with the table as its only row group."""
     made = io.BytesIO()
     with open_writer(made, table.schema, table, codec) as writer:
-        writer.write_table(table, row_group_size=max(table.num_rows, 1))
+        write_row_group(writer, table)
     return ColumnFile(made)
 
 

@@ -44,6 +44,28 @@ def open_writer(
     )
 
 
+def write_row_group(writer: pq.ParquetWriter, rows: pa.Table) -> None:
+    """Writes rows as one row group, whose bounds are those of its values."""
+    for place, column in enumerate(rows.columns):
+        if pa.types.is_dictionary(column.type) and column.null_count:
+            rows = rows.set_column(place, rows.field(place), _with_values_in_use(column))
+    writer.write_table(rows, row_group_size=max(rows.num_rows, 1))
+
+
+def _with_values_in_use(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column with NULLs, without the values of its dictionary that no row has where Arrow would count them in.
+
+    Arrow takes the bounds of the whole dictionary if there are as many different values as it has; NULL counts as one.
+    """
+    chunks = [
+        chunk.dictionary_decode().dictionary_encode().cast(column.type)
+        if pc.count_distinct(chunk.indices, "all").as_py() == len(chunk.dictionary)
+        else chunk
+        for chunk in column.chunks
+    ]
+    return pa.chunked_array(chunks, column.type)
+
+
 def _is_packed(column: pa.ChunkedArray) -> bool:
     """Whether a column's integers are delta-encoded: if most of its first values are distinct, a dictionary of them
     takes longer to write and more space."""

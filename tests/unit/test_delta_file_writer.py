@@ -91,6 +91,16 @@ def test_bounds_are_those_of_sparks_order_or_none(
     assert stats["nullCount"] == {"c": values.count(None)}
 
 
+def test_bounds_of_a_dictionary_are_those_of_the_values_in_use(tmp_path: Path) -> None:
+    """Arrow takes the values of three for those of the whole dictionary, since NULL makes them as many."""
+    words = pa.array(["", "x", "y", None, "z", ""]).dictionary_encode()
+    batch = pa.record_batch({"w": words.take(pa.array([1, 2, 3, 4]))})
+    file = DeltaFile(str(tmp_path), batch.schema, "snappy", {})
+    file.write(batch)
+    stats = json.loads(file.close()["stats"])
+    assert (stats["minValues"], stats["maxValues"], stats["nullCount"]) == ({"w": "x"}, {"w": "z"}, {"w": 1})
+
+
 def test_only_the_first_columns_have_statistics(tmp_path: Path) -> None:
     _, stats = write(tmp_path, pa.table({f"c{n}": [n] for n in range(40)}))
     assert list(stats["minValues"]) == [f"c{n}" for n in range(32)]
