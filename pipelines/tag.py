@@ -174,7 +174,7 @@ class _Tagger(MicroBatchRun):
         followed = self.runner.followed(source, taken.schema_version, before, kept, f"tag {stream.name}")
         check_columns(stream, columns)
         compiled = self._index(stored.fingerprint)[1]
-        check_inputs(compiled, columns, stream.name)
+        check_inputs(compiled, columns, stream.name, lambda: self.runner.columns(source, source.version))
         check_compiled(compiled, stream.annotations, stream.name)
         series = uuid.uuid4().hex if from_scratch or last is None else last.plan["series"]
         self.runner.prepare(source, taken.schema_version, id_type)

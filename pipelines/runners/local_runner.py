@@ -125,7 +125,9 @@ class LocalRunner:
             if later and layout_of(self.lake, name, log.latest().fields) is not None:
                 log.add_columns(later)
             if kept and layout_of(self.lake, name, definition.fields) is None:
-                raise NeedsSparkError(f"the table {name} has other columns than its source, or special features")
+                changed = _changed_types(log.latest().fields, definition.fields)
+                differs = f"the column {changed}" if changed else "other columns than its source, or special features"
+                raise NeedsSparkError(f"the table {name} has {differs}")
             if kept and (reason := log.why_spark_commits(log.latest())):
                 raise NeedsSparkError(f"the table {name} {reason}")
         self._prepared = (version, id_type)
@@ -361,6 +363,16 @@ def _accepted(asked: RowChecks, batches: Iterator[pa.RecordBatch]) -> Iterator[p
     for batch in batches:
         kept = asked.accepted(batch)
         yield batch if kept.all() else batch.filter(pa.array(kept))
+
+
+def _changed_types(held: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> str | None:
+    """The first column that has another type in a table than in its source, with both, if these are plain ones."""
+    types = {field["name"]: field["type"] for field in held}
+    for field in wanted:
+        before, now = types.get(field["name"]), field["type"]
+        if isinstance(before, str) and isinstance(now, str) and before != now:
+            return f"{field['name']} as {before}, and its source as {now}"
+    return None
 
 
 def _later_columns(held: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

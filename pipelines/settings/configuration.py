@@ -86,7 +86,7 @@ def parse_configuration(document: Mapping[str, Any], path: Path) -> Configuratio
     """The configuration of a parsed TOML document; relative paths in it are resolved against the folder of `path`."""
     top = Section(path, "", substituted(document, path))
     top.expect("lake", "spark", "rules", "streams", "joins", "lists")
-    lake = _lake(top.section("lake"), path)
+    lake = _lake(top.section("lake"))
     spark = {name: _spark_value(name, value, path) for name, value in flattened(top.table("spark"))}
     rules = _rules(top.section("rules"))
     sections = top.section("streams")
@@ -125,19 +125,22 @@ def _spark_value(name: str, value: Any, path: Path) -> str:
     return text
 
 
-def _resolve(path: Path, location: str) -> str:
-    """A path made absolute; a URI is returned unchanged."""
+def _resolve(section: Section, key: str, location: str) -> str:
+    """A path made absolute; a URI is returned unchanged. ConfigurationError for a path that delta-rs does not open."""
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", location):
         return location
-    return str((path.absolute().parent / Path(location).expanduser()).resolve())
+    place = str((section.path.absolute().parent / Path(location).expanduser()).resolve())
+    if found := re.search("%[0-9A-Fa-f]{2}", place):
+        raise section.error(key, f"delta-rs reads {found[0]} in {place} as another character; rename that folder")
+    return place
 
 
-def _lake(section: Section, path: Path) -> LakeSettings:
+def _lake(section: Section) -> LakeSettings:
     section.expect("root", "catalog", "runner", "maintenance")
     root, catalog = section.text("root"), section.text("catalog")
     if (root is None) == (catalog is None):
         raise section.error("root", "give either root or catalog, as the place of deltatag's own tables")
-    place = None if root is None else _resolve(path, root)
+    place = None if root is None else _resolve(section, "root", root)
     return LakeSettings(place, catalog, section.choice("runner", RUNNERS), maintenance_of(section))
 
 
@@ -192,7 +195,7 @@ def _stream(name: str, section: Section) -> Stream:
             raise section.error(f"checks.{check}", 'expected a condition such as "amount > 0"')
     stream = Stream(
         name=name,
-        source=_source(section.path, source) if source is not None else "",
+        source=_source(section, source) if source is not None else "",
         source_stream=source_stream,
         start=_start(section),
         key=section.texts("key"),
@@ -241,12 +244,12 @@ def _engine(section: Section) -> str | None:
     return section.choice("engine", ENGINES) if "engine" in section.values else None
 
 
-def _source(path: Path, source: str) -> str:
+def _source(section: Section, source: str) -> str:
     """A path made absolute; a URI or a catalog name (`catalog.schema.table`, `schema.table`) is returned unchanged.
 
     A source that exists as a path is a path; otherwise, two or three plain names with dots are a catalog name.
     """
-    located = _resolve(path, source)
+    located = _resolve(section, "source", source)
     parts = source.split(".")
     if len(parts) in (2, 3) and all(_NAME.match(part) for part in parts) and not Path(located).exists():
         return source
@@ -308,7 +311,7 @@ def _list(name: str, section: Section) -> ListTable:
     source = section.text("source")
     if source is None:
         raise section.error("source", "the path or URI of the list's Delta table is missing")
-    return ListTable(name, _resolve(section.path, source), section.text("column"))
+    return ListTable(name, _resolve(section, "source", source), section.text("column"))
 
 
 def _duration(section: Section, key: str) -> int | None:

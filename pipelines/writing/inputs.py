@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,18 +14,31 @@ if TYPE_CHECKING:
     import rules_index as ri
 
 
-def check_inputs(compiled: ri.CompiledRules, schema: pa.Schema, scope: str) -> None:
-    """Raise IndexOutdatedError if `schema` lacks a column that the index reads, or has it with another type."""
+def check_inputs(
+    compiled: ri.CompiledRules, schema: pa.Schema, scope: str, newest: Callable[[], pa.Schema] | None = None
+) -> None:
+    """Raise IndexOutdatedError if `schema` lacks a column that the index reads, or has it with another type.
+
+    newest: the columns that the source has now, where `schema` has those of the version that is to be taken next.
+    """
     for leaf in compiled.inputs:
         if leaf.text is not None:
             continue
         found = _find(schema, path_parts(leaf.name))
-        if found != leaf.type:
-            now = f"is {found} now" if found is not None else "is gone"
+        if found == leaf.type:
+            continue
+        if newest is not None and _find(newest(), path_parts(leaf.name)) == leaf.type:
+            then = f"was {found}" if found is not None else "was not there"
             raise IndexOutdatedError(
-                f"The rules of {scope} were compiled when the column {leaf.name} was {leaf.type}; it {now}. "
-                f"Compile them again with: deltatag compile {scope}"
+                f"The column {leaf.name} {then} when the rows were written that {scope} is to take next, and is "
+                f"{leaf.type} now, as the rules were compiled for. Take everything anew with: deltatag tag {scope} "
+                "--restart"
             )
+        now = f"is {found} now" if found is not None else "is gone"
+        raise IndexOutdatedError(
+            f"The rules of {scope} were compiled when the column {leaf.name} was {leaf.type}; it {now}. "
+            f"Compile them again with: deltatag compile {scope}"
+        )
 
 
 def _find(fields: Any, parts: list[str]) -> pa.DataType | None:

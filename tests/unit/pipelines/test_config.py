@@ -170,6 +170,21 @@ A = MINIMAL + '[streams.a]\nsource = "x"\n'
 B = '[streams.b]\nsource_stream = "a"\n'
 
 
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ('[lake]\nroot = "a%20b"\n', "[lake] root"),
+        (MINIMAL + '[streams.s]\nsource = "a%2fb/c"\n', "[streams.s] source"),
+        (MINIMAL + '[lists.l]\nsource = "a%C3/b"\n', "[lists.l] source"),
+    ],
+)
+def test_a_folder_that_delta_rs_takes_for_another_is_refused(tmp_path: Path, text: str, where: str) -> None:
+    with pytest.raises(ConfigurationError, match="rename that folder") as told:
+        load(tmp_path, text)
+    assert where in str(told.value)
+    assert load(tmp_path, MINIMAL + '[streams.s]\nsource = "100%/a"\n').streams["s"].source.endswith("100%/a")
+
+
 def test_a_stream_may_read_what_another_one_has_tagged_and_stands_behind_it(tmp_path: Path) -> None:
     middle = B + 'key = ["ID", "other"]\noutput = "matched"\nchecks = { positive = "x > 0 ", even = "x % 2 = 0" }\n'
     first = '[streams.c]\nsource_stream = "b"\noutput = "matched"\nkey = ["id", "other"]\n'

@@ -19,13 +19,14 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pipelines.compile import compile_scopes
-from pipelines.errors import NeedsSparkError, SourceChangedError, TableError
+from pipelines.errors import IndexOutdatedError, NeedsSparkError, SourceChangedError, TableError
 from pipelines.lake import runs
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.runs import batches
 from pipelines.lint import lint_scopes
 from pipelines.retag import retag
 from pipelines.runners import local_runner
+from pipelines.runners.local_runner import _changed_types
 from pipelines.settings.configuration import parse_configuration
 from pipelines.sources import pieces
 from pipelines.sources.readable_features import foreign_features
@@ -305,6 +306,26 @@ def local_only(workspace: Workspace, **streams: Any) -> Workspace:
         "streams": {"s": {"source": "lake/source", "key": ["id"], "event_time": "t", **streams}},
     }
     return Workspace(parse_configuration(document, configuration.path))
+
+
+def test_a_changed_type_is_told_with_both_and_so_are_rows_of_before(make) -> None:
+    """Of the other stream the rows were written before the change, and the rules were compiled after it."""
+    workspace = make(max_bytes_per_batch=1)
+    tag_stream(workspace, "s")
+    append(workspace, 200, 10)
+    other = rows(210, 10)
+    place = other.schema.get_field_index("amount")
+    changed = other.set_column(place, "amount", pa.array(range(10), pa.int32()))
+    source = workspace.configuration.streams["s"].source
+    both = pa.concat_tables([rows(0, 5).set_column(place, "amount", pa.array(range(5), pa.int32())), changed])
+    write_deltalake(source, both, mode="overwrite", schema_mode="overwrite")
+    local = local_only(workspace)
+    compile_scopes(local)
+    with pytest.raises(IndexOutdatedError, match=r"was decimal128\(10, 2\) when the rows .* deltatag tag s --restart"):
+        tag_stream(local, "s")
+    held, wanted_now = ([{"name": "amount", "type": kind}] for kind in ("decimal(10,2)", "integer"))
+    assert _changed_types(held, wanted_now) == "amount as decimal(10,2), and its source as integer"
+    assert _changed_types(held, [{"name": "amount", "type": "decimal(10,2)"}, {"name": "new", "type": "date"}]) is None
 
 
 def test_checks_read_fields_and_columns_with_odd_names(make) -> None:
