@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, TableFeatures, write_deltalake
 
 import rules_index as ri
 from pipelines.authoring.versions import history
@@ -298,6 +298,22 @@ def test_it_is_told_why_a_retag_needs_spark(make, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(AssertionError):
         retag(workspace, "s")
     assert told == ["the re-tag of s goes through Spark because files are to be compressed by lz4"]
+
+
+def test_a_source_that_spark_alone_reads_has_spark_retag(make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only rows that were left out are read from it: that it is needed shows late."""
+    workspace = make(output="matched")
+    append(workspace, 0, 60)
+    write_rules(workspace, BEFORE)
+    tag_stream(workspace, "s")
+    write_rules(workspace, AFTER)
+    source = DeltaTable(workspace.configuration.streams["s"].source)
+    source.alter.add_feature(TableFeatures.DeletionVectors, allow_protocol_versions_increase=True)
+    told: list[str] = []
+    monkeypatch.setattr(workspace, "progress", told.append)
+    with pytest.raises(AssertionError):
+        retag(workspace, "s")
+    assert told == ["the re-tag of s goes through Spark because the source of s has the table feature deletionVectors"]
 
 
 @pytest.mark.slow
