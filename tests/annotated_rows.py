@@ -15,6 +15,7 @@ from pipelines.workspace import Workspace
 
 STREAM = {"source": "lake/source", "key": ["seq"], "annotations": ["first_rule_id", "labels", "severity"]}
 SEVERITIES = ("informational", "low", "medium", "high", "critical")
+_POWER = "power(n, 1) % 2 = 0"
 RULES_OF_S = (
     {
         "rule_id": "b",
@@ -24,16 +25,16 @@ RULES_OF_S = (
         "severity": "low",
     },
     {"rule_id": "a", "expression": "n > 5", "priority": 2, "labels": {"team": "fraud", "level": "high"}},
-    {"rule_id": "c", "expression": "n % 2 = 0 AND n < 9", "priority": None, "labels": {"severity": "critical"}},
+    {"rule_id": "c", "expression": f"{_POWER} AND n < 9", "priority": None, "labels": {"severity": "critical"}},
     {"rule_id": "é", "expression": "w = 'x'", "priority": -5, "labels": {"é": "\U0001f600,x"}},
     {"rule_id": "d", "expression": "n IS NULL", "priority": 7},
 )
-"""Some with a modulo, which only Spark evaluates: see `local`."""
+"""One with a power, which only Spark evaluates: see `local`."""
 
 
 def local(rules: Any) -> list[dict[str, Any]]:
     """The rules as a process without Spark evaluates them."""
-    return [rule | {"expression": rule["expression"].replace("n % 2 = 0", "n IN (0, 2, 4, 6, 8)")} for rule in rules]
+    return [rule | {"expression": rule["expression"].replace(_POWER, "n IN (0, 2, 4, 6, 8)")} for rule in rules]
 
 
 def rows(start: int, stop: int) -> pa.Table:

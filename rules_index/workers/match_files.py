@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules_index.kernels.rows_by_rule import rows_by_rule
 from rules_index.workers.delta_file_writer import SORTED_ROWS, DeltaFile, Layout, is_constant
 
 if TYPE_CHECKING:
@@ -75,6 +74,9 @@ class MatchFiles:
         keys = pa.Table.from_batches(self._keys).combine_chunks()
         self._ordinals, self._lengths, self._keys = [], [], []
         self._waiting = self._key_bytes = 0
+        # a command that finds nothing to do has no need of Numba
+        from rules_index.kernels.rows_by_rule import rows_by_rule
+
         starts, rows = np.zeros(len(self._ids) + 2, np.int64), np.empty(len(ordinals), np.int32)
         rows_by_rule(ordinals, lengths, starts, rows)
         for part in self._parts(starts[:-1], rows, keys):
