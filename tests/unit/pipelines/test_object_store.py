@@ -241,11 +241,12 @@ def test_two_runs_at_once_write_each_row_once(store, make, uri) -> None:
     assert len(held["s_tagged"]) + len(held["quarantine_s"]) == 1000
 
 
+@pytest.mark.parametrize("output", ["all", "matched"])
 @pytest.mark.slow
-def test_a_retag_does_what_it_does_in_a_folder(store, make, add_rules, uri, tmp_path) -> None:
+def test_a_retag_does_what_it_does_in_a_folder(store, make, add_rules, uri, tmp_path, output: str) -> None:
     found, wanted = (
-        make(f"{uri}/lake", written(f"{uri}/source", partition_by=["name"])),
-        make("lake", written(str(tmp_path / "source"), partition_by=["name"])),
+        make(f"{uri}/lake", written(f"{uri}/source", partition_by=["name"]), output=output),
+        make("lake", written(str(tmp_path / "source"), partition_by=["name"]), output=output),
     )
     for workspace in (found, wanted):
         tag_stream(workspace, "s")
