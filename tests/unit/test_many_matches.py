@@ -58,3 +58,21 @@ def test_wide_rows_are_read_few_at_a_time(tmp_path: Path, monkeypatch: pytest.Mo
     assert max(map(len, batches)) == 130 and sum(map(len, batches)) == 1000
     assert pa.Table.from_batches(batches).drop_columns(["source_version"]).equals(table)
     assert max(len(batch) for batch in read_batches([SourceFile(path, {}, 1)], table.schema, ["a", "n"])) > 300
+
+
+def test_batches_are_joined_in_order_up_to_a_bound(monkeypatch) -> None:
+    monkeypatch.setattr(tagged_files, "_FEW_ROWS", 10)
+    monkeypatch.setattr(tagged_files, "_FEW_BYTES", 200)
+    sizes = [3, 0, 4, 5, 30, 1, 1]
+    texts = ["", "b" * 20]
+    batches, first = [], 0
+    for number, size in enumerate(sizes):
+        # each batch with a dictionary of its own, as batches of different files have
+        text = pa.array([texts[number % 2]] * size, pa.string()).dictionary_encode()
+        batches.append(pa.RecordBatch.from_arrays([pa.array(range(first, first + size), pa.int64()), text], ["n", "s"]))
+        first += size
+    made = list(tagged_files.joined(batches))
+    assert [len(each) for each in made] == [7, 5, 30, 2]
+    plain = [row for each in batches for row in each.to_pylist()]
+    assert [row for each in made for row in each.to_pylist()] == plain
+    assert list(tagged_files.joined([])) == []

@@ -6,8 +6,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from pipelines.compile import compile_scopes
 from pipelines.lake.folder_log import ChangedTableError, FolderLog
 from pipelines.lake.folder_snapshot import Definition
+from pipelines.tag import tag_stream
 
 
 class TestFolderLog:
@@ -75,3 +77,17 @@ class TestFolderLog:
         assert log.fence("a", 3)
         assert not log.fence("b", 0)
         assert not log.append([], "b", 0)
+
+
+@pytest.mark.slow
+def test_checkpoints_are_written_so_that_logs_are_read_in_one_piece(new_workspace, add_rules) -> None:
+    workspace = new_workspace({"s": {"source": "lake/source"}}, spark=False)
+    for number in range(13):
+        write_deltalake(workspace.configuration.streams["s"].source, pa.table({"n": [number]}), mode="append")
+        if not number:
+            add_rules(workspace, ("a", "s", "n > 1"))
+            compile_scopes(workspace)
+        tag_stream(workspace, "s")
+    folder = FolderLog(workspace.lake.uri("s_tagged")).folder / "_delta_log"
+    assert list(folder.glob("*.checkpoint.parquet"))
+    assert workspace.lake.arrow("s_tagged").num_rows == 13

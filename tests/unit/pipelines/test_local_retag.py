@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import random
-from collections import Counter
-from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
-from pathlib import Path
 
 import polars as pl
-import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, TableFeatures, write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
-import rules_index as ri
 from pipelines.authoring.versions import history
-from pipelines.compile import compile_scopes
 from pipelines.due import retag_is_due
-from pipelines.errors import ConfigurationError, RestartedError, SourceError, TableError
-from pipelines.lake.add_actions import live_files
+from pipelines.errors import ConfigurationError, RestartedError, TableError
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.index_store import index_to_tag_with
-from pipelines.lake.lake import arrow_schema
 from pipelines.lake.runs import batches
-from pipelines.lake.table_definitions import RULES
 from pipelines.retag import retag
 from pipelines.retagging import local_tables
 from pipelines.retagging.local_tables import LocalTables
@@ -33,79 +22,23 @@ from pipelines.run import OpenGates, run_due
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from tests.cases import cases, quick_first
-from tests.unit.pipelines.retagged_rows import START, DiedError, die_after, random_rule, rows
-
-RETAGS = "DELTATAG_RETAG_CASES"
-STREAM = {"source": "lake/source", "key": ["id"], "event_time": "t"}
-BEFORE = {"gone": "n > 3", "changed": "n < 9", "same": "w = 'x'"}
-AFTER = {"same": "w = 'x'", "changed": "n < 4 AND d > 1", "new": "n BETWEEN 5 AND 7"}
-LATER = {"same": "w = 'x'", "new": "n BETWEEN 6 AND 9", "newer": "w IS NULL"}
-
-
-def append(workspace: Workspace, start: int, stop: int) -> None:
-    for first in range(start, stop, 60):
-        write_deltalake(workspace.configuration.streams["s"].source, rows(first, min(first + 60, stop)), mode="append")
-
-
-def write_rules(workspace: Workspace, rules) -> None:
-    listed = []
-    for rule, definition in rules.items():
-        text, since, until = definition if isinstance(definition, tuple) else (definition, None, None)
-        listed.append({"rule_id": rule, "scope": "s", "expression": text, "valid_from": since, "valid_to": until})
-    table = pa.Table.from_pylist(listed, schema=arrow_schema(RULES, workspace.lake.rule_id_type()))
-    write_deltalake(workspace.lake.uri("rules"), table, mode="overwrite")
-    assert not [result.error for result in compile_scopes(workspace) if result.error]
-
-
-def read(workspace: Workspace, name: str) -> pa.Table:
-    return DeltaTable(workspace.lake.uri(name)).to_pyarrow_table()
-
-
-def tagged(workspace: Workspace) -> Counter:
-    return Counter(
-        repr((r["seq"], r["id"], r["d"], r["w"], r["rule_ids"])) for r in read(workspace, "s_tagged").to_pylist()
-    )
-
-
-def matched(workspace: Workspace) -> Counter:
-    return Counter((r["rule_id"], r["id"], r["t"]) for r in read(workspace, "s_matches").to_pylist())
-
-
-def exploded(workspace: Workspace) -> Counter:
-    return Counter((rule, r["id"], r["t"]) for r in read(workspace, "s_tagged").to_pylist() for rule in r["rule_ids"])
-
-
-def assert_like_anew(workspace: Workspace) -> None:
-    found = tagged(workspace), matched(workspace)
-    assert found[1] == exploded(workspace)
-    for name in ("s_tagged", "s_matches"):
-        check_statistics(workspace, name)
-    tag_stream(workspace, "s", restart=True)
-    assert found == (tagged(workspace), matched(workspace))
-
-
-def check_statistics(workspace: Workspace, name: str) -> None:
-    """What the log says of each file is true of it."""
-    log = FolderLog(workspace.lake.uri(name))
-    for add in live_files(log, log.latest().number) or []:
-        frame = pl.read_parquet(log.file(add["path"]))
-        stats = json.loads(add["stats"])
-        assert stats["numRecords"] == frame.height
-        for column, low in stats["minValues"].items():
-            if frame.schema[column].is_integer() or frame.schema[column] == pl.String:
-                assert frame[column].min() == low or len(str(low)) == 64
-        for column, nulls in stats["nullCount"].items():
-            if column in frame.columns and not isinstance(nulls, dict):
-                assert frame[column].null_count() == nulls
-
-
-def edited(draw: random.Random, rules):
-    kept = {
-        rule: random_rule(draw) if draw.random() < 0.2 else text for rule, text in rules.items() if draw.random() > 0.2
-    }
-    for _ in range(draw.randint(0, 2)):
-        kept[f"r{draw.randint(0, 40)}"] = random_rule(draw)
-    return kept or {"r0": random_rule(draw)}
+from tests.unit.pipelines.local_retags import (
+    AFTER,
+    BEFORE,
+    LATER,
+    RETAGS,
+    STEPS,
+    STREAM,
+    append,
+    assert_like_anew,
+    edited,
+    exploded,
+    matched,
+    prepared,
+    read,
+    write_rules,
+)
+from tests.unit.pipelines.retagged_rows import DiedError, die_after, random_rule, rows
 
 
 @pytest.fixture(autouse=True)
@@ -150,110 +83,8 @@ def test_random_edits(make, seed: int) -> None:
     assert_like_anew(workspace)
 
 
-@pytest.mark.parametrize("seed", quick_first(0, range(cases(16, RETAGS))))
-def test_ranges_of_event_times(make, seed: int) -> None:
-    """Rows of the range as if all were tagged anew, the others as before, in both tables."""
-    draw = random.Random(seed)
-    workspace = make(**draw.choice([{}, {"partition_by": ["n"]}, {"cluster_by": ["t"]}]))
-    rules = {f"r{number}": random_rule(draw) for number in range(8)}
-    for start in range(0, 360, 90):
-        append(workspace, start, start + 90)
-        write_rules(workspace, rules)
-        tag_stream(workspace, "s")
-    for _ in range(2):
-        before = {
-            row["seq"]: (row["rule_ids"], row["rules_version"]) for row in read(workspace, "s_tagged").to_pylist()
-        }
-        rules = edited(draw, rules)
-        write_rules(workspace, rules)
-        low = draw.choice([None, START + timedelta(minutes=draw.randint(-60, 2400))])
-        high = START + timedelta(minutes=draw.randint(600, 3700)) if low is None or draw.random() < 0.7 else None
-        with pytest.MonkeyPatch.context() as patch:
-            if draw.random() < 0.5:
-                die_after(patch, draw.choice(STEPS), FolderLog)
-                with suppress(DiedError):  # where nothing changes, nothing is written
-                    retag(workspace, "s", low and low.isoformat(), high and high.isoformat())
-        retag(workspace, "s", low and low.isoformat(), high and high.isoformat())
-        after = {row["seq"]: row for row in read(workspace, "s_tagged").to_pylist()}
-        assert matched(workspace) == exploded(workspace)
-        for name in ("s_tagged", "s_matches"):
-            check_statistics(workspace, name)
-        anew = expected(rules, 360)
-        for seq, row in after.items():
-            time = row["t"]
-            inside = time is not None and (low is None or low <= time) and (high is None or time < high)
-            assert row["rule_ids"] == (anew[seq] if inside else before[seq][0])
-            assert inside or row["rules_version"] == before[seq][1]
-    retag(workspace, "s")
-    assert_like_anew(workspace)
-
-
-def expected(rules, stop: int) -> dict[int, list[str]]:
-    """What rows have by rules, without a lake."""
-    texts, since, until = zip(*rules.values(), strict=True)
-    time = pa.timestamp("us", "UTC")
-    table = pa.table(
-        {
-            "rule_id": list(rules),
-            "expression": texts,
-            "valid_from": pa.array(since, time),
-            "valid_to": pa.array(until, time),
-        }
-    )
-    compiled = ri.compile_rules(table, rows(0, 1).schema, event_time="t", time_zone="UTC")
-    return dict(enumerate(compiled.match(rows(0, stop)).to_pylist()))
-
-
-def test_only_files_of_the_range_are_read(make) -> None:
-    workspace = prepared(make)
-    result = retag(workspace, "s", "2024-03-09T10:00", "2024-03-09T11:00")
-    assert (result.files_read, result.files_written) == (1, 1)
-
-
-def test_rows_that_match_only_now_come_from_the_source(make) -> None:
-    """With later columns, without rows that went to quarantine; and it is told where the source's files are gone."""
-    workspace = make(output="matched", checks={"small": "n < 15"}, max_quarantine_share=1)
-    source = workspace.configuration.streams["s"].source
-    append(workspace, 0, 120)
-    write_rules(workspace, {"one": "n = 1"})
-    tag_stream(workspace, "s")
-    wider = rows(120, 160).append_column("later", pa.array(["x"] * 40))
-    write_deltalake(source, wider, mode="append", schema_mode="merge")
-    tag_stream(workspace, "s")
-    write_rules(workspace, {"one": "n = 1", "many": "n > 9 OR later = 'x'"})
-    before = read(workspace, "s_tagged").num_rows
-    result = retag(workspace, "s")
-    assert result.rows_changed > 40
-    assert read(workspace, "s_tagged").num_rows == before + sum(
-        r["rule_ids"] == ["many"] for r in read(workspace, "s_tagged").to_pylist()
-    )
-    assert all(r["n"] is None or r["n"] < 15 for r in read(workspace, "s_tagged").to_pylist())
-    assert_like_anew(workspace)
-    write_rules(workspace, {"one": "n = 1"})
-    retag(workspace, "s")
-    assert_like_anew(workspace)
-    for path in DeltaTable(source).file_uris():
-        Path(path).unlink()
-    write_rules(workspace, {"one": "n = 1", "many": "n > 9"})
-    with pytest.raises(SourceError, match=r"are gone .* deltatag tag s --restart"):
-        retag(workspace, "s")
-
-
 def read_end(workspace: Workspace) -> int:
     return int(pl.read_delta(workspace.configuration.streams["s"].source)["seq"].max()) + 1
-
-
-def prepared(make, **stream) -> Workspace:
-    """Rows that are tagged by BEFORE, and an index of AFTER."""
-    workspace = make(**stream)
-    append(workspace, 0, 120)
-    write_rules(workspace, BEFORE)
-    tag_stream(workspace, "s")
-    write_rules(workspace, AFTER)
-    return workspace
-
-
-STEPS = ("found", "planned", "files", "s_tagged", "s_matches")
 
 
 @pytest.mark.parametrize("seed", quick_first(0, range(cases(8, RETAGS))))
@@ -298,22 +129,6 @@ def test_it_is_told_why_a_retag_needs_spark(make, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(AssertionError):
         retag(workspace, "s")
     assert told == ["the re-tag of s goes through Spark because files are to be compressed by lz4"]
-
-
-def test_a_source_that_spark_alone_reads_has_spark_retag(make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only rows that were left out are read from it: that it is needed shows late."""
-    workspace = make(output="matched")
-    append(workspace, 0, 60)
-    write_rules(workspace, BEFORE)
-    tag_stream(workspace, "s")
-    write_rules(workspace, AFTER)
-    source = DeltaTable(workspace.configuration.streams["s"].source)
-    source.alter.add_feature(TableFeatures.DeletionVectors, allow_protocol_versions_increase=True)
-    told: list[str] = []
-    monkeypatch.setattr(workspace, "progress", told.append)
-    with pytest.raises(AssertionError):
-        retag(workspace, "s")
-    assert told == ["the re-tag of s goes through Spark because the source of s has the table feature deletionVectors"]
 
 
 @pytest.mark.slow

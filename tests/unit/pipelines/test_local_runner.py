@@ -8,7 +8,6 @@ from collections import Counter
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
@@ -25,11 +24,8 @@ from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.runs import batches
 from pipelines.lint import lint_scopes
 from pipelines.retag import retag
-from pipelines.runners import local_runner
-from pipelines.runners.local_runner import _changed_types
 from pipelines.settings.configuration import parse_configuration
 from pipelines.sources import pieces
-from pipelines.sources.readable_features import foreign_features
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from rules_index.workers import tagged_files
@@ -163,24 +159,6 @@ def test_the_rows_of_many_small_files_are_matched_together(make, monkeypatch, pa
         assert {name: found[row["t"]][name] for name in row} == row
         if row["id"] in expected:
             assert found[row["t"]]["rule_ids"] == expected[row["id"]]
-
-
-def test_batches_are_joined_in_order_up_to_a_bound(monkeypatch) -> None:
-    monkeypatch.setattr(tagged_files, "_FEW_ROWS", 10)
-    monkeypatch.setattr(tagged_files, "_FEW_BYTES", 200)
-    sizes = [3, 0, 4, 5, 30, 1, 1]
-    texts = ["", "b" * 20]
-    batches, first = [], 0
-    for number, size in enumerate(sizes):
-        # each batch with a dictionary of its own, as batches of different files have
-        text = pa.array([texts[number % 2]] * size, pa.string()).dictionary_encode()
-        batches.append(pa.RecordBatch.from_arrays([pa.array(range(first, first + size), pa.int64()), text], ["n", "s"]))
-        first += size
-    made = list(tagged_files.joined(batches))
-    assert [len(each) for each in made] == [7, 5, 30, 2]
-    plain = [row for each in batches for row in each.to_pylist()]
-    assert [row for each in made for row in each.to_pylist()] == plain
-    assert list(tagged_files.joined([])) == []
 
 
 class Killed(BaseException):
@@ -323,9 +301,6 @@ def test_a_changed_type_is_told_with_both_and_so_are_rows_of_before(make) -> Non
     compile_scopes(local)
     with pytest.raises(IndexOutdatedError, match=r"was decimal128\(10, 2\) when the rows .* deltatag tag s --restart"):
         tag_stream(local, "s")
-    held, wanted_now = ([{"name": "amount", "type": kind}] for kind in ("decimal(10,2)", "integer"))
-    assert _changed_types(held, wanted_now) == "amount as decimal(10,2), and its source as integer"
-    assert _changed_types(held, [{"name": "amount", "type": "decimal(10,2)"}, {"name": "new", "type": "date"}]) is None
 
 
 def test_checks_read_fields_and_columns_with_odd_names(make) -> None:
@@ -374,13 +349,6 @@ def test_a_feature_for_variants_needs_no_spark_where_there_are_none(make) -> Non
     assert "variantType" in (DeltaTable(source).protocol().reader_features or [])
     compile_scopes(workspace)
     assert tag_stream(workspace, "s").rows == 210
-    with_variant = snapshot_like([{"type": {"type": "array", "elementType": "variant", "containsNull": True}}])
-    assert foreign_features(with_variant) == ["variantType"]
-
-
-def snapshot_like(fields: list[dict[str, Any]]) -> Any:
-    """What `foreign_features` reads of a snapshot; delta-rs makes no table with such a column."""
-    return SimpleNamespace(fields=fields, features=frozenset({"appendOnly", "variantType"}))
 
 
 @pytest.mark.parametrize("partition_by", [[], ["name"]])
@@ -408,16 +376,6 @@ def test_new_columns_are_added_behind_the_others(make, partition_by: list[str]) 
     assert kept.sort_by("id").equals(before.sort_by("id"))
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"), [("two words", "string"), ("clock", "timestamp_ntz"), ("Amount", "string"), ("extra", "string")]
-)
-def test_columns_that_only_spark_adds_are_left_to_it(name: str, kind: str) -> None:
-    held = [{"name": each, "type": "string", "nullable": True, "metadata": {}} for each in ("id", "amount")]
-    later = {"name": name, "type": kind, "nullable": True, "metadata": {}}
-    found = local_runner._later_columns(held, [*held, later])
-    assert found == ([later] if name == "extra" else [])
-
-
 def test_bigint_ids_and_no_rules(make, add_rules) -> None:
     workspace = make(id_type="bigint")
     compile_scopes(workspace)
@@ -433,14 +391,3 @@ def test_bigint_ids_and_no_rules(make, add_rules) -> None:
         for row in rows(200, 60).to_pylist()
         if row["id"] is not None and row["name"] < "n4"
     }
-
-
-@pytest.mark.slow
-def test_checkpoints_are_written_so_that_logs_are_read_in_one_piece(make) -> None:
-    workspace = make(key=[], checks={})
-    for number in range(12):
-        append(workspace, 200 + number, 1)
-        tag_stream(workspace, "s")
-    folder = FolderLog(workspace.lake.uri("s_tagged")).folder / "_delta_log"
-    assert list(folder.glob("*.checkpoint.parquet"))
-    assert workspace.lake.arrow("s_tagged").num_rows == 212

@@ -1,13 +1,18 @@
-"""What is told of rules that need Spark."""
+"""What is told of rules, columns and table features that need Spark."""
 
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
+import pytest
 
 import rules_index as ri
+from pipelines.runners import local_runner
 from pipelines.runners.spark_required import of_derived
+from pipelines.sources.readable_features import foreign_features
 
 SCHEMA = pa.schema({"x": pa.int64(), "s": pa.string()})
 
@@ -25,3 +30,30 @@ def test_each_part_is_named_with_a_rule_up_to_ten_of_them() -> None:
     assert many is not None and many.endswith("; and 2 other parts")
     named = re.findall(r"hash\(s, (\d+)\), of the rule r(\d+);", many)
     assert len(named) == 10 and all(int(width) == int(rule) + 3 for width, rule in named)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("two words", "string"), ("clock", "timestamp_ntz"), ("Amount", "string"), ("extra", "string")]
+)
+def test_columns_that_only_spark_adds_are_left_to_it(name: str, kind: str) -> None:
+    held = [{"name": each, "type": "string", "nullable": True, "metadata": {}} for each in ("id", "amount")]
+    later = {"name": name, "type": kind, "nullable": True, "metadata": {}}
+    found = local_runner._later_columns(held, [*held, later])
+    assert found == ([later] if name == "extra" else [])
+
+
+def test_a_changed_type_is_told_with_both() -> None:
+    held, wanted_now = ([{"name": "amount", "type": kind}] for kind in ("decimal(10,2)", "integer"))
+    assert local_runner._changed_types(held, wanted_now) == "amount as decimal(10,2), and its source as integer"
+    held_now = [{"name": "amount", "type": "decimal(10,2)"}, {"name": "new", "type": "date"}]
+    assert local_runner._changed_types(held, held_now) is None
+
+
+def test_only_a_variant_makes_its_feature_one_that_spark_reads() -> None:
+    with_variant = snapshot_like([{"type": {"type": "array", "elementType": "variant", "containsNull": True}}])
+    assert foreign_features(with_variant) == ["variantType"]
+
+
+def snapshot_like(fields: list[dict[str, Any]]) -> Any:
+    """What `foreign_features` reads of a snapshot; delta-rs makes no table with such a column."""
+    return SimpleNamespace(fields=fields, features=frozenset({"appendOnly", "variantType"}))

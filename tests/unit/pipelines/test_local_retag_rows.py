@@ -1,0 +1,160 @@
+"""Ranges of rows, and rows that match only now, re-tagged without a JVM."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, TableFeatures, write_deltalake
+
+import rules_index as ri
+from pipelines.errors import SourceError
+from pipelines.lake.folder_log import FolderLog
+from pipelines.retag import retag
+from pipelines.tag import tag_stream
+from pipelines.workspace import Workspace
+from tests.cases import cases, quick_first
+from tests.unit.pipelines.local_retags import (
+    AFTER,
+    BEFORE,
+    RETAGS,
+    STEPS,
+    STREAM,
+    append,
+    assert_like_anew,
+    check_statistics,
+    edited,
+    exploded,
+    matched,
+    prepared,
+    read,
+    write_rules,
+)
+from tests.unit.pipelines.retagged_rows import START, DiedError, die_after, random_rule, rows
+
+
+@pytest.fixture(autouse=True)
+def without_spark(monkeypatch) -> None:
+    """No session starts here."""
+
+    def refuse(*_arguments, **_named):
+        raise AssertionError("Spark was asked for")
+
+    monkeypatch.setattr(Workspace, "spark", property(refuse))
+
+
+@pytest.fixture
+def make(new_workspace, without_spark):
+    def made(id_type: str = "string", **stream) -> Workspace:
+        return new_workspace({"s": {**STREAM, **stream}}, None, id_type, spark=False)
+
+    return made
+
+
+@pytest.mark.parametrize("seed", quick_first(0, range(cases(16, RETAGS))))
+def test_ranges_of_event_times(make, seed: int) -> None:
+    """Rows of the range as if all were tagged anew, the others as before, in both tables."""
+    draw = random.Random(seed)
+    workspace = make(**draw.choice([{}, {"partition_by": ["n"]}, {"cluster_by": ["t"]}]))
+    rules = {f"r{number}": random_rule(draw) for number in range(8)}
+    for start in range(0, 360, 90):
+        append(workspace, start, start + 90)
+        write_rules(workspace, rules)
+        tag_stream(workspace, "s")
+    for _ in range(2):
+        before = {
+            row["seq"]: (row["rule_ids"], row["rules_version"]) for row in read(workspace, "s_tagged").to_pylist()
+        }
+        rules = edited(draw, rules)
+        write_rules(workspace, rules)
+        low = draw.choice([None, START + timedelta(minutes=draw.randint(-60, 2400))])
+        high = START + timedelta(minutes=draw.randint(600, 3700)) if low is None or draw.random() < 0.7 else None
+        with pytest.MonkeyPatch.context() as patch:
+            if draw.random() < 0.5:
+                die_after(patch, draw.choice(STEPS), FolderLog)
+                with suppress(DiedError):  # where nothing changes, nothing is written
+                    retag(workspace, "s", low and low.isoformat(), high and high.isoformat())
+        retag(workspace, "s", low and low.isoformat(), high and high.isoformat())
+        after = {row["seq"]: row for row in read(workspace, "s_tagged").to_pylist()}
+        assert matched(workspace) == exploded(workspace)
+        for name in ("s_tagged", "s_matches"):
+            check_statistics(workspace, name)
+        anew = expected(rules, 360)
+        for seq, row in after.items():
+            time = row["t"]
+            inside = time is not None and (low is None or low <= time) and (high is None or time < high)
+            assert row["rule_ids"] == (anew[seq] if inside else before[seq][0])
+            assert inside or row["rules_version"] == before[seq][1]
+    retag(workspace, "s")
+    assert_like_anew(workspace)
+
+
+def expected(rules, stop: int) -> dict[int, list[str]]:
+    """What rows have by rules, without a lake."""
+    texts, since, until = zip(*rules.values(), strict=True)
+    time = pa.timestamp("us", "UTC")
+    table = pa.table(
+        {
+            "rule_id": list(rules),
+            "expression": texts,
+            "valid_from": pa.array(since, time),
+            "valid_to": pa.array(until, time),
+        }
+    )
+    compiled = ri.compile_rules(table, rows(0, 1).schema, event_time="t", time_zone="UTC")
+    return dict(enumerate(compiled.match(rows(0, stop)).to_pylist()))
+
+
+def test_only_files_of_the_range_are_read(make) -> None:
+    workspace = prepared(make)
+    result = retag(workspace, "s", "2024-03-09T10:00", "2024-03-09T11:00")
+    assert (result.files_read, result.files_written) == (1, 1)
+
+
+def test_rows_that_match_only_now_come_from_the_source(make) -> None:
+    """With later columns, without rows that went to quarantine; and it is told where the source's files are gone."""
+    workspace = make(output="matched", checks={"small": "n < 15"}, max_quarantine_share=1)
+    source = workspace.configuration.streams["s"].source
+    append(workspace, 0, 120)
+    write_rules(workspace, {"one": "n = 1"})
+    tag_stream(workspace, "s")
+    wider = rows(120, 160).append_column("later", pa.array(["x"] * 40))
+    write_deltalake(source, wider, mode="append", schema_mode="merge")
+    tag_stream(workspace, "s")
+    write_rules(workspace, {"one": "n = 1", "many": "n > 9 OR later = 'x'"})
+    before = read(workspace, "s_tagged").num_rows
+    result = retag(workspace, "s")
+    assert result.rows_changed > 40
+    assert read(workspace, "s_tagged").num_rows == before + sum(
+        r["rule_ids"] == ["many"] for r in read(workspace, "s_tagged").to_pylist()
+    )
+    assert all(r["n"] is None or r["n"] < 15 for r in read(workspace, "s_tagged").to_pylist())
+    assert_like_anew(workspace)
+    write_rules(workspace, {"one": "n = 1"})
+    retag(workspace, "s")
+    assert_like_anew(workspace)
+    for path in DeltaTable(source).file_uris():
+        Path(path).unlink()
+    write_rules(workspace, {"one": "n = 1", "many": "n > 9"})
+    with pytest.raises(SourceError, match=r"are gone .* deltatag tag s --restart"):
+        retag(workspace, "s")
+
+
+def test_a_source_that_spark_alone_reads_has_spark_retag(make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only rows that were left out are read from it: that it is needed shows late."""
+    workspace = make(output="matched")
+    append(workspace, 0, 60)
+    write_rules(workspace, BEFORE)
+    tag_stream(workspace, "s")
+    write_rules(workspace, AFTER)
+    source = DeltaTable(workspace.configuration.streams["s"].source)
+    source.alter.add_feature(TableFeatures.DeletionVectors, allow_protocol_versions_increase=True)
+    told: list[str] = []
+    monkeypatch.setattr(workspace, "progress", told.append)
+    with pytest.raises(AssertionError):
+        retag(workspace, "s")
+    assert told == ["the re-tag of s goes through Spark because the source of s has the table feature deletionVectors"]
