@@ -4,10 +4,9 @@ match now, from the source, by threads of this process."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -20,6 +19,7 @@ from pipelines.retagging.rematch import Rematch, widened
 from pipelines.runners.local_runner import LocalRunner
 from pipelines.runners.spark_required import of_derived
 from pipelines.sources.lost_files import telling_lost_files
+from pipelines.writing.files import discard
 from rules_index.workers.newly_matched import write_newly_matched
 
 if TYPE_CHECKING:
@@ -42,6 +42,18 @@ class Written:
     entries: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class _Group:
+    """Files of micro-batches that are read alike. taken: the first one's slice; checks: what rows must satisfy, in its
+    plan; adds: the files that may have rows that match."""
+
+    history: History
+    schema: pa.Schema
+    taken: Slice
+    checks: Mapping[str, Any]
+    adds: list[Add] = field(default_factory=list)
+
+
 class LocalNewlyMatched:
     """Finds and writes such rows of one stream."""
 
@@ -58,43 +70,65 @@ class LocalNewlyMatched:
         """Those of some micro-batches; bases: the rules by which these were tagged.
 
         NeedsSparkError where only Spark reads the source or evaluates a rule; SourceError where the source does not
-        show the rows of a micro-batch any more.
+        show the rows of a micro-batch any more. An error leaves no file behind.
         """
         written, compiled = Written(), self.rematch.compiled
         if compiled is None:
             return written
         source = self._runner.open_source()
-        former: dict[History, CompiledRules] = {}
-        conditions = widened(compiled)
-        for batch in left_rows_out(batches):
-            taken = source.retake(batch.plan)
-            adds = tuple(each for each in taken.files if conditions is None or may_match(each[1], conditions))
-            if not adds:
-                continue
-            history = history_of(self.stream, histories, batch)
-            if history not in former:
-                former[history] = self._index_of(bases[history], compiled)
-            with telling_lost_files(source, adds, way_out(self.stream)):
-                self._write(source, taken, adds, batch, compiled, former[history], written)
+        groups = self._groups(source, batches, histories, compiled)
+        former = {history: self._index_of(bases[history], compiled) for history in {each.history for each in groups}}
+        try:
+            for group in groups:
+                with telling_lost_files(source, tuple(group.adds), way_out(self.stream)):
+                    self._write(source, group, compiled, former[group.history], written)
+        except BaseException:
+            discard(self.task, {"tagged": written.entries})
+            raise
         return written
 
-    def _write(
-        self, source: Source, taken: Slice, adds: tuple[Add, ...], batch: MicroBatch, compiled: CompiledRules,
-        former: CompiledRules, written: Written,
-    ) -> None:  # fmt: skip
-        """Write those of one micro-batch, of whose files `adds` may have any."""
-        schema = self._columns(source, taken)
-        work = partial(write_newly_matched, compiled, former, self.rematch.replaced, self.task, self.schema)
-        with self._runner.in_zone(compiled.time_zone):
-            done = self._runner.each_accepted(source, replace(taken, files=adds), schema, batch.plan, work)
-        for rows, entries in done:
-            written.rows += rows
-            written.entries += [json.dumps({"add": entry}) for entry in entries]
+    def _groups(
+        self, source: Source, batches: Iterable[MicroBatch], histories: IndexHistories, compiled: CompiledRules
+    ) -> list[_Group]:
+        """The files that may have such rows; together, so that many small micro-batches give few files."""
+        found: dict[tuple[History, str, str], _Group] = {}
+        schemas: dict[int, pa.Schema] = {}
+        conditions = widened(compiled)
+        for batch in left_rows_out(batches):
+            taken, plan = source.retake(batch.plan), batch.plan
+            adds = [each for each in taken.files if conditions is None or may_match(each[1], conditions)]
+            if not adds:
+                continue
+            if taken.schema_version not in schemas:
+                schemas[taken.schema_version] = self._columns(source, taken.schema_version)
+            schema, history = schemas[taken.schema_version], history_of(self.stream, histories, batch)
+            checks = json.dumps([plan["key"], plan["checks"]]) if plan["quarantined"] else ""
+            group = _Group(history, schema, taken, plan)
+            found.setdefault((history, schema.to_string(), checks), group).adds.extend(adds)
+        return list(found.values())
 
-    def _columns(self, source: Source, taken: Slice) -> pa.Schema:
-        """The source's columns, and those that it had when a slice was taken and has not any more."""
+    def _write(
+        self, source: Source, group: _Group, compiled: CompiledRules, former: CompiledRules, written: Written
+    ) -> None:
+        """Write those of one group."""
+
+        def work(batches: Iterator[pa.RecordBatch]) -> int:
+            """Write those of a piece: how many."""
+            rows, entries = write_newly_matched(
+                compiled, former, self.rematch.replaced, self.task, self.schema, batches
+            )
+            written.entries.extend(json.dumps({"add": entry}) for entry in entries)
+            return rows
+
+        taken = replace(group.taken, files=tuple(group.adds))
+        with self._runner.in_zone(compiled.time_zone):
+            written.rows += sum(self._runner.each_accepted(source, taken, group.schema, group.checks, work))
+
+    def _columns(self, source: Source, version: int) -> pa.Schema:
+        """The source's columns, and those that it had at a version and has not any more."""
         now = self._runner.columns(source, source.version)
-        then = self._runner.columns(source, taken.schema_version)
+        self._runner.check_features(source, version)
+        then = self._runner.columns(source, version)
         if any(each.name in now.names and now.field(each.name).type != each.type for each in then):
             raise NeedsSparkError("a column of its source had another type when rows were tagged")
         return nullable(pa.schema([*now, *(each for each in then if each.name not in now.names)]))

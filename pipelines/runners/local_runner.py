@@ -91,7 +91,7 @@ class LocalRunner:
         """The source, read by delta-rs; NeedsSparkError if it has features that only Spark reads."""
         stream = self.stream
         source = Source(stream.name, table_log(stream.source), command, stream.source_stream, stream.left_out)
-        self._check_features(source, source.version)
+        self.check_features(source, source.version)
         return source
 
     def columns(self, source: Source, version: int) -> pa.Schema:
@@ -151,7 +151,6 @@ class LocalRunner:
     ) -> list[_T]:
         """The results of `work` for the rows of each piece of a slice, with the columns of `schema`, that do not go to
         quarantine; run by threads."""
-        self._check_features(source, taken.schema_version)
         asked = self._checks(schema, checks) if checks["quarantined"] else None
 
         def done(piece: Sequence[SourceFile]) -> _T:
@@ -172,7 +171,7 @@ class LocalRunner:
         if reason := of_derived(job.compiled):
             raise NeedsSparkError(reason)
         # the slice's version may have features that the newest version has dropped
-        self._check_features(job.source, job.taken.schema_version)
+        self.check_features(job.source, job.taken.schema_version)
         self.prepare(job.source, job.taken.schema_version, plan["id_type"])
         schema = nullable(self.columns(job.source, job.taken.schema_version))
         asked = self._checks(schema, plan) if plan["quarantined"] else None
@@ -285,7 +284,8 @@ class LocalRunner:
         fields = _log(source).snapshot(version).fields
         return [field for field in fields if field["name"] not in source.left_out]
 
-    def _check_features(self, source: Source, version: int) -> None:
+    def check_features(self, source: Source, version: int) -> None:
+        """NeedsSparkError if a version of the source has features that only Spark reads."""
         snapshot = _log(source).snapshot(version)
         foreign = foreign_features(snapshot)
         if foreign:

@@ -26,6 +26,7 @@ from rules_index.language.coercion import is_decimal, is_float, is_number
 from rules_index.language.evaluation.evaluate import constant_scalar
 from rules_index.language.evaluation.evaluated import Evaluated
 from rules_index.language.formula import And, Formula, Not, Or, Predicate
+from rules_index.language.patterns.like import text_like
 from rules_index.language.typed import Constant, Expression, Leaf, Operation, leaves_of
 
 MOST_VALUES = 4096
@@ -235,20 +236,10 @@ def _of_patterns(expression: Expression, leaf: Leaf) -> Iterator[Key]:
         yield from _of_patterns(operand, leaf)
     if expression.name in ("like", "rlike") and leaf.type == pa.string():
         escape = str(expression.parameters[1]) if expression.name == "like" else "\\"
-        text = _text_like(str(expression.parameters[0]), escape)
+        text = text_like(str(expression.parameters[0]), escape)
         yield text.encode()
         yield "".join(letter for letter in text if letter.isalnum()).encode()
         yield from (b"", b"a")
-
-
-def _text_like(pattern: str, escape: str) -> str:
-    found, letters = [], iter(pattern)
-    for letter in letters:
-        if letter == escape:
-            found.append(next(letters, ""))
-        elif letter != "%":
-            found.append("x" if letter == "_" else letter)
-    return "".join(found)
 
 
 def _comparisons(expression: Expression) -> Iterator[Operation]:

@@ -19,6 +19,7 @@ from rules_index.index.compiled import CompiledRules
 from rules_index.language.constants import domain
 from rules_index.language.evaluation.evaluate import evaluate
 from rules_index.language.evaluation.evaluated import Evaluated
+from rules_index.language.patterns.like import text_like
 from rules_index.language.scope import Scope
 from rules_index.language.typed import Expression, Leaf, Operation, leaves_of
 
@@ -155,7 +156,7 @@ def _usual(data_type: pa.DataType, readers: Iterable[Expression]) -> pa.Array:
     t = pa.types
     if t.is_string(data_type) or t.is_binary(data_type):
         patterns = [reader.parameters for reader in readers if isinstance(reader, Operation) and reader.parameters]
-        texts = [*_TEXTS, *(_text_like(str(pattern), *map(str, rest[:1])) for pattern, *rest in patterns)]
+        texts = [*_TEXTS, *(text_like(str(pattern), *map(str, rest[:1])) for pattern, *rest in patterns)]
         return pa.array([text.encode() for text in texts] if t.is_binary(data_type) else texts, data_type)
     if t.is_boolean(data_type):
         return pa.array([False, True])
@@ -166,17 +167,6 @@ def _usual(data_type: pa.DataType, readers: Iterable[Expression]) -> pa.Array:
     if t.is_nested(data_type):
         return pa.array([{}] if t.is_struct(data_type) else [[]], data_type)
     return pa.array([], data_type)
-
-
-def _text_like(pattern: str, escape: str = "\\") -> str:
-    """A string that a pattern of LIKE matches; for a regular expression, the pattern without its metacharacters."""
-    found, letters = [], iter(pattern)
-    for letter in letters:
-        if letter == escape:
-            found.append(next(letters, ""))
-        elif letter != "%":
-            found.append("x" if letter == "_" else letter)
-    return "".join(found)
 
 
 def _is_number(data_type: pa.DataType) -> bool:

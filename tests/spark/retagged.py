@@ -7,15 +7,12 @@ from collections import Counter
 from itertools import pairwise
 from typing import Any
 
-import pyarrow as pa
 from deltalake import write_deltalake
 
-from pipelines.compile import compile_scopes
-from pipelines.lake.lake import arrow_schema
-from pipelines.lake.table_definitions import RULES
 from pipelines.tag import tag_stream
 from tests.tables import rows_of
 from tests.unit.pipelines import retagged_rows
+from tests.unit.pipelines.retagged_rows import write_rules
 
 STREAM = {"source": "lake/source", "key": ["id"], "event_time": "t"}
 MAPPED = {**STREAM, "source": "lake/mapped"}
@@ -74,17 +71,6 @@ def state(workspace: Any) -> tuple[Counter[str], Counter[str]]:
     matched = Counter(repr((row["rule_id"], row["id"], row["t"])) for row in matches)
     assert pairs == matched
     return Counter(repr((row["seq"], row["id"], row["d"], row["rule_ids"])) for row in tagged), matched
-
-
-def write_rules(workspace: Any, rules: Any) -> None:
-    """Make the table hold just these rules: id -> text, or text and bounds."""
-    listed = []
-    for rule, definition in rules.items():
-        text, since, until = definition if isinstance(definition, tuple) else (definition, None, None)
-        listed.append({"rule_id": rule, "scope": "s", "expression": text, "valid_from": since, "valid_to": until})
-    table = pa.Table.from_pylist(listed, schema=arrow_schema(RULES, workspace.lake.rule_id_type()))
-    write_deltalake(workspace.lake.uri("rules"), table, mode="overwrite")
-    assert not [result.error for result in compile_scopes(workspace) if result.error]
 
 
 def random_rule(draw: random.Random) -> Any:

@@ -36,10 +36,9 @@ from tests.spark.retagged import (
     rows,
     state,
     tags,
-    write_rules,
 )
 from tests.unit.pipelines import retagged_rows
-from tests.unit.pipelines.retagged_rows import DiedError, die_after
+from tests.unit.pipelines.retagged_rows import DiedError, die_after, write_rules
 
 TURNS = [*enumerate(STEPS * 2)]
 """Each step, once with an edit before the next run, and once with rows, or with neither."""

@@ -14,8 +14,9 @@ from pipelines.join import join_streams
 from pipelines.lake.runs import batches
 from pipelines.retag import retag
 from pipelines.tag import tag_stream
-from tests.spark.retagged import tags, write_rules
+from tests.spark.retagged import tags
 from tests.tables import rows_of
+from tests.unit.pipelines.retagged_rows import write_rules
 
 
 def test_a_column_that_came_after_the_rows(new_workspace) -> None:

@@ -66,6 +66,17 @@ def check_like(pattern: str, escape: str, ignore_case: bool = False, work: Work 
             spend_on_sets(len({code for part in parts for code in part}), work)
 
 
+def text_like(pattern: str, escape: str = "\\") -> str:
+    """A string that a pattern of LIKE matches; for a regular expression, the pattern without its metacharacters."""
+    found, letters = [], iter(pattern)
+    for letter in letters:
+        if letter == escape:
+            found.append(next(letters, ""))
+        elif letter != "%":
+            found.append("x" if letter == "_" else letter)
+    return "".join(found)
+
+
 def like_prefix(pattern: str, escape: str) -> tuple[str, bool] | None:
     """(text, True) for a pattern that only the text matches, (text, False) for all strings that start with it, else
     None."""

@@ -10,14 +10,11 @@ import polars as pl
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from pipelines.compile import compile_scopes
 from pipelines.lake.add_actions import live_files
 from pipelines.lake.folder_log import FolderLog
-from pipelines.lake.lake import arrow_schema
-from pipelines.lake.table_definitions import RULES
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
-from tests.unit.pipelines.retagged_rows import random_rule, rows
+from tests.unit.pipelines.retagged_rows import random_rule, rows, write_rules
 
 RETAGS = "DELTATAG_RETAG_CASES"
 STREAM = {"source": "lake/source", "key": ["id"], "event_time": "t"}
@@ -30,16 +27,6 @@ STEPS = ("found", "planned", "files", "s_tagged", "s_matches")
 def append(workspace: Workspace, start: int, stop: int) -> None:
     for first in range(start, stop, 60):
         write_deltalake(workspace.configuration.streams["s"].source, rows(first, min(first + 60, stop)), mode="append")
-
-
-def write_rules(workspace: Workspace, rules) -> None:
-    listed = []
-    for rule, definition in rules.items():
-        text, since, until = definition if isinstance(definition, tuple) else (definition, None, None)
-        listed.append({"rule_id": rule, "scope": "s", "expression": text, "valid_from": since, "valid_to": until})
-    table = pa.Table.from_pylist(listed, schema=arrow_schema(RULES, workspace.lake.rule_id_type()))
-    write_deltalake(workspace.lake.uri("rules"), table, mode="overwrite")
-    assert not [result.error for result in compile_scopes(workspace) if result.error]
 
 
 def read(workspace: Workspace, name: str) -> pa.Table:

@@ -1,13 +1,18 @@
-"""Rows, random rules and deaths of re-tags."""
+"""Rows, rules and deaths of re-tags."""
 
 from __future__ import annotations
 
 import random
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
+from pipelines.compile import compile_scopes
+from pipelines.lake.lake import arrow_schema
+from pipelines.lake.table_definitions import RULES
 from pipelines.retagging.retagger import Retagger
 
 START = datetime(2024, 3, 9, tzinfo=UTC)
@@ -27,6 +32,17 @@ def rows(start: int, stop: int) -> pa.Table:
             "seq": pa.array(numbers, pa.int64()),
         }
     )
+
+
+def write_rules(workspace: Any, rules: Any) -> None:
+    """Make the table hold just these rules: id -> text, or text and bounds."""
+    listed = []
+    for rule, definition in rules.items():
+        text, since, until = definition if isinstance(definition, tuple) else (definition, None, None)
+        listed.append({"rule_id": rule, "scope": "s", "expression": text, "valid_from": since, "valid_to": until})
+    table = pa.Table.from_pylist(listed, schema=arrow_schema(RULES, workspace.lake.rule_id_type()))
+    write_deltalake(workspace.lake.uri("rules"), table, mode="overwrite")
+    assert not [result.error for result in compile_scopes(workspace) if result.error]
 
 
 def random_rule(draw: random.Random):

@@ -36,34 +36,17 @@ from tests.unit.pipelines.local_retags import (
     matched,
     prepared,
     read,
-    write_rules,
 )
-from tests.unit.pipelines.retagged_rows import DiedError, die_after, random_rule, rows
+from tests.unit.pipelines.retagged_rows import DiedError, die_after, random_rule, rows, write_rules
 
-
-@pytest.fixture(autouse=True)
-def without_spark(monkeypatch) -> None:
-    """No session starts here."""
-
-    def refuse(*_arguments, **_named):
-        raise AssertionError("Spark was asked for")
-
-    monkeypatch.setattr(Workspace, "spark", property(refuse))
-
-
-@pytest.fixture
-def make(new_workspace, without_spark):
-    def made(id_type: str = "string", **stream) -> Workspace:
-        return new_workspace({"s": {**STREAM, **stream}}, None, id_type, spark=False)
-
-    return made
+pytestmark = pytest.mark.usefixtures("without_spark")
 
 
 @pytest.mark.parametrize("seed", quick_first(0, range(cases(16, RETAGS))))
-def test_random_edits(make, seed: int) -> None:
+def test_random_edits(make_retagged, seed: int) -> None:
     draw = random.Random(seed)
     output = ("matched", "all")[seed % 2]
-    workspace = make(output=output, **draw.choice([{}, {"partition_by": ["n"]}, {"cluster_by": ["seq"]}]))
+    workspace = make_retagged(output=output, **draw.choice([{}, {"partition_by": ["n"]}, {"cluster_by": ["seq"]}]))
     rules = {f"r{number}": random_rule(draw) for number in range(8 if output == "all" else 3)}
     end = 0
     for _ in range(5):
@@ -88,10 +71,10 @@ def read_end(workspace: Workspace) -> int:
 
 
 @pytest.mark.parametrize("seed", quick_first(0, range(cases(8, RETAGS))))
-def test_deaths_after_each_write(make, seed: int) -> None:
+def test_deaths_after_each_write(make_retagged, seed: int) -> None:
     """Killed behind each write; then rules are edited, or rows come, and it is started again."""
     draw = random.Random(seed)
-    workspace = prepared(make, output=("matched", "all")[seed % 2])
+    workspace = prepared(make_retagged, output=("matched", "all")[seed % 2])
     end, now = 120, BEFORE
     steps = list(STEPS) * 2
     draw.shuffle(steps)
@@ -116,8 +99,8 @@ def test_deaths_after_each_write(make, seed: int) -> None:
     assert_like_anew(workspace)
 
 
-def test_it_is_told_why_a_retag_needs_spark(make, monkeypatch: pytest.MonkeyPatch) -> None:
-    workspace = make()
+def test_it_is_told_why_a_retag_needs_spark(make_retagged, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace = make_retagged()
     append(workspace, 0, 60)
     write_rules(workspace, BEFORE)
     tag_stream(workspace, "s")
@@ -132,9 +115,9 @@ def test_it_is_told_why_a_retag_needs_spark(make, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.slow
-def test_whoever_was_stopped_writes_nothing_when_it_goes_on(make) -> None:
+def test_whoever_was_stopped_writes_nothing_when_it_goes_on(make_retagged) -> None:
     monkeypatch = pytest.MonkeyPatch()
-    workspace = prepared(make)
+    workspace = prepared(make_retagged)
     write = LocalTables.write
 
     def late(self, *arguments):
@@ -162,9 +145,9 @@ def test_whoever_was_stopped_writes_nothing_when_it_goes_on(make) -> None:
     ),
 )
 @pytest.mark.slow
-def test_others_write_meanwhile(make, meanwhile: str, when: str) -> None:
+def test_others_write_meanwhile(make_retagged, meanwhile: str, when: str) -> None:
     monkeypatch = pytest.MonkeyPatch()
-    workspace = prepared(make)
+    workspace = prepared(make_retagged)
     rewrite = FolderLog.rewrite
 
     def others(self, *arguments):
@@ -188,9 +171,9 @@ def test_others_write_meanwhile(make, meanwhile: str, when: str) -> None:
 
 
 @pytest.mark.slow
-def test_only_files_that_can_hold_a_change_are_read(make, monkeypatch) -> None:
+def test_only_files_that_can_hold_a_change_are_read(make_retagged, monkeypatch) -> None:
     monkeypatch.setattr(local_tables, "_LARGE", 0)
-    workspace = make()
+    workspace = make_retagged()
     for start in range(0, 400, 100):
         write_deltalake(workspace.configuration.streams["s"].source, rows(start, start + 100), mode="append")
         write_rules(workspace, BEFORE)
@@ -212,11 +195,11 @@ def test_only_files_that_can_hold_a_change_are_read(make, monkeypatch) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_applies_what_the_policy_says(make) -> None:
-    workspace = prepared(make)
+def test_a_run_applies_what_the_policy_says(make_retagged) -> None:
+    workspace = prepared(make_retagged)
     assert run_due(workspace, OpenGates()).retagged == []
     before = {r["seq"]: r["rule_ids"] for r in read(workspace, "s_tagged").to_pylist()}
-    added = make(retag="new_rules")
+    added = make_retagged(retag="new_rules")
     assert retag_is_due(added, added.configuration.streams["s"])
     report = run_due(added, OpenGates())
     for row in read(workspace, "s_tagged").to_pylist():
@@ -226,14 +209,14 @@ def test_a_run_applies_what_the_policy_says(make) -> None:
         sum("new" in r["rule_ids"] for r in read(workspace, "s_tagged").to_pylist())
     ]
     assert not retag_is_due(added, added.configuration.streams["s"])
-    always = make(retag="always")
+    always = make_retagged(retag="always")
     append(always, 120, 160)
     report = run_due(always, OpenGates())
     assert (len(report.retagged), report.failures) == (1, {})
     assert run_due(always, OpenGates()).retagged == []
     assert_like_anew(workspace)
     with pytest.raises(ConfigurationError, match="retag"):
-        make(retag="sometimes")
+        make_retagged(retag="sometimes")
 
 
 @pytest.mark.slow
@@ -252,8 +235,8 @@ def test_a_reader_of_the_tagged_rows_goes_on(new_workspace) -> None:
 
 
 @pytest.mark.slow
-def test_the_history_of_a_rule_keeps_what_it_matched_before_rows_were_tagged_anew(make) -> None:
-    workspace = make()
+def test_the_history_of_a_rule_keeps_what_it_matched_before_rows_were_tagged_anew(make_retagged) -> None:
+    workspace = make_retagged()
     append(workspace, 0, 60)
     write_rules(workspace, {"r": "n > 3"})
     tag_stream(workspace, "s")
@@ -268,8 +251,8 @@ def test_the_history_of_a_rule_keeps_what_it_matched_before_rows_were_tagged_ane
     assert history(workspace, "r")[1]["matches"] == before > history(workspace, "r")[0]["matches"] > 0
 
 
-def test_an_empty_text_that_a_partition_has_lost(make) -> None:
-    workspace = prepared(make, partition_by=["w"])
+def test_an_empty_text_that_a_partition_has_lost(make_retagged) -> None:
+    workspace = prepared(make_retagged, partition_by=["w"])
     with pytest.raises(TableError, match="--restart"):
         write_rules(workspace, {**BEFORE, "empty": "w = ''"})
         retag(workspace, "s")
@@ -278,8 +261,8 @@ def test_an_empty_text_that_a_partition_has_lost(make) -> None:
     assert_like_anew(workspace)
 
 
-def test_ids_may_be_numbers_and_no_key_is_needed(make) -> None:
-    workspace = make("bigint", key=[])
+def test_ids_may_be_numbers_and_no_key_is_needed(make_retagged) -> None:
+    workspace = make_retagged("bigint", key=[])
     append(workspace, 0, 60)
     write_rules(workspace, {1: "n > 2", 20: "n < 2"})
     tag_stream(workspace, "s")

@@ -16,14 +16,12 @@ from pipelines.errors import SourceError
 from pipelines.lake.folder_log import FolderLog
 from pipelines.retag import retag
 from pipelines.tag import tag_stream
-from pipelines.workspace import Workspace
 from tests.cases import cases, quick_first
 from tests.unit.pipelines.local_retags import (
     AFTER,
     BEFORE,
     RETAGS,
     STEPS,
-    STREAM,
     append,
     assert_like_anew,
     check_statistics,
@@ -32,34 +30,17 @@ from tests.unit.pipelines.local_retags import (
     matched,
     prepared,
     read,
-    write_rules,
 )
-from tests.unit.pipelines.retagged_rows import START, DiedError, die_after, random_rule, rows
+from tests.unit.pipelines.retagged_rows import START, DiedError, die_after, random_rule, rows, write_rules
 
-
-@pytest.fixture(autouse=True)
-def without_spark(monkeypatch) -> None:
-    """No session starts here."""
-
-    def refuse(*_arguments, **_named):
-        raise AssertionError("Spark was asked for")
-
-    monkeypatch.setattr(Workspace, "spark", property(refuse))
-
-
-@pytest.fixture
-def make(new_workspace, without_spark):
-    def made(id_type: str = "string", **stream) -> Workspace:
-        return new_workspace({"s": {**STREAM, **stream}}, None, id_type, spark=False)
-
-    return made
+pytestmark = pytest.mark.usefixtures("without_spark")
 
 
 @pytest.mark.parametrize("seed", quick_first(0, range(cases(16, RETAGS))))
-def test_ranges_of_event_times(make, seed: int) -> None:
+def test_ranges_of_event_times(make_retagged, seed: int) -> None:
     """Rows of the range as if all were tagged anew, the others as before, in both tables."""
     draw = random.Random(seed)
-    workspace = make(**draw.choice([{}, {"partition_by": ["n"]}, {"cluster_by": ["t"]}]))
+    workspace = make_retagged(**draw.choice([{}, {"partition_by": ["n"]}, {"cluster_by": ["t"]}]))
     rules = {f"r{number}": random_rule(draw) for number in range(8)}
     for start in range(0, 360, 90):
         append(workspace, start, start + 90)
@@ -109,15 +90,15 @@ def expected(rules, stop: int) -> dict[int, list[str]]:
     return dict(enumerate(compiled.match(rows(0, stop)).to_pylist()))
 
 
-def test_only_files_of_the_range_are_read(make) -> None:
-    workspace = prepared(make)
+def test_only_files_of_the_range_are_read(make_retagged) -> None:
+    workspace = prepared(make_retagged)
     result = retag(workspace, "s", "2024-03-09T10:00", "2024-03-09T11:00")
     assert (result.files_read, result.files_written) == (1, 1)
 
 
-def test_rows_that_match_only_now_come_from_the_source(make) -> None:
+def test_rows_that_match_only_now_come_from_the_source(make_retagged) -> None:
     """With later columns, without rows that went to quarantine; and it is told where the source's files are gone."""
-    workspace = make(output="matched", checks={"small": "n < 15"}, max_quarantine_share=1)
+    workspace = make_retagged(output="matched", checks={"small": "n < 15"}, max_quarantine_share=1)
     source = workspace.configuration.streams["s"].source
     append(workspace, 0, 120)
     write_rules(workspace, {"one": "n = 1"})
@@ -144,9 +125,9 @@ def test_rows_that_match_only_now_come_from_the_source(make) -> None:
         retag(workspace, "s")
 
 
-def test_a_source_that_spark_alone_reads_has_spark_retag(make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_that_spark_alone_reads_has_spark_retag(make_retagged, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only rows that were left out are read from it: that it is needed shows late."""
-    workspace = make(output="matched")
+    workspace = make_retagged(output="matched")
     append(workspace, 0, 60)
     write_rules(workspace, BEFORE)
     tag_stream(workspace, "s")
