@@ -125,6 +125,17 @@ def test_rows_that_match_only_now_come_from_the_source(make_retagged) -> None:
         retag(workspace, "s")
 
 
+def test_many_small_micro_batches_give_few_files(make_retagged) -> None:
+    workspace = make_retagged(output="matched")
+    for start in range(0, 240, 20):
+        append(workspace, start, start + 20)
+        write_rules(workspace, {"one": "n = 1"})
+        tag_stream(workspace, "s")
+    write_rules(workspace, {"one": "n = 1", "two": "n = 2"})
+    assert retag(workspace, "s").files_written <= 2
+    assert_like_anew(workspace)
+
+
 def test_a_source_that_spark_alone_reads_has_spark_retag(make_retagged, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only rows that were left out are read from it: that it is needed shows late."""
     workspace = make_retagged(output="matched")
