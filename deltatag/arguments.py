@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from copy import copy
 from typing import Any
 
 from pipelines.settings.model import ENGINES
@@ -21,7 +22,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--config", metavar="FILE", default=None, help=_CONFIG_HELP)
     top.add_argument("--verbose", action="store_true", help="show Spark's log, and where an error came from")
     top.add_argument("--version", action=_Version, nargs=0, help="show the version and stop")
-    verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True)
+    verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_VerbParser)
 
     init = _verb(verbs, "init", "make a configuration and empty tables; what is there stays", "deltatag init my_lake")
     init.add_argument("folder", nargs="?", metavar="DIR", help="where deltatag.toml goes (default: here)")
@@ -240,6 +241,27 @@ def _kinds(text: str) -> list[str]:
         named = f"{wrong[0]!r} is no kind of finding" if wrong else "a kind of finding is needed"
         raise argparse.ArgumentTypeError(f"{named}; there are {', '.join(KINDS)}")
     return found
+
+
+class _VerbParser(argparse.ArgumentParser):
+    """A parser that takes a verb's arguments also behind its options: `explain SCOPE --json RULE`.
+
+    `argparse` gives an optional argument up at the first option, and then finds one too many.
+    """
+
+    _is_second_try = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """The values, and the arguments that are not known; as `ArgumentParser` has it."""
+        given = copy(namespace)
+        found, unknown = super().parse_known_args(args, namespace)
+        if not unknown or self._is_second_try or self._subparsers is not None:
+            return found, unknown
+        self._is_second_try = True
+        try:
+            return self.parse_known_intermixed_args(args, given)
+        finally:
+            self._is_second_try = False
 
 
 class _Version(argparse.Action):

@@ -45,8 +45,10 @@ def backtest_action(workspace: Workspace, args: Namespace) -> int:
 
 
 def _candidates(workspace: Workspace, args: Namespace) -> list[Candidate]:
+    import polars as pl
+
     from pipelines.authoring.rule_files import read_rules_file
-    from pipelines.authoring.versions import columns_in, diff, rules_of
+    from pipelines.authoring.versions import columns_in, diff, in_force, rules_of
     from pipelines.backtest import Candidate
     from pipelines.errors import ConfigurationError
 
@@ -65,8 +67,8 @@ def _candidates(workspace: Workspace, args: Namespace) -> list[Candidate]:
         ]
     zone, table = ZoneInfo(workspace.configuration.rules.time_zone), workspace.lake.delta("rules")
     given = read_rules_file(Path(args.file), workspace.lake.rule_id_type(), zone, columns_in(table)).to_dicts()
-    stored = rules_of(workspace.lake, table).to_dicts()
-    before = {row["rule_id"]: row for row in stored if row["scope"] == args.scope}
+    stored = rules_of(workspace.lake, table).filter(pl.col("scope") == args.scope)
+    before = {row["rule_id"]: row for row in in_force(stored).iter_rows(named=True)}
     mine = [(row, before.get(row["rule_id"], {})) for row in given if row.get("scope") in (None, args.scope)]
     return [_candidate(str(row["rule_id"]), {**old, **row}, old) for row, old in mine]
 

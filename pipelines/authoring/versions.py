@@ -94,9 +94,15 @@ def as_text(name: str) -> pl.Expr:
     return pl.col(name).map_elements(_comparable, pl.String)
 
 
+def in_force(rules: pl.DataFrame) -> pl.DataFrame:
+    """One row for each id: the enabled one. Among several the first by scope and text, whatever their order."""
+    order = [~pl.col("enabled").fill_null(True), pl.col("scope"), pl.col("expression")]
+    return rules.sort(order, nulls_last=True, maintain_order=True).unique("rule_id", keep="first", maintain_order=True)
+
+
 def changes_between(before: pl.DataFrame, after: pl.DataFrame) -> Changes:
-    """The changes between two versions of rules, by id; of a repeated id only the first row counts."""
-    before, after = (each.unique("rule_id", keep="first", maintain_order=True) for each in (before, after))
+    """The changes between two versions of rules, by id; of a repeated id only the row in force counts."""
+    before, after = in_force(before), in_force(after)
     both = after.join(before, on="rule_id", suffix="_before", nulls_equal=True)
     differs = pl.any_horizontal(as_text(name).ne_missing(as_text(f"{name}_before")) for name in COLUMNS[1:])
     return Changes(
@@ -149,7 +155,7 @@ def _versions(lake: Lake, rule_id: str | int) -> Iterator[tuple[dict[str, Any], 
     for commit in sorted(lake.delta("rules").history(MOST_VERSIONS), key=lambda each: -each["version"]):
         try:
             table = lake.delta("rules", commit["version"])
-            rows = rules_of(lake, table).filter(pl.col("rule_id") == rule_id).to_dicts()
+            rows = in_force(rules_of(lake, table).filter(pl.col("rule_id") == rule_id)).to_dicts()
         except PipelineError:
             if first:
                 raise

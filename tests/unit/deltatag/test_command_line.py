@@ -37,14 +37,6 @@ def rules(*rows: tuple) -> None:
     frame.write_delta("lake/rules", mode="append", delta_write_options={"schema_mode": "merge"})
 
 
-@pytest.mark.parametrize("verb", ["init", "validate", "compile", "tag", "join", "run", "sql", "status", "demo"])
-def test_every_verb_has_a_help_with_an_example(verb: str, capsys) -> None:
-    assert main([verb, "--help"]) == 0
-    out = capsys.readouterr().out
-    assert f"Example: deltatag {verb}" in " ".join(out.split())
-    assert "--config" in out
-
-
 @pytest.mark.parametrize("verb", quick_first(1, ["run", "status", "retag"]))
 def test_what_nothing_is_due_for_imports_little(folder: Path, verb: str) -> None:
     """A scheduled run mostly finds nothing to do; kernels and Pandas take longer to import than that takes to see."""

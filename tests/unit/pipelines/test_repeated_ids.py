@@ -1,0 +1,45 @@
+"""Ids that several rows of the table `rules` have: histories and differences are those of the row in force."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from pipelines.authoring.versions import diff, history, in_force
+
+
+@pytest.fixture
+def workspace(new_workspace):
+    found = new_workspace({"s": {"source": "lake/source"}}, {}, spark=False)
+    pl.DataFrame({"x": [1]}).write_delta(found.configuration.streams["s"].source)
+    return found
+
+
+def write(workspace, *rows: tuple[str, bool | None]) -> int:
+    """Rows (expression, enabled) of the rule `a`, in place of those of the table; returns the version."""
+    frame = pl.DataFrame(rows, {"expression": pl.String, "enabled": pl.Boolean}, orient="row")
+    frame = frame.with_columns(rule_id=pl.lit("a"), scope=pl.lit("s"))
+    frame.write_delta(workspace.lake.uri("rules"), mode="overwrite", delta_write_options={"schema_mode": "merge"})
+    return int(workspace.lake.delta("rules").version())
+
+
+def test_a_disabled_row_hides_nothing(workspace) -> None:
+    first = write(workspace, ("x > 0", False), ("x > 1", True))
+    second = write(workspace, ("x > 2", None), ("x > 0", False))
+    assert [each["expression"] for each in history(workspace, "a")] == ["x > 2", "x > 1"]
+    changed = diff(workspace, first, second).changed
+    assert changed.select("expression_before", "expression").rows() == [("x > 1", "x > 2")]
+
+
+def test_the_order_of_rows_changes_nothing(workspace) -> None:
+    first = write(workspace, ("x > 2", True), ("x > 1", None))
+    second = write(workspace, ("x > 1", None), ("x > 2", True))
+    assert [each["expression"] for each in history(workspace, "a")] == ["x > 1"]
+    found = diff(workspace, first, second)
+    assert found.added.is_empty() and found.changed.is_empty() and found.removed.is_empty()
+
+
+def test_rows_without_an_id_or_a_text_are_rows_like_others() -> None:
+    names = ["rule_id", "scope", "expression", "enabled"]
+    rules = pl.DataFrame([("a", None, None, None), ("a", "s", None, None), (None, "s", "x", True)], names, orient="row")
+    assert sorted(in_force(rules).rows(), key=str) == [("a", "s", None, None), (None, "s", "x", True)]
