@@ -14,9 +14,6 @@ MAX_VALUE_DEPTH = 100
 MAX_BOOLEAN_DEPTH = 200
 """The deepest nesting of AND, OR and NOT."""
 
-MAX_TERMS = 400
-"""The most operands of one chain of operators, and the deepest nesting of brackets, in a text for Spark."""
-
 STEPS_OF_NODE, STEPS_OF_LEAF, STEPS_OF_LITERAL = 4, 2, 1
 """Steps of work of a node from here to its formula: with children, without children, and as a literal in a list."""
 

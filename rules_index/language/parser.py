@@ -51,7 +51,6 @@ _BINARY = {
 _PREDICATES = frozenset(("BETWEEN", "IN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "IS", "NOT"))
 _MOVED_IN_A_STEP = 1024
 """The operands of AND or OR whose copying counts as one step of work."""
-_NOT_OPERANDS = frozenset(("AND", "OR", "THEN", "WHEN", "ELSE", "END", "FROM", "FOR", "AS", "PLACING"))
 _OPERATOR_AHEAD = frozenset(
     (
         "=",

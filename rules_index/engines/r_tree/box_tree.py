@@ -73,11 +73,6 @@ class BoxTree(ABC):
         codes = self._code_matrix(codes)
         return self._search(codes, codes)
 
-    def search_some(self, attributes: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
-        """The keys of the boxes that a row may be inside if only its codes of these attributes are known."""
-        _, keys, counters = self._search(*self._range(attributes, codes, codes))
-        return keys, counters
-
     def search_event(self, event: Event) -> tuple[np.ndarray, dict[str, int]]:
         """The keys of the boxes that may contain a row with codes that an event offers, and the cost; attributes that
         the event does not have may have any code."""

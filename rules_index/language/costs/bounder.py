@@ -45,7 +45,6 @@ MAX_NODES = 5_000
 _STEPS_OF_BOUND = 4
 """Steps of work that bounding one part for one size of row counts for."""
 _COLLATED = 50.0
-_COPYING = frozenset(("like", "rlike"))
 
 
 @dataclass(frozen=True, slots=True)
