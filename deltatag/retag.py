@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -33,13 +34,9 @@ def retag_action(
 ) -> None:
     """Re-tag and print the results. failure_of: a context that records a scope's failure in `failures`."""
     from pipelines.retag import RetagResult, reproduce_tags, retag
-    from pipelines.scopes import scope_of, scopes_of
 
     results: list[RetagResult] = []
-    names = args.scopes or scopes_of(workspace)
-    for name in names:
-        scope_of(workspace, name)
-    for name in names:
+    for name in _chosen(workspace, args):
         with failure_of(name):
             if args.into is not None:
                 result = reproduce_tags(workspace, name, args.rules_version, args.into, args.since, args.until)
@@ -53,3 +50,29 @@ def retag_action(
     for result in results:
         if text := retag_line(result):
             say(text)
+
+
+def _chosen(workspace: Workspace, args: Namespace) -> list[str]:
+    """The scopes to re-tag; of a range of event times, where none is named, those that have it. ConfigurationError
+    before any is re-tagged, where one that is named has none, or a time cannot be read."""
+    from pipelines.errors import ConfigurationError, PipelineError
+    from pipelines.retagging.row_range import range_of, why_no_range
+    from pipelines.scopes import scope_of, scopes_of
+
+    scopes = [scope_of(workspace, name) for name in dict.fromkeys(args.scopes or scopes_of(workspace))]
+    if args.since is None and args.until is None:
+        return [scope.name for scope in scopes]
+    without = {scope.name: reason for scope in scopes if (reason := why_no_range(scope))}
+    if without and (args.scopes or len(without) == len(scopes)):
+        raise ConfigurationError(next(iter(without.values())))
+    for reason in without.values():
+        say(f"deltatag: not re-tagged: {reason}", file=sys.stderr)
+    chosen = [scope for scope in scopes if scope.name not in without]
+    for scope in chosen:
+        try:
+            range_of(scope, args.since, args.until)
+        except ConfigurationError:
+            raise
+        except PipelineError:  # it is told where the scope itself is re-tagged
+            continue
+    return [scope.name for scope in chosen]

@@ -150,17 +150,14 @@ def tag_verb(args: Namespace) -> int:
 @contextmanager
 def _failure_of(name: str, failures: dict[str, str], args: Namespace) -> Iterator[None]:
     """Record the failure of one scope, so that the others go on."""
-    from pipelines.errors import ConfigurationError, PipelineError, UnforeseenError
-    from rules_index.errors import RulesIndexError
+    from pipelines.errors import ConfigurationError, as_failure
 
     try:
         yield
     except ConfigurationError:
         raise
-    except (PipelineError, RulesIndexError) as error:
-        failures[name] = _error_text(error, args)
     except Exception as error:
-        failures[name] = str(UnforeseenError.of(error))
+        failures[name] = _error_text(as_failure(error), args)
 
 
 def _error_text(error: Exception, args: Namespace) -> str:

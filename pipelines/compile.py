@@ -27,7 +27,7 @@ from pipelines.compiling.results import (
 )
 from pipelines.compiling.storing import saved, sound_index, store
 from pipelines.duplicate_ids import KEPT, current_rules
-from pipelines.errors import PipelineError, UnforeseenError
+from pipelines.errors import PipelineError, as_failure
 from pipelines.full_disk import why_full
 from pipelines.lake.index_store import LIST_FILES, StoredIndex, fetch_index, newest_index, update_statistics
 from pipelines.lake.lake import Lake, not_written
@@ -107,8 +107,7 @@ def _compile_scope(
         with step(scope.workspace, f"compile {scope.name}"):
             result, rejected = _bring_up_to_date(scope, rules, kept, force, engine)
     except Exception as error:
-        is_foreseen = isinstance(error, (PipelineError, ri.RulesIndexError, OSError))
-        reason = str(error if is_foreseen else UnforeseenError.of(error))
+        reason = str(error if isinstance(error, OSError) else as_failure(error))
         if isinstance(error, OSError) and why_full(error):
             reason = str(not_written(f"The index of {scope.name} cannot be written", error))
         result = ScopeResult(scope.name, "failed", rules.version, rules.enabled(scope.name), error=reason)

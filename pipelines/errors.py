@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from rules_index.errors import RulesIndexError
+
 
 class PipelineError(Exception):
     """Base of every error that the pipelines raise on purpose."""
@@ -66,7 +68,12 @@ class NotImpliedError(SourceError):
 
 
 class NeedsSparkError(PipelineError):
-    """Only Spark can read, evaluate or write something exactly. The message is a clause that follows "because"."""
+    """Only Spark can read, evaluate or write something exactly. The message is a clause that follows "because":
+    whoever goes on with Spark, or refuses to, makes a sentence of it."""
+
+
+class SparkRuledOutError(PipelineError):
+    """Something needs Spark, and the configuration rules it out."""
 
 
 class SparkEndedError(PipelineError):
@@ -95,3 +102,8 @@ class QuarantineShareError(PipelineError):
 
 class StatementError(PipelineError):
     """Spark refused a statement given to `deltatag sql`, or failed while running it."""
+
+
+def as_failure(error: Exception) -> Exception:
+    """The error by which one scope has failed: itself if it was raised on purpose, else an UnforeseenError of it."""
+    return error if isinstance(error, (PipelineError, RulesIndexError)) else UnforeseenError.of(error)

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from pipelines.errors import NeedsSparkError, PipelineError, SparkEndedError, UnforeseenError
+from pipelines.errors import NeedsSparkError, SparkEndedError, SparkRuledOutError, as_failure
 from pipelines.joining.choice import going_on_with_spark, joins_runner
 from pipelines.joining.joiner import Joiner
 from pipelines.joining.notices import notices
-from pipelines.joining.runner import JoinRunner, Planned
+from pipelines.joining.runner import JoinRunner, Placed, Planned
 from pipelines.lake.runs import MicroBatch
 from pipelines.recovery.attempts import notices as left_out_notices
 from pipelines.recovery.jvm_restart import step, surviving
@@ -28,7 +28,6 @@ from pipelines.runners.spark_required import of_newest_index
 from pipelines.settings.model import LOCAL, Join
 from pipelines.sources.source import Source
 from pipelines.workspace import Workspace
-from rules_index.errors import RulesIndexError
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +100,8 @@ def join_together(
                 break
             except SparkEndedError as error:
                 failures[run.current] = error
+            except SparkRuledOutError as error:
+                failures |= dict.fromkeys(going, error)
             except NeedsSparkError as reason:
                 run.take_spark(reason)
         results |= {name: run.result_of(name) for name in run.results}
@@ -133,16 +134,13 @@ class _Run:
         self._restarted: set[str] = set()
 
     def take_spark(self, reason: NeedsSparkError) -> None:
-        """Go on with Spark because the local runner cannot; if the configuration allows only that, the rest fails."""
+        """Go on with Spark because the local runner cannot."""
         going = [join.name for join in self.joins if join.name not in self.failures]
-        if self.workspace.configuration.lake.runner == LOCAL:
-            self.failures |= dict.fromkeys(going, reason)
-        else:
-            self._runner = going_on_with_spark(self.workspace, going, reason)
+        self._runner = going_on_with_spark(self.workspace, going, reason)
 
     @property
     def runner(self) -> JoinRunner:
-        """The runner; NeedsSparkError if the configuration demands the local one and it cannot serve."""
+        """The runner; SparkRuledOutError if the configuration demands the local one and it cannot serve."""
         if self._runner is None:
             self._runner = joins_runner(self.workspace, self.joins)
         return self._runner
@@ -190,8 +188,12 @@ class _Run:
         return due
 
     def _execute(self, together: Sequence[tuple[Joiner, Planned]]) -> None:
-        """Write micro-batches that read the same rows."""
-        placed = self.runner.place(self.widest, [planned for _, planned in together])
+        """Write micro-batches that read the same rows; one after the other where those of all cannot be read."""
+        placed = self._place(together)
+        if placed is None:
+            for each in together if len(together) > 1 else ():
+                self._execute([each])
+            return
         try:
             for joiner, planned in together:
                 with self._step(joiner.join.name):
@@ -199,6 +201,15 @@ class _Run:
         finally:
             with suppress(Exception):  # Spark may have ended
                 placed.release()
+
+    def _place(self, together: Sequence[tuple[Joiner, Planned]]) -> Placed | None:
+        """The rows of micro-batches; None where they cannot be read, by which one that is alone has failed."""
+        try:
+            return self.runner.place(self.widest, [planned for _, planned in together])
+        except Exception as error:
+            if len(together) == 1 or isinstance(error, SparkEndedError):
+                self._fail(together[0][0].join.name, error)
+            return None
 
     def _count(self, joiner: Joiner, batch: MicroBatch | None) -> None:
         if batch is not None:
@@ -219,18 +230,20 @@ class _Run:
         try:
             with step(self.workspace, f"join {name}"):
                 yield
-        except SparkEndedError:
-            raise
-        except NeedsSparkError as reason:
-            if self.workspace.configuration.lake.runner != LOCAL:
-                raise
-            self.failures[name] = spark_ruled_out(self.workspace, name, reason)
-        except (PipelineError, RulesIndexError) as error:
-            self.failures[name] = error
         except Exception as error:
-            self.failures[name] = UnforeseenError.of(error)
+            self._fail(name, error)
         result = self.results[name]
         self.results[name] = replace(result, seconds=result.seconds + time.perf_counter() - started)
+
+    def _fail(self, name: str, error: Exception) -> None:
+        """Record by what a join has failed, so that the others go on. What ends the runner of all is raised."""
+        if isinstance(error, SparkEndedError):
+            raise error
+        if isinstance(error, NeedsSparkError):
+            if self.workspace.configuration.lake.runner != LOCAL:
+                raise error
+            error = spark_ruled_out(self.workspace, name, error)
+        self.failures[name] = as_failure(error)
 
 
 def _of_the_same_rows(due: Sequence[tuple[Joiner, Planned]]) -> list[list[tuple[Joiner, Planned]]]:

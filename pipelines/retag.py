@@ -20,6 +20,7 @@ from pipelines.recovery.jvm_restart import step
 from pipelines.retagging.changes import RuleSets
 from pipelines.retagging.index_histories import ALL, current_histories, policy_mode
 from pipelines.retagging.retagger import Outcome, Retagger
+from pipelines.retagging.row_range import why_no_range
 from pipelines.scopes import JoinScope, scope_of
 from pipelines.settings.model import Stream
 from pipelines.workspace import Workspace
@@ -56,8 +57,8 @@ def retag(
     is_join = isinstance(scope, JoinScope)
     if not workspace.lake.exists(tagged_table(name)):
         return RetagResult(name, notices=(f"{name}: no row has been tagged yet.",))
-    if is_join and (since is not None or until is not None):
-        raise ConfigurationError(f"{name} is a join, which is re-tagged as a whole: leave --from and --to out.")
+    if (since, until) != (None, None) and (reason := why_no_range(scope)):
+        raise ConfigurationError(reason)
     again = f"deltatag {'join' if is_join else 'tag'} {name} --restart"
     check_id_type(last_batch(workspace.lake, name), workspace.lake.rule_id_type(), again)
     with step(workspace, f"retag {name}"):

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from pipelines.compiling.due import refusals_are_due
 from pipelines.due import join_is_due, retag_is_due, scopes_to_compile, tag_is_due
-from pipelines.errors import PipelineError, SparkEndedError, UnforeseenError
+from pipelines.errors import PipelineError, SparkEndedError, as_failure
 from pipelines.recovery.jvm_restart import step
 from pipelines.settings.model import Join, Stream
 from pipelines.workspace import Workspace
-from rules_index.errors import RulesIndexError
 
 if TYPE_CHECKING:
     from pipelines.compiling.results import ScopeResult
@@ -106,10 +105,8 @@ def _unless_failed(workspace: Workspace, report: RunReport, name: str, action: C
     try:
         with step(workspace, f"take a step of {name}"):
             failure = action()
-    except (PipelineError, RulesIndexError) as error:
-        failure = str(error)
     except Exception as error:
-        failure = str(UnforeseenError.of(error))
+        failure = str(as_failure(error))
     if failure is not None:
         report.failures[name] = failure
 

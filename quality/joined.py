@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import NeedsSparkError
 from pipelines.lake.table_definitions import quarantine_table, tagged_table
+from pipelines.runners.choice import spark_ruled_out
 from pipelines.settings.model import LOCAL
 from quality.evaluation import Suite
 from quality.findings import WARNING, Expectation
@@ -84,9 +85,9 @@ def _measured(written: NewestBatch, join: Join) -> tuple[dict[str, Any], Counts]
     if why_spark(written.workspace, [join]) is None:
         try:
             return _measure_files(written, join)
-        except NeedsSparkError:
+        except NeedsSparkError as reason:
             if written.workspace.configuration.lake.runner == LOCAL:
-                raise
+                raise spark_ruled_out(written.workspace, f"the gate of {join.name}", reason) from reason
     with written.workspace.active_session():
         return _measure(written, join)
 

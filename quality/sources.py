@@ -134,8 +134,6 @@ def _counted_by(runner: Runner, workspace: Workspace, stream: Stream, join: Join
                 found = runner.refused(source, taken, {"key": list(stream.key), "checks": dict(stream.checks)})
     except CheckError as error:
         return {**measures, "checks": str(error)}
-    except NeedsSparkError:
-        raise
     except SourceError as error:
         return {**measures, "followed": str(error)}
     share = found.refused / found.rows if found.rows else 0.0

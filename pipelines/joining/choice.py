@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def joins_runner(workspace: Workspace, joins: Sequence[Join]) -> JoinRunner:
     """The runner of joins over the same streams and keys.
 
-    NeedsSparkError if the configuration demands the local runner and it cannot serve.
+    SparkRuledOutError if the configuration demands the local runner and it cannot serve.
     """
     reason = why_spark(workspace, joins)
     if reason is None:
@@ -31,7 +31,7 @@ def joins_runner(workspace: Workspace, joins: Sequence[Join]) -> JoinRunner:
 
 
 def going_on_with_spark(workspace: Workspace, names: Sequence[str], reason: NeedsSparkError) -> JoinRunner:
-    """The runner on Spark, after reporting why the local one cannot serve; NeedsSparkError if that is ruled out."""
+    """The runner on Spark, after reporting why the local one cannot serve; SparkRuledOutError if that is ruled out."""
     turn_to_spark(workspace, ", ".join(names), reason)
     from pipelines.joining.spark_joins import SparkJoins
 

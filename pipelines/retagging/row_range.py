@@ -17,20 +17,28 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 
+def why_no_range(scope: Scope) -> str | None:
+    """Why only all rows of a scope can be re-tagged, as a sentence; None where a range of them can."""
+    as_a_whole = "and is re-tagged as a whole: leave --from and --to out."
+    if not isinstance(scope, StreamScope):
+        return f"{scope.name} is a join, {as_a_whole}"
+    if scope.event_time is None:
+        return f"{scope.name} has no event_time, which --from and --to are compared with."
+    if scope.stream.output == "matched":
+        return f'{scope.name} writes only matched rows (output = "matched"), {as_a_whole}'
+    return None
+
+
 def range_of(scope: Scope, since: str | None, until: str | None) -> RowRange | None:
     """The rows from one event time on and before another one, as the command line has them; None for all rows.
 
-    ConfigurationError where the scope has no event time, writes only matched rows, or a text is not a time.
+    ConfigurationError where the scope has no such range (`why_no_range`), or a text is not a time.
     """
     if since is None and until is None:
         return None
-    if not isinstance(scope, StreamScope) or scope.event_time is None:
-        raise ConfigurationError(f"{scope.name} has no event_time, which --from and --to are compared with.")
-    if scope.stream.output == "matched":
-        raise ConfigurationError(
-            f'{scope.name} writes only matched rows (output = "matched"), and is re-tagged as a whole: leave --from '
-            "and --to out."
-        )
+    if reason := why_no_range(scope):
+        raise ConfigurationError(reason)
+    assert isinstance(scope, StreamScope) and scope.event_time is not None
     wanted, zone = scope.event_time.lower(), ZoneInfo(scope.workspace.configuration.rules.time_zone)
     field = next(field for field in scope.columns() if field.name.lower() == wanted)
     low, high = (

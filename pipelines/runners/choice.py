@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from pipelines.errors import NeedsSparkError
+from pipelines.errors import NeedsSparkError, SparkRuledOutError
 from pipelines.runners.spark_required import of_newest_index, why_spark_writes
 from pipelines.settings.configuration import scope_tables
 from pipelines.settings.model import LOCAL, SPARK, Stream
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def runner_of(workspace: Workspace, stream: Stream) -> Runner:
-    """The runner of a stream; NeedsSparkError if the configuration demands the local one and it cannot serve."""
+    """The runner of a stream; SparkRuledOutError if the configuration demands the local one and it cannot serve."""
     from pipelines.runners.local_runner import LocalRunner
 
     reason = why_spark(workspace, stream)
@@ -27,7 +27,7 @@ def runner_of(workspace: Workspace, stream: Stream) -> Runner:
 
 
 def going_on_with_spark(workspace: Workspace, stream: Stream, reason: NeedsSparkError) -> Runner:
-    """The runner on Spark, after reporting why the local one cannot serve; NeedsSparkError if that is ruled out."""
+    """The runner on Spark, after reporting why the local one cannot serve; SparkRuledOutError if that is ruled out."""
     turn_to_spark(workspace, stream.name, reason)
     from pipelines.runners.spark_runner import SparkRunner
 
@@ -35,7 +35,7 @@ def going_on_with_spark(workspace: Workspace, stream: Stream, reason: NeedsSpark
 
 
 def turn_to_spark(workspace: Workspace, what: str, reason: NeedsSparkError) -> None:
-    """Report that `what` goes through Spark, and why; NeedsSparkError if the configuration rules that out."""
+    """Report that `what` goes through Spark, and why; SparkRuledOutError if the configuration rules that out."""
     if workspace.configuration.lake.runner == LOCAL:
         raise spark_ruled_out(workspace, what, reason)
     report_spark(workspace, what, reason)
@@ -47,9 +47,9 @@ def report_spark(workspace: Workspace, what: str, reason: NeedsSparkError) -> No
         workspace.progress(f"{what} goes through Spark because {reason}")
 
 
-def spark_ruled_out(workspace: Workspace, what: str, reason: NeedsSparkError) -> NeedsSparkError:
+def spark_ruled_out(workspace: Workspace, what: str, reason: NeedsSparkError) -> SparkRuledOutError:
     """The error of something that needs Spark while the configuration rules it out."""
-    return NeedsSparkError(
+    return SparkRuledOutError(
         f'{what} needs Spark because {reason}; and [lake] runner is "local" in {workspace.configuration.path}. Take '
         'runner = "auto".'
     )

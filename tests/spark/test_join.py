@@ -11,13 +11,15 @@ from deltalake import DeltaTable, write_deltalake
 
 from pipelines.compile import compile_scopes
 from pipelines.due import join_is_due
-from pipelines.errors import JoinChangedError, NoIndexError, SourceChangedError, SourceError
+from pipelines.errors import JoinChangedError, NoIndexError, SourceChangedError, SourceError, SparkRuledOutError
 from pipelines.join import join_streams, join_together
 from pipelines.joining import hot_keys, placed_rows, shuffle
 from pipelines.joining import joiner as joiner_module
 from pipelines.lake.runs import batches
 from pipelines.recovery import micro_batch
+from pipelines.settings.configuration import parse_configuration
 from pipelines.status import status
+from pipelines.workspace import Workspace
 from tests.spark.random_scenarios import Scenario, counted
 from tests.tables import columns_of
 
@@ -372,6 +374,12 @@ def test_row_tracking_tells_rows_apart_in_rewritten_files(new_workspace, add_rul
     spark.sql(insert.format(7, 3))
     spark.sql(f"OPTIMIZE delta.`{source}`")
     append(workspace, "a", (1, 11, 200))
+    document = {"lake": {"root": "lake", "runner": "local"}, "streams": STREAMS, "joins": JOIN}
+    local = Workspace(parse_configuration(document, workspace.configuration.path))
+    with pytest.raises(
+        SparkRuledOutError, match="^j needs Spark because row tracking tells the earlier rows of b apart"
+    ):
+        join_streams(local, "j")
     join_streams(workspace, "j")
     assert pairs(workspace) == [(a, b, "all") for a in (100, 200) for b in (1, 2, 3)]
 

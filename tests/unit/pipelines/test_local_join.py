@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pipelines.compile import compile_scopes
-from pipelines.errors import JoinChangedError, NeedsSparkError, SourceChangedError
+from pipelines.errors import JoinChangedError, SourceChangedError, SparkRuledOutError
 from pipelines.join import join_streams, join_together
 from pipelines.joining.local_keys import common_type, instants
 from pipelines.lake.column_types import OPAQUE
@@ -175,7 +175,7 @@ def test_a_join_that_is_defined_otherwise_begins_anew(prepared, new_workspace) -
     ],
 )
 def test_keys_that_only_spark_compares_are_told(prepared, kinds, told: str) -> None:
-    with pytest.raises(NeedsSparkError, match=told):
+    with pytest.raises(SparkRuledOutError, match=told):
         join_streams(local_only(prepared(kinds=kinds)), "j")
 
 

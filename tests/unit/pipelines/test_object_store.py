@@ -21,7 +21,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pipelines.compile import compile_scopes
-from pipelines.errors import NeedsSparkError, PipelineError, TableError
+from pipelines.errors import NeedsSparkError, PipelineError, SparkRuledOutError, TableError
 from pipelines.join import join_streams
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.folder_snapshot import Definition
@@ -302,7 +302,7 @@ def test_a_source_that_delta_rs_cannot_read_is_left_to_spark(store, new_workspac
     workspace = new_workspace({"s": {"source": written(f"{uri}/source")}}, spark=False, runner="local")
     store.hinder(refuse=("GET", "source/_delta_log"))
     with pytest.raises(
-        NeedsSparkError, match=r"s needs Spark because delta-rs cannot read its source: .*403 Forbidden"
+        SparkRuledOutError, match=r"s needs Spark because delta-rs cannot read its source: .*403 Forbidden"
     ):
         runner_of(workspace, workspace.configuration.streams["s"])
 
@@ -321,7 +321,7 @@ def test_a_commit_that_is_not_the_next_one_is_not_written(store, uri) -> None:
 
 def test_a_clustered_table_is_left_to_spark(store, make, uri) -> None:
     write_deltalake(f"{uri}/source", rows(0, 100))
-    with pytest.raises(NeedsSparkError, match="is clustered, and in an object store only Spark writes such a table"):
+    with pytest.raises(SparkRuledOutError, match="is clustered, and in an object store only Spark writes such a table"):
         tag_stream(make(f"{uri}/lake", f"{uri}/source", cluster_by=["name"]), "s")
 
 
@@ -330,7 +330,7 @@ def test_a_clustered_table_that_is_there_is_left_to_spark(store, make, uri, tmp_
     fields = [{"name": "rule_id", "type": "string", "nullable": True, "metadata": {}}]
     FolderLog(str(tmp_path / "made")).create(Definition(fields, cluster_by=["rule_id"]))
     store_of(workspace.lake.uri("s_matches")).send(tmp_path / "made", ["_delta_log/00000000000000000000.json"])
-    with pytest.raises(NeedsSparkError, match="s needs Spark because the table s_matches is clustered"):
+    with pytest.raises(SparkRuledOutError, match="s needs Spark because the table s_matches is clustered"):
         runner_of(workspace, workspace.configuration.streams["s"])
 
 

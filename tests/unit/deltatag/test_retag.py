@@ -1,0 +1,82 @@
+"""`deltatag retag` over several scopes: what cannot be done is told before anything is."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from deltatag.__main__ import main
+
+CONFIGURATION = """
+[lake]
+root = "lake"
+[streams.timed]
+source = "source"
+event_time = "t"
+[streams.plain]
+source = "source"
+[streams.few]
+source = "source"
+event_time = "t"
+output = "matched"
+[joins.both]
+streams = ["timed", "few"]
+on = ["id"]
+window = "1 hour"
+"""
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> Path:
+    """Two rows of each stream, tagged by rules that have been edited since."""
+    monkeypatch.chdir(tmp_path)
+    times = [datetime(2024, 1, day, tzinfo=UTC) for day in (1, 2)]
+    rows = pl.DataFrame({"id": [1, 2], "t": times}, {"id": pl.Int64, "t": pl.Datetime("us", "UTC")})
+    rows.write_delta("source")
+    Path("deltatag.toml").write_text(CONFIGURATION)
+    assert main(["init"]) == 0
+    ids = "('timed', 'timed', 'id > 0'), ('plain', 'plain', 'id > 0'), ('few', 'few', 'id > 0')"
+    assert main(["sql", f"INSERT INTO rules (rule_id, scope, expression) VALUES {ids}"]) == 0
+    assert main(["compile"]) == 0 and main(["tag"]) == 0
+    assert main(["sql", "UPDATE rules SET expression = 'id > 5'"]) == 0 and main(["compile"]) == 0
+    capsys.readouterr()
+    return tmp_path
+
+
+def ids(stream: str) -> list[list[str]]:
+    return pl.read_delta(f"lake/{stream}_tagged").sort("id")["rule_ids"].to_list()
+
+
+def test_a_range_is_for_the_scopes_that_have_it(lake: Path, capsys) -> None:
+    assert main(["retag", "--from", "2024-01-02", "--json"]) == 0
+    told = capsys.readouterr()
+    assert [each["scope"] for each in json.loads(told.out)["retagged"]] == ["timed"]
+    for reason in ("plain has no event_time", "few writes only matched rows", "both is a join"):
+        assert f"deltatag: not re-tagged: {reason}" in told.err
+    assert ids("timed") == [["timed"], []]
+    assert ids("plain") == [["plain"], ["plain"]]
+
+
+@pytest.mark.parametrize(
+    "arguments, reason",
+    [
+        (["timed", "both", "--from", "2024-01-02"], "both is a join"),
+        (["timed", "plain", "--to", "2024-01-02"], "plain has no event_time"),
+        (["timed", "--from", "2024-13-02"], "2024-13-02"),
+        (["timed", "none"], "none"),
+    ],
+)
+def test_nothing_is_done_where_a_scope_cannot_be_retagged_so(lake: Path, arguments: list, reason: str, capsys) -> None:
+    assert main(["retag", *arguments]) == 2
+    assert reason in capsys.readouterr().err
+    assert ids("timed") == [["timed"], ["timed"]]
+
+
+def test_a_scope_that_is_named_twice_is_done_once(lake: Path, capsys) -> None:
+    assert main(["retag", "plain", "plain", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["retagged"]) == 1
+    assert ids("plain") == [[], []]
