@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import pyarrow as pa
 
@@ -96,7 +96,9 @@ class _Analyser:
 
     def _unforeseen(self, error: Exception) -> RuleError:
         """The error as the rule's own. It is raised instead if Spark has ended, for which the rule is not to blame."""
-        if not _lives(self._spark):
+        from pipelines.spark.jvm import lives
+
+        if not lives(self._spark):
             raise error
         return unforeseen(error)
 
@@ -111,12 +113,13 @@ class _Analyser:
 
         The plan is optimised too: Spark then folds constants, and an error there would fail the whole job.
         """
+        from pipelines.spark.catalyst import optimise
 
         def ask() -> StructType:
             """The schema of a query with these columns."""
             asked = self._selected(columns)
             schema = asked.schema
-            asked._jdf.queryExecution().optimizedPlan()
+            optimise(asked)
             return schema
 
         schema = _refusal(ask)
@@ -171,17 +174,6 @@ def _refusal(action: Callable[[], _T]) -> _T | RuleError:
         return RuleError("ANALYSIS", spark_message(error))
     except Py4JJavaError as error:
         return RuleError("ANALYSIS", java_message(error))
-
-
-def _lives(spark: SparkSession) -> bool:
-    """False if the session's JVM has ended."""
-    from py4j.protocol import Py4JError
-
-    jvm: Any = spark._jvm
-    try:
-        return bool(jvm.java.lang.System.nanoTime())
-    except (Py4JError, OSError):
-        return False
 
 
 def _type_differs(leaf: Leaf, found: DataType) -> RuleError | None:

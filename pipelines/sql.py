@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -52,11 +52,12 @@ def refuse_what_would_be_lost(spark: SparkSession, statement: str) -> None:
     """
     from py4j.protocol import Py4JJavaError
 
+    from pipelines.spark.catalyst import parsed_statement
+
     if spark.conf.get("spark.sql.catalogImplementation", "in-memory") != "in-memory":
         return
-    session: Any = spark._jsparkSession
     try:
-        plan = session.sessionState().sqlParser().parsePlan(statement)
+        plan = parsed_statement(spark, statement)
     except (PySparkException, Py4JJavaError):
         return  # executing the statement gives Spark's own message
     kind = plan.getClass().getSimpleName()

@@ -45,8 +45,9 @@ def _table_columns(workspace: Workspace, stream: Stream) -> pa.Schema:
         except (TableError, ValueError):
             pass
     from pipelines.sources.source import open_source
+    from pipelines.spark.delta_internals import snapshot_schema
 
-    return arrow_schema_of(str(open_source(workspace.spark, stream).log.latest().metadata().schemaString()))
+    return arrow_schema_of(snapshot_schema(open_source(workspace.spark, stream).log.latest()).json())
 
 
 def check_columns(stream: Stream, schema: pa.Schema) -> None:

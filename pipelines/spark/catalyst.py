@@ -99,6 +99,18 @@ def reads_clock(spark: SparkSession, rows: DataFrame) -> bool:
     return not rule(f"{_OPTIMIZER}.SpecialDatetimeValues$.MODULE$").apply(plan).fastEquals(plan)
 
 
+def optimise(rows: DataFrame) -> None:
+    """Have Spark optimise a query, which folds its constants. Raises what that raises."""
+    java_frame: Any = rows._jdf
+    java_frame.queryExecution().optimizedPlan()
+
+
+def parsed_statement(spark: SparkSession, statement: str) -> Java:
+    """The plan of a statement as Spark parses it. Raises `PySparkException` or `Py4JJavaError` where it does not."""
+    session: Any = spark._jsparkSession
+    return session.sessionState().sqlParser().parsePlan(statement)
+
+
 def linear_patterns(spark: SparkSession, parsed: Java) -> Java:
     """A parsed expression with each LIKE, ILIKE and RLIKE replaced by a search that runs in linear time.
 

@@ -15,6 +15,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
+    from pyspark.sql import SparkSession
 
 _WAIT_SECONDS = 10.0
 """Seconds that a JVM which breaks off its connections may take to end."""
@@ -80,6 +81,15 @@ def is_dead(error: BaseException | None = None) -> bool:
             return False
         time.sleep(0.1)
     return True
+
+
+def lives(spark: SparkSession) -> bool:
+    """Whether the JVM of a session still answers."""
+    jvm: Any = spark._jvm
+    try:
+        return bool(jvm.java.lang.System.nanoTime())
+    except (Py4JError, OSError):
+        return False
 
 
 def is_stopped() -> bool:

@@ -49,15 +49,19 @@ def compile_rules(
 ) -> CompiledRules:
     """Compiles rules over rows of `schema` into an index.
 
-    rules: a pyarrow or Polars table with rule_id and expression (and, where present, enabled, valid_from and rules: a
-    pyarrow or Polars table with rule_id and expression (and, where present, enabled, valid_from and valid_to), or pairs
-    (rule_id, expression); ids all str or all int. event_time: the column that validity bounds are compared with.
-    time_zone: of timestamp literals and functions. analyse: given the derived leaves that only Spark can evaluate,
-    returns for each None or why Spark refuses it. sample: given the names of the columns that the rules read, returns
-    some typical rows (of a table in memory: `table.select`), from which `auto` chooses; without it the frequencies of
-    values are guessed. annotate: what rows get besides ids, from the rules' columns priority, labels and severity
-    (`index.annotations`); it is part of the fingerprint. lists: those that rules may name (`domains.value_lists`); the
-    values of those that they do name become part of the index and of the fingerprint.
+    rules: a pyarrow or Polars table with rule_id and expression (and, where present, enabled, valid_from and valid_to),
+        or pairs (rule_id, expression); ids all str or all int
+    schema: the columns of the rows
+    engine: one of `ENGINES`, or "auto"
+    event_time: the column that validity bounds are compared with
+    time_zone: of timestamp literals and functions
+    analyse: given the derived leaves that only Spark can evaluate, returns for each None or why Spark refuses it
+    sample: given the names of the columns that the rules read, returns some typical rows (of a table in memory:
+        `table.select`), from which `auto` chooses; without it the frequencies of values are guessed
+    annotate: what rows get besides ids, from the rules' columns priority, labels and severity (`index.annotations`);
+        it is part of the fingerprint
+    lists: those that rules may name (`domains.value_lists`); the values of those that they do name become part of the
+        index and of the fingerprint
 
     A rule that does not compile is listed in `rejects` and does not affect others. Raises `RulesIndexError` where the
     rules as a whole cannot be read.

@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from pipelines.compile import compile_scopes
-from pipelines.errors import NeedsSparkError
+from pipelines.errors import SparkRuledOutError
 from pipelines.settings.configuration import parse_configuration
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
@@ -85,7 +85,7 @@ def test_such_a_stream_is_left_to_spark_and_tagged_right(new_workspace, add_rule
     early, late = (f"TIMESTAMP'{NEAR[place]}Z'" for place in (0, -1))
     add_rules(workspace, ("early", "s", f"c < {early}"), ("late", "s", f"c > {late}"))
     compile_scopes(workspace)
-    with pytest.raises(NeedsSparkError, match="years 1 to 9999"):
+    with pytest.raises(SparkRuledOutError, match="years 1 to 9999"):
         tag_stream(workspace, "s")
     document = {
         "lake": {"root": str(tmp_path / "lake"), "runner": "spark"},

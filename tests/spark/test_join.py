@@ -377,7 +377,7 @@ def test_row_tracking_tells_rows_apart_in_rewritten_files(new_workspace, add_rul
     document = {"lake": {"root": "lake", "runner": "local"}, "streams": STREAMS, "joins": JOIN}
     local = Workspace(parse_configuration(document, workspace.configuration.path))
     with pytest.raises(
-        SparkRuledOutError, match="^j needs Spark because row tracking tells the earlier rows of b apart"
+        SparkRuledOutError, match=r"^j needs Spark because row tracking tells the earlier rows of b apart"
     ):
         join_streams(local, "j")
     join_streams(workspace, "j")

@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from pipelines.compile import compile_scopes
 from pipelines.due import join_is_due
-from pipelines.errors import NeedsSparkError
+from pipelines.errors import SparkRuledOutError
 from pipelines.join import join_together
 from pipelines.joining import hot_keys, joiner, local_rows
 from pipelines.lake.folder_log import FolderLog
@@ -101,7 +101,7 @@ def _join(workspace: Workspace, names: list[str], monkeypatch: Any, step: str) -
             _, failures = join_together(workspace, names)
         except DiedError:
             return True
-    assert all(isinstance(error, NeedsSparkError) for error in failures.values()), failures
+    assert all(isinstance(error, SparkRuledOutError) for error in failures.values()), failures
     return not failures
 
 

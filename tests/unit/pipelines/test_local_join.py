@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pipelines.compile import compile_scopes
-from pipelines.errors import JoinChangedError, SourceChangedError, SparkRuledOutError
+from pipelines.errors import JoinChangedError, NeedsSparkError, SourceChangedError, SparkRuledOutError
 from pipelines.join import join_streams, join_together
 from pipelines.joining.local_keys import common_type, instants
 from pipelines.lake.column_types import OPAQUE
@@ -204,7 +204,7 @@ def test_new_columns_and_features_are_left_to_spark(prepared) -> None:
     join_streams(workspace, "j")
     more = pa.table({"k": [1], "t": pa.array([FIRST], pa.timestamp("us", "UTC")), "v": [7], "extra": ["e"]})
     write_deltalake(workspace.configuration.streams["b"].source, more, mode="append", schema_mode="merge")
-    with pytest.raises(NeedsSparkError, match="j_tagged has other columns"):
+    with pytest.raises(SparkRuledOutError, match="j_tagged has other columns"):
         join_streams(local_only(workspace), "j")
 
 

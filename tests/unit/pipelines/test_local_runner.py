@@ -18,7 +18,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pipelines.compile import compile_scopes
-from pipelines.errors import IndexOutdatedError, NeedsSparkError, SourceChangedError, TableError
+from pipelines.errors import IndexOutdatedError, SourceChangedError, SparkRuledOutError, TableError
 from pipelines.lake import runs
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.runs import batches
@@ -333,7 +333,7 @@ def test_ids_that_become_numbers_are_told(make, tmp_path) -> None:
 
 def test_what_only_spark_evaluates_is_told_with_its_rule(make, new_workspace) -> None:
     workspace = local_only(make(), checks={"odd": "soundex(name) <> 'x'"})
-    with pytest.raises(NeedsSparkError, match="the check odd"):
+    with pytest.raises(SparkRuledOutError, match="the check odd"):
         tag_stream(workspace, "s")
 
 
