@@ -113,7 +113,7 @@ class _Tagger(MicroBatchRun):
         """ended: an attempt at the stream's last micro-batch has just ended Spark."""
         of_rules = [matches_table(stream), tagged_table(stream)]
         tables, command = [quarantine_table(stream), *of_rules], f"deltatag tag {stream.name}"
-        super().__init__(workspace.lake, stream.name, command, tables, of_rules, runner.give_up, ended)
+        super().__init__(workspace.lake, stream.name, command, tables, of_rules, runner.fence, ended)
         self.workspace, self.stream, self.runner = workspace, stream, runner
         self._origin = Origin(workspace, stream) if stream.source_stream is not None else None
 

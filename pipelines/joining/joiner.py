@@ -53,7 +53,7 @@ class Joiner(MicroBatchRun):
         attempt at the join's last micro-batch has just ended Spark."""
         of_rules = [tagged_table(join.name)]
         tables, command = [quarantine_table(join.name), *of_rules], f"deltatag join {join.name}"
-        super().__init__(workspace.lake, join.name, command, tables, of_rules, runner.give_up, ended)
+        super().__init__(workspace.lake, join.name, command, tables, of_rules, runner.fence, ended)
         self.workspace, self.join, self.widest, self.sources = workspace, join, widest, sources
         self.runner = runner
         self.streams = {name: workspace.configuration.stream(name) for name in join.streams}

@@ -28,7 +28,7 @@ from pipelines.lake.folder_snapshot import Definition
 from pipelines.lake.lake import not_written
 from pipelines.lake.table_definitions import QUARANTINE_COLUMNS, joined_columns, quarantine_table, tagged_table
 from pipelines.lake.table_log import table_log
-from pipelines.lake.transaction_ids import app_of, application, is_done
+from pipelines.lake.transaction_ids import app_of, is_done
 from pipelines.runners.local_runner import column_fields
 from pipelines.runners.spark_required import of_derived
 from pipelines.sources.pieces import each_in_threads, progress_of_parts
@@ -36,6 +36,7 @@ from pipelines.sources.readable_features import foreign_features
 from pipelines.sources.source import Source
 from pipelines.writing.compression import codec_of
 from pipelines.writing.files import joined_layout_of
+from pipelines.writing.local_commits import commit_files, fence_off
 from pipelines.writing.table_order import Order, is_partition_type, statistics_property
 from rules_index.index.annotations import plain
 from rules_index.join.worker import JoinTask, join_partition
@@ -144,13 +145,9 @@ class LocalJoins:
             "latest": latest,
         }
 
-    def give_up(self, series: str, names: Sequence[str], number: int) -> list[str]:
+    def fence(self, series: str, names: Sequence[str], number: int) -> list[str]:
         """Fence off a series in these tables; returns the tables that already hold its micro-batch `number`."""
-        return [
-            name
-            for name in filter(self.lake.exists, names)
-            if table_log(self.lake.uri(name)).fence(application(series, name), number)
-        ]
+        return fence_off(self.lake, series, names, number)
 
     def _write_joined(self, planned: Planned, rows: LocalRows, name: str) -> tuple[int, int] | None:
         """How many joined rows and matches were written; None if a concurrent run was first."""
@@ -189,10 +186,8 @@ class LocalJoins:
         except BaseException:
             written.abandon()
             raise
-        if not table_log(self.lake.uri(name)).append(entries, app_of(batch.plan, name), batch.batch):
-            written.abandon()
-            return None
-        return written.rows, written.matches
+        entered = commit_files(self.lake, name, batch.plan, batch.batch, entries, written.abandon)
+        return (written.rows, written.matches) if entered else None
 
     def _each_part(
         self,
@@ -220,8 +215,7 @@ class LocalJoins:
         before = plan["latest"]
         latest = before if latest is None else latest if before is None else max(before, latest)
         name = quarantine_table(planned.join.name)
-        app = app_of(plan, name)
-        if not late or (planned.resumed and is_done(self.lake, name, app, batch.batch)):
+        if not late or (planned.resumed and is_done(self.lake, name, app_of(plan, name), batch.batch)):
             return late, latest
         reason = pa.scalar(late_reason(plan["lateness"]))
         written = _Written(str(table_log(self.lake.uri(name)).folder), self._layout(name), codec_of(self.workspace))
@@ -241,8 +235,7 @@ class LocalJoins:
         except BaseException:
             written.abandon()
             raise
-        if not table_log(self.lake.uri(name)).append(entries, app, batch.batch):
-            written.abandon()
+        commit_files(self.lake, name, plan, batch.batch, entries, written.abandon)
         return late, latest
 
     def _layout(self, name: str) -> Layout:

@@ -81,7 +81,7 @@ class SparkJoins:
         with self._bounded(planned):
             return self._write(planned, cast("PlacedRows", placed))
 
-    def give_up(self, series: str, names: Sequence[str], number: int) -> list[str]:
+    def fence(self, series: str, names: Sequence[str], number: int) -> list[str]:
         """Fence off a series in these tables; returns the tables that already hold its micro-batch `number`."""
         return fence(self.workspace, series, names, number)
 

@@ -32,7 +32,7 @@ from pipelines.lake.table_definitions import (
     tagged_table,
 )
 from pipelines.lake.table_log import table_log
-from pipelines.lake.transaction_ids import app_of, application, is_done
+from pipelines.lake.transaction_ids import app_of, is_done
 from pipelines.runners.runner import Job
 from pipelines.runners.spark_required import of_derived
 from pipelines.settings.model import Stream
@@ -44,6 +44,7 @@ from pipelines.sources.source import Source
 from pipelines.workspace import Workspace
 from pipelines.writing.compression import codec_of
 from pipelines.writing.files import discard, gathered, layout_of, tables_of, task_of
+from pipelines.writing.local_commits import commit_files, fence_off
 from pipelines.writing.refused_rows import RefusedRows
 from pipelines.writing.table_order import Order, order_of_matches, partition_columns_for, statistics_property
 from rules_index.arrays import decoded
@@ -210,31 +211,22 @@ class LocalRunner:
             self._enter(job, name, kind, task, entries)
         return {**written.figures, "rows": written.figures["rows"] + plan["quarantined"]}
 
-    def give_up(self, series: str, names: Sequence[str], number: int) -> list[str]:
+    def fence(self, series: str, names: Sequence[str], number: int) -> list[str]:
         """Fence off a series in these tables; returns the tables that already hold its micro-batch `number`."""
-        return [
-            name
-            for name in filter(self.lake.exists, names)
-            if table_log(self.lake.uri(name)).fence(application(series, name), number)
-        ]
+        return fence_off(self.lake, series, names, number)
 
     def _enter(self, job: Job, name: str, kind: str, task: Task, entries: dict[str, list[str]]) -> None:
         """Commit a table's written files with the micro-batch's number; if a concurrent run was first, delete them.
 
         entries: by kind of table; those of tables that are committed are taken out. If the commit fails, the files of
-        the others are deleted, too: they would take space that is needed to go on.
+        the others are deleted, too.
         """
+        mine = entries.pop(kind)
         try:
-            entered = table_log(self.lake.uri(name)).append(
-                entries[kind], app_of(job.batch.plan, name), job.batch.batch
-            )
+            commit_files(self.lake, name, job.batch.plan, job.batch.batch, mine, lambda: discard(task, {kind: mine}))
         except TableError:
-            if not self._holds(job, name):
-                discard(task, entries)
+            discard(task, entries)
             raise
-        if not entered:
-            discard(task, {kind: entries[kind]})
-        del entries[kind]
 
     def _holds(self, job: Job, name: str) -> bool:
         return is_done(self.lake, name, app_of(job.batch.plan, name), job.batch.batch)
@@ -259,7 +251,7 @@ class LocalRunner:
         except BaseException:
             file.abandon()
             raise
-        log.append([entry], app_of(job.batch.plan, name), job.batch.batch)
+        commit_files(self.lake, name, job.batch.plan, job.batch.batch, [entry], file.abandon)
 
     def _layout(self, name: str) -> Layout:
         held = table_log(self.lake.uri(name)).latest().fields

@@ -74,5 +74,5 @@ class Runner(Protocol):
     def write(self, job: Job, resumed: bool) -> dict[str, Any]:
         """Write the micro-batch's tables idempotently; returns rows, matches and errors. resumed: some may hold it."""
 
-    def give_up(self, series: str, names: Sequence[str], number: int) -> list[str]:
+    def fence(self, series: str, names: Sequence[str], number: int) -> list[str]:
         """Fence off a series in these tables; returns the tables that already hold its micro-batch `number`."""

@@ -107,7 +107,7 @@ class SparkRunner:
             figures["rows"] = rows_of(job.taken.files)
         return figures
 
-    def give_up(self, series: str, names: Sequence[str], number: int) -> list[str]:
+    def fence(self, series: str, names: Sequence[str], number: int) -> list[str]:
         """Fence off a series in these tables; returns the tables that already hold its micro-batch `number`."""
         return fence(self.workspace, series, names, number)
 
