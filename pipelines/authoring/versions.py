@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -25,6 +25,8 @@ MOST_VERSIONS = 1_000
 """Maximum number of versions of a table that a rule's history looks at, the newest first."""
 _DIGITS = 30
 """More than any BIGINT has, and fewer than Python's `int` refuses."""
+Counts = dict[int, int]
+"""Rows that a rule matched in one version of a tagged table, by the version of `rules` that tagged them."""
 MOST_REWRITES = 10
 """Maximum number of re-tags and restarts of a stream before which the history of a rule counts matches."""
 
@@ -164,14 +166,21 @@ def _versions(lake: Lake, rule_id: str | int) -> Iterator[tuple[dict[str, Any], 
         yield commit, rows[0] if rows else None
 
 
-def _with_matches(entries: list[dict[str, Any]], matches: Mapping[int, int]) -> list[dict[str, Any]]:
-    """The entries with their counts: an edit counts the matches of all versions up to the next edit."""
+def _with_matches(entries: list[dict[str, Any]], scopes: Sequence[Sequence[Counts]]) -> list[dict[str, Any]]:
+    """The entries with their counts: an edit counts the matches of all versions up to the next edit.
+
+    scopes: for each scope the counts in the versions of its tagged table. A row that was tagged anew by the same text
+    is in several of them, under other versions of `rules`: the version of the table with most rows has them all.
+    """
     found: list[dict[str, Any]] = []
     until: float = float("inf")
     for entry in entries:
         commit, row = entry["commit"], entry["row"]
         version = commit["version"]
-        counted = sum(count for tagged, count in matches.items() if version <= tagged < until)
+        counted = sum(
+            max(sum(count for tagged, count in each.items() if version <= tagged < until) for each in tables)
+            for tables in scopes
+        )
         columns = {name: row[name] if row is not None else None for name in COLUMNS[1:]}
         found.append(
             {
@@ -187,36 +196,34 @@ def _with_matches(entries: list[dict[str, Any]], matches: Mapping[int, int]) -> 
     return found
 
 
-def _matches(workspace: Workspace, rule_id: str | int, scopes: set[str]) -> dict[int, int]:
-    """Rows that the rule matched, by the version of `rules` that tagged them, those tagged anew since included."""
-    found: dict[int, int] = {}
+def _matches(workspace: Workspace, rule_id: str | int, scopes: set[str]) -> list[list[Counts]]:
+    """For each scope with a tagged table: rows that the rule matched, in the table now and before each re-tag."""
+    found: list[list[Counts]] = []
     for scope in sorted(scopes):
         name = tagged_table(scope)
         if workspace.lake.exists(name):
             workspace.progress(f"counting the matches in {name}")
-            for version, count in _matches_in(workspace.lake, name, rule_id).items():
-                found[version] = found.get(version, 0) + count
+            found.append(_matches_in(workspace.lake, name, rule_id))
     return found
 
 
-def _matches_in(lake: Lake, name: str, rule_id: str | int) -> dict[int, int]:
+def _matches_in(lake: Lake, name: str, rule_id: str | int) -> list[Counts]:
     """The same for one tagged table: its newest version, and those before rows were tagged anew, newest first, as far
     as their files are kept."""
-    found: dict[int, int] = {}
+    found: list[Counts] = []
     rewrites = [int(commit["version"]) for commit in lake.delta(name).history(MOST_VERSIONS) if _rewrites_rows(commit)]
     for looked_at in (None, *(version - 1 for version in rewrites[:MOST_REWRITES] if version)):
         try:
-            counts = _counted(lake.delta(name, looked_at), rule_id)
+            found.append(_counted(lake.delta(name, looked_at), rule_id))
         except (PipelineError, OSError):  # the log or VACUUM has dropped the version
             if looked_at is None:
                 raise
             break
-        found |= {version: max(count, found.get(version, 0)) for version, count in counts.items()}
     return found
 
 
-def _counted(table: Any, rule_id: str | int) -> dict[int, int]:
-    counts: dict[int, int] = {}
+def _counted(table: Any, rule_id: str | int) -> Counts:
+    counts: Counts = {}
     for batch in as_dataset(table).to_batches(columns=["rule_ids", "rules_version"]):
         frame = pl.DataFrame(pl.from_arrow(pa.Table.from_batches([batch])))
         held = frame.filter(pl.col("rule_ids").list.contains(rule_id)).group_by("rules_version").len()
