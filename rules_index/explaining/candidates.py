@@ -18,16 +18,17 @@ import numpy as np
 import pyarrow as pa
 
 from rules_index.domains.values import NAN_KEY, Key, float_key
+from rules_index.explaining.list_values import keys_near
 from rules_index.explaining.readable import readable_near
 from rules_index.explaining.truth import Truths, keys_of
 from rules_index.implication.representatives import doubles, least_text
 from rules_index.language import constants
-from rules_index.language.coercion import is_decimal, is_float, is_number
+from rules_index.language.coercion import is_decimal, is_float, is_integer, is_number
 from rules_index.language.evaluation.evaluate import constant_scalar
 from rules_index.language.evaluation.evaluated import Evaluated
 from rules_index.language.formula import And, Formula, Not, Or, Predicate
 from rules_index.language.patterns.like import text_like
-from rules_index.language.typed import Constant, Expression, Leaf, Operation, leaves_of
+from rules_index.language.typed import Constant, Expression, Leaf, Operation, leaves_of, lists_of
 
 MOST_VALUES = 4096
 """The most values of one column that are tried."""
@@ -48,10 +49,10 @@ def candidates(leaf: Leaf, formulas: Iterable[Formula], inputs: Mapping[str, Eva
     """
     now = keys_of(inputs[leaf.name].values)[0]
     found: dict[Key, None] = {}
-    for predicate in _predicates(formulas):
-        if predicate.attribute == leaf:
-            cuts = {*predicate.true.cuts, *predicate.false.cuts}
-            found |= dict.fromkeys(_nearest_of_regions(cuts, now, leaf.type))
+    own = [predicate for predicate in _predicates(formulas) if predicate.attribute == leaf]
+    if own:
+        cuts = {cut for predicate in own for cut in (*predicate.true.cuts, *predicate.false.cuts)}
+        found |= dict.fromkeys(_nearest_of_regions(cuts, now, leaf.type))
     for predicate in _predicates(formulas):
         if predicate.attribute != leaf and leaf in leaves_of(predicate.attribute):
             found |= dict.fromkeys(_aimed(leaf, predicate, now, inputs))
@@ -137,9 +138,13 @@ def _usual(data_type: pa.DataType) -> list[Key]:
 
 
 def _texts_from(low: bytes, high: bytes | None, data_type: pa.DataType) -> Iterator[bytes]:
-    found = least_text(low) if pa.types.is_string(data_type) else low
-    if found is not None and (high is None or found < high):
-        yield found
+    is_text = pa.types.is_string(data_type)
+    least = least_text(low) if is_text else low
+    readable = [low[:-1] + b"a"] if is_text and low.endswith(b"\0") else []
+    for found in (*readable, least):
+        if found is not None and (high is None or found < high):
+            yield found
+            return
 
 
 def _near_key(key: int, low: int, last: int, data_type: pa.DataType) -> Iterator[int]:
@@ -191,6 +196,9 @@ def _aimed(leaf: Leaf, predicate: Predicate, now: Key | None, inputs: Mapping[st
         return
     yield from _of_same_type(attribute, leaf, inputs)
     yield from _of_patterns(attribute, leaf)
+    for each in lists_of(attribute):
+        if each.type == leaf.type or (is_integer(each.type) and is_integer(leaf.type)):
+            yield from keys_near(each, now)
     if now is None or not is_number(leaf.type):
         return
     if is_number(attribute.type):

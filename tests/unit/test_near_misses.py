@@ -63,6 +63,40 @@ def test_the_smallest_change_is_told(text: str, row: dict[str, Any], change: dic
         assert compiled.match_one(ROW | row | derived | told) == ["r"]
 
 
+def test_members_of_value_lists_are_near_misses_and_values_beside_them() -> None:
+    schema = pa.schema(
+        {"s": pa.string(), "i": pa.int32(), "d": pa.date32(), "m": pa.decimal128(10, 2), "g": pa.float64()}
+    )
+    values = {
+        "s": pa.array([f"k{i:03}" for i in range(500)]),
+        "i": pa.array(range(1000, 2000)),
+        "d": pa.array([date(2024, 1, 1), date(2024, 1, 2)]),
+        "m": pa.array([Decimal("1.50"), Decimal("9.00")], pa.decimal128(10, 2)),
+        "g": pa.array([0.5, 2.5, 7.5]),
+    }
+    lists = [ri.value_list(f"{name}s", each) for name, each in values.items()]
+    inside = {"s": "k250", "i": 1500, "d": date(2024, 1, 2), "m": Decimal("9.00"), "g": 2.5}
+    beside = {"s": "zz", "i": 7, "d": date(2023, 1, 1), "m": Decimal("9.10"), "g": 2.6}
+    wanted = {"s": "k499", "i": 1000, "d": date(2024, 1, 1), "m": Decimal("9.00"), "g": 2.5}
+    for name in values:
+        rules = [("in", f"{name} IN LIST('{name}s')"), ("not", f"{name} NOT IN LIST('{name}s') AND i IS NOT NULL")]
+        compiled = ri.compile_rules(rules, schema, lists=lists)
+        (change,) = compiled.explain(beside, "in").near_miss
+        assert (change.column, change.after) == (name, wanted[name])
+        (change,) = compiled.explain(inside, "not").near_miss
+        assert compiled.match_one(inside | {name: change.after}) == ["not"]
+        assert compiled.explain(beside | {name: None}, "in").near_miss is not None
+
+
+def test_texts_of_near_misses_have_no_control_characters() -> None:
+    schema = pa.schema({"s": pa.string()})
+    for text, row, after in [
+        ("s NOT IN ('DE', 'US')", "US", "USa"), ("s > 'DE'", "AT", "DEa"), ("s > 'a' AND s < 'ab'", "b", "aa"),
+    ]:  # fmt: skip
+        (change,) = ri.compile_rules([("r", text)], schema).explain({"s": row}, "r").near_miss
+        assert change.after == after
+
+
 def test_fixed_columns_stay_as_they_are() -> None:
     compiled = ri.compile_rules([("r", "i > 10 OR f > 10")], SCHEMA)
     assert [each.column for each in compiled.explain(ROW, "r", fixed=["f"]).near_miss] == ["i"]
