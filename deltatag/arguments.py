@@ -16,7 +16,8 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="deltatag",
         description="Tag every row of a Delta table with the ids of all rules that it satisfies.",
-        epilog="Start with: deltatag init    Help on a verb: deltatag VERB --help",
+        epilog="Start with: deltatag init\nHelp on a verb: deltatag VERB --help",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     top.add_argument("--config", metavar="FILE", default=None, help=_CONFIG_HELP)
@@ -58,12 +59,12 @@ def parser() -> argparse.ArgumentParser:
         metavar="SHARE",
         help="share of rows from which a rule is noisy (default: 0.5)",
     )
-    lint.add_argument("--only", type=_kinds, metavar="KIND[,KIND]", help="tell findings of these kinds alone")
+    lint.add_argument("--only", type=_kinds, metavar="KIND[,KIND]", help="show only findings of these kinds")
     lint.add_argument(
         "--fail-on", type=_kinds, metavar="KIND[,KIND]", help="exit status 1 where there is a finding of these kinds"
     )
     lint.add_argument(
-        "--accept", nargs=2, metavar=("RULE", "KIND"), help="accept what is told of a rule, until the rule changes"
+        "--accept", nargs=2, metavar=("RULE", "KIND"), help="accept this finding on a rule until the rule changes"
     )
     lint.add_argument("--reason", metavar="TEXT", help="why it is accepted, kept in the table lint_accepted")
 
@@ -91,12 +92,12 @@ def parser() -> argparse.ArgumentParser:
     retag.add_argument("--from", dest="since", metavar="TIME", help="first event time (ISO 8601)")
     retag.add_argument("--to", dest="until", metavar="TIME", help="first event time that is left out")
     retag.add_argument(
-        "--rules-version", type=_version, metavar="VERSION", help="tags as of this version of rules, into:"
+        "--rules-version", type=_version, metavar="VERSION", help="apply this version of rules, and write to --into"
     )
-    retag.add_argument("--into", metavar="TABLE", help="a table of its own; the stream's tables stay as they are")
+    retag.add_argument("--into", metavar="TABLE", help="a table for --rules-version; the stream's own stay as they are")
 
     run = _verb(verbs, "run", "quality gates, compile, tag, re-tag and join whatever is due, once", "deltatag run")
-    run.add_argument("--data-docs", action="store_true", help="write Data Docs of all gates, not of shut ones alone")
+    run.add_argument("--data-docs", action="store_true", help="write Data Docs of all gates (default: of closed ones)")
 
     sql = _verb(
         verbs,
@@ -156,8 +157,14 @@ def parser() -> argparse.ArgumentParser:
 
 def _rules_verbs(verbs: Any) -> None:
     about = "rules in files, and in the table's history"
-    example = "Example: deltatag rules export rules.yaml    Help on an action: deltatag rules ACTION --help"
-    rules = verbs.add_parser("rules", help=about, description=f"rules: {about}", epilog=example, allow_abbrev=False)
+    rules = verbs.add_parser(
+        "rules",
+        help=about,
+        description=f"rules: {about}",
+        epilog="Example: deltatag rules export rules.yaml\nHelp on an action: deltatag rules ACTION --help",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
     _options_before_a_verb(rules)
     actions = rules.add_subparsers(dest="action", metavar="ACTION", required=True)
 

@@ -38,7 +38,8 @@ def with_suggestion(error: RuleError, text: str, scope: Scope) -> RuleError:
         suggestion = None
     if suggestion is None or error.position is None:
         return error
-    return RuleError(error.error, f"{error.message} {suggestion}", error.position)
+    message = error.message.replace("; cast one of them.", ".")  # better advice follows
+    return RuleError(error.error, f"{message} {suggestion}", error.position)
 
 
 def _suggestion(error: RuleError, text: str, scope: Scope) -> str | None:
@@ -157,6 +158,8 @@ def _of_method(tokens: Tokens, at: int) -> str | None:
 
 def _of_opening(tokens: Tokens, at: int) -> str | None:
     first = tokens.kinds[0]
+    if first == "SELECT" and "FROM" in tokens.kinds:
+        return "Write the condition alone, as it would stand behind WHERE."
     if first in _OPENINGS and at >= 1 and tokens.is_name(1):
         return f"Write the condition alone, without {tokens.spelling(0)}."
     return None

@@ -76,6 +76,9 @@ def _of_boolean(node: Node, tokens: Tokens, types: list[Type], texts: list[str])
         return None
     if any(each.kind == "arithmetic" and "||" in each.value for each in inside(node)):
         return "|| joins two texts; write OR between two conditions."
+    for bitwise, wanted in (("|", "OR"), ("&", "AND")):
+        if any(each.kind == "arithmetic" and bitwise in each.value for each in inside(node)):
+            return f"{bitwise} combines the bits of two numbers; write {wanted} between two conditions."
     left = node.children[0]
     if left.kind == "compare":
         return f"Write two comparisons: {texts[0]} AND {words_of(tokens, left.children[1])} {node.value} {texts[1]}."
