@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -38,6 +39,8 @@ _EXPLAIN_RANGE = ("unknown_value", "unit", "padded_text", "null_text", "always_r
 LEAST_ROWS = 100
 """How many rows must have been tagged before a rule is called dead or noisy."""
 
+_NUMBER = re.compile(r"^(-?[\d.]+(?:E-?\d+)?)(?:BD|D)$")
+"""A DECIMAL or DOUBLE as a literal, whose suffix nobody needs to read."""
 _FAILURES = (PipelineError, ri.RulesIndexError, OSError)
 
 
@@ -236,10 +239,11 @@ def _range_message(known: SourceRange | None) -> str:
         return f"No row of the source can match the rule: its columns have no such values. {advice}"
     if known.low is None:
         return f"No row of the source can match the rule: its column {known.column} is NULL on every row. {advice}"
-    if known.low == known.high:
-        values = f"is {known.low} on every row" if not known.null else f"is {known.low} or NULL on every row"
+    low, high = (_NUMBER.sub(r"\1", each or "") for each in (known.low, known.high))
+    if low == high:
+        values = f"is {low} on every row" if not known.null else f"is {low} or NULL on every row"
     else:
-        values = f"has values from {known.low} to {known.high}, {'and NULL' if known.null else 'and no NULL'}"
+        values = f"has values from {low} to {high}, {'and NULL' if known.null else 'and no NULL'}"
     return f"No row of the source can match the rule: its column {known.column} {values}. {advice}"
 
 
