@@ -17,7 +17,7 @@ from pipelines.errors import ConfigurationError, SourceError
 from pipelines.lake.lake import first_line, open_delta
 from pipelines.lake.reading import as_dataset
 from pipelines.lake.table_definitions import tagged_table
-from pipelines.scopes import JOINED_TIME, Scope, StreamScope
+from pipelines.scopes import JOINED_TIME, JoinScope, Scope, StreamScope
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.value_lists import read_lists
 from rules_index.names import column_key, path_parts, spelled
@@ -43,8 +43,8 @@ class Found:
 def rows_where(workspace: Workspace, scope: Scope, columns: pa.Schema, condition: str, limit: int) -> Found:
     """At most `limit` rows that satisfy a condition: tagged rows or, if none of them does, rows of the source.
 
-    columns: the scope's columns. ConfigurationError for an invalid condition; SourceError if neither delta-rs nor Spark
-    can read the rows, or a join has no joined rows yet.
+    columns: the scope's columns. A join's rows are then joined from its sources. ConfigurationError for an invalid
+    condition; SourceError if neither delta-rs nor Spark can read the rows, or Spark would have to join them.
     """
     schema = pa.schema([field for field in columns if field.name != JOINED_TIME])
     zone, (lists, _) = (
@@ -62,10 +62,13 @@ def rows_where(workspace: Workspace, scope: Scope, columns: pa.Schema, condition
         found = _found(place, tagged, compiled, limit)
         if found.rows.num_rows:
             return found
-    if not isinstance(scope, StreamScope):
-        if not workspace.lake.exists(name):
-            raise SourceError(f"There are no joined rows yet; make them with: deltatag join {scope.name}")
-        return Found(schema.empty_table(), False)
+    if isinstance(scope, JoinScope):
+        from pipelines.explaining.pairs import joined_rows_where
+
+        batches = joined_rows_where(scope, compiled, limit + 1)
+        rows = pa.concat_tables([schema.empty_table(), *(_completed(pa.table(each), schema) for each in batches)])
+        return Found(rows.slice(0, limit), rows.num_rows > limit)
+    assert isinstance(scope, StreamScope)
     stream = scope.stream
     place = _Place(workspace, f"the source of {stream.name}", stream.source, is_catalog_name(stream.source))
     return _found(place, schema, compiled, limit)

@@ -21,7 +21,7 @@ from pipelines.joining.local_rows import LocalRows
 from pipelines.joining.local_sides import names_of, side_readers, struct_of
 from pipelines.joining.runner import Placed, Planned
 from pipelines.joining.sides import SideFiles
-from pipelines.joining.watermark import late_reason
+from pipelines.joining.watermark import late_reason, watermark
 from pipelines.lake.column_types import arrow_schema_of, odd_names, plain_fields
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.folder_snapshot import Definition
@@ -117,7 +117,8 @@ class LocalJoins:
             for side in planned.sides:
                 if side.tracked is not None:
                     raise NeedsSparkError(f"row tracking tells the earlier rows of {side.stream.name} apart")
-        return LocalRows(self.workspace, widest, together)
+        indexes = [planned.index for planned in together]
+        return LocalRows(self.workspace, widest, together[0].sides, indexes, watermark(together[0].batch.plan))
 
     def match(self, widest: Join, planned: Planned) -> None:
         """Leave it to Spark: only predicates that ended Spark are searched for in this way."""

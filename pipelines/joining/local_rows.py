@@ -19,8 +19,7 @@ import pyarrow.parquet as pq
 
 from pipelines.joining.local_sides import SideReader, new_files, reading, side_readers
 from pipelines.joining.parts import Parts
-from pipelines.joining.sides import has_few_new
-from pipelines.joining.watermark import watermark
+from pipelines.joining.sides import SideFiles, has_few_new
 from pipelines.sources.pieces import cores, each_in_threads, pieces_of
 from pipelines.sources.positions import Add
 from rules_index.join.window_partners import FARTHEST
@@ -29,7 +28,6 @@ from rules_index.names import path_parts
 from rules_index.workers.source_file_reader import SourceFile, naming
 
 if TYPE_CHECKING:
-    from pipelines.joining.runner import Planned
     from pipelines.settings.model import Join
     from pipelines.workspace import Workspace
     from rules_index.join.index import JoinIndex
@@ -46,15 +44,21 @@ _BATCH_ROWS = 1 << 16
 
 
 class LocalRows:
-    """The rows of micro-batches that all read the same rows; they are read on first use."""
+    """The rows that joins read together; they are read on first use."""
 
-    def __init__(self, workspace: Workspace, widest: Join, together: Sequence[Planned]) -> None:
-        """widest: the streams, the keys and the longest windows of all joins; together: their micro-batches."""
-        first = together[0]
-        self.workspace, self.join, self.sides = workspace, widest, first.sides
-        self.indexes = [planned.index for planned in together]
-        self.least = watermark(first.batch.plan)
-        self.readers = side_readers(widest, first.sides, first.index.compiled.time_zone)
+    def __init__(
+        self,
+        workspace: Workspace,
+        widest: Join,
+        sides: Sequence[SideFiles],
+        indexes: Sequence[JoinIndex],
+        least: int | None = None,
+    ) -> None:
+        """widest: the streams, the keys and the longest windows of all joins; indexes: of each join; least: the event
+        time (microseconds) before which new rows come too late."""
+        self.workspace, self.join, self.sides = workspace, widest, sides
+        self.indexes, self.least = indexes, least
+        self.readers = side_readers(widest, sides, indexes[0].compiled.time_zone)
         self._lock = threading.Lock()
         self._parts: Parts | None = None
         self._loaded: dict[int, tuple[pa.Table, int]] = {}

@@ -17,6 +17,7 @@ from deltatag.__main__ import main
 from pipelines.compile import compile_scopes
 from pipelines.errors import ConfigurationError, SourceError
 from pipelines.explain import MOST_NEAR, explain
+from pipelines.join import join_streams
 from pipelines.lake.index_store import store_index
 from pipelines.tag import tag_stream
 from rules_index.explaining.nearest_rules import NearestRules
@@ -174,8 +175,6 @@ def test_the_stored_index_is_used_with_the_texts_of_its_rules(workspace, add_rul
 def test_joined_rows_with_bounds_on_their_event_time(workspace, add_rules) -> None:
     bound = {"valid_from": FIRST + timedelta(minutes=3)}
     add_rules(workspace, {"rule_id": "g", "scope": "j", "expression": "w.gust > 10 AND s.x < 5"} | bound)
-    with pytest.raises(SourceError, match="deltatag join j"):
-        explain(workspace, "j", [], "TRUE")
     side = {"place": "p1", "gust": 9.5, "at": FIRST}
     rows = [{"s": row, "w": side} for row in source()[1:6].to_dicts()]
     kinds = {"s": source().to_arrow().schema, "w": pl.DataFrame([side]).to_arrow().schema}
@@ -191,6 +190,25 @@ def test_joined_rows_with_bounds_on_their_event_time(workspace, add_rules) -> No
     assert late.near_miss[0].column == "w.gust" and late.near_miss[0].after > 10
     # the times of rows that were joined stay as they are
     assert early.near_miss is None
+
+
+@pytest.mark.parametrize("is_joined", [False, True])
+def test_joined_rows_that_match_no_rule(workspace, add_rules, is_joined: bool) -> None:
+    add_rules(workspace, ("g", "j", "w.gust > 10 AND s.x < 5"), ("first", "j", "s.id = 8"))
+    compile_scopes(workspace)
+    if is_joined:
+        join_streams(workspace, "j")
+    result = explain(workspace, "j", ["g"], "s.id <= 22 AND s.id <> 8", limit=2)
+    assert [each.row["s"]["id"] for each in result.explained] == [1, 15] and "More rows" in result.notes[0]
+    one, fifteen = (each.explanation for each in result.explained)
+    assert [(part.value, part.stands_alone) for part in one.predicates] == [(False, True), (True, False)]
+    assert {each.column for each in fifteen.near_miss} == {"w.gust", "s.x"}
+    assert result.explained[0].row["w"] == {"place": "p1", "gust": 9.5, "at": FIRST}
+    # beyond the window, and with another key
+    assert explain(workspace, "j", [], "s.id = 64 OR s.id = 2").rows == 0
+    if not is_joined:
+        with pytest.raises(SourceError, match="only Spark evaluates"):
+            explain(workspace, "j", [], "soundex(s.place) = 'x'")
 
 
 def test_what_cannot_be_explained_is_told(workspace, add_rules) -> None:
