@@ -96,6 +96,7 @@ def _as_json(result: BacktestResult) -> Any:
             "examples": each.examples,
             "overlaps": _top(each.overlaps),
             "over_time": {f"{hour:%Y-%m-%d %H:00}": count for hour, count in sorted(each.over_time.items())},
+            "cost_ns": None if each.cost is None else round(each.cost, 1),
             "error": each.error,
         }
         for each in result.rules
@@ -113,11 +114,11 @@ def _top(overlaps: Mapping[str, int]) -> dict[str, int]:
 def _print(result: BacktestResult) -> None:
     how = "a sample of " if result.sampled else ""
     say(f"{result.scope}: {how}{counted(result.rows, 'row')}, {result.seconds:.1f} s; nothing was written")
-    names = ["rule", "matches", "share", "gained", "lost", "errors", "over time"]
+    names = ["rule", "matches", "share", "gained", "lost", "errors", "ns a row", "over time"]
     tried = [each for each in result.rules if each.error is None]
     share = [f"{each.matches / result.rows:.2%}" if result.rows else "-" for each in tried]
     rows = [
-        [each.rule_id, each.matches, part, each.gained, each.lost, each.errors, _bars(each)]
+        [each.rule_id, each.matches, part, each.gained, each.lost, each.errors, _cost(each), _bars(each)]
         for each, part in zip(tried, share, strict=True)
     ]
     if rows:
@@ -131,6 +132,10 @@ def _print(result: BacktestResult) -> None:
             say(f"{escaped(each.rule_id)}: {example['kind']}: {paragraph(shown)}")
     for note in result.notes:
         say(note)
+
+
+def _cost(each: Backtested) -> str:
+    return "-" if each.cost is None else f"{each.cost:,.0f}"
 
 
 def _first(each: Backtested, kind: str) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -33,11 +33,14 @@ BATCH_ROWS = 1 << 17
 SAMPLED_PARTS = 32
 MOST_EXAMPLES = 5
 MOST_OVERLAPS = 10
+MOST_MEASURED, MEASURED_ROWS = 20, 1 << 16
+"""How many rules' costs are measured, and on how many rows at least."""
 _MOST_VALUE = 200
 _ANNOTATED: dict[str, pl.DataType | type[pl.DataType]] = {
     "labels": pl.List(pl.Struct({"key": pl.String, "value": pl.String})),
     "severity": pl.String,
 }
+_Compile = Callable[[pl.DataFrame], ri.CompiledRules]
 _SPARK_ONLY = (
     "The rule has a part that only Spark evaluates, {}, and a back-test evaluates no such part. A query over the "
     "source with the rule as its WHERE tells how many rows it keeps."
@@ -63,8 +66,8 @@ class Backtested:
     """What a rule would have matched.
 
     gained, lost: rows that only the new text, or only the replaced one, matches; over_time: matches by the hour of the
-    event time; overlaps: current rules that match some of the same rows, with how many; error: why the rule was not
-    tried.
+    event time; overlaps: current rules that match some of the same rows, with how many; cost: nanoseconds that matching
+    a row by this rule alone takes, None if it was not measured; error: why the rule was not tried.
     """
 
     rule_id: str
@@ -75,6 +78,7 @@ class Backtested:
     examples: list[dict[str, Any]] = field(default_factory=list)
     overlaps: dict[str, int] = field(default_factory=dict)
     over_time: dict[datetime, int] = field(default_factory=dict)
+    cost: float | None = None
     error: str | None = None
 
 
@@ -109,37 +113,36 @@ def backtest(
     if not isinstance(over, StreamScope):
         raise ConfigurationError(f"{scope} is a join; a back-test tries rules of streams.")
     schema = over.columns()
-    found, compiled, notes = _compiled(workspace, over, schema, candidates)
+    tried, there = _with_texts(candidates), current_rules(workspace).of_scope(scope)
+    compile_ = _compiler(workspace, over, schema, pl.concat([there["expression"], tried["expression"]]))
+    found, compiled, notes = _compiled(there, tried, compile_, candidates)
     rows = _Rows(over, schema, compiled, _times(workspace, over, schema, since, until), sample)
+    largest = schema.empty_table()
     for batch in rows if any(each.error is None for each in found) else ():
         workspace.progress(f"trying {len(candidates):,} rules on {scope}, {rows.read:,} rows")
         _count(found, compiled, batch, over, ZoneInfo(workspace.configuration.rules.time_zone))
+        largest = max(largest, batch, key=len)
+    if len(largest):
+        _measure(found, tried, compile_, largest)
     return BacktestResult(
         scope, rows.read, tuple(found), rows.sampled, round(time.perf_counter() - started, 3), tuple(notes)
     )
 
 
-def _compiled(
-    workspace: Workspace, scope: StreamScope, schema: pa.Schema, candidates: Sequence[Candidate]
-) -> tuple[list[Backtested], ri.CompiledRules, list[str]]:
-    """Compile the candidates and the current rules into one index.
-
-    Ids in it: `n` and number for a candidate's new text, `o` and number for its old text, `t` and id for a current
-    rule. A replaced text that compile rejects for its severity is not in it: it has matched nothing.
-    """
+def _with_texts(candidates: Sequence[Candidate]) -> pl.DataFrame:
+    """The candidates as rules: the id is `n` and number for a new text, `o` and number for the one that it replaces."""
     texts = [(f"n{i}", each.new, each.new_labels) for i, each in enumerate(candidates)]
     texts += [(f"o{i}", each.old, each.old_labels) for i, each in enumerate(candidates)]
-    tried = pl.DataFrame(
+    return pl.DataFrame(
         [{"rule_id": key, "expression": text, **_annotated(said)} for key, text, said in texts if text is not None],
         schema={"rule_id": pl.String, "expression": pl.String, **_ANNOTATED},
     )
-    there = current_rules(workspace).of_scope(scope.name)
-    there = there.select(name for name in (*RULE_COLUMNS, *ANNOTATED_BY) if name in there.columns)
-    there = there.with_columns(pl.format("t{}", "rule_id").alias("rule_id"))
-    tried = tried.select(name for name in tried.columns if name in there.columns)
-    rules = pl.concat([there, tried], how="diagonal_relaxed")
-    lists, _ = read_lists(workspace.configuration, rules["expression"])
-    compiled = ri.compile_rules(
+
+
+def _compiler(workspace: Workspace, scope: StreamScope, schema: pa.Schema, texts: pl.Series) -> _Compile:
+    """Compiles rules over the stream; texts: those of all rules, for the lists that they name."""
+    lists, _ = read_lists(workspace.configuration, texts)
+    return lambda rules: ri.compile_rules(
         rules.to_arrow(),
         schema,
         event_time=scope.event_time,
@@ -148,6 +151,19 @@ def _compiled(
         analyse=lambda leaves: [RuleError("ANALYSIS", _SPARK_ONLY.format(leaf.text)) for leaf in leaves],
         lists=lists,
     )
+
+
+def _compiled(
+    there: pl.DataFrame, tried: pl.DataFrame, compile_: _Compile, candidates: Sequence[Candidate]
+) -> tuple[list[Backtested], ri.CompiledRules, list[str]]:
+    """Compile the candidates (`tried`) and the current rules (`there`), whose ids get a `t`, into one index.
+
+    A replaced text that compile rejects for its severity is not in it: it has matched nothing.
+    """
+    there = there.select(name for name in (*RULE_COLUMNS, *ANNOTATED_BY) if name in there.columns)
+    there = there.with_columns(pl.format("t{}", "rule_id").alias("rule_id"))
+    tried = tried.select(name for name in tried.columns if name in there.columns)
+    compiled = compile_(pl.concat([there, tried], how="diagonal_relaxed"))
     rejects = {row["rule_id"]: row for row in compiled.rejects.to_pylist()}
     found = [Backtested(each.rule_id) for each in candidates]
     for number, each in enumerate(found):
@@ -157,6 +173,24 @@ def _compiled(
     missing = sum(key.startswith("t") for key in rejects)
     notes = [f"Overlaps leave out {missing:,} rules that need Spark, or are rejected."] if missing else []
     return found, compiled, notes
+
+
+def _measure(found: Sequence[Backtested], tried: pl.DataFrame, compile_: _Compile, rows: pa.Table) -> None:
+    """Measure what the first rules cost: the faster of two matches of some rows with the rule alone.
+
+    Few rows are repeated, so that what a match costs beside its rows is not seen.
+    """
+    rows = pa.concat_tables([rows] * -(-MEASURED_ROWS // len(rows))).combine_chunks()
+    for number, each in enumerate(found[:MOST_MEASURED]):
+        alone = tried.filter(pl.col("rule_id") == f"n{number}")
+        if each.error is not None or alone.is_empty():
+            continue
+        compiled, times = compile_(alone), []
+        for _ in range(2):
+            started = time.perf_counter()
+            compiled.match_ordinals(rows)
+            times.append(time.perf_counter() - started)
+        each.cost = min(times) / rows.num_rows * 1e9
 
 
 def _annotated(labels: Mapping[str, Any]) -> dict[str, Any]:

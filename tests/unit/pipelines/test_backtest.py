@@ -55,6 +55,8 @@ def test_counts_are_those_of_brute_force(workspace, add_rules) -> None:
     new, old = pl.col("x") > 50, (pl.col("x") > 40) & (pl.col("name") == "n1")
     first, second, gone, error = found.rules
     assert (found.rows, found.sampled) == (ROWS, False)
+    assert first.cost is not None and 0 < first.cost < 1e6
+    assert gone.cost is None
     assert (first.matches, first.gained, first.lost) == (a.height, a.height, 0)
     assert first.overlaps == {"many": a.height, "few": a.filter(pl.col("x") == 99).height}
     hours = a["t"].drop_nulls().dt.convert_time_zone("Europe/Berlin").dt.replace_time_zone(None).dt.truncate("1h")
