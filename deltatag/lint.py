@@ -22,15 +22,22 @@ _NAMED = 10
 
 
 def lint_action(workspace: Workspace, args: Namespace, print_results: Callable[..., None]) -> int:
-    """Print the findings; the exit status is 1 if a scope failed, or a finding has a kind of --fail-on."""
-    from pipelines.compiling.notices import refusals_notice
+    """Print the findings; the exit status is 1 if a scope failed, or a finding has a kind of --fail-on.
+
+    A rule of no stream or join is rejected, too, if all are looked at.
+    """
+    from pipelines.compiling.notices import refusals_notice, rules_of_no_scope
     from pipelines.lint import lint_scopes
+    from pipelines.lint_kinds import REJECTED
 
     if args.accept is not None:
         return _accept(workspace, args)
     results = lint_scopes(workspace, args.scopes or None, args.runs, args.noisy)
     notice = refusals_notice(workspace)
-    failing = [each for result in results for each in result.findings if each.kind in (args.fail_on or ())]
+    wanted = args.fail_on or ()
+    failing = [(e.kind, e.rule_id) for result in results for e in result.findings if e.kind in wanted]
+    if REJECTED in wanted and not args.scopes:
+        failing += [(REJECTED, rule_id) for rule_id in rules_of_no_scope(workspace)]
     if args.only is not None:
         results = [_only(result, args.only) for result in results]
     clear = getattr(workspace.progress, "clear", None)
@@ -38,8 +45,8 @@ def lint_action(workspace: Workspace, args: Namespace, print_results: Callable[.
         clear()
     print_results(args, results, lint_lines, notice=notice)
     if failing:
-        kinds = ", ".join(dict.fromkeys(each.kind for each in failing))
-        rules = [*dict.fromkeys(escaped(each.rule_id) for each in failing)]
+        kinds = ", ".join(dict.fromkeys(kind for kind, _ in failing))
+        rules = [*dict.fromkeys(escaped(rule_id) for _, rule_id in failing)]
         more = f" and {len(rules) - _NAMED:,} more" if len(rules) > _NAMED else ""
         named = f"{', '.join(rules[:_NAMED])}{more}"
         say(f"deltatag: {counted(len(failing), 'finding')} of --fail-on: {kinds} ({named})", file=sys.stderr)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+REJECTED = "rejected"
 OUT_OF_RANGE, RUN_TIME_ERRORS, DEAD, NOISY = "out_of_range", "run_time_errors", "dead", "noisy"
 IMPLIED_BY_STREAM = "implied_by_stream"
 """About a whole stream, whose rules another stream's rules imply: nothing is wrong, but less could be read."""
 
 KINDS = (
     # it matches nothing, or not what it says
-    "rejected", "always_raises", "contradiction", "never_true", "unknown_value", OUT_OF_RANGE,
+    REJECTED, "always_raises", "contradiction", "never_true", "unknown_value", OUT_OF_RANGE,
     # it matches too much
     "tautology", "true_unless_null", "missing_brackets",
     # a part of it says something else than it seems to

@@ -120,6 +120,17 @@ def test_some_kinds_alone_and_kinds_that_fail(payments: Path, capsys) -> None:
         assert "'implid' is no kind of finding; there are rejected, " in capsys.readouterr().err
 
 
+def test_a_rule_of_no_stream_fails_as_rejected(folder: Path, capsys) -> None:
+    assert main(["lint", "--fail-on", "rejected"]) == 0
+    frame = pl.DataFrame({"rule_id": ["lost"], "scope": "streem", "expression": ["x > 1"]})
+    frame.write_delta("lake/rules", mode="append", delta_write_options={"schema_mode": "merge"})
+    assert main(["lint", "--fail-on", "rejected"]) == 1
+    told = capsys.readouterr()
+    assert "There is no stream or join named streem" in told.out
+    assert "1 finding of --fail-on: rejected (lost)" in told.err
+    assert main(["lint", "s", "--fail-on", "rejected"]) == 0
+
+
 def test_a_finding_stays_accepted_until_its_rule_changes(payments: Path, capsys) -> None:
     assert not (payments / "lake" / "lint_accepted").exists()
     assert main(["lint", "--accept", "b", "implied", "--reason", "both ids are wanted"]) == 0
