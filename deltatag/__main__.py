@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
-import atexit
 import codecs
-import gc
 import io
-import json
-import logging
 import os
-import select
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 
-DONE, FAILED, USAGE = 0, 1, 2
+# Python's start has imported these; others wait until `main` can tell of a Ctrl-C in a sentence
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping, Sequence
+
+DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 _OBJECTS_UNTIL_COLLECTION = 100_000
 """Threshold of the garbage collector. Most objects of a command are modules and their contents, which live to its end:
 with Python's own threshold of 700, searching them for garbage takes an eighth of a small run."""
@@ -26,18 +24,60 @@ the system after ten, which then clears the same pages again for each batch: up 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns 0 (done, or nothing was due), 1 (failed) or 2 (wrong usage or configuration)."""
+    """Run one command; returns 0 (done, or nothing was due), 1 (failed), 2 (wrong usage or configuration) or 130
+    (interrupted)."""
+    verb, hook = None, sys.unraisablehook
+    try:
+        _make_streams_usable()
+        sys.unraisablehook = _pass_interrupts_on
+        parsed = _parsed(arguments)
+        if isinstance(parsed, int):
+            return parsed
+        verb = parsed.verb
+        from deltatag.logs import libraries_silent
+
+        with libraries_silent(not parsed.verbose):
+            return _run(parsed)
+    except KeyboardInterrupt:
+        goes_on = "" if verb in (None, "sql") else "; the next run goes on where this one was"
+        print(f"deltatag: stopped{goes_on}.", file=sys.stderr)
+        return INTERRUPTED
+    finally:
+        sys.unraisablehook = hook
+
+
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace | int:
+    """The arguments; the exit status where they end the command."""
+    import atexit
+    import gc
+
     from deltatag.arguments import parser
 
-    _make_streams_usable()
+    gc.set_threshold(_OBJECTS_UNTIL_COLLECTION)
+    atexit.register(gc.freeze)  # or Python searches all objects for garbage before it exits: a fifth of a small run
     try:
-        gc.set_threshold(_OBJECTS_UNTIL_COLLECTION)
-        atexit.register(gc.freeze)  # or Python searches all objects for garbage before it exits: a fifth of a small run
-        parsed = parser().parse_args(arguments)
+        return parser().parse_args(arguments)
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else USAGE
-    with _libraries_silent(not parsed.verbose):
-        return _run(parsed)
+
+
+def _pass_interrupts_on(unraisable: sys.UnraisableHookArgs) -> None:
+    """Let a Ctrl-C that came within a callback, such as those by which LLVM loads kernels, interrupt the command.
+
+    Python itself prints an exception of a callback, and goes on.
+    """
+    if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(unraisable)
+        return
+    import signal
+    import threading
+
+    again = (threading.main_thread().ident, signal.SIGINT)
+    threading.Timer(_UNTIL_CALLBACK_ENDS, signal.pthread_kill, again).start()
+
+
+_UNTIL_CALLBACK_ENDS = 0.05
+"""Seconds after which an interrupt that came within a callback is tried again."""
 
 
 def _make_streams_usable() -> None:
@@ -56,6 +96,8 @@ def _json_escapes(error: UnicodeError) -> tuple[str, int]:
     """An error handler of codecs: `\\uXXXX`, which stands for the letter in JSON, too."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
+    import json
+
     return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
@@ -73,10 +115,6 @@ def _run(parsed: argparse.Namespace) -> int:
         _keep_arrow_from_pandas()
         _keep_numba_from_scipy()
         return int(getattr(verbs, f"{parsed.verb}_verb")(parsed))
-    except KeyboardInterrupt:
-        goes_on = "" if parsed.verb == "sql" else "; the next run goes on where this one was"
-        print(f"deltatag: stopped{goes_on}.", file=sys.stderr)
-        return 130
     except Exception as error:
         if isinstance(error, BrokenPipeError) and _reader_is_gone():
             # the reader has closed the pipe; Python would raise again when it flushes
@@ -127,21 +165,12 @@ class _Without:
 
 def _reader_is_gone() -> bool:
     """Whether the pipe of our output is closed; a connection to a JVM or a server may also break with that error."""
+    import select
+
     output = select.poll()
     for stream in (sys.stdout, sys.stderr):
         output.register(stream.fileno(), 0)
     return any(found & select.POLLERR for _, found in output.poll(0))
-
-
-@contextmanager
-def _libraries_silent(silent: bool) -> Iterator[None]:
-    """Turn logging off: Spark and Py4J log errors with stack traces, which are reported in one line anyway."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL if silent else before)
-    try:
-        yield
-    finally:
-        logging.disable(before)
 
 
 def _explain(error: Exception, verbose: bool) -> int:

@@ -186,3 +186,44 @@ def test_other_threads_defer_nothing() -> None:
     thread.start()
     thread.join()
     assert handlers == [before]
+
+
+INTERRUPTED_IN_A_CALLBACK = """
+import ctypes, sys, time
+import deltatag.verbs
+from deltatag.__main__ import main
+
+callback = ctypes.CFUNCTYPE(None)(lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+
+def verb(parsed):
+    callback()
+    time.sleep(60)
+
+deltatag.verbs.status_verb = verb
+sys.exit(main(["status"]))
+"""
+
+
+def test_a_ctrl_c_in_a_callback_of_a_library_is_not_lost() -> None:
+    run = subprocess.run([sys.executable, "-c", INTERRUPTED_IN_A_CALLBACK], capture_output=True, text=True, timeout=50)
+    assert run.returncode == 130
+    assert run.stderr == "deltatag: stopped; the next run goes on where this one was.\n"
+
+
+INTERRUPTED_WHILE_LOADED = """
+import sys
+from deltatag.__main__ import main
+
+class Interrupted:
+    def find_spec(self, name, *_):
+        if name == "deltatag.arguments":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupted())
+sys.exit(main(["status"]))
+"""
+
+
+def test_a_ctrl_c_while_the_command_is_loaded_is_told_without_a_stack_trace() -> None:
+    run = subprocess.run([sys.executable, "-c", INTERRUPTED_WHILE_LOADED], capture_output=True, text=True, timeout=50)
+    assert (run.returncode, run.stderr) == (130, "deltatag: stopped.\n")

@@ -12,6 +12,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
+from deltatag.logs import libraries_silent
 from deltatag.output import json_text, jsonable, print_csv, print_json, print_table, say, values_of
 from deltatag.progress import Progress
 
@@ -95,11 +96,9 @@ def test_maps_are_shown_as_maps(capsys) -> None:
 
 
 def test_libraries_log_only_where_more_is_asked_for(caplog) -> None:
-    from deltatag.__main__ import _libraries_silent
-
     for silent, told in ((True, []), (False, ["inside"])):
         caplog.clear()
-        with _libraries_silent(silent):
+        with libraries_silent(silent):
             logging.getLogger("SQLQueryContextLogger").error("inside")
         assert caplog.messages == told
     logging.getLogger("SQLQueryContextLogger").error("behind")
