@@ -109,7 +109,7 @@ def tried_again(
     sample = _sample(written, table, str(batch.fingerprint), set(rules["rule_id"].to_list()), batch.batch)
     configuration = written.workspace.configuration
     compiled = ri.compile_rules(
-        rules.select(RULE_COLUMNS).to_arrow(),
+        rules.select(name for name in RULE_COLUMNS if name in rules.columns).to_arrow(),
         schema,
         "scan",
         event_time=event_time,

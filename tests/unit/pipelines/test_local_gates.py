@@ -69,6 +69,15 @@ def test_what_was_tagged_is_found_right(workspace) -> None:
     assert found["sampled_rules"] == 3
 
 
+def test_rules_of_the_three_columns_that_are_needed_are_tried_again(workspace) -> None:
+    rules = pa.table({"rule_id": ["a", "n"], "scope": ["s", "s"], "expression": ["x > 50", "x < 0"]})
+    write_deltalake(workspace.lake.uri("rules"), rules, mode="overwrite", schema_mode="overwrite")
+    compile_scopes(workspace)
+    tag_stream(workspace, "s")
+    found = measured(workspace)
+    assert (found["sampled_rules"], found["disagreeing_rules"]) == (2, "none")
+
+
 def ids(table: pa.Table, change: Callable[[int, list[str]], list[str] | None]) -> pa.Table:
     changed = [change(number, found) for number, found in enumerate(table["rule_ids"].to_pylist())]
     place = table.column_names.index("rule_ids")
