@@ -146,7 +146,8 @@ def history(workspace: Workspace, rule_id: str) -> list[dict[str, Any]]:
         entries.append(newer)
     if not entries:
         raise TableError(f"No version of the table rules that is kept has a rule {rule_id}.")
-    matches = _matches(workspace, wanted, {each["row"]["scope"] for each in entries if each["row"]})
+    scopes = {each["row"]["scope"] for each in entries if each["row"]} - {None}  # a rule may be written without one
+    matches = _matches(workspace, wanted, scopes)
     return _with_matches(entries, matches)
 
 

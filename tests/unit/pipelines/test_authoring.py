@@ -409,3 +409,8 @@ def test_history_and_differences_on_the_command_line(workspace, add_rules, tmp_p
     ):  # fmt: skip
         assert main([*options, str(tmp_path / "out.yaml")]) == 0
     assert main(["rules", "import", "--help"]) == 0
+
+
+def test_the_history_of_a_rule_that_had_no_scope(workspace, add_rules) -> None:
+    add_rules(workspace, ("a", None, "x > 3"))
+    assert [(each["scope"], each["matches"]) for each in history(workspace, "a")] == [(None, 0)]
