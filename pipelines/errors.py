@@ -19,6 +19,10 @@ class SessionError(PipelineError):
     """No Spark session could be started, or the active one cannot read Delta tables."""
 
 
+class ScratchError(PipelineError):
+    """The folder for scratch files cannot be written to."""
+
+
 class MissingTableError(PipelineError):
     """A Delta table that is needed does not exist."""
 
@@ -29,6 +33,7 @@ class UnforeseenError(PipelineError):
     @classmethod
     def of(cls, error: Exception) -> UnforeseenError:
         """The error with its kind, for a message of one paragraph; its stack trace is logged, which --verbose shows."""
+        from pipelines.denied import why_denied
         from pipelines.full_disk import AGAIN, why_full
 
         logging.getLogger("deltatag").error("unforeseen", exc_info=error)
@@ -36,11 +41,17 @@ class UnforeseenError(PipelineError):
         if reason := why_full(error):
             named = error.filename if isinstance(error, OSError) and error.filename else text
             return cls(f"{named} cannot be written: {reason}. {AGAIN}")
+        if isinstance(error, OSError) and why_denied(error):
+            return cls(f"{error.strerror}{f': {error.filename}' if error.filename else ''}")
         return cls(f"{type(error).__name__}: {text} (This is not supposed to happen; --verbose tells where it did.)")
 
 
 class TableError(PipelineError):
     """A Delta table cannot be read or written, or lacks columns that it must have."""
+
+
+class AccessError(TableError):
+    """This user may not read a table."""
 
 
 class NoIndexError(PipelineError):

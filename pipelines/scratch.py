@@ -8,6 +8,7 @@ JVM itself locks its folder, since it may outlive the process that started it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import os
 import shutil
@@ -16,6 +17,8 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from pipelines.errors import ScratchError
 
 try:
     import fcntl
@@ -27,17 +30,37 @@ KEPT_SECONDS = 86_400.0
 _MOST_REMOVED = 100
 """Maximum number of files and folders that one clean-up removes, so that no run waits long for it."""
 _LOCK = "lock"
+_UNUSABLE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOTDIR})
+"""Errors of a folder in which nothing can be created, whoever tries it again."""
 _held: dict[str, int] = {}
 
 
 def scratch_folder() -> Path:
     """This user's folder for scratch files; `DELTATAG_SCRATCH` overrides the default."""
     named = os.environ.get("DELTATAG_SCRATCH")
-    if not named:
-        return temporary_folder()
-    folder = Path(named)
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return _made(Path(named)) if named else temporary_folder()
+
+
+def _made(folder: Path) -> Path:
+    """The folder, created if missing (mode 0700). ScratchError if it cannot be."""
+    with _usable(folder):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return folder
+
+
+@contextlib.contextmanager
+def _usable(folder: Path) -> Iterator[None]:
+    """Turn the errors of a folder in which nothing can be created into ScratchError; not that of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _UNUSABLE:
+            raise
+        reason = "a file is in its place" if isinstance(error, FileExistsError) else error.strerror
+        raise ScratchError(
+            f"The folder for scratch files, {folder}, cannot be used: {reason}. Let the environment variable "
+            "DELTATAG_SCRATCH name a folder that this user can write to."
+        ) from error
 
 
 def temporary_folder() -> Path:
@@ -63,23 +86,30 @@ def _process_folder() -> Path:
 
 def indexes_folder() -> Path:
     """The folder of index files, which processes map into memory."""
-    folder = scratch_folder() / "indexes"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return folder
+    return _made(scratch_folder() / "indexes")
+
+
+def new_file(folder: Path) -> tuple[int, Path]:
+    """A new file in a folder for scratch files, and its open handle. ScratchError if none can be created there."""
+    with _usable(folder):
+        handle, path = tempfile.mkstemp(dir=folder)
+    return handle, Path(path)
 
 
 def keep(path: Path) -> bool:
-    """Protect a file from clean-ups as long as this process lives; False if one has just removed it."""
+    """Protect a file from clean-ups as long as this process lives; False if one has just removed it, or if it is
+    another user's, who does not share it."""
     if str(path) in _held and _is_at(_held[str(path)], path):
         return True
     try:
         handle = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):
         return False
     if not _lock(handle, shared=True) or not _is_at(handle, path):
         os.close(handle)
         return False
-    os.utime(path)
+    with contextlib.suppress(PermissionError):
+        os.utime(path)
     if str(path) in _held:
         os.close(_held[str(path)])
     _held[str(path)] = handle
@@ -98,9 +128,9 @@ def process_folder(kind: str) -> tuple[Path, int]:
 
     kind: "jvm" or "stores", for copies of files of object stores.
     """
-    parent = scratch_folder() / kind
-    parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    made = Path(tempfile.mkdtemp(prefix=".new-", dir=parent))
+    parent = _made(scratch_folder() / kind)
+    with _usable(parent):
+        made = Path(tempfile.mkdtemp(prefix=".new-", dir=parent))
     handle = os.open(made / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
     _lock(handle, shared=True)
     folder = made.with_name(f"{os.getpid()}-{made.name.removeprefix('.new-')}")

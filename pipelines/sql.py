@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 
 from pipelines.errors import MissingTableError, StatementError
 from pipelines.lake.authors import by_this_user_in_spark
-from pipelines.lake.lake import catalog_location, first_line
+from pipelines.lake.lake import catalog_location, first_line, is_table
 from pipelines.lake.table_cache import delta_rs_uri
 from pipelines.lake.table_names import source_of, table_names
 from pipelines.local_sql.statement import in_zone
@@ -167,9 +167,7 @@ def _locations(workspace: Workspace, statement: str | None) -> Iterator[tuple[st
             continue
         source = source_of(workspace.configuration, name)
         if source is not None:
-            from deltalake import DeltaTable
-
-            there = is_catalog_name(source) or DeltaTable.is_deltatable(delta_rs_uri(source))
+            there = is_catalog_name(source) or is_table(source)
             yield name, source if there else None
         elif lake.settings.root is not None:
             yield name, lake.uri(name) if lake.exists(name) else None
@@ -200,9 +198,7 @@ def _exists(workspace: Workspace, name: str) -> bool:
     source = source_of(workspace.configuration, name)
     if source is None:
         return workspace.lake.exists(name)
-    from deltalake import DeltaTable
-
-    return DeltaTable.is_deltatable(source)
+    return is_table(source)
 
 
 def _missing(workspace: Workspace, name: str) -> str:

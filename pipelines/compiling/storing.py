@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from pipelines.lake.index_store import (
     store_index,
 )
 from pipelines.lake.lake import Lake
-from pipelines.scratch import indexes_folder
+from pipelines.scratch import indexes_folder, new_file
 
 _CHECKED_BYTES = 64 << 20
 """Size in bytes up to which a stored index is read from the table and checked on each compile."""
@@ -34,9 +33,8 @@ def sound_index(lake: Lake, name: str) -> StoredIndex | None:
 
 def saved(compiled: ri.CompiledRules) -> Path:
     """Write the index to a temporary file, for `store`; long lists stay in the files that they were loaded from."""
-    handle, temporary = tempfile.mkstemp(dir=indexes_folder())
+    handle, path = new_file(indexes_folder())
     os.close(handle)
-    path = Path(temporary)
     try:
         compiled.save(path, shares_lists=True)
     except BaseException:

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import json
 import os
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from pipelines.lake.lake import Lake, arrow_schema, not_written
 from pipelines.lake.reading import literal
 from pipelines.lake.runs import PLANNED, last_batch
 from pipelines.lake.table_definitions import CHUNK_BYTES, RULE_INDEX
-from pipelines.scratch import indexes_folder, keep
+from pipelines.scratch import indexes_folder, keep, new_file
 from rules_index.index.checksum_cache import sha256_once
 
 _DESCRIPTION = [c.name for c in RULE_INDEX.columns if c.name not in ("data", "chunk")]
@@ -274,13 +273,13 @@ def _is_kept(path: Path) -> bool:
 def _fetch(lake: Lake, stored: StoredIndex, path: Path) -> None:
     """Write the index's bytes from the table to a file."""
     data = read_index(lake, stored)
-    handle, temporary = tempfile.mkstemp(dir=path.parent)
+    handle, temporary = new_file(path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
         os.replace(temporary, path)
     except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise not_written(f"The index of {stored.scope} cannot be written to {path.parent}", error) from error
     keep(path)
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.errors import MissingTableError, TableError
+from pipelines.denied import why_denied
+from pipelines.errors import AccessError, MissingTableError, TableError
 from pipelines.full_disk import AGAIN, why_full
 from pipelines.lake.reading import as_dataset, count_rows, files_in, read_rows
 from pipelines.lake.table_cache import delta_rs_uri, local_folder, own_table, shared_table
@@ -66,14 +67,12 @@ class Lake:
         return self.settings.place(name)
 
     def exists(self, name: str) -> bool:
-        """True if the table is there."""
-        from deltalake import DeltaTable
-
+        """True if the table is there; AccessError if this user may not look."""
         try:
             if self.is_in_store:
                 self.delta(name)  # which is kept open, while each question takes a list of the log
                 return True
-            return bool(DeltaTable.is_deltatable(delta_rs_uri(self.uri(name))))
+            return is_table(self.uri(name))
         except MissingTableError:
             return False
 
@@ -205,13 +204,41 @@ def open_delta(uri: str, version: int | None, what: str, advice: str) -> DeltaTa
     except exceptions.TableNotFoundError:
         if version is not None:
             _refuse_if_version_is_gone(uri, version, what)
+        _refuse_if_denied(uri, what)
         raise MissingTableError(f"There is no Delta table at {uri} ({what}). {advice}") from None
     except (exceptions.DeltaError, OSError, ValueError) as error:
         if version is not None:
             _refuse_if_version_is_gone(uri, version, what)
         if os.path.isfile(local_folder(uri) or ""):
             raise MissingTableError(f"There is no Delta table at {uri} ({what}), but a file. {advice}") from None
+        if reason := why_denied(error):
+            raise AccessError(f"{what} at {uri} cannot be read: {reason}.") from error
         raise TableError(f"{what} at {uri} cannot be opened: {first_line(error)}") from error
+
+
+def is_table(uri: str) -> bool:
+    """Whether there is a Delta table at `uri`; AccessError if this user may not look."""
+    from deltalake import DeltaTable
+
+    try:
+        return bool(DeltaTable.is_deltatable(delta_rs_uri(uri)))
+    except OSError as error:
+        if reason := why_denied(error):
+            raise AccessError(f"The table at {uri} cannot be read: {reason}.") from error
+        raise
+
+
+def _refuse_if_denied(uri: str, what: str) -> None:
+    """AccessError if this user may not look into the folder of a table, which delta-rs takes for a missing one."""
+    folder = local_folder(uri)
+    try:
+        if folder is not None and os.path.isdir(folder):
+            os.scandir(folder).close()
+        elif folder is not None:
+            os.stat(folder)
+    except OSError as error:
+        if reason := why_denied(error):
+            raise AccessError(f"{what} at {uri} cannot be read: {reason}.") from error
 
 
 def rows_in(table: DeltaTable) -> int | None:
@@ -257,9 +284,11 @@ def first_line(error: object) -> str:
 
 
 def not_written(what: str, error: Exception, then: str = AGAIN) -> TableError:
-    """The error of a write that failed; a full disk has a sentence of its own, not the words of the library that wrote.
+    """The error of a write that failed; a full disk and a missing permission have sentences of their own, not the words
+    of the library that wrote.
 
     what: the sentence's beginning, such as "The table runs cannot be written"; then: what to do if there is no space.
     """
-    reason = why_full(error)
-    return TableError(f"{what}: {first_line(error)}" if reason is None else f"{what}: {reason}. {then}")
+    if reason := why_full(error):
+        return TableError(f"{what}: {reason}. {then}")
+    return TableError(f"{what}: {why_denied(error) or first_line(error)}")

@@ -11,7 +11,7 @@ import polars as pl
 import rules_index as ri
 from pipelines.errors import IndexOutdatedError
 from pipelines.lake.index_store import file_sha256
-from pipelines.scratch import indexes_folder, keep
+from pipelines.scratch import indexes_folder, keep, new_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,7 +77,8 @@ def matcher_of(scope: Scope, compiled: ri.CompiledRules, id_type: str) -> Matche
     from pipelines.writing.matching import Matcher
 
     folder = indexes_folder()
-    path = folder / f"retag-{os.getpid()}-{id(compiled)}"
+    handle, path = new_file(folder)
+    os.close(handle)
     compiled.save(path, shares_lists=True)
     named = folder / f"{file_sha256(path)}.index"
     os.replace(path, named)

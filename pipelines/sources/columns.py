@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from pipelines.errors import CheckError, MissingTableError, SourceError, TableError
+from pipelines.errors import AccessError, CheckError, MissingTableError, SourceError, TableError
 from pipelines.lake.column_types import arrow_schema_of, nullable
 from pipelines.lake.lake import open_delta
 from pipelines.lake.table_definitions import tagged_table
@@ -42,6 +42,8 @@ def _table_columns(workspace: Workspace, stream: Stream) -> pa.Schema:
                 f"The stream {stream.name} has no source: there is no Delta table at {stream.source}. Write it "
                 f"first, or correct [streams.{stream.name}] source in {workspace.configuration.path}."
             ) from None
+        except AccessError as error:
+            raise SourceError(f"The source of {stream.name} is out of reach: {error}") from None
         except (TableError, ValueError):
             pass
     from pipelines.sources.source import open_source

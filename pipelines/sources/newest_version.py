@@ -24,7 +24,7 @@ class SourceVersion(NamedTuple):
 
 def newest_version(workspace: Workspace, stream: Stream) -> SourceVersion:
     """The newest version of the stream's source, without a JVM if possible; SourceError if there is no table."""
-    from pipelines.errors import MissingTableError, TableError
+    from pipelines.errors import AccessError, MissingTableError, TableError
     from pipelines.lake.lake import open_delta
 
     if not is_catalog_name(stream.source):
@@ -33,6 +33,8 @@ def newest_version(workspace: Workspace, stream: Stream) -> SourceVersion:
             return SourceVersion(int(table.version()), str(table.metadata().id))
         except MissingTableError:
             raise SourceError(no_source(stream.name, stream.source, stream.source_stream)) from None
+        except AccessError as error:
+            raise SourceError(f"The source of {stream.name} is out of reach: {error}") from None
         except TableError:
             pass
     source = open_source(workspace.spark, stream)

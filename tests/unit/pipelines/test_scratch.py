@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 import pytest
 
 from pipelines import scratch
+from pipelines.errors import ScratchError
 
 DAY = scratch.KEPT_SECONDS
 HOLDER = "import sys, time, os; print('up', flush=True); sys.stdin.read()"
@@ -84,3 +86,28 @@ def test_logs_that_earlier_versions_left_go(folder) -> None:
     log.write_text("started")
     assert scratch.clean_up() == 0 and log.exists()
     assert scratch.clean_up(time.time() + 2 * DAY) == 1 and not log.exists()
+
+
+def test_a_folder_that_cannot_be_written_to_is_told_in_a_sentence(tmp_path, monkeypatch) -> None:
+    (tmp_path / "file").write_text("")
+    for named in ("file", "file/within"):
+        monkeypatch.setenv("DELTATAG_SCRATCH", str(tmp_path / named))
+        with pytest.raises(ScratchError, match=r"cannot be used: .*DELTATAG_SCRATCH"):
+            scratch.indexes_folder()
+    monkeypatch.setenv("DELTATAG_SCRATCH", str(tmp_path))
+    (tmp_path / "indexes").write_text("")
+    with pytest.raises(ScratchError, match="indexes, cannot be used: a file is in its place"):
+        scratch.indexes_folder()
+
+
+def test_a_folder_of_another_user_is_told_in_a_sentence(folder, monkeypatch) -> None:
+    """As a plain user does it, since root may write everywhere."""
+
+    def denied(*_: object, **__: object) -> int:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+
+    kept = index("kept", 0)
+    monkeypatch.setattr(os, "open", denied)
+    assert not scratch.keep(kept)
+    with pytest.raises(ScratchError, match="cannot be used: Permission denied"):
+        scratch.new_file(folder)
