@@ -26,7 +26,9 @@ from rules_index.workers.parquet_writer import open_writer, write_row_group
 ROW_GROUP_BYTES = 64 << 20
 """A row group is written when the buffered rows take this much memory; half of it where they are sorted, since that
 takes a second copy."""
-_LONGEST_FOLDER = 200
+_LONGEST_FOLDER = 255
+"""Characters that file systems allow in a name. Polars takes a partition's value from the name of its folder, so that
+it finds none in files that lie outside of one."""
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 SORTED_ROWS = 1 << 14
 """The rows of a row group where rows are sorted: few, so that a search for one value reads few rows."""
@@ -194,7 +196,7 @@ def _narrowed(rows: pa.Table, name: str) -> pa.Table:
 
 
 def _folder_name(partition: Mapping[str, str | None]) -> str:
-    """The name of a folder for a partition's files, for people to read: their values are in the log."""
+    """The name of a folder for a partition's files, for people and Polars to read: their values are in the log."""
     if not partition:
         return ""
     parts = [
