@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from copy import copy
 from typing import Any
 
@@ -35,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
         "would this rule compile?",
         "deltatag validate \"dep_delay > 60 AND carrier = 'UA'\" --scope flights",
     )
-    validate.add_argument("expression", metavar="EXPR", help="a Boolean Spark SQL expression")
+    validate.add_argument("expression", metavar="EXPR", type=_text, help="a Boolean Spark SQL expression")
     validate.add_argument("--scope", required=True, help="the stream or the join whose columns it reads")
 
     compile_ = _verb(verbs, "compile", "rules table -> rule_index, rule_rejects", "deltatag compile flights")
@@ -109,6 +110,7 @@ def parser() -> argparse.ArgumentParser:
         "statements",
         metavar="STATEMENT",
         nargs="*",
+        type=_text,
         help="statements, several in one argument with ; between them; - reads them from standard input",
     )
     sql.add_argument("--file", metavar="FILE", help="a file of statements, run before those of the command line")
@@ -120,7 +122,7 @@ def parser() -> argparse.ArgumentParser:
 
     test = _verb(verbs, "backtest", "what rules would have matched", 'deltatag backtest flights "dep_delay > 90"')
     test.add_argument("scope", metavar="SCOPE", help="the stream whose source is read")
-    test.add_argument("expression", metavar="EXPR", nargs="?", help="the text of a rule")
+    test.add_argument("expression", metavar="EXPR", nargs="?", type=_text, help="the text of a rule")
     test.add_argument("--file", metavar="FILE", help="rules of a file, as rules import reads it")
     test.add_argument("--versions", metavar="VERSION", nargs=2, type=_version, help="what differs between two of them")
     test.add_argument("--from", dest="since", metavar="TIME", help="first event time (ISO 8601)")
@@ -133,9 +135,15 @@ def parser() -> argparse.ArgumentParser:
     )
     why.add_argument("scope", metavar="SCOPE", help="the stream or the join")
     why.add_argument(
-        "rules", nargs="*", metavar="RULE", help="ids (default: those that match a row, and a few that nearly do)"
+        "rules",
+        nargs="*",
+        metavar="RULE",
+        type=_text,
+        help="ids (default: those that match a row, and a few that nearly do)",
     )
-    why.add_argument("--where", required=True, metavar="CONDITION", help="which rows, as a rule would say it")
+    why.add_argument(
+        "--where", required=True, metavar="CONDITION", type=_text, help="which rows, as a rule would say it"
+    )
     why.add_argument(
         "--rules-version", type=_version, metavar="N", help="of the table rules (default: what tagged the row)"
     )
@@ -190,7 +198,7 @@ def _rules_verbs(verbs: Any) -> None:
     save.add_argument("--scope", help="only the rules of this stream or join")
 
     past = _verb(actions, "history", "what became of a rule, and what it matched", "deltatag rules history late")
-    past.add_argument("rule", metavar="RULE", help="its id")
+    past.add_argument("rule", metavar="RULE", type=_text, help="its id")
 
     diff = _verb(actions, "diff", "what differs between two versions of the rules", "deltatag rules diff 3 7")
     diff.add_argument("versions", metavar="VERSION", nargs=2, type=_version, help="of the table rules")
@@ -211,6 +219,15 @@ def _options_before_a_verb(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help=_CONFIG_HELP)
     text = "show Spark's log, and where an error came from"
     verb.add_argument("--verbose", action="store_true", default=argparse.SUPPRESS, help=text)
+
+
+def _text(text: str) -> str:
+    """A text of letters, whatever encoding the environment names; ArgumentTypeError if its bytes are not UTF-8."""
+    try:
+        # bytes that the environment's encoding lacks come as surrogates, which stand in no text
+        return os.fsencode(text).decode() if any("\ud800" <= letter <= "\udfff" for letter in text) else text
+    except UnicodeError:
+        raise argparse.ArgumentTypeError(f"{text!a:.60} is not text in UTF-8") from None
 
 
 def _count(text: str) -> int:

@@ -20,17 +20,30 @@ if TYPE_CHECKING:
 def statements_given(args: Namespace) -> list[str]:
     """The statements of the file, of the arguments and of standard input, in this order.
 
-    Raises StatementError if there is none.
+    Raises StatementError if there is none, or one that is not in UTF-8.
     """
     from pipelines.errors import StatementError
     from pipelines.spark.statements import statements_of
 
-    texts = [Path(args.file).read_text(encoding="utf-8")] if args.file else []
-    texts += [sys.stdin.read() if text == "-" else text for text in args.statements]
+    texts = [_decoded(Path(args.file).read_bytes(), args.file)] if args.file else []
+    texts += [_standard_input() if text == "-" else text for text in args.statements]
     statements = [statement for text in texts for statement in statements_of(text)]
     if not statements:
         raise StatementError("There is no statement to execute: give one, or - to read it from standard input.")
     return statements
+
+
+def _standard_input() -> str:
+    return "" if sys.stdin is None else _decoded(sys.stdin.buffer.read(), "Standard input")
+
+
+def _decoded(data: bytes, place: str) -> str:
+    from pipelines.errors import StatementError
+
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError:
+        raise StatementError(f"{place} is not text in UTF-8; save it as UTF-8.") from None
 
 
 def print_results(workspace: Workspace, statements: Sequence[str], style: str) -> None:
