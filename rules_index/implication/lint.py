@@ -30,7 +30,7 @@ from rules_index.implication.findings import (
     findings,
 )
 from rules_index.implication.mistakes.find_mistakes import mistakes
-from rules_index.implication.mistakes.kinds import MISTAKES, NEVER_TRUE, PADDED_ID, TRUE_UNLESS_NULL, Mistake
+from rules_index.implication.mistakes.kinds import ALWAYS_RAISES, MISTAKES, NEVER_TRUE, PADDED_ID, TRUE_UNLESS_NULL
 from rules_index.implication.mistakes.known_values import KnownValues
 from rules_index.implication.text_spans import Alternatives, alternatives_of, conflict_of, null_comparisons
 from rules_index.index.compiled import CompiledRules
@@ -57,7 +57,7 @@ def lint(
 ) -> pa.Table:
     """Findings about rules: those that never or always match, repeat other rules, or have parts without effect.
 
-    It reads the rules alone, not rows, so that it can run before any are tagged. Findings are certain, but not
+    It reads the rules, and no row, so that it can run before any are tagged. Findings are certain, but not
     complete: what only Spark can evaluate (`hour(t) > 5`) and what is computed (`a - b > 5`) is taken to be TRUE or not
     independently of everything else, except for comparisons of the same values in one rule (`a < b AND b < a`). Rules,
     schema, event_time, time_zone and lists are those of `compile_rules`. known: what is known of the values of columns,
@@ -116,51 +116,33 @@ Write `origin IS NULL`.
     """
     given = rules if isinstance(rules, (pa.Table, pa.RecordBatch, pl.DataFrame, pl.LazyFrame)) else list(rules)
     compiled = compile_rules(given, schema, "auto", event_time, time_zone, lists=lists)
-    return lint_compiled(compiled, given, schema, known=known)
-
-
-def lint_compiled(
-    compiled: CompiledRules,
-    rules: Rules,
-    schema: pa.Schema,
-    known: Mapping[str, KnownValues] | None = None,
-) -> pa.Table:
-    """`lint` for compiled rules; rules and schema are those that they were compiled from."""
-    enabled, _ = read_rules(rules, compiled.time_zone)
-    place = pc.index_in(compiled.ids, enabled.ids.cast(compiled.ids.type))
-    texts = enabled.expressions.take(place)
-    scope = Scope(schema, compiled.time_zone, compiled.lists)
+    enabled, _ = read_rules(given, time_zone)
+    place = pc.index_in(compiled.ids, enabled.ids.cast(compiled.ids.type)).to_numpy()
+    texts, bounded = enabled.expressions.take(pa.array(place)), enabled.bounded[place]
+    scope = Scope(schema, time_zone, compiled.lists)
     found = findings(compiled)
-    of_rules = found["example"].combine_chunks()
-    with_nulls = list(_null_comparisons(texts, scope))
-    wrong = [_of_mistake(rule, each, texts) for rule, each in mistakes(texts, scope, known or {})]
-    settled = np.zeros(len(compiled), bool)
-    special = np.asarray(pc.is_in(found["kind"], pa.array([CONTRADICTION, TAUTOLOGY])))
-    settled[found["rule"].to_numpy()[special]] = True
-    given = alternatives_of(texts)
-    bounded = enabled.bounded[place.to_numpy()]
-    never = [
-        rule
-        for rule, kind in zip(found["rule"].to_pylist(), found["kind"].to_pylist(), strict=True)
-        if kind == CONTRADICTION
+    constant = _constant(found, len(compiled))
+    of_parts = [*_null_comparisons(texts, scope), *_mistakes(texts, scope, known or {})]
+    false_parts: dict[int, list[_Finding]] = {}
+    for each in of_parts:
+        if each.kind in (NULL_COMPARISON, NEVER_TRUE):
+            false_parts.setdefault(each.rule, []).append(each)
+    alternatives = alternatives_of(texts)
+    examples = found["example"].combine_chunks()
+    superfluous_ones, more_examples = _alternatives(alternatives, texts, (constant, bounded), scope, len(examples))
+    superfluous_ones = [each for each in superfluous_ones if not _is_explained(each, false_parts.get(each.rule, ()))]
+    explained = {each.rule for each in superfluous_ones} | false_parts.keys()
+    causes = {rule: false_parts[rule][0] for rule in _rules_of(found, CONTRADICTION) if rule in false_parts}
+    never_applies = _never_applies(enabled, place, time_zone)
+    raising = {each.rule for each in of_parts if each.kind == ALWAYS_RAISES}
+    all_findings = [
+        *_whole(found, causes, never_applies, raising, texts, compiled.ids, scope),
+        *(each for each in of_parts if causes.get(each.rule) is not each and not _is_plain(each, constant)),
+        *superfluous_ones,
+        *_in_context(alternatives, found, explained, texts, scope),
+        *_padded_ids(compiled.ids),
     ]
-    more, examples = _alternatives(given, texts, (settled, bounded), scope, len(of_rules))
-    spoilt: dict[int, list[_Finding]] = {}
-    for each in [*with_nulls, *(each for each in wrong if each.kind == NEVER_TRUE)]:
-        spoilt.setdefault(each.rule, []).append(each)
-    more = [each for each in more if not _is_explained(each, spoilt.get(each.rule, ()))]
-    explained = {each.rule for each in more} | spoilt.keys()
-    in_context = _in_context(given, found, explained, texts, scope)
-    reasons = {rule: spoilt[rule][0] for rule in never if rule in spoilt}
-    others = [
-        each
-        for each in [*with_nulls, *wrong]
-        if reasons.get(each.rule) is not each and not (settled[each.rule] and each.kind == TRUE_UNLESS_NULL)
-    ]
-    void = _applies_never(enabled, place.to_numpy(), compiled.time_zone)
-    all_findings = [*_whole(found, reasons, void, texts, compiled.ids, scope), *others, *more, *in_context]
-    all_findings += _padded_ids(compiled.ids)
-    table = _table(all_findings, compiled.ids, joined_examples([of_rules, examples]))
+    table = _table(all_findings, compiled.ids, joined_examples([examples, more_examples]))
     return _ordered(pa.concat_tables([_rejects(compiled, enabled, table.schema), table]))
 
 
@@ -177,11 +159,29 @@ class _Finding:
     example: int = -1
 
 
-def _is_explained(alternative: _Finding, with_nulls: Iterable[_Finding]) -> bool:
-    """Whether an alternative is never TRUE because one of its rule's comparisons with NULL is in it."""
+def _rules_of(found: pa.Table, kind: str) -> list[int]:
+    """The ordinals of the rules with a finding of a kind."""
+    rules: list[int] = found["rule"].filter(pc.equal(found["kind"], kind)).to_pylist()
+    return rules
+
+
+def _constant(found: pa.Table, rules: int) -> np.ndarray:
+    """Which rules [rules] bool are never TRUE, or always."""
+    constant = np.zeros(rules, bool)
+    constant[[*_rules_of(found, CONTRADICTION), *_rules_of(found, TAUTOLOGY)]] = True
+    return constant
+
+
+def _is_plain(finding: _Finding, constant: np.ndarray) -> bool:
+    """Whether a part that is TRUE unless it is NULL is already told of as a rule that is always TRUE, or never."""
+    return finding.kind == TRUE_UNLESS_NULL and bool(constant[finding.rule])
+
+
+def _is_explained(alternative: _Finding, false_parts: Iterable[_Finding]) -> bool:
+    """Whether an alternative is never TRUE because of a comparison in it that never is."""
     begin, text = alternative.position or 0, alternative.text or ""
     inside = range(begin, begin + len(text))
-    return alternative.kind == UNREACHABLE_ALTERNATIVE and any(each.position in inside for each in with_nulls)
+    return alternative.kind == UNREACHABLE_ALTERNATIVE and any(each.position in inside for each in false_parts)
 
 
 def _null_comparisons(texts: pa.LargeStringArray, scope: Scope) -> Iterator[_Finding]:
@@ -191,9 +191,10 @@ def _null_comparisons(texts: pa.LargeStringArray, scope: Scope) -> Iterator[_Fin
         yield _Finding(each.rule, NULL_COMPARISON, message, (), each.begin, text)
 
 
-def _of_mistake(rule: int, mistake: Mistake, texts: pa.LargeStringArray) -> _Finding:
-    text = texts[rule].as_py()[mistake.begin : mistake.end]
-    return _Finding(rule, mistake.kind, mistake.message, (), mistake.begin, text)
+def _mistakes(texts: pa.LargeStringArray, scope: Scope, known: Mapping[str, KnownValues]) -> Iterator[_Finding]:
+    for rule, mistake in mistakes(texts, scope, known):
+        text = texts[rule].as_py()[mistake.begin : mistake.end]
+        yield _Finding(rule, mistake.kind, mistake.message, (), mistake.begin, text)
 
 
 def _padded_ids(ids: pa.Array) -> Iterator[_Finding]:
@@ -214,11 +215,11 @@ def _alternatives(
 ) -> tuple[list[_Finding], pa.StructArray]:
     """The findings about alternatives, and the examples; the first example has the index `first`.
 
-    known: the rules [rules] bool with findings already, for which no more are made; and those that do not apply at all
+    known: the rules [rules] bool that are always or never TRUE, which are left out; and those that do not apply at all
     times, for which a row that satisfies their text is not an example.
     """
-    settled, bounded = known
-    found = superfluous(given, ~settled, scope, SPLITS)
+    constant, bounded = known
+    found = superfluous(given, ~constant, scope, SPLITS)
     instances = messages.example_texts(found.examples, texts.take(pa.array(found.rule)).to_pylist())
     made = []
     for number, (rule, at, unreachable) in enumerate(
@@ -273,29 +274,31 @@ def _in_context(
 
 def _whole(
     found: pa.Table,
-    reasons: Mapping[int, _Finding],
-    void: Mapping[int, str],
+    causes: Mapping[int, _Finding],
+    never_applies: Mapping[int, str],
+    raising: Collection[int],
     texts: pa.LargeStringArray,
     ids: pa.Array,
     scope: Scope,
 ) -> Iterator[_Finding]:
     """The findings of `findings` except those about alternatives, which are found from the texts.
 
-    reasons: for rules that are never TRUE, the comparison with NULL that causes it; void: the messages for rules that
-    never apply.
+    causes: for rules that are never TRUE, the comparison that causes it; never_applies: the messages for rules that
+    never apply; raising: rules with a part that raises on every row. No rule implies one of these that matches no row.
     """
+    has_example = found["example"].is_valid().to_pylist()
     instances = messages.example_texts(found["example"].combine_chunks(), texts.take(found["rule"]).to_pylist())
     columns = (found[name].to_pylist() for name in ("rule", "kind", "others"))
     explained = 0
     for number, (rule, kind, others) in enumerate(zip(*columns, strict=True)):
         names, instance = ids.take(pa.array(sorted(others), pa.int32())).to_pylist(), instances[number]
         if kind == CONTRADICTION:
-            reason = reasons.get(rule)
-            if rule in void:
-                message = void[rule]
-            elif reason is not None:
-                message = messages.contradiction((), reason.message)
-                yield _Finding(rule, kind, message, (), reason.position, reason.text, number)
+            cause = causes.get(rule)
+            if rule in never_applies:
+                message = never_applies[rule]
+            elif cause is not None:
+                message = messages.contradiction((), cause.message)
+                yield _Finding(rule, kind, message, (), cause.position, cause.text, number)
                 continue
             else:
                 explained += 1
@@ -303,6 +306,8 @@ def _whole(
                 message = messages.contradiction(conflict, None)
         elif kind == TAUTOLOGY:
             message = messages.tautology()
+        elif rule in raising and not has_example[number]:
+            continue
         elif kind == DUPLICATE:
             message = messages.duplicate(names)
         elif kind == IMPLIED:
@@ -314,7 +319,7 @@ def _whole(
         yield _Finding(rule, kind, message, sorted(others), example=number)
 
 
-def _applies_never(rules: RuleColumns, places: np.ndarray, time_zone: str) -> dict[int, str]:
+def _never_applies(rules: RuleColumns, places: np.ndarray, time_zone: str) -> dict[int, str]:
     """By ordinal, the message for each rule whose valid_to is not after its valid_from; its row is at `places`."""
     if rules.valid_from is None or rules.valid_to is None:
         return {}

@@ -132,6 +132,13 @@ def test_comparisons_with_null_explain_what_they_spoil() -> None:
     assert (found[1]["position"], found[1]["text"]) == (0, "a = NULL")
 
 
+def test_a_rule_that_raises_on_every_row_is_told_for_that_alone() -> None:
+    schema = pa.schema([("amount", pa.int64())])
+    texts = {"high": "amount = 'high'", "large": "amount > 5 AND amount = 'high'", "some": "amount > 3"}
+    found = [(each["rule_id"], each["kind"]) for each in lint(texts.items(), schema).to_pylist()]
+    assert found == [("high", "always_raises"), ("large", "always_raises")]
+
+
 def test_bounds_that_leave_no_time_are_told_as_such() -> None:
     rules = pa.table(
         {
