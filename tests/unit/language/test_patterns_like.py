@@ -11,6 +11,7 @@ import pytest
 from rules_index.compiling.compile import compile_rules
 from rules_index.errors import RuleError
 from rules_index.language.patterns import check_like, like_as_java_regex, like_matcher, like_prefix
+from rules_index.language.patterns.like import lower, lowered
 
 LETTERS = ["a", "b", "A", "é", "\U0001f600", "\n"]
 
@@ -149,3 +150,9 @@ def test_many_threads_match_one_pattern() -> None:
         found = list(threads.map(lambda _: matcher.match(pa.array(values)).to_pylist(), range(8)))
     assert any(wanted) and not all(wanted)
     assert all(each == wanted for each in found)
+
+
+def test_ascii_patterns_are_lowered_as_all_others_are() -> None:
+    letters = "".join(map(chr, range(128)))
+    assert lowered(letters) == lower(pa.array([letters]))[0].as_py() != letters
+    assert lowered("ΌΔΟΣ") == "όδος"
