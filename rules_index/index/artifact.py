@@ -20,6 +20,7 @@ import hashlib
 import json
 import os
 import struct
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ FORMAT_VERSION = 16
 MAGIC = b"DELTATAG"
 ALIGNMENT = 64
 _PREFIX = struct.Struct("<8sII32s")
+_NAMED = 40
+"""Letters of the target's name that stand in that of the file beside it, which may have 255 bytes."""
 DTYPES = {"int32", "int64", "uint8", "float64"}
 
 
@@ -50,7 +53,8 @@ def pieces_of(header: Mapping[str, Any], sections: Sections) -> list[bytes | mem
 def save(pieces: Sequence[bytes | memoryview], path: str | Path) -> None:
     """Writes the artifact to a file beside `path` and renames it to `path`, so that no reader sees a part of it."""
     target = Path(path)
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    # a name of its own: threads, or processes on several machines, may save to one path at the same time
+    beside = target.with_name(f".{target.name[:_NAMED]}.{uuid.uuid4().hex}")
     try:
         with open(beside, "wb") as file:
             file.writelines(pieces)

@@ -1,6 +1,7 @@
 """Whatever the bytes are, loading gives the same index or `ArtifactError`."""
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,24 @@ def test_a_saved_index_matches_alike(compiled: ri.CompiledRules, tmp_path: Path)
         compiled.inputs,
     )
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
+
+
+def test_threads_may_save_to_one_path_while_others_load_it(tmp_path: Path) -> None:
+    compiled = ri.compile_rules(RULES, SCHEMA)
+    path = tmp_path / "index"
+    compiled.save(path)
+    with ThreadPoolExecutor(4) as pool:
+        saves = [pool.submit(compiled.save, path) for _ in range(60)]
+        loads = [pool.submit(ri.load, path) for _ in range(60)]
+        assert [each.result() for each in saves] == [None] * 60
+        assert {each.result().fingerprint for each in loads} == {compiled.fingerprint}
+    assert [each.name for each in tmp_path.iterdir()] == ["index"]
+
+
+def test_a_name_may_be_as_long_as_a_file_name_can(tmp_path: Path) -> None:
+    path = tmp_path / ("é" * 127)
+    ri.compile_rules(RULES[:1], SCHEMA).save(path)
+    assert len(ri.load(path)) == 1
 
 
 def test_damaged_bytes_are_refused(compiled: ri.CompiledRules) -> None:
