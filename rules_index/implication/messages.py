@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_WITH_NULL = re.compile(r"(?is)(?P<left>.+?)(?P<is>==?|<>|!=)\s*null|null\s*(?P<was>==?|<>|!=)(?P<right>.+)")
+_WITH_NULL = re.compile(r"(?is)(?P<left>.+?)(?P<is>(?<![<>])==?|<>|!=)\s*null|null\s*(?P<was>==?|<>|!=)(?P<right>.+)")
 _ASKED = {"=": "IS NULL", "==": "IS NULL", "<>": "IS NOT NULL", "!=": "IS NOT NULL"}
 _MOST_IDS, _MOST_COLUMNS, _LONGEST = 5, 8, 120
 """The most other rules and columns in a message, and the most letters of a quoted text."""

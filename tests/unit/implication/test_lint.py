@@ -63,6 +63,21 @@ def test_each_kind_alone(rule: str, kind: str, text: str | None) -> None:
         assert ri.compile_rules([(0, text), (1, rule)], SCHEMA).match(row_of(found["example"])).to_pylist() == [[0, 1]]
 
 
+@pytest.mark.parametrize(
+    ("rule", "instead"),
+    [
+        ("a = NULL", "`a IS NULL`"),
+        ("NULL == a", "`a IS NULL`"),
+        ("a != NULL", "`a IS NOT NULL`"),
+        ("a <= NULL", "IS NULL or IS NOT NULL"),
+        ("a + 1 >=NULL", "IS NULL or IS NOT NULL"),
+    ],
+)
+def test_a_comparison_with_null_is_told_what_to_write(rule: str, instead: str) -> None:
+    (found,) = lint([("r", rule)], SCHEMA).to_pylist()
+    assert found["message"].endswith(f"Write {instead}.")
+
+
 def row_of(example: dict[str, Any]) -> pa.Table:
     return pa.table({name: pa.array([example.get(name)], SCHEMA.field(name).type) for name in SCHEMA.names})
 
