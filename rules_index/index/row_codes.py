@@ -19,7 +19,7 @@ from rules_index.domains.region_codes import Regions
 from rules_index.domains.values import float_key
 from rules_index.index.code_matrix import codes_of_values
 from rules_index.index.inputs import inputs_of
-from rules_index.index.single_rows import values_of_row
+from rules_index.index.single_rows import no_mapping, values_of_row
 from rules_index.kernels import encode
 from rules_index.language.evaluation.datetime_parser import zone_of
 from rules_index.language.typed import Expression, Leaf
@@ -75,6 +75,8 @@ class RowCoder:
             except KeyError:
                 value = None
                 kind = _NoValue
+            except TypeError:
+                raise no_mapping(row) from None
             if type(value) is kind:
                 code = known.get(value)
                 if code is None:

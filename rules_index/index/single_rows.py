@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,18 @@ from rules_index.names import column_key, field_key, path_parts, spelled
 
 def values_of_row(row: Mapping[str, Any], inputs: Sequence[Leaf], time_zone: str) -> dict[str, Evaluated | np.ndarray]:
     """The value of each leaf, as a column of one row. Raises `SchemaError` for a value that is missing or of another
-    type.
+    type, and for a row that is no mapping.
 
     An exception in place of a derived column's value says that evaluating it raised.
     """
+    if not hasattr(row, "keys"):
+        raise no_mapping(row)
     return {leaf.name: _column(row, leaf, time_zone) for leaf in inputs}
+
+
+def no_mapping(row: object) -> SchemaError:
+    """The error for a row that has no values by column."""
+    return SchemaError(f"A row is a mapping of columns to values, not {type(row).__name__}.")
 
 
 def _column(row: Mapping[str, Any], leaf: Leaf, time_zone: str) -> Evaluated | np.ndarray:
@@ -37,13 +45,43 @@ def _column(row: Mapping[str, Any], leaf: Leaf, time_zone: str) -> Evaluated | n
         return np.array([value], np.int8)
     if isinstance(value, datetime) and pa.types.is_timestamp(kind):
         value = _moment(value, kind.tz is not None, leaf, time_zone)
-    is_truncated = isinstance(value, (float, np.floating)) and pa.types.is_integer(kind)  # Arrow would truncate it
-    if is_truncated or (isinstance(value, bool) and not pa.types.is_boolean(kind)):
-        raise _unfit(leaf, value)
     try:
-        return Evaluated(pa.array([value], kind), None)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return Evaluated(pa.array([_fitting(value, kind)], kind), None)
+    except (pa.ArrowException, ArithmeticError, TypeError, ValueError):
         raise _unfit(leaf, value) from None
+
+
+def _fitting(value: Any, kind: pa.DataType) -> Any:
+    """The value as Arrow converts it without a loss. Raises `TypeError` or `ValueError` for a value that Arrow would
+    change to fit `kind`, or that would end the process: a map with an entry or a key that is NULL."""
+    t = pa.types
+    if isinstance(value, pa.Scalar):
+        value = value.as_py()
+    if value is None or (isinstance(value, datetime) and value != value):  # pandas.NaT
+        return None
+    if t.is_nested(kind) and isinstance(value, (str, bytes, bytearray, memoryview)):
+        raise TypeError("Arrow would take a text for a list of its letters")
+    if t.is_struct(kind):
+        fields = dict(value)
+        names = _texts(fields)
+        spellings = [(field, spelled(names, field.name, field_key)) for field in kind]
+        return {field.name: _fitting(fields[name], field.type) for field, name in spellings if name is not None}
+    if t.is_map(kind):
+        entries = [*(value.items() if isinstance(value, Mapping) else value)]
+        fitted = [(_fitting(key, kind.key_type), _fitting(item, kind.item_type)) for key, item in entries]
+        if any(key is None for key, _ in fitted):
+            raise ValueError("a key of a map is NULL")
+        return fitted
+    if t.is_list(kind):
+        if isinstance(value, Mapping):
+            raise TypeError("a mapping is no list")
+        return [_fitting(item, kind.value_type) for item in value]
+    is_truth, is_fractional = isinstance(value, (bool, np.bool_)), isinstance(value, (float, np.floating))
+    is_whole = t.is_integer(kind) and isinstance(value, Decimal) and value == value.to_integral_value()
+    is_fraction = isinstance(value, Decimal) and not (t.is_decimal(kind) or is_whole)
+    if (is_truth and not t.is_boolean(kind)) or (is_fractional and not t.is_floating(kind)) or is_fraction:
+        raise ValueError("Arrow would convert it")
+    return value
 
 
 def _moment(value: datetime, has_zone: bool, leaf: Leaf, time_zone: str) -> datetime:
@@ -59,7 +97,7 @@ def value_in(row: Mapping[str, Any], leaf: Leaf) -> Any:
     if leaf.name in row:
         return row[leaf.name]
     column, *fields = path_parts(leaf.name)
-    name = spelled([*row], column, column_key)
+    name = spelled(_texts(row), column, column_key)
     if name is None:
         what = f"the derived column {leaf.name} ({leaf.text})" if leaf.text else f"the column {leaf.name}"
         raise SchemaError(f"The row lacks {what}, {leaf.type}, which the rules read.")
@@ -67,11 +105,16 @@ def value_in(row: Mapping[str, Any], leaf: Leaf) -> Any:
     for part in fields:
         if value is None:
             return None
-        field = spelled([*value], part, field_key) if isinstance(value, Mapping) else None
+        field = spelled(_texts(value), part, field_key) if isinstance(value, Mapping) else None
         if field is None:
             raise SchemaError(f"The row's {column} has no field {part}; the rules read {leaf.name}.")
         value = value[field]
     return value
+
+
+def _texts(mapping: Mapping[Any, Any]) -> list[str]:
+    """The keys that can be names."""
+    return [each for each in mapping if isinstance(each, str)]
 
 
 def _unfit(leaf: Leaf, value: Any) -> SchemaError:

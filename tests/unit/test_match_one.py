@@ -8,6 +8,8 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -30,6 +32,9 @@ SCHEMA = pa.schema(
         "ntz": pa.timestamp("us"),
         "st": pa.struct({"x": pa.int64(), "y z": pa.string()}),
         "odd.name": pa.int32(),
+        "l": pa.list_(pa.int32()),
+        "map": pa.map_(pa.string(), pa.int32()),
+        "legs": pa.list_(pa.struct({"x": pa.int64()})),
     }
 )
 TEXTS = [
@@ -104,12 +109,47 @@ def test_a_naive_datetime_is_local_to_the_time_zone_of_the_rules() -> None:
         ("s = 'a'", {"s": b"a\xff"}, "s is b"),
         ("st.x = 1", {"st": 5}, "has no field x"),
         ("ntz > TIMESTAMP_NTZ'2024-01-01'", {"ntz": datetime(2024, 1, 1, tzinfo=UTC)}, "has a time zone"),
+        ("i > 3", {"i": Decimal("4.5")}, "i is Decimal"),
+        ("i > 3", {"i": Decimal("Infinity")}, "i is Decimal"),
+        ("i > 3", {"i": np.True_}, "i is np.True_"),
+        ("d > DATE'2024-01-01'", {"d": 20000.5}, "d is 20000.5"),
+        ("ts > TIMESTAMP'2024-01-01'", {"ts": 1.5}, "ts is 1.5"),
+        ("map['a'] > 1", {"map": [None]}, "map is"),
+        ("map['a'] > 1", {"map": [(None, 2)]}, "map is"),
+        ("map['a'] > 1", {"map": {"a": 2.5}}, "map is"),
+        ("l[0] > 1", {"l": "ab"}, "l is 'ab'"),
+        ("l[0] > 1", {"l": b"ab"}, "l is b'ab'"),
+        ("l[0] > 1", {"l": [True]}, "l is"),
+        ("exists(legs, leg -> leg.x > 1)", {"legs": [{"x": Decimal("1.5")}]}, "legs is"),
+        ("st.x = 1", {"st": {1: 2}}, "has no field x"),
+        ("i > 3", {5: 4}, "lacks the column i, int32"),
+        ("i > 3", [4], "a mapping of columns to values, not list"),
     ],
 )
 def test_what_a_row_lacks_is_told(text: str, row: dict[str, object], message: str) -> None:
     compiled = ri.compile_rules([(1, text)], SCHEMA)
     with pytest.raises(ri.SchemaError, match=message):
         compiled.match_one(row)
+
+
+@pytest.mark.parametrize(
+    ("text", "row"),
+    [
+        ("i > 3", {"i": Decimal("4.00")}),
+        ("i > 3", {"i": np.int8(4)}),
+        ("d IS NULL", {"d": pd.NaT}),
+        ("ts IS NULL", {"ts": pd.NaT}),
+        ("ts > TIMESTAMP'2024-01-01'", {"ts": pd.Timestamp("2024-01-02")}),
+        ("map['a'] = 2", {"map": {"a": 2}}),
+        ("map['a'] = 2", {"map": [("a", 2), ("b", None)]}),
+        ("l[1] = 2", {"l": np.array([1, 2])}),
+        ("exists(legs, leg -> leg.x > 1)", {"legs": [None, {}, {"X": 2}]}),
+    ],
+)
+def test_values_that_fit_are_taken(text: str, row: dict[str, object]) -> None:
+    compiled = ri.compile_rules([(1, text)], SCHEMA)
+    assert compiled.match_one(row) == [1]
+    assert compiled.explain(row, 1).matched
 
 
 def test_truth_codes_of_what_only_spark_evaluates() -> None:
