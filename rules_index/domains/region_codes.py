@@ -297,5 +297,8 @@ def plain(array: pa.Array | pa.ChunkedArray, data_type: pa.DataType) -> pa.Array
     if array.type == data_type:
         return array
     if pa.types.is_dictionary(array.type):
-        return plain(pc.take(array.dictionary, array.indices), data_type)
+        values = array.dictionary
+        if pa.types.is_string_view(values.type) or pa.types.is_binary_view(values.type):  # which `take` does not take
+            values = values.cast(pa.large_string() if pa.types.is_string_view(values.type) else pa.large_binary())
+        return plain(pc.take(values, array.indices), data_type)
     return array.cast(data_type)

@@ -125,7 +125,7 @@ def sample_codes(
     rows = sample(sorted({path_parts(leaf.name)[0] for leaf in inputs if leaf.text is None}))
     if rows is None or not rows.num_rows:
         return None
-    table = as_table(rows)
+    table = as_table(rows, inputs)
     for leaf in inputs:
         if leaf.text is not None:
             table = table.append_column(leaf.name, pa.nulls(table.num_rows, leaf.type))

@@ -192,7 +192,7 @@ class CompiledRules:
 
     def match_ordinals(self, batch: Any) -> tuple[np.ndarray, np.ndarray, dict[RuleId, int]]:
         """Like `match`, but returns offsets [rows + 1] int64, rule ordinals [hits] int32 and the errors by rule id."""
-        table = as_table(batch)
+        table = as_table(batch, self.inputs)
         offsets = [np.zeros(1, np.int64)]
         ordinals: list[np.ndarray] = []
         errors: dict[RuleId, int] = {}

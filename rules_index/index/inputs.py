@@ -12,23 +12,40 @@ import pyarrow.compute as pc
 
 from rules_index.domains.region_codes import plain
 from rules_index.errors import SchemaError
+from rules_index.index.nested_columns import decoded, field_of, is_nested_as, plain_nested
 from rules_index.language.coercion import normalise
 from rules_index.language.evaluation.evaluated import Evaluated
 from rules_index.language.typed import Expression, Leaf, leaves_of
-from rules_index.names import column_key, field_key, path_parts, spelled
+from rules_index.names import column_key, path_parts, spelled
 
 
-def as_table(batch: Any) -> pa.Table:
-    """A pyarrow Table of the rows of a Table, RecordBatch or Polars frame. Raises `SchemaError` for anything else."""
-    if isinstance(batch, pl.LazyFrame):
-        batch = batch.collect()
-    if isinstance(batch, pl.DataFrame):
-        batch = batch.to_arrow()
+def as_table(batch: Any, inputs: Iterable[Leaf]) -> pa.Table:
+    """A pyarrow Table, with at least the columns of `inputs`, of the rows of a Table, RecordBatch or Polars frame.
+
+    Raises `SchemaError` for anything else.
+    """
+    if isinstance(batch, (pl.LazyFrame, pl.DataFrame)):
+        return _of_polars(batch, inputs)
     if isinstance(batch, pa.RecordBatch):
         return pa.Table.from_batches([batch])
     if isinstance(batch, pa.Table):
         return batch
     raise SchemaError(f"A batch is a pyarrow Table or RecordBatch or a Polars frame, not {type(batch).__name__}.")
+
+
+def _of_polars(frame: pl.LazyFrame | pl.DataFrame, inputs: Iterable[Leaf]) -> pa.Table:
+    """Only the columns that are read: Arrow has no type for some others, and converting texts copies them."""
+    read = {column_key(name) for leaf in inputs for name in (leaf.name, path_parts(leaf.name)[0])}
+    names = [name for name in frame.collect_schema().names() if column_key(name) in read]
+    selected = frame.select(names or pl.len())
+    chosen = selected.collect() if isinstance(selected, pl.LazyFrame) else selected
+    if not names:  # rows without columns
+        return pa.table([pa.nulls(chosen.item())], [""])
+    try:
+        return chosen.to_arrow()
+    except pa.ArrowException as error:
+        kinds = ", ".join(f"{name} {kind}" for name, kind in chosen.schema.items())
+        raise SchemaError(f"Arrow has no type for a column of the batch ({kinds}): {error}") from None
 
 
 def find_column(table: pa.Table, leaf: Leaf) -> pa.Array:
@@ -41,20 +58,27 @@ def find_column(table: pa.Table, leaf: Leaf) -> pa.Array:
     column = spelled(names, parts[0], column_key)
     if column is None:
         what = f"the derived column {leaf.name} ({leaf.text})" if leaf.text else f"the column {leaf.name}"
+        if sum(column_key(name) == column_key(parts[0]) for name in names) > 1:
+            raise SchemaError(
+                f"The batch has several columns {parts[0]}, and the rules read {what}; rename the others."
+            )
         raise SchemaError(f"The batch lacks {what}, {leaf.type}, which the rules read.")
     values = _one_chunk(table.column(column))
     for part in parts[1:]:
-        field = spelled(values.type.names, part, field_key) if pa.types.is_struct(values.type) else None
-        if field is None:
-            raise SchemaError(f"The batch's column {column} has no field {part}; the rules read {leaf.name}.")
-        values = pc.struct_field(values, field)
+        try:
+            values = field_of(values, part)
+        except KeyError:
+            raise SchemaError(f"The batch's column {column} has no field {part}; the rules read {leaf.name}.") from None
     return values
 
 
 def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
     if column.num_chunks == 1:
         return column.chunk(0)
-    combined = column.combine_chunks()
+    try:
+        combined = column.combine_chunks()
+    except pa.ArrowInvalid:  # dictionaries with more values together than their indices can count
+        combined = column.cast(decoded(column.type)).combine_chunks()
     return combined if isinstance(combined, pa.Array) else pa.concat_arrays(combined.chunks)
 
 
@@ -88,11 +112,9 @@ def truth_values(codes: np.ndarray) -> Evaluated:
 def _typed(column: pa.Array, leaf: Leaf) -> pa.Array:
     if not _same_type(column.type, leaf.type):
         raise SchemaError(f"The batch's column {leaf.name} is {column.type}; the rules were compiled for {leaf.type}.")
-    if pa.types.is_nested(leaf.type):
-        return column
     try:
-        return plain(column, leaf.type)
-    except pa.ArrowInvalid as error:
+        return plain_nested(column, leaf.type) if pa.types.is_nested(leaf.type) else plain(column, leaf.type)
+    except pa.ArrowException as error:
         raise SchemaError(
             f"The batch's column {leaf.name} is {column.type} and has values that {leaf.type}, which it is for the "
             f"rules, cannot hold: {error}"
@@ -105,21 +127,8 @@ def _same_type(actual: pa.DataType, wanted: pa.DataType) -> bool:
     if t.is_dictionary(actual):
         return _same_type(actual.value_type, wanted)
     if t.is_nested(wanted):
-        # rules only test whether there is a value: names of items and nullability do not matter
-        return bool(_kind_of_nested(actual) == _kind_of_nested(wanted))
+        return is_nested_as(actual, wanted)
     return bool(actual == wanted or normalise(actual) == wanted)
-
-
-def _kind_of_nested(data_type: pa.DataType) -> str | None:
-    t = pa.types
-    kinds = {
-        "struct": t.is_struct,
-        "map": t.is_map,
-        "list": lambda each: any(
-            is_list(each) for is_list in (t.is_list, t.is_large_list, t.is_list_view, t.is_fixed_size_list)
-        ),
-    }
-    return next((name for name, is_kind in kinds.items() if is_kind(data_type)), None)
 
 
 def inputs_of(attributes: Iterable[Expression]) -> tuple[Leaf, ...]:

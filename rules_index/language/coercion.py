@@ -44,7 +44,8 @@ def normalise(data_type: pa.DataType) -> Type:
     if t.is_timestamp(data_type):
         return TIMESTAMP if data_type.tz else TIMESTAMP_NTZ
     if t.is_decimal(data_type):
-        return pa.decimal128(data_type.precision, data_type.scale) if data_type.precision <= MAX_PRECISION else None
+        is_known = 0 <= data_type.scale <= data_type.precision <= MAX_PRECISION
+        return pa.decimal128(data_type.precision, data_type.scale) if is_known else None
     if t.is_large_string(data_type) or t.is_string_view(data_type):
         return STRING
     if t.is_large_binary(data_type) or t.is_binary_view(data_type) or t.is_fixed_size_binary(data_type):

@@ -17,6 +17,7 @@ from rules_index.language.evaluation import decimal_division, decimals, function
 from rules_index.language.evaluation.arithmetic import cast, divide, integer_operation, negative_or_absolute
 from rules_index.language.evaluation.comparison import COMPARISONS, compare
 from rules_index.language.evaluation.evaluated import Evaluated, Mask
+from rules_index.language.evaluation.nested import items_of
 from rules_index.language.evaluation.scalar import nulls_of
 from rules_index.language.patterns import like_matcher, rlike_matcher
 from rules_index.language.typed import Constant, Expression, Leaf, Operation, leaves_of
@@ -268,7 +269,7 @@ def _quantified(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     """EXISTS: TRUE where the condition is TRUE of an item, else NULL where it is NULL of one, else FALSE. FORALL: FALSE
     where it is FALSE of an item, else NULL where it is NULL of one, else TRUE."""
     condition, lists = operation.parameters[0], operands[0].values
-    items, owner = pc.list_flatten(lists), pc.list_parent_indices(lists).to_numpy()
+    items, owner = items_of(lists)
     inputs = {leaf.name: Evaluated(_within(items, path_parts(leaf.name)[1:])) for leaf in leaves_of(condition)}
     found = evaluate(condition, inputs, len(items))
     is_exists = operation.name == "exists"

@@ -25,14 +25,19 @@ def _size(columns: Columns, _: str) -> Result:
 def _array_contains(columns: Columns, _: str) -> Result:
     """TRUE where an item is equal, else NULL where an item is NULL, else FALSE."""
     lists, value = columns[0], columns[1]
-    items = pc.list_flatten(lists)
-    owner = pc.list_parent_indices(lists).to_numpy()
+    items, owner = items_of(lists)
     wanted = pa.repeat(value[0], len(items))
     equal = compare("=", items, wanted)
     found, unknown = np.zeros(len(lists), bool), np.zeros(len(lists), bool)
     found[owner[pc.fill_null(equal, False).to_numpy(zero_copy_only=False)]] = True
     unknown[owner[nulls_of(items)]] = True
     return pa.array(found, mask=nulls_of(lists) | (unknown & ~found)), None
+
+
+def items_of(lists: pa.Array) -> tuple[pa.Array, np.ndarray]:
+    """The items of all lists, and the row of each. A list that is NULL has none, whatever its offsets say."""
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+    return pc.list_flatten(lists), np.repeat(np.arange(len(lists)), lengths)
 
 
 def _item(columns: Columns, _: str, first: int, raises: bool) -> Result:

@@ -1,0 +1,104 @@
+"""Arrays, maps and structs of a batch, which Arrow represents in several ways, in the one that evaluation reads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rules_index.domains.region_codes import plain
+from rules_index.language.coercion import normalise
+from rules_index.names import field_key, spelled
+
+
+def is_nested_as(actual: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a column of type `actual` has the values of the nested type `wanted`. Of a struct rules only ask whether
+    it is NULL: its fields are leaves of their own."""
+    if pa.types.is_struct(wanted):
+        return bool(pa.types.is_struct(actual))
+    return not pa.types.is_null(actual) and _has_values_of(actual, wanted)
+
+
+def _has_values_of(actual: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether two types are the same to Spark, at all depths. Names of items and nullability do not matter, nor do
+    further fields of a struct."""
+    t = pa.types
+    if t.is_dictionary(actual):
+        return _has_values_of(actual.value_type, wanted)
+    if t.is_null(actual):
+        return True
+    if t.is_struct(wanted):
+        if not t.is_struct(actual):
+            return False
+        found = [(spelled(actual.names, field.name, field_key), field.type) for field in wanted]
+        return all(name is not None and _has_values_of(actual.field(name).type, kind) for name, kind in found)
+    if t.is_map(wanted):
+        return bool(t.is_map(actual)) and all(
+            _has_values_of(*each) for each in ((actual.key_type, wanted.key_type), (actual.item_type, wanted.item_type))
+        )
+    if t.is_list(wanted):
+        return _is_any_list(actual) and _has_values_of(actual.value_type, wanted.value_type)
+    return bool(actual == wanted or normalise(actual) == wanted)
+
+
+def plain_nested(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """A column for which `is_nested_as` is true, without dictionaries and views. Raises `pa.ArrowException` for values
+    that do not fit."""
+    if pa.types.is_struct(wanted):
+        return column
+    return _plain(column, wanted)
+
+
+def _plain(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """`column` in the type `wanted`. It is built level by level: casts of list views by Arrow 26 lose items."""
+    t = pa.types
+    if column.type == wanted or not t.is_nested(wanted) or t.is_null(column.type):
+        return plain(column, wanted)
+    if t.is_dictionary(column.type):
+        return _plain(pc.take(column.dictionary, column.indices), wanted)
+    nulls = column.is_null()
+    if t.is_struct(wanted):
+        parts = [_plain(field_of(column, field.name), field.type) for field in wanted]
+        return pa.StructArray.from_arrays(parts, fields=[field.with_nullable(True) for field in wanted], mask=nulls)
+    if t.is_map(wanted):
+        begin, end = column.offsets[0].as_py(), column.offsets[-1].as_py()
+        keys = _plain(column.keys.slice(begin, end - begin), wanted.key_type)
+        items = _plain(column.items.slice(begin, end - begin), wanted.item_type)
+        return pa.MapArray.from_arrays(pc.subtract(column.offsets, begin), keys, items, mask=nulls)
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int64())
+    return pa.LargeListArray.from_arrays(offsets, _plain(pc.list_flatten(column), wanted.value_type), mask=nulls)
+
+
+def field_of(column: pa.Array, name: str) -> pa.Array:
+    """A field, in any spelling, of a column of structs; NULL where the struct is. Raises `KeyError` where there is
+    none."""
+    own = spelled(column.type.names, name, field_key) if pa.types.is_struct(column.type) else None
+    if own is None:
+        raise KeyError(name)
+    # by its number, since Arrow reads a name with a point in front as a path
+    return pc.struct_field(column, [column.type.get_field_index(own)])
+
+
+def decoded(data_type: pa.DataType) -> pa.DataType:
+    """The type without dictionaries, at all depths."""
+    t = pa.types
+    if t.is_dictionary(data_type):
+        return decoded(data_type.value_type)
+    if t.is_struct(data_type):
+        return pa.struct([field.with_type(decoded(field.type)) for field in data_type])
+    if t.is_map(data_type):
+        return pa.map_(decoded(data_type.key_type), decoded(data_type.item_type))
+    if t.is_large_list(data_type):
+        return pa.large_list(decoded(data_type.value_type))
+    if t.is_list(data_type):
+        return pa.list_(decoded(data_type.value_type))
+    return data_type
+
+
+def _is_any_list(data_type: pa.DataType) -> bool:
+    t = pa.types
+    return any(
+        is_list(data_type)
+        for is_list in (t.is_list, t.is_large_list, t.is_list_view, t.is_large_list_view, t.is_fixed_size_list)
+    )

@@ -1,0 +1,183 @@
+"""Rows in any of Arrow's representations match as they do in the plain one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import rules_index as ri
+
+LEG = pa.struct({"delay": pa.int32(), "to": pa.string()})
+SCHEMA = pa.schema(
+    {
+        "s": pa.string(),
+        "x": pa.binary(),
+        "items": pa.list_(pa.int32()),
+        "tags": pa.list_(pa.string()),
+        "counts": pa.map_(pa.string(), pa.int32()),
+        "legs": pa.list_(LEG),
+    }
+)
+RULES = [
+    ("s", "s >= 'b'"),
+    ("upper", "upper(s) = 'A'"),
+    ("x", "x > X'61'"),
+    ("first", "items[0] > 1"),
+    ("last", "element_at(items, -1) = 2"),
+    ("size", "size(items) = 2"),
+    ("contains", "array_contains(items, 2)"),
+    ("tag", "exists(tags, tag -> tag LIKE 'a%')"),
+    ("overlap", "arrays_overlap(tags, array('a', 'b'))"),
+    ("count", "counts['a'] > 1"),
+    ("key", "map_contains_key(counts, 'b')"),
+    ("late", "exists(legs, leg -> leg.delay > 1)"),
+    ("all", "forall(legs, leg -> leg.to = 'a')"),
+    ("none", "items IS NULL"),
+]
+ROWS: list[dict[str, Any]] = [
+    {"s": "a", "x": b"a", "items": [2, 3], "tags": ["a", None], "counts": [("a", 2), ("b", None)],
+     "legs": [{"delay": 2, "to": "a"}]},
+    {"s": "", "x": b"", "items": [], "tags": [], "counts": [], "legs": []},
+    {"s": None, "x": None, "items": None, "tags": None, "counts": None, "legs": None},
+    {"s": "b", "x": b"\xff", "items": [None, 2], "tags": [None, "ab"], "counts": [("a", 1)],
+     "legs": [None, {"delay": None, "to": "a"}]},
+]  # fmt: skip
+TABLE = pa.Table.from_pylist(ROWS * 3, SCHEMA)
+
+
+@pytest.fixture(scope="module")
+def compiled() -> ri.CompiledRules:
+    found = ri.compile_rules(RULES, SCHEMA)
+    assert not found.rejects.num_rows and not found.derived
+    return found
+
+
+def encoded(values: pa.DataType) -> pa.DataType:
+    return pa.dictionary(pa.int8(), values)
+
+
+@pytest.mark.parametrize(
+    ("column", "kind"),
+    [
+        ("s", encoded(pa.string_view())),
+        ("x", encoded(pa.binary_view())),
+        ("items", pa.large_list(pa.int32())),
+        ("items", pa.list_view(pa.int32())),
+        ("items", pa.large_list_view(encoded(pa.int32()))),
+        ("tags", pa.list_(pa.string_view())),
+        ("tags", pa.list_view(encoded(pa.large_string()))),
+        ("counts", pa.map_(pa.string_view(), pa.int32())),
+        ("counts", pa.map_(encoded(pa.string()), pa.int32())),
+        ("legs", pa.list_(pa.struct({"to": pa.string_view(), "delay": encoded(pa.int32()), "more": pa.int8()}))),
+        ("legs", pa.large_list(pa.struct({"To": pa.string(), "DELAY": pa.int32()}))),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("first", [0, 3])
+def test_variants_of_a_column_match_alike(
+    column: str, kind: pa.DataType, first: int, compiled: ri.CompiledRules
+) -> None:
+    varied = _as(TABLE.column(column).to_pylist(), kind)
+    table = TABLE.set_column(SCHEMA.get_field_index(column), column, varied).slice(first)
+    assert compiled.match(table).to_pylist() == compiled.match(TABLE).to_pylist()[first:]
+
+
+def _as(values: list[Any], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_dictionary(kind) and not pa.types.is_integer(kind.value_type):
+        distinct = [None, *{value for value in values if value is not None}]
+        places = pa.array([distinct.index(value) if value is not None else None for value in values], kind.index_type)
+        return pa.DictionaryArray.from_arrays(places, pa.array(distinct, kind.value_type))
+    if pa.types.is_map(kind) and pa.types.is_dictionary(kind.key_type):
+        plain = pa.array(values, SCHEMA.field("counts").type)
+        keys = pc.dictionary_encode(plain.keys).cast(kind.key_type)
+        return pa.MapArray.from_arrays(plain.offsets, keys, plain.items, mask=plain.is_null())
+    if values[0] and isinstance(values[0][0], dict):
+        item = kind.value_type
+        spelled = [{name.lower(): name for name in item.names}.get(name.lower(), name) for name in ("delay", "to")]
+        values = [
+            each and [leg and dict(zip(spelled, (leg["delay"], leg["to"]), strict=True)) for leg in each]
+            for each in values
+        ]
+    return pa.array(values, kind)
+
+
+def test_arrays_of_a_fixed_size_match_alike() -> None:
+    compiled = ri.compile_rules([(1, "items[1] = 2"), (2, "array_contains(items, 3)"), (3, "items IS NULL")], SCHEMA)
+    fixed = pa.FixedSizeListArray.from_arrays(
+        pa.array([1, 2, 3, 3, 5, None], pa.int32()), 2, mask=pa.array([False, True, False])
+    )
+    assert compiled.match(pa.table({"items": fixed})).to_pylist() == [[1], [3], []]
+
+
+def test_a_null_array_may_have_items_behind_it(compiled: ri.CompiledRules) -> None:
+    items = pa.ListArray.from_arrays(pa.array([0, 2, 4], pa.int32()), pa.array([2, 2, 3, 2], pa.int32()))
+    hidden = pa.ListArray.from_arrays(items.offsets, items.values, mask=pa.array([True, False]))
+    table = TABLE.slice(1, 2).set_column(2, "items", hidden)
+    expected = pa.array([None, [3, 2]], items.type)
+    assert compiled.match(table).equals(compiled.match(table.set_column(2, "items", expected)))
+    frame = pl.DataFrame({"tags": [["a"], ["a"]], "keep": [True, False]}).select(pl.when("keep").then("tags"))
+    rules = ri.compile_rules([(1, "exists(tags, tag -> tag = 'a')"), (2, "array_contains(tags, 'a')")], SCHEMA)
+    assert rules.match(frame).to_pylist() == [[1, 2], []]
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("items", pa.nulls(1)),
+        ("items", pa.array([[1.5]])),
+        ("items", pa.array([[1]], pa.list_(pa.int64()))),
+        ("items", pa.array([["1"]])),
+        ("items", pa.array([[[1]]])),
+        ("counts", pa.array([[("a", "1")]], pa.map_(pa.string(), pa.string()))),
+        ("counts", pa.array([[(1, 1)]], pa.map_(pa.int32(), pa.int32()))),
+        ("legs", pa.array([[{"delay": 1}]], pa.list_(pa.struct({"delay": pa.int32()})))),
+    ],
+)
+def test_items_of_another_type_are_refused(column: str, values: pa.Array, compiled: ri.CompiledRules) -> None:
+    table = TABLE.slice(0, 1).set_column(SCHEMA.get_field_index(column), column, values)
+    with pytest.raises(ri.SchemaError, match=f"column {column} is"):
+        compiled.match(table)
+
+
+def test_chunks_may_have_more_values_together_than_their_dictionaries_can_count(compiled: ri.CompiledRules) -> None:
+    texts = [str(number) for number in range(200)]
+    halves = [pa.array(half).dictionary_encode().cast(encoded(pa.string())) for half in (texts[:100], texts[100:])]
+    alone = ri.compile_rules([(1, "s >= '15'")], SCHEMA)
+    within = ri.compile_rules([(1, "st.s >= '15'")], pa.schema({"st": pa.struct({"s": pa.string()})}))
+    expected = [[1] if text >= "15" else [] for text in texts]
+    assert alone.match(pa.table({"s": pa.chunked_array(halves)})).to_pylist() == expected
+    structs = [pa.StructArray.from_arrays([half], ["s"]) for half in halves]
+    assert within.match(pa.table({"st": pa.chunked_array(structs)})).to_pylist() == expected
+
+
+def test_columns_of_a_frame_that_no_rule_reads_may_have_types_that_arrow_lacks() -> None:
+    frame = pl.DataFrame({"S": ["a", "b"], "wide": [1, 2], "any": [object(), object()]})
+    frame = frame.with_columns(pl.col("wide").cast(pl.Int128))
+    assert ri.compile_rules([(1, "s = 'b'")], SCHEMA).match(frame).to_pylist() == [[], [1]]
+    assert ri.compile_rules([(1, "TRUE")], SCHEMA).match(frame.select("wide").lazy()).to_pylist() == [[1], [1]]
+    wide = pa.schema({"wide": pa.int64()})
+    with pytest.raises(ri.SchemaError, match="wide Int128"):
+        ri.compile_rules([(1, "wide = 1")], wide).match(frame)
+
+
+def test_a_field_may_have_a_name_that_is_a_path_to_arrow() -> None:
+    table = pa.table({"st": [{".x": 1, "[0]": 2}]})
+    compiled = ri.compile_rules([(1, "st.`.x` = 1"), (2, "st.`[0]` = 2")], table.schema)
+    assert compiled.match(table).to_pylist() == [[1, 2]]
+
+
+@pytest.mark.parametrize("names", [["s", "s"], ["S", "S"], ["S", "s", "s"]])
+def test_a_column_that_a_batch_has_several_times_is_told(names: list[str]) -> None:
+    table = pa.Table.from_arrays([pa.array(["a"])] * len(names), names=names)
+    with pytest.raises(ri.SchemaError, match="several columns s"):
+        ri.compile_rules([(1, "s = 'a'")], SCHEMA).match(table)
+
+
+@pytest.mark.parametrize("kind", [pa.decimal128(5, -2), pa.decimal128(3, 5), pa.decimal256(40, 2)], ids=str)
+def test_decimals_that_spark_lacks_are_left_to_it(kind: pa.DataType) -> None:
+    compiled = ri.compile_rules([(1, "d > 1")], pa.schema({"d": kind}))
+    assert [leaf.text for leaf in compiled.derived] == ["d > 1"]
