@@ -67,9 +67,11 @@ def compile_rules(
     rules as a whole cannot be read.
     """
     started = time.perf_counter()
+    if not isinstance(schema, pa.Schema):
+        raise RulesIndexError(f"The schema of the rows must be a pyarrow.Schema, not {type(schema).__name__}.")
     if engine != "auto" and engine not in ENGINES:
         raise RulesIndexError(f"There is no engine {engine!r}; choose one of auto, {', '.join(ENGINES)}.")
-    if zone_offset(time_zone) is None and not has_region(time_zone):
+    if not isinstance(time_zone, str) or (zone_offset(time_zone) is None and not has_region(time_zone)):
         raise RulesIndexError(f"There is no time zone {time_zone!r}; name one like Europe/Berlin or +02:00.")
     given = Given(*read_rules(rules, time_zone, annotate))
     del rules
@@ -195,7 +197,7 @@ def _formula(rules: RuleColumns, rule: int, compiler: Compiler, event_time_leaf:
 def _event_time_leaf(schema: pa.Schema, event_time: str | None) -> Leaf | None:
     if event_time is None:
         return None
-    name = spelled(schema.names, event_time, column_key)
+    name = spelled(schema.names, event_time, column_key) if isinstance(event_time, str) else None
     if name is None:
         raise RulesIndexError(f"The event-time column {event_time} is not in the schema.")
     data_type = schema.field(name).type

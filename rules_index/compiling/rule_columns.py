@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from itertools import islice
 from numbers import Integral
-from typing import Any, TypeAlias, cast
-from zoneinfo import ZoneInfo
+from typing import Any, TypeAlias
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rules_index.compiling.bounds import instants
 from rules_index.compiling.rule_annotations import read_annotations, unknown_severities
 from rules_index.errors import RuleError, RulesIndexError
 from rules_index.index.annotate import Annotate
 from rules_index.index.compiled import RuleId, rejects_schema
-from rules_index.language.evaluation.datetime_parser import zone_offset
 
 Rules: TypeAlias = pa.Table | pa.RecordBatch | pl.DataFrame | Iterable[tuple[RuleId, str]]
 _BLOCK = 1 << 16
 """Pairs that become arrays at a time."""
+_NO_ID = "The rule has no rule_id, or one that is no valid text; give it one that no other rule has."
 _TOO_LARGE = "Rule ids that are integers must fit 64 bits with a sign; these do not."
 
 
@@ -115,7 +114,7 @@ def read_rules(rules: Rules, time_zone: str, annotate: Annotate | None = None) -
     columns = _columns(rules, time_zone, rejects, annotate)
     named = columns.ids.is_valid().to_numpy(zero_copy_only=False)
     for _ in range(len(columns) - int(named.sum())):
-        rejects.add(None, RuleError("NO_ID", "The rule has no rule_id; give it one that no other rule has."))
+        rejects.add(None, RuleError("NO_ID", _NO_ID))
     order = np.flatnonzero(named)
     ids = columns.ids.take(pa.array(order)) if not named.all() else columns.ids
     if len(ids) > 1 and not pc.all(pc.less(ids[:-1], ids[1:])).as_py():
@@ -161,15 +160,33 @@ def as_rules_table(rules: Rules) -> pa.Table | None:
     return rules if isinstance(rules, pa.Table) else None
 
 
+def pairs_of(rules: Any) -> Iterator[list[tuple[Any, Any]]]:
+    """Rules given as pairs, in blocks. Raises `RulesIndexError` for what are no pairs."""
+    message = (
+        f"Rules are a pyarrow or Polars table, or pairs (rule_id, expression); these are a {type(rules).__name__}."
+    )
+    if isinstance(rules, (str, bytes, Mapping)) or not isinstance(rules, Iterable):
+        raise RulesIndexError(message)
+    remaining = iter(rules)
+    while block := list(islice(remaining, _BLOCK)):
+        kinds = {type(pair) for pair in block}
+        try:
+            if not kinds.isdisjoint((str, bytes)):
+                raise TypeError("a text of two letters would be taken apart")
+            pairs = [(rule_id, expression) for rule_id, expression in block]
+        except (TypeError, ValueError):
+            names = " and ".join(sorted(kind.__name__ for kind in kinds))
+            raise RulesIndexError(f"{message} Its items are {names}.") from None
+        yield pairs
+
+
 def _columns(rules: Rules, time_zone: str, rejects: Rejects, annotate: Annotate | None) -> RuleColumns:
     """The enabled rules, in the order given."""
     table = as_rules_table(rules)
     if table is None:
-        return _of_pairs(cast(Iterable[tuple[RuleId, str]], rules), rejects, annotate)
+        return _of_pairs(pairs_of(rules), rejects, annotate)
     rules = table
-    for required in ("rule_id", "expression"):
-        if required not in rules.column_names:
-            raise RulesIndexError(f"The rules have no column {required}; they need rule_id and expression.")
+    _check_names(rules)
     if "enabled" in rules.column_names:
         enabled = pc.fill_null(_truths(rules.column("enabled")), True)
         if not pc.all(enabled).as_py():
@@ -178,13 +195,49 @@ def _columns(rules: Rules, time_zone: str, rejects: Rejects, annotate: Annotate 
     expressions = rules.column("expression")
     if not _is_text(expressions.type):
         raise RulesIndexError(f"The rules' column expression is {expressions.type}; it must be a string.")
-    return RuleColumns(
+    given = _contiguous(expressions, pa.large_string())
+    texts = _valid(given)
+    found = RuleColumns(
         ids,
-        _contiguous(expressions, pa.large_string()),
-        _instants(rules, "valid_from", time_zone),
-        _instants(rules, "valid_to", time_zone),
+        texts,
+        instants(rules, "valid_from", time_zone),
+        instants(rules, "valid_to", time_zone),
         read_annotations(rules, annotate) if annotate is not None else None,
     )
+    if texts is given:
+        return found
+    is_invalid = pc.and_(given.is_valid(), texts.is_null()).to_numpy(zero_copy_only=False)
+    for rule in np.flatnonzero(is_invalid).tolist():
+        rejects.add(
+            found.rule_id(rule), RuleError("SYNTAX", "The expression is no valid text: its bytes are not UTF-8.")
+        )
+    return found.chosen(np.flatnonzero(~is_invalid))
+
+
+def _check_names(rules: pa.Table) -> None:
+    names = rules.column_names
+    for required in ("rule_id", "expression"):
+        if required not in names:
+            raise RulesIndexError(f"The rules have no column {required}; they need rule_id and expression.")
+    for each in ("rule_id", "expression", "enabled", "valid_from", "valid_to"):
+        if names.count(each) > 1:
+            raise RulesIndexError(f"The rules have {names.count(each)} columns {each}; leave one of them.")
+
+
+def _valid(texts: pa.Array) -> pa.Array:
+    """The texts, with NULL in place of those that are no UTF-8: Arrow reads these from files without a complaint."""
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        return pa.array([_decoded(each) for each in texts.cast(pa.large_binary()).to_pylist()], texts.type)
+    return texts
+
+
+def _decoded(data: bytes | None) -> str | None:
+    try:
+        return None if data is None else data.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def _truths(enabled: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -204,12 +257,13 @@ def _is_text(data_type: pa.DataType) -> bool:
 
 
 def read_ids(column: pa.ChunkedArray | list[Any]) -> pa.Array:
-    """Rule ids as strings or as 64-bit integers. Raises `RulesIndexError` for other types, or a mixture."""
+    """Rule ids as strings or as 64-bit integers; NULL for those that are no valid text. Raises `RulesIndexError` for
+    other types, or a mixture."""
     if isinstance(column, list):
         return _of_kinds(column)
     data_type = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if _is_text(data_type):
-        return _contiguous(column, pa.string())
+        return _valid(_contiguous(column, pa.string()))
     if not pa.types.is_integer(data_type):
         return _of_kinds(column.to_pylist())
     try:
@@ -221,8 +275,11 @@ def read_ids(column: pa.ChunkedArray | list[Any]) -> pa.Array:
 def _of_kinds(ids: list[Any]) -> pa.Array:
     """Ids as one array, if they are all strings or all integers."""
     kinds = {type(rule_id) for rule_id in ids if rule_id is not None}
-    if kinds <= {str}:
-        return pa.array(ids, pa.string())
+    if all(issubclass(kind, str) for kind in kinds):
+        try:
+            return pa.array(ids, pa.string())
+        except UnicodeEncodeError:
+            return pa.array([None if each is None or _surrogate(each) else each for each in ids], pa.string())
     if bool not in kinds and all(issubclass(kind, Integral) for kind in kinds):
         try:
             return pa.array(ids, pa.int64())
@@ -239,63 +296,44 @@ def _contiguous(column: pa.ChunkedArray, data_type: pa.DataType) -> pa.Array:
     return pa.concat_arrays(chunks) if chunks else pa.array([], data_type)
 
 
-def _of_pairs(pairs: Iterable[tuple[RuleId, str]], rejects: Rejects, annotate: Annotate | None) -> RuleColumns:
+def _of_pairs(blocks: Iterable[list[tuple[Any, Any]]], rejects: Rejects, annotate: Annotate | None) -> RuleColumns:
     ids: list[Any] = []
     parts = [pa.array([], pa.large_string())]
-    remaining = iter(pairs)
-    while block := list(islice(remaining, _BLOCK)):
-        texts = [expression for _, expression in block]
+    for block in blocks:
         named = [rule_id for rule_id, _ in block]
+        texts = [expression for _, expression in block]
         try:
-            parts.append(pa.array(texts, pa.large_string()))
-        except pa.ArrowTypeError:
+            try:
+                parts.append(pa.array(texts, pa.large_string()))
+            except UnicodeEncodeError:
+                named, texts = _encodable(named, texts, rejects)
+                parts.append(pa.array(texts, pa.large_string()))
+        except pa.ArrowException:
             raise RulesIndexError("The expressions of rules must be strings.") from None
-        except UnicodeEncodeError:
-            named, texts = _encodable(named, texts, rejects)
-            parts.append(pa.array(texts, pa.large_string()))
         ids += named
     known = _of_kinds(ids)
     bare = read_annotations(pa.table({"rule_id": known}), annotate) if annotate is not None else None
     return RuleColumns(known, pa.concat_arrays(parts), annotations=bare)
 
 
+def _surrogate(text: str) -> UnicodeEncodeError | None:
+    """What keeps a text from being encoded, with the place of the first unpaired surrogate; None for a valid text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return error
+    return None
+
+
 def _encodable(ids: list[Any], texts: list[Any], rejects: Rejects) -> tuple[list[Any], list[Any]]:
     """The pairs without those whose text has an unpaired surrogate, which are rejected."""
     kept: list[tuple[Any, Any]] = []
     for rule_id, text in zip(ids, texts, strict=True):
-        try:
-            if text is not None:
-                text.encode()
+        error = _surrogate(text) if isinstance(text, str) else None
+        if error is None:
             kept.append((rule_id, text))
-        except UnicodeEncodeError as error:
-            message = f"The character {text[error.start]!r} is half of a surrogate pair, which is no text."
-            rejects.add(rule_id, RuleError("SYNTAX", message, error.start))
+            continue
+        message = f"The character {text[error.start]!r} is half of a surrogate pair, which is no text."
+        known = None if isinstance(rule_id, str) and _surrogate(rule_id) else rule_id
+        rejects.add(known, RuleError("SYNTAX", message, error.start))
     return [rule_id for rule_id, _ in kept], [text for _, text in kept]
-
-
-def _instants(table: pa.Table, name: str, time_zone: str) -> pa.Int64Array | None:
-    """Microseconds since the epoch. A timestamp without a zone is read in `time_zone`."""
-    if name not in table.column_names or pa.types.is_null(table.schema.field(name).type):
-        return None
-    column = table.column(name)
-    if not pa.types.is_timestamp(column.type):
-        raise RulesIndexError(f"The rules' column {name} is {column.type}; it must be a timestamp.")
-    if column.null_count == len(column):
-        return None
-    if column.type.tz is not None:
-        return _contiguous(column.cast(pa.timestamp("us", column.type.tz), safe=False), pa.int64())
-    offset = zone_offset(time_zone)
-    if offset is not None:
-        return _contiguous(
-            pc.subtract(column.cast(pa.timestamp("us"), safe=False).cast(pa.int64()), offset), pa.int64()
-        )
-    zone = ZoneInfo(time_zone)
-
-    def instant(value: datetime | None) -> int | None:
-        """Microseconds since the epoch of a local time in the zone."""
-        if value is None:
-            return None
-        aware = value.replace(tzinfo=zone)
-        return int(aware.timestamp()) * 1_000_000 + value.microsecond
-
-    return pa.array([instant(value) for value in column.cast(pa.timestamp("us"), safe=False).to_pylist()], pa.int64())

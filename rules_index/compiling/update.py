@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,15 @@ import pyarrow.compute as pc
 from rules_index.compiling.builder import Analyse
 from rules_index.compiling.compile import Given, Settings, compile_columns
 from rules_index.compiling.fingerprint import fingerprint, rule_digests, rules_naming_lists
-from rules_index.compiling.rule_columns import Rejects, RuleColumns, Rules, as_rules_table, read_ids, read_rules
+from rules_index.compiling.rule_columns import (
+    Rejects,
+    RuleColumns,
+    Rules,
+    as_rules_table,
+    pairs_of,
+    read_ids,
+    read_rules,
+)
 from rules_index.domains.list_names import names_in
 from rules_index.domains.value_lists import AnyList
 from rules_index.errors import ArtifactError, RuleError, RulesIndexError
@@ -97,7 +106,7 @@ def _read(changes: Rules, compiled: CompiledRules) -> tuple[pa.Array, RuleColumn
     annotate = compiled.annotations.annotate if compiled.annotations is not None else None
     named: pa.Array
     if table is None:
-        pairs: list[Any] = list(changes)
+        pairs = [*chain.from_iterable(pairs_of(changes))]
         named = read_ids([rule_id for rule_id, _ in pairs])
         enabled, rejects = read_rules([pair for pair in pairs if pair[1] is not None], compiled.time_zone, annotate)
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from numbers import Integral
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -83,7 +84,7 @@ def rule_of(compiled: CompiledRules, rule_id: RuleId) -> Part:
 def _ordinal(compiled: CompiledRules, rule_id: RuleId) -> int:
     ids, is_number = compiled.ids, pa.types.is_integer(compiled.ids.type)
     unknown = UnknownRuleError(f"The index has no rule {rule_id!r} among its {len(ids):,}.")
-    if not isinstance(rule_id, int if is_number else str) or isinstance(rule_id, bool):
+    if not isinstance(rule_id, Integral if is_number else str) or isinstance(rule_id, bool):
         raise UnknownRuleError(f"{unknown} Its ids are {'integers' if is_number else 'strings'}.")
     try:
         wanted = pa.scalar(rule_id, ids.type)

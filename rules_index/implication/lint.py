@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules_index.arrays import offsets_of, segment_ids
 from rules_index.compiling.compile import compile_rules
-from rules_index.compiling.rule_columns import RuleColumns, Rules, read_rules
+from rules_index.compiling.rule_columns import RuleColumns, Rules, as_rules_table, pairs_of, read_rules
 from rules_index.domains.value_lists import AnyList
 from rules_index.implication import messages
 from rules_index.implication.alternative_texts import superfluous, superfluous_in_rule
@@ -114,7 +114,8 @@ Write `origin IS NULL`.
 
     A hundred thousand rules take about a minute. Raises `RulesIndexError` as `compile_rules` does.
     """
-    given = rules if isinstance(rules, (pa.Table, pa.RecordBatch, pl.DataFrame, pl.LazyFrame)) else list(rules)
+    table = as_rules_table(rules)
+    given = [*chain.from_iterable(pairs_of(rules))] if table is None else table
     compiled = compile_rules(given, schema, "auto", event_time, time_zone, lists=lists)
     enabled, _ = read_rules(given, time_zone)
     place = pc.index_in(compiled.ids, enabled.ids.cast(compiled.ids.type)).to_numpy()

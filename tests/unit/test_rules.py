@@ -6,10 +6,12 @@ import hashlib
 import json
 import random
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -82,6 +84,95 @@ def test_half_a_surrogate_pair_refuses_its_own_rule() -> None:
     assert compiled.ids.to_pylist() == ["a"]
     (row,) = compiled.rejects.to_pylist()
     assert (row["rule_id"], row["error"], row["position"]) == ("b", "SYNTAX", 5)
+
+
+def not_utf8(texts: list[bytes]) -> pa.Array:
+    return pa.array(texts, pa.binary()).view(pa.string())
+
+
+def test_a_text_that_is_no_text_refuses_its_own_rule() -> None:
+    ids, texts = not_utf8([b"a", b"\xff", b"c"]), not_utf8([b"x = 1", b"x = 2", b"x = '\xff'"])
+    schema = pa.schema([("x", pa.int32())])
+    for rules in (
+        pa.table({"rule_id": ids, "expression": texts}),
+        [("a", "x = 1"), ("\ud800", "x = 2"), ("c", "x = '\ud800'")],
+    ):
+        compiled = ri.compile_rules(rules, schema)
+        assert compiled.ids.to_pylist() == ["a"]
+        rejects = [(row["rule_id"], row["error"]) for row in compiled.rejects.to_pylist()]
+        assert rejects == [(None, "NO_ID"), ("c", "SYNTAX")]
+        newer = ri.compile_rules([("c", "x = 3")], schema).update(rules)
+        assert (newer.ids.to_pylist(), newer.rejects.num_rows) == (["a"], 2)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        None, 5, "a > 1", b"a > 1", {"a": "x = 1"}, ["a > 1"], ["a>"], [("a",)], [("a", "x = 1", 2)], [5],
+        pd.DataFrame({"rule_id": ["a"], "expression": ["x = 1"]}),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_what_is_no_table_and_no_pairs_is_told(rules: Any) -> None:
+    schema = pa.schema([("x", pa.int32())])
+    compiled = ri.compile_rules([("a", "x = 1")], schema)
+    for read_by in (
+        lambda: ri.compile_rules(rules, schema),
+        lambda: ri.lint(rules, schema),
+        lambda: compiled.update(rules),
+    ):
+        with pytest.raises(ri.RulesIndexError, match=f"pairs .*; these are a {type(rules).__name__}"):
+            read_by()
+
+
+@pytest.mark.parametrize("name", ["rule_id", "expression", "enabled", "valid_from"])
+def test_a_column_that_rules_have_twice_is_told(name: str) -> None:
+    columns = {"rule_id": ["a"], "expression": ["x"], "enabled": [True], "valid_from": pa.nulls(1)}
+    table = pa.table(columns)
+    with pytest.raises(ri.RulesIndexError, match=f"2 columns {name}"):
+        read(table.append_column(name, table.column(name)))
+
+
+def test_arguments_of_another_type_are_told() -> None:
+    schema = pa.schema([("x", pa.int32())])
+    with pytest.raises(ri.RulesIndexError, match=r"must be a pyarrow.Schema, not Schema"):
+        ri.compile_rules([], pl.Schema({"x": pl.Int32}))  # type: ignore[arg-type]
+    with pytest.raises(ri.RulesIndexError, match="no time zone None"):
+        ri.compile_rules([], schema, time_zone=None)  # type: ignore[arg-type]
+    with pytest.raises(ri.RulesIndexError, match="column 5 is not in the schema"):
+        ri.compile_rules([], schema, event_time=5)  # type: ignore[arg-type]
+    with pytest.raises(ri.RulesIndexError, match="expressions of rules must be strings"):
+        ri.compile_rules([("a", "x = '\ud800'"), ("b", 5)], schema)  # type: ignore[list-item]
+
+
+def test_ids_may_be_scalars_of_numpy() -> None:
+    schema = pa.schema([("x", pa.int32())])
+    assert ri.compile_rules([(np.str_("a"), "x = 1")], schema).ids.to_pylist() == ["a"]
+    numbered = ri.compile_rules([(np.int64(7), "x = 1")], schema)
+    assert numbered.explain({"x": 1}, np.int64(7)).matched
+
+
+@pytest.mark.parametrize("zone", ["UTC", "+01:00", "-01:00", "Europe/Berlin"])
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+@pytest.mark.parametrize("own", [None, "UTC"])
+def test_bounds_beyond_all_times_bound_nothing_or_everything(zone: str, unit: str, own: str | None) -> None:
+    ends = pa.array([-(2**63), 2**63 - 1, None], pa.int64()).cast(pa.timestamp(unit, own))
+    rules = pa.table({"rule_id": [1, 2, 3], "expression": ["TRUE"] * 3, "valid_from": ends})
+    schema = pa.schema({"t": pa.timestamp("us", "UTC")})
+    compiled = ri.compile_rules(rules, schema, event_time="t", time_zone=zone)
+    rows = pa.table([pa.array([-(2**62), 0, 2**62], schema.field("t").type)], schema)
+    assert compiled.match(rows).to_pylist() == [[1, 3]] * 3
+
+
+def test_bounds_before_1970_keep_their_fractions() -> None:
+    moment = datetime(1960, 1, 1, 12, 0, 0, 250_000)
+    columns, _ = read_rules(
+        pa.table({"rule_id": ["a"], "expression": ["x"], "valid_from": [moment]}), "America/New_York"
+    )
+    expected = (moment.replace(tzinfo=ZoneInfo("America/New_York")) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(
+        microseconds=1
+    )
+    assert columns.validity(0) == (expected, None)
 
 
 def test_bounds_without_a_zone_are_in_the_rules_zone() -> None:
