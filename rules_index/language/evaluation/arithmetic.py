@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules_index.language.evaluation import decimals, string_casts
+from rules_index.language.patterns.strings import decodable
 
 Mask = npt.NDArray[np.bool_]
 Outcome = tuple[pa.Array, Mask | None]
@@ -128,7 +129,7 @@ def cast(values: pa.Array, target: pa.DataType) -> Outcome:
     if not can_cast(source, target):
         raise ValueError(f"No cast from {source} to {target} is evaluated here.")
     if t.is_string(source):
-        return _from_texts(values, target)
+        return _from_texts(decodable(values), target)
     if t.is_string(target):
         return values.cast(target), None
     if t.is_boolean(target):

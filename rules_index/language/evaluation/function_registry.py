@@ -19,6 +19,7 @@ from rules_index.language.evaluation.regular_expressions import REGULAR_EXPRESSI
 from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction
 from rules_index.language.evaluation.string_functions import TEXTS
 from rules_index.language.evaluation.timestamp_casts import SPELLED_TIMES
+from rules_index.language.patterns.strings import decodable
 from rules_index.language.typed import Constant, Expression, Operation
 
 FUNCTIONS: dict[str, ScalarFunction] = {
@@ -60,5 +61,8 @@ def call(operation: Operation, columns: Columns) -> Result:
     name, zone = operation.parameters
     if not len(columns[0]):
         return pa.nulls(0, operation.type), None
-    values, failed = FUNCTIONS[name].evaluate(columns, zone)
+    function = FUNCTIONS[name]
+    if function.decodes:
+        columns = [each if place in function.constants else decodable(each) for place, each in enumerate(columns)]
+    values, failed = function.evaluate(columns, zone)
     return (values if values.type == operation.type else values.cast(operation.type)), failed

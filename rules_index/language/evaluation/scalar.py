@@ -22,13 +22,14 @@ Types = Sequence[pa.DataType]
 class ScalarFunction:
     """accepts: for which types of its arguments it is evaluated here; evaluate: its values from its arguments, in the
     time zone given; raises: whether it may raise; constants: the places of arguments that must be constants; fits:
-    for which values of these it is evaluated here (None: for all)."""
+    for which values of these it is evaluated here (None: for all); decodes: whether its texts must be valid UTF-8."""
 
     accepts: Callable[[Types], bool]
     evaluate: Callable[[Columns, str], Result]
     raises: bool = False
     constants: tuple[int, ...] = ()
     fits: Callable[[Sequence[Any]], bool] | None = None
+    decodes: bool = False
 
 
 def filled(values: pa.Array) -> np.ndarray:

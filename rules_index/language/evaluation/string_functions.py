@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -46,8 +47,8 @@ def _letters(change: Callable[[str], str], ascii_only: Callable[[pa.Array], pa.A
     return evaluate
 
 
-def _of_each(column: pa.Array, change: Callable[[str], Any], kind: pa.DataType) -> pa.Array:
-    """What `change` makes of each text; it is called once for each distinct one."""
+def _of_each(column: pa.Array, change: Callable[[Any], Any], kind: pa.DataType) -> pa.Array:
+    """What `change` makes of each value; it is called once for each distinct one."""
     codes = column.dictionary_encode()
     changed = pa.array([None if text is None else change(text) for text in codes.dictionary.to_pylist()], kind)
     return changed.take(codes.indices)
@@ -193,11 +194,11 @@ def _keeps_bytes(old: str, new: str) -> bool:
 
 
 def _digest(name: str) -> Callable[[Columns, str], Result]:
-    def hexadecimal(text: str) -> str:
+    def hexadecimal(data: bytes) -> str:
         """The digest of a text; machines that refuse MD5 as a protection still compute it as a name."""
-        return hashlib.new(name, text.encode(), usedforsecurity=False).hexdigest()
+        return hashlib.new(name, data, usedforsecurity=False).hexdigest()
 
-    return lambda columns, _: (_of_each(columns[0], hexadecimal, STRING), None)
+    return lambda columns, _: (_of_each(columns[0].cast(pa.binary()), hexadecimal, STRING), None)
 
 
 _SHA2 = {0: "sha256", 224: "sha224", 256: "sha256", 384: "sha384", 512: "sha512"}
@@ -219,7 +220,15 @@ def _beside(test: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Callable[[Columns, s
     return evaluate
 
 
-TEXTS: dict[str, ScalarFunction] = {
+_OF_BYTES: dict[str, ScalarFunction] = {
+    "concat": ScalarFunction(argument_types.texts, _concat),
+    "md5": ScalarFunction(argument_types.one_text, _digest("md5")),
+    **dict.fromkeys(("sha", "sha1"), ScalarFunction(argument_types.one_text, _digest("sha1"))),
+    "sha2": ScalarFunction(argument_types.text_and_number, _sha2, constants=(1,), fits=lambda fixed: fixed[0] in _SHA2),
+}
+"""Functions of the bytes of texts, whatever they are."""
+
+_OF_CHARACTERS: dict[str, ScalarFunction] = {
     "startswith": ScalarFunction(argument_types.two_texts, _beside(lambda text, part: text.str.starts_with(part))),
     "endswith": ScalarFunction(argument_types.two_texts, _beside(lambda text, part: text.str.ends_with(part))),
     "contains": ScalarFunction(
@@ -234,7 +243,6 @@ TEXTS: dict[str, ScalarFunction] = {
     **dict.fromkeys(
         ("length", "char_length", "character_length", "len"), ScalarFunction(argument_types.one_text, _length)
     ),
-    "concat": ScalarFunction(argument_types.texts, _concat),
     **dict.fromkeys(
         ("substring", "substr"), ScalarFunction(argument_types.text_and_numbers, _substring, constants=(1, 2))
     ),
@@ -265,9 +273,6 @@ TEXTS: dict[str, ScalarFunction] = {
     "translate": ScalarFunction(
         argument_types.three_texts, _translated, constants=(1, 2), fits=lambda fixed: _keeps_bytes(*fixed)
     ),
-    "md5": ScalarFunction(argument_types.one_text, _digest("md5")),
-    **dict.fromkeys(("sha", "sha1"), ScalarFunction(argument_types.one_text, _digest("sha1"))),
-    "sha2": ScalarFunction(argument_types.text_and_number, _sha2, constants=(1,), fits=lambda fixed: fixed[0] in _SHA2),
     "instr": ScalarFunction(
         argument_types.two_texts, lambda columns, _: (_place(columns[0], columns[1][0].as_py()), None), constants=(1,)
     ),
@@ -279,4 +284,9 @@ TEXTS: dict[str, ScalarFunction] = {
             constants=(0,),
         ),
     ),
+}
+
+TEXTS: dict[str, ScalarFunction] = {
+    **_OF_BYTES,
+    **{name: replace(function, decodes=True) for name, function in _OF_CHARACTERS.items()},
 }

@@ -121,7 +121,9 @@ def _parsed(text: str, zone: str | None) -> LocalTime | None:
 
 
 SPELLED_TIMES: dict[str, ScalarFunction] = {
-    **dict.fromkeys(("timestamp", "to_timestamp"), ScalarFunction(argument_types.one_text, _instants, raises=True)),
-    "to_timestamp_ntz": ScalarFunction(argument_types.one_text, _wall_times, raises=True),
-    "try_to_timestamp": ScalarFunction(argument_types.one_text, _instants_or_null),
+    **dict.fromkeys(
+        ("timestamp", "to_timestamp"), ScalarFunction(argument_types.one_text, _instants, raises=True, decodes=True)
+    ),
+    "to_timestamp_ntz": ScalarFunction(argument_types.one_text, _wall_times, raises=True, decodes=True),
+    "try_to_timestamp": ScalarFunction(argument_types.one_text, _instants_or_null, decodes=True),
 }

@@ -17,7 +17,7 @@ from rules_index.errors import RuleError
 from rules_index.language.patterns import code_points as cp
 from rules_index.language.patterns.automaton import STATE_LIMIT, build, spend_on_sets
 from rules_index.language.patterns.search import Searcher
-from rules_index.language.patterns.strings import buffers, with_nulls
+from rules_index.language.patterns.strings import buffers, decodable, with_nulls
 from rules_index.language.patterns.syntax import Assertion, Characters, Node, Place, Repeat, Sequence
 from rules_index.work_budget import Work
 
@@ -88,7 +88,7 @@ def like_prefix(pattern: str, escape: str) -> tuple[str, bool] | None:
 
 def lower(strings: pa.Array) -> pa.Array:
     """Lower case as Spark's `lower`: by Unicode's full mapping, including the final sigma."""
-    series = pl.Series(strings.cast(pa.large_string(), safe=False), dtype=pl.String)
+    series = pl.Series(decodable(strings.cast(pa.large_string(), safe=False)), dtype=pl.String)
     return series.str.to_lowercase().to_arrow().cast(pa.large_string())
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 
 
 def buffers(strings: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
@@ -25,3 +29,24 @@ def buffers(strings: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.in
 def with_nulls(found: npt.NDArray[np.bool_], valid: npt.NDArray[np.bool_]) -> pa.BooleanArray:
     """The results as BOOLEAN, NULL where the string was."""
     return pa.array(found, pa.bool_(), mask=None if valid.all() else ~valid)
+
+
+def decodable(values: pa.Array) -> pa.Array:
+    """Texts with U+FFFD in place of bytes that are no UTF-8, which is how Java decodes them; other values as they are.
+
+    Spark stores such bytes as they come. Arrow's and Polars's functions of texts end in an error, or read beyond the
+    text.
+    """
+    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        return values
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid:
+        stored = values.cast(pa.large_binary()).to_pylist()
+        return pa.array([None if each is None else _as_java(each) for each in stored], values.type)
+    return values
+
+
+def _as_java(data: bytes) -> str:
+    """Java puts one U+FFFD for an encoded surrogate, and Python three."""
+    return _SURROGATE.sub("\ufffd".encode(), data).decode(errors="replace")

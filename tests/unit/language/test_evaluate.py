@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
 import random
@@ -10,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import rules_index as ri
 from rules_index.language.evaluation.decimals import to_decimal
 from rules_index.language.evaluation.evaluate import OPERATIONS, evaluate
 from rules_index.language.evaluation.evaluated import Evaluated
@@ -177,3 +179,45 @@ def test_empty_batches_keep_their_types(rows: int) -> None:
 
 def test_every_operation_of_the_language_is_there() -> None:
     assert {"add", "cast", "<=>", "and", "is_null", "in", "case", "coalesce", "like", "rlike"} <= OPERATIONS
+
+
+NOT_UTF8 = [b"a\xff", b"\xc3", b"ok", None, b"\xed\xa0\x80", b"\xf5\x80\x80\x80"]
+"""What Spark may store in a STRING, as of `CAST(X'61FF' AS STRING)`."""
+
+
+@pytest.mark.parametrize(
+    ("text", "matches"),
+    [
+        ("upper(s) = 'A\ufffd'", [0]),
+        ("lower(s) = 'ok'", [2]),
+        ("s ILIKE 'A%'", [0]),
+        ("length(s) = 1", [1, 4]),
+        ("length(s) = 4", [5]),
+        ("trim(s) = 'ok'", [2]),
+        ("left(s, 1) = 'a'", [0]),
+        ("right(s, 1) = 'k'", [2]),
+        ("substring(s, -2, 1) = 'a'", [0]),
+        ("instr(s, 'k') = 2", [2]),
+        ("lpad(s, 3, 'x') = 'xok'", [2]),
+        ("substring_index(s, 'k', 1) = 'o'", [2]),
+        ("split_part(s, 'k', 1) = 'o'", [2]),
+        ("translate(s, 'o', 'x') = 'xk'", [2]),
+        ("startswith(s, u)", [0, 1, 2, 4, 5]),
+        (f"md5(s) = '{hashlib.md5(b'a' + bytes([255])).hexdigest()}'", [0]),
+        (f"sha2(s, 256) = '{hashlib.sha256(bytes([195])).hexdigest()}'", [1]),
+        ("concat(s, u) = 'okok'", [2]),
+        ("TRY_CAST(s AS DOUBLE) IS NULL", [0, 1, 2, 3, 4, 5]),
+        ("TRY_CAST(s AS DATE) IS NULL", [0, 1, 2, 3, 4, 5]),
+        ("TRY_CAST(s AS DECIMAL(5, 2)) IS NULL", [0, 1, 2, 3, 4, 5]),
+        ("TRY_CAST(s AS TIMESTAMP) IS NULL", [0, 1, 2, 3, 4, 5]),
+        ("to_timestamp(s) > TIMESTAMP'2024-01-01'", []),
+    ],
+)
+def test_bytes_that_are_no_text_stop_no_row(text: str, matches: list[int]) -> None:
+    column = pa.array(NOT_UTF8, pa.binary()).view(pa.string())
+    schema = pa.schema({"s": pa.string(), "u": pa.string()})
+    compiled = ri.compile_rules([(1, text)], schema)
+    assert not compiled.rejects.num_rows and not compiled.derived
+    for each in (column, column.cast(pa.large_string()), column.dictionary_encode()):
+        found = compiled.match(pa.table({"s": each, "u": each})).to_pylist()
+        assert [row for row, ids in enumerate(found) if ids] == matches
