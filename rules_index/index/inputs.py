@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+from polars.selectors import by_name
 
 from rules_index.domains.region_codes import plain
 from rules_index.errors import SchemaError
@@ -37,7 +38,8 @@ def _of_polars(frame: pl.LazyFrame | pl.DataFrame, inputs: Iterable[Leaf]) -> pa
     """Only the columns that are read: Arrow has no type for some others, and converting texts copies them."""
     read = {column_key(name) for leaf in inputs for name in (leaf.name, path_parts(leaf.name)[0])}
     names = [name for name in frame.collect_schema().names() if column_key(name) in read]
-    selected = frame.select(names or pl.len())
+    # by their exact names: `select` takes "*" and "^...$" for patterns
+    selected = frame.select(by_name(names) if names else pl.len())
     chosen = selected.collect() if isinstance(selected, pl.LazyFrame) else selected
     if not names:  # rows without columns
         return pa.table([pa.nulls(chosen.item())], [""])

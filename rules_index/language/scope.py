@@ -85,8 +85,8 @@ def _hint(name: str, known: Sequence[str]) -> str:
 
 
 def quote(part: str) -> str:
-    """One part of a column's path, in back-quotes where it contains a dot or a back-quote."""
-    return "`" + part.replace("`", "``") + "`" if "." in part or "`" in part else part
+    """One part of a column's path, in back-quotes where it contains a dot or a back-quote, or is empty."""
+    return "`" + part.replace("`", "``") + "`" if not part or "." in part or "`" in part else part
 
 
 def field_of(struct: pa.StructType, name: str, position: int) -> tuple[str, Type]:

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 import rules_index as ri
+from rules_index.index.compiled import dumps
 
 LEG = pa.struct({"delay": pa.int32(), "to": pa.string()})
 SCHEMA = pa.schema(
@@ -168,6 +169,27 @@ def test_a_field_may_have_a_name_that_is_a_path_to_arrow() -> None:
     table = pa.table({"st": [{".x": 1, "[0]": 2}]})
     compiled = ri.compile_rules([(1, "st.`.x` = 1"), (2, "st.`[0]` = 2")], table.schema)
     assert compiled.match(table).to_pylist() == [[1, 2]]
+
+
+def test_columns_and_fields_may_have_any_name() -> None:
+    names = ["", "*", "^.*$", "a.b", "a`b", "İ", "ſ", "s\n"]
+    schema = pa.schema(
+        [*((name, pa.int32()) for name in names), ("st", pa.struct([(name, pa.int32()) for name in names]))]
+    )
+    quoted = ["`" + name.replace("`", "``") + "`" for name in names]
+    rules = [*((place, f"{name} = {place}") for place, name in enumerate(quoted))]
+    rules += [(place + 100, f"st.{name} + 1 = {place + 1}") for place, name in enumerate(quoted)]
+    row = {name: place for place, name in enumerate(names)}
+    row["st"] = dict(row)
+    table = pa.Table.from_pylist([row], schema)
+    frame = pl.DataFrame(row | {"st": [row["st"]]}, dict.fromkeys(names, pl.Int32) | {"st": pl.Struct})
+    frame = frame.cast({"st": pl.Struct(dict.fromkeys(names, pl.Int32))})
+    compiled = ri.compile_rules(rules, schema)
+    for index in (compiled, ri.loads(dumps(compiled))):
+        for batch in (table, frame):
+            assert index.match(batch).to_pylist() == [[rule_id for rule_id, _ in rules]]
+        assert index.match_one(row) == [rule_id for rule_id, _ in rules]
+        assert all(index.explain(row, rule_id).matched for rule_id, _ in rules)
 
 
 @pytest.mark.parametrize("names", [["s", "s"], ["S", "S"], ["S", "s", "s"]])
