@@ -68,9 +68,17 @@ class EventReader:
 
         Raises `RuleError` for a text that is not an expression, or not a conjunction of parts about one column each.
         """
-        offered = self._from_known_parts(text)
-        if offered is None:
-            offered = self._offered(text)
+        if not isinstance(text, str):
+            raise RuleError("SYNTAX", f"An event is the text of an expression, not {type(text).__name__}.")
+        try:
+            offered = self._from_known_parts(text)
+            if offered is None:
+                offered = self._offered(text)
+        except UnicodeEncodeError as error:
+            shown = error.object[error.start]
+            raise RuleError(
+                "SYNTAX", f"The character {shown!r} is half of a surrogate pair, which is no text."
+            ) from None
         if offered is NEVER:
             return None
         start = np.concatenate([[0], np.cumsum([len(each) for _, each in offered], dtype=np.int64)])

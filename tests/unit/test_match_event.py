@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import random
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -79,9 +80,13 @@ def test_events_against_brute_force(engine: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["i = 3 OR s = 'a'", "i + 1 = 3", "i = big", "i =", "length(s) = 2", "i = 'x'", "unix_seconds(i) = 3"]
-)
-def test_what_is_no_event_is_refused(text: str) -> None:
+    "text",
+    [
+        "i = 3 OR s = 'a'", "i + 1 = 3", "i = big", "i =", "length(s) = 2", "i = 'x'", "unix_seconds(i) = 3",
+        "s = '\ud800'", "s > '\udfff' AND i > 2", None, 5,
+    ],
+)  # fmt: skip
+def test_what_is_no_event_is_refused(text: Any) -> None:
     compiled = ri.compile_rules([(1, "i > 3 AND s <> 'q' AND big > 2")], SCHEMA)
     with pytest.raises(ri.RuleError):
         compiled.match_event(text)
