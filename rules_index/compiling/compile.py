@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from rules_index.compiling.builder import Analyse, ConjunctionBuilder
-from rules_index.compiling.fingerprint import fingerprint, rule_digests
+from rules_index.compiling.fingerprint import fingerprint, lists_named, rule_digests
 from rules_index.compiling.rule_columns import Rejects, RuleColumns, Rules, read_rules
 from rules_index.compiling.template_compiler import TemplateCompiler
 from rules_index.compiling.validity import validity
@@ -114,6 +114,7 @@ def compile_columns(
     conjunctions = flattened.conjunctions
     inputs = inputs_of(flattened.attributes)
     ids, digests = accepted.ids, rule_digests(accepted, settings.lists)
+    named_lists = lists_named(accepted, settings.lists)
     texts = RuleTexts.pack(accepted.expressions, accepted.valid_from, accepted.valid_to, schema)
     annotations = None
     if settings.annotate is not None and accepted.annotations is not None:
@@ -155,6 +156,7 @@ def compile_columns(
         definition=RuleSource(digests),
         texts=texts,
         annotations=annotations,
+        named_lists=named_lists,
     )
 
 

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from rules_index.compiling.rule_annotations import texts
 from rules_index.compiling.rule_columns import RuleColumns
 from rules_index.domains.list_names import NAMES_ANY, names_in
-from rules_index.domains.value_lists import AnyList
+from rules_index.domains.value_lists import AnyList, ValueList
 from rules_index.index.rule_source import DIGEST_BYTES
 from rules_index.language.typed import Leaf
 
@@ -44,6 +44,14 @@ def rule_digests(rules: RuleColumns, lists: Mapping[str, AnyList] | None = None)
 def rules_naming_lists(rules: RuleColumns) -> np.ndarray:
     """The rules [.] int64 whose texts name lists."""
     return np.flatnonzero(pc.match_substring_regex(rules.expressions, NAMES_ANY).to_numpy(zero_copy_only=False))
+
+
+def lists_named(rules: RuleColumns, lists: Mapping[str, AnyList]) -> tuple[ValueList, ...]:
+    """Those of the lists that rules name, by name."""
+    if not lists:
+        return ()
+    named = {name for rule in rules_naming_lists(rules).tolist() for name in names_in(rules.text(rule))}
+    return tuple(each for name in sorted(named) if isinstance(each := lists.get(name), ValueList))
 
 
 def _with_lists(digests: np.ndarray, rules: RuleColumns, lists: Mapping[str, AnyList]) -> np.ndarray:

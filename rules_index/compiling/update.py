@@ -32,7 +32,7 @@ from rules_index.compiling.rule_columns import (
     read_rules,
 )
 from rules_index.domains.list_names import names_in
-from rules_index.domains.value_lists import AnyList
+from rules_index.domains.value_lists import AnyList, ValueList
 from rules_index.errors import ArtifactError, RuleError, RulesIndexError
 from rules_index.index.artifact import FORMAT_VERSION
 from rules_index.index.code_matrix import Sample
@@ -70,7 +70,10 @@ def update(
     left_out = np.setdiff1d(np.union1d(layers.left_out, _ordinals(base.ids, named)), unchanged[unchanged >= 0])
     if not len(left_out) and not len(changed):
         table = _joined(refused, rejects.table(id_type))
-        return replace(base, rejects=table, stats=base.stats | {"rejected": table.num_rows}, errors={})
+        # the base of a loaded index has none
+        known_as = base.fingerprint or fingerprint([base.source.digests], _settings(base), base.inputs)
+        stats = base.stats | {"rejected": table.num_rows}
+        return replace(base, rejects=table, fingerprint=known_as, stats=stats, errors={})
     annotate = base.annotations.annotate if base.annotations is not None else None
     settings = Settings(_schema(base), compiled.engine, compiled.event_time, compiled.time_zone, annotate, by_name)
     known = _only_unknown(analyse, compiled.derived) if analyse is not None else None
@@ -87,6 +90,8 @@ def update(
         folded = compile_columns(given, settings, known, sample, started)
         return _with_rejects(folded, refused)
     over = compile_columns(Given(changed, rejects), settings, known, sample, started)
+    newer = [each for name in base.lists if isinstance(each := by_name[name], ValueList) and each != base.lists[name]]
+    over = replace(over, named_lists=(*over.named_lists, *newer))
     return _overlaid(Layers(base, left_out, over), _joined(refused, over.rejects), started)
 
 
@@ -94,10 +99,14 @@ def _overlaid(layers: Layers, rejects: pa.Table, started: float) -> CompiledRule
     """The layers as one index; its fingerprint is that of a full compile."""
     numbers = numbers_of(layers)
     found = overlaid(layers, numbers, rejects, "")
-    settings = [FORMAT_VERSION, found.time_zone, found.event_time]
-    found.fingerprint = fingerprint(digests_of(layers, numbers), settings, found.inputs)
+    found.fingerprint = fingerprint(digests_of(layers, numbers), _settings(found), found.inputs)
     found.stats["build_seconds"] = round(time.perf_counter() - started, 6)
     return found
+
+
+def _settings(compiled: CompiledRules) -> list[Any]:
+    """The settings in the fingerprint of an index without annotations, as layers are."""
+    return [FORMAT_VERSION, compiled.time_zone, compiled.event_time]
 
 
 def _read(changes: Rules, compiled: CompiledRules) -> tuple[pa.Array, RuleColumns, Rejects]:

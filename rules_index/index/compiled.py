@@ -86,6 +86,8 @@ class CompiledRules:
     correspond one to one. `raising` are, per rule, the attributes whose evaluation may fail on a row, as CSR arrays.
     `texts` are the rules as their authors wrote them. `annotations` are what rows get besides ids, where that is asked
     for. `definition` is what the next version is made from: the rules of a full compile, or the layers of an update.
+    `named_lists` are the value lists that rules name, also where no attribute reads them, as in `a IN LIST('x') OR
+    TRUE`: an explanation and the next version need them.
     """
 
     ids: pa.Array
@@ -103,6 +105,7 @@ class CompiledRules:
     texts: KeptTexts | None = None
     errors: dict[RuleId, int] = field(default_factory=dict)
     annotations: Annotations | None = None
+    named_lists: tuple[ValueList, ...] = ()
 
     @property
     def engine(self) -> str:
@@ -117,7 +120,8 @@ class CompiledRules:
     @cached_property
     def lists(self) -> dict[str, ValueList]:
         """The value lists that rules name, by name."""
-        return {each.name: each for attribute in self.attributes for each in lists_of(attribute)}
+        read = [each for attribute in self.attributes for each in lists_of(attribute)]
+        return {each.name: each for each in (*self.named_lists, *read)}
 
     @property
     def source(self) -> RuleSource:

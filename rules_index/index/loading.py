@@ -136,6 +136,7 @@ def _full(header: Mapping[str, Any], body: memoryview, read_list: ReadList) -> C
         definition=RuleSource(digests),
         texts=_texts(header["texts"], body, len(ids)) if "texts" in header else None,
         annotations=_annotations(header["annotations"], body, ids) if "annotations" in header else None,
+        named_lists=tuple(lists.values()),
     )
 
 

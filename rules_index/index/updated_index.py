@@ -43,6 +43,7 @@ def overlaid(layers: Layers, numbers: Numbers, rejects: pa.Table, fingerprint: s
         stats=_stats(layers, len(base) - len(layers.left_out) + len(changed), rejects.num_rows, attributes),
         definition=layers,
         texts=_texts(layers, numbers),
+        named_lists=(*base.lists.values(), *changed.lists.values()),
     )
 
 

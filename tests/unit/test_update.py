@@ -267,3 +267,10 @@ def test_the_fingerprint_is_of_the_rules_alone() -> None:
     for rule in (["a", "a = 1", None, None], ["b", "s = 'é'", None, None]):
         digest.update(hashlib.sha256(f"{json.dumps(rule)}\n".encode()).digest()[:16])
     assert compiled.fingerprint == digest.hexdigest()
+
+
+def test_a_loaded_index_whose_changes_are_taken_back_has_the_fingerprint_of_its_base() -> None:
+    compiled = ri.compile_rules([(number, f"a > {number}") for number in range(3000)], pa.schema({"a": pa.int64()}))
+    layered = ri.loads(dumps(compiled.update([(5, "a > 7")])))
+    back = layered.update([(5, "a > 5")])
+    assert back.fingerprint == ri.loads(dumps(back)).fingerprint == compiled.fingerprint

@@ -169,3 +169,29 @@ def test_lint_knows_lists() -> None:
     found = ri.lint(rules, PEOPLE, lists=[LISTED]).to_pylist()
     assert [(each["rule_id"], each["kind"]) for each in found] == [(2, "implied"), (3, "contradiction")]
     assert ri.widen([(1, "who IN LIST('bad')")], PEOPLE).sql in ("true", "false")
+
+
+@pytest.mark.parametrize(
+    "text", ["a IN LIST('x') OR TRUE", "a IN LIST('x') AND FALSE", "a = 1 AND a = 2 AND b IN LIST('x')"]
+)
+def test_a_list_that_cannot_decide_is_kept(text: str) -> None:
+    schema = pa.schema({"a": pa.int64(), "b": pa.int64()})
+    lists = [ri.value_list("x", pa.array([1, 2]))]
+    compiled = ri.compile_rules([(1, text), (2, "a = 1")], schema, lists=lists)
+    expected = ri.compile_rules([(1, text), (2, "a = 2")], schema, lists=lists)
+    for each in (compiled, ri.loads(dumps(compiled))):
+        assert each.explain({"a": 1, "b": 1}, 1).matched == ("TRUE" in text)
+        updated = each.update([(2, "a = 2")])
+        assert (updated.rejects.num_rows, updated.fingerprint) == (0, expected.fingerprint)
+
+
+def test_layers_keep_the_newest_values_of_a_list_that_no_changed_rule_names() -> None:
+    schema = pa.schema({"a": pa.int64()})
+    rules = [(number, f"a > {number}") for number in range(3000)]
+    old, new = (ri.value_list("x", pa.array(values)) for values in ([1], [7]))
+    compiled = ri.compile_rules([*rules, (9000, "a IN LIST('x')")], schema, lists=[old])
+    layered = ri.loads(dumps(compiled.update([(9000, None)], lists=[new])))
+    later = layered.update([(9001, "a IN LIST('x')")])
+    expected = ri.compile_rules([*rules, (9001, "a IN LIST('x')")], schema, lists=[new])
+    assert later.fingerprint == expected.fingerprint
+    assert later.match_one({"a": 7}) == expected.match_one({"a": 7})
