@@ -95,7 +95,9 @@ def test_a_version_whose_commit_is_missing_is_told_in_a_sentence(tmp_path: Path)
         (OSError(errno.EDQUOT, "words"), "the disk quota is used up. Nothing is lost"),
         (ValueError("IO: Unable to copy data: No space left on device (os error 28)"), "no space is left on the disk."),
         (ValueError("\n one line\nanother"), "one line"),
-        (OSError(errno.EACCES, "words"), "[Errno 13] words"),
+        (OSError(errno.EIO, "words"), "[Errno 5] words"),
+        (OSError(errno.EACCES, "words"), "this user has no permission for it"),
+        (ValueError("Unable to open file x#1: Read-only file system (os error 30)"), "the file system is read-only"),
     ],
 )
 def test_a_write_that_failed_tells_of_a_full_disk_in_one_sentence(error: Exception, told: str) -> None:
