@@ -63,7 +63,7 @@ class IndexDamagedError(PipelineError):
 
 
 class IndexOutdatedError(PipelineError):
-    """The newest index was compiled for other column types than the source has now."""
+    """An index does not fit any more: the source has other column types, it lacks annotations, or it cannot be read."""
 
 
 class SourceError(PipelineError):

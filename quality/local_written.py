@@ -18,6 +18,7 @@ from pipelines.lake.table_log import table_log
 from pipelines.rule_set import RULE_COLUMNS
 from pipelines.sources.slices import rows_of
 from quality.sample import ROWS, rules_to_try
+from rules_index.arrays import decoded
 from rules_index.workers.source_file_reader import read_batches
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def _sample(written: NewestBatch, table: str, fingerprint: str, ids: set[Any], s
         ours = pc.equal(batch.column("index_fingerprint"), fingerprint).to_numpy(zero_copy_only=False)
         drawn = np.flatnonzero(ours & (chance.random(len(batch)) < 2 * ROWS / total))[: ROWS // 2 - anywhere]
         hits = pc.list_parent_indices(batch.column("rule_ids")).to_numpy()
-        flat = _decoded(pc.list_flatten(batch.column("rule_ids")))
+        flat = decoded(pc.list_flatten(batch.column("rule_ids")))
         is_wanted = pc.is_in(flat, value_set=wanted.cast(flat.type)).to_numpy(zero_copy_only=False)
         of_rules = np.unique(hits[is_wanted])
         of_rules = of_rules[ours[of_rules]][: ROWS // 2 - matched]
@@ -171,7 +172,7 @@ def _hashes(batch: pa.RecordBatch, keys: Sequence[str]) -> np.ndarray:
     """A hash of each row's keys and source version, [rows] uint64, which is the same in both tables."""
     named = {name.lower(): name for name in batch.schema.names}
     columns = [batch.column(named[name.lower()]) for name in (*keys, "source_version")]
-    plain = [_decoded(column) for column in columns if not pa.types.is_nested(column.type)]
+    plain = [decoded(column) for column in columns if not pa.types.is_nested(column.type)]
     frame = pl.DataFrame({str(number): pl.from_arrow(column) for number, column in enumerate(plain)})
     hashes: np.ndarray = frame.hash_rows(seed=0).to_numpy() & np.uint64(_CHECKSUM_BITS)
     return hashes
@@ -192,10 +193,6 @@ def _added_up(pairs: Sequence[pl.DataFrame], written: NewestBatch) -> pl.DataFra
     return pl.concat([empty, *pairs]).group_by(_PAIR).agg(pl.col("matches").sum(), pl.col("checksum").sum())
 
 
-def _decoded(column: pa.Array) -> pa.Array:
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-
-
 def _with_nulls(ids: pa.ListArray) -> int:
     """How many lists contain a NULL."""
     flat = pc.list_flatten(ids)
@@ -207,7 +204,7 @@ def _with_nulls(ids: pa.ListArray) -> int:
 
 def _unordered(ids: pa.ListArray) -> int:
     """How many lists have ids that do not ascend."""
-    flat, owner = _decoded(pc.list_flatten(ids)), pc.list_parent_indices(ids).to_numpy()
+    flat, owner = decoded(pc.list_flatten(ids)), pc.list_parent_indices(ids).to_numpy()
     if len(flat) < 2:
         return 0
     ascends = pc.fill_null(pc.less(flat[:-1], flat[1:]), True).to_numpy(zero_copy_only=False)

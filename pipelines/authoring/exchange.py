@@ -96,7 +96,7 @@ def import_rules(
     for attempt in range(_ATTEMPTS):
         table = lake.writable("rules")
         is_whole = foreign is None or not foreign.is_partial
-        plan = _plan(workspace, table, given, scope, replace and is_whole, checked, refused)
+        plan = _plan(workspace, table, given, replace and is_whole, checked, refused)
         if foreign is not None:
             plan.result = _with_refused(plan.result, foreign, replace)
         if dry_run or not (plan.result.added or plan.result.changed or plan.result.removed):
@@ -189,7 +189,6 @@ def _plan(
     workspace: Workspace,
     table: Any,
     given: pl.DataFrame,
-    scope: str | None,
     replace: bool,
     checked: dict[tuple[str, Any, str], dict[str, Any] | None],
     unread: Sequence[str],

@@ -61,7 +61,7 @@ def _joined(scope: JoinScope, compiled: ri.CompiledRules, wanted: int) -> Iterat
 
 def _all_files(scope: JoinScope, stream: Stream) -> SideFiles:
     """All rows of a source, as new ones."""
-    if reason := why_spark_reads(scope.workspace, stream):
+    if reason := why_spark_reads(stream):
         raise NeedsSparkError(f"of the stream {stream.name}: {reason}")
     source = LocalJoins(scope.workspace).open_source(stream, f"deltatag join {scope.name}")
     version = source.version

@@ -43,7 +43,7 @@ def why_spark(workspace: Workspace, joins: Sequence[Join]) -> str | None:
     if (reason := why_spark_works(workspace)) is not None:
         return reason
     for name in joins[0].streams:
-        if (reason := why_spark_reads(workspace, workspace.configuration.stream(name))) is not None:
+        if (reason := why_spark_reads(workspace.configuration.stream(name))) is not None:
             return f"of the stream {name}: {reason}"
     names = [name for join in joins for name in scope_tables(join.name, is_join=True)]
     if (reason := why_spark_writes(workspace.lake, names)) is not None:

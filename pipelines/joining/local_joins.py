@@ -22,7 +22,7 @@ from pipelines.joining.local_sides import names_of, side_readers, struct_of
 from pipelines.joining.runner import Placed, Planned
 from pipelines.joining.sides import SideFiles
 from pipelines.joining.watermark import late_reason, watermark
-from pipelines.lake.column_types import arrow_schema_of, odd_names, plain_fields
+from pipelines.lake.column_types import ARROW_ID_TYPES, arrow_schema_of, odd_names, plain_fields
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.folder_snapshot import Definition
 from pipelines.lake.lake import not_written
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from pipelines.workspace import Workspace
 
 _PROPERTIES = {"delta.enableDeletionVectors": "false"}
-_ID_TYPES = {"string": pa.string(), "bigint": pa.int64()}
 
 
 class LocalJoins:
@@ -158,7 +157,7 @@ class LocalJoins:
             tuple(names[stream] for stream in join.streams),
             tuple(join.window[stream] for stream in join.streams),
             len(rows.readers[0].types),
-            _ID_TYPES[batch.plan["id_type"]],
+            ARROW_ID_TYPES[batch.plan["id_type"]],
             join.method,
         )
         stamps = {

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, cast
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, functions
 from pyspark.sql.types import StructField, StructType
 
@@ -16,7 +15,7 @@ from pipelines.joining.runner import Placed, Planned
 from pipelines.joining.shuffle import joined_schema, matched
 from pipelines.joining.sides import SideFiles
 from pipelines.joining.spark_rows import JoinRows
-from pipelines.lake.column_types import plain_schema
+from pipelines.lake.column_types import ARROW_ID_TYPES, plain_schema
 from pipelines.lake.table_definitions import QUARANTINE_COLUMNS, joined_columns, quarantine_table, tagged_table
 from pipelines.lake.transaction_ids import app_of
 from pipelines.recovery.jvm_restart import batch_time_limit
@@ -152,7 +151,7 @@ class SparkJoins:
             tuple(tuple(field.name for field in side.schema.fields) for side in planned.sides),
             tuple(planned.join.window[name] for name in planned.join.streams),
             keys,
-            {"string": pa.string(), "bigint": pa.int64()}[id_type],
+            ARROW_ID_TYPES[id_type],
             planned.join.method,
         )
         matcher = self._matcher(planned)

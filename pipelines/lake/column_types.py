@@ -18,6 +18,9 @@ OPAQUE = pa.run_end_encoded(pa.int32(), pa.null())
 No column of a Delta table has this Arrow type, and the matching library leaves types that it does not know to Spark.
 """
 
+ARROW_ID_TYPES: Mapping[str, pa.DataType] = {"string": pa.string(), "bigint": pa.int64()}
+"""The Arrow types of rule ids, by the names of `table_definitions.ID_TYPES`."""
+
 _PRIMITIVES: dict[str, pa.DataType] = {
     "string": pa.string(),
     "long": pa.int64(),

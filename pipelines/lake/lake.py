@@ -195,7 +195,7 @@ def _text(value: str) -> str:
 def open_delta(uri: str, version: int | None, what: str, advice: str) -> DeltaTable:
     """The Delta table at `uri`, to read; MissingTableError or TableError, which name `what`, on failure.
 
-    It is shared with others (`opened.shared_table`): write through `Lake.writable`.
+    It is shared with others (`table_cache.shared_table`): write through `Lake.writable`.
     """
     from deltalake import exceptions
 

@@ -55,9 +55,8 @@ def changes_of(bases: Iterable[pl.DataFrame | None], now: pl.DataFrame, only_new
     """What differs between each base and the rules that there are now, all together.
 
     A base is a frame of rule_id, expression, valid_from, valid_to and lists, and of annotations where there are any,
-    None where it is not known. Of several bases
-    each rule counts that differs from any of them: to try a row with more rules than it needs changes nothing.
-    only_new: no rule counts that a base had in any form.
+    None where it is not known. Of several bases each rule counts that differs from any of them: to try a row with more
+    rules than it needs changes nothing. only_new: no rule counts that a base had in any form.
     """
     known = [base for base in bases if base is not None]
     bases = list(bases)

@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 
 from pipelines.errors import NeedsSparkError, TableError
 from pipelines.lake.add_actions import live_files, may_hold, may_match
-from pipelines.lake.column_types import arrow_schema_of
+from pipelines.lake.column_types import ARROW_ID_TYPES, arrow_schema_of
 from pipelines.lake.lake import not_written
 from pipelines.lake.table_definitions import matches_table, tagged_table
 from pipelines.lake.table_log import table_log
 from pipelines.retagging.indexes import former_index, index_without_spark
 from pipelines.retagging.local_newly_matched import LocalNewlyMatched, Written
-from pipelines.retagging.rematch import ID_TYPES, Rematch, columns_read, widened
+from pipelines.retagging.rematch import Rematch, columns_read, widened
 from pipelines.retagging.tables import Found, Stamps
 from pipelines.runners.choice import why_spark_works
 from pipelines.runners.spark_required import of_derived
@@ -179,7 +179,7 @@ class LocalTables:
         assert layout is not None
         names = tuple(field["name"] for field in fields)
         return Task(
-            id_type=ID_TYPES[self.rematch.id_type],
+            id_type=ARROW_ID_TYPES[self.rematch.id_type],
             columns=names,
             keys=(),
             stamps={name: pa.scalar(value) for name, value in stamps.items()},
@@ -206,7 +206,7 @@ class LocalTables:
         return self.tagged.fence(app, number)
 
     def _ids(self, ids: pl.Series) -> pa.Array:
-        return pa.array(ids.to_list(), ID_TYPES[self.rematch.id_type])
+        return pa.array(ids.to_list(), ARROW_ID_TYPES[self.rematch.id_type])
 
     def _has_pairs(self, log: FolderLog, add: dict[str, Any], schema: pa.Schema) -> bool:
         """Whether a file of the matches has pairs that the re-tag replaces."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from pipelines.lake.column_types import ARROW_ID_TYPES
 from rules_index.names import column_key, path_parts, spelled
 from rules_index.workers.retagged_rows import ReplacedIds, RowRange
 from rules_index.workers.source_file_reader import is_partition_type
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from pipelines.writing.matching import Matcher
     from rules_index.implication.widening import Widened
     from rules_index.index.annotations import Annotations
-
-ID_TYPES = {"string": pa.string(), "bigint": pa.int64()}
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class Rematch:
     @property
     def replaced(self) -> ReplacedIds:
         """As the workers have it."""
-        kind = ID_TYPES[self.id_type]
+        kind = ARROW_ID_TYPES[self.id_type]
         return ReplacedIds(kind, pa.array(self.changes.held, kind), self.changes.everything, self.annotations)
 
     @property

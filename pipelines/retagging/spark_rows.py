@@ -13,11 +13,11 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, functions
 
-from pipelines.lake.column_types import plain_schema
+from pipelines.lake.column_types import ARROW_ID_TYPES, plain_schema
 from pipelines.lake.table_definitions import tagged_table
 from pipelines.recovery.jvm_restart import batch_time_limit
 from pipelines.retagging import worker_files
-from pipelines.retagging.rematch import ID_TYPES, Rematch
+from pipelines.retagging.rematch import Rematch
 from pipelines.retagging.row_range import in_range
 from pipelines.retagging.tables import Found
 from pipelines.spark.arrow_batches import map_batches
@@ -159,7 +159,7 @@ class TaggedRows:
         if folder is None or layout is None or codec(self.spark) is None:
             return None
         return Task(
-            id_type=ID_TYPES[rematch.id_type],
+            id_type=ARROW_ID_TYPES[rematch.id_type],
             columns=tuple(names),
             keys=(),
             stamps={name: pa.scalar(value) for name, value in stamps.items()},
@@ -200,7 +200,7 @@ class TaggedRows:
         """The rows of the files with their new ids, for Spark's writer."""
         rows = self._rows(found.version, found.files, rematch, None)
         ids = f"array<{rematch.id_type}>"
-        rows = rows.withColumn("deltatag:new", _new_ids_column(rows, rematch, ids))
+        rows = rows.withColumn("deltatag:new", _new_ids_column(rematch, ids))
         made = dict(annotation_columns_of(rematch.annotations, functions.col("`deltatag:new`")))
         if only_matched:
             rows = rows.filter((functions.size("`deltatag:new`") > 0) | (functions.size("rule_ids") == 0))
@@ -218,7 +218,7 @@ class TaggedRows:
         return rows.select(*columns)
 
 
-def _new_ids_column(rows: DataFrame, rematch: Rematch, kind: str) -> Column:
+def _new_ids_column(rematch: Rematch, kind: str) -> Column:
     inputs = rematch.compiled.inputs if rematch.compiled is not None else ()
     names = ["rule_ids", *([IN_RANGE] if rematch.rows is not None else []), *(leaf.name for leaf in inputs)]
     columns = [functions.col("rule_ids")]

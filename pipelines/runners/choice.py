@@ -70,7 +70,7 @@ def why_spark(workspace: Workspace, stream: Stream) -> str | None:
     """Why a stream needs Spark, as a clause; None if this process can run it."""
     return (
         why_spark_works(workspace)
-        or why_spark_reads(workspace, stream)
+        or why_spark_reads(stream)
         or why_spark_writes(workspace.lake, scope_tables(stream.name))
         or of_newest_index(workspace.lake, stream.name)
     )

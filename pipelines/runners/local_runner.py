@@ -286,7 +286,7 @@ class LocalRunner:
     def _definitions(
         self, fields: list[dict[str, Any]], partitions: Sequence[str], id_type: str
     ) -> Iterator[tuple[str, Definition, bool]]:
-        """The stream's tables that the configuration keeps: name, definition, and True."""
+        """The stream's tables: name, definition, and whether the configuration keeps it."""
         stream = self.stream
         keys = matches_keys(stream.key, stream.event_time)
         named = {field["name"].lower(): field for field in fields}

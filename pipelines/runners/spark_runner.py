@@ -138,7 +138,7 @@ class SparkRunner:
             return None
         try:
             # by the slice's version, which may have features that the newest version has dropped
-            if local_folder(self.stream.source) is None or why_spark_reads(self.workspace, self.stream, version):
+            if local_folder(self.stream.source) is None or why_spark_reads(self.stream, version):
                 return None
             files = source_files(adds, FolderLog(self.stream.source).file)
             return pieces_of(files, self.workspace.spark.sparkContext.defaultParallelism, _MOST_PIECE_BYTES)

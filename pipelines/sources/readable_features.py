@@ -14,7 +14,6 @@ from pipelines.settings.configuration import is_catalog_name
 if TYPE_CHECKING:
     from pipelines.lake.folder_snapshot import FolderSnapshot
     from pipelines.settings.model import Stream
-    from pipelines.workspace import Workspace
 
 READABLE = frozenset(
     {"appendOnly", "changeDataFeed", "checkConstraints", "clustering", "domainMetadata", "generatedColumns",
@@ -33,7 +32,7 @@ def foreign_features(snapshot: FolderSnapshot) -> list[str]:
     return sorted(snapshot.features - READABLE - (frozenset() if has_variants else _OF_VARIANTS))
 
 
-def why_spark_reads(workspace: Workspace, stream: Stream, version: int | None = None) -> str | None:
+def why_spark_reads(stream: Stream, version: int | None = None) -> str | None:
     """Why only Spark can read a version of a stream's source, by default the newest, as a clause; None if not so."""
     if is_catalog_name(stream.source):
         return "its source is in a catalog"

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from pipelines.errors import TableError
-from pipelines.lake.column_types import arrow_schema_of, is_opaque, nullable, plain_fields, same_fields
+from pipelines.lake.column_types import ARROW_ID_TYPES, arrow_schema_of, is_opaque, nullable, plain_fields, same_fields
 from pipelines.lake.table_cache import local_folder
 from pipelines.lake.table_definitions import matches_keys, matches_table, tagged_table
 from pipelines.writing.table_order import STATISTICS, is_partition_type
@@ -139,7 +139,7 @@ def task_of(
 
     spelled = {name.lower(): name for name in columns}
     return Task(
-        id_type={"string": pa.string(), "bigint": pa.int64()}[batch.plan["id_type"]],
+        id_type=ARROW_ID_TYPES[batch.plan["id_type"]],
         columns=tuple(columns),
         keys=tuple(spelled[key.lower()] for key in matches_keys(batch.plan["key"], batch.plan["event_time"])),
         stamps={

@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
+from pipelines.lake.column_types import ARROW_ID_TYPES
 from pipelines.sources.positions import Add
 from pipelines.sources.slices import rows_of
 from pipelines.spark.session import BATCH_BYTES, NO_BYTE_LIMIT, tested_column
@@ -136,11 +137,10 @@ def _tagger(
 
     def tag(batches: Iterator[Any]) -> Iterator[pa.Array]:
         """The rule ids of each row."""
-        import pyarrow as pa
 
         from rules_index.workers import spark_worker
 
-        ids = {"string": pa.string(), "bigint": pa.int64()}[id_type]
+        ids = ARROW_ID_TYPES[id_type]
         compiled = spark_worker.open_index(file())
         for batch in batches:
             columns = (batch,) if len(names) == 1 else batch

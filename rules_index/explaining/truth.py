@@ -76,13 +76,13 @@ def _members(values: pa.Array, missing: np.ndarray, wanted: ValueSet) -> np.ndar
 def keys_of(values: pa.Array) -> list[Key | None]:
     """The keys (`domains.values`) of values; None for NULL."""
     if is_bytes(values.type):
-        return [None if value is None else _bytes_key(value, values.type) for value in values.to_pylist()]
+        return [None if value is None else _bytes_key(value) for value in values.to_pylist()]
     missing = np.asarray(values.is_null()).tolist()
     keys = integer_keys(values, values.type).tolist()
     return [None if null else int(key) for key, null in zip(keys, missing, strict=True)]
 
 
-def _bytes_key(value: Any, data_type: pa.DataType) -> Key:
+def _bytes_key(value: Any) -> Key:
     if isinstance(value, Decimal):
         sign, digits, _ = value.as_tuple()
         unscaled = int("".join(map(str, digits)))

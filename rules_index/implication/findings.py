@@ -33,7 +33,7 @@ SPLITS = 1 << 14
 """The comparisons of a part with a box after which the box is left undecided."""
 
 
-def findings(compiled: CompiledRules, splits: int = SPLITS) -> pa.Table:
+def findings(compiled: CompiledRules) -> pa.Table:
     """The findings, ordered by rule, then by kind in the order of `KINDS`, then by alternative.
 
     | column | |
@@ -56,18 +56,18 @@ def findings(compiled: CompiledRules, splits: int = SPLITS) -> pa.Table:
 
     Of equal rules only the first is examined further, and tautologies are never among the others. Findings are
     certain. Attributes are taken to be independent, and shared disjunctions and what Spark evaluates to have any value,
-    so that what depends on these, or takes more than `splits` comparisons, may be missed. An alternative is a
+    so that what depends on these, or takes more than `SPLITS` comparisons, may be missed. An alternative is a
     conjunction of the compiled rule: alternatives over the same attribute have been merged to one predicate, and
     contradictory ones have been removed; both can be found only from the rule's text.
     """
     conjunctions = conjunctions_of(compiled)
     boxes = possible(boxes_of(compiled), compiled.attributes, compiled.regions)
     engine = Hybrid.scanning(conjunctions) if isinstance(compiled.index, Scan) else compiled.index
-    always = always_true(boxes, splits)
+    always = always_true(boxes, SPLITS)
     never = np.diff(boxes.rule_start) == 0
-    more = redundant(boxes, np.arange(len(boxes.rule) + 1), boxes.rule_start, splits) & ~always[boxes.rule]
+    more = redundant(boxes, np.arange(len(boxes.rule) + 1), boxes.rule_start, SPLITS) & ~always[boxes.rule]
     kept = np.flatnonzero(~more)
-    containment = Containment(boxes, kept, conjunctions, engine, splits)
+    containment = Containment(boxes, kept, conjunctions, engine, SPLITS)
     groups = _groups(boxes, kept, containment.box_start, never | always)
     eligible = ~(never | always)
     eligible[groups.others] = False

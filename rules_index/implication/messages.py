@@ -103,7 +103,7 @@ def unreachable_in_context(text: str) -> str:
 
 
 def null_comparison(text: str, negated: bool, always: bool) -> str:
-    """A comparison with NULL does not mean what its author meant; the arguments are as in `texts.NullComparison`."""
+    """A comparison with NULL does not mean what its author meant. Arguments: as in `text_spans.NullComparison`."""
     if always:
         return (
             f"{quoted(text)} is NULL on every row, never TRUE and never FALSE: a comparison with NULL is neither. "

@@ -269,7 +269,7 @@ class _Tables:
             at[of] += slots * -bits
             bounds = np.arange(before, at[of] + 1, -bits)
         else:
-            bounds = self._slots(table, attributes, slots, bits, of)
+            bounds = self._slots(table, attributes, slots, bits)
             require_range(bounds[:1], before, before + 1, "slot_start")
             require(bool((bounds[1:] >= bounds[:-1]).all()), "slot_start")
             at[of] = int(bounds[-1])
@@ -278,7 +278,7 @@ class _Tables:
             table, (a["plain"] if plain else self.rules)[before : at[of]] if self.in_order else None, bounds
         )
 
-    def _slots(self, table: int, attributes: np.ndarray, slots: int, bits: int, of: str) -> np.ndarray:
+    def _slots(self, table: int, attributes: np.ndarray, slots: int, bits: int) -> np.ndarray:
         """The bounds [.] of the lists of entries that slots or groups have."""
         a, at = self.a, self.at
         starts = a["slot_start"][at["slot_start"] : at["slot_start"] + slots + 1]

@@ -120,7 +120,7 @@ class JoinIndex:
             return np.ones(rows.num_rows, bool)
         if not len(parts):
             return np.zeros(rows.num_rows, bool)
-        codes = self._coders[place].codes(side_columns(rows, stream, self.owners.leaves[place]), rows.num_rows)
+        codes = self._coders[place].codes(side_columns(rows, self.owners.leaves[place]), rows.num_rows)
         if place not in self._alone:
             self._alone[place] = build(parts.rules, sample=codes[:, :SAMPLE_ROWS])[0]
         offsets, _ = self._alone[place].match(codes)
@@ -143,7 +143,7 @@ class JoinIndex:
         if len(sides) != len(self.owners.streams) or piece < 1:
             raise RulesIndexError(f"A join of {len(self.owners.streams)} streams has as many sides, not {len(sides)}.")
         tables = [
-            side_columns(side.rows, name, leaves)
+            side_columns(side.rows, leaves)
             for side, name, leaves in zip(sides, self.owners.streams, self.owners.leaves, strict=True)
         ]
         rows = place_rows(sides, windows) if method == "batch" else order_rows(sides, windows, by_key=False)

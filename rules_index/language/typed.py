@@ -73,7 +73,7 @@ class Operation:
     | rlike | one STRING | pattern |
     | in_list | one of the list's type | the `ValueList` |
     | exists forall | one array | the condition, over a leaf that is an item |
-    | call | those of a function (evaluation.functions) | its name, time zone |
+    | call | those of a function (evaluation.function_registry) | its name, time zone |
 
     `size` and `depth` are its number of nodes, in which a part that occurs twice counts twice, and of levels.
     """

@@ -129,8 +129,8 @@ def test_column_mapping_of_an_older_protocol_is_left_to_spark(lake: Workspace, t
     assert "columnMapping" in FolderLog(str(tmp_path / "source")).latest().features
     assert local_result(lake, "SELECT renamed FROM s") is None
     stream = lake.configuration.stream("s")
-    assert why_spark_reads(lake, stream) == "its source has column mapping"
-    assert why_spark_reads(lake, stream, 9) is None
+    assert why_spark_reads(stream) == "its source has column mapping"
+    assert why_spark_reads(stream, 9) is None
 
 
 def test_a_limit_ends_the_reading(lake: Workspace) -> None:
