@@ -201,10 +201,6 @@ class LocalTables:
         made += self._pairs(at.tagged, schema, layout or Layout(), rules_version)
         log.rewrite(at.matches, stale, [text for text in made if text], app, number)
 
-    def fence(self, app: str, number: int) -> bool:
-        """Have every later transaction of `app` taken for written; True if the tagged table held that one by then."""
-        return self.tagged.fence(app, number)
-
     def _ids(self, ids: pl.Series) -> pa.Array:
         return pa.array(ids.to_list(), ARROW_ID_TYPES[self.rematch.id_type])
 

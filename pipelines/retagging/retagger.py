@@ -42,7 +42,6 @@ from pipelines.scopes import Scope, StreamScope
 from pipelines.sources.source import SAME_ROWS
 
 if TYPE_CHECKING:
-    from pipelines.retagging.spark_tables import SparkTables
     from pipelines.settings.model import Stream
 
 _ATTEMPTS = 10
@@ -129,7 +128,7 @@ class Retagger:
         if not same and self.since is None and self.until is None:
             self._done(record_plan(self.lake, self._planned(work, None, {})), Outcome(work.stored.rules_version), 0.0)
 
-    def _tables(self, stored: StoredIndex, changes: Changes) -> LocalTables | SparkTables:
+    def _tables(self, stored: StoredIndex, changes: Changes) -> Tables:
         """Who works on the tables: this process where it can, else Spark."""
         if isinstance(self.scope, StreamScope):
             refuse_lost_texts(self.scope, changes)
@@ -137,12 +136,12 @@ class Retagger:
         table, columns = tagged_table(self.name), self.workspace.configuration.annotations_of(self.name)
         held = (field.name for field in self.lake.delta(table).schema().fields)
         check_widened(table, held, columns, self.id_type)
-        try:
-            if self._needs_spark is not None:
-                raise self._needs_spark
-            return self._local_tables(changes, indexed)
-        except NeedsSparkError as error:
-            report_spark(self.workspace, f"the re-tag of {self.name}", error)
+        if self._needs_spark is None:
+            try:
+                return self._local_tables(changes, indexed)
+            except NeedsSparkError as error:
+                self._needs_spark = error
+        report_spark(self.workspace, f"the re-tag of {self.name}", self._needs_spark)
         from pipelines.retagging.spark_tables import SparkTables
 
         return SparkTables(self.scope, changes, stored, indexed, self.rows, self._only_matched)
@@ -233,7 +232,7 @@ class Retagger:
         figures = [int(plan.get(key, 0)) for key in ("files_read", "files_written", "rows_changed")]
         return self._done(batch, Outcome(batch.rules_version, *figures), 0.0)
 
-    def _newly_matched(self, work: _Work, tables: LocalTables | SparkTables) -> int:
+    def _newly_matched(self, work: _Work, tables: Tables) -> int:
         """Look for rows that only match now, where unmatched ones are not written: how many."""
         if self.stream is None or not self._only_matched or work.changes.rules.is_empty():
             return 0

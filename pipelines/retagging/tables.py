@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from pipelines.retagging.index_histories import Snapshots
+    import polars as pl
+
+    from pipelines.lake.runs import MicroBatch
+    from pipelines.retagging.index_histories import History, IndexHistories, Snapshots
     from pipelines.sources.positions import Add
 
 Stamps: TypeAlias = Mapping[str, Any]
@@ -38,6 +41,16 @@ class Tables(Protocol):
 
     def find(self, version: int) -> Found:
         """The files of a version of the tagged table in which rows change; nothing is written."""
+
+    def find_newly_matched(
+        self,
+        batches: Iterable[MicroBatch],
+        histories: IndexHistories,
+        bases: Mapping[History, pl.DataFrame],
+        stamps: Stamps,
+    ) -> int:
+        """Look for rows of micro-batches that only match now, which `write` then commits: how many. bases: the rules by
+        which these were tagged."""
 
     def write(self, found: Found, stamps: Stamps, app: str, number: int, marks: Sequence[str]) -> int | None:
         """Write the files that were found anew, in one commit as transaction `number` of `app` and of `marks`: how many

@@ -141,7 +141,8 @@ class CompiledRules:
 
         `batch` has at least the columns named by `inputs`. Large, view and dictionary variants of a type are accepted,
         and so are further columns. Afterwards `errors` counts, per rule, the rows of this batch on which evaluating one
-        of its predicates raised. Raises `SchemaError` for a column that is missing or of another type.
+        of its predicates raised; where several threads match, those of the last one (`match_ordinals` returns its own).
+        Raises `SchemaError` for a column that is missing or of another type.
         """
         offsets, ordinals, self.errors = self.match_ordinals(batch)
         if len(ordinals) > np.iinfo(np.int32).max:
