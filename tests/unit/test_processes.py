@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,15 @@ def test_what_rows_pass_through_lies_in_a_folder_of_the_jvms_own(tmp_path: Path,
     assert (str(tmp_path / "private") in settings.get("spark.driver.extraJavaOptions", "")) == alone
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A Ctrl-C interrupts this process and those that it starts, also where whoever started it had it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_a_ctrl_c_waits_until_the_jvm_is_known() -> None:
     done = []
     with pytest.raises(KeyboardInterrupt), jvm._interrupts_deferred():
@@ -143,6 +153,7 @@ def test_a_ctrl_c_waits_until_the_jvm_is_known() -> None:
         signal.raise_signal(signal.SIGINT)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_a_jvm_is_started_with_a_ctrl_c_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     def launched(*_: object) -> str:
         signal.raise_signal(signal.SIGINT)
@@ -204,6 +215,7 @@ sys.exit(main(["status"]))
 """
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_a_ctrl_c_in_a_callback_of_a_library_is_not_lost() -> None:
     run = subprocess.run([sys.executable, "-c", INTERRUPTED_IN_A_CALLBACK], capture_output=True, text=True, timeout=50)
     assert run.returncode == 130
