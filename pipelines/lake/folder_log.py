@@ -254,15 +254,17 @@ class FolderLog:
 
         self._commit(self.latest(), due, None)
 
-    def replace(self, definition: Definition) -> None:
-        """Remove all files and set these columns, in one commit; older versions stay readable."""
+    def replace(self, definition: Definition, entries: Sequence[str] = ()) -> None:
+        """Set these columns and have these files (`add` entries as JSON) alone, in one commit; older versions stay
+        readable."""
+        self._send(entries)
 
         def due(since: _Since) -> list[str]:
             """The commit that removes the files of the newest version."""
             snapshot = self.snapshot(since.number)
             info = commit_info("CREATE OR REPLACE TABLE", definition.operation_parameters(), {})
             actions = self._actions_of(definition, snapshot)
-            return [info, *map(json.dumps, actions), *removals(self.files(snapshot))]
+            return [info, *map(json.dumps, actions), *removals(self.files(snapshot)), *entries]
 
         self._commit(self.latest(), due, None)
 

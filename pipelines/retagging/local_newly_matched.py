@@ -54,6 +54,17 @@ class _Group:
     adds: list[Add] = field(default_factory=list)
 
 
+def columns_then(runner: LocalRunner, source: Source, version: int) -> pa.Schema:
+    """The source's columns, and those that it had at a version and has not any more. NeedsSparkError where one had
+    another type then."""
+    now = runner.columns(source, source.version)
+    runner.check_features(source, version)
+    then = runner.columns(source, version)
+    if any(each.name in now.names and now.field(each.name).type != each.type for each in then):
+        raise NeedsSparkError("a column of its source had another type when rows were tagged")
+    return nullable(pa.schema([*now, *(each for each in then if each.name not in now.names)]))
+
+
 class LocalNewlyMatched:
     """Finds and writes such rows of one stream."""
 
@@ -100,7 +111,7 @@ class LocalNewlyMatched:
             if not adds:
                 continue
             if taken.schema_version not in schemas:
-                schemas[taken.schema_version] = self._columns(source, taken.schema_version)
+                schemas[taken.schema_version] = columns_then(self._runner, source, taken.schema_version)
             schema, history = schemas[taken.schema_version], history_of(self.stream, histories, batch)
             checks = json.dumps([plan["key"], plan["checks"]]) if plan["quarantined"] else ""
             group = _Group(history, schema, taken, plan)
@@ -123,15 +134,6 @@ class LocalNewlyMatched:
         taken = replace(group.taken, files=tuple(group.adds))
         with self._runner.in_zone(compiled.time_zone):
             written.rows += sum(self._runner.each_accepted(source, taken, group.schema, group.checks, work))
-
-    def _columns(self, source: Source, version: int) -> pa.Schema:
-        """The source's columns, and those that it had at a version and has not any more."""
-        now = self._runner.columns(source, source.version)
-        self._runner.check_features(source, version)
-        then = self._runner.columns(source, version)
-        if any(each.name in now.names and now.field(each.name).type != each.type for each in then):
-            raise NeedsSparkError("a column of its source had another type when rows were tagged")
-        return nullable(pa.schema([*now, *(each for each in then if each.name not in now.names)]))
 
     def _index_of(self, rules: pl.DataFrame, compiled: CompiledRules) -> CompiledRules:
         """An index of the rules that rows were tagged by."""

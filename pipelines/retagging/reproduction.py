@@ -3,44 +3,20 @@
 from __future__ import annotations
 
 import re
-from functools import reduce
-from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame, functions
-
-import rules_index as ri
-from pipelines.analyse import spark_analyser
 from pipelines.annotated import annotate_of
-from pipelines.errors import ConfigurationError, NeedsSparkError, SourceError
-from pipelines.lake.reading import files_in
-from pipelines.lake.table_definitions import Column, tagged_columns
-from pipelines.retagging.index_histories import snapshots, taken_batches
-from pipelines.retagging.indexes import matcher_of
+from pipelines.errors import ConfigurationError, NeedsSparkError
+from pipelines.retagging.local_reproduction import MADE_BY, reproduce_here
 from pipelines.retagging.retagger import Outcome
-from pipelines.retagging.row_range import in_range, range_of
-from pipelines.retagging.spark_rows import TaggedRows
+from pipelines.retagging.row_range import range_of
 from pipelines.rule_set import read_rules
 from pipelines.runners.choice import report_spark
 from pipelines.scopes import Scope, StreamScope, scopes_of
 from pipelines.settings.configuration import scope_tables
-from pipelines.settings.model import FIXED_TABLES, TAGGED_COLUMNS
-from pipelines.sources.slices import slice_frame
-from pipelines.sources.source import open_source
-from pipelines.spark.failures import run
-from pipelines.spark.session import in_time_zone
-from pipelines.spark.sql_text import quoted
-from pipelines.value_lists import read_lists
-from pipelines.writing.annotated_rows import annotation_columns_of
-from pipelines.writing.quarantine import is_accepted
-from pipelines.writing.spark_tables import create_table, fields_of
-from pipelines.writing.table_order import Order
-
-if TYPE_CHECKING:
-    from pipelines.workspace import Workspace
+from pipelines.settings.model import FIXED_TABLES
+from pipelines.workspace import Workspace
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_MADE_BY = "deltatag.retag"
-"""The table property that tells a table which may be replaced."""
 
 
 def reproduce(scope: Scope, rules_version: int, table: str, since: str | None, until: str | None) -> Outcome:
@@ -49,74 +25,22 @@ def reproduce(scope: Scope, rules_version: int, table: str, since: str | None, u
     `rows_changed` of what it gives are the rows of the table. ConfigurationError for a join, or for a table that is
     something else.
     """
-    workspace, lake = scope.workspace, scope.workspace.lake
+    workspace = scope.workspace
     if not isinstance(scope, StreamScope):
         raise ConfigurationError(f"{scope.name} is a join; --rules-version reproduces the tags of streams.")
     in_time = range_of(scope, since, until)
     _check_name(workspace, table)
-    report_spark(
-        workspace, f"the table {table}", NeedsSparkError("its rows are read from the source and tagged once more")
-    )
-    zone, id_type = workspace.configuration.rules.time_zone, lake.rule_id_type()
-    annotate = annotate_of(workspace.configuration, scope.name)
-    rules = read_rules(lake, scopes_of(workspace), rules_version, annotated=annotate is not None)
-    workspace.progress(f"compiling the rules of {scope.name} as they were in version {rules_version}")
-    with workspace.active_session() as spark, in_time_zone(spark, zone):
-        lists, _ = read_lists(workspace.configuration, rules.of_scope(scope.name)["expression"])
-        compiled = ri.compile_rules(
-            rules.of_scope(scope.name).drop("scope").to_arrow(),
-            scope.columns(),
-            event_time=scope.event_time,
-            time_zone=zone,
-            analyse=spark_analyser(scope),
-            annotate=annotate,
-            lists=lists,
-        )
-        matcher = matcher_of(scope, compiled, id_type)
-        rows, files = _rows(scope)
-        rows = rows if in_time is None else rows.filter(in_range(in_time))
-        names = [name for name in rows.columns if name not in (*TAGGED_COLUMNS, *scope.stream.annotations)]
-        columns = [functions.col(quoted(name)) for name in names]
-        ids = matcher.with_inputs(rows).select(*columns, matcher.rule_ids().alias("rule_ids"), "source_version")
-        annotated = annotation_columns_of(compiled.annotations, functions.col("rule_ids"))
-        made = ids.select(
-            *columns,
-            "rule_ids",
-            *(column.alias(name) for name, column in annotated),
-            functions.lit(rules_version).cast("bigint").alias("rules_version"),
-            functions.lit(compiled.fingerprint).alias("index_fingerprint"),
-            "source_version",
-            functions.current_timestamp().alias("tagged_at"),
-        )
-        if scope.stream.output == "matched":
-            made = made.filter(functions.size("rule_ids") > 0)
-        _write(workspace, table, made, tagged_columns(id_type, scope.stream.annotations))
-        adds = files_in(lake.delta(table))
-    written = sum(adds["num_records"].to_pylist()) if adds.num_rows else 0
-    return Outcome(rules_version, files, int(adds.num_rows), int(written))
+    annotated = annotate_of(workspace.configuration, scope.name) is not None
+    rules = read_rules(workspace.lake, scopes_of(workspace), rules_version, annotated=annotated)
+    of_scope = rules.of_scope(scope.name).drop("scope")
+    workspace.progress(f"tagging the rows of {scope.name} by version {rules_version} of the rules")
+    try:
+        return reproduce_here(scope, of_scope, rules_version, table, in_time)
+    except NeedsSparkError as reason:
+        report_spark(workspace, f"the table {table}", reason)
+    from pipelines.retagging.spark_reproduction import reproduce_by_spark
 
-
-def _rows(scope: StreamScope) -> tuple[DataFrame, int]:
-    """The rows of the tagged table or, where it lacks those that matched nothing, of the source; and how many files."""
-    stream, workspace = scope.stream, scope.workspace
-    at = snapshots(workspace.lake, stream.name, keeps_matches=False)
-    if stream.output == "all":
-        rows = TaggedRows(workspace, stream.name)
-        files = rows.candidates(at.tagged, None)
-        return rows.frame(at.tagged, files), len(files)
-    source, frames, count = open_source(workspace.spark, stream), [], 0
-    for batch in taken_batches(workspace.lake, stream.name, at.through):
-        taken = source.retake(batch.plan)
-        if not taken.files:
-            continue
-        frame = slice_frame(source, taken)
-        if batch.plan["quarantined"]:
-            frame = frame.filter(is_accepted(workspace.spark, batch.plan["key"], batch.plan["checks"]))
-        frames.append(frame)
-        count += len(taken.files)
-    if not frames:
-        raise SourceError(f"No row of {stream.name} has been taken yet, so that there is none to be tagged.")
-    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames), count
+    return reproduce_by_spark(scope, of_scope, rules_version, table, in_time)
 
 
 def _check_name(workspace: Workspace, table: str) -> None:
@@ -128,28 +52,5 @@ def _check_name(workspace: Workspace, table: str) -> None:
         raise ConfigurationError(f"{table!r} is no name of a table: it consists of letters, digits and underscores.")
     if table.lower() in {name.lower() for name in (*taken, *FIXED_TABLES)}:
         raise ConfigurationError(f"{table} is a table of deltatag's own, or a stream's; give --into another name.")
-    if workspace.lake.exists(table) and _MADE_BY not in workspace.lake.delta(table).metadata().configuration:
+    if workspace.lake.exists(table) and MADE_BY not in workspace.lake.delta(table).metadata().configuration:
         raise ConfigurationError(f"There is a table {table} that no re-tag has made; give --into another name.")
-
-
-def _write(workspace: Workspace, table: str, rows: DataFrame, columns_added: tuple[Column, ...]) -> None:
-    """Make the table these rows, in one commit that tells what has made it."""
-    from pyspark.sql.types import StructType
-
-    lake = workspace.lake
-    if not lake.exists(table):
-        added = fields_of(columns_added)
-        names = {field.name for field in added}
-        columns = [field for field in rows.schema.fields if field.name not in names]
-        create_table(workspace, table, StructType([*columns, *added]), Order())
-        statement = f"ALTER TABLE {lake.sql_name(table)} SET TBLPROPERTIES ('{_MADE_BY}' = 'true')"
-        run(lambda: workspace.spark.sql(statement), f"make the table {table}")
-
-    def write() -> Any:
-        """Replace the table's rows and columns."""
-        writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
-        return (
-            writer.save(lake.uri(table)) if lake.settings.root is not None else writer.saveAsTable(lake.sql_name(table))
-        )
-
-    run(write, f"write the table {table}")

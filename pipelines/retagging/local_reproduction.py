@@ -1,0 +1,199 @@
+"""Rows as an older version of `rules` tags them, written to a table of their own by threads of this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+import rules_index as ri
+from pipelines.annotated import annotate_of, annotations_of
+from pipelines.errors import NeedsSparkError, SourceError
+from pipelines.lake.add_actions import live_files
+from pipelines.lake.column_types import ARROW_ID_TYPES, arrow_schema_of, nullable, plain_fields
+from pipelines.lake.folder_snapshot import Definition
+from pipelines.lake.lake import not_written
+from pipelines.lake.table_definitions import tagged_columns, tagged_table
+from pipelines.lake.table_log import table_log
+from pipelines.retagging.index_histories import snapshots, taken_batches
+from pipelines.retagging.local_newly_matched import columns_then
+from pipelines.retagging.local_tables import why_spark_retags
+from pipelines.retagging.retagger import Outcome
+from pipelines.runners.local_runner import LocalRunner, column_fields
+from pipelines.runners.spark_required import of_derived
+from pipelines.settings.model import TAGGED_COLUMNS
+from pipelines.sources.pieces import each_in_threads
+from pipelines.value_lists import read_lists
+from pipelines.writing.compression import codec_of
+from pipelines.writing.files import discard
+from rules_index.arrays import decoded
+from rules_index.workers.delta_file_writer import Layout
+from rules_index.workers.source_file_reader import SOURCE_VERSION, read_batches
+from rules_index.workers.tagged_files import write_files
+from rules_index.workers.task import Task
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from pipelines.scopes import StreamScope
+    from rules_index.workers.retagged_rows import RowRange
+
+MADE_BY = "deltatag.retag"
+"""The table property that tells a table which may be replaced."""
+_PROPERTIES = {"delta.enableDeletionVectors": "false", MADE_BY: "true"}
+_Write = Callable[[Iterator[pa.RecordBatch]], None]
+
+
+def reproduce_here(
+    scope: StreamScope, rules: pl.DataFrame, rules_version: int, table: str, in_time: RowRange | None
+) -> Outcome:
+    """Write the rows of a stream to a table of their own, with the ids that these rules give them, in one commit.
+
+    in_time: the rows to be written; None for all. NeedsSparkError, before anything is written, where Spark must do it.
+    """
+    if reason := why_spark_retags(scope.workspace):
+        raise NeedsSparkError(reason)
+    if scope.workspace.lake.is_in_store:
+        raise NeedsSparkError("delta-rs makes no table with a property of deltatag's own in an object store")
+    compiled = _compiled(scope, rules)
+    if reason := of_derived(compiled):
+        raise NeedsSparkError(reason)
+    made = _Reproduction(scope, compiled, rules_version, table, in_time)
+    made.begin()
+    try:
+        files = made.of_tagged_rows() if scope.stream.output == "all" else made.of_the_source()
+        rows = made.commit()
+    except BaseException:
+        made.discard()
+        raise
+    return Outcome(rules_version, files, len(made.entries), rows)
+
+
+def _compiled(scope: StreamScope, rules: pl.DataFrame) -> ri.CompiledRules:
+    configuration = scope.workspace.configuration
+    lists, _ = read_lists(configuration, rules["expression"])
+    return ri.compile_rules(
+        rules.to_arrow(),
+        scope.columns(),
+        event_time=scope.event_time,
+        time_zone=configuration.rules.time_zone,
+        annotate=annotate_of(configuration, scope.name),
+        lists=lists,
+    )
+
+
+class _Reproduction:
+    """The files of one such table, and their commit."""
+
+    def __init__(
+        self,
+        scope: StreamScope,
+        compiled: ri.CompiledRules,
+        rules_version: int,
+        table: str,
+        in_time: RowRange | None,
+    ) -> None:
+        self.scope, self.compiled, self.table, self.in_time = scope, compiled, table, in_time
+        self.lake, self.stream = scope.workspace.lake, scope.stream
+        self.at = snapshots(self.lake, scope.name, keeps_matches=False)
+        self.tagged = table_log(self.lake.uri(tagged_table(scope.name)))
+        added = {*TAGGED_COLUMNS, *self.stream.annotations}
+        held = self.tagged.snapshot(self.at.tagged).fields
+        self.fields = plain_fields([field for field in held if field["name"] not in added])
+        id_type = self.lake.rule_id_type()
+        self.definition = Definition(
+            [*self.fields, *column_fields(tagged_columns(id_type, self.stream.annotations))], properties=_PROPERTIES
+        )
+        self.log = table_log(self.lake.uri(table))
+        self.task = Task(
+            id_type=ARROW_ID_TYPES[id_type],
+            columns=tuple(field["name"] for field in self.fields),
+            keys=(),
+            stamps={
+                "rules_version": pa.scalar(rules_version, pa.int64()),
+                "index_fingerprint": pa.scalar(compiled.fingerprint),
+                "tagged_at": pa.scalar(datetime.now(UTC), pa.timestamp("us", "UTC")),
+            },
+            only_matched=self.stream.output == "matched",
+            codec=codec_of(scope.workspace),
+            footer={},
+            folders={"tagged": str(self.log.folder)},
+            layouts={"tagged": Layout(columns=tuple(field["name"] for field in self.definition.fields))},
+            annotations=annotations_of(compiled, self.stream.annotations),
+        )
+        self.entries: list[str] = []
+
+    def begin(self) -> None:
+        """Make the table, empty, where there is none."""
+        if not self.lake.exists(self.table):
+            self.log.create(self.definition)
+        if reason := self.log.why_spark_commits(self.log.latest()):
+            raise NeedsSparkError(f"the table {self.table} {reason}")
+
+    def of_tagged_rows(self) -> int:
+        """Write the rows of the tagged table: how many files it has."""
+        name = tagged_table(self.scope.name)
+        adds = live_files(self.tagged, self.at.tagged)
+        if adds is None or any(add.get("deletionVector") for add in adds):
+            raise NeedsSparkError(f"the table {name} has files that Spark alone reads")
+        held = [*self.fields, {"name": SOURCE_VERSION, "type": "long", "nullable": True, "metadata": {}}]
+        schema = self._with_inputs(arrow_schema_of(json.dumps({"type": "struct", "fields": held})))
+
+        def work(add: Mapping[str, Any]) -> None:
+            """Write those of one file."""
+            # the reader adds a column that the table has
+            self._write(
+                pa.RecordBatch.from_arrays(batch.columns[: len(schema)], schema.names)
+                for batch in read_batches(self.tagged.source_files([(0, add)]), schema)
+            )
+
+        try:
+            each_in_threads(adds, work)
+        except (OSError, pa.ArrowException) as error:
+            raise not_written(f"The rows of {name} cannot be written to {self.table}", error) from error
+        return len(adds)
+
+    def of_the_source(self) -> int:
+        """Write those rows of the source that tags have been written for: in how many files they are."""
+        runner = LocalRunner(self.scope.workspace, self.stream)
+        source, files = runner.open_source(), 0
+        for batch in taken_batches(self.lake, self.scope.name, self.at.through):
+            taken = source.retake(batch.plan)
+            if not taken.files:
+                continue
+            files += len(taken.files)
+            schema = columns_then(runner, source, taken.schema_version)
+            with runner.in_zone(self.compiled.time_zone):
+                runner.each_accepted(source, taken, self._with_inputs(schema), batch.plan, self._write)
+        if not files:
+            raise SourceError(f"No row of {self.scope.name} has been taken yet, so that there is none to be tagged.")
+        return files
+
+    def _with_inputs(self, schema: pa.Schema) -> pa.Schema:
+        """The columns of rows, and those that rules read and that came after them."""
+        names = {name.lower() for name in schema.names}
+        later = [field for field in self.scope.columns() if field.name.lower() not in names]
+        missing = [each["name"] for each in self.fields if each["name"].lower() not in names]
+        held = arrow_schema_of(json.dumps({"type": "struct", "fields": self.fields}))
+        later += [held.field(name) for name in missing if name not in {field.name for field in later}]
+        return nullable(pa.schema([*schema, *later]))
+
+    def _write(self, batches: Iterator[pa.RecordBatch]) -> None:
+        """Write some rows, those outside of the range left out."""
+        in_time = self.in_time
+        if in_time is not None:
+            batches = (each.filter(in_time.holds(decoded(each.column(in_time.column)))) for each in batches)
+        for made in write_files(self.compiled, self.task, batches):
+            self.entries += [entry for entry in made.column("entry").to_pylist() if entry]
+
+    def commit(self) -> int:
+        """Make the table these files: how many rows it has."""
+        self.log.replace(self.definition, self.entries)
+        return sum(json.loads(json.loads(entry)["add"]["stats"])["numRecords"] for entry in self.entries)
+
+    def discard(self) -> None:
+        """Remove the files."""
+        discard(self.task, {"tagged": self.entries})

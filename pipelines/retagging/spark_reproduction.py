@@ -1,0 +1,129 @@
+"""Rows as an older version of `rules` tags them, written to a table of their own by Spark."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame, functions
+
+import rules_index as ri
+from pipelines.analyse import spark_analyser
+from pipelines.annotated import annotate_of
+from pipelines.errors import SourceError
+from pipelines.lake.reading import files_in
+from pipelines.lake.table_definitions import Column, tagged_columns
+from pipelines.retagging.index_histories import snapshots, taken_batches
+from pipelines.retagging.indexes import matcher_of
+from pipelines.retagging.local_reproduction import MADE_BY
+from pipelines.retagging.retagger import Outcome
+from pipelines.retagging.row_range import in_range
+from pipelines.retagging.spark_rows import TaggedRows
+from pipelines.scopes import StreamScope
+from pipelines.settings.model import TAGGED_COLUMNS
+from pipelines.sources.slices import slice_frame
+from pipelines.sources.source import open_source
+from pipelines.spark.failures import run
+from pipelines.spark.session import in_time_zone
+from pipelines.spark.sql_text import quoted
+from pipelines.value_lists import read_lists
+from pipelines.writing.annotated_rows import annotation_columns_of
+from pipelines.writing.quarantine import is_accepted
+from pipelines.writing.spark_tables import create_table, fields_of
+from pipelines.writing.table_order import Order
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from pipelines.workspace import Workspace
+    from rules_index.workers.retagged_rows import RowRange
+
+
+def reproduce_by_spark(
+    scope: StreamScope, rules: pl.DataFrame, rules_version: int, table: str, in_time: RowRange | None
+) -> Outcome:
+    """Write the rows of a stream to a table of their own, with the ids that these rules give them.
+
+    in_time: the rows to be written; None for all.
+    """
+    workspace, lake = scope.workspace, scope.workspace.lake
+    zone, id_type = workspace.configuration.rules.time_zone, lake.rule_id_type()
+    with workspace.active_session() as spark, in_time_zone(spark, zone):
+        lists, _ = read_lists(workspace.configuration, rules["expression"])
+        compiled = ri.compile_rules(
+            rules.to_arrow(),
+            scope.columns(),
+            event_time=scope.event_time,
+            time_zone=zone,
+            analyse=spark_analyser(scope),
+            annotate=annotate_of(workspace.configuration, scope.name),
+            lists=lists,
+        )
+        matcher = matcher_of(scope, compiled, id_type)
+        rows, files = _rows(scope)
+        rows = rows if in_time is None else rows.filter(in_range(in_time))
+        names = [name for name in rows.columns if name not in (*TAGGED_COLUMNS, *scope.stream.annotations)]
+        columns = [functions.col(quoted(name)) for name in names]
+        ids = matcher.with_inputs(rows).select(*columns, matcher.rule_ids().alias("rule_ids"), "source_version")
+        annotated = annotation_columns_of(compiled.annotations, functions.col("rule_ids"))
+        made = ids.select(
+            *columns,
+            "rule_ids",
+            *(column.alias(name) for name, column in annotated),
+            functions.lit(rules_version).cast("bigint").alias("rules_version"),
+            functions.lit(compiled.fingerprint).alias("index_fingerprint"),
+            "source_version",
+            functions.current_timestamp().alias("tagged_at"),
+        )
+        if scope.stream.output == "matched":
+            made = made.filter(functions.size("rule_ids") > 0)
+        _write(workspace, table, made, tagged_columns(id_type, scope.stream.annotations))
+        adds = files_in(lake.delta(table))
+    written = sum(adds["num_records"].to_pylist()) if adds.num_rows else 0
+    return Outcome(rules_version, files, int(adds.num_rows), int(written))
+
+
+def _rows(scope: StreamScope) -> tuple[DataFrame, int]:
+    """The rows of the tagged table or, where it lacks those that matched nothing, of the source; and how many files."""
+    stream, workspace = scope.stream, scope.workspace
+    at = snapshots(workspace.lake, stream.name, keeps_matches=False)
+    if stream.output == "all":
+        rows = TaggedRows(workspace, stream.name)
+        files = rows.candidates(at.tagged, None)
+        return rows.frame(at.tagged, files), len(files)
+    source, frames, count = open_source(workspace.spark, stream), [], 0
+    for batch in taken_batches(workspace.lake, stream.name, at.through):
+        taken = source.retake(batch.plan)
+        if not taken.files:
+            continue
+        frame = slice_frame(source, taken)
+        if batch.plan["quarantined"]:
+            frame = frame.filter(is_accepted(workspace.spark, batch.plan["key"], batch.plan["checks"]))
+        frames.append(frame)
+        count += len(taken.files)
+    if not frames:
+        raise SourceError(f"No row of {stream.name} has been taken yet, so that there is none to be tagged.")
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames), count
+
+
+def _write(workspace: Workspace, table: str, rows: DataFrame, columns_added: tuple[Column, ...]) -> None:
+    """Make the table these rows, in one commit that tells what has made it."""
+    from pyspark.sql.types import StructType
+
+    lake = workspace.lake
+    if not lake.exists(table):
+        added = fields_of(columns_added)
+        names = {field.name for field in added}
+        columns = [field for field in rows.schema.fields if field.name not in names]
+        create_table(workspace, table, StructType([*columns, *added]), Order())
+        statement = f"ALTER TABLE {lake.sql_name(table)} SET TBLPROPERTIES ('{MADE_BY}' = 'true')"
+        run(lambda: workspace.spark.sql(statement), f"make the table {table}")
+
+    def write() -> Any:
+        """Replace the table's rows and columns."""
+        writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+        return (
+            writer.save(lake.uri(table)) if lake.settings.root is not None else writer.saveAsTable(lake.sql_name(table))
+        )
+
+    run(write, f"write the table {table}")
