@@ -21,7 +21,7 @@ def is_nested_as(actual: pa.DataType, wanted: pa.DataType) -> bool:
 
 def _has_values_of(actual: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether two types are the same to Spark, at all depths. Names of items and nullability do not matter, nor do
-    further fields of a struct."""
+    further fields of a struct. One that is lacking, as in rows that are older than it, is NULL."""
     t = pa.types
     if t.is_dictionary(actual):
         return _has_values_of(actual.value_type, wanted)
@@ -31,7 +31,7 @@ def _has_values_of(actual: pa.DataType, wanted: pa.DataType) -> bool:
         if not t.is_struct(actual):
             return False
         found = [(spelled(actual.names, field.name, field_key), field.type) for field in wanted]
-        return all(name is not None and _has_values_of(actual.field(name).type, kind) for name, kind in found)
+        return all(name is None or _has_values_of(actual.field(name).type, kind) for name, kind in found)
     if t.is_map(wanted):
         return bool(t.is_map(actual)) and all(
             _has_values_of(*each) for each in ((actual.key_type, wanted.key_type), (actual.item_type, wanted.item_type))
@@ -58,7 +58,7 @@ def _plain(column: pa.Array, wanted: pa.DataType) -> pa.Array:
         return _plain(pc.take(column.dictionary, column.indices), wanted)
     nulls = column.is_null()
     if t.is_struct(wanted):
-        parts = [_plain(field_of(column, field.name), field.type) for field in wanted]
+        parts = [_plain(_field_or_null(column, field), field.type) for field in wanted]
         return pa.StructArray.from_arrays(parts, fields=[field.with_nullable(True) for field in wanted], mask=nulls)
     if t.is_map(wanted):
         begin, end = column.offsets[0].as_py(), column.offsets[-1].as_py()
@@ -78,6 +78,13 @@ def field_of(column: pa.Array, name: str) -> pa.Array:
         raise KeyError(name)
     # by its number, since Arrow reads a name with a point in front as a path
     return pc.struct_field(column, [column.type.get_field_index(own)])
+
+
+def _field_or_null(column: pa.Array, field: pa.Field) -> pa.Array:
+    try:
+        return field_of(column, field.name)
+    except KeyError:
+        return pa.nulls(len(column), field.type)
 
 
 def decoded(data_type: pa.DataType) -> pa.DataType:

@@ -135,7 +135,7 @@ def test_a_null_array_may_have_items_behind_it(compiled: ri.CompiledRules) -> No
         ("items", pa.array([[[1]]])),
         ("counts", pa.array([[("a", "1")]], pa.map_(pa.string(), pa.string()))),
         ("counts", pa.array([[(1, 1)]], pa.map_(pa.int32(), pa.int32()))),
-        ("legs", pa.array([[{"delay": 1}]], pa.list_(pa.struct({"delay": pa.int32()})))),
+        ("legs", pa.array([[{"delay": "1"}]], pa.list_(pa.struct({"delay": pa.string()})))),
     ],
 )
 def test_items_of_another_type_are_refused(column: str, values: pa.Array, compiled: ri.CompiledRules) -> None:
@@ -163,6 +163,13 @@ def test_columns_of_a_frame_that_no_rule_reads_may_have_types_that_arrow_lacks()
     wide = pa.schema({"wide": pa.int64()})
     with pytest.raises(ri.SchemaError, match="wide Int128"):
         ri.compile_rules([(1, "wide = 1")], wide).match(frame)
+
+
+def test_a_field_that_items_of_older_rows_lack_is_null() -> None:
+    rules = [("late", "exists(legs, leg -> leg.delay > 1)"), ("unknown", "exists(legs, leg -> leg.to IS NULL)")]
+    compiled = ri.compile_rules(rules, SCHEMA)
+    legs = pa.array([[{"delay": 2}, None], [], None], pa.list_(pa.struct({"delay": pa.int32()})))
+    assert compiled.match(pa.table({"legs": legs})).to_pylist() == [["late", "unknown"], [], []]
 
 
 def test_a_field_may_have_a_name_that_is_a_path_to_arrow() -> None:

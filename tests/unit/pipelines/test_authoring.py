@@ -361,18 +361,6 @@ def test_unknown_scopes_and_files_are_told(workspace, tmp_path: Path) -> None:
         export_rules(workspace, tmp_path / "none" / "rules.csv")
 
 
-def test_history_counts_rows_that_were_tagged_anew_once(workspace, add_rules) -> None:
-    add_rules(workspace, ("a", "s", "x > 3"), ("b", "s", "x > 4"))
-    workspace.lake.delta("rules").update(predicate="rule_id = 'a'", new_values={"expression": "x > 5"})
-    uri = workspace.lake.uri("s_tagged")
-    pl.DataFrame({"rule_ids": [["a", "b"], ["a", "b"], ["a"]], "rules_version": [1, 1, 1]}).write_delta(uri)
-    retagged = pl.DataFrame({"rule_ids": [["a", "b"], ["b"], ["a"]], "rules_version": [2, 2, 1]})
-    retagged.write_delta(uri, mode="overwrite")
-    pl.DataFrame({"rule_ids": [["b"]], "rules_version": [2]}).write_delta(uri, mode="append")
-    assert [each["matches"] for each in history(workspace, "a")] == [1, 3]
-    assert [each["matches"] for each in history(workspace, "b")] == [3]
-
-
 def test_history_and_differences_on_the_command_line(workspace, add_rules, tmp_path: Path, capsys, monkeypatch) -> None:
     configuration = workspace.configuration.path
     configuration.write_text(
@@ -409,8 +397,3 @@ def test_history_and_differences_on_the_command_line(workspace, add_rules, tmp_p
     ):  # fmt: skip
         assert main([*options, str(tmp_path / "out.yaml")]) == 0
     assert main(["rules", "import", "--help"]) == 0
-
-
-def test_the_history_of_a_rule_that_had_no_scope(workspace, add_rules) -> None:
-    add_rules(workspace, ("a", None, "x > 3"))
-    assert [(each["scope"], each["matches"]) for each in history(workspace, "a")] == [(None, 0)]

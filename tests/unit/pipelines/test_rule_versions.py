@@ -1,4 +1,4 @@
-"""Ids that several rows of the table `rules` have: histories and differences are those of the row in force."""
+"""Histories of rules and differences between versions: ids of several rows, rows tagged anew, rules without a scope."""
 
 from __future__ import annotations
 
@@ -43,3 +43,20 @@ def test_rows_without_an_id_or_a_text_are_rows_like_others() -> None:
     names = ["rule_id", "scope", "expression", "enabled"]
     rules = pl.DataFrame([("a", None, None, None), ("a", "s", None, None), (None, "s", "x", True)], names, orient="row")
     assert sorted(in_force(rules).rows(), key=str) == [("a", "s", None, None), (None, "s", "x", True)]
+
+
+def test_history_counts_rows_that_were_tagged_anew_once(workspace, add_rules) -> None:
+    add_rules(workspace, ("a", "s", "x > 3"), ("b", "s", "x > 4"))
+    workspace.lake.delta("rules").update(predicate="rule_id = 'a'", new_values={"expression": "x > 5"})
+    uri = workspace.lake.uri("s_tagged")
+    pl.DataFrame({"rule_ids": [["a", "b"], ["a", "b"], ["a"]], "rules_version": [1, 1, 1]}).write_delta(uri)
+    retagged = pl.DataFrame({"rule_ids": [["a", "b"], ["b"], ["a"]], "rules_version": [2, 2, 1]})
+    retagged.write_delta(uri, mode="overwrite")
+    pl.DataFrame({"rule_ids": [["b"]], "rules_version": [2]}).write_delta(uri, mode="append")
+    assert [each["matches"] for each in history(workspace, "a")] == [1, 3]
+    assert [each["matches"] for each in history(workspace, "b")] == [3]
+
+
+def test_the_history_of_a_rule_that_had_no_scope(workspace, add_rules) -> None:
+    add_rules(workspace, ("a", None, "x > 3"))
+    assert [(each["scope"], each["matches"]) for each in history(workspace, "a")] == [(None, 0)]
