@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from pipelines.errors import TableError
 from pipelines.lake.lake import Lake
 from rules_index.arrays import as_lists
+from rules_index.language.coercion import name_of, normalise
 
 RULE_COLUMNS = ["rule_id", "expression", "valid_from", "valid_to"]
 """The columns of a rule that are compiled."""
@@ -117,13 +118,17 @@ def _has_id(column: str, ids: pa.Array, nameless: bool) -> pc.Expression:
 
 
 def _check_types(lake: Lake, frame: pl.DataFrame) -> None:
-    expected = {"scope": pl.String, "expression": pl.String, "enabled": pl.Boolean}
-    for name, kind in expected.items():
-        if frame.schema[name] != kind:
-            raise TableError(f"The column {name} of {lake.uri('rules')} is {frame.schema[name]}; it must be {kind}.")
-    if frame.schema["rule_id"] not in (pl.String, pl.Int64):
-        kind_found = frame.schema["rule_id"]
-        raise TableError(f"The column rule_id of {lake.uri('rules')} is {kind_found}; it must be STRING or BIGINT.")
+    expected = {"scope": "STRING", "expression": "STRING", "enabled": "BOOLEAN", "rule_id": "STRING or BIGINT"}
+    for name, kinds in expected.items():
+        found = spark_type(frame[name])
+        if found not in kinds.split(" or "):
+            raise TableError(f"The column {name} of {lake.uri('rules')} is {found}; it must be {kinds}.")
+
+
+def spark_type(column: pl.Series) -> str:
+    """The name that Spark has for the type of a column."""
+    kind = column.head(0).to_arrow().type
+    return name_of(normalise(kind)) if normalise(kind) is not None else str(kind)
 
 
 def _sort_out(version: int, enabled: pl.DataFrame, scopes: Sequence[str]) -> RuleSet:

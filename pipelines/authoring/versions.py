@@ -15,6 +15,7 @@ from pipelines.lake.authors import author_of
 from pipelines.lake.lake import Lake, arrow_schema, first_line
 from pipelines.lake.reading import as_dataset
 from pipelines.lake.table_definitions import OPTIONAL_OF_RULES, RULES, tagged_table
+from pipelines.rule_set import spark_type
 from pipelines.workspace import Workspace
 
 WHOLE_RULES = replace(RULES, columns=(*RULES.columns, *OPTIONAL_OF_RULES))
@@ -84,8 +85,9 @@ def _as_now(name: str, column: pl.Series, kind: pl.DataType, version: int) -> pl
     try:
         return column.cast(kind)
     except pl.exceptions.PolarsError:
+        wanted = spark_type(pl.Series([], dtype=kind))
         raise TableError(
-            f"The column {name} in version {version} of the table rules is {column.dtype}, and must be {kind}."
+            f"The column {name} in version {version} of the table rules is {spark_type(column)}, and must be {wanted}."
         ) from None
 
 

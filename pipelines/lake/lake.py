@@ -157,7 +157,8 @@ class Lake:
 
 
 def _bad_id(kind: object) -> str:
-    raise TableError(f"The column rule_id of the table rules has the type {kind}; it must be STRING or BIGINT.")
+    name = str(getattr(kind, "type", kind)).upper()
+    raise TableError(f"The column rule_id of the table rules is {name}; it must be STRING or BIGINT.")
 
 
 def _how_to_make(name: str) -> str:
