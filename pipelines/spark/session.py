@@ -37,8 +37,13 @@ _LOCAL = {
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",  # VACUUM takes 10,000 tasks for any folder else
     "spark.log.level": "ERROR",
+    # Spark's parser keeps what it learns from texts, by default without a limit: a hundred thousand rules fill 2 GB,
+    # and the JVM then only collects garbage. It may take 20 % of the JVM's memory
+    "spark.sql.parser.manageParserCaches": "true",
+    "spark.sql.parser.parserDfaCacheFlushRatio": "20",
 }
-"""Defaults of a session on this machine only: no web server, no port on the network, few small tasks."""
+"""Defaults of a session on this machine only: no web server, no port on the network, few small tasks, and bounded
+memory of the parser."""
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 NO_BYTE_LIMIT = str(2**31 - 1)

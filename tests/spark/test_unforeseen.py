@@ -14,7 +14,7 @@ from pipelines import analyse
 from pipelines.compile import compile_scopes
 from pipelines.errors import SessionError
 from pipelines.settings.configuration import parse_configuration
-from pipelines.spark import catalyst
+from pipelines.spark import catalyst, jvm
 from pipelines.spark.session import in_time_zone
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
@@ -108,10 +108,10 @@ def test_a_dead_jvm_rejects_no_rule(lake: Lake, spark: SparkSession, monkeypatch
 
         _jvm = JavaGateway(gateway_parameters=GatewayParameters(port=1)).jvm
 
-    lives, gone = analyse._lives, cast(SparkSession, Gone())
+    lives, gone = jvm.lives, cast(SparkSession, Gone())
     assert lives(spark)
     assert not lives(gone)
-    monkeypatch.setattr(analyse, "_lives", lambda _: lives(gone))
+    monkeypatch.setattr(jvm, "lives", lambda _: lives(gone))
     break_at(monkeypatch, "soundex", ConnectionRefusedError(111, "Connection refused"))
     assert compile_scopes(lake.workspace)[0].state == "failed"
     assert DeltaTable(lake.workspace.lake.uri("rule_rejects")).to_pyarrow_table().num_rows == 0

@@ -100,7 +100,7 @@ def test_a_table_with_other_types_is_told(workspace, tmp_path: Path) -> None:
     rows = pl.DataFrame({"rule_id": ["a"], "scope": ["s"], "expression": ["x > 3"], "labels": ["red"]})
     rows.write_delta(workspace.lake.uri("rules"), mode="overwrite", delta_write_options={"schema_mode": "overwrite"})
     for attempt in (lambda: export_rules(workspace, tmp_path / "r.csv"), lambda: history(workspace, "a")):
-        with pytest.raises(TableError, match="The column labels in version 1 of the table rules is STRING, and must be MAP"):
+        with pytest.raises(TableError, match="labels in version 1 of the table rules is STRING, and must be MAP"):
             attempt()
 
 
