@@ -9,7 +9,7 @@ from rules_index.language import constants, intervals, moved_casts, operations, 
 from rules_index.language.analyser import FLIPPED, Analyser
 from rules_index.language.analysis import Value, evaluated_once
 from rules_index.language.case_conversions import in_any_case
-from rules_index.language.coercion import BOOLEAN, NULL, STRING, Type, is_float, is_integer, name_of
+from rules_index.language.coercion import BOOLEAN, NULL, STRING, Type, is_float, name_of
 from rules_index.language.connectives import CONDITIONS, operands
 from rules_index.language.formula import And, Fixed, Formula, Or, Predicate, Truth
 from rules_index.language.nodes import Node, is_never_null
@@ -194,13 +194,14 @@ class Splitter:
         return Fixed(Truth.NULL)
 
     def _rows_equal(self, node: Node, left: Node, right: Node) -> Formula | None:
-        """Equality of two row values: every pair is equal, and two NULLs count as equal."""
+        """Equality of two row values: every pair is equal, and two NULLs count as equal. None where types differ: Spark
+        casts values of one name, and refuses others."""
         if len(left.children) != len(right.children):
             raise self.analyser.error("TYPE_MISMATCH", "The two rows have different numbers of values.", node)
         parts = []
         for one, other in zip(left.children, right.children, strict=True):
             first, second = self.analyser.value(one), self.analyser.value(other)
-            if first.type != second.type and not (is_integer(first.type) and is_integer(second.type)):
+            if first.type != second.type:
                 return None
             part = self.compare(node, "<=>", first, second)
             if part is None:

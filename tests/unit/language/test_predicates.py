@@ -318,3 +318,19 @@ def test_a_column_may_have_the_name_of_a_unit(text: str, expected: bool) -> None
     compiled = ri.compile_rules([("r", text)], dates.schema)
     assert not compiled.rejects.num_rows and not compiled.derived
     assert compiled.match(dates).to_pylist() == [["r"] if expected else []]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_local"),
+    [
+        ("(l, s) IN ((1L, 'a'), (2L, 'b'))", True),
+        ("(i, l) = (1, 1L)", True),
+        ("(l, s) IN ((1, 'a'), (2, 'b'))", False),
+        ("(l, s) IN ((1L, 'a'), (2, 'b'))", False),
+        ("(i, l) <=> (1, 1)", False),
+    ],
+)
+def test_row_values_of_other_types_are_left_to_spark(text: str, is_local: bool) -> None:
+    """Spark casts the values of rows only where these have the same names."""
+    compiled = ri.compile_rules([("r", text)], pa.schema({"i": pa.int32(), "l": pa.int64(), "s": pa.string()}))
+    assert [leaf.text for leaf in compiled.derived] == ([] if is_local else [text])
