@@ -194,8 +194,7 @@ class Splitter:
         return Fixed(Truth.NULL)
 
     def _rows_equal(self, node: Node, left: Node, right: Node) -> Formula | None:
-        """Equality of two row values: every pair is equal, and two NULLs count as equal. None where types differ: Spark
-        casts values of one name, and refuses others."""
+        """Equality of two row values: all pairs are equal, or NULL. None where types differ, which Spark may refuse."""
         if len(left.children) != len(right.children):
             raise self.analyser.error("TYPE_MISMATCH", "The two rows have different numbers of values.", node)
         parts = []
