@@ -11,7 +11,7 @@ import pyarrow as pa
 
 import rules_index as ri
 from pipelines.annotated import annotate_of, annotations_of
-from pipelines.errors import NeedsSparkError, SourceError
+from pipelines.errors import NeedsSparkError, SourceError, TableError
 from pipelines.lake.add_actions import live_files
 from pipelines.lake.column_types import ARROW_ID_TYPES, arrow_schema_of, nullable, plain_fields
 from pipelines.lake.folder_snapshot import Definition
@@ -28,7 +28,7 @@ from pipelines.settings.model import TAGGED_COLUMNS
 from pipelines.sources.pieces import each_in_threads
 from pipelines.value_lists import read_lists
 from pipelines.writing.compression import codec_of
-from pipelines.writing.files import discard
+from pipelines.writing.files import discard, layout_of
 from rules_index.arrays import decoded
 from rules_index.workers.delta_file_writer import Layout
 from rules_index.workers.source_file_reader import SOURCE_VERSION, read_batches
@@ -38,6 +38,8 @@ from rules_index.workers.task import Task
 if TYPE_CHECKING:
     import polars as pl
 
+    from pipelines.lake.folder_snapshot import FolderSnapshot
+    from pipelines.lake.lake import Lake
     from pipelines.scopes import StreamScope
     from rules_index.workers.retagged_rows import RowRange
 
@@ -52,7 +54,7 @@ def reproduce_here(
 ) -> Outcome:
     """Write the rows of a stream to a table of their own, with the ids that these rules give them, in one commit.
 
-    in_time: the rows to be written; None for all. NeedsSparkError, before anything is written, where Spark must do it.
+    in_time: the rows to be written; None for all. NeedsSparkError, with nothing left behind, where Spark must do it.
     """
     if reason := why_spark_retags(scope.workspace):
         raise NeedsSparkError(reason)
@@ -65,11 +67,11 @@ def reproduce_here(
     made.begin()
     try:
         files = made.of_tagged_rows() if scope.stream.output == "all" else made.of_the_source()
-        rows = made.commit()
     except BaseException:
         made.discard()
         raise
-    return Outcome(rules_version, files, len(made.entries), rows)
+    made.commit()
+    return Outcome(rules_version, files, len(made.entries), made.rows)
 
 
 def _compiled(scope: StreamScope, rules: pl.DataFrame) -> ri.CompiledRules:
@@ -83,6 +85,11 @@ def _compiled(scope: StreamScope, rules: pl.DataFrame) -> ri.CompiledRules:
         annotate=annotate_of(configuration, scope.name),
         lists=lists,
     )
+
+
+def _check_plain(lake: Lake, name: str, snapshot: FolderSnapshot) -> None:
+    if layout_of(lake, name, snapshot.fields) is None:
+        raise NeedsSparkError(f"the table {name} asks more of its files than their rows")
 
 
 class _Reproduction:
@@ -127,9 +134,13 @@ class _Reproduction:
         self.entries: list[str] = []
 
     def begin(self) -> None:
-        """Make the table, empty, where there is none."""
+        """Make the table, empty, where there is none. NeedsSparkError for tables that are not as deltatag makes them:
+        under column mapping, say, files have columns of other names."""
+        name = tagged_table(self.scope.name)
+        _check_plain(self.lake, name, self.tagged.snapshot(self.at.tagged))
         if not self.lake.exists(self.table):
             self.log.create(self.definition)
+        _check_plain(self.lake, self.table, self.log.latest())
         if reason := self.log.why_spark_commits(self.log.latest()):
             raise NeedsSparkError(f"the table {self.table} {reason}")
 
@@ -189,10 +200,19 @@ class _Reproduction:
         for made in write_files(self.compiled, self.task, batches):
             self.entries += [entry for entry in made.column("entry").to_pylist() if entry]
 
-    def commit(self) -> int:
-        """Make the table these files: how many rows it has."""
-        self.log.replace(self.definition, self.entries)
+    @property
+    def rows(self) -> int:
+        """How many rows were written."""
         return sum(json.loads(json.loads(entry)["add"]["stats"])["numRecords"] for entry in self.entries)
+
+    def commit(self) -> None:
+        """Make the table these files. They are only removed where that has surely failed: who is stopped meanwhile may
+        have committed them."""
+        try:
+            self.log.replace(self.definition, self.entries)
+        except TableError:
+            self.discard()
+            raise
 
     def discard(self) -> None:
         """Remove the files."""

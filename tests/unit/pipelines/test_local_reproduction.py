@@ -141,3 +141,27 @@ def test_rules_that_only_spark_evaluates_are_left_to_it(make_retagged) -> None:
     with pytest.raises(AssertionError, match="Spark was asked for"):
         reproduce_tags(workspace, "s", workspace.lake.version("rules"), TABLE)
     assert not FolderLog(workspace.lake.uri(TABLE)).folder.exists()
+
+
+@OUTPUTS
+def test_a_table_that_asks_more_of_its_files_is_left_to_spark(make_retagged, output: str) -> None:
+    workspace = prepared(make_retagged, output=output)
+    workspace.lake.delta("s_tagged").alter.add_constraint({"few": "seq < 1000"})
+    with pytest.raises(AssertionError, match="Spark was asked for"):
+        reproduce_tags(workspace, "s", workspace.lake.version("rules"), TABLE)
+    assert not FolderLog(workspace.lake.uri(TABLE)).folder.exists()
+
+
+def test_whoever_is_stopped_behind_the_commit_leaves_its_files(make_retagged, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace = prepared(make_retagged)
+    version, replace = workspace.lake.version("rules") - 1, FolderLog.replace
+
+    def stopped(log: FolderLog, *arguments: Any) -> None:
+        replace(log, *arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(FolderLog, "replace", stopped)
+        reproduce_tags(workspace, "s", version, TABLE)
+    expected = tags(workspace, "s_tagged")
+    assert tags(workspace, TABLE) == expected
