@@ -15,6 +15,7 @@ from assets.lint import lint_check
 from assets.lists import list_asset
 from assets.maintenance import maintain_job, maintain_schedule, maintenance_asset
 from assets.names import RESOURCE
+from assets.reports import report_asset, report_job, report_schedule
 from assets.resources import LakeResource
 from assets.retagging import can_retag_days, retag_asset, retag_job
 from assets.rules import index_assets, rules_asset
@@ -56,7 +57,7 @@ def _definitions(configuration: Configuration, lake: LakeResource) -> dg.Definit
     lists = configuration.lists
     timed = [stream for stream in streams if stream.freshness is not None]
     by_days = [stream for stream in streams if can_retag_days(stream)]
-    job, upkeep = run_job(configuration), maintain_job()
+    job, upkeep, reports = run_job(configuration), maintain_job(), report_job(configuration)
     return dg.Definitions(
         assets=[
             rules_asset(configuration),
@@ -67,6 +68,8 @@ def _definitions(configuration: Configuration, lake: LakeResource) -> dg.Definit
             *(tagged_assets(stream) for stream in streams),
             *(join_assets(join) for join in joins),
             *(retag_asset(configuration, stream) for stream in by_days),
+            *(report_asset(stream.name, stream.owners) for stream in streams),
+            *(report_asset(join.name, join.owners) for join in joins),
             maintenance_asset(),
         ],
         asset_checks=[
@@ -77,8 +80,12 @@ def _definitions(configuration: Configuration, lake: LakeResource) -> dg.Definit
             *(joined_checks(configuration, join) for join in joins),
             *(freshness_check(stream) for stream in timed),
         ],
-        jobs=[job, upkeep, *(retag_job(stream) for stream in by_days)],
-        schedules=[run_schedule(configuration, job), maintain_schedule(configuration, upkeep)],
+        jobs=[job, upkeep, reports, *(retag_job(stream) for stream in by_days)],
+        schedules=[
+            run_schedule(configuration, job),
+            maintain_schedule(configuration, upkeep),
+            report_schedule(configuration, reports),
+        ],
         sensors=[change_sensor(configuration, job), *([freshness_sensor(timed)] if timed else [])],
         resources={RESOURCE: lake},
         executor=dg.in_process_executor,

@@ -47,6 +47,11 @@ def retag_key(stream: str) -> dg.AssetKey:
     return dg.AssetKey(["retag", f"{stream}_retag"])
 
 
+def report_key(scope: str) -> dg.AssetKey:
+    """The key of the report of a stream or a join."""
+    return dg.AssetKey(["report", f"{scope}_report"])
+
+
 def table_key(table: str) -> dg.AssetKey:
     """The key of a table that a stream or join writes."""
     return dg.AssetKey(table)

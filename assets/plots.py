@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 RULES_SHOWN = 25
 _LABEL = 40
 _TICKS = 8
+_SMALL_PLOTS, _PLOTS_IN_ROW = 19, 4
 _BLUE, _ORANGE, _GREY = "#3b6fb6", "#d98b2b", "#8a8a8a"
 
 
@@ -26,7 +28,7 @@ def matches_per_rule(title: str, counts: Sequence[tuple[Any, int]]) -> str:
     shown = list(reversed(counts[:RULES_SHOWN]))
     figure = Figure(figsize=(8, 0.9 + 0.26 * len(shown)), dpi=80, layout="constrained")
     axes = figure.subplots()
-    names = [str(rule) if len(str(rule)) <= _LABEL else f"{str(rule)[: _LABEL - 1]}…" for rule, _ in shown]
+    names = [_shortened(str(rule), _LABEL) for rule, _ in shown]
     bars = axes.barh(range(len(shown)), [count for _, count in shown], color=_BLUE)
     axes.set_yticks(range(len(shown)), names)
     axes.bar_label(bars, fmt="{:,.0f}", padding=3, fontsize=8)
@@ -60,6 +62,40 @@ def rows_and_matches(title: str, batches: Sequence[MicroBatch]) -> str:
     for axes, label in ((above, "rows"), (below, "matches")):
         _tidy(axes, label)
     return _image("rows and matches", figure)
+
+
+def matches_over_time(
+    title: str, starts: Sequence[str], matched: Sequence[int], rules: Sequence[Mapping[str, Any]]
+) -> str:
+    """Small plots over event time, as a Markdown image: all rows with a match, then each rule's matches.
+
+    starts: beginnings of the periods, local; matched: by period, rows with a match; rules: those with most matches
+    first, each with `id` and `over_time`, its matches by period.
+    """
+    from matplotlib.figure import Figure
+
+    plotted = [("any rule", matched, _ORANGE)]
+    plotted += [(rule["id"], rule["over_time"], _BLUE) for rule in rules[:_SMALL_PLOTS] if rule["over_time"]]
+    rows = -(-len(plotted) // _PLOTS_IN_ROW)
+    figure = Figure(figsize=(8, 0.6 + 1.1 * rows), dpi=80, layout="constrained")
+    places = range(len(starts))
+    for axes, plot in zip_longest(figure.subplots(rows, _PLOTS_IN_ROW, squeeze=False).flat, plotted):
+        if plot is None:
+            axes.set_axis_off()
+            continue
+        name, counts, colour = plot
+        axes.fill_between(places, counts, step="mid", color=colour, linewidth=0)
+        axes.set_title(_shortened(str(name), 22), fontsize=8, loc="left")
+        axes.set_ylim(0, max(*counts, 1))
+        axes.set_xticks([])
+        axes.set_yticks([max(counts)], [f"{max(counts):,}"], fontsize=7)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(f"{title}: rows that match, {starts[0]} to {starts[-1]}", fontsize=10)
+    return _image("matches over time", figure)
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _tidy(axes: Axes, label: str) -> None:

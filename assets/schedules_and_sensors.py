@@ -17,6 +17,7 @@ from assets.names import (
     index_key,
     list_key,
     rejects_key,
+    report_key,
     retag_key,
     runs_key,
     source_key,
@@ -42,6 +43,7 @@ def run_job(configuration: Configuration) -> Any:
     """The job over all assets, which does what `deltatag run` does."""
     apart = [
         MAINTENANCE,
+        *map(report_key, [*configuration.streams, *configuration.joins]),
         *(retag_key(name) for name, stream in configuration.streams.items() if can_retag_days(stream)),
     ]
     looked_at = [RULES, *map(source_key, configuration.streams), *map(list_key, configuration.lists)]

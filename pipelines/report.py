@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -41,21 +42,36 @@ def report_scopes(workspace: Workspace, scopes: Sequence[str] | None, folder: Pa
     names = list(dict.fromkeys(scopes)) if scopes is not None else scopes_of(workspace)
     for name in names:
         scope_of(workspace, name)
+    _make(folder)
+    return [_report(workspace, name, folder) for name in names]
+
+
+def write_page(found: Mapping[str, Any], folder: Path) -> Path:
+    """Write `<scope>.html` with these contents, which is never seen half-written; PipelineError if it cannot be."""
+    _make(folder)
+    file = folder / f"{found['scope']}.html"
+    written = file.with_name(f".{file.name}.part")
+    try:
+        written.write_text(page(found), encoding="utf-8")
+        written.replace(file)
+    except OSError as error:
+        raise PipelineError(f"The page {file} cannot be written: {error.strerror or error}.") from error
+    return file
+
+
+def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise PipelineError(f"The folder {folder} cannot be made: {error.strerror or error}.") from error
-    return [_report(workspace, name, folder / f"{name}.html") for name in names]
 
 
-def _report(workspace: Workspace, name: str, file: Path) -> ReportResult:
+def _report(workspace: Workspace, name: str, folder: Path) -> ReportResult:
     started = time.perf_counter()
     workspace.progress(f"looking at {name}")
     try:
         found = contents(workspace, name)
-        written = file.with_name(f".{file.name}.part")
-        written.write_text(page(found), encoding="utf-8")
-        written.replace(file)
+        file = write_page(found, folder)
     except (PipelineError, ri.RulesIndexError, pa.ArrowException, pl.exceptions.PolarsError, OSError) as error:
         return ReportResult(name, error=str(error))
     return ReportResult(

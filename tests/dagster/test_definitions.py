@@ -58,6 +58,10 @@ flights_tagged <- flights rule_index/flights_rule_index
 quarantine_both <- flights rule_index/both_rule_index weather
 quarantine_early <- early rule_index/early_rule_index
 quarantine_flights <- flights rule_index/flights_rule_index
+report/both_report <- both_tagged rule_index/both_rule_index
+report/early_report <- early_tagged rule_index/early_rule_index
+report/flights_report <- flights_tagged rule_index/flights_rule_index
+report/weather_report <- rule_index/weather_rule_index weather_tagged
 retag/flights_retag <- rule_index/flights_rule_index
 retag/weather_retag <- rule_index/weather_rule_index
 rule_index/both_rule_index <- rules
@@ -128,10 +132,13 @@ def test_everything_loads_and_runs_in_one_process_with_one_spark_step_at_a_time(
     assert [schedule.name for schedule in definitions.schedules or []] == [
         "run_every_quarter_of_an_hour",
         "maintain_every_night",
+        "report_every_morning",
     ]
     assert [node.name for node in definitions.resolve_job_def("retag_flights").nodes] == ["retag__flights_retag"]
     assert [node.name for node in definitions.resolve_job_def("maintain").nodes] == ["deltatag__maintenance"]
-    assert not {"deltatag__maintenance", "retag__flights_retag"} & set(pools)
+    reports = {f"report__{scope}_report" for scope in ("flights", "weather", "early", "both")}
+    assert {node.name for node in definitions.resolve_job_def("report").nodes} == reports
+    assert not {"deltatag__maintenance", "retag__flights_retag", *reports} & set(pools)
     assert [sensor.name for sensor in definitions.sensors or []] == ["rules_and_sources"]
     shipped = yaml.safe_load((ROOT / "dagster.yaml").read_text())
     assert shipped["concurrency"]["pools"]["default_limit"] == 1
