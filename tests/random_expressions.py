@@ -99,7 +99,8 @@ _MAKERS = {
         -{double} ; sqrt({double}) ; exp({double}) ; ln({double}) ; pow({double}, 2) ; round({double}, 1) ;
         abs({double}) ; CAST({string} AS DOUBLE) ; {double} % {double!} ; nanvl({double}, {double!}) ;
         cbrt({double}) ; CAST({decimal(18,6)} AS DOUBLE) ; {float} + {double} ; atan2({double}, {double!}) ;
-        rint({double}) ; hypot({double}, 1D) ; CAST({timestamp} AS DOUBLE) ; log10({double}) ; {string} * 2
+        rint({double}) ; hypot({double}, 1D) ; CAST({timestamp} AS DOUBLE) ; log10({double}) ; {string} * 2 ;
+        try_divide({double}, {double}) ; try_mod({double!}, {double})
     """,
     "float": """
         CAST({double} AS FLOAT) ; {float} * {float} ; {float} + {float!} ; -{float} ; abs({float}) ;
@@ -147,11 +148,11 @@ _MAKERS = {
         CAST({string} AS TIMESTAMP) ; timestamp_seconds({int}) ; CAST({timestamp_ntz} AS TIMESTAMP) ;
         {timestamp} - INTERVAL 1 DAY ; to_utc_timestamp({timestamp}, 'Asia/Tokyo') ;
         timestampadd(MINUTE, 90, {timestamp}) ; make_timestamp(2024, 2, {tinyint}, 12, 30, 0) ;
-        to_timestamp({string})
+        to_timestamp({string}) ; {timestamp} + INTERVAL 1 MONTH ; timestampadd(YEAR, -1, {timestamp})
     """,
     "timestamp_ntz": """
         CAST({date} AS TIMESTAMP_NTZ) ; {timestamp_ntz} + INTERVAL '2' DAY ; CAST({timestamp} AS TIMESTAMP_NTZ) ;
-        CAST({string} AS TIMESTAMP_NTZ)
+        CAST({string} AS TIMESTAMP_NTZ) ; {timestamp_ntz} - INTERVAL '13' MONTHS
     """,
     "array<int>": """
         array({int}, {int!}, NULL) ; filter({array<int>}, x -> x > {int!}) ; transform({array<int>}, x -> x + 1) ;

@@ -185,7 +185,7 @@ class Analyser:
         value = self.condition(node)
         if value.type == NULL:
             return Constant(None, BOOLEAN)
-        return value.local if value.type == BOOLEAN else None
+        return operations.condition(value.local, value.type, self.scope.time_zone)
 
     def _connective(self, node: Node) -> Value:
         operands = [self.truth(child) for child in node.children]

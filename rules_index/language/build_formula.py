@@ -98,20 +98,17 @@ class Splitter:
     def _boolean(self, value: Value) -> Formula:
         if value.type == NULL:
             return Fixed(Truth.NULL)
-        if value.type == STRING:
-            leaf = self.analyser.derived(value.node, BOOLEAN, "CAST({} AS BOOLEAN)")
-            return Predicate(leaf, _TRUE, _FALSE, Truth.NULL)
-        if value.type not in (BOOLEAN, None):
+        if value.type not in (BOOLEAN, STRING, None):
             raise self.analyser.error(
                 "NOT_BOOLEAN", f"A condition is needed here, and this is {name_of(value.type)}.", value.node
             )
-        tree = value.local
+        tree = operations.condition(value.local, value.type, self.zone)
         if isinstance(tree, Constant):
             return fixed(tree)
         if isinstance(tree, Operation) and tree.name == "not":
             return negate(Predicate(tree.operands[0], _TRUE, _FALSE, Truth.NULL))
         # a value whose type only Spark knows may be a STRING, which Spark casts in an AND, though not as a whole rule
-        form = OPERAND if value.type is None else "{}"
+        form = {BOOLEAN: "{}", STRING: "CAST({} AS BOOLEAN)"}.get(value.type, OPERAND)
         return Predicate(tree or self.analyser.derived(value.node, BOOLEAN, form), _TRUE, _FALSE, Truth.NULL)
 
     # Comparisons

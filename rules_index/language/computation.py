@@ -27,7 +27,7 @@ from rules_index.language.type_names import TIMESTAMP, TIMESTAMP_NTZ
 from rules_index.language.typed import Constant, Expression
 
 _OF_INTERVALS = {
-    False: (("time_add", literals.MICROS, BIGINT),),
+    False: (("time_add", literals.MICROS, BIGINT), ("time_months_add", literals.MONTHS, INT)),
     True: (("date_add", literals.DAYS, INT), ("add_months", literals.MONTHS, INT)),
 }
 """What `+ INTERVAL` does to timestamps and, if True, to dates; with the units and the type of the number."""

@@ -35,7 +35,6 @@ from rules_index.language.typed import Constant
 _BIGINT = re.compile(r"([+-]?)0*([0-9]{1,19})")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,300}\.?[0-9]{0,300}|\.[0-9]{1,300})(?:[eE][+-]?[0-9]{1,4})?")
-_TRUTHS = dict.fromkeys(("t", "true", "y", "yes", "1"), True) | dict.fromkeys(("f", "false", "n", "no", "0"), False)
 _SPECIAL = {"nan": float("nan")} | {
     sign + name: float(sign + "inf") for sign in ("", "+", "-") for name in ("inf", "infinity")
 }
@@ -172,7 +171,7 @@ def raises(constant: Constant, target: pa.DataType) -> bool:
     if not isinstance(text, str):
         return False
     if target == BOOLEAN:
-        return text.strip(datetime_parser.BLANK).lower() not in _TRUTHS
+        return text.strip(datetime_parser.BLANK).lower() not in string_casts.TRUTHS
     if target in (DATE, TIMESTAMP, TIMESTAMP_NTZ):
         parsed = datetime_parser.parse_date(text) if target == DATE else datetime_parser.parse_timestamp(text)
         return parsed is None and not names_moment(text) and not datetime_parser.is_time_of_day(text)
@@ -263,7 +262,7 @@ def _from_text(text: str, target: pa.DataType, zone: str) -> bool | int | float 
             return None
         return float(text) if target == DOUBLE else _float32_of_text(text)
     if target == BOOLEAN:
-        return _TRUTHS.get(text.lower())
+        return string_casts.TRUTHS.get(text.lower())
     if target == DATE:
         return datetime_parser.parse_date(text)
     if target in (TIMESTAMP, TIMESTAMP_NTZ):

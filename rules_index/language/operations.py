@@ -42,7 +42,7 @@ def as_type(expression: Expression, target: pa.DataType, zone: str) -> Expressio
         return constants.cast(expression, target, zone)
     if is_number(expression.type) and is_number(target):
         return Operation("cast", (expression,), target)
-    if expression.type == STRING and (is_integer(target) or is_decimal(target) or target in (DOUBLE, DATE)):
+    if expression.type == STRING and (is_integer(target) or is_decimal(target) or target in (DOUBLE, DATE, BOOLEAN)):
         return Operation("cast", (expression,), target)
     if target == STRING and (is_integer(expression.type) or expression.type == BOOLEAN):
         return Operation("cast", (expression,), target)
@@ -60,9 +60,9 @@ def as_type(expression: Expression, target: pa.DataType, zone: str) -> Expressio
 
 
 def quiet(expression: Expression | None) -> Expression | None:
-    """A cast that gives NULL where it would raise; None where only Spark can evaluate that."""
-    if isinstance(expression, Operation) and expression.name == "cast":
-        return Operation("try_cast", expression.operands, expression.type)
+    """A cast or division that gives NULL where it would raise; None where only Spark can evaluate that."""
+    if isinstance(expression, Operation) and expression.name in ("cast", "divide", "remainder"):
+        return Operation(f"try_{expression.name}", expression.operands, expression.type)
     if isinstance(expression, Operation) and expression.parameters[:1] == ("to_timestamp",):
         return function_registry.build(
             "try_to_timestamp", expression.operands, expression.type, expression.parameters[1]
@@ -77,6 +77,13 @@ def comparable(expression: Expression, target: pa.DataType, zone: str) -> Expres
     if found is None and isinstance(expression, Constant) and constants.raises(expression, target):
         return Operation("raise", (expression,), target)
     return found
+
+
+def condition(expression: Expression | None, kind: pa.DataType | None, zone: str) -> Expression | None:
+    """The tree of a condition, to which Spark casts a text; None where only Spark can evaluate it."""
+    if expression is None or kind == BOOLEAN:
+        return expression
+    return comparable(expression, BOOLEAN, zone) if kind == STRING else None
 
 
 def members(values: Sequence[Expression | None], common: pa.DataType, zone: str) -> list[Expression | None]:

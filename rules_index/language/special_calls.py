@@ -131,15 +131,17 @@ _TRIED = {"try_mod": "%", "try_add": "+", "try_subtract": "-", "try_multiply": "
 
 
 def _arithmetic(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
-    """`mod`, `pmod`, `div` and `try_...`: typed as their operators; of the latter only Spark knows where they fail."""
+    """`mod`, `pmod`, `div` and `try_...`: typed as their operators. Only Spark evaluates `try_add` and its like,
+    which it may reorder among others."""
     first, second = arguments[0], arguments[1]
     operator = _OPERATORS.get(node.value)
     typed = "%" if operator == "PMOD" else operator or _TRIED[node.value]
     data_type, tree = None, None
     if all(is_integer(each.type) or is_float(each.type) for each in (first, second)):
         data_type = arithmetic_type(typed, first.type, second.type)
-    if operator is not None and data_type is not None and first.local is not None and second.local is not None:
-        tree = operations.arithmetic(operator, first.local, second.local, data_type, analyser.scope.time_zone)
+    if data_type is not None and first.local is not None and second.local is not None:
+        tree = operations.arithmetic(operator or typed, first.local, second.local, data_type, analyser.scope.time_zone)
+        tree = operations.quiet(tree) if operator is None else tree
     return analyser.make_value(node, data_type, tree)
 
 
@@ -199,21 +201,24 @@ def _date_trunc(analyser: Analysis, node: Node, arguments: list[Value]) -> Value
 
 _MICROS = {"MICROSECOND": 1, "MILLISECOND": 1_000, "SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000,
            "DAY": 86_400_000_000, "WEEK": 604_800_000_000}  # fmt: skip
+_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 
 
 def _timestampadd(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
-    """`timestampadd(unit, count, time)` of a constant count: days by the local clock, hours and less by instants."""
+    """`timestampadd(unit, count, time)` of a constant count: days and months by the local clock, hours and less by
+    instants."""
     unit, count, time = (each.local for each in arguments) if len(arguments) == 3 else (None,) * 3
     kind = arguments[-1].type
     if not (isinstance(unit, Constant) and isinstance(count, Constant) and kind in (TIMESTAMP, TIMESTAMP_NTZ)):
         return None
     if not is_integer(count.type) or count.value is None:
         return None
-    length = count.value * _MICROS.get(str(unit.value).upper(), 0)
-    if not 0 < abs(length) < 1 << 63:
+    word = str(unit.value).upper()
+    name = "time_months_add" if word in _MONTHS else "time_add" if word in ("DAY", "WEEK") else "instant_add"
+    length, of = count.value * (_MONTHS | _MICROS).get(word, 0), INT if word in _MONTHS else BIGINT
+    if not 0 < abs(length) < 1 << (of.bit_width - 1):
         return None
-    name = "time_add" if str(unit.value).upper() in ("DAY", "WEEK") else "instant_add"
-    tree = function_registry.build(name, [time, Constant(length, BIGINT)], kind, analyser.scope.time_zone)
+    tree = function_registry.build(name, [time, Constant(length, of)], kind, analyser.scope.time_zone)
     return analyser.make_value(node, kind, tree)
 
 

@@ -60,6 +60,7 @@ class Operation:
     | add subtract multiply negate abs | numbers of one type | |
     | divide quotient | two numbers of one type: DOUBLE, BIGINT | |
     | remainder positive_remainder | two numbers of one type | |
+    | try_divide try_remainder | as without try_; NULL where these raise | |
     | cast try_cast | one | |
     | = <> < <= > >= <=> | two of one type | |
     | and or | two or more BOOLEAN | |

@@ -20,6 +20,10 @@ _CHANGES = ["2024-03-31 00:59:59", "2024-03-31 01:00:00", "2024-10-27 00:30:00",
             "9000-03-31 01:00:00", "4096-10-31 00:30:00"]  # fmt: skip
 
 
+SPELLED_TRUTHS = ["t", "TRUE", "Yes", "1", " y\t", "\x7ftrue\x00", "f", "False", "NO", "n", "0", "", " ", "tru", "10",
+                  "01", "on", "ｔ", "YEſ", "\u00a0t", "t\u2003", "a", "b", "x", "y", "y es"]  # fmt: skip
+
+
 def rows() -> pa.Table:
     chance = random.Random(3)
     moments = [datetime.fromisoformat(text).replace(tzinfo=UTC) for text in _CHANGES]
@@ -83,6 +87,7 @@ def rows() -> pa.Table:
             drawn([[], [{"k": "x", "v": 1}], [None, {"k": None, "v": 2}], [{"k": "y", "v": None}, {"k": "x", "v": 3}]]),
             pa.list_(pa.struct([("k", pa.string()), ("v", pa.int32())])),
         ),
+        "tf": pa.array(drawn(SPELLED_TRUTHS), pa.string()),
         "m": pa.array(drawn([[], [("a", 1)], [("a", None), ("b", 2)]]), pa.map_(pa.string(), pa.int32())),
     }  # fmt: skip
     return pa.table(columns)
@@ -110,10 +115,13 @@ CASES: dict[str, list[str]] = {
     "time_add": [f"{of} {sign} INTERVAL {length}" for of in ("ts", "n", "later") for sign in "+-" for length in
                  ("1 HOUR", "1 DAY", "'2' WEEKS", "'-2' DAYS", "-3 DAYS 4 HOURS", "90 MINUTES 7 SECONDS",
                   "1 microsecond", "180 days")],
+    "time_months_add": [f"{of} {sign} INTERVAL {length}" for of in ("ts", "n", "later") for sign in "+-" for length in
+                        ("1 MONTH", "18 YEARS", "'-7' MONTHS", "2 YEARS 5 MONTHS", "9999 YEARS")],
     "instant_add": [f"timestampadd({unit}, {count}, {of})" for unit in ("MICROSECOND", "SECOND", "MINUTE", "HOUR")
         for count in (1, -36, 1000) for of in ("ts", "n")],
     "timestampadd": [f"dateadd({unit}, {count}, {of})" for unit in ("DAY", "WEEK") for count in (1, -36, 1000)
-        for of in ("ts", "n")],
+        for of in ("ts", "n")] + [f"timestampadd({unit}, {count}, {of})" for unit in ("MONTH", "quarter", "YEAR")
+        for count in (1, -5, 70000) for of in ("ts", "n")],
     "arrays_overlap": ["arrays_overlap(a, array('x'))", "arrays_overlap(a, array('q', 'x'))",
         "arrays_overlap(r, array(3, 1))",
         "arrays_overlap(array('y'), a)", "arrays_overlap(g, array(0.0D, DOUBLE('NaN')))"],
@@ -178,13 +186,15 @@ CASES: dict[str, list[str]] = {
     "get": ["get(a, 0)", "get(r, w)", "get(r, -1)"],
     "element_at": ["element_at(a, 1)", "element_at(r, -1)", "element_at(r, 3)", "element_at(a, 0)",
         "element_at(r, -2147483647)"],
-    "map_contains_key": ["map_contains_key(m, 'a')", "map_contains_key(m, '')", "map_contains_key(o, -1)"],
+    "map_contains_key": ["map_contains_key(m, 'a')", "map_contains_key(m, '')", "map_contains_key(o, -1)",
+        "map_contains_key(m, tf)", "map_contains_key(o, i)"],
     **{name: [f"{name}(s, u)", f"{name}(u, s)", f"{name}('xaby', u)", f"{name}(s, s)", f"{name}(k, left(k, 1))"]
        for name in ("startswith", "endswith", "contains")},
     "reverse": ["reverse(s)", "reverse(u)"],
     "map_value": ["m['a']", "m['b']", "m['']", "m.b", "element_at(m, 'a')", "o[1]", "o[-1]", "element_at(o, 2)",
-        "try_element_at(o, 3)"],
-    "array_contains": ["array_contains(a, 'x')", "array_contains(g, 0.0D)", "array_contains(g, DOUBLE('NaN'))"],
+        "try_element_at(o, 3)", "m[tf]", "o[i]", "element_at(m, tf)"],
+    "array_contains": ["array_contains(a, 'x')", "array_contains(g, 0.0D)", "array_contains(g, DOUBLE('NaN'))",
+        "array_contains(a, tf)", "array_contains(r, j)", "array_contains(g, y)"],
     "timestampdiff": [
         *(f"timestampdiff({unit}, ts, later)" for unit in ("SECOND", "MINUTE", "HOUR", "DAY", "WEEK")),
         "datediff(HOUR, later, ts)", "timestampdiff(DAY, ts, TIMESTAMP'2024-03-31 12:00:00')",
@@ -200,6 +210,8 @@ CASES: dict[str, list[str]] = {
         "p / 3", "p / 0.03", "p / p", "p / y2", "y2 / p", "1 / p", "p / j", "j / y2", "p / 7L", "t / y2", "100.00 / p",
         "p % 100", "p % 0.03", "p % p", "p % y2", "y2 % p", "p % i", "7 % p", "p % -7L", "t % p", "p % 1.125",
         "p * 2", "p * i", "p * p", "p * 1.10", "-3 * p", "y2 * 7L", "t * p", "b * p",
+        *(f"try_{name}({of})" for name in ("divide", "mod") for of in ("x, y", "i, j", "b, c", "f, y", "t, i", "i, 60",
+        "7, t", "b, 0", "b, -1L")),
         "pmod(i, 7)", "pmod(b, -3)", "pmod(-7, t)", "mod(i, j)", "mod(b, 10)", "div(i, j)", "div(b, 3)",
     ],
     "fields": [f"extract({field} FROM {of})" for field in _FIELDS for of in ("ts", "n")],
@@ -211,7 +223,8 @@ CASES: dict[str, list[str]] = {
     "to_timestamp": ["to_timestamp(l)", "CAST(l AS TIMESTAMP)", "to_timestamp(q)", "to_timestamp(k)"],
     "to_timestamp_ntz": ["to_timestamp_ntz(l)", "CAST(l AS TIMESTAMP_NTZ)", "CAST(q AS TIMESTAMP_NTZ)"],
     "try_to_timestamp": ["try_to_timestamp(l)", "TRY_CAST(l AS TIMESTAMP)"],
-    "casts": ["CAST(k AS DOUBLE)", "CAST(k AS DECIMAL(10,2))", "CAST(k AS DECIMAL(38,0))", "CAST(k AS DECIMAL(5,5))",
+    "casts": ["CAST(tf AS BOOLEAN)", "TRY_CAST(tf AS BOOLEAN)",
+        "CAST(k AS DOUBLE)", "CAST(k AS DECIMAL(10,2))", "CAST(k AS DECIMAL(38,0))", "CAST(k AS DECIMAL(5,5))",
               "CAST(k AS DECIMAL(38,18))", "TRY_CAST(k AS DECIMAL(4,1))", "CAST(q AS DATE)", "CAST(i AS STRING)",
               "CAST(b AS STRING)", "CAST(t AS STRING)",
         "CAST(v AS STRING)",

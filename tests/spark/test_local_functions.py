@@ -54,6 +54,8 @@ _KINDS = (
     "call",
     "cast",
     "try_cast",
+    "try_divide",
+    "try_remainder",
     "divide",
     "remainder",
     "positive_remainder",
@@ -103,7 +105,7 @@ def _tried(text: str) -> str:
         left, right = text.split("(")[1].rstrip(")").split(", ")
         return f"IF({right} = 0, NULL, {text})"
     text = re.sub(r"^(?:to_)?(timestamp|timestamp_ntz)\((\w)\)", lambda m: f"CAST({m[2]} AS {m[1].upper()})", text)
-    return re.sub(r"(?<!TRY_)CAST\(([klq])", r"TRY_CAST(\1", text)
+    return re.sub(r"(?<!TRY_)CAST\(([klq]|tf)", r"TRY_CAST(\1", text)
 
 
 @pytest.mark.parametrize("function", ["upper", "lower"])
@@ -153,6 +155,7 @@ RAISING = (
     "add_months",
     "trunc",
     "time_add",
+    "time_months_add",
     "time_between",
     "instant_add",
     "timestampadd",

@@ -177,3 +177,8 @@ def date_and_days(kinds: Types) -> bool:
 def time_and_length(kinds: Types) -> bool:
     """A TIMESTAMP or TIMESTAMP_NTZ, and microseconds."""
     return len(kinds) == 2 and one_time(kinds[:1]) and kinds[1] == BIGINT
+
+
+def time_and_months(kinds: Types) -> bool:
+    """A TIMESTAMP or TIMESTAMP_NTZ, and an INT."""
+    return len(kinds) == 2 and one_time(kinds[:1]) and bool(kinds[1] == INT)

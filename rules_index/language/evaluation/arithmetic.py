@@ -24,12 +24,10 @@ _MIN_LONG, _MAX_LONG = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 def can_cast(source: pa.DataType, target: pa.DataType) -> bool:
-    """True where `cast` converts between the two types: BOOLEAN and numbers; texts to integers, DOUBLEs, decimals and
-    dates; integers and BOOLEANs to texts; a type to itself."""
+    """True where `cast` converts between the two types: BOOLEAN and numbers; texts to integers, decimals and what
+    `_SPELLED` has; integers and BOOLEANs to texts; a type to itself."""
     t = pa.types
-    if t.is_string(source) and (
-        t.is_integer(target) or t.is_decimal(target) or t.is_date32(target) or target == pa.float64()
-    ):
+    if t.is_string(source) and (t.is_integer(target) or t.is_decimal(target) or target in _SPELLED):
         return True
     if t.is_string(target) and (t.is_integer(source) or t.is_boolean(source)):
         return True
@@ -153,11 +151,14 @@ def cast(values: pa.Array, target: pa.DataType) -> Outcome:
     return _like_nulls_of(narrow, values, target), failed
 
 
+_SPELLED = {pa.bool_(): string_casts.booleans, pa.date32(): string_casts.dates, pa.float64(): string_casts.doubles}
+
+
 def _from_texts(texts: pa.Array, target: pa.DataType) -> Outcome:
     if pa.types.is_decimal(target):
         return string_casts.decimals(texts, target)
     if not pa.types.is_integer(target):
-        return (string_casts.dates if pa.types.is_date32(target) else string_casts.doubles)(texts)
+        return _SPELLED[target](texts)
     numbers, failed = string_casts.integers(texts)
     narrow, beyond = _narrow(numbers, target)
     return _like_nulls_of(narrow, texts, target), failed | beyond

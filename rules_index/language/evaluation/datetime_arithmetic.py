@@ -131,13 +131,25 @@ def _last_day(columns: Columns, _: str) -> Result:
 
 def _months_added(columns: Columns, _: str) -> Result:
     """The same day of a later month, or its last one; fails where no DATE is so far away."""
-    column, count = columns[0], columns[1][0].as_py()
-    days = _days(column)
+    column = columns[0]
+    found = _months_later(_days(column), columns[1][0].as_py())
+    return _dates(found, column), (found.astype(np.int32) != found) & ~nulls_of(column)
+
+
+def _months_later(days: np.ndarray, count: int) -> np.ndarray:
     months = days.astype("M8[D]").astype("M8[M]") + count
     first, last = (each.astype("M8[D]").astype(np.int64) for each in (months, months + 1))
-    found = np.minimum(first + days - _begin(days, "M"), last - 1)
-    beyond = found.astype(np.int32) != found
-    return _dates(found, column), beyond & ~nulls_of(column)
+    return np.asarray(np.minimum(first + days - _begin(days, "M"), last - 1))
+
+
+def _time_months_added(columns: Columns, zone: str) -> Result:
+    """As java.time.ZonedDateTime: the same local time so many months later, by the same offset where it can be; fails
+    beyond a BIGINT."""
+    column, zone = columns[0], zone if columns[0].type.tz is not None else "UTC"
+    days, of_day = local_clock(column, zone)
+    moved = _months_later(days, columns[1][0].as_py())
+    found, failed = instants(moved, of_day, zone, offsets(filled(column.cast(pa.int64())), zone))
+    return like(column, found, pa.int64()).cast(column.type), failed & ~nulls_of(column)
 
 
 def _counted(unit: int) -> Callable[[Columns, str], Result]:
@@ -211,6 +223,7 @@ CALENDAR: dict[str, ScalarFunction] = {
         fits=_is_unit((*_BEGINS, *_LENGTHS)),
     ),
     "time_add": ScalarFunction(argument_types.time_and_length, _time_added, raises=True, constants=(1,)),
+    "time_months_add": ScalarFunction(argument_types.time_and_months, _time_months_added, raises=True, constants=(1,)),
     "instant_add": ScalarFunction(argument_types.time_and_length, _instant_added, raises=True, constants=(1,)),
     "time_between": ScalarFunction(argument_types.two_of_a_kind, _time_between, raises=True),
     "shown_time": ScalarFunction(argument_types.one_moment, _shown),
@@ -225,5 +238,6 @@ CALENDAR: dict[str, ScalarFunction] = {
     "yearofweek": ScalarFunction(argument_types.one_moment, _year_of_week),
     "dayofweek_iso": ScalarFunction(argument_types.one_moment, _day_of_week),
 }
-"""`time_add` is `+` and `-` with an INTERVAL, `instant_add` TIMESTAMPADD of hours and less, `time_between` the
-difference of two moments, `shown_time` their cast to STRING; the last two are fields of EXTRACT alone."""
+"""`time_add` and `time_months_add` are `+` and `-` with an INTERVAL, `instant_add` TIMESTAMPADD of hours and less,
+`time_between` the difference of two moments, `shown_time` their cast to STRING; the last two are fields of EXTRACT
+alone."""

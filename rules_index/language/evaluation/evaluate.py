@@ -129,15 +129,23 @@ def _arithmetic(operation: Operation, operands: list[Evaluated]) -> Evaluated:
 
 
 def _division(operation: Operation, operands: list[Evaluated]) -> Evaluated:
-    left, right = operands
-    failed: Mask | None
-    if pa.types.is_decimal(operation.type):
-        of_decimals = {"divide": decimal_division.divide, "remainder": decimal_division.remainder}[operation.name]
-        values, failed = of_decimals(left.values, right.values, operation.type)
-    else:
-        values, failed = divide(operation.name, left.values, right.values)
-    # Spark evaluates the divisor first
-    return _finish(values, _with_more(_either([right, left]), failed))
+    values, failed = _divided(operation, operands)
+    return _finish(values, _with_more(_either(operands[::-1]), failed))  # Spark evaluates the divisor first
+
+
+def _quiet_division(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+    """NULL where the division fails."""
+    values, failed = _divided(operation, operands)
+    return _finish(_finish(values, failed).values, _either(operands[::-1]))
+
+
+def _divided(operation: Operation, operands: list[Evaluated]) -> tuple[pa.Array, Mask | None]:
+    """The values of a division, and where it fails."""
+    name, (left, right) = operation.name.removeprefix("try_"), (operand.values for operand in operands)
+    if not pa.types.is_decimal(operation.type):
+        return divide(name, left, right)
+    of_decimals = {"divide": decimal_division.divide, "remainder": decimal_division.remainder}[name]
+    return of_decimals(left, right, operation.type)
 
 
 def _sign(operation: Operation, operands: list[Evaluated]) -> Evaluated:
@@ -299,6 +307,8 @@ _OPERATIONS: dict[str, Callable[[Operation, list[Evaluated]], Evaluated]] = {
     "remainder": _division,
     "quotient": _division,
     "positive_remainder": _division,
+    "try_divide": _quiet_division,
+    "try_remainder": _quiet_division,
     "negate": _sign,
     "abs": _sign,
     "cast": _cast,

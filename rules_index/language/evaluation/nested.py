@@ -26,12 +26,11 @@ def _array_contains(columns: Columns, _: str) -> Result:
     """TRUE where an item is equal, else NULL where an item is NULL, else FALSE."""
     lists, value = columns[0], columns[1]
     items, owner = items_of(lists)
-    wanted = pa.repeat(value[0], len(items))
-    equal = compare("=", items, wanted)
+    equal = compare("=", items, value.take(pa.array(owner)))
     found, unknown = np.zeros(len(lists), bool), np.zeros(len(lists), bool)
     found[owner[pc.fill_null(equal, False).to_numpy(zero_copy_only=False)]] = True
     unknown[owner[nulls_of(items)]] = True
-    return pa.array(found, mask=nulls_of(lists) | (unknown & ~found)), None
+    return pa.array(found, mask=nulls_of(lists) | nulls_of(value) | (unknown & ~found)), None
 
 
 def items_of(lists: pa.Array) -> tuple[pa.Array, np.ndarray]:
@@ -62,16 +61,22 @@ def _value_of_key(columns: Columns, _: str) -> Result:
 
 
 def _has_key(columns: Columns, _: str) -> Result:
-    return pa.array(_entry(columns)[1], mask=nulls_of(columns[0])), None
+    return pa.array(_entry(columns)[1], mask=nulls_of(columns[0]) | nulls_of(columns[1])), None
 
 
 def _entry(columns: Columns) -> tuple[np.ndarray, np.ndarray]:
     """The place of the first entry of each map with a key, and whether there is one."""
     maps, key = columns
     begins, ends = _bounds(maps)
-    hits = np.flatnonzero(pc.fill_null(pc.equal(maps.keys, key[0]), False).to_numpy(zero_copy_only=False))
-    at = np.append(hits, len(maps.keys))[np.searchsorted(hits, begins)]
-    return at, (at < ends) & ~nulls_of(maps)
+    sizes = np.where(nulls_of(maps), 0, ends - begins)
+    owner = np.repeat(np.arange(len(maps)), sizes)
+    places = np.arange(len(owner)) + np.repeat(begins - np.cumsum(sizes) + sizes, sizes)
+    equal = pc.equal(maps.keys.take(pa.array(places)), key.take(pa.array(owner)))
+    hits = np.flatnonzero(pc.fill_null(equal, False).to_numpy(zero_copy_only=False))
+    held, first = np.unique(owner[hits], return_index=True)
+    at, has = np.zeros(len(maps), np.int64), np.zeros(len(maps), bool)
+    at[held], has[held] = places[hits[first]], True
+    return at, has
 
 
 def _bounds(lists: pa.Array) -> tuple[np.ndarray, np.ndarray]:
@@ -83,11 +88,11 @@ def _bounds(lists: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 NESTED: dict[str, ScalarFunction] = {
     **dict.fromkeys(("size", "cardinality"), ScalarFunction(argument_types.one_list, _size)),
     "array_size": ScalarFunction(lambda kinds: bool(pa.types.is_list(kinds[0])), _size),
-    "array_contains": ScalarFunction(argument_types.array_and_item, _array_contains, constants=(1,)),
+    "array_contains": ScalarFunction(argument_types.array_and_item, _array_contains),
     "[]": ScalarFunction(argument_types.array_and_place, partial(_item, first=0, raises=True), raises=True),
     "get": ScalarFunction(argument_types.array_and_place, partial(_item, first=0, raises=False)),
     "element_at": ScalarFunction(argument_types.array_and_place, partial(_item, first=1, raises=True), raises=True),
-    "map_contains_key": ScalarFunction(argument_types.map_and_key, _has_key, constants=(1,)),
-    "map_value": ScalarFunction(argument_types.map_and_key, _value_of_key, constants=(1,)),
+    "map_contains_key": ScalarFunction(argument_types.map_and_key, _has_key),
+    "map_value": ScalarFunction(argument_types.map_and_key, _value_of_key),
 }
 """`[]` is an array with a place behind it; `map_value` a map with a key behind it, or element_at of both."""

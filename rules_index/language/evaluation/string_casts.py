@@ -1,4 +1,4 @@
-"""Numbers and dates that texts spell, as Spark's ANSI casts read them: values, and where a text spells none.
+"""Numbers, truths and dates that texts spell, as Spark's ANSI casts read them: values, and where a text spells none.
 
 Plain spellings are read column by column, by Arrow, Polars or NumPy; the others one distinct text at a time.
 """
@@ -28,6 +28,8 @@ _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fF
 _HEXADECIMAL = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?")
 _BIG_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?")
 _MOST_DIGITS = 100_000
+TRUTHS = dict.fromkeys(("t", "true", "y", "yes", "1"), True) | dict.fromkeys(("f", "false", "n", "no", "0"), False)
+"""The BOOLEANs that texts in lower case spell."""
 _NAMED = re.compile(r"[+-]?(?:inf|infinity)|nan", re.IGNORECASE)
 _NAN_WITH_SIGN = re.compile(r"[+-]NaN")
 
@@ -41,6 +43,13 @@ def integers(texts: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.boo
     spelled = pc.binary_join_element_wise(pc.replace_substring(signs, "+", ""), digits, "")
     numbers = pl.Series(pl.from_arrow(spelled)).cast(pl.Int64, strict=False).to_arrow()
     return filled(numbers), nulls_of(numbers) & ~nulls_of(texts)
+
+
+def booleans(texts: pa.Array) -> Result:
+    """The BOOLEANs that texts spell, in any case, with blanks around them."""
+    places = pc.index_in(pc.utf8_lower(pc.utf8_trim(texts, characters=BLANK)), pa.array(list(TRUTHS)))
+    found = pa.array(list(TRUTHS.values())).take(places)
+    return found, nulls_of(found) & ~nulls_of(texts)
 
 
 def doubles(texts: pa.Array) -> Result:

@@ -337,7 +337,7 @@ def test_a_field_and_a_column_of_the_same_path() -> None:
         ("elt(1, s, u) AND b AND elt(2, s, u)", ["(elt(1, s, u)) AND TRUE", "(elt(2, s, u)) AND TRUE"]),
         ("elt(1, s, u) AND (b AND elt(2, s, u))", ["(elt(1, s, u)) AND TRUE", "(elt(2, s, u)) AND TRUE"]),
         ("elt(1, s, u) AND NOT elt(2, s, u)", ["(elt(1, s, u)) AND TRUE", "(elt(2, s, u)) AND TRUE"]),
-        ("b AND s", ["CAST(s AS BOOLEAN)"]),
+        ("b AND s", []),
     ],
 )
 def test_operands_that_may_both_be_texts_are_left_to_spark(text: str, wanted: list[str]) -> None:
