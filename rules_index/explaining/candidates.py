@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import date
 from fractions import Fraction
 from itertools import pairwise
 
@@ -18,6 +17,16 @@ import numpy as np
 import pyarrow as pa
 
 from rules_index.domains.values import NAN_KEY, Key, float_key
+from rules_index.explaining.function_inputs import moments_near, texts_for
+from rules_index.explaining.keys import (
+    DAY,
+    INFINITY_KEY,
+    float32_keys,
+    fraction,
+    is_a_value,
+    keys_around,
+    values_of,
+)
 from rules_index.explaining.list_values import keys_near
 from rules_index.explaining.readable import readable_near
 from rules_index.explaining.truth import Truths, keys_of
@@ -35,10 +44,6 @@ MOST_VALUES = 4096
 TO_NULL, NOT_FINITE, TINY, FROM_NULL, OTHER_TEXT = 4.0, 2.0, 1.5, 0.75, 0.5
 """Distances where there is no difference to measure, or where it misleads, as that of the least numbers beside 0: no
 row has these. NULL is the last resort."""
-_INFINITY_KEY = float_key(math.inf)
-_EPOCH_DAY = date(1970, 1, 1).toordinal()
-_FIRST_DAY, _LAST_DAY = date.min.toordinal() - _EPOCH_DAY, date.max.toordinal() - _EPOCH_DAY
-_DAY = 86_400_000_000
 _COMPARISONS = frozenset(("=", "<>", "<", "<=", ">", ">=", "<=>"))
 
 
@@ -53,13 +58,15 @@ def candidates(leaf: Leaf, formulas: Iterable[Formula], inputs: Mapping[str, Eva
     if own:
         cuts = {cut for predicate in own for cut in (*predicate.true.cuts, *predicate.false.cuts)}
         found |= dict.fromkeys(_nearest_of_regions(cuts, now, leaf.type))
-    for predicate in _predicates(formulas):
-        if predicate.attribute != leaf and leaf in leaves_of(predicate.attribute):
-            found |= dict.fromkeys(_aimed(leaf, predicate, now, inputs))
-    keys = [key for key in found if key != now and _is_a_value(key, leaf.type)]
+    computed = [each for each in _predicates(formulas) if each.attribute != leaf and leaf in leaves_of(each.attribute)]
+    for predicate in computed:
+        found |= dict.fromkeys(_aimed(leaf, predicate, now, inputs))
+    if computed and isinstance(now, int) and _is_measured(leaf.type) and not is_number(leaf.type):
+        found |= dict.fromkeys(moments_near(leaf, now, computed))
+    keys = [key for key in found if key != now and is_a_value(key, leaf.type)]
     ordered = sorted(keys, key=lambda key: distance(now, key, leaf.type))[:MOST_VALUES]
     distances = [distance(now, key, leaf.type) for key in ordered]
-    values = _values(ordered, leaf.type)
+    values = values_of(ordered, leaf.type)
     if now is None:
         return values, np.array(distances)
     return pa.concat_arrays([values, pa.nulls(1, leaf.type)]), np.array([*distances, TO_NULL])
@@ -78,7 +85,7 @@ def _predicates(formulas: Iterable[Formula]) -> Iterator[Predicate]:
 def distance(now: Key | None, then: Key, data_type: pa.DataType) -> float:
     """The distance of a value from the row's, from 0 to 1: for numbers their difference relative to the row's value,
     for times relative to a year."""
-    if is_float(data_type) and abs(then) >= _INFINITY_KEY:
+    if is_float(data_type) and abs(then) >= INFINITY_KEY:
         return NOT_FINITE + (then == NAN_KEY)
     if now is None:
         return FROM_NULL
@@ -97,7 +104,7 @@ def distance(now: Key | None, then: Key, data_type: pa.DataType) -> float:
     if pa.types.is_boolean(data_type):
         return OTHER_TEXT
     if not is_number(data_type):
-        unit = 1 if pa.types.is_date(data_type) else _DAY
+        unit = 1 if pa.types.is_date(data_type) else DAY
         return float(Fraction(abs(then - now), abs(then - now) + 365 * unit))
     unit = 10**data_type.scale if is_decimal(data_type) else 1
     return float(Fraction(abs(then - now), abs(then - now) + abs(now) + unit))
@@ -155,12 +162,12 @@ def _near_key(key: int, low: int, last: int, data_type: pa.DataType) -> Iterator
         return
     if last == NAN_KEY:
         yield NAN_KEY
-    key = min(key, _INFINITY_KEY)
+    key = min(key, INFINITY_KEY)
     if data_type == pa.float64():
         if low <= key:
             yield key
         return
-    for found in _float32_keys(float(doubles(np.array([key], np.int64))[0])):
+    for found in float32_keys(float(doubles(np.array([key], np.int64))[0])):
         if low <= found <= last:
             yield found
 
@@ -179,15 +186,12 @@ def _float_of(key: int) -> float:
     return float(doubles(np.array([min(key, NAN_KEY)], np.int64))[0])
 
 
-def _float32_keys(value: float) -> list[int]:
-    """The keys of the FLOATs around a DOUBLE."""
-    with np.errstate(over="ignore"):
-        near = np.float32(value)
-        around = [near, np.nextafter(near, np.float32(-np.inf)), np.nextafter(near, np.float32(np.inf))]
-    return [float_key(float(each)) for each in around]
-
-
 # What is computed from the column
+
+
+def _is_measured(kind: pa.DataType) -> bool:
+    """Whether values of the type have differences: numbers, dates and timestamps."""
+    return is_number(kind) or bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
 def _aimed(leaf: Leaf, predicate: Predicate, now: Key | None, inputs: Mapping[str, Evaluated]) -> Iterator[Key]:
@@ -196,19 +200,22 @@ def _aimed(leaf: Leaf, predicate: Predicate, now: Key | None, inputs: Mapping[st
         return
     yield from _of_same_type(attribute, leaf, inputs)
     yield from _of_patterns(attribute, leaf)
+    if pa.types.is_string(leaf.type):
+        text = now.decode() if isinstance(now, bytes) else ""
+        yield from (each.encode() for each in texts_for(predicate, leaf, text))
     for each in lists_of(attribute):
         if each.type == leaf.type or (is_integer(each.type) and is_integer(leaf.type)):
             yield from keys_near(each, now)
-    if now is None or not is_number(leaf.type):
+    if now is None or not _is_measured(leaf.type):
         return
     if is_number(attribute.type):
         cuts = {*predicate.true.cuts, *predicate.false.cuts}
         goals = [goal for cut in sorted(cuts)[:64] for goal in (cut - 1, cut)]
-        wanted = [found for goal in goals if (found := _fraction(goal, attribute.type)) is not None]
+        wanted = [found for goal in goals if (found := fraction(goal, attribute.type)) is not None]
         yield from _on_a_line(attribute, wanted, leaf, now, inputs)
     for comparison in _comparisons(attribute):
         left, right = comparison.operands
-        if is_number(left.type) and is_number(right.type):
+        if _is_measured(left.type) and _is_measured(right.type):
             yield from _where_equal(left, right, leaf, now, inputs)
 
 
@@ -232,7 +239,7 @@ def _neighbours(key: Key, data_type: pa.DataType) -> list[Key]:
     if isinstance(key, bytes):
         return [key + b"\x00"] if pa.types.is_binary(data_type) else [key + b"a", key[:-1]]
     if data_type == pa.float32():
-        return _float32_keys(float(doubles(np.array([key], np.int64))[0]))
+        return float32_keys(float(doubles(np.array([key], np.int64))[0]))
     return [key - 1, key + 1]
 
 
@@ -282,12 +289,12 @@ def _on_a_line(
 
 def _points(leaf: Leaf, now: Key) -> list[Key]:
     """The row's value of a column, and other values to determine a straight line where that one raises."""
-    start = _fraction(now, leaf.type)
+    start = fraction(now, leaf.type)
     numbers = (
         [Fraction(0), Fraction(1)] if start is None else [start + 1, start - 1, start - 2, Fraction(0), Fraction(1)]
     )
-    keys = [now, *(_keys_near(number, leaf.type)[1] for number in numbers)]
-    return [key for key in dict.fromkeys(keys) if _is_a_value(key, leaf.type)]
+    keys = [now, *(keys_around(number, leaf.type)[1] for number in numbers)]
+    return [key for key in dict.fromkeys(keys) if is_a_value(key, leaf.type)]
 
 
 def _numbers_at(
@@ -295,10 +302,10 @@ def _numbers_at(
 ) -> list[Fraction | None]:
     """The values of an expression at values of a column; None where they are not numbers."""
     given = {name: repeated(each, len(points)) for name, each in inputs.items()}
-    given[leaf.name] = Evaluated(_values(points, leaf.type))
+    given[leaf.name] = Evaluated(values_of(points, leaf.type))
     result = Truths(given, len(points)).value(expression).values
     result = result.combine_chunks() if isinstance(result, pa.ChunkedArray) else result
-    return [None if key is None else _fraction(key, result.type) for key in keys_of(result)]
+    return [None if key is None else fraction(key, result.type) for key in keys_of(result)]
 
 
 def _solved(
@@ -308,74 +315,16 @@ def _solved(
     known = [
         (place, height)
         for key, height in zip(points, heights, strict=True)
-        if height is not None and (place := _fraction(key, leaf.type)) is not None
+        if height is not None and (place := fraction(key, leaf.type)) is not None
     ]
     if len(known) < 2 or known[0][1] == known[1][1]:
         return
     (place, height), (other, beside) = known[:2]
     for goal in goals:
-        yield from _keys_near(place + (goal - height) * (other - place) / (beside - height), leaf.type)
+        yield from keys_around(place + (goal - height) * (other - place) / (beside - height), leaf.type)
 
 
 def repeated(given: Evaluated, rows: int) -> Evaluated:
     """One row's value, repeated for many rows."""
     values = given.values.take(pa.array(np.zeros(rows, np.int64)))
     return Evaluated(values, None if given.raised is None else np.repeat(given.raised, rows))
-
-
-def _fraction(key: Key, data_type: pa.DataType) -> Fraction | None:
-    """The number of a key; None for NaN and infinities."""
-    if is_float(data_type):
-        value = float(doubles(np.array([min(key, NAN_KEY)], np.int64))[0]) if abs(key) < 1 << 63 else math.nan
-        return Fraction(value) if math.isfinite(value) else None
-    return Fraction(key, 10**data_type.scale) if is_decimal(data_type) else Fraction(key)
-
-
-def _keys_near(value: Fraction, data_type: pa.DataType) -> list[Key]:
-    """Keys of the numbers of a type around a number, ascending."""
-    if not is_float(data_type):
-        units = math.floor(value * (10**data_type.scale if is_decimal(data_type) else 1))
-        return [units - 1, units, units + 1, units + 2]
-    try:
-        near = float(value)
-    except OverflowError:
-        return [0, 0]
-    if data_type == pa.float32():
-        return sorted(_float32_keys(near))
-    key = float_key(near)
-    return [key - 1, key, key + 1]
-
-
-# Keys to values
-
-
-def _is_a_value(key: Key, data_type: pa.DataType) -> bool:
-    """Whether a key is that of a value that Python can represent."""
-    least, greatest = constants.domain(data_type)
-    if key < least or (greatest is not None and key > greatest):
-        return False
-    if is_float(data_type):
-        return bool(key <= _INFINITY_KEY or key == NAN_KEY)
-    if pa.types.is_date(data_type):
-        return bool(_FIRST_DAY <= key <= _LAST_DAY)
-    if pa.types.is_timestamp(data_type):
-        return bool(_FIRST_DAY + 1 <= key // _DAY <= _LAST_DAY - 1)
-    if pa.types.is_string(data_type):
-        return least_text(key) == key
-    return True
-
-
-def _values(keys: Sequence[Key], data_type: pa.DataType) -> pa.Array:
-    """The values of keys."""
-    if is_float(data_type):
-        return pa.array(doubles(np.array(keys, np.int64)).astype(data_type.to_pandas_dtype()))
-    if is_decimal(data_type):
-        words = b"".join(key.to_bytes(16, "little", signed=True) for key in keys)
-        return pa.Array.from_buffers(data_type, len(keys), [None, pa.py_buffer(words)])
-    if pa.types.is_boolean(data_type):
-        return pa.array([bool(key) for key in keys], data_type)
-    if pa.types.is_string(data_type):
-        return pa.array([key.decode() for key in keys], data_type)
-    if pa.types.is_binary(data_type):
-        return pa.array(keys, data_type)
-    return pa.array(np.array(keys, f"int{data_type.bit_width}")).view(data_type)

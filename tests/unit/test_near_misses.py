@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from datetime import date
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -42,8 +42,33 @@ NEAR: list[tuple[str, dict[str, Any], Any]] = [
     ("st.x = 5", {}, {"st.x": 5}),
     ("st.x = 5", {"st": None}, {"st.x": 5}),
     ("st.x = 5 AND st IS NOT NULL", {}, None),
-    ("hour(ts) = 3 AND i = 3", {}, None),
-    ("(hour(ts) = 3 OR i = 4) AND d < DATE'2024-01-01'", {}, {"i": 4, "d": date(2023, 12, 31)}),
+    ("unix_seconds(ts) % 10 = 3 AND i = 3", {}, None),
+    ("(unix_seconds(ts) % 10 = 3 OR i = 4) AND d < DATE'2024-01-01'", {}, {"i": 4, "d": date(2023, 12, 31)}),
+    ("upper(s) = 'ECOM'", {}, {"s": "ECOM"}),
+    ("lower(trim(s)) IN ('visa', 'amex')", {"s": None}, {"s": "amex"}),
+    ("s = upper(s)", {}, {"s": "ABC"}),
+    ("upper(substring(s, 2, 2)) = 'DE'", {}, {"s": "aDE"}),
+    ("left(s, 1) = 'X'", {}, {"s": "Xbc"}),
+    ("right(s, 2) = 'xy' OR substring(s, -2) = 'xy'", {}, {"s": "axy"}),
+    ("substring(s, 5) = 'xy'", {}, {"s": "abcaxy"}),
+    ("length(s) > 4", {}, {"s": "abcaa"}),
+    ("length(s) < 3", {}, {"s": "ab"}),
+    ("concat('<', s, '>') = '<x>'", {}, {"s": "x"}),
+    ("s || '-' = 'ac-'", {}, {"s": "ac"}),
+    ("split_part(s, '-', 3) = 'DE'", {}, {"s": "abc--DE"}),
+    ("instr(s, '@') > 2", {}, {"s": "aa@"}),
+    ("reverse(s) LIKE 'xyz%'", {}, {"s": "zyx"}),
+    ("CAST(s AS INT) >= 100", {}, {"s": "100"}),
+    ("CAST(s AS DOUBLE) > 12.25", {}, {"s": "13"}),
+    ("CAST(s AS DATE) > DATE'2024-02-28'", {}, {"s": "2024-02-29"}),
+    ("CAST(s AS BOOLEAN)", {}, {"s": "true"}),
+    ("hour(ts) >= 22", {}, {"ts": datetime(2024, 3, 30, 23, tzinfo=UTC)}),
+    ("hour(ntz) = 5 AND dayofweek(ntz) = 7", {}, {"ntz": datetime(2024, 3, 30, 5)}),
+    ("month(d) = 12 AND day(d) = 1", {}, {"d": date(2024, 12, 1)}),
+    ("year(d) = 1999", {}, {"d": date(1999, 2, 28)}),
+    ("datediff(d, DATE'2024-01-01') > 400", {}, {"d": date(2025, 2, 5)}),
+    ("ntz - INTERVAL 2 MONTHS > TIMESTAMP_NTZ'2024-04-01 00:00:00'", {}, {"ntz": datetime(2024, 6, 1, 2, 30)}),
+    ("datediff(d, DATE'2024-01-01') * 2 > i * 1000", {}, {"i": 0}),
     ("i = 2147483648", {}, None),
     ("i + 1 > 2147483646", {"i": 2**31 - 1}, {"i": 2**31 - 2}),
     ("FALSE", {}, None),
@@ -197,7 +222,7 @@ def test_what_spark_evaluates_whole_is_one_part() -> None:
 def test_two_that_may_be_texts_are_one_part() -> None:
     schema = pa.schema([("s", pa.string()), ("u", pa.string()), ("b", pa.bool_())])
     compiled = ri.compile_rules([(1, "b OR (elt(1, s, u) AND elt(2, s, u))"), (2, "elt(1, s, u) OR s OR u")], schema)
-    row = {"s": "x", "u": "true", "b": False} | {leaf.name: leaf.text.count("2") == 1 for leaf in compiled.derived}
+    row = {"s": "x", "u": "false", "b": False} | {leaf.name: leaf.text.count("2") == 1 for leaf in compiled.derived}
     assert [each.text for each in compiled.explain(row, 1).children] == ["b", "elt(1, s, u) AND elt(2, s, u)"]
     assert compiled.explain(row, 1).matched
     assert not compiled.explain(row, 2).matched
