@@ -141,14 +141,16 @@ _MAKERS = {
         date_add({date}, {tinyint}) ; {date} + 1 ; {date} - 30 ; CAST({timestamp} AS DATE) ; to_date({string}) ;
         last_day({date}) ; trunc({date}, 'MM') ; CAST({string} AS DATE) ; add_months({date}, 1) ;
         {date} + INTERVAL '1' MONTH ; make_date({int}, 2, 29) ; CAST({timestamp_ntz} AS DATE) ;
-        next_day({date}, 'MON') ; try_to_date({string}) ; date_from_unix_date({smallint})
+        next_day({date}, 'MON') ; try_to_date({string}) ; to_date({string}, 'yyyy-MM-dd') ;
+        try_to_date({string}, 'dd.MM.yyyy') ; date_from_unix_date({smallint})
     """,
     "timestamp": """
         CAST({date} AS TIMESTAMP) ; {timestamp} + INTERVAL '1' HOUR ; date_trunc('DAY', {timestamp}) ;
         CAST({string} AS TIMESTAMP) ; timestamp_seconds({int}) ; CAST({timestamp_ntz} AS TIMESTAMP) ;
         {timestamp} - INTERVAL 1 DAY ; to_utc_timestamp({timestamp}, 'Asia/Tokyo') ;
         timestampadd(MINUTE, 90, {timestamp}) ; make_timestamp(2024, 2, {tinyint}, 12, 30, 0) ;
-        to_timestamp({string}) ; {timestamp} + INTERVAL 1 MONTH ; timestampadd(YEAR, -1, {timestamp})
+        to_timestamp({string}) ; to_timestamp({string}, 'yyyy-MM-dd HH:mm:ss') ;
+        {timestamp} + INTERVAL 1 MONTH ; timestampadd(YEAR, -1, {timestamp})
     """,
     "timestamp_ntz": """
         CAST({date} AS TIMESTAMP_NTZ) ; {timestamp_ntz} + INTERVAL '2' DAY ; CAST({timestamp} AS TIMESTAMP_NTZ) ;

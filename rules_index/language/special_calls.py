@@ -14,6 +14,7 @@ from rules_index.language.analysis import Analysis, Value, evaluated_once
 from rules_index.language.coercion import (
     BIGINT,
     BOOLEAN,
+    DATE,
     INT,
     INTEGER_BITS,
     MAX_PRECISION,
@@ -199,6 +200,27 @@ def _date_trunc(analyser: Analysis, node: Node, arguments: list[Value]) -> Value
     return analyser.make_value(node, kind, function_registry.build("date_trunc", trees, kind, analyser.scope.time_zone))
 
 
+_PARSED = {
+    "to_date": "parse_date",
+    "try_to_date": "try_parse_date",
+    **dict.fromkeys(("to_timestamp", "to_timestamp_ltz"), "parse_timestamp"),
+    "try_to_timestamp": "try_parse_timestamp",
+    "to_timestamp_ntz": "parse_timestamp_ntz",
+}
+
+
+def _spelled(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
+    """`to_date(text)`, which is a cast; `to_date(text, pattern)` and its like."""
+    text, zone = arguments[0], analyser.scope.time_zone
+    if text.type != STRING or text.collated:
+        return None
+    if len(arguments) == 1:
+        return analyser.cast(node, text, DATE, node.value == "try_to_date") if node.value.endswith("date") else None
+    kind = DATE if node.value.endswith("date") else TIMESTAMP_NTZ if node.value.endswith("ntz") else TIMESTAMP
+    trees = [each.local for each in arguments]
+    return analyser.make_value(node, kind, function_registry.build(_PARSED[node.value], trees, kind, zone))
+
+
 _MICROS = {"MICROSECOND": 1, "MILLISECOND": 1_000, "SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000,
            "DAY": 86_400_000_000, "WEEK": 604_800_000_000}  # fmt: skip
 _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
@@ -334,6 +356,7 @@ SPECIAL = {
     "try_element_at": _element,
     "round": _round,
     "date_trunc": _date_trunc,
+    **dict.fromkeys(("date", *_PARSED), _spelled),
     "timestampadd": _timestampadd,
     "dateadd": _timestampadd,
     "arrays_overlap": _arrays_overlap,

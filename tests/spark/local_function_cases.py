@@ -24,6 +24,22 @@ SPELLED_TRUTHS = ["t", "TRUE", "Yes", "1", " y\t", "\x7ftrue\x00", "f", "False",
                   "01", "on", "ｔ", "YEſ", "\u00a0t", "t\u2003", "a", "b", "x", "y", "y es"]  # fmt: skip
 
 
+PARSED = ["2024-02-29", "2023-02-29", "2024-2-9", "2024-02-30", "0000-01-01", "-0000-01-01", "-0001-12-31",
+          "+2024-01-01", "+12024-01-01", "12024-01-01", "+00002024-01-01", "9999-12-31", " 2024-01-01",
+          "2024-01-01 ", "2024-13-01", "2024-00-10", "2024-01-00", "2024-01-32", "٢٠٢٤-01-01", "2011-12-30",
+          "20240229", "20240230", "120240229", "-2024", "+12024", "+20240", "2024022", "29.02.2024", "9.2.2024",
+          "29.2.2023", "009.002.2024", "31.12.-2024", "2024-03-31T02:30:15", "2024-03-31t02:30:15",
+          "2024-10-27T02:30:15", "2024-01-01T24:00:00", "2024-01-01T23:60:00", "2024-01-01T23:59:60",
+          "2024-01-01T23:59:59.5", "2024-01-01T23:59:59.123456", "2024-01-01T23:59:59.1234567", "12/31/2024 9:05",
+          "12/31/2024 09:05", "12/31/2024 9:5", "2/3/2024 23:00", "2024-01-01T23:59:59.", "", "x", "02-29", "12-31",
+          "202402", "2024", "29022024", "1.1.1", "2024-01-01\n", "2018-11-04T00:00:00", "0001-01-01", "1582-10-10",
+          "000000000000000000009.2.2024", "0000000000000000009.2.2024"]  # fmt: skip
+PARSED_DAYS = ["2024-02-29", "2023-12-31", "0001-01-01", "9999-12-31", "1582-10-10", "+12024-01-01", "-0044-03-15"]
+_PATTERNS = ("yyyy-MM-dd", "yyyyMMdd", "dd.MM.yyyy", "d.M.yyyy", "MM-dd", "yyyy", "yyyyMM", "ddMMyyyy")
+_CLOCKS = ("yyyy-MM-dd\\'T\\'HH:mm:ss", "yyyy-MM-dd\\'T\\'HH:mm:ss.SSS", "MM/dd/yyyy H:mm", "M/d/yyyy HH:m",
+           "yyyy-MM-dd\\'T\\'HH:mm:ss.SSSSSSSSS")  # fmt: skip
+
+
 def rows() -> pa.Table:
     chance = random.Random(3)
     moments = [datetime.fromisoformat(text).replace(tzinfo=UTC) for text in _CHANGES]
@@ -87,6 +103,8 @@ def rows() -> pa.Table:
             drawn([[], [{"k": "x", "v": 1}], [None, {"k": None, "v": 2}], [{"k": "y", "v": None}, {"k": "x", "v": 3}]]),
             pa.list_(pa.struct([("k", pa.string()), ("v", pa.int32())])),
         ),
+        "fd": pa.array(drawn(PARSED), pa.string()),
+        "fv": pa.array(drawn(PARSED_DAYS), pa.string()),
         "tf": pa.array(drawn(SPELLED_TRUTHS), pa.string()),
         "m": pa.array(drawn([[], [("a", 1)], [("a", None), ("b", 2)]]), pa.map_(pa.string(), pa.int32())),
     }  # fmt: skip
@@ -220,10 +238,15 @@ CASES: dict[str, list[str]] = {
                  "x, -0.0D")],
     "shown_time": ["CAST(ts AS STRING)", "CAST(n AS STRING)", "CAST(d AS STRING)", "CAST(later AS STRING)"],
     "timestamp": ["timestamp(l)"],
+    "parse_date": [f"to_date(fd, '{pattern}')" for pattern in (*_PATTERNS, *_CLOCKS)],
+    "try_parse_date": [f"try_to_date(fd, '{pattern}')" for pattern in _PATTERNS],
+    "parse_timestamp": [f"to_timestamp(fd, '{pattern}')" for pattern in (*_PATTERNS, *_CLOCKS)],
+    "try_parse_timestamp": [f"try_to_timestamp(fd, '{pattern}')" for pattern in _CLOCKS],
+    "parse_timestamp_ntz": ["to_timestamp_ntz(fv, 'yyyy-MM-dd')"],
     "to_timestamp": ["to_timestamp(l)", "CAST(l AS TIMESTAMP)", "to_timestamp(q)", "to_timestamp(k)"],
     "to_timestamp_ntz": ["to_timestamp_ntz(l)", "CAST(l AS TIMESTAMP_NTZ)", "CAST(q AS TIMESTAMP_NTZ)"],
     "try_to_timestamp": ["try_to_timestamp(l)", "TRY_CAST(l AS TIMESTAMP)"],
-    "casts": ["CAST(tf AS BOOLEAN)", "TRY_CAST(tf AS BOOLEAN)",
+    "casts": ["to_date(q)", "try_to_date(q)", "CAST(tf AS BOOLEAN)", "TRY_CAST(tf AS BOOLEAN)",
         "CAST(k AS DOUBLE)", "CAST(k AS DECIMAL(10,2))", "CAST(k AS DECIMAL(38,0))", "CAST(k AS DECIMAL(5,5))",
               "CAST(k AS DECIMAL(38,18))", "TRY_CAST(k AS DECIMAL(4,1))", "CAST(q AS DATE)", "CAST(i AS STRING)",
               "CAST(b AS STRING)", "CAST(t AS STRING)",

@@ -104,6 +104,7 @@ def _tried(text: str) -> str:
     if re.match(r"(mod|pmod|div)\(", text):
         left, right = text.split("(")[1].rstrip(")").split(", ")
         return f"IF({right} = 0, NULL, {text})"
+    text = re.sub(r"^to_(date\(q\)|(?:date|timestamp)\(fd,)", r"try_to_\1", text)
     text = re.sub(r"^(?:to_)?(timestamp|timestamp_ntz)\((\w)\)", lambda m: f"CAST({m[2]} AS {m[1].upper()})", text)
     return re.sub(r"(?<!TRY_)CAST\(([klq]|tf)", r"TRY_CAST(\1", text)
 

@@ -22,7 +22,8 @@ _SECOND = 1_000_000
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
            "December")  # fmt: skip
 _WEEK = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_TOKEN = re.compile(r"'(?P<quoted>(?:[^']|'')*)'|(?P<letters>([A-Za-z])\3*)|(?P<plain>[^A-Za-z'\[\]{}#]+)")
+TOKEN = re.compile(r"'(?P<quoted>(?:[^']|'')*)'|(?P<letters>([A-Za-z])\3*)|(?P<plain>[^A-Za-z'\[\]{}#]+)")
+"""Quoted text, letters of a field, or other text within a pattern."""
 
 
 def years(dates: np.ndarray) -> pa.Array:
@@ -95,7 +96,7 @@ def _parts(pattern: str) -> tuple[tuple[_Part, ...], int] | None:
     parts: list[_Part] = []
     unit, at = DAY, 0
     while at < len(pattern):
-        found = _TOKEN.match(pattern, at)
+        found = TOKEN.match(pattern, at)
         if found is None:
             return None
         at, letters = found.end(), found["letters"]

@@ -15,6 +15,7 @@ from rules_index.language.evaluation.datetime_arithmetic import CALENDAR
 from rules_index.language.evaluation.datetime_functions import DATES
 from rules_index.language.evaluation.nested import NESTED
 from rules_index.language.evaluation.numbers import NUMBERS
+from rules_index.language.evaluation.parsed_times import PARSED_TIMES
 from rules_index.language.evaluation.regular_expressions import REGULAR_EXPRESSIONS
 from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction
 from rules_index.language.evaluation.string_functions import TEXTS
@@ -27,6 +28,7 @@ FUNCTIONS: dict[str, ScalarFunction] = {
     **CALENDAR,
     **SPELLED_TIMES,
     **FORMATTED_TIMES,
+    **PARSED_TIMES,
     **TEXTS,
     **NUMBERS,
     **NESTED,

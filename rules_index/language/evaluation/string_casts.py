@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from rules_index.language.coercion import DATE, DOUBLE
 from rules_index.language.evaluation.datetime_parser import BLANK, parse_date
 from rules_index.language.evaluation.scalar import Result, filled, nulls_of
+from rules_index.language.evaluation.time_zones import days_of_dates
 
 BLANK_IN_JAVA = "".join(map(chr, range(33)))
 _PLAIN_NUMBER = r"^[+-]?([0-9]{1,30}(\.[0-9]{0,30})?|\.[0-9]{1,30})([eE][+-]?[0-9]{1,2})?$"
@@ -105,11 +106,8 @@ def dates(texts: pa.Array) -> Result:
         pc.utf8_slice_codeunits(digits, start, stop).cast(pa.int64()).to_numpy(zero_copy_only=False)
         for start, stop in ((0, 4), (5, 7), (8, 10))
     )
-    months = (year - 1970) * 12 + month - 1
-    first, following = (each.astype("M8[M]").astype("M8[D]").astype(np.int64) for each in (months, months + 1))
-    days = first + day - 1
-    proper = (month >= 1) & (month <= 12) & (day >= 1) & (days < following)
-    plain = pc.and_(plain, pa.array(proper))
+    days, wrong = days_of_dates(year, month, day)
+    plain = pc.and_(plain, pa.array(~wrong))
     return _with_others(trimmed, plain, days, parse_date, DATE)
 
 

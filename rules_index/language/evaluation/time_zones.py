@@ -101,6 +101,24 @@ def instants(
     return found, failed | (np.abs(cycles) > _MOST_CYCLES)
 
 
+def first_instants(days: np.ndarray, of_day: np.ndarray, zone: str) -> tuple[np.ndarray, np.ndarray]:
+    """As `instants`: of a local time that occurs twice the earlier one; what clocks skip moves forward by it."""
+    before = offsets(np.clip(days, -_NEAR, _NEAR) * DAY + of_day - DAY, zone)
+    return instants(days, of_day, zone, before)
+
+
+_NEAR = (1 << 63) // DAY - 2
+"""Days from 1970 within which local times are BIGINTs."""
+
+
+def days_of_dates(years: np.ndarray, months: np.ndarray, days: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Days since 1970 [rows] int64, and which dates do not exist [rows] bool; months from 1 to 12, or wrong."""
+    of_year = (years - 1970) * 12 + months - 1
+    first, following = (each.astype("M8[M]").astype("M8[D]").astype(np.int64) for each in (of_year, of_year + 1))
+    found = first + days - 1
+    return found, (months < 1) | (months > 12) | (days < 1) | (found >= following)
+
+
 def sums(one: np.ndarray, other: np.ndarray | int) -> tuple[np.ndarray, np.ndarray]:
     """Sums [rows] int64, and which of them overflow [rows] bool."""
     found = one + other

@@ -21,7 +21,7 @@ from rules_index.language.evaluation.datetime_parser import (
     zone_offset,
 )
 from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, like, nulls_of
-from rules_index.language.evaluation.time_zones import instants, offsets
+from rules_index.language.evaluation.time_zones import days_of_dates, first_instants, instants
 
 _PLAIN = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?Z?$"
 _PLACES = {"year": (0, 4), "month": (5, 7), "day": (8, 10), "hour": (11, 13), "minute": (14, 16), "second": (17, 19)}
@@ -40,15 +40,8 @@ def _instants(columns: Columns, zone: str) -> Result:
         rows = order[begin:end]
         rows = rows[~failed[rows]]
         if len(rows):
-            # of a local time that occurs twice, the earlier one; what clocks skip moves forward by what they skip
-            before = offsets(np.clip(days[rows], -_NEAR, _NEAR) * DAY + of_day[rows] - DAY, name)
-            micros[rows], beyond = instants(days[rows], of_day[rows], name, before)
-            failed[rows] = beyond
+            micros[rows], failed[rows] = first_instants(days[rows], of_day[rows], name)
     return like(texts, micros, pa.int64()).cast(pa.timestamp("us", "UTC")), failed & ~nulls_of(texts)
-
-
-_NEAR = (1 << 63) // DAY - 2
-"""Days from 1970 within which local times are BIGINTs."""
 
 
 def _wall_times(columns: Columns, _: str) -> Result:
@@ -97,10 +90,7 @@ def _plain_times(texts: pa.Array, plain: np.ndarray) -> tuple[np.ndarray, np.nda
     }
     fraction = pc.utf8_slice_codeunits(pc.utf8_rtrim(digits, characters="Z"), 20, 26)
     micros = pc.utf8_rpad(fraction, 6, "0").cast(pa.int64()).to_numpy(zero_copy_only=False)
-    months = (part["year"] - 1970) * 12 + part["month"] - 1
-    first, following = (each.astype("M8[M]").astype("M8[D]").astype(np.int64) for each in (months, months + 1))
-    days = first + part["day"] - 1
-    wrong = (part["month"] < 1) | (part["month"] > 12) | (part["day"] < 1) | (days >= following)
+    days, wrong = days_of_dates(part["year"], part["month"], part["day"])
     seconds = (part["hour"] * 60 + part["minute"]) * 60 + part["second"]
     return days, seconds * 1_000_000 + micros, wrong
 
