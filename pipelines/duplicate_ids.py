@@ -10,8 +10,9 @@ import polars as pl
 
 import rules_index as ri
 from pipelines.errors import PipelineError
+from pipelines.indexed_rules import indexed_rules
 from pipelines.lake.index_store import StoredIndex, fetch_index, newest_index
-from pipelines.rule_set import DUPLICATE_ID, RuleSet, read_rules
+from pipelines.rule_set import ANNOTATED_BY, DUPLICATE_ID, RuleSet, read_rules
 from pipelines.scopes import scopes_of
 
 if TYPE_CHECKING:
@@ -24,8 +25,9 @@ KEPT = "kept"
 def current_rules(workspace: Workspace) -> RuleSet:
     """The enabled rules of the newest version of `rules`; for each duplicate id the rule as it was compiled last.
 
-    That is the rule from which the scope's newest index was compiled. There is none if the scope has no index, if the
-    index lacks the rule (it may have been rejected), or if that version of `rules` is no longer readable.
+    That is the rule from which the scope's newest index was compiled. There is none if the scope has no index, or
+    if the index lacks the rule (it may have been rejected). Where rows are annotated, there is none either if that
+    version of `rules` is no longer readable.
     """
     annotated = workspace.configuration.annotates
     rules = read_rules(workspace.lake, scopes_of(workspace), annotated=annotated)
@@ -68,19 +70,25 @@ def _with_last_good(workspace: Workspace, rules: RuleSet, scope: str, ids: list[
         index = newest_index(workspace.lake, scope)
         if index is None:
             return rules
-        before = rules_of_index(workspace, index)
-        kept = before.filter(pl.col("rule_id").cast(pl.String).is_in(_held(workspace, index, ids)))
+        kept = _as_compiled(workspace, index, pl.Series(ids).cast(rules.valid.schema["rule_id"]))
     except (PipelineError, ri.RulesIndexError):
         return rules
     return rules if kept.is_empty() else _added(rules, kept)
 
 
-def _held(workspace: Workspace, index: StoredIndex, ids: list[str]) -> list[str]:
-    """Those of some ids that an index has, as text. The index is opened only if it may lack one: if it has rejects."""
-    if not (index.statistics.get("rejected") or index.statistics.get(KEPT)):
-        return ids
-    of_index = pl.Series(pl.from_arrow(ri.load(fetch_index(workspace.lake, index)).ids)).cast(pl.String)
-    return of_index.filter(of_index.is_in(ids)).to_list()
+def _as_compiled(workspace: Workspace, index: StoredIndex, ids: pl.Series) -> pl.DataFrame:
+    """Those of some rules that an index has, as it was compiled from them, with the columns of `rules_of_index`."""
+    found = indexed_rules(ri.load(fetch_index(workspace.lake, index)), ids.to_list())
+    if found["rule_id"].dtype != ids.dtype:
+        return found.clear()
+    names, versions = found["rule_id"].cast(pl.String), index.statistics.get(KEPT, {})
+    version = [versions.get(name, index.rules_version) for name in names]
+    found = found.with_columns(scope=pl.lit(index.scope), version=pl.Series(version, dtype=pl.Int64))
+    if workspace.configuration.annotates:
+        # the index has no priority and no labels: only the rows of that version, if they still have the same texts
+        rows = rules_of_index(workspace, index).select("rule_id", "expression", *ANNOTATED_BY)
+        found = found.join(rows, on=["rule_id", "expression"], how="inner", maintain_order="left")
+    return found
 
 
 def _added(rules: RuleSet, kept: pl.DataFrame) -> RuleSet:
@@ -97,7 +105,7 @@ def _added(rules: RuleSet, kept: pl.DataFrame) -> RuleSet:
     message = pl.col("message") + pl.col("goes_on").fill_null("")
     return replace(
         rules,
-        valid=pl.concat([rules.valid, kept.select(rules.valid.columns).cast(rules.valid.schema)]),
+        valid=pl.concat([rules.valid, kept.select(rules.valid.columns)], how="vertical_relaxed"),
         rejects=rejects.with_columns(message).drop("goes_on"),
         kept=pl.concat([rules.kept, notes.select("scope", "rule_id").with_columns(kept["version"])]),
     )

@@ -15,13 +15,12 @@ import polars as pl
 import pyarrow as pa
 
 import rules_index as ri
-from pipelines.duplicate_ids import rules_of_index
 from pipelines.errors import NotImpliedError, PipelineError, SourceError
+from pipelines.indexed_rules import indexed_rules
 from pipelines.lake.index_store import StoredIndex, fetch_index, index_to_tag_with, newest_index
 from pipelines.lake.runs import FOLDED, MicroBatch, batches
 from pipelines.lake.table_definitions import tagged_table
 from pipelines.lake.transaction_ids import GIVEN_UP
-from pipelines.rule_set import RULE_COLUMNS
 from pipelines.scopes import Scope, StreamScope
 from pipelines.settings.model import Stream
 from pipelines.settings.streams_over_streams import not_asked
@@ -56,21 +55,19 @@ class IndexedRules:
 
     @classmethod
     def of(cls, workspace: Workspace, stored: StoredIndex) -> IndexedRules:
-        """The rules of a stored index, as `rules` had them; SourceError if that version is no longer readable."""
+        """The rules of a stored index, as `rules` had them; SourceError if the index is not readable."""
         try:
             compiled = ri.load(fetch_index(workspace.lake, stored))
-            rules = rules_of_index(workspace, stored)
+            found = indexed_rules(compiled)
         except (PipelineError, ri.RulesIndexError) as error:
             raise SourceError(
                 f"The rules of {stored.scope} that stood in version {stored.rules_version} of rules cannot be read any "
                 f"more, so that nothing is known of the rows that they matched: {error}"
             ) from error
-        ids = pl.Series(compiled.ids.to_pylist(), dtype=rules["rule_id"].dtype)
-        found = rules.filter(pl.col("rule_id").is_in(ids.implode())).select(RULE_COLUMNS)
         if compiled.annotations is not None:
             from rules_index.compiling.rule_annotations import texts
 
-            annotated = pl.DataFrame({"rule_id": ids, "annotations": texts(compiled.annotations.rules)})
+            annotated = pl.DataFrame({"rule_id": found["rule_id"], "annotations": texts(compiled.annotations.rules)})
             found = found.join(annotated, on="rule_id", how="left", maintain_order="left")
         lists = [*compiled.lists.values()]
         if lists:

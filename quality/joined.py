@@ -34,7 +34,7 @@ def expectations(configuration: Configuration, join: Join) -> tuple[Expectation,
         none_of("versions_recorded", "Every row names the rules and the index of its micro-batch", "wrong_versions"),
         none_of("keys_equal", "The keys of every joined row's rows are equal", "unequal_keys"),
         none_of("times_in_window", "The event times of every joined row's rows lie in the window", "outside_window"),
-        nothing("ids_exist", "Every id is an enabled rule of the join in that version of the rules", "unknown_ids"),
+        nothing("ids_exist", "Every id is a rule of the index that tagged the row", "unknown_ids"),
         equal("matches_recorded", "The table runs counts as many matches", "tagged_matches", "recorded_matches"),
         nothing("sample_agrees", "A sample of rows, tried again rule by rule, agrees", "disagreeing_rules"),
     ]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pyarrow as pa
 
-from quality.rules import enabled_rules
+from pipelines.indexed_rules import indexed_rules
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -28,10 +27,12 @@ _RAISED = 3
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
+    """Bounds are in microseconds since the epoch: Python has fewer years than Spark."""
+
     rule_id: Any
     expression: str
-    valid_from: datetime | None
-    valid_to: datetime | None
+    valid_from: int | None
+    valid_to: int | None
 
 
 def disagreements(
@@ -73,15 +74,16 @@ def _choose(workspace: Workspace, scope: str, batch: MicroBatch, pairs: pl.DataF
     if chosen is None:
         return []
     return [
-        _Rule(row["rule_id"], row["expression"], row.get("valid_from"), row.get("valid_to"))
-        for row in chosen.sort("rule_id").iter_rows(named=True)
+        _Rule(*row)
+        for row in chosen.with_columns(pl.col("valid_from", "valid_to").cast(pl.Int64)).sort("rule_id").iter_rows()
     ]
 
 
 def rules_to_try(workspace: Workspace, scope: str, batch: MicroBatch, pairs: pl.DataFrame) -> pl.DataFrame | None:
     """A sample of the rules in the index that tagged the micro-batch; None if the index no longer exists.
 
-    Only rules in an index were checked, and so are safe to hand to Spark.
+    Only rules in an index were checked, and so are safe to hand to Spark. Their texts are those that the index keeps:
+    `rules` may no longer have them, however soon after the micro-batch.
     """
     import rules_index as ri
     from pipelines.lake.index_store import fetch_index, newest_index
@@ -89,13 +91,14 @@ def rules_to_try(workspace: Workspace, scope: str, batch: MicroBatch, pairs: pl.
     stored = newest_index(workspace.lake, scope, batch.fingerprint) if batch.fingerprint else None
     if stored is None:
         return None
-    ids = ri.load(fetch_index(workspace.lake, stored)).ids.to_pylist()
+    compiled = ri.load(fetch_index(workspace.lake, stored))
+    ids = compiled.ids.to_pylist()
     chance = random.Random(f"{batch.fingerprint} {batch.batch}")
     held = set(ids)
     matched = sorted(i for i in set(pairs["rule_id"].to_list()) if i in held)
     chosen = set(chance.sample(matched, min(len(matched), RULES // 2)))
     chosen |= set(chance.sample(ids, min(len(ids), RULES - len(chosen))))
-    return enabled_rules(workspace, scope, stored.rules_version).filter(pl.col("rule_id").is_in(list(chosen)))
+    return indexed_rules(compiled, list(chosen))
 
 
 def _rows(tagged: DataFrame, batch: MicroBatch, ids: list[Any]) -> DataFrame:
@@ -141,6 +144,6 @@ def _is_valid(event_time: Column | None, rule: _Rule) -> Column:
     valid = f.lit(True)
     for bound, is_start in bounds:
         if bound is not None and event_time is not None:
-            instant = f.lit(bound.replace(tzinfo=bound.tzinfo or UTC))
+            instant = f.timestamp_micros(f.lit(bound).cast("bigint"))
             valid = valid & ((event_time >= instant) if is_start else (event_time < instant))
     return f.coalesce(valid, f.lit(False))

@@ -89,12 +89,25 @@ class NewestBatch:
         return {name: int(count) for name, count in row.asDict().items()}
 
     def unknown_ids(self, pairs: pl.DataFrame) -> list[str]:
-        """Ids in tagged rows that are not enabled rules of the scope in the version that the rows name."""
+        """Ids in tagged rows that are no rules of the indexes that the rows name by their version of the rules."""
         unknown: list[str] = []
         for (version,), found in pairs.group_by("rules_version"):
-            known = enabled_rules(self.workspace, self.scope, int(str(version)))["rule_id"]
+            known = self._ids(int(str(version)))
             unknown += [str(i) for i in found.filter(~pl.col("rule_id").is_in(known.implode()))["rule_id"].sort()]
         return unknown
+
+    def _ids(self, version: int) -> pl.Series:
+        """The ids of the indexes that tagged the micro-batches with a version of the rules; of an index that no longer
+        exists, those of the enabled rules of that version."""
+        import rules_index as ri
+        from pipelines.lake.index_store import fetch_index, newest_index
+
+        lake, found = self.workspace.lake, []
+        for fingerprint in {batch.fingerprint for batch in self.batches if batch.rules_version == version}:
+            stored = newest_index(lake, self.scope, fingerprint) if fingerprint else None
+            if stored is not None:
+                found.append(pl.Series(pl.from_arrow(ri.load(fetch_index(lake, stored)).ids)))
+        return pl.concat(found) if found else enabled_rules(self.workspace, self.scope, version)["rule_id"]
 
 
 def by_rule(pairs: DataFrame, *figures: Column) -> pl.DataFrame:

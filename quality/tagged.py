@@ -37,7 +37,7 @@ def expectations(stream: Stream) -> tuple[Expectation, ...]:
         none_of("rule_ids_not_null", "No rule_ids is NULL or has a NULL in it", "null_rule_ids"),
         none_of("rule_ids_ascending", "The ids in each rule_ids ascend, none twice", "unordered_rule_ids"),
         none_of("versions_recorded", "Every row names the rules and the index of its micro-batch", "wrong_versions"),
-        nothing("ids_exist", "Every id is an enabled rule of the stream in that version of the rules", "unknown_ids"),
+        nothing("ids_exist", "Every id is a rule of the index that tagged the row", "unknown_ids"),
         equal("matches_recorded", "The table runs counts as many matches", "tagged_matches", "recorded_matches"),
     ]
     if stream.keeps_matches:

@@ -28,6 +28,10 @@ class KeptTexts(Protocol):
     def rule(self, ordinal: int) -> RuleText:
         """The text of a rule. Raises `pa.ArrowException`, `LookupError` or `ValueError` for malformed bytes."""
 
+    def table(self, rules: int) -> pa.Table:
+        """Expression, valid_from and valid_to of all rules. Raises `pa.ArrowException`, `OSError` or `ValueError` for
+        malformed bytes, or another number of rules."""
+
     def columns(self) -> pa.Schema:
         """The schema that the texts were written over. Raises `pa.ArrowException` or `OSError` for malformed bytes."""
 

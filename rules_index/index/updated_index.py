@@ -62,6 +62,17 @@ class LayeredTexts:
             return self.changed.rule(place)
         return self.base.rule(int(np.flatnonzero(self.numbers[0] == ordinal)[0]))
 
+    def table(self, rules: int) -> pa.Table:
+        """The texts of all rules, as `RuleTexts.table`."""
+        before, after = self.numbers
+        order = np.full(rules, -1, np.int64)
+        order[before[before >= 0]] = np.flatnonzero(before >= 0)
+        order[after] = len(before) + np.arange(len(after))
+        if (order < 0).any():
+            raise ValueError("texts")
+        both = [self.base.table(len(before)), self.changed.table(len(after))]
+        return pa.concat_tables(both).take(pa.array(order))
+
     def columns(self) -> pa.Schema:
         """The schema, as `RuleTexts.columns`."""
         return self.base.columns()

@@ -274,3 +274,15 @@ def test_a_loaded_index_whose_changes_are_taken_back_has_the_fingerprint_of_its_
     layered = ri.loads(dumps(compiled.update([(5, "a > 7")])))
     back = layered.update([(5, "a > 5")])
     assert back.fingerprint == ri.loads(dumps(back)).fingerprint == compiled.fingerprint
+
+
+def test_texts_of_an_updated_index_are_those_of_all_its_rules() -> None:
+    compiled = ri.compile_rules([(f"r{n:02}", f"a = {n}") for n in range(40)], SMALL)
+    edits = [("r03", "a = 99"), ("r20", None), ("r05x", "a > 7")]
+    updated = ri.loads(dumps(compiled.update(edits)))
+    assert not isinstance(updated.texts, type(compiled.texts))
+    expected = {f"r{n:02}": f"a = {n}" for n in range(40)} | {"r03": "a = 99", "r05x": "a > 7"}
+    del expected["r20"]
+    found = updated.texts.table(len(updated))
+    assert dict(zip(updated.ids.to_pylist(), found["expression"].to_pylist(), strict=True)) == expected
+    assert [updated.texts.rule(n).expression for n in range(len(updated))] == found["expression"].to_pylist()

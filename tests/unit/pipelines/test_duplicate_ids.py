@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from datetime import datetime
 
 import polars as pl
 import pytest
@@ -153,3 +155,26 @@ def test_status_and_lint_say_so(workspace, add_rules, monkeypatch: pytest.Monkey
         assert "goes on as in version 1 of rules" in capsys.readouterr().out
     assert main(["status", "--config", str(folder / "here.toml"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["scope"] == "s"
+
+
+@pytest.mark.parametrize("anew", [False, True], ids=["vacuumed", "made anew"])
+def test_the_rule_goes_on_as_it_was_compiled_though_its_version_of_rules_is_gone(workspace, add_rules, anew) -> None:
+    add_rules(workspace, {"rule_id": "a", "scope": "s", "expression": "x > 7", "valid_from": datetime(2020, 1, 1)})
+    compile_scopes(workspace)
+    if anew:
+        shutil.rmtree(workspace.lake.uri("rules"))
+        workspace.lake.create("rules")
+        add_rules(workspace, ("a", "s", "x > 5"))
+        add_rules(workspace, ("a", "s", "x > 3"), ("b", "s", "x = 0"))
+    else:
+        rows = pl.read_delta(workspace.lake.uri("rules"))
+        pl.concat([rows, rows]).write_delta(workspace.lake.uri("rules"), mode="overwrite")
+        workspace.lake.writable("rules").vacuum(0, dry_run=False, enforce_retention_duration=False)
+        add_rules(workspace, ("b", "s", "x = 0"))
+    compile_scopes(workspace)
+    rows = pl.DataFrame({"x": [8, 8, 0], "t": [datetime(2019, 1, 1), datetime(2024, 1, 1), datetime(2024, 1, 1)]})
+    rows = rows.with_columns(pl.col("t").dt.replace_time_zone("UTC"))
+    compiled = ri.loads(read_index(workspace.lake, newest_index(workspace.lake, "s")))
+    assert compiled.match(rows).to_pylist() == [[], ["a"], ["b"]]
+    assert all("version 1 of rules: x > 7" in each[3] for each in rejects(workspace))
+    assert not compile_is_due(workspace, "s")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -76,6 +77,23 @@ def test_rules_of_the_three_columns_that_are_needed_are_tried_again(workspace) -
     tag_stream(workspace, "s")
     found = measured(workspace)
     assert (found["sampled_rules"], found["disagreeing_rules"]) == (2, "none")
+
+
+@pytest.mark.parametrize("anew", [False, True], ids=["vacuumed", "made anew"])
+def test_the_rules_that_were_compiled_may_be_gone(workspace, add_rules, anew) -> None:
+    rules = workspace.lake.arrow("rules")
+    if anew:
+        # as with DROP TABLE and CREATE TABLE: the same number of a version stands for other rules
+        shutil.rmtree(workspace.lake.uri("rules"))
+        workspace.lake.create("rules")
+        add_rules(workspace, ("a", "s", "x > 51"))
+    write_deltalake(workspace.lake.uri("rules"), rules, mode="overwrite")
+    if not anew:
+        workspace.lake.writable("rules").vacuum(0, dry_run=False, enforce_retention_duration=False)
+    assert [each.state for each in compile_scopes(workspace)] == ["unchanged"]
+    tag_stream(workspace, "s")
+    found = measured(workspace)
+    assert (found["sampled_rules"], found["disagreeing_rules"], found["unknown_ids"]) == (3, "none", "none")
 
 
 def ids(table: pa.Table, change: Callable[[int, list[str]], list[str] | None]) -> pa.Table:

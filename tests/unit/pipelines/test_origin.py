@@ -71,6 +71,18 @@ def test_an_edit_of_the_other_streams_rules_is_noticed_though_the_streams_own_ar
     assert error is not None and "missing: n. Mend" in error and "--restart" not in error
 
 
+def test_the_rules_that_were_compiled_may_be_gone(workspace, add_rules) -> None:
+    add_rules(workspace, ("n", "narrow", "x IN (3, 4)"))
+    before = compiled(workspace)
+    rules = pl.read_delta(workspace.lake.uri("rules"))
+    edited = rules.with_columns(expression=pl.col("expression").replace("x IN (3, 4)", "x = 3"))
+    edited.write_delta(workspace.lake.uri("rules"), mode="overwrite")
+    workspace.lake.writable("rules").vacuum(0, dry_run=False, enforce_retention_duration=False)
+    found = compiled(workspace)
+    assert [found[name].state for name in ("narrow", "wide")] == ["compiled", "unchanged"]
+    assert found["wide"].fingerprint == before["wide"].fingerprint
+
+
 def test_the_other_stream_is_compiled_first(workspace, add_rules) -> None:
     add_rules(workspace, ("n", "narrow", "x = 3"))
     error = compiled(workspace, "narrow")["narrow"].error
