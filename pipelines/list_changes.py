@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from pipelines.lake.lake import open_delta
-from pipelines.lake.reading import as_dataset
+from pipelines.lake.reading import arrow_reads, as_dataset
 from pipelines.row_differences import differing
 from rules_index.domains.value_lists import list_type
 
@@ -32,11 +32,10 @@ def changed_values(table: DeltaTable, uri: str, column: str, version: int) -> It
     """The values of a column in the rows that changed after a version, up to the version that is open: by the feed, and
     by the files.
 
-    Nothing where that version, or files of it, can no longer be read, nor of a table with deletion vectors, which the
-    readers of files and feeds do not know; then all rows must be read.
+    Nothing where that version, or files of it, can no longer be read, nor of a table with deletion vectors or column
+    mapping, which the readers of files and feeds do not know; then all rows must be read.
     """
-    has_vectors = "deletionVectors" in (table.protocol().reader_features or ())
-    if has_vectors or not 0 <= int(table.version()) - version <= MOST_VERSIONS:
+    if not arrow_reads(table) or not 0 <= int(table.version()) - version <= MOST_VERSIONS:
         return
     for of in (_of_feed, _of_files):
         try:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import rules_index as ri
 from pipelines.errors import MissingTableError, SourceError
 from pipelines.lake.lake import first_line, open_delta, rows_in
-from pipelines.lake.reading import as_dataset
+from pipelines.lake.reading import arrow_reads, as_dataset, read_rows
 from rules_index.domains.list_names import NAMES_ANY, names_in
 
 if TYPE_CHECKING:
@@ -139,17 +139,13 @@ def _stamp(table: DeltaTable, column: str) -> str:
 
 
 def _read(wanted: ListTable, table: DeltaTable, column: str) -> AnyList:
-    from deltalake import QueryBuilder, exceptions
+    from deltalake import exceptions
 
     from rules_index.domains.value_lists import MissingList
 
     try:
-        if "deletionVectors" in (table.protocol().reader_features or ()):
-            quoted = column.replace('"', '""')
-            found = QueryBuilder().register("list", table).execute(f'SELECT "{quoted}" FROM list').read_all()
-            values = pa.RecordBatchReader.from_stream(found).read_all().column(0)
-        else:
-            values = as_dataset(table).to_table([column]).column(column)
+        read = as_dataset(table).to_table([column]) if arrow_reads(table) else read_rows(table, [column])
+        values = read.column(0)
     except (exceptions.DeltaError, OSError, pa.ArrowException) as error:
         raise SourceError(f"The list {wanted.name} at {wanted.source} cannot be read: {first_line(error)}") from error
     try:

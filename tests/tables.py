@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from pipelines.workspace import Workspace
 
@@ -31,3 +34,30 @@ def spark_columns(frame: Any, *columns: str) -> list[tuple[Any, ...]]:
     """The columns of a DataFrame, as tuples, by one job; moments in UTC."""
     table: pa.Table = frame.select(*columns).toArrow()
     return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def map_columns(folder: str) -> None:
+    """Gives a table of delta-rs column mapping by name, as if it were created so: its files have other names.
+
+    The table has no columns within columns, and no checkpoint.
+    """
+    for commit in sorted(Path(folder, "_delta_log").glob("*.json")):
+        actions = [json.loads(line) for line in commit.read_text().splitlines()]
+        for action in actions:
+            if "protocol" in action:
+                action["protocol"] = {"minReaderVersion": 2, "minWriterVersion": 5}
+            if "metaData" in action:
+                schema = json.loads(action["metaData"]["schemaString"])
+                for number, field in enumerate(schema["fields"], 1):
+                    mapped = {"id": number, "physicalName": f"col-{field['name']}"}
+                    field["metadata"] |= {f"delta.columnMapping.{key}": value for key, value in mapped.items()}
+                action["metaData"]["schemaString"] = json.dumps(schema)
+                mapping = {"mode": "name", "maxColumnId": str(len(schema["fields"]))}
+                of_table = {f"delta.columnMapping.{key}": value for key, value in mapping.items()}
+                action["metaData"]["configuration"] |= of_table
+            if "add" in action:
+                path = Path(folder, action["add"]["path"])
+                rows = pq.read_table(path, partitioning=None)
+                pq.write_table(rows.rename_columns([f"col-{name}" for name in rows.column_names]), path)
+                action["add"] |= {"size": path.stat().st_size, "stats": json.dumps({"numRecords": rows.num_rows})}
+        commit.write_text("".join(json.dumps(action) + "\n" for action in actions))

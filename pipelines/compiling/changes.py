@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from pipelines.errors import PipelineError
 from pipelines.lake.lake import Lake, rows_in
+from pipelines.lake.reading import arrow_reads
 from pipelines.rule_set import RuleSet, read_rules
 
 LEAST_RULES = 10_000
@@ -92,7 +93,8 @@ def _touched(lake: Lake, table: RulesTable, version: int) -> tuple[pa.Array, boo
     opened = lake.delta("rules", table.version)
     names = {field.name.lower(): field for field in opened.schema().fields}
     id_type = pa.int64() if getattr(names["rule_id"].type, "type", "") == "long" else pa.string()
-    if not 0 <= table.version - version <= MOST_VERSIONS:
+    # the reader of the feed knows neither deletion vectors nor column mapping
+    if not 0 <= table.version - version <= MOST_VERSIONS or not arrow_reads(opened):
         return None
     parts: list[pa.Table] = []
     if version < table.version:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pipelines.denied import why_denied
 from pipelines.errors import AccessError, MissingTableError, TableError
 from pipelines.full_disk import AGAIN, why_full
-from pipelines.lake.reading import as_dataset, count_rows, files_in, read_rows
+from pipelines.lake.reading import arrow_reads, as_dataset, count_rows, files_in, read_rows
 from pipelines.lake.table_cache import delta_rs_uri, local_folder, own_table, shared_table
 from pipelines.lake.table_definitions import LAKE_TABLES, MADE_WHEN_NEEDED, Table
 from pipelines.settings.model import LakeSettings
@@ -105,6 +105,8 @@ class Lake:
         table = self.delta(name, version)
         try:
             if isinstance(filters, pc.Expression):
+                if not arrow_reads(table):
+                    return read_rows(table, columns).filter(filters)
                 return as_dataset(table).to_table(columns, filters)
             return read_rows(table, columns, filters or ())
         except (exceptions.DeltaError, OSError, pa.ArrowException) as error:

@@ -25,13 +25,28 @@ def read_rows(
     return found.cast(pa.schema([_plain(field) for field in found.schema]))
 
 
+def arrow_reads(table: DeltaTable) -> bool:
+    """Whether the files of a table have its rows and columns as they are: no deletion vectors, no column mapping.
+
+    delta-rs refuses only some of the others as a dataset. In a table with column mapping it then gives NULL for each
+    column whose name in the files is another one.
+    """
+    mapping = table.metadata().configuration.get("delta.columnMapping.mode") or "none"
+    return mapping.lower() == "none" and "deletionVectors" not in (table.protocol().reader_features or ())
+
+
 def as_dataset(table: DeltaTable) -> FileSystemDataset:
-    """The table as an Arrow dataset. Raises what delta-rs raises for a table that it cannot read.
+    """The table as an Arrow dataset. Raises what delta-rs raises for a table that it cannot read, and its
+    DeltaProtocolError for one whose files Arrow reads otherwise (`arrow_reads`).
 
     Arrow reads the files of a folder by itself. Of delta-rs's own file system, which is written in Python, one of
     Arrow's threads may drop a file when the interpreter is already gone: the process then aborts at its end, in one of
     some forty short ones, with all of its work done.
     """
+    from deltalake.exceptions import DeltaProtocolError
+
+    if not arrow_reads(table):
+        raise DeltaProtocolError("the table has deletion vectors or column mapping")
     folder = local_folder(table.table_uri)
     if folder is None:
         return table.to_pyarrow_dataset()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from pipelines.authoring.versions import diff, history, in_force
+from pipelines.rule_set import read_rules
+from tests.tables import map_columns
 
 
 @pytest.fixture
@@ -60,3 +63,12 @@ def test_history_counts_rows_that_were_tagged_anew_once(workspace, add_rules) ->
 def test_the_history_of_a_rule_that_had_no_scope(workspace, add_rules) -> None:
     add_rules(workspace, ("a", None, "x > 3"))
     assert [(each["scope"], each["matches"]) for each in history(workspace, "a")] == [(None, 0)]
+
+
+def test_a_table_with_column_mapping_is_read_by_the_names_of_its_columns(workspace, add_rules) -> None:
+    add_rules(workspace, ("a", "s", "x > 3"), {"rule_id": "b", "scope": "s", "expression": "x > 4", "owner": "ada"})
+    map_columns(workspace.lake.uri("rules"))
+    assert [(each["expression"], each["owner"]) for each in history(workspace, "b")] == [("x > 4", "ada")]
+    assert diff(workspace, 0, 1).added["rule_id"].to_list() == ["a", "b"]
+    one = read_rules(workspace.lake, ["s"], None, pa.array(["b"]))
+    assert one.valid.select("rule_id", "expression").rows() == [("b", "x > 4")]

@@ -13,7 +13,7 @@ from pipelines.authoring.exchange import import_rules
 from pipelines.backtest import Candidate, backtest
 from pipelines.compile import compile_scopes
 from pipelines.compiling.due import compile_is_due
-from pipelines.errors import ConfigurationError
+from pipelines.errors import ConfigurationError, SourceError
 from pipelines.explain import explain
 from pipelines.lake.index_store import newest_index
 from pipelines.lint import lint_scopes
@@ -21,6 +21,7 @@ from pipelines.retag import retag
 from pipelines.settings.configuration import parse_configuration
 from pipelines.tag import tag_stream
 from pipelines.validate import validate_expression
+from tests.tables import map_columns
 
 RULES = [
     ("listed", "s", "account IN LIST('sanctioned')"),
@@ -160,3 +161,15 @@ def test_configuration(tmp_path: Path, lists: Any, message: str) -> None:
     document = {"lake": {"root": "lake"}, "lists": lists}
     with pytest.raises(ConfigurationError, match=message):
         parse_configuration(document, tmp_path / "deltatag.toml")
+
+
+def test_a_list_and_a_source_with_column_mapping_are_read_by_the_names_of_their_columns(
+    lake: Any, tmp_path: Path
+) -> None:
+    map_columns(str(tmp_path / "list"))
+    compile_scopes(lake)
+    tag_stream(lake, "s")
+    assert tags(lake) == {1: ["listed"], 2: ["large", "plain"], 3: ["plain"], 4: ["large", "plain"]}
+    map_columns(str(tmp_path / "source"))
+    with pytest.raises(SourceError, match="read by Spark alone"):
+        backtest(lake, "s", [Candidate("a", "amount > 10")])
