@@ -154,7 +154,9 @@ def _sort_out(version: int, enabled: pl.DataFrame, scopes: Sequence[str]) -> Rul
         DUPLICATE_ID: pl.format(
             "{} enabled rules have the id {}; give each its own, or disable all but one.", "count", "rule_id"
         ),
-        "MISSING_VALUE": pl.format("The rule has NULL as its {}; every rule needs one.", "listed"),
+        "MISSING_VALUE": pl.format(
+            "The rule has NULL (or bytes that are not UTF-8) as its {}; every rule needs one.", "listed"
+        ),
         UNKNOWN_SCOPE: pl.col("scope").map_elements(lambda scope: _unknown_scope(scope, scopes), pl.String),
     }
     message = pl.coalesce(*(pl.when(pl.col("error") == code).then(text) for code, text in messages.items()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +56,18 @@ def map_columns(folder: str) -> None:
                 mapping = {"mode": "name", "maxColumnId": str(len(schema["fields"]))}
                 of_table = {f"delta.columnMapping.{key}": value for key, value in mapping.items()}
                 action["metaData"]["configuration"] |= of_table
+        commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    rewrite_files(folder, lambda rows: rows.rename_columns([f"col-{name}" for name in rows.column_names]))
+
+
+def rewrite_files(folder: str, change: Callable[[pa.Table], pa.Table]) -> None:
+    """Writes each file of a table of delta-rs anew, changed, without bounds of its columns in the log."""
+    for commit in sorted(Path(folder, "_delta_log").glob("*.json")):
+        actions = [json.loads(line) for line in commit.read_text().splitlines()]
+        for action in actions:
             if "add" in action:
                 path = Path(folder, action["add"]["path"])
-                rows = pq.read_table(path, partitioning=None)
-                pq.write_table(rows.rename_columns([f"col-{name}" for name in rows.column_names]), path)
+                rows = change(pq.read_table(path, partitioning=None))
+                pq.write_table(rows, path)
                 action["add"] |= {"size": path.stat().st_size, "stats": json.dumps({"numRecords": rows.num_rows})}
         commit.write_text("".join(json.dumps(action) + "\n" for action in actions))

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pipelines.errors import PipelineError, TableError
 from pipelines.lake.authors import author_of
 from pipelines.lake.lake import Lake, arrow_schema, first_line
-from pipelines.lake.reading import arrow_reads, as_dataset, read_rows
+from pipelines.lake.reading import arrow_reads, as_dataset, as_texts, read_rows
 from pipelines.lake.table_definitions import OPTIONAL_OF_RULES, RULES, tagged_table
 from pipelines.rule_set import spark_type
 from pipelines.workspace import Workspace
@@ -64,7 +64,8 @@ def rules_of(lake: Lake, table: Any) -> pl.DataFrame:
     from deltalake import exceptions
 
     try:
-        frame = pl.DataFrame(pl.from_arrow(as_dataset(table).to_table() if arrow_reads(table) else read_rows(table)))
+        rows = as_texts(as_dataset(table).to_table()) if arrow_reads(table) else read_rows(table)
+        frame = pl.DataFrame(pl.from_arrow(rows))
     except (exceptions.DeltaError, OSError, pa.ArrowException) as error:
         raise TableError(
             f"Version {table.version()} of the table rules cannot be read: {first_line(error)}. VACUUM may have "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -14,7 +16,7 @@ import pyarrow.compute as pc
 from pipelines.denied import why_denied
 from pipelines.errors import AccessError, MissingTableError, TableError
 from pipelines.full_disk import AGAIN, why_full
-from pipelines.lake.reading import arrow_reads, as_dataset, count_rows, files_in, read_rows
+from pipelines.lake.reading import arrow_reads, as_dataset, as_texts, count_rows, files_in, read_rows
 from pipelines.lake.table_cache import delta_rs_uri, local_folder, own_table, shared_table
 from pipelines.lake.table_definitions import LAKE_TABLES, MADE_WHEN_NEEDED, Table
 from pipelines.settings.model import LakeSettings
@@ -107,10 +109,23 @@ class Lake:
             if isinstance(filters, pc.Expression):
                 if not arrow_reads(table):
                     return read_rows(table, columns).filter(filters)
-                return as_dataset(table).to_table(columns, filters)
-            return read_rows(table, columns, filters or ())
+                return as_texts(as_dataset(table).to_table(columns, filters))
+            return self._rows(table, columns, filters or ())
         except (exceptions.DeltaError, OSError, pa.ArrowException) as error:
             raise TableError(f"The table {name} at {self.uri(name)} cannot be read: {first_line(error)}") from error
+
+    @staticmethod
+    def _rows(table: DeltaTable, columns: list[str] | None, equal: Sequence[tuple[str, Any]]) -> pa.Table:
+        from deltalake import exceptions
+
+        try:
+            return read_rows(table, columns, equal)
+        except (exceptions.DeltaError, OSError, pa.ArrowException) as error:
+            # one text that is no UTF-8 makes all rows unreadable for delta-rs
+            if "UTF-8" not in str(error) or not arrow_reads(table):
+                raise
+        where = [pc.field(column) == value for column, value in equal]
+        return as_texts(as_dataset(table).to_table(columns, functools.reduce(operator.and_, where) if where else None))
 
     def frame(self, name: str, version: int | None = None) -> DataFrame:
         """The table, at `version` or at its newest one, as a Spark DataFrame; MissingTableError if there is none."""

@@ -55,6 +55,46 @@ def as_dataset(table: DeltaTable) -> FileSystemDataset:
     return table.to_pyarrow_dataset(filesystem=SubTreeFileSystem(folder, LocalFileSystem()))
 
 
+def as_texts(rows: pa.Table) -> pa.Table:
+    """The rows with NULL in place of a text that is no UTF-8, and U+FFFD in place of such bytes within other values.
+
+    Spark writes such texts (`CAST(X'FF' AS STRING)`), and Arrow reads them without a complaint.
+    """
+    columns = [_as_text(column) for column in rows.columns]
+    return pa.table(columns, rows.schema)
+
+
+def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        pass
+    else:
+        return column
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        texts = [_decoded(each) for each in column.cast(pa.large_binary()).to_pylist()]
+        return pa.chunked_array([pa.array(texts, kind)])
+    if pa.types.is_map(kind):
+        # a key is never NULL
+        binary = pa.map_(pa.large_binary(), pa.large_binary())
+        items = column.cast(binary).to_pylist()
+        maps = [None if each is None else [(_replaced(k), _replaced(v)) for k, v in each] for each in items]
+        return pa.chunked_array([pa.array(maps, kind)])
+    return column
+
+
+def _decoded(data: bytes | None) -> str | None:
+    try:
+        return None if data is None else data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _replaced(data: bytes | None) -> str | None:
+    return None if data is None else data.decode(errors="replace")
+
+
 def count_rows(table: DeltaTable) -> int:
     """How many rows a table has, deleted ones left out."""
     return int(_query(table, "SELECT count(*) AS n FROM rows")["n"][0].as_py())
