@@ -11,6 +11,7 @@ import pyarrow as pa
 from rules_index.arrays import as_lists
 from rules_index.errors import RuleError, RulesIndexError
 from rules_index.index.annotate import Annotate
+from rules_index.language.coercion import name_of, normalise
 
 _SEVERITY_LABELS = ("severity", "level")
 """Labels that give a rule's severity if it has no column for it; the second is Sigma's."""
@@ -29,14 +30,15 @@ def read_annotations(rules: pa.Table, annotate: Annotate) -> pa.Table:
     if "priority" in wanted:
         priority = _column(rules, "priority", pl.Int32)
         if not (priority.dtype.is_integer() or priority.dtype == pl.Null):
-            raise RulesIndexError(f"The rules' column priority is {priority.dtype}; it must be an integer.")
-        found["priority"] = priority.cast(pl.Int32)
+            raise RulesIndexError(f"The rules' column priority is {_type_of(priority)}; it must be an integer.")
+        # one that is beyond an INT is the last or the first, so that it does not stop all other rules
+        found["priority"] = priority.cast(pl.Int128).clip(-(1 << 31), (1 << 31) - 1).cast(pl.Int32)
     if "labels" in wanted:
         found["labels"] = _texts(labels)
     if "severity" in wanted:
         severity = _column(rules, "severity", pl.String)
         if severity.dtype not in (pl.String, pl.Null):
-            raise RulesIndexError(f"The rules' column severity is {severity.dtype}; it must be a text.")
+            raise RulesIndexError(f"The rules' column severity is {_type_of(severity)}; it must be a text.")
         found["severity"] = _severity(severity.cast(pl.String), labels)
     columns = [found[field.name].to_arrow().cast(field.type) for field in annotate.schema]
     return pa.table(columns, schema=annotate.schema) if columns else rules.select([])
@@ -72,6 +74,12 @@ def _column(rules: pa.Table, name: str, kind: type[pl.DataType] = pl.Null) -> pl
     return pl.Series(name, pl.from_arrow(as_lists(rules.column(name))))
 
 
+def _type_of(column: pl.Series) -> str:
+    """The name that Spark has for the type of a column, or else Arrow's."""
+    kind = column.head(0).to_arrow().type
+    return name_of(normalise(kind)) if normalise(kind) is not None else str(kind)
+
+
 def _entries(labels: pl.Series) -> pl.DataFrame | None:
     """Key and value of each entry of labels that are mappings, with the rule's `place`; None for other labels."""
     inner = labels.dtype.inner if isinstance(labels.dtype, pl.List) else None
@@ -103,7 +111,7 @@ def _texts(labels: pl.Series) -> pl.Series:
     elif labels.dtype in (pl.List(pl.String), pl.Null, pl.List(pl.Null)):
         found = labels.cast(pl.List(pl.String))
     else:
-        raise RulesIndexError(f"The rules' column labels is {labels.dtype}; it must be a map, a list or a text.")
+        raise RulesIndexError(f"The rules' column labels is {_type_of(labels)}; it must be a map, a list or a text.")
     lists = pl.DataFrame({"l": found}).select(pl.col("l").list.drop_nulls().list.unique().list.sort())["l"]
     return lists.fill_null(pl.Series([[]], dtype=pl.List(pl.String)))
 

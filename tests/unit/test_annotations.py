@@ -151,8 +151,17 @@ def test_a_severity_that_there_is_not_is_refused() -> None:
 )
 def test_columns_of_other_types_are_refused(column: dict[str, Any]) -> None:
     rules = pa.table({"rule_id": ["a"], "expression": ["TRUE"], **column})
-    with pytest.raises(ri.RulesIndexError, match=f"column {next(iter(column))} is"):
+    with pytest.raises(ri.RulesIndexError, match=rf"column {next(iter(column))} is (STRING|BIGINT|DOUBLE|ARRAY|list<)"):
         ri.compile_rules(rules, SCHEMA, annotate=Annotate())
+
+
+def test_priorities_beyond_an_int_come_first_or_last_and_stop_no_other_rule() -> None:
+    priorities = pa.array([1 << 40, -(1 << 40), 5, None], pa.int64())
+    rules = pa.table({"rule_id": ["a", "b", "c", "d"], "expression": ["x > 0", "x > 3", "x > 0", "TRUE"]})
+    annotate = Annotate(("first_rule_id",))
+    compiled = ri.compile_rules(rules.append_column("priority", priorities), SCHEMA, annotate=annotate)
+    assert compiled.annotations is not None
+    assert compiled.annotations.rules["priority"].to_pylist() == [(1 << 31) - 1, -(1 << 31), 5, None]
 
 
 def test_a_damaged_file_is_refused() -> None:
