@@ -155,9 +155,9 @@ def _refuse() -> int:
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, (dict, list)):
+    if isinstance(value, (dict, list, set, bytes)):  # YAML has the last two
         raise TypeError
-    text = json.dumps(value) if isinstance(value, (bool, float)) else str(value)
+    text = json.dumps(value, allow_nan=False) if isinstance(value, (bool, float)) else str(value)
     text.encode()
     return text
 

@@ -112,6 +112,11 @@ class Lake:
                 return as_texts(as_dataset(table).to_table(columns, filters))
             return self._rows(table, columns, filters or ())
         except (exceptions.DeltaError, OSError, pa.ArrowException) as error:
+            if version is not None and version < self.version(name) and is_missing_file(error):
+                raise TableError(
+                    f"Version {version} of the table {name} at {self.uri(name)} cannot be read any more: VACUUM has "
+                    "removed files of it."
+                ) from error
             raise TableError(f"The table {name} at {self.uri(name)} cannot be read: {first_line(error)}") from error
 
     @staticmethod
@@ -299,6 +304,11 @@ def first_line(error: object) -> str:
     lines = [line.strip() for line in _MARKS.sub("", str(error)).splitlines()]
     found = [line for line in lines if line] or [type(error).__name__]
     return ": ".join(found) if _CAUSE in str(error) else found[0]
+
+
+def is_missing_file(error: Exception) -> bool:
+    """Whether a table cannot be read since a file of it is gone."""
+    return isinstance(error, FileNotFoundError) or "not found" in str(error).lower()
 
 
 def not_written(what: str, error: Exception, then: str = AGAIN) -> TableError:

@@ -338,6 +338,20 @@ def test_a_refused_decision_table_keeps_its_rows(workspace, add_rules, tmp_path:
     assert (found.removed, found.changed) == (("new/2",), ("new/1",))
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("bytes.yaml", "- rule_id: !!binary AAAA\n  expression: x > 1\n"),
+        ("set.yaml", "- rule_id: !!set {a, b}\n  expression: x > 1\n"),
+        ("large.jsonl", '{"rule_id": 1e999, "expression": "x > 1"}\n'),
+    ],
+)
+def test_values_that_are_no_texts_are_refused(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(RuleFileError, match=r"rule 1: rule_id is .*, and must be a text"):
+        read_rules_file(tmp_path / name, "string", ZoneInfo("UTC"))
+
+
 def test_texts_of_yaml_stay_as_written(tmp_path: Path) -> None:
     path = tmp_path / "rules.yaml"
     path.write_text(

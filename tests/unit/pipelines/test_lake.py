@@ -8,6 +8,7 @@ import struct
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
@@ -134,3 +135,16 @@ def test_no_thread_of_arrow_reads_a_folder_through_python(tmp_path: Path) -> Non
         assert found.filesystem.type_name == "subtree" and found.filesystem.base_fs.type_name == "local"
         assert found.to_table().sort_by("id") == rows
         assert as_dataset(DeltaTable(folder.as_uri())).to_table(["id"]).num_rows == len(odd)
+
+
+def test_a_version_whose_files_were_vacuumed_is_told_in_a_sentence(new_workspace, add_rules) -> None:
+    workspace = new_workspace({}, spark=False)
+    add_rules(workspace, ("a", "s", "x > 1"))
+    rows = workspace.lake.arrow("rules")
+    write_deltalake(workspace.lake.uri("rules"), rows, mode="overwrite")
+    workspace.lake.writable("rules").vacuum(0, dry_run=False, enforce_retention_duration=False)
+    for filters in (None, pc.field("rule_id") == "a"):
+        with pytest.raises(
+            TableError, match=r"Version 1 of the table rules .* any more: VACUUM has removed files of it"
+        ):
+            workspace.lake.arrow("rules", filters=filters, version=1)
