@@ -23,6 +23,7 @@ from deltalake import write_deltalake
 
 from benchmarks import lakes
 from benchmarks.report import machine, print_table
+from pipelines.lint_kinds import DEAD, NOISY, OUT_OF_RANGE, RUN_TIME_ERRORS, UNKNOWN_VALUE
 
 if TYPE_CHECKING:
     from pipelines.lint import LintResult
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 SEED = 5
 GAP = 10
 """Of so many accounts one has no row."""
-OUT_OF_RANGE, RUN_TIME_ERRORS, DEAD, NOISY = KINDS = ("out_of_range", "run_time_errors", "dead", "noisy")
+KINDS = (OUT_OF_RANGE, RUN_TIME_ERRORS, DEAD, NOISY)
 
 
 def planted(rules: int, each: int, rows: pa.Table) -> tuple[list[str], dict[int, str]]:
@@ -93,7 +94,7 @@ def wrong(result: LintResult, kinds: dict[int, str]) -> tuple[list[tuple[int, st
 
 def _kind(kind: str) -> str:
     """A text beyond the source's values is told of as the value near to it, where there is one."""
-    return OUT_OF_RANGE if kind == "unknown_value" else kind
+    return OUT_OF_RANGE if kind == UNKNOWN_VALUE else kind
 
 
 def _lint(workspace: Workspace) -> tuple[LintResult, float]:

@@ -28,7 +28,7 @@ def lint_action(workspace: Workspace, args: Namespace, print_results: Callable[.
     """
     from pipelines.compiling.notices import refusals_notice, rules_of_no_scope
     from pipelines.lint import lint_scopes
-    from pipelines.lint_kinds import REJECTED
+    from rules_index.implication.kinds import REJECTED
 
     if args.accept is not None:
         return _accept(workspace, args)

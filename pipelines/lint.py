@@ -29,12 +29,24 @@ from pipelines.sources.value_ranges import SourceRange, source_ranges
 from pipelines.value_lists import read_lists
 from pipelines.workspace import Workspace
 from rules_index.implication.disjoint_rules import disjoint_rules
+from rules_index.implication.kinds import (
+    ALWAYS_RAISES,
+    CONTRADICTION,
+    MAY_RAISE,
+    NEVER_TRUE,
+    NULL_TEXT,
+    PADDED_TEXT,
+    REJECTED,
+    TAUTOLOGY,
+    UNIT,
+    UNKNOWN_VALUE,
+)
 
 RUNS, NOISY_SHARE = 10, 0.5
 """How many micro-batches are looked back at, and the share of rows from which a rule counts as noisy."""
-_EXPLAIN_NO_MATCH = ("rejected", "contradiction", OUT_OF_RANGE, "always_raises", "never_true", "unknown_value")
+_EXPLAIN_NO_MATCH = (REJECTED, CONTRADICTION, OUT_OF_RANGE, ALWAYS_RAISES, NEVER_TRUE, UNKNOWN_VALUE)
 """Kinds of findings that already say why a rule matches nothing."""
-_EXPLAIN_RANGE = ("unknown_value", "unit", "padded_text", "null_text", "always_raises")
+_EXPLAIN_RANGE = (UNKNOWN_VALUE, UNIT, PADDED_TEXT, NULL_TEXT, ALWAYS_RAISES)
 """Kinds of findings that say more about a constant than that it is out of range."""
 LEAST_ROWS = 100
 """How many rows must have been tagged before a rule is called dead or noisy."""
@@ -165,11 +177,11 @@ def _rejected(scope: Scope, rules: RuleSet) -> Iterable[Finding]:
         for each in frame.iter_rows(named=True):
             so = "" if each["rule_id"] in kept else ", so it matches nothing"
             message = f"The rule is not compiled{so} ({each['error']}): {each['message']}"
-            yield Finding(each["rule_id"], "rejected", message, position=each["position"])
+            yield Finding(each["rule_id"], REJECTED, message, position=each["position"])
     for rule_id, error in refused_severities(scope.workspace.configuration, scope.name, rules.of_scope(scope.name)):
         if rule_id not in kept:
             message = f"The rule is not compiled, so it matches nothing ({error.error}): {error.message}"
-            yield Finding(rule_id, "rejected", message)
+            yield Finding(rule_id, REJECTED, message)
 
 
 def _usable(scope: Scope, rules: RuleSet, rejected: Iterable[Finding]) -> pl.DataFrame:
@@ -257,7 +269,7 @@ def _of_runs(scope: Scope, rules: pl.DataFrame, known: Sequence[Finding], runs: 
         return
     ids = {str(each): each for each in rules["rule_id"].to_list()}
     explained = {each.rule_id for each in known if each.kind in _EXPLAIN_NO_MATCH}
-    raising = {each.rule_id for each in known if each.kind in ("always_raises", "may_raise")}
+    raising = {each.rule_id for each in known if each.kind in (ALWAYS_RAISES, MAY_RAISE)}
     for rule_id, rows in done[-1].errors.items():
         if rule_id in ids and rows:
             explained.add(ids[rule_id])
@@ -269,7 +281,7 @@ def _of_runs(scope: Scope, rules: pl.DataFrame, known: Sequence[Finding], runs: 
     window = [each.rules_version for each in done[-runs:] if each.rules_version is not None]
     if not window:
         return
-    always = {each.rule_id for each in known if each.kind == "tautology"}
+    always = {each.rule_id for each in known if each.kind == TAUTOLOGY}
     counts = _matches(scope, min(window))
     for rule_id, since in _unchanged_since(scope, rules, window).items():
         looked_at = [each for each in done if each.rules_version is not None and each.rules_version >= since]

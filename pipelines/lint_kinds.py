@@ -1,23 +1,46 @@
-"""The kinds of findings, the most harmful first."""
+"""The kinds of findings, the most harmful first: those of the library, and those by a source and by earlier runs."""
 
 from __future__ import annotations
 
-REJECTED = "rejected"
+from rules_index.implication.kinds import (
+    ALWAYS_RAISES,
+    CONTRADICTION,
+    DUPLICATE,
+    IMPLIED,
+    IMPLIED_BY_UNION,
+    MAY_RAISE,
+    MISSING_BRACKETS,
+    NEVER_TRUE,
+    NO_WILDCARD,
+    NULL_COMPARISON,
+    NULL_TEXT,
+    PADDED_ID,
+    PADDED_TEXT,
+    REDUNDANT_ALTERNATIVE,
+    REJECTED,
+    SEPARATED_NUMBER,
+    TAUTOLOGY,
+    TRUE_UNLESS_NULL,
+    UNIT,
+    UNKNOWN_VALUE,
+    UNREACHABLE_ALTERNATIVE,
+)
+
 OUT_OF_RANGE, RUN_TIME_ERRORS, DEAD, NOISY = "out_of_range", "run_time_errors", "dead", "noisy"
 IMPLIED_BY_STREAM = "implied_by_stream"
 """About a whole stream, whose rules another stream's rules imply: nothing is wrong, but less could be read."""
 
 KINDS = (
     # it matches nothing, or not what it says
-    REJECTED, "always_raises", "contradiction", "never_true", "unknown_value", OUT_OF_RANGE,
+    REJECTED, ALWAYS_RAISES, CONTRADICTION, NEVER_TRUE, UNKNOWN_VALUE, OUT_OF_RANGE,
     # it matches too much
-    "tautology", "true_unless_null", "missing_brackets",
+    TAUTOLOGY, TRUE_UNLESS_NULL, MISSING_BRACKETS,
     # a part of it says something else than it seems to
-    "null_comparison", "null_text", "padded_text", "unit", "separated_number", "no_wildcard", "unreachable_alternative",
+    NULL_COMPARISON, NULL_TEXT, PADDED_TEXT, UNIT, SEPARATED_NUMBER, NO_WILDCARD, UNREACHABLE_ALTERNATIVE,
     # it does not do what was expected on some rows
-    RUN_TIME_ERRORS, "may_raise", DEAD, NOISY,
+    RUN_TIME_ERRORS, MAY_RAISE, DEAD, NOISY,
     # nothing is wrong in what it matches
-    "padded_id", "duplicate", "redundant_alternative", "implied", "implied_by_union", IMPLIED_BY_STREAM,
+    PADDED_ID, DUPLICATE, REDUNDANT_ALTERNATIVE, IMPLIED, IMPLIED_BY_UNION, IMPLIED_BY_STREAM,
 )  # fmt: skip
 HARM = {kind: place for place, kind in enumerate(KINDS)}
 """Each kind's rank: 0 is the most harmful."""

@@ -15,26 +15,26 @@ from rules_index.implication.containment import Containment, Others
 from rules_index.implication.example_rows import Rows
 from rules_index.implication.examples import examples
 from rules_index.implication.impossible import possible
+from rules_index.implication.kinds import (
+    CONTRADICTION,
+    DUPLICATE,
+    IMPLIED,
+    IMPLIED_BY_UNION,
+    OF_RULE_SETS,
+    REDUNDANT_ALTERNATIVE,
+    TAUTOLOGY,
+    UNREACHABLE_ALTERNATIVE,
+)
 from rules_index.implication.region_boxes import RegionBoxes, boxes_of, conjunctions_of, distinct_lists
 from rules_index.index.compiled import CompiledRules
 from rules_index.index.hybrid import Hybrid
 
-CONTRADICTION = "contradiction"
-TAUTOLOGY = "tautology"
-DUPLICATE = "duplicate"
-IMPLIED = "implied"
-IMPLIED_BY_UNION = "implied_by_union"
-REDUNDANT_ALTERNATIVE = "redundant_alternative"
-UNREACHABLE_ALTERNATIVE = "unreachable_alternative"
-KINDS = (
-    CONTRADICTION, TAUTOLOGY, DUPLICATE, IMPLIED, IMPLIED_BY_UNION, REDUNDANT_ALTERNATIVE, UNREACHABLE_ALTERNATIVE,
-)  # fmt: skip
 SPLITS = 1 << 14
 """The comparisons of a part with a box after which the box is left undecided."""
 
 
 def findings(compiled: CompiledRules) -> pa.Table:
-    """The findings, ordered by rule, then by kind in the order of `KINDS`, then by alternative.
+    """The findings, ordered by rule, then by kind in the order of `OF_RULE_SETS`, then by alternative.
 
     | column | |
     |---|---|
@@ -78,7 +78,7 @@ def findings(compiled: CompiledRules) -> pa.Table:
         _Findings.of(CONTRADICTION, np.flatnonzero(never)),
         _Findings.of(TAUTOLOGY, np.flatnonzero(always)),
         *(
-            _Findings(KINDS.index(kind), given, np.full(len(given.rules), -1), first_box[given.rules])
+            _Findings(OF_RULE_SETS.index(kind), given, np.full(len(given.rules), -1), first_box[given.rules])
             for kind, given in ((DUPLICATE, groups), (IMPLIED, single), (IMPLIED_BY_UNION, together))
         ),
         _Findings.of(REDUNDANT_ALTERNATIVE, boxes.rule[more], boxes.alternative[more], np.flatnonzero(more)),
@@ -104,7 +104,7 @@ class _Findings:
         nothing = np.full(len(rules), -1)
         others = Others(rules, np.zeros(len(rules) + 1, np.int64), np.empty(0, np.int32))
         return cls(
-            KINDS.index(kind),
+            OF_RULE_SETS.index(kind),
             others,
             nothing if alternatives is None else alternatives,
             nothing if boxes is None else boxes,
@@ -143,7 +143,7 @@ def _table(of_kinds: list[_Findings], rows: Rows, boxes: RegionBoxes) -> pa.Tabl
     return pa.table(
         {
             "rule": pa.array(rules[order], pa.int32()),
-            "kind": pa.array(KINDS).take(pa.array(kind[order])),
+            "kind": pa.array(OF_RULE_SETS).take(pa.array(kind[order])),
             "others": pa.ListArray.from_arrays(other_start.astype(np.int32), others),
             "alternative": pa.array(alternative, pa.int32(), mask=alternative < 0),
             "example": examples(example_box, rows, boxes),

@@ -18,29 +18,29 @@ from rules_index.domains.value_lists import AnyList
 from rules_index.implication import messages
 from rules_index.implication.alternative_texts import superfluous, superfluous_in_rule
 from rules_index.implication.examples import joined_examples
-from rules_index.implication.findings import (
+from rules_index.implication.findings import SPLITS, findings
+from rules_index.implication.kinds import (
+    ALWAYS_RAISES,
     CONTRADICTION,
     DUPLICATE,
     IMPLIED,
     IMPLIED_BY_UNION,
+    LINT_KINDS,
+    NEVER_TRUE,
+    NULL_COMPARISON,
+    PADDED_ID,
     REDUNDANT_ALTERNATIVE,
-    SPLITS,
+    REJECTED,
     TAUTOLOGY,
+    TRUE_UNLESS_NULL,
     UNREACHABLE_ALTERNATIVE,
-    findings,
 )
 from rules_index.implication.mistakes.find_mistakes import mistakes
-from rules_index.implication.mistakes.kinds import ALWAYS_RAISES, MISTAKES, NEVER_TRUE, PADDED_ID, TRUE_UNLESS_NULL
 from rules_index.implication.mistakes.known_values import KnownValues
 from rules_index.implication.text_spans import Alternatives, alternatives_of, conflict_of, null_comparisons
 from rules_index.index.compiled import CompiledRules
 from rules_index.language.scope import Scope
 
-REJECTED, NULL_COMPARISON = "rejected", "null_comparison"
-LINT_KINDS = (
-    REJECTED, CONTRADICTION, TAUTOLOGY, NULL_COMPARISON, DUPLICATE, IMPLIED, IMPLIED_BY_UNION, REDUNDANT_ALTERNATIVE,
-    UNREACHABLE_ALTERNATIVE, *MISTAKES,
-)  # fmt: skip
 _MOST_IN_CONTEXT = 10_000
 """The most rules whose alternatives are tested within the rest of the rule, a millisecond each."""
 _MOST_EXPLAINED = 1_000

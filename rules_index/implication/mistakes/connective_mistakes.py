@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from rules_index.domains.values import ValueSet, union
+from rules_index.implication.kinds import MISSING_BRACKETS, TRUE_UNLESS_NULL
 from rules_index.implication.messages import quoted
-from rules_index.implication.mistakes.kinds import MISSING_BRACKETS, TRUE_UNLESS_NULL, Mistake
+from rules_index.implication.mistakes.mistake import Mistake
 from rules_index.implication.mistakes.parsed_rule import Compared, Parsed, can_hold
 from rules_index.language.coercion import is_decimal, is_integer, is_number
 from rules_index.language.constants import clamp

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rules_index.implication.messages import quoted
-from rules_index.implication.mistakes.kinds import (
+from rules_index.implication.kinds import (
     NO_WILDCARD,
     NULL_TEXT,
     PADDED_TEXT,
     UNIT,
     UNKNOWN_VALUE,
-    Mistake,
 )
+from rules_index.implication.messages import quoted
 from rules_index.implication.mistakes.known_values import KnownValues
+from rules_index.implication.mistakes.mistake import Mistake
 from rules_index.implication.mistakes.parsed_rule import EQUALITIES, Compared, Parsed
 from rules_index.language.coercion import STRING, is_decimal, is_float, is_number
 from rules_index.language.nodes import Node

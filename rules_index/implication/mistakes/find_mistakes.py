@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from rules_index.implication.mistakes.connective_mistakes import missing_brackets, true_unless_null
 from rules_index.implication.mistakes.constant_mistakes import spellings, units, wildcards
-from rules_index.implication.mistakes.kinds import Mistake
 from rules_index.implication.mistakes.known_values import KnownValues
+from rules_index.implication.mistakes.mistake import Mistake
 from rules_index.implication.mistakes.parsed_rule import Parsed
 from rules_index.implication.mistakes.type_mistakes import (
     may_raise,

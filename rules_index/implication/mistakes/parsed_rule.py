@@ -6,8 +6,8 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 
 from rules_index.errors import RuleError
-from rules_index.implication.mistakes.kinds import Mistake
 from rules_index.implication.mistakes.known_values import KnownValues
+from rules_index.implication.mistakes.mistake import Mistake
 from rules_index.language.analyser import Analyser
 from rules_index.language.analysis import Value
 from rules_index.language.build_formula import Splitter

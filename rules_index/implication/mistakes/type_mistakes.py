@@ -8,14 +8,14 @@ from itertools import pairwise
 
 import pyarrow as pa
 
-from rules_index.implication.messages import quoted
-from rules_index.implication.mistakes.kinds import (
+from rules_index.implication.kinds import (
     ALWAYS_RAISES,
     MAY_RAISE,
     NEVER_TRUE,
     SEPARATED_NUMBER,
-    Mistake,
 )
+from rules_index.implication.messages import quoted
+from rules_index.implication.mistakes.mistake import Mistake
 from rules_index.implication.mistakes.parsed_rule import EQUALITIES, Compared, Parsed, can_hold
 from rules_index.language import constants
 from rules_index.language.coercion import (

@@ -12,7 +12,8 @@ import pytest
 
 import rules_index as ri
 from rules_index.implication import containment
-from rules_index.implication.findings import KINDS, findings
+from rules_index.implication.findings import findings
+from rules_index.implication.kinds import OF_RULE_SETS as KINDS
 from rules_index.implication.region_boxes import conjunctions_of
 from rules_index.index.registry import ENGINES
 from tests import random_rows

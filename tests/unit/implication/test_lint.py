@@ -12,9 +12,9 @@ import pytest
 
 import rules_index as ri
 from rules_index.implication import lint as lint_module
-from rules_index.implication.lint import LINT_KINDS, lint
+from rules_index.implication.kinds import LINT_KINDS, MISTAKES
+from rules_index.implication.lint import lint
 from rules_index.implication.messages import example_texts, named, quoted
-from rules_index.implication.mistakes.kinds import MISTAKES
 from rules_index.implication.text_spans import alternatives_of
 from tests import random_rows
 from tests.cases import QUICK

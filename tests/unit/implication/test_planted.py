@@ -10,8 +10,8 @@ import pytest
 import rules_index as ri
 from benchmarks.lint import SCHEMA as ACCOUNTS
 from benchmarks.lint import is_false, missing, planted
-from rules_index.implication.lint import LINT_KINDS
-from rules_index.implication.mistakes.kinds import MISTAKES as OF_TEXTS
+from rules_index.implication.kinds import LINT_KINDS
+from rules_index.implication.kinds import MISTAKES as OF_TEXTS
 from tests.unit.implication.oracles import CASES
 
 SCHEMA = pa.schema(

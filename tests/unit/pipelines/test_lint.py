@@ -20,7 +20,7 @@ from pipelines.scopes import scope_of
 from pipelines.sources import known_values as known_values_module
 from pipelines.sources.known_values import source_values
 from pipelines.sources.value_ranges import source_ranges
-from rules_index.implication.lint import LINT_KINDS
+from rules_index.implication.kinds import LINT_KINDS
 
 STREAM = {"s": {"source": "lake/source", "event_time": "t"}}
 ROWS = pl.DataFrame(
