@@ -29,9 +29,6 @@ def backtest_action(workspace: Workspace, args: Namespace) -> int:
 
     candidates = _candidates(workspace, args)
     result = backtest(workspace, args.scope, candidates, args.since, args.until, args.sample)
-    clear = getattr(workspace.progress, "clear", None)
-    if clear is not None:
-        clear()
     if args.plot:
         _plot(result, Path(args.plot))
     if args.json:

@@ -21,9 +21,6 @@ def explain_action(workspace: Workspace, args: Namespace) -> int:
     from pipelines.explain import explain
 
     result = explain(workspace, args.scope, args.rules, args.where, args.rules_version, args.limit)
-    clear = getattr(workspace.progress, "clear", None)
-    if clear is not None:
-        clear()
     if args.json:
         print_json([_as_json(each) for each in result.explained])
     else:

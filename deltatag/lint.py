@@ -40,9 +40,6 @@ def lint_action(workspace: Workspace, args: Namespace, print_results: Callable[.
         failing += [(REJECTED, rule_id) for rule_id in rules_of_no_scope(workspace)]
     if args.only is not None:
         results = [_only(result, args.only) for result in results]
-    clear = getattr(workspace.progress, "clear", None)
-    if clear is not None:
-        clear()
     print_results(args, results, lint_lines, notice=notice)
     if failing:
         kinds = ", ".join(dict.fromkeys(kind for kind, _ in failing))

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TextIO
 
+from deltatag.progress import clear_line
 from rules_index.printable import escaped
 
 if TYPE_CHECKING:
@@ -26,12 +27,18 @@ _NARROWEST = 12
 """Minimum width of a column, in characters, on a terminal that is too narrow for its table."""
 
 
-def say(text: object = "", file: TextIO | None = None, flush: bool = False) -> None:
+def write(text: str, file: TextIO | None = None, flush: bool = False) -> None:
+    """Print lines as they are, on standard output by default, in place of the line that shows the progress."""
+    clear_line()
+    print(text, file=file, flush=flush)
+
+
+def say(text: object = "", file: TextIO | None = None) -> None:
     """Print lines for people, on standard output by default, escaped; line breaks and tabs stay.
 
     What users wrote and is to stand on one line must have been through `escaped` or `paragraph` before.
     """
-    print(escaped(text, "\n\t"), file=file, flush=flush)
+    write(escaped(text, "\n\t"), file)
 
 
 def paragraph(text: str) -> str:
@@ -56,7 +63,7 @@ def values_of(column: pa.ChunkedArray) -> list[Any]:
 
 def print_json(value: Any) -> None:
     """Print a value as JSON: dates and timestamps in ISO form, decimals as numbers in full, binary as base64."""
-    print(json_text(value))
+    write(json_text(value))
 
 
 def json_text(value: Any) -> str:
@@ -89,6 +96,7 @@ def jsonable(value: Any) -> Any:
 
 def print_csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Print rows as CSV with a header; NULL is empty, nested values are JSON."""
+    clear_line()
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(names)
     for row in rows:
@@ -115,7 +123,7 @@ def print_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     for row in (header, [["-" * width] for width in widths], *cells):
         for parts in zip_longest(*row, fillvalue=""):
             padded = (c.rjust(w) if r else c.ljust(w) for c, w, r in zip(parts, widths, right, strict=True))
-            print("  ".join(padded).rstrip())
+            write("  ".join(padded).rstrip())
 
 
 def _lines(text: str, broken: bool) -> list[str]:

@@ -16,6 +16,8 @@ from rules_index.printable import escaped
 SECONDS_BETWEEN_LINES = 30.0
 """Seconds between lines if standard error is not a terminal."""
 _TICK_SECONDS = 1.0
+_shown: Progress | None = None
+"""What was shown last: a terminal has one line for it."""
 
 
 class Progress:
@@ -33,6 +35,8 @@ class Progress:
 
     def __call__(self, message: str) -> None:
         """Show what is being done from now on."""
+        global _shown
+        _shown = self
         with self._lock:
             now = time.monotonic()
             if self._message is None:
@@ -83,6 +87,12 @@ class Progress:
             self._stream.flush()
         except (OSError, ValueError):
             self._message = None  # the stream is closed
+
+
+def clear_line() -> None:
+    """Remove the line that is shown, if any: output comes."""
+    if _shown is not None:
+        _shown.clear()
 
 
 def _clock(seconds: float) -> str:

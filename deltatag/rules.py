@@ -28,7 +28,6 @@ def import_action(workspace: Workspace, args: Namespace) -> int:
     found = import_rules(
         workspace, Path(args.file), args.scope, args.replace, args.dry_run, language=args.format, mapping=mapping
     )
-    _clear(workspace)
     kinds = ("added", "changed", "removed", "rejected")
     if args.json:
         shown: dict[str, Any] = {kind: list(getattr(found, kind)) for kind in kinds}
@@ -63,7 +62,6 @@ def export_action(workspace: Workspace, args: Namespace) -> int:
     from pipelines.authoring.exchange import export_rules
 
     count = export_rules(workspace, Path(args.file), args.scope)
-    _clear(workspace)
     if args.json:
         print_json({"file": args.file, "rules": count})
     else:
@@ -76,7 +74,6 @@ def history_action(workspace: Workspace, args: Namespace) -> int:
     from pipelines.authoring.versions import history
 
     found = history(workspace, args.rule)
-    _clear(workspace)
     zone = ZoneInfo(workspace.configuration.rules.time_zone)
     if args.json:
         print_json(jsonable(found))
@@ -103,7 +100,6 @@ def diff_action(workspace: Workspace, args: Namespace) -> int:
     from pipelines.authoring.versions import COLUMNS, diff
 
     found = diff(workspace, *args.versions)
-    _clear(workspace)
     changed = [
         {
             "rule_id": row["rule_id"],
@@ -130,13 +126,6 @@ def diff_action(workspace: Workspace, args: Namespace) -> int:
 
 def _both(found: Any) -> list[tuple[str, Any]]:
     return [("added", found.added), ("removed", found.removed)]
-
-
-def _clear(workspace: Workspace) -> None:
-    """Remove the progress line before results are printed."""
-    clear = getattr(workspace.progress, "clear", None)
-    if clear is not None:
-        clear()
 
 
 ACTIONS: Mapping[str, Callable[[Any, Namespace], int]] = {

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from deltatag.output import print_table, shown
+from deltatag.output import print_table, shown, write
 from deltatag.progress import Progress
 
 WIDTH = 100
@@ -29,40 +29,34 @@ class Narrator:
 
     def title(self, text: str) -> None:
         """Print the first line."""
-        print(self._strong(text))
+        write(self._strong(text))
 
     def chapter(self, text: str) -> None:
         """Print a numbered heading."""
-        self.progress.clear()
         self._chapters += 1
         heading = f"{self._chapters}. {text}"
-        print(f"\n{self._strong(heading)}\n{'-' * len(heading)}", flush=True)
+        write(f"\n{self._strong(heading)}\n{'-' * len(heading)}", flush=True)
 
     def say(self, text: str, indent: str = "") -> None:
         """Print a paragraph."""
-        self.progress.clear()
-        print(textwrap.fill(text, _width(), initial_indent=indent, subsequent_indent=indent), flush=True)
+        write(textwrap.fill(text, _width(), initial_indent=indent, subsequent_indent=indent), flush=True)
 
     def sql(self, title: str, text: str) -> None:
         """Print a statement under its title."""
-        self.progress.clear()
-        print(f"\n-- {title}")
-        print(f"{textwrap.indent(text, '   ')};", flush=True)
+        write(f"\n-- {title}\n{textwrap.indent(text, '   ')};", flush=True)
 
     def verbatim(self, lines: Iterable[str]) -> None:
         """Print lines unchanged, but indented."""
-        self.progress.clear()
         for line in lines:
-            print(f"  {line}".rstrip(), flush=True)
+            write(f"  {line}".rstrip(), flush=True)
 
     def line_break(self) -> None:
         """Print an empty line."""
-        print()
+        write("")
 
     def table(self, names: Sequence[str], rows: Sequence[Sequence[Any]], cut: bool = True) -> None:
         """Print a table; cut: cut texts of the widest column that do not fit the width."""
-        self.progress.clear()
-        print()
+        write("")
         print_table(names, _fitted(names, rows) if cut else rows)
         sys.stdout.flush()
 

@@ -23,7 +23,7 @@ from deltatag.demo.place import DAGSTER_HOME, PLOT, SQL_FILES, make_place, remem
 from deltatag.demo.printing import Narrator
 from deltatag.demo.statements import read_statements
 from deltatag.demo.weather import read_weather
-from deltatag.output import values_of
+from deltatag.output import values_of, write
 from pipelines.lake.table_definitions import tagged_table
 from pipelines.local_sql.statement import local_result
 
@@ -308,7 +308,7 @@ class Story:
         command, config = _command("deltatag"), shlex.quote(str(folder / "deltatag.toml"))
         query = f"SELECT * FROM {tagged_table(JOIN)} WHERE array_contains(rule_ids, 'cloudburst')"
         repair = "dest IN ('ATL', 'ORD', 'DFW', 'CLT', 'DEN') AND arr_delay > 30"
-        print("\nTry:")
+        write("\nTry:")
         narrator.verbatim(
             [
                 f'{command} validate "{repair}" --scope flights --config {config}',
@@ -323,7 +323,7 @@ class Story:
 
     def _stop(self, outcome: RunOutcome) -> int:
         for name, reason in outcome.failures.items():
-            print(f"deltatag: {name}: {' '.join(reason.split())}", file=sys.stderr)
+            write(f"deltatag: {name}: {' '.join(reason.split())}", file=sys.stderr)
         return 1
 
     def _write(self, sources: Mapping[str, pl.DataFrame]) -> None:

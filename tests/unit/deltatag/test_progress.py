@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from deltatag.demo.printing import Narrator
+from deltatag.output import print_csv, print_json, print_table, say
 from deltatag.progress import Progress
 from tests.cases import quick_first
 from tools import setup
@@ -60,6 +61,25 @@ def test_many_short_steps_are_not_silent_together() -> None:
         time.sleep(0.1)
     progress.clear()
     assert 2 <= len(stream.getvalue().splitlines()) <= 5
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        lambda: say("done"),
+        lambda: print_json({}),
+        lambda: print_csv(["x"], [[1]]),
+        lambda: print_table(["x"], [[1]]),
+        lambda: Narrator().say("done"),
+    ],
+)
+def test_output_takes_the_place_of_the_line(monkeypatch, capsys, output) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    Progress(stream)("tagging")
+    output()
+    assert capsys.readouterr().out != ""
+    assert stream.getvalue() == "\r\033[Ktagging\r\033[K"
 
 
 def test_nobody_reading_is_no_error() -> None:
