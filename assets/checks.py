@@ -7,8 +7,8 @@ import dagster as dg
 
 from assets.names import RESOURCE, RULES, SPARK_POOL, source_key, table_key
 from assets.tables import BATCHES
-from pipelines.lake.table_definitions import tagged_table
 from pipelines.settings.model import Configuration, Join, Stream
+from pipelines.table_definitions import tagged_table
 from quality.findings import ERROR, Expectation, GateResult, markdown_table
 from quality.gates import (
     joined_expectations,

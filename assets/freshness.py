@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.names import RESOURCE, table_key
-from pipelines.lake.table_definitions import tagged_table
 from pipelines.settings.model import Stream
+from pipelines.table_definitions import tagged_table
 
 if TYPE_CHECKING:
     from pipelines.workspace import Workspace

@@ -6,8 +6,8 @@ import dagster as dg
 
 from assets.names import index_key, source_key
 from assets.tables import BATCHES, StepOptions, StepResult, rates, written_assets
-from pipelines.lake.table_definitions import quarantine_table, tagged_table
 from pipelines.settings.model import Join
+from pipelines.table_definitions import quarantine_table, tagged_table
 
 if TYPE_CHECKING:
     from pipelines.join import JoinResult

@@ -39,7 +39,7 @@ def owners_of(workspace: Workspace, scope: str) -> list[tuple[str, int, int, int
     import polars as pl
 
     from pipelines.authoring.versions import rules_of
-    from pipelines.lake.table_definitions import RULE_REJECTS
+    from pipelines.table_definitions import RULE_REJECTS
 
     lake = workspace.lake
     enabled = rules_of(lake, lake.delta("rules")).filter(

@@ -8,8 +8,8 @@ import dagster as dg
 
 from assets.names import RESOURCE, SPARK_POOL, index_key, report_key, table_key
 from assets.table_metadata import rounded
-from pipelines.lake.table_definitions import tagged_table
 from pipelines.settings.model import Configuration
+from pipelines.table_definitions import tagged_table
 
 if TYPE_CHECKING:
     from pipelines.workspace import Workspace

@@ -9,8 +9,8 @@ from assets.failures import ToldError, telling
 from assets.names import RESOURCE, RULES, SPARK_POOL, index_key, list_key, rejects_key
 from assets.owner_statistics import owners_metadata
 from assets.table_metadata import rounded
-from pipelines.lake.table_definitions import RULES as RULES_TABLE
 from pipelines.settings.model import Configuration
+from pipelines.table_definitions import RULES as RULES_TABLE
 
 if TYPE_CHECKING:
     from pipelines.compiling.results import ScopeResult
@@ -116,7 +116,7 @@ def _held(result: "ScopeResult") -> str:
 
 
 def _rejects(workspace: Any, result: "ScopeResult") -> dg.MaterializeResult[Any]:
-    from pipelines.lake.table_definitions import RULE_REJECTS
+    from pipelines.table_definitions import RULE_REJECTS
     from quality.findings import markdown_table
 
     lake = workspace.lake

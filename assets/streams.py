@@ -7,8 +7,8 @@ import dagster as dg
 from assets.names import RESOURCE, index_key, source_key, table_key
 from assets.rules import DELTA, MISSING
 from assets.tables import BATCHES, StepOptions, StepResult, rates, written_assets
-from pipelines.lake.table_definitions import matches_table, quarantine_table, tagged_table
 from pipelines.settings.model import Stream
+from pipelines.table_definitions import matches_table, quarantine_table, tagged_table
 
 if TYPE_CHECKING:
     from pipelines.tag import TagResult

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from pipelines.lake.reading import as_dataset
+from pipelines.table_definitions import is_tagged
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -94,6 +95,6 @@ def _cell(value: Any) -> str:
 
 
 def _query(workspace: Workspace, name: str) -> str:
-    where = " WHERE size(rule_ids) > 0" if name.endswith("_tagged") else ""
+    where = " WHERE size(rule_ids) > 0" if is_tagged(name) else ""
     path = workspace.configuration.path.absolute()
     return f'```sh\ndeltatag sql --config "{path}" "SELECT * FROM {name}{where} LIMIT 10"\n```'

@@ -12,7 +12,7 @@ from assets.history import history_metadata
 from assets.names import RESOURCE, SPARK_POOL, runs_key, table_key
 from assets.rules import MISSING
 from assets.table_metadata import rounded, table_metadata
-from pipelines.lake.table_definitions import RUNS, tagged_table
+from pipelines.table_definitions import RUNS, tagged_table
 from quality.findings import markdown_table
 
 if TYPE_CHECKING:

@@ -60,7 +60,7 @@ def uncompiled(
 ) -> Workspace:
     """A lake with rules of one scope that no one has compiled yet."""
     from pipelines.lake.lake import arrow_schema
-    from pipelines.lake.table_definitions import LAKE_TABLES, RULES
+    from pipelines.table_definitions import LAKE_TABLES, RULES
 
     workspace = opened(root, spark, **tables)
     for name in LAKE_TABLES:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from pipelines.errors import IndexOutdatedError, TableError
-from pipelines.lake.table_definitions import annotation_columns
+from pipelines.table_definitions import annotation_columns, tagged_table
 from rules_index.compiling.rule_annotations import read_annotations, unknown_severities
 from rules_index.index.annotate import Annotate
 
@@ -54,8 +54,8 @@ def check_compiled(compiled: ri.CompiledRules, columns: Sequence[str], scope: st
         )
 
 
-def check_widened(table: str, held: Iterable[str], columns: Sequence[str], id_type: str) -> None:
-    """Raise TableError, with the statement to run, if a tagged table lacks one of the annotation `columns`."""
+def check_widened(scope: str, held: Iterable[str], columns: Sequence[str], id_type: str) -> None:
+    """Raise TableError, with the statement to run, if a scope's tagged table lacks one of the annotation `columns`."""
     names = {name.lower() for name in held}
     before, added = "rule_ids", []
     for column in annotation_columns(columns, id_type):
@@ -63,7 +63,7 @@ def check_widened(table: str, held: Iterable[str], columns: Sequence[str], id_ty
             added.append(f"{column.name} {column.type.upper()} AFTER {before}")
         before = column.name
     if added:
-        scope, names_added = table.removesuffix("_tagged"), ", ".join(each.split()[0] for each in added)
+        table, names_added = tagged_table(scope), ", ".join(each.split()[0] for each in added)
         statement = f"ALTER TABLE {table} ADD COLUMNS ({', '.join(added)})"
         raise TableError(
             f"The table {table} was made without {names_added}, which annotations of {scope} asks for. Widen it once "

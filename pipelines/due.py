@@ -12,7 +12,6 @@ from pipelines.errors import PipelineError
 from pipelines.joining.definition import definition_changes, definition_of
 from pipelines.lake.index_store import newest_index
 from pipelines.lake.runs import DONE, PLANNED, last_batch
-from pipelines.lake.table_definitions import tagged_table
 from pipelines.retagging.changes import RuleSets
 from pipelines.retagging.index_histories import NEW_RULES, current_histories, policy_mode, retag_scope
 from pipelines.scopes import scopes_of
@@ -20,6 +19,7 @@ from pipelines.settings.model import Stream
 from pipelines.sources.newest_version import has_more
 from pipelines.sources.only_joined import is_only_joined
 from pipelines.sources.positions import position_from_plan
+from pipelines.table_definitions import tagged_table
 from pipelines.workspace import Workspace
 
 

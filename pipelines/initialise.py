@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pipelines.errors import ConfigurationError
 from pipelines.lake.lake import first_line
-from pipelines.lake.table_definitions import LAKE_TABLES
 from pipelines.settings.configuration import FILE_NAME, load_configuration
 from pipelines.settings.model import Configuration
+from pipelines.table_definitions import LAKE_TABLES
 from pipelines.workspace import Workspace
 
 TEMPLATE = """\

@@ -18,7 +18,6 @@ from pipelines.duplicate_ids import current_rules
 from pipelines.errors import PipelineError, TableError
 from pipelines.lake.reading import as_dataset
 from pipelines.lake.runs import DONE, MicroBatch, batches
-from pipelines.lake.table_definitions import tagged_table
 from pipelines.lint_accepted import accept, accepted_in, fingerprint, rule_rows
 from pipelines.lint_kinds import DEAD, HARM, IMPLIED_BY_STREAM, NOISY, OUT_OF_RANGE, RUN_TIME_ERRORS
 from pipelines.lint_origins import origin_proposal, possible_origins
@@ -26,6 +25,7 @@ from pipelines.origin import IndexedRules
 from pipelines.rule_set import RULE_COLUMNS, RuleSet
 from pipelines.scopes import Scope, StreamScope, scope_of, scopes_of
 from pipelines.sources.value_ranges import SourceRange, source_ranges
+from pipelines.table_definitions import tagged_table
 from pipelines.value_lists import read_lists
 from pipelines.workspace import Workspace
 from rules_index.implication.disjoint_rules import disjoint_rules

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from pipelines.lake.lake import arrow_schema, not_written
 from pipelines.lake.table_cache import delta_rs_uri
-from pipelines.lake.table_definitions import LINT_ACCEPTED
+from pipelines.table_definitions import LINT_ACCEPTED
 from pipelines.workspace import Workspace
 
 _OF_RULES = ("rule_id", "scope", "expression", "owner", "valid_from", "valid_to")

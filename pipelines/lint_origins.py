@@ -8,11 +8,11 @@ import pyarrow.compute as pc
 from pipelines.errors import PipelineError
 from pipelines.lake.lake import open_delta, rows_in
 from pipelines.lake.reading import files_in
-from pipelines.lake.table_definitions import tagged_table
 from pipelines.origin import IndexedRules, implied_by
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.model import Configuration, Stream
 from pipelines.settings.streams_over_streams import not_asked
+from pipelines.table_definitions import tagged_table
 from pipelines.workspace import Workspace
 
 

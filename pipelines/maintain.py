@@ -11,13 +11,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pipelines.errors import PipelineError
-from pipelines.lake.table_definitions import LAKE_TABLES
 from pipelines.maintaining import lake_tables
 from pipelines.maintaining import scope_tables as tables
 from pipelines.maintaining.outcome import Upkept
 from pipelines.maintaining.small_files import files_of
 from pipelines.recovery.jvm_restart import step
-from pipelines.settings.configuration import scope_tables
+from pipelines.table_definitions import LAKE_TABLES, scope_tables
 from pipelines.workspace import Workspace
 
 

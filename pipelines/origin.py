@@ -19,13 +19,13 @@ from pipelines.errors import NotImpliedError, PipelineError, SourceError
 from pipelines.indexed_rules import indexed_rules
 from pipelines.lake.index_store import StoredIndex, fetch_index, index_to_tag_with, newest_index
 from pipelines.lake.runs import FOLDED, MicroBatch, batches
-from pipelines.lake.table_definitions import tagged_table
 from pipelines.lake.transaction_ids import GIVEN_UP
 from pipelines.scopes import Scope, StreamScope
 from pipelines.settings.model import Stream
 from pipelines.settings.streams_over_streams import not_asked
 from pipelines.sources.positions import Slice
 from pipelines.sources.source import Source
+from pipelines.table_definitions import tagged_table
 from pipelines.value_lists import contents, read_lists
 from pipelines.workspace import Workspace
 

@@ -15,7 +15,6 @@ from pipelines.compiling.due import compile_is_due
 from pipelines.errors import ConfigurationError, PipelineError
 from pipelines.lake.index_store import index_to_tag_with
 from pipelines.lake.runs import check_id_type, last_batch
-from pipelines.lake.table_definitions import tagged_table
 from pipelines.recovery.jvm_restart import step
 from pipelines.retagging.changes import RuleSets
 from pipelines.retagging.index_histories import ALL, current_histories, policy_mode
@@ -23,6 +22,7 @@ from pipelines.retagging.retagger import Outcome, Retagger
 from pipelines.retagging.row_range import why_no_range
 from pipelines.scopes import JoinScope, scope_of
 from pipelines.settings.model import Stream
+from pipelines.table_definitions import tagged_table
 from pipelines.workspace import Workspace
 
 

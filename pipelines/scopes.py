@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from pipelines.errors import ConfigurationError, SourceError
-from pipelines.lake.table_definitions import tagged_table
 from pipelines.settings.model import Join, Stream
 from pipelines.sources.columns import check_columns, check_event_time, source_columns
+from pipelines.table_definitions import tagged_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -17,9 +17,10 @@ from pipelines.lake.lake import catalog_location, first_line, is_table
 from pipelines.lake.table_cache import delta_rs_uri
 from pipelines.lake.table_names import source_of, table_names
 from pipelines.local_sql.statement import in_zone
-from pipelines.settings.configuration import is_catalog_name, scope_tables
+from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.model import LakeSettings
 from pipelines.settings.streams_over_streams import no_source
+from pipelines.table_definitions import scope_tables
 from pipelines.workspace import Workspace
 
 if TYPE_CHECKING:

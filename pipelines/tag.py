@@ -19,7 +19,6 @@ from pipelines.annotated import check_compiled
 from pipelines.errors import NeedsSparkError, QuarantineShareError
 from pipelines.lake.index_store import StoredIndex, index_to_tag_with
 from pipelines.lake.runs import PLANNED, MicroBatch, check_id_type, last_batch
-from pipelines.lake.table_definitions import matches_table, quarantine_table, tagged_table
 from pipelines.origin import Origin
 from pipelines.recovery.attempts import holds_nothing, left_out_before, notices
 from pipelines.recovery.jvm_restart import step, surviving
@@ -33,6 +32,7 @@ from pipelines.sources.only_joined import is_only_joined, notice
 from pipelines.sources.positions import Slice, position_from_plan
 from pipelines.sources.slices import has_no_null, rows_of
 from pipelines.sources.source import Source
+from pipelines.table_definitions import matches_table, quarantine_table, tagged_table
 from pipelines.workspace import Workspace
 from pipelines.writing.inputs import check_inputs
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipelines.errors import ConfigurationError, PipelineError
-from pipelines.lake.table_definitions import tagged_table
 from pipelines.sources.only_joined import is_only_joined
 from pipelines.spark.failures import explained
+from pipelines.table_definitions import tagged_table
 from quality import joined, rules, sources, tagged
 from quality.documents import note_verdicts
 from quality.evaluation import Suite, evaluate

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import NeedsSparkError
-from pipelines.lake.table_definitions import quarantine_table, tagged_table
 from pipelines.runners.choice import spark_ruled_out
 from pipelines.settings.model import LOCAL
+from pipelines.table_definitions import quarantine_table, tagged_table
 from quality.evaluation import Suite
 from quality.findings import WARNING, Expectation
 from quality.sample import disagreements, time_of

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.joining.local_keys import common_type, comparable, instants
-from pipelines.lake.table_definitions import tagged_table
 from pipelines.scopes import JOINED_TIME
+from pipelines.table_definitions import tagged_table
 from quality.local_written import measured_rows, quarantined_rows, tried_again
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 
 import rules_index as ri
 from pipelines.lake.column_types import arrow_schema_of
-from pipelines.lake.table_definitions import matches_keys, matches_table, quarantine_table, tagged_table
 from pipelines.lake.table_log import table_log
 from pipelines.rule_set import RULE_COLUMNS
 from pipelines.sources.slices import rows_of
+from pipelines.table_definitions import matches_keys, matches_table, quarantine_table, tagged_table
 from quality.sample import ROWS, rules_to_try
 from rules_index.arrays import decoded
 from rules_index.workers.source_file_reader import read_batches

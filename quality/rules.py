@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import MissingTableError, TableError
-from pipelines.lake.table_definitions import ID_TYPES, RULES, Column
+from pipelines.table_definitions import ID_TYPES, RULES, Column
 from quality.evaluation import Suite
 from quality.findings import ERROR, WARNING, Expectation
 from quality.validation import between, listing, none_of, nothing, one_of

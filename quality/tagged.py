@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from pipelines.errors import SourceError
-from pipelines.lake.table_definitions import matches_table, quarantine_table, tagged_table
 from pipelines.settings.model import LOCAL
+from pipelines.table_definitions import matches_table, quarantine_table, tagged_table
 from quality.evaluation import Suite
 from quality.findings import Expectation
 from quality.sample import disagreements, time_of
@@ -136,8 +136,8 @@ def _by_rule(stream: Stream, pairs: DataFrame) -> pl.DataFrame:
     """One row per rule: rules_version, rule_id, matches and a checksum of the keys of matching rows."""
     from pyspark.sql import functions as f
 
-    from pipelines.lake.table_definitions import matches_keys
     from pipelines.spark.sql_text import quoted
+    from pipelines.table_definitions import matches_keys
 
     keys = matches_keys(stream.key, stream.event_time) if stream.keeps_matches else []
     kinds = {field.name.lower(): field.dataType.simpleString() for field in pairs.schema.fields}

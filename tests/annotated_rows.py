@@ -10,7 +10,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from pipelines.lake.lake import arrow_schema
-from pipelines.lake.table_definitions import RULES
+from pipelines.table_definitions import RULES
 from pipelines.workspace import Workspace
 
 STREAM = {"source": "lake/source", "key": ["seq"], "annotations": ["first_rule_id", "labels", "severity"]}

@@ -115,8 +115,8 @@ def new_workspace(
         lists: Mapping[str, Any] | None = None,
         root: str = "lake",
     ) -> Workspace:
-        from pipelines.lake.table_definitions import LAKE_TABLES
         from pipelines.settings.configuration import parse_configuration
+        from pipelines.table_definitions import LAKE_TABLES
         from pipelines.workspace import Workspace
 
         lake = {"root": root, "runner": runner}
@@ -140,7 +140,7 @@ def add_rules() -> Callable[..., None]:
         from deltalake import write_deltalake
 
         from pipelines.lake.lake import arrow_schema
-        from pipelines.lake.table_definitions import RULES
+        from pipelines.table_definitions import RULES
 
         schema = arrow_schema(RULES, workspace.lake.rule_id_type())
         names = ("rule_id", "scope", "expression")

@@ -15,11 +15,11 @@ from pyspark import SparkContext
 
 from pipelines.compile import compile_scopes
 from pipelines.join import join_streams
-from pipelines.lake.table_definitions import LAKE_TABLES
 from pipelines.settings.configuration import parse_configuration
 from pipelines.spark.class_archive import QUIET, archive_folder, archive_name
 from pipelines.spark.runtime import find_java
 from pipelines.sql import run_statement
+from pipelines.table_definitions import LAKE_TABLES
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 

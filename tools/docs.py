@@ -10,8 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from pipelines.lake import table_definitions  # noqa: E402
-from pipelines.settings.model import ANNOTATION_COLUMNS  # noqa: E402
+from pipelines import table_definitions  # noqa: E402
 from rules_index.language import function_signatures  # noqa: E402
 from rules_index.language.costs import limits, options  # noqa: E402
 
@@ -98,7 +97,7 @@ def function_table() -> list[str]:
 def lake_tables() -> list[str]:
     """The tables that every lake has, and those that are made when needed."""
     lines: list[str] = []
-    for table in (table_definitions.LAKE_TABLES | table_definitions.MADE_WHEN_NEEDED).values():
+    for table in table_definitions.FIXED_TABLES.values():
         lines += [f"### {table.name}", "", f"One row: {table.grain}.", "", *_columns(table.columns), ""]
     return lines[:-1]
 
@@ -115,7 +114,7 @@ def stream_tables() -> list[str]:
         "",
         "Where the stream has `annotations`, behind `rule_ids` those of these that it names:",
         "",
-        *_columns(table_definitions.annotation_columns(ANNOTATION_COLUMNS, ids)),
+        *_columns(table_definitions.annotation_columns(table_definitions.ANNOTATION_COLUMNS, ids)),
         "",
         "### &lt;stream&gt;_matches",
         "",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipelines.lake.table_definitions import RULES, matches_table, tagged_table
+from pipelines.table_definitions import RULES, matches_table, tagged_table
 
 if TYPE_CHECKING:
     import polars as pl

@@ -24,7 +24,7 @@ from deltatag.demo.printing import Narrator
 from deltatag.demo.statements import read_statements
 from deltatag.demo.weather import read_weather
 from deltatag.output import values_of, write
-from pipelines.lake.table_definitions import tagged_table
+from pipelines.table_definitions import tagged_table
 from pipelines.local_sql.statement import local_result
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Story:
         """Create the lake: eleven months of flights and weather, and the rules."""
         import polars as pl
 
-        from pipelines.lake.table_definitions import LAKE_TABLES
+        from pipelines.table_definitions import LAKE_TABLES
 
         narrator = self.narrator
         narrator.chapter("A lake with flights, weather and rules")

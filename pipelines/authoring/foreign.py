@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from pipelines.authoring.rule_files import RuleFileError, read_text, read_yaml
 from pipelines.lake.lake import arrow_schema
-from pipelines.lake.table_definitions import RULES
+from pipelines.table_definitions import RULES
 from rules_index.implication.sql import name_of
 from rules_index.language.scope import path_of
 from rules_index.names import column_key, field_key

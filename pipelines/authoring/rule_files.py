@@ -23,7 +23,7 @@ from pipelines.authoring.csv_faults import fault_of, line_of, separated_otherwis
 from pipelines.authoring.versions import WHOLE_RULES
 from pipelines.errors import PipelineError
 from pipelines.lake.lake import arrow_schema
-from pipelines.lake.table_definitions import OPTIONAL_OF_RULES, RULES
+from pipelines.table_definitions import OPTIONAL_OF_RULES, RULES
 
 MOST_BYTES = 1 << 30
 ALWAYS_THERE = tuple(column.name for column in RULES.columns)

@@ -14,8 +14,8 @@ from pipelines.errors import PipelineError, TableError
 from pipelines.lake.authors import author_of
 from pipelines.lake.lake import Lake, arrow_schema, first_line
 from pipelines.lake.reading import arrow_reads, as_dataset, as_texts, read_rows
-from pipelines.lake.table_definitions import OPTIONAL_OF_RULES, RULES, tagged_table
 from pipelines.rule_set import spark_type
+from pipelines.table_definitions import OPTIONAL_OF_RULES, RULES, tagged_table
 from pipelines.workspace import Workspace
 
 WHOLE_RULES = replace(RULES, columns=(*RULES.columns, *OPTIONAL_OF_RULES))

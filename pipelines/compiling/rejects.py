@@ -11,8 +11,8 @@ import polars as pl
 from pipelines.errors import TableError
 from pipelines.lake.lake import Lake, arrow_schema, not_written
 from pipelines.lake.table_cache import delta_rs_uri
-from pipelines.lake.table_definitions import RULE_REJECTS
 from pipelines.rule_set import REJECT_SCHEMA, ROW_ERRORS, RuleSet, as_rejects
+from pipelines.table_definitions import RULE_REJECTS
 
 _MARK = "deltatag.rules"
 """Key of the mark in a commit's metadata."""

@@ -16,9 +16,9 @@ import rules_index as ri
 from pipelines.errors import ConfigurationError, SourceError
 from pipelines.lake.lake import first_line, open_delta
 from pipelines.lake.reading import as_dataset
-from pipelines.lake.table_definitions import tagged_table
 from pipelines.scopes import JOINED_TIME, JoinScope, Scope, StreamScope
 from pipelines.settings.configuration import is_catalog_name
+from pipelines.table_definitions import tagged_table
 from pipelines.value_lists import read_lists
 from rules_index.names import column_key, path_parts, spelled
 

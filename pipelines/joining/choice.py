@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from pipelines.errors import NeedsSparkError
 from pipelines.runners.choice import turn_to_spark, why_spark_works
 from pipelines.runners.spark_required import of_newest_index, why_spark_writes
-from pipelines.settings.configuration import scope_tables
 from pipelines.sources.readable_features import why_spark_reads
+from pipelines.table_definitions import scope_tables
 
 if TYPE_CHECKING:
     from pipelines.joining.runner import JoinRunner

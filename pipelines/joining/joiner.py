@@ -22,13 +22,13 @@ from pipelines.joining.sides import SideFiles, side_files, source_fields
 from pipelines.joining.watermark import watermark
 from pipelines.lake.index_store import StoredIndex, index_to_tag_with
 from pipelines.lake.runs import PLANNED, MicroBatch, check_id_type, last_batch
-from pipelines.lake.table_definitions import quarantine_table, tagged_table
 from pipelines.recovery.attempts import errors_of, left_out, left_out_before
 from pipelines.recovery.micro_batch import MicroBatchRun
 from pipelines.scopes import JoinScope
 from pipelines.sources.lost_files import telling_lost_files
 from pipelines.sources.positions import Position, position_from_plan
 from pipelines.sources.source import Source
+from pipelines.table_definitions import quarantine_table, tagged_table
 from pipelines.writing.inputs import check_inputs
 from rules_index.join.index import JoinIndex
 

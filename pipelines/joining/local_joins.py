@@ -26,7 +26,6 @@ from pipelines.lake.column_types import ARROW_ID_TYPES, arrow_schema_of, odd_nam
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.folder_snapshot import Definition
 from pipelines.lake.lake import not_written
-from pipelines.lake.table_definitions import QUARANTINE_COLUMNS, joined_columns, quarantine_table, tagged_table
 from pipelines.lake.table_log import table_log
 from pipelines.lake.transaction_ids import app_of, is_done
 from pipelines.runners.local_runner import column_fields
@@ -34,6 +33,7 @@ from pipelines.runners.spark_required import of_derived
 from pipelines.sources.pieces import each_in_threads, progress_of_parts
 from pipelines.sources.readable_features import foreign_features
 from pipelines.sources.source import Source
+from pipelines.table_definitions import QUARANTINE_COLUMNS, joined_columns, quarantine_table, tagged_table
 from pipelines.writing.compression import codec_of
 from pipelines.writing.files import joined_layout_of
 from pipelines.writing.local_commits import commit_files, fence_off
@@ -101,7 +101,7 @@ class LocalJoins:
                 log.replace(definition) if exists else log.create(definition)
             if kept and name == tagged_table(join.name):
                 held = (field["name"] for field in log.latest().fields)
-                check_widened(name, held, join.annotations, id_type)
+                check_widened(join.name, held, join.annotations, id_type)
             if kept and joined_layout_of(self.lake, name, columns) is None:
                 raise NeedsSparkError(f"the table {name} has other columns than its sources, or special features")
             if kept and (reason := log.why_spark_commits(log.latest())):

@@ -16,7 +16,6 @@ from pipelines.joining.shuffle import joined_schema, matched
 from pipelines.joining.sides import SideFiles
 from pipelines.joining.spark_rows import JoinRows
 from pipelines.lake.column_types import ARROW_ID_TYPES, plain_schema
-from pipelines.lake.table_definitions import QUARANTINE_COLUMNS, joined_columns, quarantine_table, tagged_table
 from pipelines.lake.transaction_ids import app_of
 from pipelines.recovery.jvm_restart import batch_time_limit
 from pipelines.scopes import JOINED_TIME
@@ -25,6 +24,7 @@ from pipelines.sources.source import Source, open_source
 from pipelines.sources.source_names import followed_columns
 from pipelines.spark.session import in_time_zone
 from pipelines.spark.sql_text import quoted
+from pipelines.table_definitions import QUARANTINE_COLUMNS, joined_columns, quarantine_table, tagged_table
 from pipelines.workspace import Workspace
 from pipelines.writing.annotated_rows import annotation_columns_of
 from pipelines.writing.matching import Matcher
@@ -111,7 +111,7 @@ class SparkJoins:
             wanted = StructType([*structs, *fields_of(added)])
             prepare_table(self.workspace, name, wanted, Order(), kept, anew, f"deltatag join {join.name}")
         held = self.lake.frame(tagged_table(join.name)).columns
-        check_widened(tagged_table(join.name), held, join.annotations, id_type)
+        check_widened(join.name, held, join.annotations, id_type)
         self._prepared[join.name] = StructType(structs)
 
     def _write(self, planned: Planned, placed: PlacedRows) -> dict[str, Any]:

@@ -22,8 +22,8 @@ from pipelines.errors import IndexDamagedError, IndexOutdatedError, NoIndexError
 from pipelines.lake.lake import Lake, arrow_schema, not_written
 from pipelines.lake.reading import literal
 from pipelines.lake.runs import PLANNED, last_batch
-from pipelines.lake.table_definitions import CHUNK_BYTES, RULE_INDEX
 from pipelines.scratch import indexes_folder, keep, new_file
+from pipelines.table_definitions import CHUNK_BYTES, RULE_INDEX
 from rules_index.index.checksum_cache import sha256_once
 
 _DESCRIPTION = [c.name for c in RULE_INDEX.columns if c.name not in ("data", "chunk")]

@@ -18,8 +18,8 @@ from pipelines.errors import AccessError, MissingTableError, TableError
 from pipelines.full_disk import AGAIN, why_full
 from pipelines.lake.reading import arrow_reads, as_dataset, as_texts, count_rows, files_in, read_rows
 from pipelines.lake.table_cache import delta_rs_uri, local_folder, own_table, shared_table
-from pipelines.lake.table_definitions import LAKE_TABLES, MADE_WHEN_NEEDED, Table
 from pipelines.settings.model import LakeSettings
+from pipelines.table_definitions import FIXED_TABLES, LAKE_TABLES, Table, scope_of_table
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -150,14 +150,14 @@ class Lake:
         return {"string": "string", "long": "bigint"}.get(getattr(kind, "type", ""), "") or _bad_id(kind)
 
     def create(self, name: str, id_type: str = "string") -> bool:
-        """Create one of `LAKE_TABLES` or `MADE_WHEN_NEEDED`; False, with nothing changed, if it exists."""
+        """Create one of `FIXED_TABLES`; False, with nothing changed, if it exists."""
         if self.settings.root is None:
             return self._create_in_catalog(name, id_type)
         if self.exists(name):
             return False
         from deltalake import DeltaTable
 
-        table = (LAKE_TABLES | MADE_WHEN_NEEDED)[name]
+        table = FIXED_TABLES[name]
         if "://" not in self.uri(name):
             Path(self.uri(name)).mkdir(parents=True, exist_ok=True)
         DeltaTable.create(
@@ -171,7 +171,7 @@ class Lake:
         return True
 
     def _create_in_catalog(self, name: str, id_type: str) -> bool:
-        spark, table = self._spark(), (LAKE_TABLES | MADE_WHEN_NEEDED)[name]
+        spark, table = self._spark(), FIXED_TABLES[name]
         if spark.catalog.tableExists(self.sql_name(name)):
             return False
         spark.sql(create_statement(self.sql_name(name), table, id_type))
@@ -186,7 +186,7 @@ def _bad_id(kind: object) -> str:
 def _how_to_make(name: str) -> str:
     if name in LAKE_TABLES:
         return "Make it with: deltatag init"
-    scope = re.sub(r"^quarantine_|_tagged$|_matches$", "", name)
+    scope = scope_of_table(name)
     return f"It is made by the first run of deltatag tag {scope}, or of deltatag join {scope} where that is a join."
 
 

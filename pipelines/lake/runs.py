@@ -18,8 +18,8 @@ from pipelines.errors import RestartedError, TableError
 from pipelines.lake.lake import Lake, arrow_schema, first_line, not_written
 from pipelines.lake.merging import FileWriter, NotMergeableError
 from pipelines.lake.reading import files_in, literal, read_file
-from pipelines.lake.table_definitions import RUNS
 from pipelines.lake.table_log import table_log
+from pipelines.table_definitions import RUNS
 from rules_index.workers.delta_file_writer import PLAIN
 
 PLANNED = "planned"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pipelines.lake.table_definitions import LAKE_TABLES, MADE_WHEN_NEEDED
-from pipelines.settings.configuration import scope_tables
 from pipelines.settings.model import Configuration
+from pipelines.table_definitions import FIXED_TABLES, scope_tables
 
 
 def table_names(configuration: Configuration) -> list[str]:
     """Every table name that a statement may use: the lake's tables, sources, value lists, and each scope's tables."""
-    names = [*LAKE_TABLES, *MADE_WHEN_NEEDED, *configuration.streams]
+    names = [*FIXED_TABLES, *configuration.streams]
     names += [*configuration.lists, *(table for name in configuration.streams for table in scope_tables(name))]
     return names + [table for name in configuration.joins for table in scope_tables(name, is_join=True)]
 

@@ -14,10 +14,10 @@ from pipelines.errors import NeedsSparkError
 from pipelines.lake.authors import by_this_user
 from pipelines.lake.lake import first_line, not_written
 from pipelines.lake.reading import quoted
-from pipelines.lake.table_definitions import RULES
 from pipelines.local_sql.grammar import Change, Insert, TableName
 from pipelines.local_sql.tables import LocalTable
 from pipelines.local_sql.values import value_of
+from pipelines.table_definitions import RULES
 from pipelines.workspace import Workspace
 from rules_index.names import column_key
 

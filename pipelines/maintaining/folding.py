@@ -19,7 +19,7 @@ import pyarrow as pa
 from pipelines.lake.lake import Lake, arrow_schema
 from pipelines.lake.reading import literal
 from pipelines.lake.runs import DONE, FOLDED, MicroBatch, batches, to_rows
-from pipelines.lake.table_definitions import RUNS
+from pipelines.table_definitions import RUNS
 
 KEPT_BATCHES = 100
 """Number of newest micro-batches per scope that are never folded, since reports and `lint` read them."""

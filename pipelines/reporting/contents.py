@@ -14,11 +14,11 @@ import polars as pl
 from pipelines.authoring.versions import rules_of
 from pipelines.lake.index_store import newest_index
 from pipelines.lake.runs import DONE, MicroBatch, newest_first
-from pipelines.lake.table_definitions import tagged_table
 from pipelines.lint import lint_scopes
 from pipelines.reporting.counting import MOST_ROWS, Counted, TaggedRows, count, together
 from pipelines.reporting.edits import edits_of
 from pipelines.scopes import JoinScope, Scope, StreamScope, scope_of
+from pipelines.table_definitions import tagged_table
 from pipelines.workspace import Workspace
 
 MOST_RULES = 5_000

@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 from pipelines.errors import RestartedError, TableError
 from pipelines.lake.lake import Lake
 from pipelines.lake.runs import DONE, FOLDED, RESET, MicroBatch, newest_first
-from pipelines.lake.table_definitions import matches_table, tagged_table
 from pipelines.lake.transaction_ids import GIVEN_UP, app_of
 from pipelines.settings.model import Stream
+from pipelines.table_definitions import matches_table, tagged_table
 
 History: TypeAlias = tuple[str, ...]
 """The indexes of a row, by fingerprint: the first one tagged it, and each further one added the rules that were new."""

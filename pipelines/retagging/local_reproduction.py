@@ -16,7 +16,6 @@ from pipelines.lake.add_actions import live_files
 from pipelines.lake.column_types import ARROW_ID_TYPES, arrow_schema_of, nullable, plain_fields
 from pipelines.lake.folder_snapshot import Definition
 from pipelines.lake.lake import not_written
-from pipelines.lake.table_definitions import tagged_columns, tagged_table
 from pipelines.lake.table_log import table_log
 from pipelines.retagging.index_histories import snapshots, taken_batches
 from pipelines.retagging.local_newly_matched import columns_then
@@ -24,8 +23,8 @@ from pipelines.retagging.local_tables import why_spark_retags
 from pipelines.retagging.retagger import Outcome
 from pipelines.runners.local_runner import LocalRunner, column_fields
 from pipelines.runners.spark_required import of_derived
-from pipelines.settings.model import TAGGED_COLUMNS
 from pipelines.sources.pieces import each_in_threads
+from pipelines.table_definitions import TAGGED_COLUMNS, tagged_columns, tagged_table
 from pipelines.value_lists import read_lists
 from pipelines.writing.compression import codec_of
 from pipelines.writing.files import discard, layout_of

@@ -19,7 +19,6 @@ from pipelines.errors import NeedsSparkError, TableError
 from pipelines.lake.add_actions import live_files, may_hold, may_match
 from pipelines.lake.column_types import ARROW_ID_TYPES, arrow_schema_of
 from pipelines.lake.lake import not_written
-from pipelines.lake.table_definitions import matches_table, tagged_table
 from pipelines.lake.table_log import table_log
 from pipelines.retagging.indexes import former_index, index_without_spark
 from pipelines.retagging.local_newly_matched import LocalNewlyMatched, Written
@@ -29,6 +28,7 @@ from pipelines.runners.choice import why_spark_works
 from pipelines.runners.spark_required import of_derived
 from pipelines.sources.pieces import each_in_threads
 from pipelines.spark.sql_text import quoted
+from pipelines.table_definitions import matches_table, tagged_table
 from pipelines.writing.compression import codec_of, why_spark_compresses
 from pipelines.writing.files import layout_of
 from rules_index.arrays import decoded

@@ -10,9 +10,9 @@ import pyarrow as pa
 from pipelines.errors import TableError
 from pipelines.lake.lake import open_delta
 from pipelines.lake.reading import files_in
-from pipelines.lake.table_definitions import tagged_table
 from pipelines.retagging.indexes import index_without_spark
 from pipelines.settings.configuration import is_catalog_name
+from pipelines.table_definitions import tagged_table
 from rules_index.names import path_parts
 
 if TYPE_CHECKING:

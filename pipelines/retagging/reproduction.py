@@ -12,8 +12,7 @@ from pipelines.retagging.row_range import range_of
 from pipelines.rule_set import read_rules
 from pipelines.runners.choice import report_spark
 from pipelines.scopes import Scope, StreamScope, scopes_of
-from pipelines.settings.configuration import scope_tables
-from pipelines.settings.model import FIXED_TABLES
+from pipelines.table_definitions import FIXED_TABLES, scope_tables
 from pipelines.workspace import Workspace
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")

@@ -16,7 +16,6 @@ from pipelines.errors import NeedsSparkError, RestartedError, SourceError, Table
 from pipelines.lake.folder_log import ChangedTableError
 from pipelines.lake.index_store import StoredIndex, index_to_tag_with, newest_index
 from pipelines.lake.runs import PLANNED, MicroBatch, last_batch, record_done, record_plan, revise
-from pipelines.lake.table_definitions import matches_table, tagged_table
 from pipelines.lake.table_log import table_log
 from pipelines.origin import IndexedRules
 from pipelines.recovery.attempts import later
@@ -40,6 +39,7 @@ from pipelines.runners.choice import report_spark
 from pipelines.runners.spark_required import why_spark_writes
 from pipelines.scopes import Scope, StreamScope
 from pipelines.sources.source import SAME_ROWS
+from pipelines.table_definitions import matches_table, tagged_table
 
 if TYPE_CHECKING:
     from pipelines.settings.model import Stream
@@ -135,7 +135,7 @@ class Retagger:
         indexed = IndexedRules.of(self.workspace, stored)
         table, columns = tagged_table(self.name), self.workspace.configuration.annotations_of(self.name)
         held = (field.name for field in self.lake.delta(table).schema().fields)
-        check_widened(table, held, columns, self.id_type)
+        check_widened(self.name, held, columns, self.id_type)
         if self._needs_spark is None:
             try:
                 return self._local_tables(changes, indexed)

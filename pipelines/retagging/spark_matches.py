@@ -11,7 +11,6 @@ import polars as pl
 import pyarrow as pa
 from pyspark.sql import DataFrame, functions
 
-from pipelines.lake.table_definitions import matches_table
 from pipelines.retagging.index_histories import Snapshots
 from pipelines.retagging.rematch import Rematch, matchable
 from pipelines.retagging.row_range import in_range
@@ -19,6 +18,7 @@ from pipelines.retagging.spark_rows import TaggedRows
 from pipelines.spark.delta_internals import COMMIT_VERSION, TableLog, snapshot_schema
 from pipelines.spark.failures import run
 from pipelines.spark.sql_text import quoted
+from pipelines.table_definitions import matches_table
 from rules_index.workers.retagged_rows import IN_RANGE
 
 if TYPE_CHECKING:

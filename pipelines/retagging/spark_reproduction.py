@@ -12,7 +12,6 @@ from pipelines.analyse import spark_analyser
 from pipelines.annotated import annotate_of
 from pipelines.errors import SourceError
 from pipelines.lake.reading import files_in
-from pipelines.lake.table_definitions import Column, tagged_columns
 from pipelines.retagging.index_histories import snapshots, taken_batches
 from pipelines.retagging.indexes import matcher_of
 from pipelines.retagging.local_reproduction import MADE_BY
@@ -20,12 +19,12 @@ from pipelines.retagging.retagger import Outcome
 from pipelines.retagging.row_range import in_range
 from pipelines.retagging.spark_rows import TaggedRows
 from pipelines.scopes import StreamScope
-from pipelines.settings.model import TAGGED_COLUMNS
 from pipelines.sources.slices import slice_frame
 from pipelines.sources.source import open_source
 from pipelines.spark.failures import run
 from pipelines.spark.session import in_time_zone
 from pipelines.spark.sql_text import quoted
+from pipelines.table_definitions import TAGGED_COLUMNS, Column, tagged_columns
 from pipelines.value_lists import read_lists
 from pipelines.writing.annotated_rows import annotation_columns_of
 from pipelines.writing.quarantine import is_accepted

@@ -14,7 +14,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, functions
 
 from pipelines.lake.column_types import ARROW_ID_TYPES, plain_schema
-from pipelines.lake.table_definitions import tagged_table
 from pipelines.recovery.jvm_restart import batch_time_limit
 from pipelines.retagging import worker_files
 from pipelines.retagging.rematch import Rematch
@@ -24,6 +23,7 @@ from pipelines.spark.arrow_batches import map_batches
 from pipelines.spark.delta_internals import COMMIT_VERSION, TableLog
 from pipelines.spark.failures import run
 from pipelines.spark.sql_text import quoted
+from pipelines.table_definitions import tagged_table
 from pipelines.writing.annotated_rows import annotation_columns_of
 from pipelines.writing.files import discard, folder_of, layout_of
 from pipelines.writing.matching import bound_batches

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import rules_index as ri
 from pipelines.lake.index_store import StoredIndex, fetch_index
 from pipelines.lake.runs import MicroBatch
-from pipelines.lake.table_definitions import tagged_table
 from pipelines.retagging.indexes import former_index, index_of, matcher_of
 from pipelines.retagging.rematch import Rematch
 from pipelines.retagging.spark_matches import Matches
@@ -18,6 +17,7 @@ from pipelines.retagging.spark_rows import TaggedRows
 from pipelines.retagging.tables import Found, Stamps
 from pipelines.scopes import Scope, StreamScope
 from pipelines.spark.session import in_time_zone
+from pipelines.table_definitions import tagged_table
 from pipelines.writing.matching import Matcher
 
 if TYPE_CHECKING:

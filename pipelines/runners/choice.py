@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from pipelines.errors import NeedsSparkError, SparkRuledOutError
 from pipelines.runners.spark_required import of_newest_index, why_spark_writes
-from pipelines.settings.configuration import scope_tables
 from pipelines.settings.model import LOCAL, SPARK, Stream
 from pipelines.sources.readable_features import why_spark_reads
+from pipelines.table_definitions import scope_tables
 
 if TYPE_CHECKING:
     from pipelines.runners.runner import Runner

@@ -21,16 +21,6 @@ from pipelines.lake.column_types import arrow_schema_of, nullable, odd_names, pl
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.folder_snapshot import Definition, has_ntz
 from pipelines.lake.lake import first_line, not_written
-from pipelines.lake.table_definitions import (
-    QUARANTINE_COLUMNS,
-    Column,
-    matches_columns,
-    matches_keys,
-    matches_table,
-    quarantine_table,
-    tagged_columns,
-    tagged_table,
-)
 from pipelines.lake.table_log import table_log
 from pipelines.lake.transaction_ids import app_of, is_done
 from pipelines.runners.runner import Job
@@ -41,6 +31,16 @@ from pipelines.sources.pieces import cores, each_in_threads, pieces_of, progress
 from pipelines.sources.positions import Slice
 from pipelines.sources.readable_features import foreign_features
 from pipelines.sources.source import Source
+from pipelines.table_definitions import (
+    QUARANTINE_COLUMNS,
+    Column,
+    matches_columns,
+    matches_keys,
+    matches_table,
+    quarantine_table,
+    tagged_columns,
+    tagged_table,
+)
 from pipelines.workspace import Workspace
 from pipelines.writing.compression import codec_of
 from pipelines.writing.files import discard, gathered, layout_of, tables_of, task_of
@@ -121,7 +121,7 @@ class LocalRunner:
                 log.replace(definition) if exists else log.create(definition)
             if kept and name == tagged_table(self.stream):
                 held = (field["name"] for field in log.latest().fields)
-                check_widened(name, held, self.stream.annotations, id_type)
+                check_widened(self.stream.name, held, self.stream.annotations, id_type)
             later = _later_columns(log.latest().fields, definition.fields) if kept else []
             if later and layout_of(self.lake, name, log.latest().fields) is not None:
                 log.add_columns(later)

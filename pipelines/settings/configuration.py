@@ -15,10 +15,7 @@ from typing import Any, cast, get_args
 from pipelines.errors import ConfigurationError
 from pipelines.settings.maintenance import maintenance_of
 from pipelines.settings.model import (
-    ANNOTATION_COLUMNS,
     ENGINES,
-    FIXED_TABLES,
-    MATCHES_COLUMNS,
     RETAG,
     RUNNERS,
     SEVERITIES,
@@ -34,6 +31,7 @@ from pipelines.settings.model import (
 from pipelines.settings.section import Section, flattened, parse_duration, parse_size, substituted
 from pipelines.settings.semantic_settings import SEMANTIC_SETTINGS, TIME_ZONE, meant
 from pipelines.settings.streams_over_streams import refuse_circles, with_sources
+from pipelines.table_definitions import ANNOTATION_COLUMNS, FIXED_TABLES, MATCHES_COLUMNS, scope_tables
 
 FILE_NAME = "deltatag.toml"
 CONFIG_VARIABLE = "DELTATAG_CONFIG"
@@ -370,9 +368,3 @@ def _refuse_collisions(
                 message = f"the name {table} is already taken by {taken[table.lower()]}; choose another"
                 raise ConfigurationError(f"{path}: [{kind}.{name}]: {message}.")
         taken |= {table.lower(): f"[{kind}.{name}]" for table in (name, *own)}
-
-
-def scope_tables(name: str, is_join: bool = False) -> tuple[str, ...]:
-    """Names of the tables that deltatag may keep for a stream or a join."""
-    tables = (f"{name}_tagged", f"quarantine_{name}")
-    return tables if is_join else (*tables, f"{name}_matches")

@@ -9,24 +9,6 @@ from typing import Literal
 
 from pipelines.errors import ConfigurationError
 
-TAGGED_COLUMNS = (
-    "rule_ids",
-    "rules_version",
-    "index_fingerprint",
-    "source_version",
-    "tagged_at",
-)
-"""Columns that deltatag adds to a tagged row, in their order."""
-ANNOTATION_COLUMNS = ("first_rule_id", "labels", "severity")
-"""Columns that a stream or join can add to tagged rows, in their order."""
-MATCHES_COLUMNS = ("rule_id", "rules_version", "source_version")
-"""Columns of `<stream>_matches` besides the stream's key and event time."""
-QUARANTINE_COLUMNS = ("reason", "batch")
-"""Columns that deltatag adds to a row in quarantine."""
-FIXED_TABLES = ("rules", "rule_rejects", "rule_index", "runs", "lint_accepted")
-"""Tables that every lake has."""
-
-
 AUTO, LOCAL, SPARK = "auto", "local", "spark"
 RUNNERS = (AUTO, LOCAL, SPARK)
 """The values of `[lake] runner`."""

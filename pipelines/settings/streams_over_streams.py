@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from pipelines.settings.model import TAGGED_COLUMNS
+from pipelines.table_definitions import TAGGED_COLUMNS, quarantine_table, tagged_table
 
 if TYPE_CHECKING:
     from pipelines.settings.model import Join, LakeSettings, Stream
@@ -32,7 +32,7 @@ def with_sources(section: Section, lake: LakeSettings, streams: Mapping[str, Str
             _refuse(section.section(each.name), each, found[each.source_stream])
             origin = found[each.source_stream]
             found[each.name] = replace(
-                each, source=lake.place(f"{origin.name}_tagged"), left_out=(*TAGGED_COLUMNS, *origin.annotations)
+                each, source=lake.place(tagged_table(origin)), left_out=(*TAGGED_COLUMNS, *origin.annotations)
             )
     return found
 
@@ -62,14 +62,14 @@ def _refuse(section: Section, stream: Stream, origin: Stream) -> None:
     if keys:
         raise section.error(
             "key",
-            f"rows with NULL in the key {', '.join(keys)} of {origin.name} are in quarantine_{origin.name}, and would "
-            f"be missing here without a word: write key = [{_quoted([*stream.key, *keys])}]",
+            f"rows with NULL in the key {', '.join(keys)} of {origin.name} are in {quarantine_table(origin)}, and "
+            f"would be missing here without a word: write key = [{_quoted([*stream.key, *keys])}]",
         )
     if checks:
         name, condition = next(iter(checks.items()))
         raise section.error(
             "checks",
-            f"rows that fail the check {name} of {origin.name} are in quarantine_{origin.name}, and would be missing "
+            f"rows that fail the check {name} of {origin.name} are in {quarantine_table(origin)}, and would be missing "
             f"here without a word: add {name} = {_quoted([condition])} to the checks",
         )
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 from pipelines.errors import AccessError, CheckError, MissingTableError, SourceError, TableError
 from pipelines.lake.column_types import arrow_schema_of, nullable
 from pipelines.lake.lake import open_delta
-from pipelines.lake.table_definitions import tagged_table
 from pipelines.settings.configuration import is_catalog_name
-from pipelines.settings.model import MATCHES_COLUMNS, QUARANTINE_COLUMNS, TAGGED_COLUMNS, Stream
+from pipelines.settings.model import Stream
+from pipelines.table_definitions import MATCHES_COLUMNS, QUARANTINE_COLUMNS, TAGGED_COLUMNS, tagged_table
 
 if TYPE_CHECKING:
     from pipelines.workspace import Workspace
@@ -68,7 +68,7 @@ def check_columns(stream: Stream, schema: pa.Schema) -> None:
     check_event_time(stream, schema)
     added = [*TAGGED_COLUMNS, *stream.annotations, *_LOG_COLUMNS]
     if stream.can_quarantine:
-        added += QUARANTINE_COLUMNS
+        added += [column.name for column in QUARANTINE_COLUMNS]
     for name in added:
         if name in names and name in stream.annotations:
             raise SourceError(

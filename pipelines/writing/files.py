@@ -18,7 +18,7 @@ import pyarrow as pa
 from pipelines.errors import TableError
 from pipelines.lake.column_types import ARROW_ID_TYPES, arrow_schema_of, is_opaque, nullable, plain_fields, same_fields
 from pipelines.lake.table_cache import local_folder
-from pipelines.lake.table_definitions import matches_keys, matches_table, tagged_table
+from pipelines.table_definitions import is_matches, matches_keys, matches_table, tagged_table
 from pipelines.writing.table_order import STATISTICS, is_partition_type
 from rules_index.workers.delta_file_writer import Layout
 
@@ -70,20 +70,19 @@ def layout_of(lake: Lake, name: str, wanted: Sequence[Mapping[str, Any]]) -> Lay
     if found is None:
         return None
     held, metadata = found
-    is_matches = name.endswith("_matches")
     types = {field["name"]: field["type"] for field in held}
     names = tuple(types)
     known = (
         same_fields(sorted(held, key=_NAME), sorted(wanted, key=_NAME))
         and all(f["nullable"] and f["type"] == p["type"] for f, p in zip(held, plain_fields(held), strict=True))
         and all(is_partition_type(types[column]) for column in metadata.partition_columns)
-        and not (is_matches and metadata.partition_columns)
+        and not (is_matches(name) and metadata.partition_columns)
     )
     if not known:
         return None
     return Layout(
         tuple(metadata.partition_columns),
-        "rule_id" if is_matches else None,
+        "rule_id" if is_matches(name) else None,
         _indexed(metadata),
         () if names == tuple(map(_NAME, wanted)) else names,
     )

@@ -13,17 +13,17 @@ from pyspark.sql.types import StructType
 from pipelines.annotated import annotations_of
 from pipelines.errors import PipelineError
 from pipelines.lake.column_types import arrow_schema_of, nullable, plain_schema
-from pipelines.lake.table_definitions import (
+from pipelines.lake.transaction_ids import app_of, is_done
+from pipelines.spark.delta_internals import TableLog
+from pipelines.spark.failures import is_conflict, run
+from pipelines.spark.sql_text import quoted
+from pipelines.table_definitions import (
     matches_keys,
     matches_table,
     quarantine_table,
     tagged_columns,
     tagged_table,
 )
-from pipelines.lake.transaction_ids import app_of, is_done
-from pipelines.spark.delta_internals import TableLog
-from pipelines.spark.failures import is_conflict, run
-from pipelines.spark.sql_text import quoted
 from pipelines.writing.annotated_rows import annotation_columns_of
 from pipelines.writing.files import FilesWritten, discard, folder_of, layout_of, tables_of, task_of
 from pipelines.writing.matching import Matcher

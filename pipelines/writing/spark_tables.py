@@ -12,7 +12,13 @@ from pyspark.sql.types import StructField, StructType
 from pipelines.annotated import check_widened
 from pipelines.errors import PipelineError, SourceChangedError, TableError
 from pipelines.lake.column_types import changed_types, needs_mapping, plain_schema, same_columns
-from pipelines.lake.table_definitions import (
+from pipelines.lake.transaction_ids import application, is_done
+from pipelines.lake.unfinished_log import remove_unfinished_log
+from pipelines.settings.model import Stream
+from pipelines.spark.delta_internals import TableLog, snapshot_schema, table_property
+from pipelines.spark.failures import is_conflict, run
+from pipelines.spark.sql_text import quoted
+from pipelines.table_definitions import (
     QUARANTINE_COLUMNS,
     Column,
     matches_columns,
@@ -22,12 +28,6 @@ from pipelines.lake.table_definitions import (
     tagged_columns,
     tagged_table,
 )
-from pipelines.lake.transaction_ids import application, is_done
-from pipelines.lake.unfinished_log import remove_unfinished_log
-from pipelines.settings.model import Stream
-from pipelines.spark.delta_internals import TableLog, snapshot_schema, table_property
-from pipelines.spark.failures import is_conflict, run
-from pipelines.spark.sql_text import quoted
 from pipelines.writing.table_order import Order, order_of_matches, partition_columns_for, statistics_property
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class StreamTables:
         for name, wanted, order, kept in tables:
             prepare_table(self.workspace, name, wanted, order, kept, anew, f"deltatag tag {self.stream.name}")
         held = self.lake.frame(tagged_table(self.stream)).columns
-        check_widened(tagged_table(self.stream), held, self.stream.annotations, self.id_type)
+        check_widened(self.stream.name, held, self.stream.annotations, self.id_type)
 
 
 def prepare_table(

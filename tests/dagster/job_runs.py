@@ -12,8 +12,8 @@ from assets.definitions import build_definitions
 from assets.names import RESOURCE
 from assets.resources import LakeResource
 from pipelines.lake.lake import arrow_schema
-from pipelines.lake.table_definitions import RULES
 from pipelines.sql import run_statement
+from pipelines.table_definitions import RULES
 from pipelines.workspace import Workspace
 
 

@@ -14,7 +14,7 @@ from assets.definitions import build_definitions
 from assets.names import RESOURCE
 from assets.resources import LakeResource
 from pipelines.lake.lake import arrow_schema
-from pipelines.lake.table_definitions import LAKE_TABLES, RULES
+from pipelines.table_definitions import LAKE_TABLES, RULES
 from pipelines.workspace import Workspace
 
 LAKE = '[lake]\nroot = "lake"\nrunner = "local"\n'

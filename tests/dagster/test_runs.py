@@ -24,7 +24,7 @@ from assets.names import JOB, runs_key, table_key
 from assets.resources import LakeResource
 from assets.schedules_and_sensors import SENSOR_TAG, assets_of
 from pipelines.due import due_scopes
-from pipelines.lake.table_definitions import LAKE_TABLES
+from pipelines.table_definitions import LAKE_TABLES
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from tests.dagster.job_runs import add_rules, failed_checks, made, sql, tick_schedule, tick_sensor

@@ -13,7 +13,7 @@ from deltalake import write_deltalake
 
 from assets.headless import run_once
 from pipelines.due import due_scopes
-from pipelines.lake.table_definitions import LAKE_TABLES
+from pipelines.table_definitions import LAKE_TABLES
 from pipelines.workspace import Workspace
 from tests.cases import soak_rest
 from tests.dagster.job_runs import add_rules, failed_checks, made, sql, tick_schedule, tick_sensor

@@ -22,7 +22,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from pipelines.lake.lake import arrow_schema
-from pipelines.lake.table_definitions import RULES
+from pipelines.table_definitions import RULES
 from tests.java import SHORT_LIVED
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -16,8 +16,8 @@ from deltalake import write_deltalake
 
 from pipelines.compile import compile_scopes
 from pipelines.lake.lake import arrow_schema
-from pipelines.lake.table_definitions import LAKE_TABLES, RULES
 from pipelines.status import status
+from pipelines.table_definitions import LAKE_TABLES, RULES
 from pipelines.workspace import Workspace
 from tests.cases import SOAK
 from tests.java import SHORT_LIVED

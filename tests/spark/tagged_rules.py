@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 
 from pipelines.compile import compile_scopes
 from pipelines.lake.lake import arrow_schema
-from pipelines.lake.table_definitions import LAKE_TABLES, RULES
 from pipelines.settings.configuration import parse_configuration
 from pipelines.settings.semantic_settings import SEMANTIC_SETTINGS, TIME_ZONE
+from pipelines.table_definitions import LAKE_TABLES, RULES
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from tests.spark_oracle import RAISED, TRUE, Difference, Oracle, Tally, compare

@@ -16,10 +16,10 @@ from pipelines.compile import compile_scopes
 from pipelines.errors import SessionError
 from pipelines.join import join_streams
 from pipelines.lake.lake import arrow_schema
-from pipelines.lake.table_definitions import LAKE_TABLES, RULES
 from pipelines.settings.configuration import parse_configuration
 from pipelines.settings.semantic_settings import SEMANTIC_SETTINGS, TIME_ZONE
 from pipelines.spark.session import open_session
+from pipelines.table_definitions import LAKE_TABLES, RULES
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from tests.java import INTERPRETED

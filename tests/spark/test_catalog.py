@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from pipelines.lake.lake import create_statement
-from pipelines.lake.table_definitions import LAKE_TABLES
+from pipelines.table_definitions import LAKE_TABLES
 from tests.cases import SOAK
 from tests.java import SHORT_LIVED
 

@@ -124,7 +124,7 @@ def test_tables_of_the_local_runner_are_those_of_spark(new_workspace, add_rules)
         configuration = workspace.configuration
         lake = replace(configuration.lake, root=str(configuration.path.parent / root), runner=runner)
         lakes[runner] = Workspace(replace(configuration, lake=lake), workspace.spark)
-        from pipelines.lake.table_definitions import LAKE_TABLES
+        from pipelines.table_definitions import LAKE_TABLES
 
         for name in LAKE_TABLES:
             lakes[runner].lake.create(name, "string")

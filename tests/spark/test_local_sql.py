@@ -12,10 +12,10 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from pipelines.lake.lake import arrow_schema
-from pipelines.lake.table_definitions import LAKE_TABLES, RULES
 from pipelines.local_sql.statement import local_result
 from pipelines.settings.configuration import parse_configuration
 from pipelines.sql import statement_result
+from pipelines.table_definitions import LAKE_TABLES, RULES
 from pipelines.workspace import Workspace
 from tests.cases import SOAK, cases
 from tests.java import INTERPRETED

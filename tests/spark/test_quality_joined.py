@@ -19,10 +19,10 @@ from pipelines.due import join_is_due, tag_is_due
 from pipelines.errors import StatementError
 from pipelines.join import join_streams
 from pipelines.lake.lake import arrow_schema
-from pipelines.lake.table_definitions import LAKE_TABLES, RULES
 from pipelines.run import run_due
 from pipelines.sql import statement_result
 from pipelines.status import status
+from pipelines.table_definitions import LAKE_TABLES, RULES
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from quality.findings import ERROR, WARNING, GateResult

@@ -9,10 +9,10 @@ import pytest
 from pipelines.authoring.versions import history
 from pipelines.compile import compile_scopes
 from pipelines.errors import StatementError
-from pipelines.lake.table_definitions import LAKE_TABLES
 from pipelines.settings.configuration import parse_configuration
 from pipelines.sql import register_tables, run_statement, statement_result
 from pipelines.status import status
+from pipelines.table_definitions import LAKE_TABLES
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from tests.cases import soak_rest

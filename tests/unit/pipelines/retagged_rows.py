@@ -12,8 +12,8 @@ from deltalake import write_deltalake
 
 from pipelines.compile import compile_scopes
 from pipelines.lake.lake import arrow_schema
-from pipelines.lake.table_definitions import RULES
 from pipelines.retagging.retagger import Retagger
+from pipelines.table_definitions import RULES
 
 START = datetime(2024, 3, 9, tzinfo=UTC)
 

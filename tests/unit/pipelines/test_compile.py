@@ -14,7 +14,7 @@ from pipelines.compile import compile_scopes
 from pipelines.compiling.due import compile_is_due
 from pipelines.errors import IndexDamagedError, TableError
 from pipelines.lake.index_store import fetch_index, newest_index, read_index, update_statistics
-from pipelines.lake.table_definitions import CHUNK_BYTES
+from pipelines.table_definitions import CHUNK_BYTES
 from tests.tables import rewrite_files
 
 STREAM = {"s": {"source": "lake/source", "event_time": "t"}}

@@ -23,10 +23,10 @@ from pipelines.errors import RestartedError, TableError
 from pipelines.lake import runs
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.lake import arrow_schema
-from pipelines.lake.table_definitions import RULES
 from pipelines.retag import retag
 from pipelines.retagging import index_histories, local_tables
 from pipelines.run import OpenGates, run_due
+from pipelines.table_definitions import RULES
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from rules_index.workers import copied_files

@@ -23,8 +23,8 @@ from pipelines.compiling.due import compile_is_due, refusals_are_due
 from pipelines.compiling.notices import refusals_notice
 from pipelines.lake.index_store import newest_index, read_index
 from pipelines.lake.lake import arrow_schema
-from pipelines.lake.table_definitions import RULES
 from pipelines.settings.configuration import parse_configuration
+from pipelines.table_definitions import RULES
 from pipelines.workspace import Workspace
 from rules_index.compiling import update as update_module
 from rules_index.index.compiled import Layers

@@ -15,9 +15,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pipelines.join import join_streams
-from pipelines.lake.table_definitions import tagged_table
 from pipelines.run import run_due
 from pipelines.status import status
+from pipelines.table_definitions import tagged_table
 from pipelines.workspace import Workspace
 from quality import joined
 from quality.gates import QualityGates

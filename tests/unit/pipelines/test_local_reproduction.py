@@ -14,8 +14,8 @@ from deltalake import DeltaTable, write_deltalake
 from pipelines.errors import ConfigurationError, TableError
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.lake import arrow_schema, first_line
-from pipelines.lake.table_definitions import RULES
 from pipelines.retag import reproduce_tags, retag
+from pipelines.table_definitions import RULES
 from pipelines.tag import tag_stream
 from tests.unit.pipelines.local_retags import AFTER, BEFORE, append, check_statistics, prepared, read
 from tests.unit.pipelines.retagged_rows import rows, write_rules

@@ -15,7 +15,7 @@ import rules_index as ri
 from pipelines.lake.add_actions import live_files, may_match
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.lake import arrow_schema
-from pipelines.lake.table_definitions import RULES
+from pipelines.table_definitions import RULES
 from rules_index.implication.widening import widen
 from tests.cases import SOAK, cases
 from tests.unit.pipelines.retagged_rows import random_rule, rows

@@ -5,10 +5,10 @@ Types are Spark's names. The tables of a stream take their other columns from th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-
-from pipelines.settings.model import Stream
+from typing import Protocol
 
 CHUNK_BYTES = 8 << 20
 """Maximum bytes of an index in one row of `rule_index`."""
@@ -200,20 +200,23 @@ LINT_ACCEPTED = Table(
 
 LAKE_TABLES: dict[str, Table] = {table.name: table for table in (RULES, RULE_REJECTS, RULE_INDEX, RUNS)}
 """The tables that `deltatag init` makes."""
-MADE_WHEN_NEEDED: dict[str, Table] = {LINT_ACCEPTED.name: LINT_ACCEPTED}
-"""Those that a verb makes when it first writes them."""
+FIXED_TABLES: dict[str, Table] = {**LAKE_TABLES, LINT_ACCEPTED.name: LINT_ACCEPTED}
+"""These, and those that a verb makes when it first writes them."""
 
 ID_TYPES = ("string", "bigint")
 
 
 def annotation_columns(names: Sequence[str], id_type: str) -> tuple[Column, ...]:
     """The annotation columns of these names, in the order in which tagged tables have them."""
-    found = (
+    return tuple(column for column in _annotation_columns(id_type) if column.name in names)
+
+
+def _annotation_columns(id_type: str) -> tuple[Column, ...]:
+    return (
         Column("first_rule_id", id_type, "The rule of the lowest priority, of several the one of the lowest id."),
         Column("labels", "array<string>", "The labels of all of the row's rules, ascending, each once."),
         Column("severity", "string", "The highest severity of the row's rules."),
     )
-    return tuple(column for column in found if column.name in names)
 
 
 def tagged_columns(id_type: str, annotations: Sequence[str] = ()) -> tuple[Column, ...]:
@@ -280,19 +283,66 @@ QUARANTINE_COLUMNS = (
 """The columns that `quarantine_<stream>` has besides the source's."""
 
 
-def tagged_table(stream: Stream | str) -> str:
-    """Name of the tagged table of a stream, or of a join by its name."""
-    return f"{_name(stream)}_tagged"
+def _names(columns: Sequence[Column]) -> tuple[str, ...]:
+    return tuple(column.name for column in columns)
 
 
-def matches_table(stream: Stream | str) -> str:
+TAGGED_COLUMNS = _names(tagged_columns("string"))
+"""Names of the columns that deltatag adds to a tagged row, in their order."""
+ANNOTATION_COLUMNS = _names(_annotation_columns("string"))
+"""Names of the columns that a stream or join can add to tagged rows, in their order."""
+MATCHES_COLUMNS = _names(matches_columns("string"))
+"""Names of the columns of `<stream>_matches` besides the stream's key and event time."""
+
+_TAGGED, _MATCHES, _QUARANTINE = "_tagged", "_matches", "quarantine_"
+
+
+class _Named(Protocol):
+    """A stream or a join."""
+
+    @property
+    def name(self) -> str: ...
+
+
+def tagged_table(scope: _Named | str) -> str:
+    """Name of the tagged table of a stream or a join."""
+    return f"{_name(scope)}{_TAGGED}"
+
+
+def matches_table(stream: _Named | str) -> str:
     """Name of the stream's table of (row, rule) pairs."""
-    return f"{_name(stream)}_matches"
+    return f"{_name(stream)}{_MATCHES}"
 
 
-def quarantine_table(stream: Stream | str) -> str:
-    """Name of the quarantine of a stream, or of a join by its name."""
-    return f"quarantine_{_name(stream)}"
+def quarantine_table(scope: _Named | str) -> str:
+    """Name of the quarantine of a stream or a join."""
+    return f"{_QUARANTINE}{_name(scope)}"
+
+
+def scope_tables(name: str, is_join: bool = False) -> tuple[str, ...]:
+    """Names of the tables that deltatag may keep for a stream or a join."""
+    tables = tagged_table(name), quarantine_table(name)
+    return tables if is_join else (*tables, matches_table(name))
+
+
+def is_tagged(table: str) -> bool:
+    """Whether a table of a scope has its tagged rows, by its name."""
+    return table.endswith(_TAGGED)
+
+
+def is_matches(table: str) -> bool:
+    """Whether a table of a scope has its (row, rule) pairs, by its name."""
+    return table.endswith(_MATCHES)
+
+
+def is_quarantine(table: str) -> bool:
+    """Whether a table of a scope is its quarantine, by its name."""
+    return table.startswith(_QUARANTINE)
+
+
+def scope_of_table(table: str) -> str:
+    """The scope of one of its tables, by the table's name."""
+    return re.sub(f"^{_QUARANTINE}|{_TAGGED}$|{_MATCHES}$", "", table)
 
 
 def matches_keys(key: Sequence[str], event_time: str | None) -> list[str]:
@@ -303,5 +353,5 @@ def matches_keys(key: Sequence[str], event_time: str | None) -> list[str]:
     return keys
 
 
-def _name(stream: Stream | str) -> str:
-    return stream if isinstance(stream, str) else stream.name
+def _name(scope: _Named | str) -> str:
+    return scope if isinstance(scope, str) else scope.name
