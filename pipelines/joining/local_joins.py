@@ -15,29 +15,28 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.annotated import annotations_of, check_widened
+from pipelines.annotated import annotations_of
 from pipelines.errors import NeedsSparkError
 from pipelines.joining.local_rows import LocalRows
 from pipelines.joining.local_sides import names_of, side_readers, struct_of
 from pipelines.joining.runner import Placed, Planned
 from pipelines.joining.sides import SideFiles
 from pipelines.joining.watermark import late_reason, watermark
-from pipelines.lake.column_types import ARROW_ID_TYPES, arrow_schema_of, odd_names, plain_fields
+from pipelines.lake.column_types import ARROW_ID_TYPES, arrow_schema_of, plain_fields
 from pipelines.lake.folder_log import FolderLog
-from pipelines.lake.folder_snapshot import Definition
 from pipelines.lake.lake import not_written
 from pipelines.lake.table_log import table_log
 from pipelines.lake.transaction_ids import app_of, is_done
-from pipelines.runners.local_runner import column_fields
 from pipelines.runners.spark_required import of_derived
 from pipelines.sources.pieces import each_in_threads, progress_of_parts
 from pipelines.sources.readable_features import foreign_features
 from pipelines.sources.source import Source
-from pipelines.table_definitions import QUARANTINE_COLUMNS, joined_columns, quarantine_table, tagged_table
+from pipelines.table_definitions import quarantine_table, tagged_table
 from pipelines.writing.compression import codec_of
+from pipelines.writing.configured_tables import join_tables
 from pipelines.writing.files import joined_layout_of
-from pipelines.writing.local_commits import commit_files, fence_off
-from pipelines.writing.table_order import Order, is_partition_type, statistics_property
+from pipelines.writing.local_tables import commit_files, fence_off, layout_to_write, prepare_tables
+from pipelines.writing.table_order import is_partition_type
 from rules_index.index.annotations import plain
 from rules_index.join.worker import JoinTask, join_partition
 from rules_index.workers.delta_file_writer import DeltaFile, Layout
@@ -46,8 +45,6 @@ from rules_index.workers.source_file_reader import read_batches
 if TYPE_CHECKING:
     from pipelines.settings.model import Join, Stream
     from pipelines.workspace import Workspace
-
-_PROPERTIES = {"delta.enableDeletionVectors": "false"}
 
 
 class LocalJoins:
@@ -87,25 +84,8 @@ class LocalJoins:
         if self._prepared.get(join.name) == (fields, id_type) and not anew:
             return
         side_readers(join, sides, "UTC")
-        structs = [_struct_field(side) for side in sides]
-        for name, added, kept in (
-            (tagged_table(join.name), joined_columns(id_type, join.annotations), True),
-            (quarantine_table(join.name), QUARANTINE_COLUMNS, join.lateness is not None),
-        ):
-            columns = [*structs, *column_fields(added)]
-            exists, log = self.lake.exists(name), table_log(self.lake.uri(name))
-            if (kept and not exists) or (exists and anew):
-                if odd_names(columns):
-                    raise NeedsSparkError(f"the table {name} has columns whose names need column mapping")
-                definition = Definition(columns, properties=_PROPERTIES | statistics_property(columns, Order()))
-                log.replace(definition) if exists else log.create(definition)
-            if kept and name == tagged_table(join.name):
-                held = (field["name"] for field in log.latest().fields)
-                check_widened(join.name, held, join.annotations, id_type)
-            if kept and joined_layout_of(self.lake, name, columns) is None:
-                raise NeedsSparkError(f"the table {name} has other columns than its sources, or special features")
-            if kept and (reason := log.why_spark_commits(log.latest())):
-                raise NeedsSparkError(f"the table {name} {reason}")
+        tables = join_tables(join, {side.stream.name: plain_fields(side.fields) for side in sides}, id_type)
+        prepare_tables(self.lake, join, tables, id_type, anew, joined_layout_of)
         self._prepared[join.name] = fields, id_type
 
     def place(self, widest: Join, together: Sequence[Planned]) -> LocalRows:
@@ -176,7 +156,7 @@ class LocalJoins:
                 arrays += [pa.repeat(value, len(found)) for value in stamps.values()]
                 yield pa.RecordBatch.from_arrays(arrays, [*found.schema.names, *made, *stamps])
 
-        written = _Written(str(table_log(self.lake.uri(name)).folder), self._layout(name), codec_of(self.workspace))
+        written = self._files(name)
         try:
             self._each_part(planned, rows.tasks(), joined, written)
             entries = written.close()
@@ -218,7 +198,7 @@ class LocalJoins:
         if not late or (planned.resumed and is_done(self.lake, name, app_of(plan, name), batch.batch)):
             return late, latest
         reason = pa.scalar(late_reason(plan["lateness"]))
-        written = _Written(str(table_log(self.lake.uri(name)).folder), self._layout(name), codec_of(self.workspace))
+        written = self._files(name)
         try:
             with written.file() as write:
                 for reader, found in rows.late_rows():
@@ -238,11 +218,9 @@ class LocalJoins:
         commit_files(self.lake, name, plan, batch.batch, entries, written.abandon)
         return late, latest
 
-    def _layout(self, name: str) -> Layout:
-        layout = joined_layout_of(self.lake, name, table_log(self.lake.uri(name)).latest().fields)
-        if layout is None:
-            raise NeedsSparkError(f"the table {name} asks more of its files than their rows")
-        return layout
+    def _files(self, name: str) -> _Written:
+        layout = layout_to_write(self.lake, name, joined_layout_of)
+        return _Written(str(table_log(self.lake.uri(name)).folder), layout, codec_of(self.workspace))
 
 
 class _Written:
@@ -303,9 +281,3 @@ def _written(log: FolderLog, app: str, number: int) -> tuple[int, int]:
             matches += int(pc.sum(pc.list_value_length(batch.column("rule_ids"))).as_py() or 0)
         return rows, matches
     return 0, 0
-
-
-def _struct_field(side: SideFiles) -> dict[str, Any]:
-    """The STRUCT column of a stream in the join's tables, in the log's form."""
-    kind = {"type": "struct", "fields": plain_fields(side.fields)}
-    return {"name": side.stream.name, "type": kind, "nullable": True, "metadata": {}}

@@ -7,9 +7,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, cast
 
 from pyspark.sql import DataFrame, functions
-from pyspark.sql.types import StructField, StructType
 
-from pipelines.annotated import annotations_of, check_widened
+from pipelines.annotated import annotations_of
 from pipelines.joining.placed_rows import PlacedRows
 from pipelines.joining.runner import Placed, Planned
 from pipelines.joining.shuffle import joined_schema, matched
@@ -24,12 +23,12 @@ from pipelines.sources.source import Source, open_source
 from pipelines.sources.source_names import followed_columns
 from pipelines.spark.session import in_time_zone
 from pipelines.spark.sql_text import quoted
-from pipelines.table_definitions import QUARANTINE_COLUMNS, joined_columns, quarantine_table, tagged_table
+from pipelines.table_definitions import quarantine_table, tagged_table
 from pipelines.workspace import Workspace
 from pipelines.writing.annotated_rows import annotation_columns_of
+from pipelines.writing.configured_tables import join_tables
 from pipelines.writing.matching import Matcher
-from pipelines.writing.spark_tables import append_once, fence, fields_of, prepare_table, written_rows
-from pipelines.writing.table_order import Order
+from pipelines.writing.spark_tables import append_once, fence, prepare_tables, written_rows
 from rules_index.join.worker import JoinTask
 
 
@@ -41,7 +40,7 @@ class SparkJoins:
     def __init__(self, workspace: Workspace) -> None:
         """The session is started on first use."""
         self.workspace, self.lake = workspace, workspace.lake
-        self._prepared: dict[str, StructType] = {}
+        self._prepared: dict[str, dict[str, list[dict[str, Any]]]] = {}
 
     def session(self) -> AbstractContextManager[Any]:
         """A context in which deltatag's own session is the active one."""
@@ -100,19 +99,10 @@ class SparkJoins:
 
     def prepare(self, join: Join, sides: Sequence[SideFiles], id_type: str, anew: bool = False) -> None:
         """Create missing tables, or empty existing ones if `anew`; SourceChangedError if a source's columns changed."""
-        structs = [StructField(side.stream.name, plain_schema(side.schema)) for side in sides]
-        if self._prepared.get(join.name) == StructType(structs) and not anew:
-            return
-        late = join.lateness is not None
-        for name, added, kept in (
-            (tagged_table(join.name), joined_columns(id_type, join.annotations), True),
-            (quarantine_table(join.name), QUARANTINE_COLUMNS, late),
-        ):
-            wanted = StructType([*structs, *fields_of(added)])
-            prepare_table(self.workspace, name, wanted, Order(), kept, anew, f"deltatag join {join.name}")
-        held = self.lake.frame(tagged_table(join.name)).columns
-        check_widened(join.name, held, join.annotations, id_type)
-        self._prepared[join.name] = StructType(structs)
+        columns = {side.stream.name: plain_schema(side.schema).jsonValue()["fields"] for side in sides}
+        if self._prepared.get(join.name) != columns or anew:
+            prepare_tables(self.workspace, join, join_tables(join, columns, id_type), id_type, anew, "join")
+            self._prepared[join.name] = columns
 
     def _write(self, planned: Planned, placed: PlacedRows) -> dict[str, Any]:
         """Write the late rows first, the joined rows last; returns the figures."""

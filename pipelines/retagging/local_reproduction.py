@@ -21,12 +21,13 @@ from pipelines.retagging.index_histories import snapshots, taken_batches
 from pipelines.retagging.local_newly_matched import columns_then
 from pipelines.retagging.local_tables import why_spark_retags
 from pipelines.retagging.retagger import Outcome
-from pipelines.runners.local_runner import LocalRunner, column_fields
+from pipelines.runners.local_runner import LocalRunner
 from pipelines.runners.spark_required import of_derived
 from pipelines.sources.pieces import each_in_threads
 from pipelines.table_definitions import TAGGED_COLUMNS, tagged_columns, tagged_table
 from pipelines.value_lists import read_lists
 from pipelines.writing.compression import codec_of
+from pipelines.writing.configured_tables import PROPERTIES, column_fields
 from pipelines.writing.files import discard, layout_of
 from rules_index.arrays import decoded
 from rules_index.workers.delta_file_writer import Layout
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
 MADE_BY = "deltatag.retag"
 """The table property that tells a table which may be replaced."""
-_PROPERTIES = {"delta.enableDeletionVectors": "false", MADE_BY: "true"}
 _Write = Callable[[Iterator[pa.RecordBatch]], None]
 
 
@@ -106,13 +106,12 @@ class _Reproduction:
         self.lake, self.stream = scope.workspace.lake, scope.stream
         self.at = snapshots(self.lake, scope.name, keeps_matches=False)
         self.tagged = table_log(self.lake.uri(tagged_table(scope.name)))
-        added = {*TAGGED_COLUMNS, *self.stream.annotations}
+        own = {*TAGGED_COLUMNS, *self.stream.annotations}
         held = self.tagged.snapshot(self.at.tagged).fields
-        self.fields = plain_fields([field for field in held if field["name"] not in added])
+        self.fields = plain_fields([field for field in held if field["name"] not in own])
         id_type = self.lake.rule_id_type()
-        self.definition = Definition(
-            [*self.fields, *column_fields(tagged_columns(id_type, self.stream.annotations))], properties=_PROPERTIES
-        )
+        added = column_fields(tagged_columns(id_type, self.stream.annotations))
+        self.definition = Definition([*self.fields, *added], properties={**PROPERTIES, MADE_BY: "true"})
         self.log = table_log(self.lake.uri(table))
         self.task = Task(
             id_type=ARROW_ID_TYPES[id_type],

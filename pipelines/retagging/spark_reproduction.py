@@ -27,9 +27,9 @@ from pipelines.spark.sql_text import quoted
 from pipelines.table_definitions import TAGGED_COLUMNS, Column, tagged_columns
 from pipelines.value_lists import read_lists
 from pipelines.writing.annotated_rows import annotation_columns_of
+from pipelines.writing.configured_tables import ConfiguredTable, column_fields
 from pipelines.writing.quarantine import is_accepted
-from pipelines.writing.spark_tables import create_table, fields_of
-from pipelines.writing.table_order import Order
+from pipelines.writing.spark_tables import create_table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -107,14 +107,12 @@ def _rows(scope: StreamScope) -> tuple[DataFrame, int]:
 
 def _write(workspace: Workspace, table: str, rows: DataFrame, columns_added: tuple[Column, ...]) -> None:
     """Make the table these rows, in one commit that tells what has made it."""
-    from pyspark.sql.types import StructType
-
     lake = workspace.lake
     if not lake.exists(table):
-        added = fields_of(columns_added)
-        names = {field.name for field in added}
-        columns = [field for field in rows.schema.fields if field.name not in names]
-        create_table(workspace, table, StructType([*columns, *added]), Order())
+        added = column_fields(columns_added)
+        names = {field["name"] for field in added}
+        columns = [field for field in rows.schema.jsonValue()["fields"] if field["name"] not in names]
+        create_table(workspace, table, ConfiguredTable(table, [*columns, *added]).definition)
         statement = f"ALTER TABLE {lake.sql_name(table)} SET TBLPROPERTIES ('{MADE_BY}' = 'true')"
         run(lambda: workspace.spark.sql(statement), f"make the table {table}")
 

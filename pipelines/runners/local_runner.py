@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from pipelines.annotated import annotations_of, check_widened
+from pipelines.annotated import annotations_of
 from pipelines.errors import NeedsSparkError, SourceError, TableError
-from pipelines.lake.column_types import arrow_schema_of, nullable, odd_names, plain_fields
+from pipelines.lake.column_types import arrow_schema_of, nullable, plain_fields
 from pipelines.lake.folder_log import FolderLog
-from pipelines.lake.folder_snapshot import Definition, has_ntz
 from pipelines.lake.lake import first_line, not_written
 from pipelines.lake.table_log import table_log
 from pipelines.lake.transaction_ids import app_of, is_done
@@ -31,22 +30,13 @@ from pipelines.sources.pieces import cores, each_in_threads, pieces_of, progress
 from pipelines.sources.positions import Slice
 from pipelines.sources.readable_features import foreign_features
 from pipelines.sources.source import Source
-from pipelines.table_definitions import (
-    QUARANTINE_COLUMNS,
-    Column,
-    matches_columns,
-    matches_keys,
-    matches_table,
-    quarantine_table,
-    tagged_columns,
-    tagged_table,
-)
+from pipelines.table_definitions import quarantine_table
 from pipelines.workspace import Workspace
 from pipelines.writing.compression import codec_of
+from pipelines.writing.configured_tables import stream_tables
 from pipelines.writing.files import discard, gathered, layout_of, tables_of, task_of
-from pipelines.writing.local_commits import commit_files, fence_off
+from pipelines.writing.local_tables import commit_files, fence_off, layout_to_write, prepare_tables
 from pipelines.writing.refused_rows import RefusedRows
-from pipelines.writing.table_order import Order, order_of_matches, partition_columns_for, statistics_property
 from rules_index.arrays import decoded
 from rules_index.workers.delta_file_writer import DeltaFile, Layout
 from rules_index.workers.source_file_reader import (
@@ -60,11 +50,9 @@ from rules_index.workers.task import Task
 if TYPE_CHECKING:
     from rules_index.workers.row_checks import RowChecks
 
-_PROPERTIES = {"delta.enableDeletionVectors": "false"}
 _MOST_PIECE_BYTES = 2 << 30
 """Maximum uncompressed bytes of row groups that become one file of a table."""
 _T = TypeVar("_T")
-_DELTA_TYPES = {"bigint": "long", "int": "integer"}
 
 
 class LocalRunner:
@@ -112,25 +100,8 @@ class LocalRunner:
             return
         fields = plain_fields(self._fields(source, version))
         partitions = _log(source).snapshot(version).partition_columns
-        for name, definition, kept in self._definitions(fields, partitions, id_type):
-            exists = self.lake.exists(name)
-            log = table_log(self.lake.uri(name))
-            if (kept and not exists) or (exists and anew):
-                if odd_names(definition.fields):
-                    raise NeedsSparkError(f"the table {name} has columns whose names need column mapping")
-                log.replace(definition) if exists else log.create(definition)
-            if kept and name == tagged_table(self.stream):
-                held = (field["name"] for field in log.latest().fields)
-                check_widened(self.stream.name, held, self.stream.annotations, id_type)
-            later = _later_columns(log.latest().fields, definition.fields) if kept else []
-            if later and layout_of(self.lake, name, log.latest().fields) is not None:
-                log.add_columns(later)
-            if kept and layout_of(self.lake, name, definition.fields) is None:
-                changed = _changed_types(log.latest().fields, definition.fields)
-                differs = f"the column {changed}" if changed else "other columns than its source, or special features"
-                raise NeedsSparkError(f"the table {name} has {differs}")
-            if kept and (reason := log.why_spark_commits(log.latest())):
-                raise NeedsSparkError(f"the table {name} {reason}")
+        tables = stream_tables(self.lake, self.stream, fields, partitions, id_type)
+        prepare_tables(self.lake, self.stream, tables, id_type, anew, layout_of)
         self._prepared = (version, id_type)
 
     def refused(self, source: Source, taken: Slice, checks: Mapping[str, Any]) -> RefusedRows:
@@ -255,9 +226,7 @@ class LocalRunner:
 
     def _layout(self, name: str) -> Layout:
         held = table_log(self.lake.uri(name)).latest().fields
-        layout = layout_of(self.lake, name, held)
-        if layout is None:
-            raise NeedsSparkError(f"the table {name} asks more of its files than their rows")
+        layout = layout_to_write(self.lake, name, layout_of)
         return replace(layout, columns=tuple(field["name"] for field in held))
 
     def _checks(self, schema: pa.Schema, checks: Mapping[str, Any]) -> RowChecks:
@@ -282,28 +251,6 @@ class LocalRunner:
         foreign = foreign_features(snapshot)
         if foreign:
             raise NeedsSparkError(f"the source of {self.stream.name} has the table feature {foreign[0]}")
-
-    def _definitions(
-        self, fields: list[dict[str, Any]], partitions: Sequence[str], id_type: str
-    ) -> Iterator[tuple[str, Definition, bool]]:
-        """The stream's tables: name, definition, and whether the configuration keeps it."""
-        stream = self.stream
-        keys = matches_keys(stream.key, stream.event_time)
-        named = {field["name"].lower(): field for field in fields}
-        first, *last = column_fields(matches_columns(id_type))
-        by = Order(stream.cluster_by, partition_columns_for(stream, fields, partitions), keys)
-        for name, wanted, order, kept in (
-            (tagged_table(stream), [*fields, *column_fields(tagged_columns(id_type, stream.annotations))], by, True),
-            (
-                matches_table(stream),
-                [first, *(named[key.lower()] for key in keys), *last],
-                order_of_matches(self.lake),
-                stream.keeps_matches,
-            ),
-            (quarantine_table(stream), [*fields, *column_fields(QUARANTINE_COLUMNS)], Order(), stream.can_quarantine),
-        ):
-            properties = {**_PROPERTIES, **statistics_property(wanted, order)}
-            yield name, Definition(wanted, order.partition_by, order.cluster_by, properties), kept
 
     def _each_piece(self, source: Source, taken: Slice, work: Callable[[Sequence[SourceFile]], Any]) -> list[Any]:
         """The results of `work` for pieces of the slice, run by threads.
@@ -338,39 +285,8 @@ def _as_schema(fields: Sequence[Mapping[str, Any]]) -> str:
     return json.dumps({"type": "struct", "fields": list(fields)})
 
 
-def column_fields(columns: Sequence[Column]) -> list[dict[str, Any]]:
-    """Columns of deltatag's tables in the log's form, with their comments."""
-    found = []
-    for column in columns:
-        kind: Any = _DELTA_TYPES.get(column.type, column.type)
-        if kind.startswith("array<"):
-            element = kind.removeprefix("array<").removesuffix(">")
-            kind = {"type": "array", "elementType": _DELTA_TYPES.get(element, element), "containsNull": True}
-        found.append({"name": column.name, "type": kind, "nullable": True, "metadata": {"comment": column.comment}})
-    return found
-
-
 def _accepted(asked: RowChecks, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows that do not go to quarantine."""
     for batch in batches:
         kept = asked.accepted(batch)
         yield batch if kept.all() else batch.filter(pa.array(kept))
-
-
-def _changed_types(held: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> str | None:
-    """The first column that has another type in a table than in its source, with both, if these are plain ones."""
-    types = {field["name"]: field["type"] for field in held}
-    for field in wanted:
-        before, now = types.get(field["name"]), field["type"]
-        if isinstance(before, str) and isinstance(now, str) and before != now:
-            return f"{field['name']} as {before}, and its source as {now}"
-    return None
-
-
-def _later_columns(held: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The columns that a table lacks; none of them where only Spark can add one: its name needs column mapping, its
-    type a table feature, or another column's name differs only in case."""
-    names = {field["name"] for field in held}
-    lacking = [field for field in wanted if field["name"] not in names]
-    is_taken = {name.lower() for name in names} & {field["name"].lower() for field in lacking}
-    return [] if is_taken or odd_names(lacking) or has_ntz(lacking) else lacking

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pipelines.errors import PipelineError
-from pipelines.lake.column_types import arrow_schema_of
+from pipelines.lake.column_types import arrow_schema_of, plain_schema
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.table_cache import local_folder
 from pipelines.recovery.attempts import left_out
@@ -26,11 +26,12 @@ from pipelines.sources.source import Source, open_source
 from pipelines.sources.source_names import followed_columns
 from pipelines.spark.session import in_time_zone
 from pipelines.workspace import Workspace
+from pipelines.writing.configured_tables import stream_tables
 from pipelines.writing.matching import Matcher, bound_batches
 from pipelines.writing.quarantine import check_conditions, count_refused
 from pipelines.writing.refused_rows import RefusedRows
 from pipelines.writing.spark_output import Output
-from pipelines.writing.spark_tables import StreamTables, fence
+from pipelines.writing.spark_tables import fence, prepare_tables
 from rules_index.workers.source_file_reader import SourceFile, source_files
 
 if TYPE_CHECKING:
@@ -79,7 +80,10 @@ class SparkRunner:
         """Create and check the stream's tables, once for each set of columns."""
         schema = slice_schema(source, version)
         if anew or self._prepared != (schema, id_type):
-            StreamTables(self.workspace, self.stream, id_type).prepare(schema, source_partitions(source), anew)
+            columns = plain_schema(schema).jsonValue()["fields"]
+            lake, stream = self.workspace.lake, self.stream
+            tables = stream_tables(lake, stream, columns, source_partitions(source), id_type)
+            prepare_tables(self.workspace, stream, tables, id_type, anew, "tag")
             self._prepared = (schema, id_type)
 
     def refused(self, source: Source, taken: Slice, checks: Mapping[str, Any]) -> RefusedRows:
@@ -117,13 +121,12 @@ class SparkRunner:
         """The micro-batch's writer, its rows, those of them that a rule can match (or None), and its time limit."""
         workspace, files = self.workspace, job.taken.files
         self.prepare(job.source, job.taken.schema_version, job.batch.plan["id_type"])
-        tables = StreamTables(workspace, self.stream, job.batch.plan["id_type"])
         matcher = Matcher(workspace.spark, job.compiled, job.path, workspace.lake.rule_id_type(), without)
         bound_batches(workspace, files)
         evaluated = len(job.compiled.derived) - len(without)
         limit = batch_time_limit(workspace, f"tag {self.stream.name}", files, evaluated)
         frame = slice_frame(job.source, job.taken)
-        return Output(tables, job.batch, matcher, job.stored), frame, self._matchable(job), limit
+        return Output(workspace, self.stream, job.batch, matcher, job.stored), frame, self._matchable(job), limit
 
     def _pieces(self, job: Job) -> list[list[SourceFile]] | None:
         """The slice's files in pieces, if Spark's Python workers can read them directly; else None.

@@ -25,9 +25,11 @@ from pipelines.table_definitions import (
     tagged_table,
 )
 from pipelines.writing.annotated_rows import annotation_columns_of
+from pipelines.writing.configured_tables import column_fields, matches_fields
 from pipelines.writing.files import FilesWritten, discard, folder_of, layout_of, tables_of, task_of
 from pipelines.writing.matching import Matcher
 from pipelines.writing.quarantine import is_accepted, reason
+from pipelines.writing.spark_tables import append_once
 from pipelines.writing.worker_writes import codec, write_files, write_pieces
 from rules_index.workers.delta_file_writer import Layout
 from rules_index.workers.spark_worker import Counts
@@ -35,21 +37,25 @@ from rules_index.workers.spark_worker import Counts
 if TYPE_CHECKING:
     from pipelines.lake.index_store import StoredIndex
     from pipelines.lake.runs import MicroBatch
+    from pipelines.settings.model import Stream
+    from pipelines.workspace import Workspace
+    from pipelines.writing.configured_tables import Fields
     from rules_index.index.annotations import Annotations
     from rules_index.workers.source_file_reader import SourceFile
     from rules_index.workers.task import Task
 
     Pieces = Sequence[Sequence[SourceFile]]
-from pipelines.writing.spark_tables import StreamTables, _with, append_once, matches_schema
 
 
 class Output:
     """Writes one micro-batch: `quarantine_`, `_matches`, `_tagged`, in this order."""
 
-    def __init__(self, tables: StreamTables, batch: MicroBatch, matcher: Matcher, index: StoredIndex) -> None:
+    def __init__(
+        self, workspace: Workspace, stream: Stream, batch: MicroBatch, matcher: Matcher, index: StoredIndex
+    ) -> None:
         """batch: the recorded plan; matcher: applies the plan's index; index: that index as stored."""
-        self.tables, self.batch, self.matcher, self.index = tables, batch, matcher, index
-        self.plan = batch.plan
+        self.lake, self.spark, self.stream = workspace.lake, workspace.spark, stream
+        self.batch, self.plan, self.matcher, self.index = batch, batch.plan, matcher, index
 
     def write(
         self, frame: DataFrame, matchable: DataFrame | None, resumed: bool, pieces: Pieces | None = None
@@ -60,8 +66,7 @@ class Output:
         may have committed to some tables, which are then skipped; pieces: the files of the rows, if workers can read
         them directly.
         """
-        spark, plan = self.tables.spark, self.plan
-        stream = self.tables.stream
+        spark, plan, stream = self.spark, self.plan, self.stream
         if plan["quarantined"]:
             refused = frame.withColumn("reason", reason(spark, plan["key"], plan["checks"]))
             refused = refused.filter(functions.col("reason") != "").drop("source_version")
@@ -84,34 +89,31 @@ class Output:
         accepted = frame if matchable is None else matchable
         if not self.plan["quarantined"]:
             return accepted
-        return accepted.filter(is_accepted(self.tables.spark, self.plan["key"], self.plan["checks"]))
+        return accepted.filter(is_accepted(self.spark, self.plan["key"], self.plan["checks"]))
 
     def _layouts(self, frame: DataFrame) -> dict[str, Layout] | None:
         """The layout of the files, by `tagged` and `matches`; None unless workers can write all tables."""
-        tables, lake = self.tables, self.tables.lake
-        if codec(tables.spark) is None or folder_of(lake, tagged_table(tables.stream)) is None:
+        if codec(self.spark) is None or folder_of(self.lake, tagged_table(self.stream)) is None:
             return None
         columns = StructType([field for field in frame.schema if field.name != "source_version"])
-        wanted = self._schemas(plain_schema(columns))
-        found = {kind: layout_of(lake, name, fields) for kind, (name, fields) in wanted.items()}
+        wanted = self._fields(plain_schema(columns).jsonValue()["fields"])
+        names = tables_of(self.stream.name, self.plan)
+        found = {kind: layout_of(self.lake, name, wanted[kind]) for kind, name in names.items()}
         known = {kind: layout for kind, layout in found.items() if layout is not None}
         return known if len(known) == len(found) else None
 
-    def _schemas(self, columns: StructType) -> dict[str, tuple[str, list[dict[str, Any]]]]:
-        """Name and columns of the tables to write, by `tagged` and `matches`; columns: the source's."""
-        kinds = tables_of(self.tables.stream.name, self.plan)
-        schemas = {"tagged": _with(columns, tagged_columns(self.tables.id_type, self.tables.stream.annotations))}
-        if "matches" in kinds:
-            keys = matches_keys(self.plan["key"], self.plan["event_time"])
-            schemas["matches"] = matches_schema(columns, keys, self.tables.id_type)
-        return {kind: (name, schemas[kind].jsonValue()["fields"]) for kind, name in kinds.items()}
+    def _fields(self, source: list[dict[str, Any]]) -> dict[str, Fields]:
+        """The columns of the tables to write, by `tagged` and `matches`; source: the source's."""
+        keys, id_type = matches_keys(self.plan["key"], self.plan["event_time"]), self.plan["id_type"]
+        added = column_fields(tagged_columns(id_type, self.stream.annotations))
+        return {"tagged": [*source, *added], "matches": matches_fields(source, keys, id_type)}
 
     def _write_files(
         self, accepted: DataFrame, layouts: Mapping[str, Layout], resumed: bool, pieces: Pieces | None
     ) -> dict[str, Any]:
         """Have the workers write the files, then commit them: the matches first, the tagged rows last."""
-        lake, spark = self.tables.lake, self.tables.spark
-        kinds = tables_of(self.tables.stream.name, self.plan)
+        lake, spark = self.lake, self.spark
+        kinds = tables_of(self.stream.name, self.plan)
         due = {kind: name for kind, name in kinds.items() if not (resumed and self._is_done(name))}
         task = task_of(
             self.batch,
@@ -132,15 +134,15 @@ class Output:
     def _written(self, accepted: DataFrame, task: Task, pieces: Pieces | None) -> FilesWritten:
         if pieces is not None:
             schema = nullable(arrow_schema_of(accepted.drop("source_version").schema.json()))
-            written = write_pieces(self.tables.spark, pieces, schema, self.matcher, task)
+            written = write_pieces(self.spark, pieces, schema, self.matcher, task)
             if written is not None:
                 return written
         return write_files(accepted, self.matcher, task)
 
     def _enter(self, name: str, kind: str, task: Task, written: FilesWritten) -> None:
         """Commit written files with the micro-batch's number; delete them if an earlier commit certainly has others."""
-        tables, entries = self.tables, written.entries[kind]
-        log = TableLog(tables.spark, tables.lake.uri(name))
+        entries = written.entries[kind]
+        log = TableLog(self.spark, self.lake.uri(name))
         append = partial(log.append, entries, self._app(name), self.batch.batch)
         try:
             if not run(append, f"write micro-batch {self.batch.batch} to {name}"):
@@ -153,7 +155,7 @@ class Output:
 
     def _write_rows(self, accepted: DataFrame, resumed: bool) -> dict[str, Any]:
         """Have Spark write the rows: the matches first, the tagged rows last."""
-        spark, stream = self.tables.spark, self.tables.stream
+        spark, stream = self.spark, self.stream
         if self.plan["matches"]:
             self._append(matches_table(stream), self._pairs(accepted), resumed)
         figures = spark.sparkContext.accumulator({}, cast(Any, Counts()))
@@ -185,7 +187,7 @@ class Output:
 
     @property
     def _annotations(self) -> Annotations | None:
-        return annotations_of(self.matcher.compiled, self.tables.stream.annotations)
+        return annotations_of(self.matcher.compiled, self.stream.annotations)
 
     def _source_columns(self, frame: DataFrame) -> list[Any]:
         return [functions.col(quoted(name)) for name in frame.columns if name != "source_version"]
@@ -202,14 +204,14 @@ class Output:
         ).sortWithinPartitions("rule_id")
 
     def _append(self, name: str, frame: DataFrame, resumed: bool) -> bool:
-        return append_once(self.tables.lake, name, frame, self._app(name), self.batch.batch, resumed)
+        return append_once(self.lake, name, frame, self._app(name), self.batch.batch, resumed)
 
     def _app(self, name: str) -> str:
         return app_of(self.plan, name)
 
     def _is_done(self, name: str) -> bool:
         """True if the table holds this micro-batch."""
-        return is_done(self.tables.lake, name, self._app(name), self.batch.batch)
+        return is_done(self.lake, name, self._app(name), self.batch.batch)
 
     def _figures(self, counted: dict[Any, int], accepted: DataFrame) -> dict[str, Any]:
         constant = self.matcher.constant

@@ -2,103 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructType
 
 from pipelines.annotated import check_widened
 from pipelines.errors import PipelineError, SourceChangedError, TableError
-from pipelines.lake.column_types import changed_types, needs_mapping, plain_schema, same_columns
+from pipelines.lake.column_types import changed_types, needs_mapping, same_columns
 from pipelines.lake.transaction_ids import application, is_done
 from pipelines.lake.unfinished_log import remove_unfinished_log
-from pipelines.settings.model import Stream
 from pipelines.spark.delta_internals import TableLog, snapshot_schema, table_property
 from pipelines.spark.failures import is_conflict, run
 from pipelines.spark.sql_text import quoted
-from pipelines.table_definitions import (
-    QUARANTINE_COLUMNS,
-    Column,
-    matches_columns,
-    matches_keys,
-    matches_table,
-    quarantine_table,
-    tagged_columns,
-    tagged_table,
-)
-from pipelines.writing.table_order import Order, order_of_matches, partition_columns_for, statistics_property
+from pipelines.table_definitions import tagged_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from pipelines.lake.folder_snapshot import Definition
     from pipelines.lake.lake import Lake
+    from pipelines.settings.model import Join, Stream
     from pipelines.workspace import Workspace
+    from pipelines.writing.configured_tables import ConfiguredTable
 
-_PROPERTIES = {"delta.enableDeletionVectors": "false"}
 _MAPPING = "delta.columnMapping.mode"
 _ATTEMPTS = 5
 
 
-class StreamTables:
-    """`<stream>_tagged`, `<stream>_matches` and `quarantine_<stream>`."""
-
-    def __init__(self, workspace: Workspace, stream: Stream, id_type: str) -> None:
-        """`id_type` is the type of rule ids: "string" or "bigint"."""
-        self.workspace, self.stream, self.id_type = workspace, stream, id_type
-        self.lake, self.spark = workspace.lake, workspace.spark
-
-    def prepare(self, source: StructType, partitions: Sequence[str], anew: bool = False) -> None:
-        """Create the missing tables; SourceChangedError if the source's columns no longer fit existing ones.
-
-        partitions: the columns by which the source is partitioned, and by default also a new `<stream>_tagged`; anew:
-        empty existing tables and give them the source's current columns; their history is kept.
-        """
-        columns = plain_schema(source)
-        keys = matches_keys(self.stream.key, self.stream.event_time)
-        by = Order(
-            self.stream.cluster_by, partition_columns_for(self.stream, columns.jsonValue()["fields"], partitions), keys
-        )
-        tables = [
-            (
-                tagged_table(self.stream),
-                _with(columns, tagged_columns(self.id_type, self.stream.annotations)),
-                by,
-                True,
-            ),
-            (
-                matches_table(self.stream),
-                matches_schema(columns, keys, self.id_type),
-                order_of_matches(self.lake),
-                self.stream.keeps_matches,
-            ),
-            (quarantine_table(self.stream), _with(columns, QUARANTINE_COLUMNS), Order(), self.stream.can_quarantine),
-        ]
-        for name, wanted, order, kept in tables:
-            prepare_table(self.workspace, name, wanted, order, kept, anew, f"deltatag tag {self.stream.name}")
-        held = self.lake.frame(tagged_table(self.stream)).columns
-        check_widened(self.stream.name, held, self.stream.annotations, self.id_type)
-
-
-def prepare_table(
-    workspace: Workspace, name: str, wanted: StructType, order: Order, kept: bool, anew: bool, command: str
+def prepare_tables(
+    workspace: Workspace, scope: Stream | Join, tables: Sequence[ConfiguredTable], id_type: str, anew: bool, verb: str
 ) -> None:
-    """Create a table that `command` writes, if it is missing and `kept`; with `anew`, empty an existing one.
+    """Create the missing tables that a verb keeps for a scope; `anew` also empties existing ones, and gives them the
+    source's current columns; their history is kept.
 
-    An existing table gets column mapping if the name of a new column needs it. SourceChangedError if its columns no
-    longer fit.
+    SourceChangedError if the source's columns no longer fit existing tables.
     """
-    exists = workspace.lake.exists(name)
-    if (exists and anew) or (kept and not exists):
-        create_table(workspace, name, wanted, order, replace=exists)
-    elif exists and kept and (changes := changed_types(workspace.lake.frame(name).schema, wanted)):
-        raise SourceChangedError(
-            f"A column of a source changed its type, and the table {name} cannot hold both: {'; '.join(changes)}. Give "
-            f"the source its old type back, or take everything anew with its new types: {command} --restart"
-        )
-    elif exists and kept and needs_mapping(wanted):
-        _map_columns(workspace, name)
+    for table in tables:
+        _prepare_table(workspace, table, anew, f"deltatag {verb} {scope.name}")
+    held = workspace.lake.frame(tagged_table(scope)).columns
+    check_widened(scope.name, held, scope.annotations, id_type)
+
+
+def _prepare_table(workspace: Workspace, table: ConfiguredTable, anew: bool, command: str) -> None:
+    """Prepare one table that `command` writes; it gets column mapping if the name of a new column needs it."""
+    name, exists = table.name, workspace.lake.exists(table.name)
+    if (exists and anew) or (table.kept and not exists):
+        create_table(workspace, name, table.definition, replace=exists)
+    elif exists and table.kept:
+        wanted = schema_of(table.fields)
+        if changes := changed_types(workspace.lake.frame(name).schema, wanted):
+            raise SourceChangedError(
+                f"A column of a source changed its type, and the table {name} cannot hold both: {'; '.join(changes)}. "
+                f"Give the source its old type back, or take everything anew with its new types: {command} --restart"
+            )
+        if needs_mapping(wanted):
+            _map_columns(workspace, name)
 
 
 def _map_columns(workspace: Workspace, name: str) -> None:
@@ -109,13 +70,11 @@ def _map_columns(workspace: Workspace, name: str) -> None:
         run(lambda: workspace.spark.sql(statement), f"give the table {name} column mapping for its new columns' names")
 
 
-def create_table(
-    workspace: Workspace, name: str, columns: StructType, order: Order | None = None, replace: bool = False
-) -> None:
+def create_table(workspace: Workspace, name: str, definition: Definition, replace: bool = False) -> None:
     """Create a table of the lake; with `replace`, empty it and give it these columns."""
     from delta.tables import DeltaTable
 
-    lake, spark, order = workspace.lake, workspace.spark, order or Order()
+    lake, spark, columns = workspace.lake, workspace.spark, schema_of(definition.fields)
     builder = DeltaTable.replace(spark) if replace else DeltaTable.createIfNotExists(spark)
     if lake.settings.root is not None:
         builder = builder.location(lake.uri(name))
@@ -123,12 +82,12 @@ def create_table(
         builder = builder.tableName(lake.sql_name(name))
     builder = builder.addColumns(columns)
     mapping = {_MAPPING: "name"} if needs_mapping(columns) else {}
-    for key, value in {**_PROPERTIES, **mapping, **statistics_property(columns.jsonValue()["fields"], order)}.items():
+    for key, value in {**definition.properties, **mapping}.items():
         builder = builder.property(key, value)
-    if order.cluster_by:
-        builder = builder.clusterBy(*map(quoted, order.cluster_by))
-    if order.partition_by:
-        builder = builder.partitionedBy(*order.partition_by)  # takes names as they are, unlike clusterBy
+    if definition.cluster_by:
+        builder = builder.clusterBy(*map(quoted, definition.cluster_by))
+    if definition.partition_by:
+        builder = builder.partitionedBy(*definition.partition_by)  # takes names as they are, unlike clusterBy
     action = f"make the table {name} at {lake.settings.root or lake.settings.catalog}"
     try:
         run(builder.execute, action)
@@ -140,6 +99,11 @@ def create_table(
             run(builder.execute, action)
         elif not lake.exists(name):
             raise
+
+
+def schema_of(fields: Sequence[Mapping[str, Any]]) -> StructType:
+    """Columns in the log's form as Spark's type."""
+    return StructType.fromJson({"type": "struct", "fields": list(fields)})
 
 
 def append_once(lake: Lake, name: str, frame: DataFrame, app: str, number: int, resumed: bool) -> bool:
@@ -199,23 +163,3 @@ def fence(workspace: Workspace, series: str, names: Sequence[str], number: int) 
                 if attempt == _ATTEMPTS - 1 or not is_conflict(error.__cause__):
                     raise
     return held
-
-
-def matches_schema(columns: StructType, keys: Sequence[str], id_type: str) -> StructType:
-    """The columns of `<stream>_matches`: the rule's id, the key columns of the source, the versions."""
-    first, *last = matches_columns(id_type)
-    named = {field.name.lower(): field for field in columns.fields}
-    return StructType([*fields_of([first]), *(named[key.lower()] for key in keys), *fields_of(last)])
-
-
-def fields_of(columns: list[Column] | tuple[Column, ...]) -> list[StructField]:
-    """Columns of deltatag's tables as Spark's fields, with their comments."""
-    schema = ", ".join(f"{column.name} {column.type}" for column in columns)
-    parsed = StructType.fromDDL(schema)
-    assert isinstance(parsed, StructType)
-    types = {field.name: field.dataType for field in parsed.fields}
-    return [StructField(c.name, types[c.name], True, {"comment": c.comment}) for c in columns]
-
-
-def _with(columns: StructType, added: tuple[Column, ...]) -> StructType:
-    return StructType([*columns.fields, *fields_of(added)])

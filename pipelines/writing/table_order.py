@@ -29,6 +29,9 @@ class Order:
     looked_up: Sequence[str] = ()
 
 
+UNORDERED = Order()
+
+
 def order_of_matches(lake: Lake) -> Order:
     """The order of a table of matches: by rule, where both runners can write a clustered table."""
     return Order(() if lake.is_in_store else ("rule_id",), looked_up=("rule_id",))

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 import rules_index as ri
-from pipelines.runners import local_runner
 from pipelines.runners.spark_required import of_derived
 from pipelines.sources.readable_features import foreign_features
+from pipelines.writing import local_tables
 
 SCHEMA = pa.schema({"x": pa.int64(), "s": pa.string()})
 
@@ -38,15 +38,15 @@ def test_each_part_is_named_with_a_rule_up_to_ten_of_them() -> None:
 def test_columns_that_only_spark_adds_are_left_to_it(name: str, kind: str) -> None:
     held = [{"name": each, "type": "string", "nullable": True, "metadata": {}} for each in ("id", "amount")]
     later = {"name": name, "type": kind, "nullable": True, "metadata": {}}
-    found = local_runner._later_columns(held, [*held, later])
+    found = local_tables._later_columns(held, [*held, later])
     assert found == ([later] if name == "extra" else [])
 
 
 def test_a_changed_type_is_told_with_both() -> None:
     held, wanted_now = ([{"name": "amount", "type": kind}] for kind in ("decimal(10,2)", "integer"))
-    assert local_runner._changed_types(held, wanted_now) == "amount as decimal(10,2), and its source as integer"
+    assert local_tables._changed_types(held, wanted_now) == "amount as decimal(10,2), and its source as integer"
     held_now = [{"name": "amount", "type": "decimal(10,2)"}, {"name": "new", "type": "date"}]
-    assert local_runner._changed_types(held, held_now) is None
+    assert local_tables._changed_types(held, held_now) is None
 
 
 def test_only_a_variant_makes_its_feature_one_that_spark_reads() -> None:

@@ -13,7 +13,7 @@ import pytest
 from pipelines.errors import TableError
 from pipelines.lake.folder_snapshot import Definition
 from pipelines.lake.table_log import table_log
-from pipelines.writing.local_commits import commit_files, fence_off
+from pipelines.writing.local_tables import commit_files, fence_off
 from rules_index.workers.delta_file_writer import DeltaFile, Layout
 
 PLAN: dict[str, Any] = {"series": "one"}

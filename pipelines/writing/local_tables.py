@@ -1,0 +1,114 @@
+"""The tables of streams and joins without a JVM: how they are created, and how the files that this process has written
+are committed exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pipelines.annotated import check_widened
+from pipelines.errors import NeedsSparkError, TableError
+from pipelines.lake.column_types import odd_names
+from pipelines.lake.folder_snapshot import has_ntz
+from pipelines.lake.table_log import table_log
+from pipelines.lake.transaction_ids import app_of, application, is_done
+from pipelines.table_definitions import tagged_table
+
+if TYPE_CHECKING:
+    from pipelines.lake.lake import Lake
+    from pipelines.settings.model import Join, Stream
+    from pipelines.writing.configured_tables import ConfiguredTable
+    from rules_index.workers.delta_file_writer import Layout
+
+    LayoutOf = Callable[[Lake, str, Sequence[Mapping[str, Any]]], Layout | None]
+
+
+def prepare_tables(
+    lake: Lake,
+    scope: Stream | Join,
+    tables: Sequence[ConfiguredTable],
+    id_type: str,
+    anew: bool,
+    layout_of: LayoutOf,
+) -> None:
+    """Create missing tables, empty existing ones if `anew`, and add the columns that a source was given since then;
+    other changes to existing tables are left to Spark.
+
+    layout_of: `writing.files.layout_of`, or for a join `joined_layout_of`.
+    """
+    for table in tables:
+        name, exists, log = table.name, lake.exists(table.name), table_log(lake.uri(table.name))
+        if (table.kept and not exists) or (exists and anew):
+            if odd_names(table.fields):
+                raise NeedsSparkError(f"the table {name} has columns whose names need column mapping")
+            log.replace(table.definition) if exists else log.create(table.definition)
+        if not table.kept:
+            continue
+        if name == tagged_table(scope):
+            held = (field["name"] for field in log.latest().fields)
+            check_widened(scope.name, held, scope.annotations, id_type)
+        later = _later_columns(log.latest().fields, table.fields)
+        if later and layout_of(lake, name, log.latest().fields) is not None:
+            log.add_columns(later)
+        if layout_of(lake, name, table.fields) is None:
+            changed = _changed_types(log.latest().fields, table.fields)
+            differs = f"the column {changed}" if changed else "other columns than its source, or special features"
+            raise NeedsSparkError(f"the table {name} has {differs}")
+        if reason := log.why_spark_commits(log.latest()):
+            raise NeedsSparkError(f"the table {name} {reason}")
+
+
+def layout_to_write(lake: Lake, name: str, layout_of: LayoutOf) -> Layout:
+    """The layout of files of a table; NeedsSparkError if it asks more of them than their rows."""
+    layout = layout_of(lake, name, table_log(lake.uri(name)).latest().fields)
+    if layout is None:
+        raise NeedsSparkError(f"the table {name} asks more of its files than their rows")
+    return layout
+
+
+def commit_files(
+    lake: Lake, name: str, plan: Mapping[str, Any], number: int, entries: Sequence[str], remove: Callable[[], None]
+) -> bool:
+    """Commit files (their `add` actions as JSON) to a table, as micro-batch `number` of the plan's series.
+
+    Returns False if a concurrent run was first. `remove` deletes the files; it is called then, and where the commit
+    fails with a TableError, which is raised: they would take space that is needed to go on.
+    """
+    app = app_of(plan, name)
+    try:
+        entered = table_log(lake.uri(name)).append(entries, app, number)
+    except TableError:
+        if not is_done(lake, name, app, number):
+            remove()
+        raise
+    if not entered:
+        remove()
+    return bool(entered)
+
+
+def fence_off(lake: Lake, series: str, names: Sequence[str], number: int) -> list[str]:
+    """Have no run commit micro-batch `number` of a series to these tables any more; returns those that hold it."""
+    return [
+        name
+        for name in filter(lake.exists, names)
+        if table_log(lake.uri(name)).fence(application(series, name), number)
+    ]
+
+
+def _changed_types(held: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> str | None:
+    """The first column that has another type in a table than in its source, with both, if these are plain ones."""
+    types = {field["name"]: field["type"] for field in held}
+    for field in wanted:
+        before, now = types.get(field["name"]), field["type"]
+        if isinstance(before, str) and isinstance(now, str) and before != now:
+            return f"{field['name']} as {before}, and its source as {now}"
+    return None
+
+
+def _later_columns(held: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The columns that a table lacks; none of them where only Spark can add one: its name needs column mapping, its
+    type a table feature, or another column's name differs only in case."""
+    names = {field["name"] for field in held}
+    lacking = [field for field in wanted if field["name"] not in names]
+    is_taken = {name.lower() for name in names} & {field["name"].lower() for field in lacking}
+    return [] if is_taken or odd_names(lacking) or has_ntz(lacking) else lacking
