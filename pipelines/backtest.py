@@ -17,8 +17,9 @@ import pyarrow.dataset as ds
 import rules_index as ri
 from pipelines.annotated import annotate_of
 from pipelines.duplicate_ids import current_rules
+from pipelines.error_texts import first_line
 from pipelines.errors import ConfigurationError, SourceError
-from pipelines.lake.lake import first_line, open_delta
+from pipelines.lake.lake import open_delta
 from pipelines.lake.reading import as_dataset, files_in
 from pipelines.rule_set import ANNOTATED_BY, RULE_COLUMNS
 from pipelines.scopes import StreamScope, scope_of

@@ -27,10 +27,10 @@ from pipelines.compiling.results import (
 )
 from pipelines.compiling.storing import saved, sound_index, store
 from pipelines.duplicate_ids import KEPT, current_rules
-from pipelines.errors import PipelineError, as_failure
-from pipelines.full_disk import why_full
+from pipelines.error_texts import why_full
+from pipelines.errors import PipelineError, as_failure, not_written
 from pipelines.lake.index_store import LIST_FILES, StoredIndex, fetch_index, newest_index, update_statistics
-from pipelines.lake.lake import Lake, not_written
+from pipelines.lake.lake import Lake
 from pipelines.origin import origin_of
 from pipelines.recovery.jvm_restart import step
 from pipelines.rule_set import RuleSet

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from pipelines.error_texts import AGAIN, first_line, why_denied, why_full
 from rules_index.errors import RulesIndexError
 
 
@@ -33,9 +34,6 @@ class UnforeseenError(PipelineError):
     @classmethod
     def of(cls, error: Exception) -> UnforeseenError:
         """The error with its kind, for a message of one paragraph; its stack trace is logged, which --verbose shows."""
-        from pipelines.denied import why_denied
-        from pipelines.full_disk import AGAIN, why_full
-
         logging.getLogger("deltatag").error("unforeseen", exc_info=error)
         text = next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")
         if reason := why_full(error):
@@ -52,6 +50,17 @@ class TableError(PipelineError):
 
 class AccessError(TableError):
     """This user may not read a table."""
+
+
+def not_written(what: str, error: Exception, then: str = AGAIN) -> TableError:
+    """The error of a write that failed; a full disk and a missing permission have sentences of their own, not the words
+    of the library that wrote.
+
+    what: the sentence's beginning, such as "The table runs cannot be written"; then: what to do if there is no space.
+    """
+    if reason := why_full(error):
+        return TableError(f"{what}: {reason}. {then}")
+    return TableError(f"{what}: {why_denied(error) or first_line(error)}")
 
 
 class NoIndexError(PipelineError):

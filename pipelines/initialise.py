@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from pipelines.error_texts import first_line
 from pipelines.errors import ConfigurationError
-from pipelines.lake.lake import first_line
 from pipelines.settings.configuration import FILE_NAME, load_configuration
 from pipelines.settings.model import Configuration
 from pipelines.table_definitions import LAKE_TABLES

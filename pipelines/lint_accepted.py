@@ -10,7 +10,8 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from pipelines.lake.lake import arrow_schema, not_written
+from pipelines.errors import not_written
+from pipelines.lake.lake import arrow_schema
 from pipelines.lake.table_cache import delta_rs_uri
 from pipelines.table_definitions import LINT_ACCEPTED
 from pipelines.workspace import Workspace

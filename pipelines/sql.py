@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.errors import PySparkException
 
+from pipelines.error_texts import first_line
 from pipelines.errors import MissingTableError, StatementError
 from pipelines.lake.authors import by_this_user_in_spark
-from pipelines.lake.lake import catalog_location, first_line, is_table
+from pipelines.lake.lake import catalog_location, is_table
 from pipelines.lake.table_cache import delta_rs_uri
 from pipelines.lake.table_names import source_of, table_names
 from pipelines.local_sql.statement import in_zone

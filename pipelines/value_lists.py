@@ -11,8 +11,9 @@ import polars as pl
 import pyarrow as pa
 
 import rules_index as ri
+from pipelines.error_texts import first_line
 from pipelines.errors import MissingTableError, SourceError
-from pipelines.lake.lake import first_line, open_delta, rows_in
+from pipelines.lake.lake import open_delta, rows_in
 from pipelines.lake.reading import arrow_reads, as_dataset, read_rows
 from rules_index.domains.list_names import NAMES_ANY, names_in
 

@@ -21,9 +21,10 @@ from pipelines.authoring.foreign import FOREIGN_COLUMNS, UNREADABLE, ForeignRule
 from pipelines.authoring.rule_files import RuleFileError, read_rules_file, write_rules_file
 from pipelines.authoring.sigma import read_sigma
 from pipelines.authoring.versions import COLUMNS, WHOLE_RULES, as_text, columns_in, names_of, rules_of
-from pipelines.errors import ConfigurationError, TableError
+from pipelines.error_texts import first_line
+from pipelines.errors import ConfigurationError, TableError, not_written
 from pipelines.lake.authors import by_this_user
-from pipelines.lake.lake import Lake, arrow_schema, first_line, not_written
+from pipelines.lake.lake import Lake, arrow_schema
 from pipelines.rule_set import ANNOTATED_BY, RULE_COLUMNS
 from pipelines.scopes import scope_of, scopes_of
 from pipelines.value_lists import read_lists

@@ -10,9 +10,10 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
+from pipelines.error_texts import first_line
 from pipelines.errors import PipelineError, TableError
 from pipelines.lake.authors import author_of
-from pipelines.lake.lake import Lake, arrow_schema, first_line
+from pipelines.lake.lake import Lake, arrow_schema
 from pipelines.lake.reading import arrow_reads, as_dataset, as_texts, read_rows
 from pipelines.rule_set import spark_type
 from pipelines.table_definitions import OPTIONAL_OF_RULES, RULES, tagged_table

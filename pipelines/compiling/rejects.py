@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field
 
 import polars as pl
 
-from pipelines.errors import TableError
-from pipelines.lake.lake import Lake, arrow_schema, not_written
+from pipelines.errors import TableError, not_written
+from pipelines.lake.lake import Lake, arrow_schema
 from pipelines.lake.table_cache import delta_rs_uri
 from pipelines.rule_set import REJECT_SCHEMA, ROW_ERRORS, RuleSet, as_rejects
 from pipelines.table_definitions import RULE_REJECTS

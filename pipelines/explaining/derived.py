@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from pipelines.error_texts import first_line
 from pipelines.errors import SourceError
-from pipelines.lake.lake import first_line
 from rules_index.explaining.rule import rule_of
 from rules_index.language.typed import Leaf
 from rules_index.names import path_parts

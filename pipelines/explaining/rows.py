@@ -13,8 +13,9 @@ import polars as pl
 import pyarrow as pa
 
 import rules_index as ri
+from pipelines.error_texts import first_line
 from pipelines.errors import ConfigurationError, SourceError
-from pipelines.lake.lake import first_line, open_delta
+from pipelines.lake.lake import open_delta
 from pipelines.lake.reading import as_dataset
 from pipelines.scopes import JOINED_TIME, JoinScope, Scope, StreamScope
 from pipelines.settings.configuration import is_catalog_name

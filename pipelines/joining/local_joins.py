@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.annotated import annotations_of
-from pipelines.errors import NeedsSparkError
+from pipelines.errors import NeedsSparkError, not_written
 from pipelines.joining.local_rows import LocalRows
 from pipelines.joining.local_sides import names_of, side_readers, struct_of
 from pipelines.joining.runner import Placed, Planned
@@ -24,7 +24,6 @@ from pipelines.joining.sides import SideFiles
 from pipelines.joining.watermark import late_reason, watermark
 from pipelines.lake.column_types import ARROW_ID_TYPES, arrow_schema_of, plain_fields
 from pipelines.lake.folder_log import FolderLog
-from pipelines.lake.lake import not_written
 from pipelines.lake.table_log import table_log
 from pipelines.lake.transaction_ids import app_of, is_done
 from pipelines.runners.spark_required import of_derived

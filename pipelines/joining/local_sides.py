@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from pipelines.error_texts import first_line
 from pipelines.errors import NeedsSparkError, SourceError
 from pipelines.joining.local_keys import common_type, comparable, instants
 from pipelines.joining.sides import SideFiles
 from pipelines.lake.column_types import arrow_schema_of, is_opaque, nullable
 from pipelines.lake.folder_log import FolderLog
-from pipelines.lake.lake import first_line
 from pipelines.sources.positions import Add
 from rules_index.arrays import decoded
 from rules_index.join.worker import KEY, NEW, TIME, own_column

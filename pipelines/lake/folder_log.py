@@ -20,10 +20,11 @@ from urllib.parse import unquote, urlparse
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.errors import MissingTableError, TableError
+from pipelines.error_texts import first_line
+from pipelines.errors import MissingTableError, TableError, not_written
 from pipelines.lake.delta_rs_statistics import statistics_of
 from pipelines.lake.folder_snapshot import Definition, FolderSnapshot
-from pipelines.lake.lake import first_line, not_written, open_delta
+from pipelines.lake.lake import open_delta
 from pipelines.lake.log_actions import append_metrics, commit_info, removals, transaction
 from pipelines.lake.reading import files_in
 from pipelines.lake.table_cache import local_folder

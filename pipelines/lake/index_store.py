@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 import rules_index as ri
-from pipelines.errors import IndexDamagedError, IndexOutdatedError, NoIndexError, TableError
-from pipelines.lake.lake import Lake, arrow_schema, not_written
+from pipelines.errors import IndexDamagedError, IndexOutdatedError, NoIndexError, TableError, not_written
+from pipelines.lake.lake import Lake, arrow_schema
 from pipelines.lake.reading import literal
 from pipelines.lake.runs import PLANNED, last_batch
 from pipelines.scratch import indexes_folder, keep, new_file

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import operator
 import os
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.denied import why_denied
+from pipelines.error_texts import first_line, why_denied
 from pipelines.errors import AccessError, MissingTableError, TableError
-from pipelines.full_disk import AGAIN, why_full
 from pipelines.lake.reading import arrow_reads, as_dataset, as_texts, count_rows, files_in, read_rows
 from pipelines.lake.table_cache import delta_rs_uri, local_folder, own_table, shared_table
 from pipelines.settings.model import LakeSettings
@@ -25,8 +23,6 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
-_CAUSE = "\N{DOWNWARDS ARROW WITH TIP RIGHTWARDS}"
-_MARKS = re.compile(rf"\x1b\[\d*m|{_CAUSE}")
 _ARROW_TYPES: dict[str, pa.DataType] = {
     "string": pa.string(),
     "boolean": pa.bool_(),
@@ -298,25 +294,6 @@ def catalog_location(spark: SparkSession, sql_name: str) -> str:
     return str(row["location"])
 
 
-def first_line(error: object) -> str:
-    """The first non-empty line of an error's text, for a message of one paragraph; of an error of an object store
-    all of them, since each names the cause of the one before."""
-    lines = [line.strip() for line in _MARKS.sub("", str(error)).splitlines()]
-    found = [line for line in lines if line] or [type(error).__name__]
-    return ": ".join(found) if _CAUSE in str(error) else found[0]
-
-
 def is_missing_file(error: Exception) -> bool:
     """Whether a table cannot be read since a file of it is gone."""
     return isinstance(error, FileNotFoundError) or "not found" in str(error).lower()
-
-
-def not_written(what: str, error: Exception, then: str = AGAIN) -> TableError:
-    """The error of a write that failed; a full disk and a missing permission have sentences of their own, not the words
-    of the library that wrote.
-
-    what: the sentence's beginning, such as "The table runs cannot be written"; then: what to do if there is no space.
-    """
-    if reason := why_full(error):
-        return TableError(f"{what}: {reason}. {then}")
-    return TableError(f"{what}: {why_denied(error) or first_line(error)}")

@@ -14,8 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipelines.errors import RestartedError, TableError
-from pipelines.lake.lake import Lake, arrow_schema, first_line, not_written
+from pipelines.error_texts import first_line
+from pipelines.errors import RestartedError, TableError, not_written
+from pipelines.lake.lake import Lake, arrow_schema
 from pipelines.lake.merging import FileWriter, NotMergeableError
 from pipelines.lake.reading import files_in, literal, read_file
 from pipelines.lake.table_log import table_log

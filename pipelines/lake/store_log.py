@@ -21,10 +21,9 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction, exceptions
 from deltalake.transaction import AddAction, RemoveAction
 
-from pipelines.errors import NeedsSparkError
+from pipelines.errors import NeedsSparkError, not_written
 from pipelines.lake.folder_log import ADD_COLUMNS, FolderLog
 from pipelines.lake.folder_snapshot import Definition, FolderSnapshot
-from pipelines.lake.lake import not_written
 from pipelines.lake.store import copies_folder, store_of
 from pipelines.lake.table_cache import delta_rs_uri, own_table
 

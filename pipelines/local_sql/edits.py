@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipelines.errors import NeedsSparkError
+from pipelines.error_texts import first_line
+from pipelines.errors import NeedsSparkError, not_written
 from pipelines.lake.authors import by_this_user
-from pipelines.lake.lake import first_line, not_written
 from pipelines.lake.reading import quoted
 from pipelines.local_sql.grammar import Change, Insert, TableName
 from pipelines.local_sql.tables import LocalTable

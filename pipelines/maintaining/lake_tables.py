@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from pipelines.error_texts import first_line
+from pipelines.errors import not_written
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.index_store import LIST_FILES
-from pipelines.lake.lake import first_line, not_written
 from pipelines.lake.merging import NotMergeableError
 from pipelines.lake.reading import literal
 from pipelines.lake.runs import PLANNED, batches, compact, newest_first

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from deltalake import exceptions
 
-from pipelines.errors import TableError
+from pipelines.errors import TableError, not_written
 from pipelines.lake.column_types import arrow_schema_of
 from pipelines.lake.folder_log import FolderLog
-from pipelines.lake.lake import not_written
 from pipelines.lake.merging import FileWriter, NotMergeableError
 from pipelines.lake.reading import files_in
 from pipelines.lake.runs import PLANNED, newest_first

@@ -14,8 +14,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipelines.error_texts import first_line
 from pipelines.errors import TableError
-from pipelines.lake.lake import Lake, first_line
+from pipelines.lake.lake import Lake
 from pipelines.lake.reading import as_dataset, files_in
 
 MOST_ROWS = 20_000_000

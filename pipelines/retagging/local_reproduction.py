@@ -11,11 +11,10 @@ import pyarrow as pa
 
 import rules_index as ri
 from pipelines.annotated import annotate_of, annotations_of
-from pipelines.errors import NeedsSparkError, SourceError, TableError
+from pipelines.errors import NeedsSparkError, SourceError, TableError, not_written
 from pipelines.lake.add_actions import live_files
 from pipelines.lake.column_types import ARROW_ID_TYPES, arrow_schema_of, nullable, plain_fields
 from pipelines.lake.folder_snapshot import Definition
-from pipelines.lake.lake import not_written
 from pipelines.lake.table_log import table_log
 from pipelines.retagging.index_histories import snapshots, taken_batches
 from pipelines.retagging.local_newly_matched import columns_then

@@ -15,10 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.errors import NeedsSparkError, TableError
+from pipelines.errors import NeedsSparkError, TableError, not_written
 from pipelines.lake.add_actions import live_files, may_hold, may_match
 from pipelines.lake.column_types import ARROW_ID_TYPES, arrow_schema_of
-from pipelines.lake.lake import not_written
 from pipelines.lake.table_log import table_log
 from pipelines.retagging.indexes import former_index, index_without_spark
 from pipelines.retagging.local_newly_matched import LocalNewlyMatched, Written

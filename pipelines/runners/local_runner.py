@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.annotated import annotations_of
-from pipelines.errors import NeedsSparkError, SourceError, TableError
+from pipelines.error_texts import first_line
+from pipelines.errors import NeedsSparkError, SourceError, TableError, not_written
 from pipelines.lake.column_types import arrow_schema_of, nullable, plain_fields
 from pipelines.lake.folder_log import FolderLog
-from pipelines.lake.lake import first_line, not_written
 from pipelines.lake.table_log import table_log
 from pipelines.lake.transaction_ids import app_of, is_done
 from pipelines.runners.runner import Job

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from pipelines.error_texts import first_line
 from pipelines.errors import TableError
-from pipelines.lake.lake import first_line
 from pipelines.lake.table_cache import local_folder
 from pipelines.lake.table_log import table_log
 from pipelines.settings.configuration import is_catalog_name

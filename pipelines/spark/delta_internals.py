@@ -17,8 +17,8 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.types import StructType
 
+from pipelines.error_texts import first_line
 from pipelines.errors import SourceError
-from pipelines.lake.lake import first_line
 from pipelines.lake.transaction_ids import GIVEN_UP
 from pipelines.spark.active_session import active
 from pipelines.spark.delta_entry_points import know_delta

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from pipelines.error_texts import AGAIN, first_line, why_full
 from pipelines.errors import TableError
-from pipelines.full_disk import AGAIN, why_full
-from pipelines.lake.lake import first_line
 
 
 def run(action: Callable[[], Any], what: str) -> Any:

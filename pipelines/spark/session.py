@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
+from pipelines.error_texts import first_line
 from pipelines.errors import SessionError
-from pipelines.lake.lake import first_line
 from pipelines.scratch import clean_up, process_folder, scratch_folder
 from pipelines.settings.model import Configuration
 from pipelines.settings.semantic_settings import SEMANTIC_SETTINGS, TIME_ZONE, meant

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pipelines.lake.lake import first_line
+from pipelines.error_texts import first_line
 
 
 def quoted(name: str) -> str:

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from pipelines.errors import TableError, UnforeseenError
+from pipelines.errors import TableError, UnforeseenError, not_written
 from pipelines.lake.authors import author_of
-from pipelines.lake.lake import not_written, open_delta, rows_in
+from pipelines.lake.lake import open_delta, rows_in
 from pipelines.lake.reading import as_dataset, read_rows
 from pipelines.status import status
 

@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from pipelines.error_texts import first_line
 from pipelines.errors import ConfigurationError, TableError
 from pipelines.lake.folder_log import FolderLog
-from pipelines.lake.lake import arrow_schema, first_line
+from pipelines.lake.lake import arrow_schema
 from pipelines.retag import reproduce_tags, retag
 from pipelines.table_definitions import RULES
 from pipelines.tag import tag_stream

@@ -1,0 +1,58 @@
+"""What errors of other libraries and of the operating system say, in words for people."""
+
+from __future__ import annotations
+
+import errno
+import re
+
+AGAIN = "Nothing is lost: free some space and run the same command again, which goes on where it stopped."
+"""What people should do about a full disk, where work goes on from what is recorded in `runs`."""
+
+_DENIED = {
+    errno.EACCES: "this user has no permission for it",
+    errno.EPERM: "this user has no permission for it",
+    errno.EROFS: "the file system is read-only",
+}
+_DENIED_TEXTS = {f"(os error {number})": number for number in _DENIED}
+_FULL = {
+    errno.ENOSPC: "no space is left on the disk",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "a file would be larger than this process may write",
+}
+_FULL_TEXTS = {
+    "No space left on device": errno.ENOSPC,
+    "Disk quota exceeded": errno.EDQUOT,
+    "File too large": errno.EFBIG,
+}
+_CAUSE = "\N{DOWNWARDS ARROW WITH TIP RIGHTWARDS}"
+_MARKS = re.compile(rf"\x1b\[\d*m|{_CAUSE}")
+
+
+def first_line(error: object) -> str:
+    """The first non-empty line of an error's text, for a message of one paragraph; of an error of an object store
+    all of them, since each names the cause of the one before."""
+    lines = [line.strip() for line in _MARKS.sub("", str(error)).splitlines()]
+    found = [line for line in lines if line] or [type(error).__name__]
+    return ": ".join(found) if _CAUSE in str(error) else found[0]
+
+
+def why_denied(error: BaseException) -> str | None:
+    """Why this user cannot read or write a file, as a clause; None if the error is about something else."""
+    return _reason(error, _DENIED, _DENIED_TEXTS)
+
+
+def why_full(error: BaseException) -> str | None:
+    """Why a write found no space, as a clause; None if it failed for another reason."""
+    return _reason(error, _FULL, _FULL_TEXTS)
+
+
+def _reason(error: BaseException, reasons: dict[int, str], texts: dict[str, int]) -> str | None:
+    """By its number. Libraries tell of it in their text alone, or in an error that theirs was raised from."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, OSError) and seen.errno in reasons:
+            return reasons[seen.errno]
+        if found := next((number for text, number in texts.items() if text in str(seen)), 0):
+            return reasons[found]
+        seen = seen.__cause__ or seen.__context__
+    return None
