@@ -19,7 +19,7 @@ from quality.local_written import measured_rows, quarantined_rows, tried_again
 
 if TYPE_CHECKING:
     from pipelines.settings.model import Join, Stream
-    from quality.spark_written import NewestBatch
+    from quality.written import NewestBatch
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from rules_index.workers.source_file_reader import read_batches
 if TYPE_CHECKING:
     from pipelines.settings.model import Stream
     from pipelines.sources.positions import Add
-    from quality.spark_written import NewestBatch
+    from quality.written import NewestBatch
 
 _VERSIONS = ("rules_version", "index_fingerprint")
 _PAIR = ["rules_version", "rule_id"]

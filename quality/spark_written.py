@@ -1,131 +1,94 @@
-"""The rows that consecutive micro-batches of a stream or a join wrote to its tables, and counts over them."""
+"""Measures what micro-batches wrote to a stream's tables, by Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import islice, takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
 
-from pipelines.lake.runs import DONE, MicroBatch, newest_first
-from pipelines.lake.transaction_ids import app_of
-from quality.rules import enabled_rules
+from pipelines.spark.delta_internals import TableLog
+from pipelines.spark.sql_text import quoted
+from pipelines.table_definitions import matches_keys, matches_table, quarantine_table, tagged_table
+from quality.spark_sample import time_of, tried_again
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pipelines.settings.model import Stream
+    from quality.written import NewestBatch
 
-    from pipelines.sources.positions import Add
-    from pipelines.sources.source import Log
-    from pipelines.workspace import Workspace
-
-Counts = tuple[tuple[Any, int], ...]
-"""Matches of each rule id, most first."""
+_CHECKSUM = "decimal(38,0)"
 
 
-@dataclass(frozen=True, slots=True)
-class NewestBatch:
-    """Consecutive micro-batches of one scope, without a restart in between."""
+def frame(written: NewestBatch, table: str) -> DataFrame:
+    """The rows that the micro-batches wrote to a table."""
+    lake = written.workspace.lake
+    lake.version(table)  # its error says how to create a missing table
+    log = TableLog(written.workspace.spark, lake.uri(table))
+    adds = written.adds(log, table)
+    return log.frame(log.latest(), adds).drop("_change_type", "_commit_version", "_commit_timestamp")
 
-    workspace: Workspace
-    scope: str
-    batches: Sequence[MicroBatch]
 
-    @classmethod
-    def newest(cls, workspace: Workspace, scope: str, most: int) -> NewestBatch:
-        """At most `most` of the last finished micro-batches since the last restart."""
-        # a restart has emptied the tables
-        since = takewhile(lambda b: not b.plan.get("reset"), newest_first(workspace.lake, scope))
-        done = list(islice((b for b in since if b.state == DONE), most))
-        return cls(workspace, scope, done[::-1])
+def row_measures(written: NewestBatch, stream: Stream) -> tuple[dict[str, int], pl.DataFrame]:
+    """Counts over the tagged rows, and one row per rule: `rules_version`, `rule_id`, `matches`, and a `checksum` of
+    the keys of matching rows."""
+    tagged = frame(written, tagged_table(stream))
+    return measured_rows(written, tagged, {}), _by_rule(stream, exploded(tagged))
 
-    def frame(self, table: str) -> DataFrame:
-        """The rows that the micro-batches wrote to a table."""
-        from pipelines.spark.delta_internals import TableLog
 
-        self.workspace.lake.version(table)  # its error says how to create a missing table
-        log = TableLog(self.workspace.spark, self.workspace.lake.uri(table))
-        adds = self.adds(log, table)
-        return log.frame(log.latest(), adds).drop("_change_type", "_commit_version", "_commit_timestamp")
+def measured_rows(written: NewestBatch, tagged: DataFrame, further: dict[str, Column]) -> dict[str, int]:
+    """Counts over tagged rows, in one aggregation; further: additional conditions whose rows are counted."""
+    planned = {(batch.rules_version, batch.fingerprint) for batch in written.batches if batch.fingerprint is not None}
+    right = f.lit(False)
+    for version, fingerprint in planned:
+        right = right | ((f.col("rules_version") == version) & (f.col("index_fingerprint") == fingerprint))
+    ids = f.col("rule_ids")
+    conditions = {
+        "null_rule_ids": ids.isNull() | f.exists(ids, lambda i: i.isNull()),
+        "unordered_rule_ids": ids != f.array_sort(f.array_distinct(ids)),
+        "wrong_versions": ~f.coalesce(right, f.lit(False)),
+        "matched_rows": f.size(ids) > 0,
+        **further,
+    }
+    counts = [f.count_if(condition).alias(name) for name, condition in conditions.items()]
+    row = tagged.agg(f.count(f.lit(1)).alias("tagged_rows"), *counts).first()
+    assert row is not None
+    return {name: int(count) for name, count in row.asDict().items()}
 
-    def adds(self, log: Log, table: str) -> list[Add]:
-        """The files that the micro-batches added to a table, found by the transactions in its log."""
-        wanted = {(app_of(batch.plan, table), batch.batch) for batch in self.batches}
-        apps, first = {app for app, _ in wanted}, self.batches[0].batch
-        adds: list[Add] = []
-        for version in reversed(log.commits()):
-            actions = log.commit(version) or []
-            marks = {(a["txn"]["appId"], a["txn"]["version"]) for a in actions if "txn" in a}
-            if any(app in apps and number < first for app, number in marks):
-                break
-            if marks & wanted:
-                adds += [(version, action["add"]) for action in actions if "add" in action]
-        return adds
 
-    def total(self, figure: str) -> int:
-        """The sum of a figure of `runs` (rows, matches, quarantined) over the micro-batches."""
-        return sum(getattr(batch, figure) or 0 for batch in self.batches)
+def matches_by_rule(written: NewestBatch, stream: Stream) -> pl.DataFrame:
+    """One row per rule like the second result of `row_measures`, but from `<stream>_matches`."""
+    return _by_rule(stream, frame(written, matches_table(stream)))
 
-    def row_measures(self, tagged: DataFrame, further: dict[str, Column]) -> dict[str, int]:
-        """Counts over the tagged rows, in one aggregation; further: additional conditions whose rows are counted."""
-        from pyspark.sql import functions as f
 
-        planned = {(batch.rules_version, batch.fingerprint) for batch in self.batches if batch.fingerprint is not None}
-        right = f.lit(False)
-        for version, fingerprint in planned:
-            right = right | ((f.col("rules_version") == version) & (f.col("index_fingerprint") == fingerprint))
-        ids = f.col("rule_ids")
-        conditions = {
-            "null_rule_ids": ids.isNull() | f.exists(ids, lambda i: i.isNull()),
-            "unordered_rule_ids": ids != f.array_sort(f.array_distinct(ids)),
-            "wrong_versions": ~f.coalesce(right, f.lit(False)),
-            "matched_rows": f.size(ids) > 0,
-            **further,
-        }
-        counts = [f.count_if(condition).alias(name) for name, condition in conditions.items()]
-        row = tagged.agg(f.count(f.lit(1)).alias("tagged_rows"), *counts).first()
-        assert row is not None
-        return {name: int(count) for name, count in row.asDict().items()}
+def quarantined_rows(written: NewestBatch, scope: Stream | str) -> int:
+    """How many rows of a stream, or of a join given by name, the micro-batches put into quarantine."""
+    return frame(written, quarantine_table(scope)).count()
 
-    def unknown_ids(self, pairs: pl.DataFrame) -> list[str]:
-        """Ids in tagged rows that are no rules of the indexes that the rows name by their version of the rules."""
-        unknown: list[str] = []
-        for (version,), found in pairs.group_by("rules_version"):
-            known = self._ids(int(str(version)))
-            unknown += [str(i) for i in found.filter(~pl.col("rule_id").is_in(known.implode()))["rule_id"].sort()]
-        return unknown
 
-    def _ids(self, version: int) -> pl.Series:
-        """The ids of the indexes that tagged the micro-batches with a version of the rules; of an index that no longer
-        exists, those of the enabled rules of that version."""
-        import rules_index as ri
-        from pipelines.lake.index_store import fetch_index, newest_index
+def disagreements(written: NewestBatch, stream: Stream, pairs: pl.DataFrame) -> tuple[list[str], dict[str, int]]:
+    """Rules whose evaluation by Spark contradicts the tags of sampled rows, and the size of the sample."""
+    time = None if stream.event_time is None else time_of([quoted(stream.event_time)])
+    tagged = frame(written, tagged_table(stream))
+    return tried_again(written.workspace, stream.name, time, written.batches[-1], tagged, pairs)
 
-        lake, found = self.workspace.lake, []
-        for fingerprint in {batch.fingerprint for batch in self.batches if batch.rules_version == version}:
-            stored = newest_index(lake, self.scope, fingerprint) if fingerprint else None
-            if stored is not None:
-                found.append(pl.Series(pl.from_arrow(ri.load(fetch_index(lake, stored)).ids)))
-        return pl.concat(found) if found else enabled_rules(self.workspace, self.scope, version)["rule_id"]
+
+def _by_rule(stream: Stream, pairs: DataFrame) -> pl.DataFrame:
+    """One row per rule: rules_version, rule_id, matches and a checksum of the keys of matching rows."""
+    keys = matches_keys(stream.key, stream.event_time) if stream.keeps_matches else []
+    kinds = {field.name.lower(): field.dataType.simpleString() for field in pairs.schema.fields}
+    # Spark cannot hash maps, variants or intervals; the counts are still compared
+    hashed = [key for key in keys if not any(word in kinds[key.lower()] for word in ("map<", "variant", "interval"))]
+    checksum = f.sum(f.xxhash64(*(f.col(quoted(key)) for key in hashed), "source_version").cast(_CHECKSUM))
+    return by_rule(pairs, checksum.cast("string").alias("checksum"))
 
 
 def by_rule(pairs: DataFrame, *figures: Column) -> pl.DataFrame:
     """(row, rule) pairs aggregated by rule: rules_version, rule_id, matches and further figures."""
-    from pyspark.sql import functions as f
-
     counted = pairs.groupBy("rules_version", "rule_id").agg(f.count(f.lit(1)).alias("matches"), *figures)
     return pl.DataFrame(pl.from_arrow(counted.toArrow()))
 
 
 def exploded(tagged: DataFrame) -> DataFrame:
     """The (row, rule) pairs of tagged rows: the row's columns and `rule_id`."""
-    from pyspark.sql import functions as f
-
     return tagged.withColumn("rule_id", f.explode("rule_ids"))
-
-
-def totals(pairs: pl.DataFrame) -> Counts:
-    """Matches of each rule over all versions of the rules, most first."""
-    summed = pairs.group_by("rule_id").agg(pl.col("matches").sum())
-    return tuple(summed.sort("matches", "rule_id", descending=[True, False]).iter_rows())

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
 
 from pipelines.errors import SourceError
 from pipelines.settings.model import LOCAL
-from pipelines.table_definitions import matches_table, quarantine_table, tagged_table
+from pipelines.table_definitions import tagged_table
 from quality.evaluation import Suite
 from quality.findings import Expectation
-from quality.sample import disagreements, time_of
-from quality.spark_written import Counts, NewestBatch, by_rule, exploded, totals
 from quality.validation import between, equal, listing, none_of, nothing
+from quality.written import Counts, NewestBatch, totals
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from pipelines.settings.model import Stream
     from pipelines.workspace import Workspace
-
-_CHECKSUM = "decimal(38,0)"
 
 
 def expectations(stream: Stream) -> tuple[Expectation, ...]:
@@ -58,8 +53,32 @@ def suites(workspace: Workspace, stream: Stream, newest: int = 1) -> tuple[list[
 
         runner = runner_of(workspace, stream)
         with runner.session():
-            measures, counts = _measure_files(written, stream) if runner.name == LOCAL else _measure(written, stream)
+            measures, counts = _measure(written, stream, _reader(runner.name))
     return [Suite(tagged_table(stream), expectations(stream), measures)], measures, counts
+
+
+class _Reader(Protocol):
+    """Who reads the tables: `local_written` or `spark_written`, whose functions say what these return."""
+
+    def row_measures(self, written: NewestBatch, stream: Stream, /) -> tuple[dict[str, int], pl.DataFrame]: ...
+
+    def quarantined_rows(self, written: NewestBatch, stream: Stream, /) -> int: ...
+
+    def matches_by_rule(self, written: NewestBatch, stream: Stream, /) -> pl.DataFrame: ...
+
+    def disagreements(
+        self, written: NewestBatch, stream: Stream, pairs: pl.DataFrame, /
+    ) -> tuple[list[str], dict[str, int]]: ...
+
+
+def _reader(runner: str) -> _Reader:
+    if runner == LOCAL:
+        from quality import local_written
+
+        return local_written
+    from quality import spark_written
+
+    return spark_written
 
 
 def _nothing_written() -> dict[str, Any]:
@@ -70,51 +89,21 @@ def _nothing_written() -> dict[str, Any]:
     return {**zeros, **dict.fromkeys(listings, listing([]))}
 
 
-def _measure(written: NewestBatch, stream: Stream) -> tuple[dict[str, Any], Counts]:
-    from pipelines.spark.sql_text import quoted
-
-    tagged = written.frame(tagged_table(stream))
-    measures: dict[str, Any] = dict(written.row_measures(tagged, {}))
-    measures["source_rows"] = _source_rows(written, stream)
-    measures["quarantined_rows"] = (
-        written.frame(quarantine_table(stream)).count() if written.total("quarantined") else 0
-    )
-    measures["expected_rows"] = measures["source_rows"] - measures["quarantined_rows"]
-    measures["surplus_rows"] = measures["tagged_rows"] - measures["expected_rows"]
-    measures["recorded_matches"] = written.total("matches")
-    pairs = _by_rule(stream, exploded(tagged))
-    measures["tagged_matches"] = int(pairs["matches"].sum())
-    measures["unknown_ids"] = listing(written.unknown_ids(pairs))
-    kept = all(batch.plan.get("matches") for batch in written.batches)
-    differing = _differing(pairs, _by_rule(stream, written.frame(matches_table(stream)))) if kept else []
-    measures["differing_rules"] = listing(differing)
-    times = [quoted(stream.event_time)] if stream.event_time is not None else []
-    disagreeing, figures = disagreements(
-        written.workspace, stream.name, time_of(times), written.batches[-1], tagged, pairs
-    )
-    measures["disagreeing_rules"] = listing(disagreeing)
-    return measures | figures, totals(pairs)
-
-
-def _measure_files(written: NewestBatch, stream: Stream) -> tuple[dict[str, Any], Counts]:
-    """Like `_measure`, without a JVM."""
-    from quality import local_written
-
-    measures: dict[str, Any] = {}
-    rows, pairs = local_written.row_measures(written, stream)
-    measures |= rows
-    measures["source_rows"] = _source_rows(written, stream)
+def _measure(written: NewestBatch, stream: Stream, reader: _Reader) -> tuple[dict[str, Any], Counts]:
+    """The measures, and the matches by rule."""
+    rows, pairs = reader.row_measures(written, stream)
+    measures: dict[str, Any] = {**rows, "source_rows": _source_rows(written, stream)}
     quarantined = written.total("quarantined")
-    measures["quarantined_rows"] = local_written.quarantined_rows(written, stream) if quarantined else 0
+    measures["quarantined_rows"] = reader.quarantined_rows(written, stream) if quarantined else 0
     measures["expected_rows"] = measures["source_rows"] - measures["quarantined_rows"]
     measures["surplus_rows"] = measures["tagged_rows"] - measures["expected_rows"]
     measures["recorded_matches"] = written.total("matches")
     measures["tagged_matches"] = int(pairs["matches"].sum())
     measures["unknown_ids"] = listing(written.unknown_ids(pairs))
     kept = all(batch.plan.get("matches") for batch in written.batches)
-    differing = _differing(pairs, local_written.matches_by_rule(written, stream)) if kept else []
+    differing = _differing(pairs, reader.matches_by_rule(written, stream)) if kept else []
     measures["differing_rules"] = listing(differing)
-    disagreeing, figures = local_written.disagreements(written, stream, pairs)
+    disagreeing, figures = reader.disagreements(written, stream, pairs)
     measures["disagreeing_rules"] = listing(disagreeing)
     return measures | figures, totals(pairs)
 
@@ -130,21 +119,6 @@ def _source_rows(written: NewestBatch, stream: Stream) -> int:
     except SourceError:
         counts = [None]
     return written.total("rows") if None in counts else sum(count or 0 for count in counts)
-
-
-def _by_rule(stream: Stream, pairs: DataFrame) -> pl.DataFrame:
-    """One row per rule: rules_version, rule_id, matches and a checksum of the keys of matching rows."""
-    from pyspark.sql import functions as f
-
-    from pipelines.spark.sql_text import quoted
-    from pipelines.table_definitions import matches_keys
-
-    keys = matches_keys(stream.key, stream.event_time) if stream.keeps_matches else []
-    kinds = {field.name.lower(): field.dataType.simpleString() for field in pairs.schema.fields}
-    # Spark cannot hash maps, variants or intervals; the counts are still compared
-    hashed = [key for key in keys if not any(word in kinds[key.lower()] for word in ("map<", "variant", "interval"))]
-    checksum = f.sum(f.xxhash64(*(f.col(quoted(key)) for key in hashed), "source_version").cast(_CHECKSUM))
-    return by_rule(pairs, checksum.cast("string").alias("checksum"))
 
 
 def _differing(pairs: pl.DataFrame, kept: pl.DataFrame) -> list[str]:

@@ -14,7 +14,6 @@ from pyspark.sql import functions as f
 
 from pipelines.compile import compile_scopes
 from pipelines.tag import tag_stream
-from quality import tagged as tagged_module
 from quality.findings import ERROR, WARNING, GateResult
 from quality.gates import QualityGates, documents_folder, rules_gate, source_gate, tagged_gate
 from tests.cases import soak_but, soak_rest, some_of
@@ -121,14 +120,16 @@ def test_every_fault_of_tagged_rows_is_found(lake, monkeypatch: pytest.MonkeyPat
     workspace = lake()
     tag_stream(workspace, "s")
     assert failed(tagged_gate(workspace, "s")) == {}
-    read = tagged_module.NewestBatch.frame
+    from quality import spark_written
+
+    read = spark_written.frame
     for expectation, table, spoil in some_of(FAULTS, 2):
 
-        def spoilt(self: Any, name: str, table: str = table, spoil: Callable[[Any], Any] = spoil) -> Any:
-            frame = read(self, name)
+        def spoilt(written: Any, name: str, table: str = table, spoil: Callable[[Any], Any] = spoil) -> Any:
+            frame = read(written, name)
             return spoil(frame) if name == table else frame
 
-        monkeypatch.setattr(tagged_module.NewestBatch, "frame", spoilt)
+        monkeypatch.setattr(spark_written, "frame", spoilt)
         judged = tagged_gate(workspace, "s")
         assert expectation in failed(judged), (expectation, table)
         assert not judged.passed and expectation in str(judged.reason)

@@ -27,7 +27,6 @@ from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from quality.findings import ERROR, WARNING, GateResult
 from quality.gates import QualityGates, joined_gate, tagged_gate
-from quality.spark_written import NewestBatch
 from tests.cases import soak_rest, some_of
 from tests.java import INTERPRETED
 
@@ -217,9 +216,11 @@ def test_every_fault_of_joined_rows_is_found(open_lake, monkeypatch: pytest.Monk
     join_streams(workspace, "paid")
     assert 20 in {order for order, *_ in tagged(workspace)}
     assert failed(joined_gate(workspace, "paid")) == {}
-    read = NewestBatch.frame
+    from quality import spark_written
+
+    read = spark_written.frame
     for expectation, spoil in some_of(FAULTS, 2):
-        monkeypatch.setattr(NewestBatch, "frame", lambda self, name, spoil=spoil: spoil(read(self, name)))
+        monkeypatch.setattr(spark_written, "frame", lambda of, name, spoil=spoil: spoil(read(of, name)))
         judged = joined_gate(workspace, "paid")
         assert failed(judged).get(expectation) == ERROR, (expectation, failed(judged))
         assert expectation in str(judged.reason)
@@ -229,8 +230,10 @@ def test_joined_rows_with_the_same_keys_are_a_warning(open_lake, monkeypatch: py
     workspace = open_lake()
     compile_scopes(workspace)
     join_streams(workspace, "paid")
-    read = NewestBatch.frame
-    monkeypatch.setattr(NewestBatch, "frame", lambda self, name: read(self, name).union(read(self, name).limit(2)))
+    from quality import spark_written
+
+    read = spark_written.frame
+    monkeypatch.setattr(spark_written, "frame", lambda of, name: read(of, name).union(read(of, name).limit(2)))
     judged = joined_gate(workspace, "paid")
     assert failed(judged)["rows_unique"] == WARNING
     assert judged.measures["repeated_rows"] == 2

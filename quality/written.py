@@ -1,0 +1,85 @@
+"""The micro-batches whose rows a gate judges, whoever reads them: this process (`local_written`, `local_joined`) or
+Spark (`spark_written`, `spark_joined`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice, takewhile
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from pipelines.lake.runs import DONE, MicroBatch, newest_first
+from pipelines.lake.transaction_ids import app_of
+from quality.rules import enabled_rules
+
+if TYPE_CHECKING:
+    from pipelines.sources.positions import Add
+    from pipelines.sources.source import Log
+    from pipelines.workspace import Workspace
+
+Counts = tuple[tuple[Any, int], ...]
+"""Matches of each rule id, most first."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewestBatch:
+    """Consecutive micro-batches of one scope, without a restart in between."""
+
+    workspace: Workspace
+    scope: str
+    batches: Sequence[MicroBatch]
+
+    @classmethod
+    def newest(cls, workspace: Workspace, scope: str, most: int) -> NewestBatch:
+        """At most `most` of the last finished micro-batches since the last restart."""
+        # a restart has emptied the tables
+        since = takewhile(lambda b: not b.plan.get("reset"), newest_first(workspace.lake, scope))
+        done = list(islice((b for b in since if b.state == DONE), most))
+        return cls(workspace, scope, done[::-1])
+
+    def adds(self, log: Log, table: str) -> list[Add]:
+        """The files that the micro-batches added to a table, found by the transactions in its log."""
+        wanted = {(app_of(batch.plan, table), batch.batch) for batch in self.batches}
+        apps, first = {app for app, _ in wanted}, self.batches[0].batch
+        adds: list[Add] = []
+        for version in reversed(log.commits()):
+            actions = log.commit(version) or []
+            marks = {(a["txn"]["appId"], a["txn"]["version"]) for a in actions if "txn" in a}
+            if any(app in apps and number < first for app, number in marks):
+                break
+            if marks & wanted:
+                adds += [(version, action["add"]) for action in actions if "add" in action]
+        return adds
+
+    def total(self, figure: str) -> int:
+        """The sum of a figure of `runs` (rows, matches, quarantined) over the micro-batches."""
+        return sum(getattr(batch, figure) or 0 for batch in self.batches)
+
+    def unknown_ids(self, pairs: pl.DataFrame) -> list[str]:
+        """Ids in tagged rows that are no rules of the indexes that the rows name by their version of the rules."""
+        unknown: list[str] = []
+        for (version,), found in pairs.group_by("rules_version"):
+            known = self._ids(int(str(version)))
+            unknown += [str(i) for i in found.filter(~pl.col("rule_id").is_in(known.implode()))["rule_id"].sort()]
+        return unknown
+
+    def _ids(self, version: int) -> pl.Series:
+        """The ids of the indexes that tagged the micro-batches with a version of the rules; of an index that no longer
+        exists, those of the enabled rules of that version."""
+        import rules_index as ri
+        from pipelines.lake.index_store import fetch_index, newest_index
+
+        lake, found = self.workspace.lake, []
+        for fingerprint in {batch.fingerprint for batch in self.batches if batch.rules_version == version}:
+            stored = newest_index(lake, self.scope, fingerprint) if fingerprint else None
+            if stored is not None:
+                found.append(pl.Series(pl.from_arrow(ri.load(fetch_index(lake, stored)).ids)))
+        return pl.concat(found) if found else enabled_rules(self.workspace, self.scope, version)["rule_id"]
+
+
+def totals(pairs: pl.DataFrame) -> Counts:
+    """Matches of each rule over all versions of the rules, most first."""
+    summed = pairs.group_by("rule_id").agg(pl.col("matches").sum())
+    return tuple(summed.sort("matches", "rule_id", descending=[True, False]).iter_rows())
