@@ -23,7 +23,7 @@ from pipelines.joining.runner import Placed, Planned
 from pipelines.joining.sides import SideFiles
 from pipelines.joining.watermark import late_reason, watermark
 from pipelines.lake.column_types import ARROW_ID_TYPES, arrow_schema_of, plain_fields
-from pipelines.lake.folder_log import FolderLog
+from pipelines.lake.delta_log import DeltaLog
 from pipelines.lake.table_log import table_log
 from pipelines.lake.transaction_ids import app_of, is_done
 from pipelines.runners.spark_required import of_derived
@@ -266,7 +266,7 @@ class _Written:
             file.abandon()
 
 
-def _written(log: FolderLog, app: str, number: int) -> tuple[int, int]:
+def _written(log: DeltaLog, app: str, number: int) -> tuple[int, int]:
     """How many joined rows and matches a micro-batch has written; 0 if the log no longer holds its commit."""
     for version in reversed(log.commits()):
         actions = log.commit(version) or []

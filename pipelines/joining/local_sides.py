@@ -17,7 +17,7 @@ from pipelines.errors import NeedsSparkError, SourceError
 from pipelines.joining.local_keys import common_type, comparable, instants
 from pipelines.joining.sides import SideFiles
 from pipelines.lake.column_types import arrow_schema_of, is_opaque, nullable
-from pipelines.lake.folder_log import FolderLog
+from pipelines.lake.delta_log import DeltaLog
 from pipelines.sources.positions import Add
 from rules_index.arrays import decoded
 from rules_index.join.worker import KEY, NEW, TIME, own_column
@@ -58,7 +58,7 @@ class SideReader:
 
     def files(self, adds: Sequence[Add]) -> list[SourceFile]:
         """Files of the source, by their `add` actions."""
-        assert isinstance(self.side.source.log, FolderLog)
+        assert isinstance(self.side.source.log, DeltaLog)
         return self.side.source.log.source_files(adds)
 
     def times(self, files: Sequence[SourceFile]) -> Iterator[np.ndarray]:

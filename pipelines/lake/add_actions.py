@@ -15,13 +15,13 @@ from rules_index.names import path_parts
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pipelines.lake.folder_log import FolderLog
+    from pipelines.lake.delta_log import DeltaLog
     from rules_index.implication.widening import ColumnRange, Widened
 
 _MILLISECOND = timedelta(milliseconds=1)
 
 
-def live_files(log: FolderLog, version: int) -> list[dict[str, Any]] | None:
+def live_files(log: DeltaLog, version: int) -> list[dict[str, Any]] | None:
     """The `add` actions of a version's files, oldest first.
 
     None if they cannot be reconstructed here: a checkpoint has sidecars or only parsed statistics, or a commit is gone.

@@ -20,7 +20,7 @@ from rules_index.workers.delta_file_writer import DeltaFile, Layout
 from rules_index.workers.source_file_reader import UnreadableFileError, check_times
 
 if TYPE_CHECKING:
-    from pipelines.lake.folder_log import FolderLog
+    from pipelines.lake.delta_log import DeltaLog
 
 _LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 """Keys of the footers of files whose times are in the Julian calendar."""
@@ -45,7 +45,7 @@ class FileWriter:
     codec: str
     footer: Mapping[str, str]
     layout: Layout
-    log: FolderLog | None = None
+    log: DeltaLog | None = None
 
     def merge(self, adds: Sequence[Mapping[str, Any]]) -> list[str]:
         """Copy the rows of files of one partition into new files; returns their `add` actions as JSON.

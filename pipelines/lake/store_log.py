@@ -22,7 +22,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Sc
 from deltalake.transaction import AddAction, RemoveAction
 
 from pipelines.errors import NeedsSparkError, not_written
-from pipelines.lake.folder_log import ADD_COLUMNS, FolderLog
+from pipelines.lake.delta_log import ADD_COLUMNS, DeltaLog
 from pipelines.lake.folder_snapshot import Definition, FolderSnapshot
 from pipelines.lake.store import copies_folder, store_of
 from pipelines.lake.table_cache import delta_rs_uri, own_table
@@ -33,16 +33,15 @@ _CLUSTERED = "is clustered, and in an object store only Spark writes such a tabl
 _HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
-class StoreLog(FolderLog):
+class StoreLog(DeltaLog):
     """The log of one table in an object store.
 
     `folder` is one of this process: files that are written there go to the store when they are committed.
     """
 
     def __init__(self, uri: str, bounds: bool = False) -> None:
-        super().__init__(uri, bounds)
         self._store = store_of(delta_rs_uri(uri))
-        self.folder = self._store.staging
+        super().__init__(uri, self._store.staging, bounds)
 
     def commits(self) -> range:
         """The versions from the oldest commit that the log still holds to the newest one."""

@@ -16,7 +16,7 @@ from deltalake import exceptions
 
 from pipelines.errors import TableError, not_written
 from pipelines.lake.column_types import arrow_schema_of
-from pipelines.lake.folder_log import FolderLog
+from pipelines.lake.delta_log import DeltaLog
 from pipelines.lake.merging import FileWriter, NotMergeableError
 from pipelines.lake.reading import files_in
 from pipelines.lake.runs import PLANNED, newest_first
@@ -101,7 +101,7 @@ def _merge(workspace: Workspace, name: str, in_run: bool, done: Upkept) -> None:
         optimize(workspace, name, done)
 
 
-def _replace(log: FolderLog, writer: FileWriter, least: int, done: Upkept) -> bool:
+def _replace(log: DeltaLog, writer: FileWriter, least: int, done: Upkept) -> bool:
     """Compact groups of files up to `MOST_BYTES` in one commit; False if there are none, or after a conflict."""
     snapshot = log.latest()
     adds = {add["path"]: add for add in log.files(snapshot)}

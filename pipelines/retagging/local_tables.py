@@ -42,7 +42,7 @@ from rules_index.workers.task import Task
 if TYPE_CHECKING:
     import polars as pl
 
-    from pipelines.lake.folder_log import FolderLog
+    from pipelines.lake.delta_log import DeltaLog
     from pipelines.lake.runs import MicroBatch
     from pipelines.origin import IndexedRules
     from pipelines.retagging.changes import Changes
@@ -203,7 +203,7 @@ class LocalTables:
     def _ids(self, ids: pl.Series) -> pa.Array:
         return pa.array(ids.to_list(), ARROW_ID_TYPES[self.rematch.id_type])
 
-    def _has_pairs(self, log: FolderLog, add: dict[str, Any], schema: pa.Schema) -> bool:
+    def _has_pairs(self, log: DeltaLog, add: dict[str, Any], schema: pa.Schema) -> bool:
         """Whether a file of the matches has pairs that the re-tag replaces."""
         ids = self._ids(self.rematch.changes.ids)
         bounds = json.loads(add.get("stats") or "{}")
@@ -225,7 +225,7 @@ class LocalTables:
         """What the range of rows reads."""
         return [self.rematch.rows.column] if self.rematch.rows is not None else []
 
-    def _without(self, log: FolderLog, add: dict[str, Any], schema: pa.Schema, layout: Layout) -> str | None:
+    def _without(self, log: DeltaLog, add: dict[str, Any], schema: pa.Schema, layout: Layout) -> str | None:
         """A file of the matches without the pairs that the re-tag replaces: its entry; None where no row is left."""
         ids = self._ids(self.rematch.changes.ids)
         files = log.source_files([(0, add)])
@@ -309,7 +309,7 @@ class LocalTables:
             adds = [add for add in adds if may_hold(add, range_of_times)]
         return [add for add in adds if conditions is None or may_match(add, conditions)]
 
-    def _live(self, log: FolderLog, version: int) -> list[dict[str, Any]]:
+    def _live(self, log: DeltaLog, version: int) -> list[dict[str, Any]]:
         found = live_files(log, version)
         if found is None:
             raise TableError(f"The log of the table at {log.uri} has a checkpoint that Spark alone reads.")
@@ -351,7 +351,7 @@ def _arrow_schema(fields: Sequence[Mapping[str, Any]]) -> pa.Schema:
     return arrow_schema_of(json.dumps({"type": "struct", "fields": list(fields)}))
 
 
-def _is_large(log: FolderLog) -> bool:
+def _is_large(log: DeltaLog) -> bool:
     """Whether a table has many bytes."""
     return sum(add["size"] for add in live_files(log, log.latest().number) or ()) > _LARGE
 

@@ -13,7 +13,7 @@ import polars as pl
 
 from pipelines.annotated import check_widened
 from pipelines.errors import NeedsSparkError, RestartedError, SourceError, TableError
-from pipelines.lake.folder_log import ChangedTableError
+from pipelines.lake.delta_log import ChangedTableError
 from pipelines.lake.index_store import StoredIndex, index_to_tag_with, newest_index
 from pipelines.lake.runs import PLANNED, MicroBatch, last_batch, record_done, record_plan, revise
 from pipelines.lake.table_log import table_log

@@ -19,7 +19,7 @@ from pipelines.annotated import annotations_of
 from pipelines.error_texts import first_line
 from pipelines.errors import NeedsSparkError, SourceError, TableError, not_written
 from pipelines.lake.column_types import arrow_schema_of, nullable, plain_fields
-from pipelines.lake.folder_log import FolderLog
+from pipelines.lake.delta_log import DeltaLog
 from pipelines.lake.table_log import table_log
 from pipelines.lake.transaction_ids import app_of, is_done
 from pipelines.runners.runner import Job
@@ -276,8 +276,8 @@ class LocalRunner:
         return pieces_of(log.source_files(taken.files), cores(), _MOST_PIECE_BYTES)
 
 
-def _log(source: Source) -> FolderLog:
-    assert isinstance(source.log, FolderLog)
+def _log(source: Source) -> DeltaLog:
+    assert isinstance(source.log, DeltaLog)
     return source.log
 
 

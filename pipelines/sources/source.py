@@ -26,7 +26,7 @@ SAME_ROWS = "deltatag/same-rows"
 class Log(Protocol):
     """The methods of a Delta log that planning needs.
 
-    Implemented by pipelines.spark.delta_internals.TableLog and pipelines.lake.folder_log.FolderLog.
+    Implemented by pipelines.spark.delta_internals.TableLog and pipelines.lake.delta_log.DeltaLog.
     """
 
     uri: str

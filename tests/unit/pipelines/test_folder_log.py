@@ -7,7 +7,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pipelines.compile import compile_scopes
-from pipelines.lake.folder_log import ChangedTableError, FolderLog
+from pipelines.lake.delta_log import ChangedTableError
+from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.folder_snapshot import Definition
 from pipelines.tag import tag_stream
 
