@@ -26,17 +26,25 @@ from pipelines.compiling.results import (
     too_many,
 )
 from pipelines.compiling.storing import saved, sound_index, store
-from pipelines.duplicate_ids import KEPT, current_rules
+from pipelines.duplicate_ids import current_rules
 from pipelines.error_texts import why_full
 from pipelines.errors import PipelineError, as_failure, not_written
-from pipelines.lake.index_store import LIST_FILES, StoredIndex, fetch_index, newest_index, update_statistics
+from pipelines.lake.index_store import (
+    KEPT,
+    LIST_FILES,
+    LISTS,
+    StoredIndex,
+    fetch_index,
+    newest_index,
+    update_statistics,
+)
 from pipelines.lake.lake import Lake
 from pipelines.origin import origin_of
 from pipelines.recovery.jvm_restart import step
 from pipelines.rule_set import RuleSet
 from pipelines.runners.spark_required import of_derived
 from pipelines.scopes import Scope, scope_of, scopes_of
-from pipelines.value_lists import LISTS, Held, read_lists
+from pipelines.value_lists import Held, read_lists
 from pipelines.workspace import Workspace
 from rules_index.index.artifact import FORMAT_VERSION
 from rules_index.kernel_cache import is_cold
@@ -122,7 +130,7 @@ def _bring_up_to_date(
     schema = scope.columns()
     content = rules_hash(scope, rules, engine, versions_of(scope, rules))
     stored = None if force else sound_index(lake, name)
-    known = stored.statistics.get("implied_by") if stored is not None else None
+    known = stored.implied_by if stored is not None else None
     if stored is not None and still_holds(stored, content, schema, kept.height):
         counts = counts_of(rules, name, kept.height)
         failed = too_many(scope, counts)
@@ -186,10 +194,9 @@ def _implied_by(scope: Scope, accepted: pl.DataFrame, known: str | None) -> dict
 
 def _held_lists(lake: Lake, stored: StoredIndex | None) -> Held | None:
     """The value lists that a stored index holds; None if it holds none, or this version cannot read it."""
-    versions = stored.statistics.get(LISTS) if stored is not None else None
-    if stored is None or not versions:
+    if stored is None or not stored.lists:
         return None
     try:
-        return Held(ri.load(fetch_index(lake, stored)).lists, versions)
+        return Held(ri.load(fetch_index(lake, stored)).lists, stored.lists)
     except (PipelineError, ri.ArtifactError):
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,9 +16,6 @@ from pipelines.scopes import scopes_of
 
 if TYPE_CHECKING:
     from pipelines.workspace import Workspace
-
-KEPT = "kept"
-"""Key of an index's statistics: each duplicate id -> the version of `rules` from which it was taken."""
 
 
 def current_rules(workspace: Workspace) -> RuleSet:
@@ -53,8 +49,7 @@ def rules_of_index(workspace: Workspace, stored: StoredIndex) -> pl.DataFrame:
 
     Raises what `read_rules` raises where one of these versions is gone.
     """
-    kept: Mapping[str, int] = stored.statistics.get(KEPT, {})
-    found = []
+    kept, found = stored.kept, []
     for version in sorted({stored.rules_version, *kept.values()}):
         annotated = workspace.configuration.annotates
         rules = read_rules(workspace.lake, scopes_of(workspace), version, annotated=annotated).of_scope(stored.scope)
@@ -81,7 +76,7 @@ def _as_compiled(workspace: Workspace, index: StoredIndex, ids: pl.Series) -> pl
     found = indexed_rules(ri.load(fetch_index(workspace.lake, index)), ids.to_list())
     if found["rule_id"].dtype != ids.dtype:
         return found.clear()
-    names, versions = found["rule_id"].cast(pl.String), index.statistics.get(KEPT, {})
+    names, versions = found["rule_id"].cast(pl.String), index.kept
     version = [versions.get(name, index.rules_version) for name in names]
     found = found.with_columns(scope=pl.lit(index.scope), version=pl.Series(version, dtype=pl.Int64))
     if workspace.configuration.annotates:

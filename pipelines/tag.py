@@ -295,5 +295,5 @@ def _implied_by(
     """The fingerprints of the origin's indexes for a slice; proves that no row which a rule matches was left out."""
     same = last is not None and last.fingerprint == stored.fingerprint
     before: list[str] = last.plan.get("implied_by", []) if last is not None and same else []
-    known = {*before, stored.statistics.get("implied_by")}
+    known = {*before, stored.implied_by}
     return origin.implies_taken(source, taken, stored, known) or before

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rules_index.domains.value_lists import AnyList
 
 LISTS = "lists"
-"""Key of an index's statistics: the versions of the lists that its rules name."""
+"""The column of `contents`."""
 LEAST_EDITED = 100_000
 """Values of a list from which only what has changed in its table is read: a shorter one is read at once."""
 Versions = Mapping[str, Sequence[Any]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -101,10 +100,9 @@ def still_holds(stored: StoredIndex, content: str, schema: pa.Schema, rejects: i
 
     A new column does not affect rules that compiled without it, but a rejected rule may compile with it.
     """
-    if stored.statistics.get("rules_sha256") != content or stored.statistics.get("rejected") != rejects:
+    if stored.statistics.get("rules_sha256") != content or stored.rejected != rejects:
         return False
-    now = columns_of(schema)
-    then: Mapping[str, str] = stored.statistics.get("columns", {})
+    now, then = columns_of(schema), stored.columns
     if any(now.get(name) != kind for name, kind in then.items()):
         return False
     return rejects == 0 or len(now) == len(then)

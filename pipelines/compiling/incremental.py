@@ -26,12 +26,12 @@ from pipelines.compiling.results import (
 )
 from pipelines.compiling.storing import saved, store
 from pipelines.errors import PipelineError
-from pipelines.lake.index_store import LIST_FILES, StoredIndex, fetch_index, update_statistics
+from pipelines.lake.index_store import LIST_FILES, LISTS, StoredIndex, fetch_index, update_statistics
 from pipelines.recovery.jvm_restart import step
 from pipelines.rule_set import RULE_COLUMNS
 from pipelines.runners.spark_required import of_derived
 from pipelines.scopes import Scope, scopes_of
-from pipelines.value_lists import LISTS, Held, Versions, read_lists
+from pipelines.value_lists import Held, Versions, read_lists
 from pipelines.workspace import Workspace
 from rules_index.index.artifact import FORMAT_VERSION
 
@@ -70,7 +70,7 @@ def _compile_scope(scope: Scope, known: KnownRules) -> tuple[ScopeResult, pl.Dat
         with step(scope.workspace, f"compile {scope.name}"):
             result, rejected, stored = _bring_up_to_date(scope, known, rejected)
     except (PipelineError, ri.RulesIndexError, OSError) as error:
-        counts = known.counts(scope.name, int(known.indexes[scope.name].statistics["rules"]), rejected.height)
+        counts = known.counts(scope.name, known.indexes[scope.name].rules, rejected.height)
         result = ScopeResult(scope.name, "failed", counts.version, counts.enabled, error=str(error))
     return replace(result, seconds=time.perf_counter() - started), rejected, stored
 
@@ -82,7 +82,7 @@ def _bring_up_to_date(
     stored = known.indexes[name]
     path = fetch_index(lake, stored)
     if not known.has_changed(name):
-        counts = known.counts(name, int(stored.statistics["rules"]), kept.height)
+        counts = known.counts(name, stored.rules, kept.height)
         return too_many(scope, counts) or indexed("unchanged", stored, counts), kept, stored
     updated, named, versions = _updated(scope, stored, path, changes)
     rejected = pl.concat([changes.unchanged(kept), named])
@@ -99,7 +99,7 @@ def _bring_up_to_date(
         **updated.stats,
         "format_version": FORMAT_VERSION,
         "settings": stored.statistics["settings"],
-        "columns": stored.statistics["columns"],
+        "columns": stored.columns,
         "rejected": rejected.height,
         "needs_spark": of_derived(updated) or "",
         LISTS: versions,
@@ -119,9 +119,8 @@ def _updated(
     ids = pl.Series("rule_id", changes.ids)
     gone = pl.DataFrame({"rule_id": ids.filter(~ids.is_in(mine["rule_id"].implode()))})
     edits = pl.concat([mine.cast({"rule_id": ids.dtype}), gone], how="diagonal_relaxed")
-    before: Versions = stored.statistics.get(LISTS, {})
-    texts = pl.Series([f"LIST('{name}')" for name in before], dtype=pl.String)
-    held = Held(compiled.lists, before)
+    texts = pl.Series([f"LIST('{name}')" for name in stored.lists], dtype=pl.String)
+    held = Held(compiled.lists, stored.lists)
     lists, versions = read_lists(configuration, pl.concat([texts, mine["expression"]]), held)
     sample = scope.sample(scope.columns())
     updated = compiled.update(edits.to_arrow(), spark_analyser(scope), sample, lists)

@@ -15,13 +15,12 @@ import polars as pl
 from pipelines.compiling.changes import RuleChanges, RulesTable, changes_since
 from pipelines.compiling.rejects import Mark, compile_rejects_of, is_of_row, newest_mark, stored_rejects
 from pipelines.compiling.results import Counts, columns_of, settings_of, too_many
-from pipelines.duplicate_ids import KEPT
 from pipelines.errors import PipelineError
 from pipelines.lake.index_store import StoredIndex, newest_index
 from pipelines.origin import origin_of
 from pipelines.rule_set import DUPLICATE_ID
 from pipelines.scopes import Scope, scope_of, scopes_of
-from pipelines.value_lists import LISTS, Versions, list_versions
+from pipelines.value_lists import list_versions
 from pipelines.workspace import Workspace
 
 
@@ -65,7 +64,7 @@ class KnownRules:
         name = scope.name
         if self.has_changed(name):
             return True
-        rules = int(self.indexes[name].statistics["rules"])
+        rules = self.indexes[name].rules
         return too_many(scope, self.counts(name, rules, self.of_library({name}).height)) is not None
 
 
@@ -88,7 +87,7 @@ def known_rules(workspace: Workspace, engines: Mapping[str, str]) -> KnownRules 
             sha256, held_at = mark.holds.get(name, ("", 0))
             if stored is None or stored.sha256 != sha256 or not _is_as_before(scope, stored, engine):
                 return None
-            if stored.statistics.get("columns") != columns_of(scope.columns()):
+            if stored.columns != columns_of(scope.columns()):
                 widened.add(name)
             indexes[name], version = stored, min(version, held_at)
         changes = changes_since(lake, list(names), table, version)
@@ -104,8 +103,7 @@ def known_rules(workspace: Workspace, engines: Mapping[str, str]) -> KnownRules 
 
 
 def _has_other_lists(workspace: Workspace, stored: StoredIndex) -> bool:
-    before: Versions = stored.statistics.get(LISTS, {})
-    return list_versions(workspace.configuration, before) != before
+    return list_versions(workspace.configuration, stored.lists) != stored.lists
 
 
 def _is_as_before(scope: Scope, stored: StoredIndex, engine: str) -> bool:
@@ -114,13 +112,11 @@ def _is_as_before(scope: Scope, stored: StoredIndex, engine: str) -> bool:
     False also if the index depends on more than its own rules (kept rules, an origin), or has annotations, which are
     only compiled together with all rules.
     """
-    found = stored.statistics
-    columns: Mapping[str, str] = found.get("columns", {})
     return (
-        found.get("settings") == settings_of(scope, engine)
-        and columns.items() <= columns_of(scope.columns()).items()
-        and not found.get(KEPT)
-        and found.get(LISTS, {}).keys() <= scope.workspace.configuration.lists.keys()
+        stored.statistics.get("settings") == settings_of(scope, engine)
+        and stored.columns.items() <= columns_of(scope.columns()).items()
+        and not stored.kept
+        and stored.lists.keys() <= scope.workspace.configuration.lists.keys()
         and not scope.workspace.configuration.annotations_of(scope.name)
         and origin_of(scope) is None
     )

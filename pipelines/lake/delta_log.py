@@ -14,19 +14,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pipelines.error_texts import first_line
-from pipelines.errors import MissingTableError, TableError, not_written
+from pipelines.errors import MissingTableError, TableError
 from pipelines.lake.delta_rs_statistics import statistics_of
 from pipelines.lake.folder_snapshot import Definition, FolderSnapshot
 from pipelines.lake.lake import open_delta
 from pipelines.lake.log_actions import append_metrics, commit_info, removals, transaction
 from pipelines.lake.reading import files_in
-from pipelines.lake.table_cache import local_folder
 from pipelines.lake.transaction_ids import GIVEN_UP
 from rules_index.workers.delta_file_writer import partition_text
 from rules_index.workers.source_file_reader import SourceFile, source_files

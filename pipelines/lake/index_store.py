@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
@@ -28,8 +28,8 @@ from rules_index.index.checksum_cache import sha256_once
 
 _DESCRIPTION = [c.name for c in RULE_INDEX.columns if c.name not in ("data", "chunk")]
 _ATTEMPTS = 10
-LIST_FILES = "list_files"
-"""Key of an index's statistics: the names of the files of older indexes of its scope that hold long lists of it."""
+LIST_FILES, LISTS, KEPT = "list_files", "lists", "kept"
+"""Keys of an index's statistics; `StoredIndex` says what they hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,45 @@ class StoredIndex:
     created_at: datetime
 
     @property
+    def rules(self) -> int:
+        """How many rules it has."""
+        return int(self.statistics.get("rules", 0))
+
+    @property
+    def rejected(self) -> int | None:
+        """How many rules were rejected when it was compiled."""
+        return self.statistics.get("rejected")
+
+    @property
+    def columns(self) -> Mapping[str, str]:
+        """The types of the scope's columns, by name, for which it was compiled."""
+        return self.statistics.get("columns", {})
+
+    @property
+    def kept(self) -> Mapping[str, int]:
+        """Each duplicate id -> the version of `rules` from which it was taken."""
+        return self.statistics.get(KEPT, {})
+
+    @property
+    def lists(self) -> Mapping[str, Sequence[Any]]:
+        """The versions of the lists that its rules name (`value_lists.Versions`)."""
+        return self.statistics.get(LISTS, {})
+
+    @property
     def list_files(self) -> list[str]:
-        """The names of the files that hold lists of this index, and have to be in its folder."""
+        """The names of the files of older indexes of its scope that hold long lists of it, and have to be in its
+        folder."""
         return list(self.statistics.get(LIST_FILES, []))
+
+    @property
+    def needs_spark(self) -> str | None:
+        """What only Spark evaluates of its rules, as a clause, or ""; None if an earlier version has compiled it."""
+        return self.statistics.get("needs_spark")
+
+    @property
+    def implied_by(self) -> str | None:
+        """The fingerprint of the origin's index whose rules its rules imply; None if nothing must be implied."""
+        return self.statistics.get("implied_by")
 
 
 def newest_index(

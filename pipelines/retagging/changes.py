@@ -155,4 +155,4 @@ def _with_times(rules: pl.DataFrame) -> pl.DataFrame:
 
 def _meaning(indexed: IndexedRules, stored: StoredIndex) -> _Meaning:
     annotate = indexed.annotations.annotate if indexed.annotations is not None else None
-    return _Meaning(indexed.event_time, indexed.time_zone, stored.statistics.get("columns", {}), annotate)
+    return _Meaning(indexed.event_time, indexed.time_zone, stored.columns, annotate)

@@ -55,9 +55,8 @@ def of_newest_index(lake: Lake, scope: str) -> str | None:
         stored = newest_index(lake, scope)
         if stored is None:
             return None
-        known = stored.statistics.get("needs_spark")
-        if known is not None:
-            return str(known) or None
+        if stored.needs_spark is not None:
+            return stored.needs_spark or None
         # an index of an earlier version, whose statistics lack this entry
         return of_derived(load_planned(lake, scope, stored.fingerprint, "deltatag compile")[1])
     except (PipelineError, RulesIndexError):

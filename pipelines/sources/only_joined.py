@@ -20,7 +20,7 @@ def is_only_joined(workspace: Workspace, name: str) -> bool:
     if not joins_of(workspace, name) or any(s.source_stream == name for s in configuration.streams.values()):
         return False
     index = newest_index(workspace.lake, name)
-    return index is not None and not index.statistics.get("rules") and last_batch(workspace.lake, name) is None
+    return index is not None and not index.rules and last_batch(workspace.lake, name) is None
 
 
 def command_of(workspace: Workspace, name: str) -> str:
