@@ -116,16 +116,15 @@ def new_workspace(
         root: str = "lake",
     ) -> Workspace:
         from pipelines.settings.configuration import parse_configuration
-        from pipelines.table_definitions import LAKE_TABLES
         from pipelines.workspace import Workspace
+        from tests.lakes import make_tables
 
         lake = {"root": root, "runner": runner}
         document: dict[str, Any] = {"lake": lake, "streams": streams or {}, "rules": rules or {}}
         document |= {"joins": joins or {}, "lists": lists or {}, "spark": spark_settings if spark else {}}
         configuration = parse_configuration(document, tmp_path / "deltatag.toml")
         workspace = Workspace(configuration, request.getfixturevalue("spark") if spark else None)
-        for name in LAKE_TABLES:
-            workspace.lake.create(name, id_type)
+        make_tables(workspace, id_type)
         return workspace
 
     return make
@@ -136,15 +135,8 @@ def add_rules() -> Callable[..., None]:
     """Appends rules to a workspace's table: (rule_id, scope, expression) or mappings of columns."""
 
     def add(workspace: Workspace, *rules: Any) -> None:
-        import pyarrow as pa
-        from deltalake import write_deltalake
+        from tests.lakes import write_rules
 
-        from pipelines.lake.lake import arrow_schema
-        from pipelines.table_definitions import RULES
-
-        schema = arrow_schema(RULES, workspace.lake.rule_id_type())
-        names = ("rule_id", "scope", "expression")
-        rows = [rule if isinstance(rule, Mapping) else dict(zip(names, rule, strict=True)) for rule in rules]
-        write_deltalake(workspace.lake.uri("rules"), pa.Table.from_pylist(rows, schema=schema), mode="append")
+        write_rules(workspace, rules)
 
     return add

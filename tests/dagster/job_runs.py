@@ -5,22 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import dagster as dg
-import pyarrow as pa
-from deltalake import write_deltalake
 
 from assets.definitions import build_definitions
 from assets.names import RESOURCE
 from assets.resources import LakeResource
-from pipelines.lake.lake import arrow_schema
 from pipelines.sql import run_statement
-from pipelines.table_definitions import RULES
 from pipelines.workspace import Workspace
+from tests.lakes import write_rules
 
 
 def add_rules(workspace: Workspace, rules: list[tuple[str | None, str]], scope: str = "flights") -> None:
-    rows = [{"rule_id": rule_id, "scope": scope, "expression": expression} for rule_id, expression in rules]
-    table = pa.Table.from_pylist(rows, schema=arrow_schema(RULES))
-    write_deltalake(workspace.lake.uri("rules"), table, mode="append")
+    write_rules(workspace, [(rule_id, scope, expression) for rule_id, expression in rules])
 
 
 def sql(workspace: Workspace, statement: str) -> None:

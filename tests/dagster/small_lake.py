@@ -13,9 +13,8 @@ from deltalake import write_deltalake
 from assets.definitions import build_definitions
 from assets.names import RESOURCE
 from assets.resources import LakeResource
-from pipelines.lake.lake import arrow_schema
-from pipelines.table_definitions import LAKE_TABLES, RULES
 from pipelines.workspace import Workspace
+from tests.lakes import make_tables, write_rules
 
 LAKE = '[lake]\nroot = "lake"\nrunner = "local"\n'
 FLIGHTS = """
@@ -34,18 +33,9 @@ def make_lake(folder: Path, configuration: str, rules: Sequence[tuple[Any, ...]]
     """A lake with these rules (rule_id, scope, expression and, if given, owner), whose sources have no row yet."""
     (folder / "deltatag.toml").write_text(LAKE + configuration)
     workspace = Workspace.open(folder / "deltatag.toml")
-    for name in LAKE_TABLES:
-        workspace.lake.create(name)
-    add_rules(workspace, rules)
+    make_tables(workspace)
+    write_rules(workspace, rules)
     return workspace
-
-
-def add_rules(workspace: Workspace, rules: Sequence[tuple[Any, ...]]) -> None:
-    """Append rules to the table."""
-    columns = ("rule_id", "scope", "expression", "owner")
-    rows = [dict(zip(columns, rule, strict=False)) for rule in rules]
-    table = pa.Table.from_pylist(rows, schema=arrow_schema(RULES))
-    write_deltalake(workspace.lake.uri("rules"), table, mode="append")
 
 
 def flights(numbers: Sequence[int]) -> pa.Table:

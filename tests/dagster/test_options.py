@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +25,6 @@ from tests.dagster.small_lake import FLIGHTS, RULES_OF_FLIGHTS, append, flights,
 OWNED = FLIGHTS + 'owners = ["team:fraud", "ada@example.org"]\n'
 TIMED = FLIGHTS + 'freshness = "1 hour"\n'
 OF_ADA, NOBODYS = "| ada | 2 | 0 | 0 |", "| (nobody) | 1 | 0 | 0 |"
-
-
-@pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.ephemeral() as opened:
-        yield opened
 
 
 def test_an_index_shows_the_owners_of_its_rules_and_all_tables_of_a_stream_their_owners(

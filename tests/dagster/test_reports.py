@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,8 @@ from deltalake import DeltaTable, write_deltalake
 from assets.definitions import build_definitions
 from assets.headless import run_once
 from pipelines.workspace import Workspace
-from tests.dagster.small_lake import FLIGHTS, add_rules, append, make_lake, shown
+from tests.dagster.small_lake import FLIGHTS, append, make_lake, shown
+from tests.lakes import write_rules
 
 RULES = [
     ("late", "flights", "delay > 60", "ann"),
@@ -22,12 +22,6 @@ RULES = [
     ("a|b", "flights", "code = 'none' OR delay > 98"),
     ("odd", "flights", "delay >"),
 ]
-
-
-@pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.ephemeral() as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -75,7 +69,7 @@ def test_it_counts_what_sql_counts_and_writes_the_page(workspace: Workspace, ins
 
 
 def test_edits_are_told(workspace: Workspace, instance: dg.DagsterInstance) -> None:
-    add_rules(workspace, [("new", "flights", "delay = 3")])
+    write_rules(workspace, [("new", "flights", "delay = 3")])
     DeltaTable(workspace.lake.uri("rules")).delete("rule_id = 'later'")
     newest, inserted, *_ = cells(report(workspace, instance, "flights")["edits"])
     assert (newest[4:7], newest[7]) == (["0", "1", "0"], "-later")

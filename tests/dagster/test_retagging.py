@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
@@ -14,19 +13,14 @@ from assets.names import retag_key
 from assets.resources import LakeResource
 from pipelines.compile import compile_scopes
 from pipelines.workspace import Workspace
-from tests.dagster.small_lake import FLIGHTS, add_rules, append, make_lake, shown
+from tests.dagster.small_lake import FLIGHTS, append, make_lake, shown
+from tests.lakes import write_rules
 
 DAY = 24
 """Flights of a day."""
 DAYS_2000 = 10_957
 """From 1970-01-01 to 2000-01-01."""
 NEW_YORK = '[rules]\ntime_zone = "America/New_York"\n'
-
-
-@pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.ephemeral() as opened:
-        yield opened
 
 
 def test_days_are_retagged_one_by_one_or_in_one_run_in_the_configured_time_zone(
@@ -38,7 +32,7 @@ def test_days_are_retagged_one_by_one_or_in_one_run_in_the_configured_time_zone(
     workspace = Workspace.open(tmp_path / "deltatag.toml")
     append(workspace, [n for n in range(first, first + 8 * DAY) if n % 10 != 9])
     assert run_once(workspace, instance, ["flights"], quiet=True).success
-    add_rules(workspace, [("new", "flights", "delay >= 0")])
+    write_rules(workspace, [("new", "flights", "delay >= 0")])
     compile_scopes(workspace, ["flights"])
     job = definitions_over(workspace.configuration, LakeResource.over(workspace)).resolve_job_def("retag_flights")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,11 +24,11 @@ from assets.names import JOB, runs_key, table_key
 from assets.resources import LakeResource
 from assets.schedules_and_sensors import SENSOR_TAG, assets_of
 from pipelines.due import due_scopes
-from pipelines.table_definitions import LAKE_TABLES
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from tests.dagster.job_runs import add_rules, failed_checks, made, sql, tick_schedule, tick_sensor
 from tests.java import INTERPRETED
+from tests.lakes import make_tables
 
 pytestmark = pytest.mark.spark
 
@@ -65,18 +65,11 @@ def workspace(tmp_path: Path, request: pytest.FixtureRequest) -> Workspace:
     else:
         (tmp_path / "deltatag.toml").write_text(LOCAL)
         opened = Workspace.open(tmp_path / "deltatag.toml")
-    for name in LAKE_TABLES:
-        opened.lake.create(name)
+    make_tables(opened)
     write_deltalake(str(tmp_path / "lake" / "flights"), flights(0, 100))
     rules = [("late", "delay > 60"), ("even", "flight_id % 2 = 0"), ("wrong", "nosuch > 1")]
     add_rules(opened, rules)
     return opened
-
-
-@pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.ephemeral() as opened:
-        yield opened
 
 
 def append_flights(workspace: Workspace, start: int, stop: int) -> None:

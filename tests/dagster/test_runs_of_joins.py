@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
@@ -13,18 +12,12 @@ from deltalake import write_deltalake
 
 from assets.headless import run_once
 from pipelines.due import due_scopes
-from pipelines.table_definitions import LAKE_TABLES
 from pipelines.workspace import Workspace
 from tests.cases import soak_rest
 from tests.dagster.job_runs import add_rules, failed_checks, made, sql, tick_schedule, tick_sensor
+from tests.lakes import make_tables
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.ephemeral() as opened:
-        yield opened
 
 
 JOINED = """
@@ -52,8 +45,7 @@ def joined(tmp_path: Path, request: pytest.FixtureRequest) -> Workspace:
     else:
         (tmp_path / "deltatag.toml").write_text(JOINED.replace("[lake]", '[lake]\nrunner = "local"'))
         opened = Workspace.open(tmp_path / "deltatag.toml")
-    for name in LAKE_TABLES:
-        opened.lake.create(name)
+    make_tables(opened)
     append_hours(opened, "flights", range(20))
     append_hours(opened, "weather", range(20))
     add_rules(opened, [("gust", "weather.number % 4 = 0 AND flights.number > 2")], "both")

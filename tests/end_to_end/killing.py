@@ -18,12 +18,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
-import pyarrow as pa
 from deltalake import write_deltalake
 
-from pipelines.lake.lake import arrow_schema
-from pipelines.table_definitions import RULES
 from tests.java import SHORT_LIVED
+from tests.lakes import rules_table
 
 ROOT = Path(__file__).resolve().parents[2]
 STREAM = "events"
@@ -79,8 +77,7 @@ class Lake:
     def edit_rules(self) -> None:
         """Write all rules anew, with other thresholds."""
         limits = [self.chance.randint(0, 49) for _ in range(3)]
-        rules = [{"rule_id": f"r{n}", "scope": STREAM, "expression": f"x >= {x}"} for n, x in enumerate(limits)]
-        table = pa.Table.from_pylist(rules, schema=arrow_schema(RULES))
+        table = rules_table((f"r{n}", STREAM, f"x >= {x}") for n, x in enumerate(limits))
         write_deltalake(self.folder / "lake" / "rules", table, mode="overwrite")
 
     def start(self) -> subprocess.Popen[str]:

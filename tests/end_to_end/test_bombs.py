@@ -10,17 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
-import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 
 from pipelines.compile import compile_scopes
-from pipelines.lake.lake import arrow_schema
 from pipelines.status import status
-from pipelines.table_definitions import LAKE_TABLES, RULES
 from pipelines.workspace import Workspace
 from tests.cases import SOAK
 from tests.java import SHORT_LIVED
+from tests.lakes import make_tables, write_rules
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,8 +60,7 @@ class Runs:
         self.folder, self.spark = folder, spark
         self.environment = {**os.environ, "PYTHONPATH": str(ROOT), "DELTATAG_SCRATCH": str(folder / "scratch")}
         self.limit("10 min")
-        for name in LAKE_TABLES:
-            self.workspace().lake.create(name)
+        make_tables(self.workspace())
         self.append(0)
 
     def workspace(self) -> Workspace:
@@ -86,9 +82,7 @@ class Runs:
 
     def write_rules(self, *rules: tuple[str, str, str]) -> None:
         """The whole table of rules anew."""
-        rows = [dict(zip(("rule_id", "scope", "expression"), rule, strict=True)) for rule in rules]
-        table = pa.Table.from_pylist(rows, schema=arrow_schema(RULES))
-        write_deltalake(self.folder / "lake" / "rules", table, mode="overwrite")
+        write_rules(self.workspace(), rules, "overwrite")
         assert [result.error for result in compile_scopes(self.workspace()) if result.error] == []
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:

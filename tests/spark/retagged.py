@@ -12,15 +12,12 @@ from deltalake import write_deltalake
 from pipelines.tag import tag_stream
 from tests.tables import rows_of
 from tests.unit.pipelines import retagged_rows
-from tests.unit.pipelines.retagged_rows import write_rules
+from tests.unit.pipelines.retagged_rows import BEFORE, STREAM, write_rules
 
-STREAM = {"source": "lake/source", "key": ["id"], "event_time": "t"}
 MAPPED = {**STREAM, "source": "lake/mapped"}
 """A column's name has a blank: such tables Spark alone reads and writes."""
-BEFORE = {"gone": "n > 3", "changed": "n < 9", "same": "w = 'x'"}
 AFTER = {"same": "w = 'x'", "changed": "n < 4 AND hour(t) < 9", "new": "n BETWEEN 5 AND 7"}
 LATER = {"same": "w = 'x'", "new": "n BETWEEN 6 AND 9", "newer": "soundex(w) = soundex('z')"}
-STEPS = ("found", "planned", "files", "s_tagged", "s_matches")
 
 
 def is_mapped(workspace: Any) -> bool:
@@ -89,16 +86,6 @@ def random_rule(draw: random.Random) -> Any:
         "FALSE",
     ]
     return retagged_rows.bounded(draw, draw.choice(texts))
-
-
-def edited(draw: random.Random, rules: Any) -> Any:
-    """Another set of rules: some removed, some changed, some added."""
-    kept = {
-        rule: random_rule(draw) if draw.random() < 0.2 else text for rule, text in rules.items() if draw.random() > 0.2
-    }
-    for _ in range(draw.randint(0, 2)):
-        kept[f"r{draw.randint(0, 40)}"] = random_rule(draw)
-    return kept or {"r0": random_rule(draw)}
 
 
 def assert_like_anew(workspace: Any) -> None:

@@ -13,12 +13,11 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from pipelines.compile import compile_scopes
-from pipelines.lake.lake import arrow_schema
 from pipelines.settings.configuration import parse_configuration
 from pipelines.settings.semantic_settings import SEMANTIC_SETTINGS, TIME_ZONE
-from pipelines.table_definitions import LAKE_TABLES, RULES
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
+from tests.lakes import make_tables, write_rules
 from tests.spark_oracle import RAISED, TRUE, Difference, Oracle, Tally, compare
 
 
@@ -58,12 +57,11 @@ class Lake:
             "streams": {"s": {"source": source}},
         }
         self.workspace = Workspace(parse_configuration(document, folder / "deltatag.toml"), caller)
-        for name in LAKE_TABLES:
-            self.workspace.lake.create(name, "bigint")
+        make_tables(self.workspace, "bigint")
 
     def compare(self, texts: Sequence[str], tally: Tally) -> None:
         """Tags all rows with the rules and adds to `tally` what differs from Spark's own answers."""
-        self._write(texts)
+        write_rules(self.workspace, [(number, "s", text) for number, text in enumerate(texts)], "overwrite")
         failed = [result.error for result in compile_scopes(self.workspace) if result.error]
         assert not failed, failed
         tagged = tag_stream(self.workspace, "s", restart=True)
@@ -81,12 +79,6 @@ class Lake:
         truths |= zip(others, self.oracle.truths([texts[number] for number in others]), strict=True)
         for number, truth in sorted(truths.items()):
             self._add(tally, texts[number], truth, matched[number], refused.get(number), errors.get(str(number), 0))
-
-    def _write(self, texts: Sequence[str]) -> None:
-        columns = {"rule_id": list(range(len(texts))), "scope": ["s"] * len(texts), "expression": list(texts)}
-        schema = arrow_schema(RULES, "bigint")
-        rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-        write_deltalake(self.workspace.lake.uri("rules"), pa.Table.from_pylist(rows, schema=schema), mode="overwrite")
 
     def _add(self, tally: Tally, text: str, truth: Any, matched: Any, refused: str | None, errors: int) -> None:
         if isinstance(truth, str) or refused:

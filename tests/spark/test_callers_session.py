@@ -15,14 +15,13 @@ from pyspark.sql import SparkSession
 from pipelines.compile import compile_scopes
 from pipelines.errors import SessionError
 from pipelines.join import join_streams
-from pipelines.lake.lake import arrow_schema
 from pipelines.settings.configuration import parse_configuration
 from pipelines.settings.semantic_settings import SEMANTIC_SETTINGS, TIME_ZONE
 from pipelines.spark.session import open_session
-from pipelines.table_definitions import LAKE_TABLES, RULES
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from tests.java import INTERPRETED
+from tests.lakes import make_tables, write_rules
 from tests.random_expressions import Grammar
 from tests.random_rows import rows
 from tests.spark.callers_session import callers_session, other_settings
@@ -154,11 +153,8 @@ def test_joins_and_checks(spark: SparkSession, tmp_path: Path, zone: str) -> Non
     }
     with callers_session(spark) as caller:
         workspace = Workspace(parse_configuration(document, tmp_path / "deltatag.toml"), caller)
-        for name in LAKE_TABLES:
-            workspace.lake.create(name, "string")
-        rows = [{"rule_id": rule, "scope": "j", "expression": text} for rule, text in JOINED]
-        rules = pa.Table.from_pylist(rows, schema=arrow_schema(RULES, "string"))
-        write_deltalake(workspace.lake.uri("rules"), rules, mode="append")
+        make_tables(workspace)
+        write_rules(workspace, [(rule, "j", text) for rule, text in JOINED])
         assert [(each.error, each.rejects) for each in compile_scopes(workspace)] == [(None, 0)] * 3
         join_streams(workspace, "j")
         tag_stream(workspace, "a", restart=True)

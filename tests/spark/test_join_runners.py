@@ -21,6 +21,7 @@ from pipelines.settings.model import LOCAL, SPARK
 from pipelines.workspace import Workspace
 from quality import joined
 from tests.java import AS_IN_PRODUCTION
+from tests.lakes import make_tables
 from tests.spark.random_scenarios import Scenario, counted
 
 SCENARIOS = range(*map(int, os.environ.get("DELTATAG_JOIN_SCENARIOS", "10:11").split(":")))
@@ -124,10 +125,7 @@ def test_tables_of_the_local_runner_are_those_of_spark(new_workspace, add_rules)
         configuration = workspace.configuration
         lake = replace(configuration.lake, root=str(configuration.path.parent / root), runner=runner)
         lakes[runner] = Workspace(replace(configuration, lake=lake), workspace.spark)
-        from pipelines.table_definitions import LAKE_TABLES
-
-        for name in LAKE_TABLES:
-            lakes[runner].lake.create(name, "string")
+        make_tables(lakes[runner])
         for name, table in tables:
             write_deltalake(configuration.streams[name].source, table)
         for name in joins:

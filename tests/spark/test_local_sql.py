@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,14 +10,13 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from pipelines.lake.lake import arrow_schema
 from pipelines.local_sql.statement import local_result
 from pipelines.settings.configuration import parse_configuration
 from pipelines.sql import statement_result
-from pipelines.table_definitions import LAKE_TABLES, RULES
 from pipelines.workspace import Workspace
 from tests.cases import SOAK, cases
 from tests.java import INTERPRETED
+from tests.lakes import make_tables, write_rules
 from tests.random_expressions import Grammar
 from tests.random_rows import rows
 from tests.spark.tagged_rules import reference_session
@@ -116,8 +114,7 @@ def workspace(spark: SparkSession, folder: Path, source: str, runner: str) -> Wo
         "lists": {"watch": {"source": str(folder / "watch")}},
     }
     found = Workspace(parse_configuration(document, folder / "deltatag.toml"), reference_session(spark, ZONE))
-    for name in LAKE_TABLES:
-        found.lake.create(name, "string")
+    make_tables(found)
     write_deltalake(str(folder / "watch"), pa.table({"account": ["x", "y"]}))
     return found
 
@@ -270,18 +267,11 @@ LEFT_TO_SPARK = [
 
 def test_what_is_left_to_spark(lakes: tuple[Workspace, Workspace]) -> None:
     local, spark = lakes
-    write_deltalake(local.lake.uri("rules"), rule_rows([("a", "s", "b")]), mode="append")
+    write_rules(local, [("a", "s", "b")])
     before = local.lake.version("rules")
     assert [statement for statement in LEFT_TO_SPARK if local_result(local, statement) is not None] == []
     assert local.lake.version("rules") == before
     assert local_result(spark, "SELECT i FROM s") is None
-
-
-def rule_rows(rules: Sequence[tuple[str, str, str]]) -> pa.Table:
-    """Rules by id, scope and expression."""
-    names = ("rule_id", "scope", "expression")
-    found = [dict(zip(names, rule, strict=True)) for rule in rules]
-    return pa.Table.from_pylist(found, schema=arrow_schema(RULES, "string"))
 
 
 def test_tables_that_only_spark_reads(lakes: tuple[Workspace, Workspace]) -> None:

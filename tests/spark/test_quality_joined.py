@@ -18,17 +18,16 @@ from pipelines.compile import compile_scopes
 from pipelines.due import join_is_due, tag_is_due
 from pipelines.errors import StatementError
 from pipelines.join import join_streams
-from pipelines.lake.lake import arrow_schema
 from pipelines.run import run_due
 from pipelines.sql import statement_result
 from pipelines.status import status
-from pipelines.table_definitions import LAKE_TABLES, RULES
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from quality.findings import ERROR, WARNING, GateResult
 from quality.gates import QualityGates, joined_gate, tagged_gate
 from tests.cases import soak_rest, some_of
 from tests.java import INTERPRETED
+from tests.lakes import make_tables, write_rules
 
 CONFIGURATION = """
 [lake]
@@ -110,12 +109,9 @@ def open_lake(tmp_path: Path, spark: Any) -> Callable[..., Workspace]:
         configuration = configuration.replace("[lake]\n", f'[lake]\nrunner = "{runner}"\n')
         (tmp_path / "deltatag.toml").write_text(f"{configuration}[spark]\n{settings}\n")
         opened = Workspace.open(tmp_path / "deltatag.toml", spark)
-        for name in LAKE_TABLES:
-            opened.lake.create(name)
+        make_tables(opened)
         append(opened, orders(0, 60), payments(0, 60))
-        rows = [dict(zip(("rule_id", "scope", "expression"), rule, strict=True)) for rule in RULE_TEXTS]
-        table = pa.Table.from_pylist(rows, schema=arrow_schema(RULES))
-        write_deltalake(opened.lake.uri("rules"), table, mode="append")
+        write_rules(opened, RULE_TEXTS)
         return opened
 
     return make
@@ -282,10 +278,7 @@ def test_a_stream_that_only_a_join_needs_is_not_copied(open_lake, runner: str) -
     assert failed(tagged_gate(workspace, "payments")) == {}
 
     # its first rule has all of it tagged, and what is tagged goes on when the last rule goes
-    rule = pa.Table.from_pylist(
-        [{"rule_id": "paid", "scope": "payments", "expression": "paid > 50"}], arrow_schema(RULES)
-    )
-    write_deltalake(workspace.lake.uri("rules"), rule, mode="append")
+    write_rules(workspace, [("paid", "payments", "paid > 50")])
     report = run_due(workspace, QualityGates())
     assert report.failures == {} and [(each.stream, each.rows) for each in report.tagged] == [("payments", 60)]
     workspace.lake.delta("rules").delete("scope = 'payments'")

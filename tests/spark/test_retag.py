@@ -23,14 +23,10 @@ from quality.gates import QualityGates
 from tests.cases import SOAK, soak_but
 from tests.spark.retagged import (
     AFTER,
-    BEFORE,
     LATER,
     MAPPED,
-    STEPS,
-    STREAM,
     append,
     assert_like_anew,
-    edited,
     prepared,
     random_rule,
     rows,
@@ -38,7 +34,7 @@ from tests.spark.retagged import (
     tags,
 )
 from tests.unit.pipelines import retagged_rows
-from tests.unit.pipelines.retagged_rows import DiedError, die_after, write_rules
+from tests.unit.pipelines.retagged_rows import BEFORE, STEPS, STREAM, DiedError, die_after, edited, write_rules
 
 TURNS = [*enumerate(STEPS * 2)]
 """Each step, once with an edit before the next run, and once with rows, or with neither."""
@@ -67,7 +63,7 @@ def test_random_edits(new_workspace, monkeypatch, case: str) -> None:
         append(workspace, turn * 100, turn * 100 + 100)
         write_rules(workspace, rules)
         tag_stream(workspace, "s")
-        rules = edited(draw, rules)
+        rules = edited(draw, rules, random_rule)
         write_rules(workspace, rules)
         if turn != 1:  # rows that stand by two indexes
             result = retag(workspace, "s")

@@ -12,10 +12,10 @@ from pipelines.errors import StatementError
 from pipelines.settings.configuration import parse_configuration
 from pipelines.sql import register_tables, run_statement, statement_result
 from pipelines.status import status
-from pipelines.table_definitions import LAKE_TABLES
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from tests.cases import soak_rest
+from tests.lakes import make_tables
 
 STREAMS = {"flights": {"source": "lake/flights", "key": ["id"]}}
 
@@ -77,8 +77,7 @@ def test_names_are_listed(workspace) -> None:
 def another_lake(workspace, root: str, streams=STREAMS) -> Workspace:
     document = {"lake": {"root": root}, "streams": streams}
     found = Workspace(parse_configuration(document, workspace.configuration.path), workspace.spark)
-    for name in LAKE_TABLES:
-        found.lake.create(name)
+    make_tables(found)
     return found
 
 

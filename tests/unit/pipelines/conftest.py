@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pipelines.workspace import Workspace
-from tests.unit.pipelines.local_retags import STREAM
+from tests.unit.pipelines.retagged_rows import STREAM
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from collections import Counter
 
 import polars as pl
@@ -14,14 +13,11 @@ from pipelines.lake.add_actions import live_files
 from pipelines.lake.folder_log import FolderLog
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
-from tests.unit.pipelines.retagged_rows import random_rule, rows, write_rules
+from tests.unit.pipelines.retagged_rows import BEFORE, rows, write_rules
 
 RETAGS = "DELTATAG_RETAG_CASES"
-STREAM = {"source": "lake/source", "key": ["id"], "event_time": "t"}
-BEFORE = {"gone": "n > 3", "changed": "n < 9", "same": "w = 'x'"}
 AFTER = {"same": "w = 'x'", "changed": "n < 4 AND d > 1", "new": "n BETWEEN 5 AND 7"}
 LATER = {"same": "w = 'x'", "new": "n BETWEEN 6 AND 9", "newer": "w IS NULL"}
-STEPS = ("found", "planned", "files", "s_tagged", "s_matches")
 
 
 def append(workspace: Workspace, start: int, stop: int) -> None:
@@ -69,15 +65,6 @@ def check_statistics(workspace: Workspace, name: str) -> None:
         for column, nulls in stats["nullCount"].items():
             if column in frame.columns and not isinstance(nulls, dict):
                 assert frame[column].null_count() == nulls
-
-
-def edited(draw: random.Random, rules):
-    kept = {
-        rule: random_rule(draw) if draw.random() < 0.2 else text for rule, text in rules.items() if draw.random() > 0.2
-    }
-    for _ in range(draw.randint(0, 2)):
-        kept[f"r{draw.randint(0, 40)}"] = random_rule(draw)
-    return kept or {"r0": random_rule(draw)}
 
 
 def prepared(make, **stream) -> Workspace:

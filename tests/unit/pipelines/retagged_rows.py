@@ -8,14 +8,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 
 from pipelines.compile import compile_scopes
-from pipelines.lake.lake import arrow_schema
 from pipelines.retagging.retagger import Retagger
-from pipelines.table_definitions import RULES
+from tests import lakes
 
 START = datetime(2024, 3, 9, tzinfo=UTC)
+STREAM = {"source": "lake/source", "key": ["id"], "event_time": "t"}
+BEFORE = {"gone": "n > 3", "changed": "n < 9", "same": "w = 'x'"}
+STEPS = ("found", "planned", "files", "s_tagged", "s_matches")
+"""Those after which `die_after` has a re-tag's process end."""
 
 
 def rows(start: int, stop: int) -> pa.Table:
@@ -40,8 +42,7 @@ def write_rules(workspace: Any, rules: Any) -> None:
     for rule, definition in rules.items():
         text, since, until = definition if isinstance(definition, tuple) else (definition, None, None)
         listed.append({"rule_id": rule, "scope": "s", "expression": text, "valid_from": since, "valid_to": until})
-    table = pa.Table.from_pylist(listed, schema=arrow_schema(RULES, workspace.lake.rule_id_type()))
-    write_deltalake(workspace.lake.uri("rules"), table, mode="overwrite")
+    lakes.write_rules(workspace, listed, "overwrite")
     assert not [result.error for result in compile_scopes(workspace) if result.error]
 
 
@@ -67,6 +68,14 @@ def bounded(draw: random.Random, text: str) -> tuple[str, datetime | None, datet
     since = START + timedelta(hours=draw.randint(0, 40)) if draw.random() < 0.25 else None
     until = START + timedelta(hours=draw.randint(0, 60)) if draw.random() < 0.25 else None
     return (text, since, until)
+
+
+def edited(draw: random.Random, rules: Any, make: Any = random_rule) -> Any:
+    """Another set of rules: some removed, some changed, some added."""
+    kept = {rule: make(draw) if draw.random() < 0.2 else text for rule, text in rules.items() if draw.random() > 0.2}
+    for _ in range(draw.randint(0, 2)):
+        kept[f"r{draw.randint(0, 40)}"] = make(draw)
+    return kept or {"r0": make(draw)}
 
 
 class DiedError(BaseException):

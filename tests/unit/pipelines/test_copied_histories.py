@@ -22,16 +22,15 @@ from pipelines.compile import compile_scopes
 from pipelines.errors import RestartedError, TableError
 from pipelines.lake import runs
 from pipelines.lake.folder_log import FolderLog
-from pipelines.lake.lake import arrow_schema
 from pipelines.retag import retag
 from pipelines.retagging import index_histories, local_tables
 from pipelines.run import OpenGates, run_due
-from pipelines.table_definitions import RULES
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from rules_index.workers import copied_files
 from rules_index.workers.parquet_columns import CompositeFile
 from tests.cases import cases, quick_first
+from tests.lakes import write_rules
 
 START = datetime(2024, 3, 9, tzinfo=UTC)
 SEEDS = range(cases(40, "DELTATAG_COPIED_HISTORIES"))
@@ -183,8 +182,7 @@ class Stream:
         """Write the rules and compile them."""
         name = (lambda rule: rule) if self.numbers else "r{}".format
         listed = [{"rule_id": name(rule), "scope": "s", **each} for rule, each in self.rules.items()]
-        schema = arrow_schema(RULES, self.workspace.lake.rule_id_type())
-        write_deltalake(self.workspace.lake.uri("rules"), pa.Table.from_pylist(listed, schema=schema), mode="overwrite")
+        write_rules(self.workspace, listed, "overwrite")
         assert not [result.error for result in compile_scopes(self.workspace) if result.error]
 
     def read(self, name: str) -> list[dict[str, Any]]:

@@ -7,19 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pipelines.error_texts import first_line
 from pipelines.errors import ConfigurationError, TableError
 from pipelines.lake.folder_log import FolderLog
-from pipelines.lake.lake import arrow_schema
 from pipelines.retag import reproduce_tags, retag
-from pipelines.table_definitions import RULES
 from pipelines.tag import tag_stream
-from tests.unit.pipelines.local_retags import AFTER, BEFORE, append, check_statistics, prepared, read
-from tests.unit.pipelines.retagged_rows import rows, write_rules
+from tests import lakes
+from tests.unit.pipelines.local_retags import AFTER, append, check_statistics, prepared, read
+from tests.unit.pipelines.retagged_rows import BEFORE, rows, write_rules
 
 OUTPUTS = pytest.mark.parametrize("output", ["all", "matched"])
 TABLE = "as_it_was"
@@ -136,9 +134,7 @@ def test_other_tables_are_not_replaced(make_retagged) -> None:
 
 def test_rules_that_only_spark_evaluates_are_left_to_it(make_retagged) -> None:
     workspace = prepared(make_retagged)
-    rule = {"rule_id": "odd", "scope": "s", "expression": "soundex(w) = 'X000'"}
-    table = pa.Table.from_pylist([rule], schema=arrow_schema(RULES))
-    write_deltalake(workspace.lake.uri("rules"), table, mode="append")
+    lakes.write_rules(workspace, [("odd", "s", "soundex(w) = 'X000'")])
     with pytest.raises(AssertionError, match="Spark was asked for"):
         reproduce_tags(workspace, "s", workspace.lake.version("rules"), TABLE)
     assert not FolderLog(workspace.lake.uri(TABLE)).folder.exists()

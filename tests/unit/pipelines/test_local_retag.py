@@ -24,20 +24,26 @@ from pipelines.workspace import Workspace
 from tests.cases import cases, quick_first
 from tests.unit.pipelines.local_retags import (
     AFTER,
-    BEFORE,
     LATER,
     RETAGS,
-    STEPS,
-    STREAM,
     append,
     assert_like_anew,
-    edited,
     exploded,
     matched,
     prepared,
     read,
 )
-from tests.unit.pipelines.retagged_rows import DiedError, die_after, random_rule, rows, write_rules
+from tests.unit.pipelines.retagged_rows import (
+    BEFORE,
+    STEPS,
+    STREAM,
+    DiedError,
+    die_after,
+    edited,
+    random_rule,
+    rows,
+    write_rules,
+)
 
 pytestmark = pytest.mark.usefixtures("without_spark")
 

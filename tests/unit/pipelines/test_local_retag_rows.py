@@ -19,19 +19,26 @@ from pipelines.tag import tag_stream
 from tests.cases import cases, quick_first
 from tests.unit.pipelines.local_retags import (
     AFTER,
-    BEFORE,
     RETAGS,
-    STEPS,
     append,
     assert_like_anew,
     check_statistics,
-    edited,
     exploded,
     matched,
     prepared,
     read,
 )
-from tests.unit.pipelines.retagged_rows import START, DiedError, die_after, random_rule, rows, write_rules
+from tests.unit.pipelines.retagged_rows import (
+    BEFORE,
+    START,
+    STEPS,
+    DiedError,
+    die_after,
+    edited,
+    random_rule,
+    rows,
+    write_rules,
+)
 
 pytestmark = pytest.mark.usefixtures("without_spark")
 

@@ -14,10 +14,9 @@ from deltalake import DeltaTable, write_deltalake
 import rules_index as ri
 from pipelines.lake.add_actions import live_files, may_match
 from pipelines.lake.folder_log import FolderLog
-from pipelines.lake.lake import arrow_schema
-from pipelines.table_definitions import RULES
 from rules_index.implication.widening import widen
 from tests.cases import SOAK, cases
+from tests.lakes import rules_table
 from tests.unit.pipelines.retagged_rows import random_rule, rows
 
 
@@ -37,7 +36,7 @@ def test_no_file_is_passed_over_that_has_a_row(tmp_path, seed: int) -> None:
     for _ in range(20):
         text, since, until = random_rule(draw)
         rule = {"rule_id": "r", "expression": text, "valid_from": since, "valid_to": until}
-        table = pa.Table.from_pylist([rule], schema=arrow_schema(RULES)).select(list(rule))
+        table = rules_table([rule]).select(list(rule))
         wanted = [widen(table, schema, 4, "t")]
         compiled = ri.compile_rules(table, schema, event_time="t")
         for add in files:
