@@ -30,6 +30,12 @@ RULES_OF_S = (
     {"rule_id": "d", "expression": "n IS NULL", "priority": 7},
 )
 """One with a power, which only Spark evaluates: see `local`."""
+EDITED = [
+    rule
+    | ({"priority": 9, "severity": "medium"} if rule["rule_id"] == "é" else {})
+    | ({"labels": {"team": "risk"}} if rule["rule_id"] == "b" else {})
+    for rule in RULES_OF_S
+]
 
 
 def local(rules: Any) -> list[dict[str, Any]]:

@@ -49,6 +49,15 @@ class Tally:
     matches: int = 0
     differences: list[Difference] = field(default_factory=list)
 
+    def is_refused(self, text: str, truth: Any, refused: str | None) -> bool:
+        """Whether Spark (`truth` is its message) or we refuse an expression; a difference if only one does."""
+        if isinstance(truth, str) and refused:
+            self.refused_by_both += 1
+        elif isinstance(truth, str) or refused:
+            spark = truth if isinstance(truth, str) else "accepts it"
+            self.differences.append(Difference(text, "refused", spark, refused or "accepts it"))
+        return isinstance(truth, str) or bool(refused)
+
     def __str__(self) -> str:
         return (
             f"{self.compared} expressions compared, {len(self.differences)} differences; {self.matches} matches; "
@@ -172,12 +181,7 @@ def compare(
     rejects = {reject["rule_id"]: f"{reject['error']} {reject['message']}" for reject in compiled.rejects.to_pylist()}
     for number, (text, truth) in enumerate(zip(texts, oracle.truths(texts), strict=True)):
         refused = rejects.get(number)
-        if isinstance(truth, str) or refused:
-            if isinstance(truth, str) and refused:
-                tally.refused_by_both += 1
-            else:
-                spark = truth if isinstance(truth, str) else "accepts it"
-                tally.differences.append(Difference(text, "refused", spark, refused or "accepts it"))
+        if tally.is_refused(text, truth, refused):
             continue
         tally.compared += 1
         tally.matches += int((truth == TRUE).sum())

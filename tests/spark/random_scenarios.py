@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
+from deltalake import write_deltalake
+
+from pipelines.compile import compile_scopes
+from tests.lakes import write_rules
 
 SECOND = 1_000_000
 START = datetime(2024, 3, 9, 23, 59, 50)
@@ -55,6 +59,17 @@ class Scenario:
             f"j{number}": {"streams": self.names, "on": ["k"], "window": windows[number], "method": methods[number]}
             for number in range(len(self.rules))
         }
+
+    def lake(self, new_workspace: Any, joins: Mapping[str, Any]) -> Any:
+        """A lake with these joins, whose rules are compiled, and streams without a row."""
+        workspace = new_workspace(self.streams(), joins=joins, rules={"time_zone": "America/New_York"})
+        for name in self.names:
+            write_deltalake(workspace.configuration.streams[name].source, self.table(name, 0))
+        for name, rules in zip(joins, self.rules, strict=True):
+            write_rules(workspace, [(f"{name} {rule}", name, text) for rule, text in rules.items()])
+        found = compile_scopes(workspace, list(joins))
+        assert [(each.error, each.rejects) for each in found] == [(None, 0)] * len(joins)
+        return workspace
 
     def table(self, name: str, rows: int) -> pa.Table:
         """Rows of a stream, some of which repeat, or have no key or no time."""

@@ -81,12 +81,7 @@ class Lake:
             self._add(tally, texts[number], truth, matched[number], refused.get(number), errors.get(str(number), 0))
 
     def _add(self, tally: Tally, text: str, truth: Any, matched: Any, refused: str | None, errors: int) -> None:
-        if isinstance(truth, str) or refused:
-            if isinstance(truth, str) and refused:
-                tally.refused_by_both += 1
-            else:
-                spark = truth if isinstance(truth, str) else "accepts it"
-                tally.differences.append(Difference(text, "refused", spark, refused or "accepts it"))
+        if tally.is_refused(text, truth, refused):
             return
         raised = truth == RAISED
         tally.compared += 1

@@ -18,6 +18,7 @@ from pipelines.sql import run_statement
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from tests.annotated_rows import (
+    EDITED,
     RULES_OF_S,
     SEVERITIES,
     STREAM,
@@ -30,12 +31,6 @@ from tests.annotated_rows import (
     write_rules,
 )
 
-EDITED = [
-    rule
-    | ({"priority": 9, "severity": "medium"} if rule["rule_id"] == "é" else {})
-    | ({"labels": {"team": "risk"}} if rule["rule_id"] == "b" else {})
-    for rule in RULES_OF_S
-]
 NEW = {"rule_id": "e", "expression": "n = 1 OR n % 5 = 0", "priority": -9, "severity": "informational"}
 
 

@@ -81,16 +81,11 @@ def prepared(make, add_rules):
     ],
 )
 def test_whatever_arrives_when_the_table_is_the_join(
-    new_workspace, add_rules, monkeypatch, seed: int, methods: tuple[str, str]
+    new_workspace, monkeypatch, seed: int, methods: tuple[str, str]
 ) -> None:
     scenario = Scenario(seed)
     joins = scenario.joins(methods)
-    workspace = new_workspace(scenario.streams(), joins=joins, rules={"time_zone": "America/New_York"})
-    for name in scenario.names:
-        write_deltalake(workspace.configuration.streams[name].source, scenario.table(name, 0))
-    for name, rules in zip(joins, scenario.rules, strict=True):
-        add_rules(workspace, *((f"{name} {rule}", name, text) for rule, text in rules.items()))
-    assert [(each.error, each.rejects) for each in compile_scopes(workspace, list(joins))] == [(None, 0)] * len(joins)
+    workspace = scenario.lake(new_workspace, joins)
     if seed % 2:
         # slices and several partitions, as if the rows were many
         monkeypatch.setattr(hot_keys, "FEW_ROWS", 4)

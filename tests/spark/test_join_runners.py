@@ -46,7 +46,7 @@ def through(workspace: Workspace, runner: str) -> Workspace:
 
 @pytest.mark.timeout(6 * 3600)
 @pytest.mark.parametrize("seed", SCENARIOS)
-def test_runs_of_both_runners_make_one_table(new_workspace, add_rules, monkeypatch, seed: int) -> None:
+def test_runs_of_both_runners_make_one_table(new_workspace, monkeypatch, seed: int) -> None:
     scenario = Scenario(seed)
     # what only Spark evaluates is left to it anyway
     rules = [
@@ -55,12 +55,7 @@ def test_runs_of_both_runners_make_one_table(new_workspace, add_rules, monkeypat
     ]
     scenario.rules[:] = [each or {"r": "TRUE"} for each in rules]
     joins = scenario.joins(("batch", "pdfa"))
-    workspace = new_workspace(scenario.streams(), joins=joins, rules={"time_zone": "America/New_York"})
-    for name in scenario.names:
-        write_deltalake(workspace.configuration.streams[name].source, scenario.table(name, 0))
-    for name, texts in zip(joins, scenario.rules, strict=True):
-        add_rules(workspace, *((f"{name} {rule}", name, text) for rule, text in texts.items()))
-    assert [(each.error, each.rejects) for each in compile_scopes(workspace, list(joins))] == [(None, 0)] * len(joins)
+    workspace = scenario.lake(new_workspace, joins)
     if seed % 2:
         monkeypatch.setattr(hot_keys, "FEW_ROWS", 4)
         monkeypatch.setattr(local_rows, "FEW_ROWS", 4)

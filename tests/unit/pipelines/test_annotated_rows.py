@@ -17,6 +17,7 @@ from pipelines.retag import retag
 from pipelines.settings.configuration import parse_configuration
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
+from tests import annotated_rows
 from tests.annotated_rows import (
     RULES_OF_S,
     STREAM,
@@ -29,12 +30,7 @@ from tests.annotated_rows import (
     write_rules,
 )
 
-EDITED = [
-    rule
-    | ({"priority": 9, "severity": "medium"} if rule["rule_id"] == "é" else {})
-    | ({"labels": {"team": "risk"}} if rule["rule_id"] == "b" else {})
-    for rule in local(RULES_OF_S)
-]
+EDITED = local(annotated_rows.EDITED)
 
 
 @pytest.fixture
