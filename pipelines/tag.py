@@ -8,7 +8,6 @@ idempotent: a repetition after a crash skips every table that already has the nu
 from __future__ import annotations
 
 import time
-import uuid
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -18,9 +17,9 @@ from typing import Any
 from pipelines.annotated import check_compiled
 from pipelines.errors import NeedsSparkError, QuarantineShareError
 from pipelines.lake.index_store import StoredIndex, index_to_tag_with
-from pipelines.lake.runs import PLANNED, MicroBatch, check_id_type, last_batch
+from pipelines.lake.runs import PLANNED, MicroBatch, last_batch
 from pipelines.origin import Origin
-from pipelines.recovery.attempts import holds_nothing, left_out_before, notices
+from pipelines.recovery.attempts import holds_nothing, notices
 from pipelines.recovery.jvm_restart import step, surviving
 from pipelines.recovery.micro_batch import MicroBatchRun
 from pipelines.runners.choice import going_on_with_spark, runner_of
@@ -166,32 +165,27 @@ class _Tagger(MicroBatchRun):
         """Check everything that could stop a slice, then write its plan; if another run was first, return its plan."""
         stream = self.stream
         columns = self.runner.columns(source, taken.schema_version)
-        from_scratch = last is None or last.plan.get("reset", False)
-        id_type = self.lake.rule_id_type()
-        check_id_type(last, id_type, f"deltatag tag {stream.name} --restart")
-        before = None if from_scratch or last is None else last.plan
+        common = self._common_plan(last, stored)
+        before = None if last is None or last.plan.get("reset") else last.plan
         kept = [table(stream) for table in (tagged_table, matches_table, quarantine_table)]
         followed = self.runner.followed(source, taken.schema_version, before, kept, f"tag {stream.name}")
         check_columns(stream, columns)
         compiled = self._index(stored.fingerprint)[1]
         check_inputs(compiled, columns, stream.name, lambda: self.runner.columns(source, source.version))
         check_compiled(compiled, stream.annotations, stream.name)
-        series = uuid.uuid4().hex if from_scratch or last is None else last.plan["series"]
-        self.runner.prepare(source, taken.schema_version, id_type)
+        self.runner.prepare(source, taken.schema_version, common["id_type"])
         checks = {"key": list(stream.key), "checks": dict(stream.checks)}
         rows, refused = self._refused(source, taken, checks)
         plan = {
             **taken.to_plan(),
             **followed,
             **checks,
-            "series": series,
-            "id_type": id_type,
+            **common,
             "event_time": stream.event_time,
             "output": stream.output,
             "matches": stream.keeps_matches,
             "rows": rows,
             "quarantined": refused,
-            **left_out_before(last, stored),
         }
         if self._origin is not None:
             plan["implied_by"] = _implied_by(self._origin, source, taken, stored, last)

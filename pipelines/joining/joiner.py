@@ -7,7 +7,6 @@ So after any sequence of runs the table is the same as if one micro-batch had ta
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
@@ -21,8 +20,8 @@ from pipelines.joining.runner import JoinRunner, Placed, Planned
 from pipelines.joining.sides import SideFiles, side_files, source_fields
 from pipelines.joining.watermark import watermark
 from pipelines.lake.index_store import StoredIndex, index_to_tag_with
-from pipelines.lake.runs import PLANNED, MicroBatch, check_id_type, last_batch
-from pipelines.recovery.attempts import errors_of, left_out, left_out_before
+from pipelines.lake.runs import PLANNED, MicroBatch, last_batch
+from pipelines.recovery.attempts import errors_of, left_out
 from pipelines.recovery.micro_batch import MicroBatchRun
 from pipelines.scopes import JoinScope
 from pipelines.sources.lost_files import telling_lost_files
@@ -95,20 +94,17 @@ class Joiner(MicroBatchRun):
         if all(side["slice"] is None for side in sides.values()):
             return None
         self._follow_columns(sides, before)
-        id_type = self.lake.rule_id_type()
-        check_id_type(last, id_type, f"deltatag join {self.join.name} --restart")
         stored = index_to_tag_with(self.lake, self.join.name)
+        common = self._common_plan(last, stored)
         compiled = self._join_index(stored.fingerprint).compiled
         check_inputs(compiled, JoinScope(self.workspace, self.join).columns(), self.join.name)
         check_compiled(compiled, self.join.annotations, self.join.name)
         plan: dict[str, Any] = {
             "definition": definition,
             "sides": sides,
-            "series": uuid.uuid4().hex if last is None else last.plan["series"],
-            "id_type": id_type,
             "lateness": self.join.lateness,
             "latest": None if last is None else last.plan.get("latest"),
-            **left_out_before(last, stored),
+            **common,
         }
         files = self._files(sides, watermark(plan))
         for side in files:

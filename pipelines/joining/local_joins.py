@@ -21,14 +21,14 @@ from pipelines.joining.local_rows import LocalRows
 from pipelines.joining.local_sides import names_of, side_readers, struct_of
 from pipelines.joining.runner import Placed, Planned
 from pipelines.joining.sides import SideFiles
-from pipelines.joining.watermark import late_reason, watermark
+from pipelines.joining.watermark import late_reason, later, watermark
 from pipelines.lake.column_types import ARROW_ID_TYPES, arrow_schema_of, plain_fields
 from pipelines.lake.delta_log import DeltaLog
 from pipelines.lake.table_log import table_log
-from pipelines.lake.transaction_ids import app_of, is_done
+from pipelines.lake.transaction_ids import app_of, files_added_by, is_done
 from pipelines.runners.spark_required import of_derived
 from pipelines.sources.pieces import each_in_threads, progress_of_parts
-from pipelines.sources.readable_features import foreign_features
+from pipelines.sources.readable_features import refuse_foreign
 from pipelines.sources.source import Source
 from pipelines.table_definitions import quarantine_table, tagged_table
 from pipelines.writing.compression import codec_of
@@ -64,8 +64,7 @@ class LocalJoins:
         """The source, read by delta-rs; NeedsSparkError if only Spark can read it."""
         source = Source(stream.name, table_log(stream.source, bounds=True), command, stream.source_stream)
         snapshot = source.snapshot(source.version)
-        if foreign := foreign_features(snapshot):
-            raise NeedsSparkError(f"the source of {stream.name} has the table feature {foreign[0]}")
+        refuse_foreign(stream.name, snapshot)
         kinds = {field["name"]: field["type"] for field in snapshot.fields}
         if odd := [name for name in snapshot.partition_columns if not is_partition_type(kinds[name])]:
             raise NeedsSparkError(f"only Spark reads partitions by {odd[0]} of the source of {stream.name}")
@@ -191,8 +190,7 @@ class LocalJoins:
         if plan["lateness"] is None:
             return 0, None
         latest, late = rows.latest_and_late()
-        before = plan["latest"]
-        latest = before if latest is None else latest if before is None else max(before, latest)
+        latest = later(plan["latest"], latest)
         name = quarantine_table(planned.join.name)
         if not late or (planned.resumed and is_done(self.lake, name, app_of(plan, name), batch.batch)):
             return late, latest
@@ -268,15 +266,11 @@ class _Written:
 
 def _written(log: DeltaLog, app: str, number: int) -> tuple[int, int]:
     """How many joined rows and matches a micro-batch has written; 0 if the log no longer holds its commit."""
-    for version in reversed(log.commits()):
-        actions = log.commit(version) or []
-        if not any("txn" in a and (a["txn"]["appId"], a["txn"]["version"]) == (app, number) for a in actions):
-            continue
-        adds = [(version, action["add"]) for action in actions if "add" in action]
+    found = files_added_by(log, app, number)
+    rows = matches = 0
+    if found is not None:
         schema = arrow_schema_of(json.dumps({"fields": log.latest().fields}))
-        rows = matches = 0
-        for batch in read_batches(log.source_files(adds), schema, ["rule_ids"]):
+        for batch in read_batches(log.source_files(found[1]), schema, ["rule_ids"]):
             rows += len(batch)
             matches += int(pc.sum(pc.list_value_length(batch.column("rule_ids"))).as_py() or 0)
-        return rows, matches
-    return 0, 0
+    return rows, matches

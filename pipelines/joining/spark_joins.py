@@ -14,6 +14,7 @@ from pipelines.joining.runner import Placed, Planned
 from pipelines.joining.shuffle import joined_schema, matched
 from pipelines.joining.sides import SideFiles
 from pipelines.joining.spark_rows import JoinRows
+from pipelines.joining.watermark import later
 from pipelines.lake.column_types import ARROW_ID_TYPES, plain_schema
 from pipelines.lake.transaction_ids import app_of
 from pipelines.recovery.jvm_restart import batch_time_limit
@@ -166,8 +167,7 @@ class SparkJoins:
         if batch.plan["lateness"] is None:
             return 0, None
         latest, late = rows.latest_and_late()
-        before = batch.plan["latest"]
-        latest = before if latest is None else latest if before is None else max(before, latest)
+        latest = later(batch.plan["latest"], latest)
         if late:
             name = quarantine_table(planned.join.name)
             app = app_of(batch.plan, name)

@@ -17,6 +17,11 @@ def watermark(plan: Mapping[str, Any]) -> int | None:
     return None if lateness is None or latest is None else int(latest) - int(lateness)
 
 
+def later(one: int | None, other: int | None) -> int | None:
+    """The later of two event times; None if both are unknown."""
+    return max((time for time in (one, other) if time is not None), default=None)
+
+
 def late_reason(lateness: int) -> str:
     """The reason in quarantine of a row that came too late; lateness in microseconds."""
     return f"the row came later than the lateness of {lateness / 1e6:g} s allows"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from pipelines.lake.lake import Lake
@@ -23,6 +23,24 @@ def app_of(plan: Mapping[str, Any], name: str) -> str:
     If an earlier plan of the micro-batch has already written the table, it is that plan's.
     """
     return application(plan.get("written", {}).get(name, plan["series"]), name)
+
+
+class _Log(Protocol):
+    """A Delta log (`delta_log.DeltaLog`, or that of Spark's library)."""
+
+    def commits(self) -> range: ...
+
+    def commit(self, version: int) -> list[dict[str, Any]] | None: ...
+
+
+def files_added_by(log: _Log, app: str, number: int) -> tuple[int, list[tuple[int, dict[str, Any]]]] | None:
+    """The version that transaction `number` of an `appId` made of a table, and the files that it added, each with that
+    version; None if the log no longer holds its commit."""
+    for version in reversed(log.commits()):
+        actions = log.commit(version) or []
+        if any("txn" in a and (a["txn"]["appId"], a["txn"]["version"]) == (app, number) for a in actions):
+            return version, [(version, action["add"]) for action in actions if "add" in action]
+    return None
 
 
 def is_done(lake: Lake, name: str, app: str, number: int) -> bool:

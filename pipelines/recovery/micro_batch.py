@@ -7,6 +7,7 @@ is planned anew if nothing of it is written and there is a newer index, or if a 
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,12 +23,13 @@ from pipelines.lake.runs import (
     RESET,
     MicroBatch,
     abandon,
+    check_id_type,
     plan_reset,
     record_done,
     record_plan,
     record_reset,
 )
-from pipelines.recovery.attempts import Attempts, described, holds_nothing, plan_anew
+from pipelines.recovery.attempts import Attempts, described, holds_nothing, left_out_before, plan_anew
 
 if TYPE_CHECKING:
     import rules_index as ri
@@ -70,6 +72,14 @@ class MicroBatchRun:
             self._fence(series, self.tables, last.batch)
         empty()
         return record_reset(self.lake, last)
+
+    def _common_plan(self, last: MicroBatch | None, stored: StoredIndex) -> dict[str, Any]:
+        """What the plan after `last` says whatever the scope is; TableError if ids of rules have another type now."""
+        id_type = self.lake.rule_id_type()
+        check_id_type(last, id_type, f"{self._command} --restart")
+        from_scratch = last is None or last.plan.get("reset", False)
+        series = uuid.uuid4().hex if last is None or from_scratch else last.plan["series"]
+        return {"series": series, "id_type": id_type, **left_out_before(last, stored)}
 
     def _record_plan(
         self, last: MicroBatch | None, plan: dict[str, Any], stored: StoredIndex, source_version: int | None

@@ -28,7 +28,7 @@ from pipelines.settings.model import Stream
 from pipelines.sources.columns import check_condition
 from pipelines.sources.pieces import cores, each_in_threads, pieces_of, progress_of_parts
 from pipelines.sources.positions import Slice
-from pipelines.sources.readable_features import foreign_features
+from pipelines.sources.readable_features import refuse_foreign
 from pipelines.sources.source import Source
 from pipelines.table_definitions import quarantine_table
 from pipelines.workspace import Workspace
@@ -247,10 +247,7 @@ class LocalRunner:
 
     def check_features(self, source: Source, version: int) -> None:
         """NeedsSparkError if a version of the source has features that only Spark reads."""
-        snapshot = _log(source).snapshot(version)
-        foreign = foreign_features(snapshot)
-        if foreign:
-            raise NeedsSparkError(f"the source of {self.stream.name} has the table feature {foreign[0]}")
+        refuse_foreign(self.stream.name, _log(source).snapshot(version))
 
     def _each_piece(self, source: Source, taken: Slice, work: Callable[[Sequence[SourceFile]], Any]) -> list[Any]:
         """The results of `work` for pieces of the slice, run by threads.

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from pipelines.error_texts import first_line
-from pipelines.errors import TableError
+from pipelines.errors import NeedsSparkError, TableError
 from pipelines.lake.table_cache import local_folder
 from pipelines.lake.table_log import table_log
 from pipelines.settings.configuration import is_catalog_name
@@ -30,6 +30,12 @@ def foreign_features(snapshot: FolderSnapshot) -> list[str]:
     """The table features for which only Spark can read a source."""
     has_variants = '"variant"' in json.dumps([field["type"] for field in snapshot.fields])
     return sorted(snapshot.features - READABLE - (frozenset() if has_variants else _OF_VARIANTS))
+
+
+def refuse_foreign(stream: str, snapshot: FolderSnapshot) -> None:
+    """NeedsSparkError if only Spark can read this snapshot of a stream's source."""
+    if foreign := foreign_features(snapshot):
+        raise NeedsSparkError(f"the source of {stream} has the table feature {foreign[0]}")
 
 
 def why_spark_reads(stream: Stream, version: int | None = None) -> str | None:

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from pipelines.annotated import check_widened
 from pipelines.errors import PipelineError, SourceChangedError, TableError
 from pipelines.lake.column_types import changed_types, needs_mapping, same_columns
-from pipelines.lake.transaction_ids import application, is_done
+from pipelines.lake.transaction_ids import application, files_added_by, is_done
 from pipelines.lake.unfinished_log import remove_unfinished_log
 from pipelines.spark.delta_internals import TableLog, snapshot_schema, table_property
 from pipelines.spark.failures import is_conflict, run
@@ -137,12 +137,8 @@ def _append(lake: Lake, name: str, frame: DataFrame, app: str, number: int) -> b
 def written_rows(spark: SparkSession, lake: Lake, name: str, app: str, number: int) -> DataFrame | None:
     """The rows that a micro-batch has written to a table; None if the log no longer holds its commit."""
     log = TableLog(spark, lake.uri(name))
-    for version in reversed(log.commits()):
-        actions = log.commit(version) or []
-        numbers = [a["txn"]["version"] for a in actions if "txn" in a and a["txn"]["appId"] == app]
-        if number in numbers:
-            return log.frame(log.snapshot(version), [(version, a["add"]) for a in actions if "add" in a])
-    return None
+    found = files_added_by(log, app, number)
+    return None if found is None else log.frame(log.snapshot(found[0]), found[1])
 
 
 def fence(workspace: Workspace, series: str, names: Sequence[str], number: int) -> list[str]:
