@@ -335,11 +335,6 @@ def is_matches(table: str) -> bool:
     return table.endswith(_MATCHES)
 
 
-def is_quarantine(table: str) -> bool:
-    """Whether a table of a scope is its quarantine, by its name."""
-    return table.startswith(_QUARANTINE)
-
-
 def scope_of_table(table: str) -> str:
     """The scope of one of its tables, by the table's name."""
     return re.sub(f"^{_QUARANTINE}|{_TAGGED}$|{_MATCHES}$", "", table)

@@ -25,7 +25,7 @@ from pipelines.maintaining.outcome import Upkept
 from pipelines.maintaining.retention import Reader, readers_of
 from pipelines.maintaining.small_files import LEAST, LEAST_IN_RUN, MOST_BYTES, file_of, files_of, groups_to_merge
 from pipelines.maintaining.vacuum import COMMITS, END, hours_to_keep, removed_by_vacuum, shorten_log
-from pipelines.table_definitions import is_quarantine, is_tagged
+from pipelines.table_definitions import is_tagged, quarantine_table
 from pipelines.writing.compression import configured_codec
 from pipelines.writing.files import layout_of
 
@@ -57,7 +57,7 @@ def keep_up(workspace: Workspace, scope: str, name: str, in_run: bool) -> Upkept
     """
     done = Upkept.of(name, files_of(workspace.lake.delta(name)))
     readers = readers_of(workspace, name)
-    if is_quarantine(name) and not in_run:
+    if name == quarantine_table(scope) and not in_run:
         _drop_quarantined(workspace, scope, name, readers, done)
     if "merge" in due(workspace, name, in_run):
         _merge(workspace, name, in_run, done)

@@ -35,9 +35,12 @@ from pipelines.maintaining import folding
 from pipelines.maintaining.folding import KEPT_BATCHES, fold
 from pipelines.maintaining.retention import Reader, readers_of, time_to_keep
 from pipelines.maintaining.small_files import LEAST_IN_RUN, files_of
+from pipelines.run import OpenGates, run_due
 from pipelines.settings.configuration import parse_configuration
 from pipelines.settings.model import Maintenance
+from pipelines.workspace import Workspace
 from tests.cases import SOAK
+from tests.lakes import make_tables, write_rules
 
 NOW = datetime.now(UTC)
 DAY = timedelta(days=1)
@@ -188,7 +191,6 @@ def test_runs_stay_few_files_whatever_the_number_of_runs(new_workspace, monkeypa
 
 @pytest.mark.slow
 def test_never_is_never(tmp_path: Path) -> None:
-    from pipelines.workspace import Workspace
 
     document = {"lake": {"root": "lake", "maintenance": "never"}, "streams": {"s": {"source": "nowhere"}}}
     workspace = Workspace(parse_configuration(document, tmp_path / "deltatag.toml"))
@@ -196,6 +198,25 @@ def test_never_is_never(tmp_path: Path) -> None:
     for number in range(40):
         put(workspace.lake, batch("s", number))
     assert maintain_after(workspace, ["s"]) == [] and len(files_of(workspace.lake.delta("runs"))) == 40
+
+
+# quarantine
+
+
+def test_the_tagged_table_of_a_stream_whose_name_begins_like_a_quarantine_is_maintained(tmp_path: Path) -> None:
+    document = {
+        "lake": {"root": "lake", "runner": "local", "maintenance": {"quarantine": "1 hour"}},
+        "streams": {"quarantine_x": {"source": "source", "key": ["id"]}},
+    }
+    workspace = Workspace(parse_configuration(document, tmp_path / "deltatag.toml"))
+    make_tables(workspace)
+    write_rules(workspace, [("r", "quarantine_x", "id < 2")])
+    for number in range(2):
+        write_deltalake(tmp_path / "source", pa.table({"id": [number]}), mode="append")
+        assert not run_due(workspace, OpenGates()).failures
+        workspace.lake.delta("runs").update(updates={"started_at": "started_at - INTERVAL '2 hours'"})
+    assert [each.error for each in maintain(workspace) if each.error] == []
+    assert workspace.lake.arrow("quarantine_x_tagged", ["id"])["id"].to_pylist() == [0, 1]
 
 
 # rule_index
