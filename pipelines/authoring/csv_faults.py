@@ -15,6 +15,15 @@ def separated_otherwise(text: str) -> str | None:
     return next((name for mark, name in _SEPARATORS.items() if mark in names and "," not in names), None)
 
 
+def repeated_name(text: str) -> str | None:
+    """The first column that the line of names has twice; None if it has none."""
+    try:
+        _, names = next(_records(text))
+    except (StopIteration, _WrongQuotesError):
+        return None
+    return next((name for place, name in enumerate(names) if name in names[:place]), None)
+
+
 def fault_of(text: str) -> str | None:
     """Where the first line with too many values, or with wrong quotes, is and what is wrong; None if there is none."""
     records = _records(text)

@@ -164,11 +164,15 @@ def _find(schema: pa.Schema, name: str) -> Column | None:
 
 
 def files_in(path: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
-    """A file, or the files below a folder with one of the suffixes, sorted; RuleFileError if there is none."""
+    """A file, or the files below a folder with one of the suffixes, sorted; RuleFileError if there is none.
+
+    A link to a file that is gone is one of them, so that its rules are not taken for removed.
+    """
     if not path.is_dir():
         yield path
         return
-    found = sorted(each for each in path.rglob("*") if each.suffix.lower() in suffixes and each.is_file())
+    named = (each for each in path.rglob("*") if each.suffix.lower() in suffixes)
+    found = sorted(each for each in named if each.is_file() or (each.is_symlink() and not each.exists()))
     if not found:
         raise RuleFileError(f"{path} has no file whose name ends with {' or '.join(suffixes)}.")
     yield from found

@@ -19,7 +19,7 @@ import polars as pl
 import pyarrow as pa
 import yaml
 
-from pipelines.authoring.csv_faults import fault_of, line_of, separated_otherwise
+from pipelines.authoring.csv_faults import fault_of, line_of, repeated_name, separated_otherwise
 from pipelines.authoring.versions import WHOLE_RULES
 from pipelines.errors import PipelineError
 from pipelines.lake.lake import arrow_schema
@@ -174,6 +174,8 @@ def _from_csv(path: Path, text: str) -> list[dict[str, Any]]:
         return []
     if (separator := separated_otherwise(text)) is not None:
         raise RuleFileError(f"{path}: its columns are separated by {separator}, use commas.")
+    if (name := repeated_name(text)) is not None:
+        raise RuleFileError(f"{path}: its line of names has the column {name} twice.")
     try:
         frame = pl.read_csv(io.StringIO(text), infer_schema=False, truncate_ragged_lines=False)
     except (pl.exceptions.PolarsError, ValueError) as error:

@@ -196,6 +196,7 @@ LAUGHS = "a: &a [x, x]\nb: &b [*a, *a]\nrules: [*b, *b]\n"
         ),
         ("rules.csv", 'rule_id,scope,expression\na,s,"x" = 1\n', "line 2: "),
         ("rules.csv", "rule_id;scope;expression\na;s;x IN (1, 2)\n", "separated by ;, use commas"),
+        ("rules.csv", "rule_id,scope,expression,scope\na,s,x > 1,s\n", "the column scope twice"),
         (
             "rules.csv",
             'rule_id,scope,expression,valid_from\na,s,"x >\n1",\nb,s,TRUE,15.08.2026\n',

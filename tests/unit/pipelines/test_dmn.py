@@ -248,10 +248,12 @@ def test_files_that_are_refused_whole(tmp_path: Path, data: bytes, words: str) -
 def test_files_of_a_folder_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.dmn").write_bytes(BOMB.encode())
     (tmp_path / "b.dmn").write_text(document(("5", "1"), ("f(x)", "2")))
+    (tmp_path / "c.dmn").symlink_to(tmp_path / "gone.dmn")
     found = read_dmn(tmp_path, "s", SCHEMA, None)
     assert [row["rule_id"] for row in found.rows] == ["risk/1"]
-    file, row = found.rejected
+    file, row, link = found.rejected
     assert (file["rule_id"], file["error"]) == (str(tmp_path / "a.dmn"), "UNREADABLE")
+    assert (link["rule_id"], link["error"]) == (str(tmp_path / "c.dmn"), "UNREADABLE")
     assert (row["rule_id"], row["title"], row["file"]) == ("risk/2", "Risk", str(tmp_path / "b.dmn"))
 
 
