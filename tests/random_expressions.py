@@ -100,7 +100,7 @@ _MAKERS = {
         abs({double}) ; CAST({string} AS DOUBLE) ; {double} % {double!} ; nanvl({double}, {double!}) ;
         cbrt({double}) ; CAST({decimal(18,6)} AS DOUBLE) ; {float} + {double} ; atan2({double}, {double!}) ;
         rint({double}) ; hypot({double}, 1D) ; CAST({timestamp} AS DOUBLE) ; log10({double}) ; {string} * 2 ;
-        try_divide({double}, {double}) ; try_mod({double!}, {double})
+        months_between({timestamp}, {timestamp}) ; try_divide({double}, {double}) ; try_mod({double!}, {double})
     """,
     "float": """
         CAST({double} AS FLOAT) ; {float} * {float} ; {float} + {float!} ; -{float} ; abs({float}) ;
@@ -131,7 +131,8 @@ _MAKERS = {
         element_at({array<string>}, 1) ; rtrim({string}) ; array_join({array<string>}, ',') ;
         elt(1, {string}, {string}) ; overlay({string} PLACING 'z' FROM 1) ; trim(LEADING 'a' FROM {string}) ;
         sha2({string}, 256) ; base64({binary}) ; substr({string} FROM 2 FOR 2) ; right({string}, 1) ;
-        soundex({string}) ; CAST({tinyint} AS STRING)
+        soundex({string}) ; concat({string}, '-', {int}) ; {string} || {date} ; trim(BOTH 'a' FROM {string}) ;
+        nvl2({int}, {string}, {string!}) ; concat_ws('/', {string}, {bigint}, {boolean}) ; CAST({tinyint} AS STRING)
     """,
     "binary": """
         CAST({string} AS BINARY) ; unhex({string}) ; {binary} || {binary} ; encode({string}, 'UTF-8') ;
@@ -142,7 +143,8 @@ _MAKERS = {
         last_day({date}) ; trunc({date}, 'MM') ; CAST({string} AS DATE) ; add_months({date}, 1) ;
         {date} + INTERVAL '1' MONTH ; make_date({int}, 2, 29) ; CAST({timestamp_ntz} AS DATE) ;
         next_day({date}, 'MON') ; try_to_date({string}) ; to_date({string}, 'yyyy-MM-dd') ;
-        try_to_date({string}, 'dd.MM.yyyy') ; date_from_unix_date({smallint})
+        try_to_date({string}, 'dd.MM.yyyy') ; last_day({timestamp}) ; trunc({timestamp}, 'MM') ;
+        date_from_unix_date({smallint})
     """,
     "timestamp": """
         CAST({date} AS TIMESTAMP) ; {timestamp} + INTERVAL '1' HOUR ; date_trunc('DAY', {timestamp}) ;
@@ -150,6 +152,7 @@ _MAKERS = {
         {timestamp} - INTERVAL 1 DAY ; to_utc_timestamp({timestamp}, 'Asia/Tokyo') ;
         timestampadd(MINUTE, 90, {timestamp}) ; make_timestamp(2024, 2, {tinyint}, 12, 30, 0) ;
         to_timestamp({string}) ; to_timestamp({string}, 'yyyy-MM-dd HH:mm:ss') ;
+        from_utc_timestamp({timestamp}, 'America/St_Johns') ; date_trunc('MONTH', {date}) ;
         {timestamp} + INTERVAL 1 MONTH ; timestampadd(YEAR, -1, {timestamp})
     """,
     "timestamp_ntz": """

@@ -14,7 +14,7 @@ from pipelines.error_texts import first_line
 from pipelines.errors import PipelineError, TableError
 from pipelines.lake.authors import author_of
 from pipelines.lake.lake import Lake, arrow_schema
-from pipelines.lake.reading import arrow_reads, as_dataset, as_texts, read_rows
+from pipelines.lake.reading import arrow_reads, as_dataset, as_texts, batches_of, read_rows
 from pipelines.rule_set import spark_type
 from pipelines.table_definitions import OPTIONAL_OF_RULES, RULES, tagged_table
 from pipelines.workspace import Workspace
@@ -229,7 +229,7 @@ def _matches_in(lake: Lake, name: str, rule_id: str | int) -> list[Counts]:
 
 def _counted(table: Any, rule_id: str | int) -> Counts:
     counts: Counts = {}
-    for batch in as_dataset(table).to_batches(columns=["rule_ids", "rules_version"]):
+    for batch in batches_of(table, ["rule_ids", "rules_version"]):
         frame = pl.DataFrame(pl.from_arrow(pa.Table.from_batches([batch])))
         held = frame.filter(pl.col("rule_ids").list.contains(rule_id)).group_by("rules_version").len()
         for version, count in held.iter_rows():

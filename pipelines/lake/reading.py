@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from pipelines.lake.table_cache import local_folder
 
 if TYPE_CHECKING:
+    import pyarrow.compute as pc
     from deltalake import DeltaTable
     from pyarrow.dataset import FileSystemDataset
 
@@ -53,6 +54,18 @@ def as_dataset(table: DeltaTable) -> FileSystemDataset:
     from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
     return table.to_pyarrow_dataset(filesystem=SubTreeFileSystem(folder, LocalFileSystem()))
+
+
+def batches_of(
+    table: DeltaTable, columns: Sequence[str], where: pc.Expression | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Some columns of the rows, those `where` names among them, in batches; of a table whose files Arrow does not read,
+    all rows at once. Raises what delta-rs and Arrow raise."""
+    if arrow_reads(table):
+        yield from as_dataset(table).to_batches(columns=list(columns), filter=where)
+        return
+    rows = read_rows(table, list(columns))
+    yield from (rows if where is None else rows.filter(where)).to_batches()
 
 
 def as_texts(rows: pa.Table) -> pa.Table:

@@ -13,11 +13,12 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 
 from pipelines.error_texts import first_line
 from pipelines.errors import TableError
 from pipelines.lake.lake import Lake
-from pipelines.lake.reading import as_dataset, files_in
+from pipelines.lake.reading import arrow_reads, as_dataset, files_in, read_rows
 
 MOST_ROWS = 20_000_000
 """Rows that are read, newest files first, so that the cost of a report does not grow with a table's history."""
@@ -77,7 +78,8 @@ class TaggedRows:
     def __init__(self, lake: Lake, table: str, times: Sequence[tuple[str, ...]], zone: str) -> None:
         self._name, self._times, self._zone = table, times, zone
         delta = lake.delta(table)
-        self._dataset = as_dataset(delta)
+        names = {"rule_ids", *(path[0] for path in times)}
+        self._dataset = as_dataset(delta) if arrow_reads(delta) else ds.dataset(read_rows(delta, sorted(names)))
         actions = files_in(delta).select(["path", "num_records", "modification_time"])
         newest = pl.DataFrame(pl.from_arrow(actions)).sort("modification_time", descending=True)
         self.all_rows = int(newest["num_records"].sum())
@@ -90,12 +92,18 @@ class TaggedRows:
         if "time" in columns:
             wanted |= {f"time{place}": pc.field(*path) for place, path in enumerate(self._times)}
         try:
-            for fragment in self._dataset.get_fragments():
-                if file_name(fragment.path) in self._files:
-                    for batch in fragment.to_batches(self._dataset.schema, columns=wanted):
-                        yield self._with_time(pl.DataFrame(pl.from_arrow(pa.Table.from_batches([batch]))))
+            for batch in self._read(wanted):
+                yield self._with_time(pl.DataFrame(pl.from_arrow(pa.Table.from_batches([batch]))))
         except (OSError, pa.ArrowException) as error:
             raise TableError(f"The table {self._name} cannot be read: {first_line(error)}") from error
+
+    def _read(self, columns: dict[str, pc.Expression]) -> Iterator[pa.RecordBatch]:
+        if not isinstance(self._dataset, ds.FileSystemDataset):
+            yield from self._dataset.to_batches(columns=columns)
+            return
+        for fragment in self._dataset.get_fragments():
+            if file_name(fragment.path) in self._files:
+                yield from fragment.to_batches(self._dataset.schema, columns=columns)
 
     def _with_time(self, frame: pl.DataFrame) -> pl.DataFrame:
         times = [name for name in frame.columns if name.startswith("time")]

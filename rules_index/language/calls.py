@@ -32,6 +32,7 @@ from rules_index.language.function_signatures import (
     WINDOWS,
     Function,
 )
+from rules_index.language.implicit_casts import cast_arguments
 from rules_index.language.nodes import Node
 from rules_index.language.patterns import is_safe_in_java
 from rules_index.language.results import item_type, result_type
@@ -218,9 +219,11 @@ def _typed(analyser: Analysis, node: Node, function: Function, arguments: list[V
         shown = ", ".join(sorted({name_of(argument.type) for argument in arguments}))
         raise analyser.error("TYPE_MISMATCH", f"The arguments of {name} have no common type: {shown}.", node) from None
     trees = without_inner(name, [None if argument.collated else argument.local for argument in arguments])
-    value = analyser.make_value(
-        node, data_type, function_registry.build(name, trees, data_type, analyser.scope.time_zone)
-    )
+    zone = analyser.scope.time_zone
+    tree = function_registry.build(name, trees, data_type, zone)
+    if tree is None:
+        tree = function_registry.build(name, cast_arguments(name, trees, zone), data_type, zone)
+    value = analyser.make_value(node, data_type, tree)
     from_bytes = data_type == STRING and name not in _OF_BYTES and any(each.type == BINARY for each in arguments)
     value.collated = from_bytes or any(argument.collated for argument in arguments)
     return value

@@ -200,12 +200,17 @@ def literal_type(value: int, data_type: pa.DataType) -> Type:
     return data_type if data_type == pa.int8() else pa.decimal128(max(1, len(str(abs(value)))), 0)
 
 
+def is_joined_as_text(kind: Type) -> bool:
+    """Whether `||` and concat cast a value of a type to a text."""
+    return is_number(kind) or kind in (STRING, BOOLEAN, *_DATETIMES)
+
+
 def arithmetic_type(operator: str, left: Type, right: Type) -> Type:
     """The type of `left operator right`; None where only Spark knows."""
     if left is None or right is None:
         return None
     if operator == "||":
-        return STRING if left == STRING and right == STRING else None
+        return STRING if is_joined_as_text(left) and is_joined_as_text(right) else None
     if is_number(left) and is_number(right):
         if operator == "DIV":
             return BIGINT

@@ -21,6 +21,7 @@ from rules_index.language.coercion import (
     name_of,
 )
 from rules_index.language.evaluation import function_registry
+from rules_index.language.implicit_casts import in_text
 from rules_index.language.nodes import Node
 from rules_index.language.source_text import MAX_OPERATORS, too_deep
 from rules_index.language.type_names import TIMESTAMP, TIMESTAMP_NTZ
@@ -64,7 +65,8 @@ def _binary(analysis: Analysis, node: Node, operator: str, left: Value, right: V
             texts = (left.local.value, right.local.value)
             tree = Constant(None if None in texts else "".join(texts), STRING)
         elif operator == "||" and not left.collated and not right.collated:
-            tree = function_registry.build("concat", [left.local, right.local], result, analysis.scope.time_zone)
+            parts = [in_text(each.local, analysis.scope.time_zone) for each in (left, right)]
+            tree = function_registry.build("concat", parts, result, analysis.scope.time_zone)
         elif operator in _OF_DATES and result == DATE:
             tree = function_registry.build(
                 _OF_DATES[operator], [left.local, right.local], DATE, analysis.scope.time_zone

@@ -50,6 +50,8 @@ def as_type(expression: Expression, target: pa.DataType, zone: str) -> Expressio
         return Operation("cast", (expression,), target)
     if target == STRING and (pa.types.is_timestamp(expression.type) or expression.type == DATE):
         return function_registry.build("shown_time", [expression], STRING, zone)
+    if target in (TIMESTAMP, TIMESTAMP_NTZ) and (expression.type == DATE or pa.types.is_timestamp(expression.type)):
+        return function_registry.build("timestamp_of" if target == TIMESTAMP else "ntz_of", [expression], target, zone)
     if pa.types.is_timestamp(expression.type) and target == DATE:
         return function_registry.build("date", [expression], DATE, zone)
     if expression.type == STRING and target in (TIMESTAMP, TIMESTAMP_NTZ):
@@ -86,9 +88,25 @@ def condition(expression: Expression | None, kind: pa.DataType | None, zone: str
     return comparable(expression, BOOLEAN, zone) if kind == STRING else None
 
 
+def _is_moved(values: Sequence[Expression | None], common: pa.DataType) -> bool:
+    """Whether Spark may compare values of dates or times without their casts, since it moves these to a constant
+    (`moved_casts`)."""
+    if common not in (TIMESTAMP, TIMESTAMP_NTZ):
+        return False
+    known = [each for each in values if each is not None]
+    return any(isinstance(each, Constant) for each in known) and any(
+        each.type != common
+        and not isinstance(each, Constant)
+        and (each.type == DATE or pa.types.is_timestamp(each.type))
+        for each in known
+    )
+
+
 def members(values: Sequence[Expression | None], common: pa.DataType, zone: str) -> list[Expression | None]:
     """The operands of IN: the value and the list in their common type, None for what only Spark can evaluate. Behind an
     element that raises wherever it is compared, none is ever evaluated."""
+    if _is_moved(values, common):
+        return [None] * len(values)
     cast = as_type if isinstance(values[0], Constant) else comparable
     found: list[Expression | None] = []
     for each in values:
@@ -289,6 +307,8 @@ def negated(operand: Expression) -> Expression | None:
 
 def compared(operator: str, left: Expression, right: Expression, common: pa.DataType, zone: str) -> Expression | None:
     """A comparison of two expressions in their common type; None where only Spark can evaluate it."""
+    if _is_moved((left, right), common):
+        return None
     cast = as_type if isinstance(left, Constant) and isinstance(right, Constant) else comparable
     first, second = cast(left, common, zone), cast(right, common, zone)
     if first is None or second is None or (first == second and can_raise(first)):

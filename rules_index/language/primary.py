@@ -300,7 +300,8 @@ _TRIMS = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
 
 
 def _trim(cursor: Cursor) -> tuple[str, list[Node]]:
-    """`TRIM([BOTH | LEADING | TRAILING] [characters] FROM text)` or plain arguments: the function and its arguments."""
+    """`TRIM([BOTH | LEADING | TRAILING] [letters] FROM text)` or plain arguments: the function and its arguments, which
+    are the letters, if given, and the text."""
     kinds = cursor.tokens.kinds
     directed = kinds[cursor.at] in _TRIMS and kinds[cursor.at + 1] not in (")", ",", ".")
     name = _TRIMS[kinds[cursor.at]] if directed else "trim"
@@ -313,7 +314,7 @@ def _trim(cursor: Cursor) -> tuple[str, list[Node]]:
             raise cursor.unexpected("TRIM needs FROM here.")
         return name, children + _rest_of_arguments(cursor)
     cursor.at += 1
-    children.insert(0, cursor.value())
+    children.append(cursor.value())
     cursor.expect(")", "A closing bracket is missing here.")
     return name, children
 

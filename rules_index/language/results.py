@@ -22,6 +22,7 @@ from rules_index.language.coercion import (
     is_decimal,
     is_float,
     is_integer,
+    is_joined_as_text,
     is_number,
     shifted_type,
 )
@@ -103,7 +104,7 @@ def _shift(arguments: Sequence[Type]) -> Type:
 
 
 def _concat(arguments: Sequence[Type]) -> Type:
-    return STRING if all(kind == STRING for kind in arguments) else None
+    return STRING if all(map(is_joined_as_text, arguments)) else None
 
 
 def _array(arguments: Sequence[Type]) -> Type:

@@ -25,6 +25,7 @@ from rules_index.language.coercion import (
     is_decimal,
     is_float,
     is_integer,
+    is_joined_as_text,
     is_nested,
     is_number,
 )
@@ -55,6 +56,21 @@ _FIELDS = {
 def _choice(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
     """`if(condition, a, b)`."""
     return analyser.choice(node, [analyser.truth(node.children[0])], arguments[1:])
+
+
+def _choice_of_null(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
+    """`nvl2(value, a, b)`: a unless the value is NULL."""
+    is_null = operations.null_test(node.children[0], arguments[0].local)
+    return analyser.choice(node, [operations.operation("not", [is_null], BOOLEAN)], arguments[1:])
+
+
+def _trimmed(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
+    """`ltrim(letters, text)`, which is also `TRIM(LEADING letters FROM text)`."""
+    if len(arguments) < 2 or any(each.type != STRING or each.collated for each in arguments):
+        return None
+    trees = [each.local for each in arguments]
+    tree = function_registry.build(f"{node.value}_letters", trees, STRING, analyser.scope.time_zone)
+    return analyser.make_value(node, STRING, tree)
 
 
 def _coalesce(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
@@ -193,10 +209,11 @@ def _round(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | No
 
 def _date_trunc(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
     """`date_trunc(unit, time)` of a TIMESTAMP; Spark casts anything else to one."""
-    kind = arguments[1].type
-    if kind != TIMESTAMP:
+    time, zone = arguments[1], analyser.scope.time_zone
+    kind = TIMESTAMP
+    if time.type not in (TIMESTAMP, TIMESTAMP_NTZ, DATE) or time.collated:
         return None
-    trees = [each.local for each in arguments]
+    trees = [arguments[0].local, None if time.local is None else operations.as_type(time.local, TIMESTAMP, zone)]
     return analyser.make_value(node, kind, function_registry.build("date_trunc", trees, kind, analyser.scope.time_zone))
 
 
@@ -269,9 +286,10 @@ def _concat_ws(analyser: Analysis, node: Node, arguments: list[Value]) -> Value 
     separator, texts = arguments[0], [each for each in arguments[1:] if each.type != NULL]
     if not texts or not isinstance(separator.local, Constant) or not isinstance(separator.local.value, str):
         return None
-    if any(each.type != STRING or each.collated for each in texts):
+    if any(not is_joined_as_text(each.type) or each.collated for each in texts):
         return None
-    trees = [each.local for each in texts]
+    zone = analyser.scope.time_zone
+    trees = [None if each.local is None else operations.as_type(each.local, STRING, zone) for each in texts]
     return analyser.make_value(node, STRING, operations.operation("concat_ws", trees, STRING, separator.local.value))
 
 
@@ -328,6 +346,8 @@ def _extract(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | 
 
 SPECIAL = {
     "if": _choice,
+    "nvl2": _choice_of_null,
+    **dict.fromkeys(("trim", "ltrim", "rtrim"), _trimmed),
     "coalesce": _coalesce,
     "ifnull": _coalesce,
     "nvl": _coalesce,

@@ -52,6 +52,7 @@ def test_an_index_shows_the_owners_of_its_rules_and_all_tables_of_a_stream_their
         "flights_tagged",
         "flights_matches",
         "quarantine_flights",
+        "report/flights_report",
         "retag/flights_retag",
         "runs/flights_runs",
         "rule_index/flights_rule_index",

@@ -65,4 +65,4 @@ def test_streams_of_which_no_range_can_be_retagged_have_no_days(tmp_path: Path) 
     workspace = make_lake(tmp_path, FLIGHTS + matched + timeless, [])
     definitions = definitions_over(workspace.configuration, LakeResource.over(workspace))
     jobs = {job.name for job in definitions.resolve_all_job_defs()}
-    assert {name for name in jobs if not name.startswith("__")} == {"run", "maintain"}
+    assert {name for name in jobs if not name.startswith("__")} == {"run", "maintain", "report"}

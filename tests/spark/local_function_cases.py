@@ -35,6 +35,13 @@ PARSED = ["2024-02-29", "2023-02-29", "2024-2-9", "2024-02-30", "0000-01-01", "-
           "202402", "2024", "29022024", "1.1.1", "2024-01-01\n", "2018-11-04T00:00:00", "0001-01-01", "1582-10-10",
           "000000000000000000009.2.2024", "0000000000000000009.2.2024"]  # fmt: skip
 PARSED_DAYS = ["2024-02-29", "2023-12-31", "0001-01-01", "9999-12-31", "1582-10-10", "+12024-01-01", "-0044-03-15"]
+PARSED_HOURS = [
+    "2024-03-31 02:30:00",
+    "2023-12-31 23:59:59.999999",
+    "2024-10-27T02:30:00",
+    "2024-02-29",
+    "1999-07-04 1:2",
+]
 _PATTERNS = ("yyyy-MM-dd", "yyyyMMdd", "dd.MM.yyyy", "d.M.yyyy", "MM-dd", "yyyy", "yyyyMM", "ddMMyyyy")
 _CLOCKS = ("yyyy-MM-dd\\'T\\'HH:mm:ss", "yyyy-MM-dd\\'T\\'HH:mm:ss.SSS", "MM/dd/yyyy H:mm", "M/d/yyyy HH:m",
            "yyyy-MM-dd\\'T\\'HH:mm:ss.SSSSSSSSS")  # fmt: skip
@@ -104,6 +111,7 @@ def rows() -> pa.Table:
             pa.list_(pa.struct([("k", pa.string()), ("v", pa.int32())])),
         ),
         "fd": pa.array(drawn(PARSED), pa.string()),
+        "fh": pa.array(drawn(PARSED_HOURS), pa.string()),
         "fv": pa.array(drawn(PARSED_DAYS), pa.string()),
         "tf": pa.array(drawn(SPELLED_TRUTHS), pa.string()),
         "m": pa.array(drawn([[], [("a", 1)], [("a", None), ("b", 2)]]), pa.map_(pa.string(), pa.int32())),
@@ -135,6 +143,19 @@ CASES: dict[str, list[str]] = {
                   "1 microsecond", "180 days")],
     "time_months_add": [f"{of} {sign} INTERVAL {length}" for of in ("ts", "n", "later") for sign in "+-" for length in
                         ("1 MONTH", "18 YEARS", "'-7' MONTHS", "2 YEARS 5 MONTHS", "9999 YEARS")],
+    "timestamp_of": ["CAST(d AS TIMESTAMP)", "CAST(n AS TIMESTAMP)", "CAST(e AS TIMESTAMP)", "date_trunc('MONTH', d)",
+        "date_trunc('HOUR', n)"],
+    "ntz_of": ["CAST(d AS TIMESTAMP_NTZ)", "CAST(ts AS TIMESTAMP_NTZ)", "CAST(later AS TIMESTAMP_NTZ)"],
+    **{name: [f"{name}({of}, '{zone}')" for of in ("ts", "later", "d", "n") for zone in ("Europe/Berlin",
+        "Asia/Kolkata", "America/St_Johns", "UTC", "+05:30")] for name in ("from_utc_timestamp", "to_utc_timestamp")},
+    "months_between": ["months_between(ts, later)", "months_between(later, d)", "months_between(d, e)",
+        "months_between(ts, date_trunc('MONTH', later))", "months_between(last_day(d), last_day(ts))"],
+    **{f"{name}_letters": [f"{name}('x', u)", f"{name}('0 -', k)", f"{name}('yxß', s)"] for name in
+       ("trim", "ltrim", "rtrim")},
+    "implicit casts": ["last_day(ts)", "add_months(n, 2)", "trunc(ts, 'MM')", "date_add(ts, 3)", "ts || u", "u || i",
+        "concat(u, '-', b, '-', d)", "concat(i, t)", "concat_ws('/', u, i, d, v)", "year(fv)", "hour(fh)",
+        "datediff(ts, '2024-02-29')", "datediff(fv, d)", "nvl2(u, 1, i)", "nvl2(i, u, s)", "date_format(fh, 'HH:mm')",
+        "concat(ts, n)", "dayofweek(fh)", "TRIM(LEADING 'x' FROM u)", "TRIM(BOTH 'ab ' FROM s)"],
     "instant_add": [f"timestampadd({unit}, {count}, {of})" for unit in ("MICROSECOND", "SECOND", "MINUTE", "HOUR")
         for count in (1, -36, 1000) for of in ("ts", "n")],
     "timestampadd": [f"dateadd({unit}, {count}, {of})" for unit in ("DAY", "WEEK") for count in (1, -36, 1000)
@@ -214,6 +235,7 @@ CASES: dict[str, list[str]] = {
     "array_contains": ["array_contains(a, 'x')", "array_contains(g, 0.0D)", "array_contains(g, DOUBLE('NaN'))",
         "array_contains(a, tf)", "array_contains(r, j)", "array_contains(g, y)"],
     "timestampdiff": [
+        *(f"timestampdiff({unit}, ts, {of})" for unit in ("MONTH", "quarter", "YEAR") for of in ("later", "d")),
         *(f"timestampdiff({unit}, ts, later)" for unit in ("SECOND", "MINUTE", "HOUR", "DAY", "WEEK")),
         "datediff(HOUR, later, ts)", "timestampdiff(DAY, ts, TIMESTAMP'2024-03-31 12:00:00')",
     ],

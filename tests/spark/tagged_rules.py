@@ -59,9 +59,13 @@ class Lake:
         self.workspace = Workspace(parse_configuration(document, folder / "deltatag.toml"), caller)
         make_tables(self.workspace, "bigint")
 
+    def write(self, texts: Sequence[str]) -> None:
+        """Replaces the rules by these; their ids are their places."""
+        write_rules(self.workspace, [(number, "s", text) for number, text in enumerate(texts)], "overwrite")
+
     def compare(self, texts: Sequence[str], tally: Tally) -> None:
         """Tags all rows with the rules and adds to `tally` what differs from Spark's own answers."""
-        write_rules(self.workspace, [(number, "s", text) for number, text in enumerate(texts)], "overwrite")
+        self.write(texts)
         failed = [result.error for result in compile_scopes(self.workspace) if result.error]
         assert not failed, failed
         tagged = tag_stream(self.workspace, "s", restart=True)

@@ -31,6 +31,7 @@ NO_FUNCTIONS = {
     "concat_ws",
     "isnan",
     "intervals",
+    "implicit casts",
 }
 
 
@@ -66,6 +67,7 @@ _KINDS = (
     "exists",
     "forall",
     "concat_ws",
+    "case",
     "<=>",
     "or",
 )
@@ -162,6 +164,13 @@ RAISING = (
     "timestampadd",
     "date_format",
     "intervals",
+    "timestamp_of",
+    "ntz_of",
+    "from_utc_timestamp",
+    "to_utc_timestamp",
+    "implicit casts",
+    "months_between",
+    "timestampdiff",
 )
 
 

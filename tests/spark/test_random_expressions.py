@@ -46,12 +46,22 @@ def file(table: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-def assert_no_difference(oracle: Oracle, table: pa.Table, grammar: Grammar, count: int, engine: str) -> None:
+def assert_no_difference(
+    oracle: Oracle, table: pa.Table, grammar: Grammar, count: int, engine: str, files: Oracle | None = None
+) -> None:
+    """files: asked again about what differs. Over rows in memory Spark evaluates some expressions before it simplifies
+    them; over files, as in production, it simplifies first, which changes what `(upper(s)) ILIKE '_'` means."""
     tally = Tally()
     for texts in rule_sets(grammar, count):
+        known = len(tally.differences)
         compare(oracle, table, texts, tally, engine)
+        if files is not None and len(tally.differences) > known:
+            again = Tally()
+            compare(files, table, [each.text for each in tally.differences[known:]], again, engine)
+            tally.differences[known:] = again.differences
     print(tally)
-    assert "\n".join(map(str, tally.differences[:20])) == ""
+    if tally.differences:
+        pytest.fail("\n".join(map(str, tally.differences)), pytrace=False)
     assert tally.compared > 0.9 * count
     assert tally.with_errors > 0.05 * count
 
@@ -59,7 +69,8 @@ def assert_no_difference(oracle: Oracle, table: pa.Table, grammar: Grammar, coun
 def test_an_index_agrees_with_spark(spark: SparkSession, file: str, table: pa.Table) -> None:
     """Spark holds the rows in memory and interprets the expressions, so many can be compared."""
     oracle = Oracle(spark, spark.createDataFrame(table, schema=spark.read.parquet(file).schema))
-    assert_no_difference(oracle, table, Grammar(SEED), COUNT, "auto")
+    files = Oracle(spark, spark.read.parquet(file))
+    assert_no_difference(oracle, table, Grammar(SEED), COUNT, "auto", files)
 
 
 def test_an_index_agrees_with_spark_over_files(spark: SparkSession, file: str, table: pa.Table) -> None:

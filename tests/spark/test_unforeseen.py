@@ -31,7 +31,7 @@ TEXTS = ["i + i2 = 3", *(f"log2(i) > {k}" for k in range(70)), "soundex(s) = s2"
 def lake(spark: SparkSession, tmp_path: Path) -> Lake:
     reference = reference_session(spark, "UTC")
     lake = Lake(tmp_path, spark, Oracle(reference, reference.range(1)), rows(5, 1), "UTC")
-    lake._write(TEXTS)
+    lake.write(TEXTS)
     return lake
 
 
@@ -90,7 +90,7 @@ NO_ERRORS_OF_PLANNING = [
 
 def test_what_spark_cannot_plan_is_rejected_and_the_others_go_on(lake: Lake) -> None:
     texts = [*ERRORS_OF_PLANNING, *NO_ERRORS_OF_PLANNING, "i = 1 OR i <> 1 OR i IS NULL"]
-    lake._write(texts)
+    lake.write(texts)
     assert [each.error for each in compile_scopes(lake.workspace)] == [None]
     rejects = DeltaTable(lake.workspace.lake.uri("rule_rejects")).to_pyarrow_table().to_pylist()
     assert [texts[int(each["rule_id"])] for each in rejects if each["error"] != "ANALYSIS"] == []
@@ -145,7 +145,7 @@ def test_texts_that_spark_reads_as_a_moment_of_the_clock_are_refused(lake: Lake)
         "s2 LIKE 'now%' AND log2(i) > 3",
         "dt < 'then'",
     ]
-    lake._write([*moving, *fixed])
+    lake.write([*moving, *fixed])
     (result,) = compile_scopes(lake.workspace)
     assert (result.error, result.rejects) == (None, len(moving))
     rejects = DeltaTable(lake.workspace.lake.uri("rule_rejects")).to_pyarrow_table().to_pylist()

@@ -182,3 +182,13 @@ def time_and_length(kinds: Types) -> bool:
 def time_and_months(kinds: Types) -> bool:
     """A TIMESTAMP or TIMESTAMP_NTZ, and an INT."""
     return len(kinds) == 2 and one_time(kinds[:1]) and bool(kinds[1] == INT)
+
+
+def instant_and_text(kinds: Types) -> bool:
+    """A TIMESTAMP and a text."""
+    return len(kinds) == 2 and one_instant(kinds[:1]) and bool(kinds[1] == STRING)
+
+
+def two_instants(kinds: Types) -> bool:
+    """Two TIMESTAMPs."""
+    return len(kinds) == 2 and one_instant(kinds[:1]) and one_instant(kinds[1:])

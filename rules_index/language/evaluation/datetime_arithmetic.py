@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules_index.language.coercion import BIGINT, DATE, INT, STRING
+from rules_index.language.coercion import BIGINT, DATE, DOUBLE, INT, STRING
 from rules_index.language.evaluation import argument_types
 from rules_index.language.evaluation.date_format import years
-from rules_index.language.evaluation.datetime_parser import DAY, zone_offset
+from rules_index.language.evaluation.datetime_parser import DAY, is_known, zone_offset
 from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, filled, like, nulls_of
-from rules_index.language.evaluation.time_zones import instants, local_clock, offsets, sums
+from rules_index.language.evaluation.time_zones import first_instants, instants, local_clock, offsets, sums
 from rules_index.language.type_names import TIMESTAMP
 
 
@@ -103,6 +103,63 @@ def _time_added(columns: Columns, zone: str) -> Result:
         moved, failed = sums(micros, days * DAY)
     found, beyond = sums(moved, length - days * DAY)
     return like(column, found, pa.int64()).cast(column.type), (failed | beyond) & ~nulls_of(column)
+
+
+def _moment_as(is_instant: bool) -> Callable[[Columns, str], Result]:
+    """The cast of a DATE, or of the other kind of timestamp, by the local clock; fails beyond a BIGINT. A DATE begins
+    with the first moment of its day."""
+
+    def evaluate(columns: Columns, zone: str) -> Result:
+        """The moments of a column."""
+        column = columns[0]
+        days, of_day = local_clock(column, zone)
+        if not is_instant:
+            found, failed = instants(days, of_day, "UTC")
+        else:
+            found, failed = (instants if column.type == DATE else first_instants)(days, of_day, zone)
+        kind = pa.timestamp("us", "UTC" if is_instant else None)
+        return like(column, found, pa.int64()).cast(kind), failed & ~nulls_of(column)
+
+    return evaluate
+
+
+def _from_utc(columns: Columns, _: str) -> Result:
+    """What clocks of a zone show at an instant, as if they were those of UTC."""
+    micros = filled(columns[0].cast(pa.int64()))
+    found, failed = sums(micros, offsets(micros, columns[1][0].as_py()))
+    return like(columns[0], found, pa.int64()).cast(columns[0].type), failed & ~nulls_of(columns[0])
+
+
+def _to_utc(columns: Columns, _: str) -> Result:
+    """The instant at which clocks of a zone show what those of UTC do."""
+    days, of_day = np.divmod(filled(columns[0].cast(pa.int64())), DAY)
+    found, failed = first_instants(days, of_day, columns[1][0].as_py())
+    return like(columns[0], found, pa.int64()).cast(columns[0].type), failed & ~nulls_of(columns[0])
+
+
+def _months_between(columns: Columns, zone: str) -> Result:
+    """Months from the second to the first: whole ones between equal or last days of months, else with a fraction of 31
+    days, to 8 digits; these fail where a day begins beyond a BIGINT."""
+    months, day, is_last, seconds, beyond = zip(*(_parts_of_month(column, zone) for column in columns), strict=True)
+    whole = (months[0] - months[1]).astype(np.float64)
+    rest = (day[0] - day[1]) * 86_400 + seconds[0] - seconds[1]
+    units = (whole + rest / (31 * 86_400.0)) * 1e8
+    below = np.floor(units)
+    rounded = (below + (units - below >= 0.5)) / 1e8
+    is_whole = (day[0] == day[1]) | (is_last[0] & is_last[1])
+    failed = ~is_whole & (beyond[0] | beyond[1]) & ~(nulls_of(columns[0]) | nulls_of(columns[1]))
+    return like(columns[0], np.where(is_whole, whole, rounded), DOUBLE, columns[1]), failed
+
+
+def _parts_of_month(column: pa.Array, zone: str) -> tuple[np.ndarray, ...]:
+    """The month, the day of it, whether it is the last one, whole seconds since the day began, whatever clocks show,
+    and whether it began before all timestamps."""
+    days, _ = local_clock(column, zone)
+    begin, beyond = instants(days, np.zeros_like(days), zone)
+    months = days.astype("M8[D]").astype("M8[M]")
+    first, following = (each.astype("M8[D]").astype(np.int64) for each in (months, months + 1))
+    seconds = (filled(column.cast(pa.int64())) - begin) // 1_000_000
+    return months.astype(np.int64), days - first + 1, days == following - 1, seconds, beyond
 
 
 def _instant_added(columns: Columns, _: str) -> Result:
@@ -225,6 +282,15 @@ CALENDAR: dict[str, ScalarFunction] = {
     "time_add": ScalarFunction(argument_types.time_and_length, _time_added, raises=True, constants=(1,)),
     "time_months_add": ScalarFunction(argument_types.time_and_months, _time_months_added, raises=True, constants=(1,)),
     "instant_add": ScalarFunction(argument_types.time_and_length, _instant_added, raises=True, constants=(1,)),
+    "timestamp_of": ScalarFunction(argument_types.one_moment, _moment_as(True), raises=True),
+    "ntz_of": ScalarFunction(argument_types.one_moment, _moment_as(False), raises=True),
+    "from_utc_timestamp": ScalarFunction(
+        argument_types.instant_and_text, _from_utc, raises=True, constants=(1,), fits=lambda fixed: is_known(fixed[0])
+    ),
+    "to_utc_timestamp": ScalarFunction(
+        argument_types.instant_and_text, _to_utc, raises=True, constants=(1,), fits=lambda fixed: is_known(fixed[0])
+    ),
+    "months_between": ScalarFunction(argument_types.two_instants, _months_between, raises=True),
     "time_between": ScalarFunction(argument_types.two_of_a_kind, _time_between, raises=True),
     "shown_time": ScalarFunction(argument_types.one_moment, _shown),
     "unix_date": ScalarFunction(argument_types.one_date, lambda columns, _: (columns[0].cast(INT), None)),
@@ -239,5 +305,5 @@ CALENDAR: dict[str, ScalarFunction] = {
     "dayofweek_iso": ScalarFunction(argument_types.one_moment, _day_of_week),
 }
 """`time_add` and `time_months_add` are `+` and `-` with an INTERVAL, `instant_add` TIMESTAMPADD of hours and less,
-`time_between` the difference of two moments, `shown_time` their cast to STRING; the last two are fields of EXTRACT
-alone."""
+`time_between` the difference of two moments, `timestamp_of`, `ntz_of` and `shown_time` their casts; the last two are
+fields of EXTRACT alone."""

@@ -74,6 +74,24 @@ def _whole_units(columns: Columns, zone: str) -> Result:
     return like(start, np.sign(seconds) * (np.abs(seconds) // length), BIGINT, end), None
 
 
+_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+
+
+def _whole_months(columns: Columns, zone: str) -> Result:
+    """Whole months, quarters or years from the second column's local time to the third's, truncated toward zero."""
+    unit, start, end = columns
+    (first, rest), (last, more) = (local_clock(each, zone) for each in (start, end))
+    last = last - ((last > first) & (more < rest)) + ((last < first) & (more > rest))
+    packed = [_count(days, "M") * 32 + _since(days, "M") for days in (first, last)]
+    difference = packed[1] - packed[0]
+    length = 32 * _MONTHS[unit[0].as_py()]
+    return like(start, np.sign(difference) * (np.abs(difference) // length), BIGINT, end), None
+
+
+def _time_difference(columns: Columns, zone: str) -> Result:
+    return (_whole_months if columns[0][0].as_py() in _MONTHS else _whole_units)(columns, zone)
+
+
 _HOUR = 3_600_000_000
 _DATE_PARTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "year": lambda days: _count(days, "Y") + 1970,
@@ -95,6 +113,9 @@ DATES: dict[str, ScalarFunction] = {
     "to_date": ScalarFunction(argument_types.one_moment, _date),
     **dict.fromkeys(("datediff", "date_diff"), ScalarFunction(argument_types.two_moments, _date_difference)),
     "timestampdiff": ScalarFunction(
-        argument_types.unit_and_instants, _whole_units, constants=(0,), fits=lambda unit: unit[0] in _SECONDS
+        argument_types.unit_and_instants,
+        _time_difference,
+        constants=(0,),
+        fits=lambda unit: unit[0] in _SECONDS or unit[0] in _MONTHS,
     ),
 }

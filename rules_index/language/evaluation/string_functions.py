@@ -62,6 +62,11 @@ def _trim(trimmed: Callable[..., pa.Array]) -> Callable[[Columns, str], Result]:
     return lambda columns, _: (trimmed(columns[0], characters=" "), None)
 
 
+def _trim_letters(trimmed: Callable[..., pa.Array]) -> Callable[[Columns, str], Result]:
+    """Of the text, the second column, those letters go that the first one has."""
+    return lambda columns, _: (trimmed(columns[1], characters=columns[0][0].as_py()), None)
+
+
 def _length(columns: Columns, _: str) -> Result:
     return pc.utf8_length(columns[0]), None
 
@@ -240,6 +245,16 @@ _OF_CHARACTERS: dict[str, ScalarFunction] = {
     **dict.fromkeys(("trim", "btrim"), ScalarFunction(argument_types.one_text, _trim(pc.utf8_trim))),
     "ltrim": ScalarFunction(argument_types.one_text, _trim(pc.utf8_ltrim)),
     "rtrim": ScalarFunction(argument_types.one_text, _trim(pc.utf8_rtrim)),
+    **{
+        name: ScalarFunction(
+            argument_types.two_texts, _trim_letters(trimmed), constants=(0,), fits=lambda fixed: fixed[0]
+        )
+        for name, trimmed in (
+            ("trim_letters", pc.utf8_trim),
+            ("ltrim_letters", pc.utf8_ltrim),
+            ("rtrim_letters", pc.utf8_rtrim),
+        )
+    },
     **dict.fromkeys(
         ("length", "char_length", "character_length", "len"), ScalarFunction(argument_types.one_text, _length)
     ),

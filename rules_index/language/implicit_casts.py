@@ -1,0 +1,40 @@
+"""The casts that Spark adds to arguments of functions: `last_day(timestamp)`, `concat(text, number)`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rules_index.language import operations
+from rules_index.language.coercion import DATE, STRING, Type
+from rules_index.language.tokens import words
+from rules_index.language.type_names import TIMESTAMP
+from rules_index.language.typed import Expression
+
+_DATE_PARTS = words("year quarter month day dayofmonth dayofyear dayofweek weekday weekofyear")
+_ARGUMENTS: dict[str, tuple[Type, ...]] = {
+    **dict.fromkeys((*_DATE_PARTS, "last_day", "unix_date", "dayname", "monthname"), (DATE,)),
+    **dict.fromkeys(("add_months", "date_add", "date_sub", "trunc"), (DATE, None)),
+    **dict.fromkeys(("datediff", "date_diff"), (DATE, DATE)),
+    **dict.fromkeys(("hour", "minute", "second"), (TIMESTAMP,)),
+    **dict.fromkeys(("date_format", "from_utc_timestamp", "to_utc_timestamp"), (TIMESTAMP, None)),
+    "months_between": (TIMESTAMP, TIMESTAMP),
+    "timestampdiff": (None, TIMESTAMP, TIMESTAMP),
+}
+"""The types of arguments; None for those that are not cast."""
+
+
+def cast_arguments(name: str, arguments: Sequence[Expression | None], zone: str) -> list[Expression | None]:
+    """A function's arguments in the types that it needs; None for those that only Spark casts."""
+    if name == "concat":
+        return [in_text(each, zone) for each in arguments]
+    kinds = _ARGUMENTS.get(name, ())
+    wanted = [*kinds, *(None for _ in arguments[len(kinds) :])]
+    return [
+        each if each is None or kind is None else operations.as_type(each, kind, zone)
+        for each, kind in zip(arguments, wanted, strict=False)
+    ]
+
+
+def in_text(value: Expression | None, zone: str) -> Expression | None:
+    """A value beside texts that are joined; None where only Spark knows how it is written."""
+    return None if value is None else operations.as_type(value, STRING, zone)
