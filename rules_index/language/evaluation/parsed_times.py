@@ -55,10 +55,8 @@ def expression_of(pattern: str) -> str | None:
             before = ""
             continue
         name, part = _field(letters, before)
-        # a number without a fixed width takes the digits of the next one, but those of a year
-        touches = (
-            before in (_OPEN, "fraction") or (before and part not in (_FIXED, _YEAR)) or (before, part) == (_YEAR,) * 2
-        )
+        # beside another number, one has a fixed width: any other would take the digits of its neighbour
+        touches = before not in ("", _FIXED, _YEAR) or (before and part not in (_FIXED, _YEAR))
         if not name or name in names or touches:
             return None
         found.append(f"(?P<{name}>{part})")
