@@ -107,19 +107,31 @@ def _operations(expression: Expression) -> Iterator[Operation]:
 
 
 def _through(expression: Expression, goal: Any, leaf: Leaf, now: str) -> Iterator[str]:
-    """Texts of the column for which an expression may be `goal`."""
-    if expression == leaf:
-        if isinstance(goal, str):
-            yield goal
-        return
+    """Texts of the column for which an expression may be `goal`.
+
+    All parts of one depth are aimed at together, each value once: functions with several inputs for one value would
+    otherwise double the work with each function around them.
+    """
+    level: list[tuple[Expression, Any]] = [(expression, goal)]
+    while level:
+        inner: dict[tuple[Expression, Any], None] = {}
+        for part, aim in level:
+            if part != leaf:
+                inner |= dict.fromkeys(_of_operands(part, aim, leaf, now))
+            elif isinstance(aim, str):
+                yield aim
+        level = list(inner)[:MOST_GOALS]
+
+
+def _of_operands(expression: Expression, goal: Any, leaf: Leaf, now: str) -> Iterator[tuple[Expression, Any]]:
+    """The operands that read the column, each with a value for which the expression may be `goal`."""
     if goal is None or not isinstance(expression, Operation):
         return
     name = expression.parameters[0] if expression.name == "call" else expression.name
     fixed = [each.value if isinstance(each, Constant) else None for each in expression.operands]
     for place, operand in enumerate(expression.operands):
         if leaf in leaves_of(operand):
-            for inner in _inner(name, goal, fixed, place, now, expression.type):
-                yield from _through(operand, inner, leaf, now)
+            yield from ((operand, inner) for inner in _inner(name, goal, fixed, place, now, expression.type))
 
 
 def _inner(name: str, goal: Any, fixed: list[Any], place: int, now: str, kind: pa.DataType) -> Iterator[Any]:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import rules_index as ri
+from rules_index.explaining import function_inputs
 from tests.cases import cases
 from tests.unit.explained import ROW, SCHEMA, explained
 
@@ -86,6 +87,21 @@ def test_the_smallest_change_is_told(text: str, row: dict[str, Any], change: dic
         compiled = ri.compile_rules([("r", text)], SCHEMA)
         derived = {leaf.name: None for leaf in compiled.derived}
         assert compiled.match_one(ROW | row | derived | told) == ["r"]
+
+
+def test_functions_around_functions_do_not_double_the_inputs_that_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    text, asked, inner = "s", [], function_inputs._inner
+    for _ in range(12):
+        text = f"substring({text}, 1, 50)"
+
+    def counted(*arguments: Any) -> Any:
+        asked.append(arguments)
+        return inner(*arguments)
+
+    monkeypatch.setattr(function_inputs, "_inner", counted)
+    found = explained(f"{text} = 'xy'").near_miss
+    assert [(each.column, each.after) for each in found] == [("s", "xy")]
+    assert 0 < len(asked) < 1_000
 
 
 def test_members_of_value_lists_are_near_misses_and_values_beside_them() -> None:
