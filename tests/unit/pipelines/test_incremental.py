@@ -196,6 +196,14 @@ class Author:
     def lose_history(self) -> None:
         shutil.rmtree(Path(self.lake.uri("rules")) / "_change_data", ignore_errors=True)
 
+    def restore(self) -> None:
+        table = self.lake.delta("rules")
+        table.restore(max(table.version() - self.choice.randrange(1, 4), 0))
+
+    def switch_feed(self) -> None:
+        given = {"delta.enableChangeDataFeed": self.choice.choice(("true", "false"))}
+        self.lake.delta("rules").alter.set_table_properties(given)
+
     def edit_list(self) -> None:
         name = self.choice.choice(list(LISTS))
         place = Path(self.lake.uri("rules")).parent / name
@@ -216,7 +224,7 @@ class Author:
             + [self.delete] * 3
             + [self.merge] * 3
             + [self.edit_list] * 3
-            + [self.compact]
+            + [self.compact, self.restore, self.switch_feed]
         )
         steps += [self.overwrite] + ([self.make_anew, self.lose_history] if self.choice.random() < 0.3 else [])
         self.choice.choice(steps)()
