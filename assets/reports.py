@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from assets.failures import telling
 from assets.names import RESOURCE, SPARK_POOL, index_key, report_key, table_key
 from assets.table_metadata import rounded
 from pipelines.settings.model import Configuration
@@ -38,8 +39,6 @@ def report_asset(scope: str, owners: Sequence[str]) -> dg.AssetsDefinition:
     )
     def report(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         """Count, write the page, and return the metadata."""
-        from assets.failures import telling
-
         with telling():
             return dg.MaterializeResult(metadata=_metadata(context.resources.lake.workspace(), scope))
 
@@ -70,13 +69,19 @@ def report_schedule(configuration: Configuration, job: Any) -> dg.ScheduleDefini
 
 def _metadata(workspace: "Workspace", scope: str) -> dict[str, Any]:
     from assets.plots import matches_over_time
+    from pipelines.errors import PipelineError
     from pipelines.report import write_page
     from pipelines.reporting.contents import contents
 
     found = contents(workspace, scope)
-    page = write_page(found, workspace.configuration.path.absolute().parent / FOLDER)
-    shown: dict[str, Any] = {
-        "page": dg.MetadataValue.path(str(page)),
+    notes: list[str] = list(found["notes"])
+    shown: dict[str, Any] = {}
+    try:
+        page = write_page(found, workspace.configuration.path.absolute().parent / FOLDER)
+        shown["page"] = dg.MetadataValue.path(str(page))
+    except PipelineError as error:  # as where the configuration's folder may only be read
+        notes.append(str(error))
+    shown |= {
         "rules": found["all_rules"],
         "rows": found["rows"],
         "findings": found["all_findings"],
@@ -84,8 +89,8 @@ def _metadata(workspace: "Workspace", scope: str) -> dict[str, Any]:
     }
     if found["rows"]:
         shown["matched_rate"] = rounded(found["matched"] / found["rows"])
-    if found["notes"]:
-        shown["notes"] = dg.MetadataValue.md("\n".join(f"- {note}" for note in found["notes"]))
+    if notes:
+        shown["notes"] = dg.MetadataValue.md("\n".join(f"- {note}" for note in notes))
     by_matches = sorted(found["rules"], key=lambda rule: -rule["matches"])
     if len(found["starts"]) > 1:
         picture = matches_over_time(scope, found["starts"], found["matched_over_time"], by_matches)

@@ -68,6 +68,20 @@ def test_it_counts_what_sql_counts_and_writes_the_page(workspace: Workspace, ins
     assert "a|b" in page.read_text()
 
 
+def test_names_are_no_formulas_and_a_folder_that_cannot_be_made_is_told(
+    workspace: Workspace, instance: dg.DagsterInstance
+) -> None:
+    odd = "a$x_{$|<b>\n日本"
+    write_rules(workspace, [(odd, "flights", "delay >= 0")])
+    append(workspace, range(1_000))
+    assert run_once(workspace, instance, ["flights"], quiet=True).success  # its check plots the rule's matches
+    (workspace.configuration.path.parent / "report").write_text("no folder")
+    told = report(workspace, instance, "flights")
+    assert cells(told["rules_by_matches"])[0][0] == "a$x_{$|<b> 日本"
+    assert "matches_over_time" in told
+    assert "page" not in told and "cannot be made" in told["notes"]
+
+
 def test_edits_are_told(workspace: Workspace, instance: dg.DagsterInstance) -> None:
     write_rules(workspace, [("new", "flights", "delay = 3")])
     DeltaTable(workspace.lake.uri("rules")).delete("rule_id = 'later'")
