@@ -145,7 +145,7 @@ def _inner(name: str, goal: Any, fixed: list[Any], place: int, now: str, kind: p
         elif name in ("instr", "locate", "position") and 0 < goal <= _MOST_LETTERS:
             sought = fixed[1 if name == "instr" else 0]
             yield "a" * (goal - 1) + sought if isinstance(sought, str) else None
-        elif kind == DATE and name in (*_CASTS, "date", "to_date"):
+        elif kind == DATE and name in _CASTS:
             yield _shown_day(goal)
         else:
             yield str(goal) if name in _CASTS else goal

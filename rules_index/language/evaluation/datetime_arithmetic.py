@@ -13,7 +13,14 @@ from rules_index.language.evaluation import argument_types
 from rules_index.language.evaluation.date_format import years
 from rules_index.language.evaluation.datetime_parser import DAY, is_known, zone_offset
 from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, filled, like, nulls_of
-from rules_index.language.evaluation.time_zones import first_instants, instants, local_clock, offsets, sums
+from rules_index.language.evaluation.time_zones import (
+    first_instants,
+    instants,
+    local_clock,
+    month_bounds,
+    offsets,
+    sums,
+)
 from rules_index.language.type_names import TIMESTAMP
 
 
@@ -157,7 +164,7 @@ def _parts_of_month(column: pa.Array, zone: str) -> tuple[np.ndarray, ...]:
     days, _ = local_clock(column, zone)
     begin, beyond = instants(days, np.zeros_like(days), zone)
     months = days.astype("M8[D]").astype("M8[M]")
-    first, following = (each.astype("M8[D]").astype(np.int64) for each in (months, months + 1))
+    first, following = month_bounds(months)
     seconds = (filled(column.cast(pa.int64())) - begin) // 1_000_000
     return months.astype(np.int64), days - first + 1, days == following - 1, seconds, beyond
 
@@ -194,9 +201,8 @@ def _months_added(columns: Columns, _: str) -> Result:
 
 
 def _months_later(days: np.ndarray, count: int) -> np.ndarray:
-    months = days.astype("M8[D]").astype("M8[M]") + count
-    first, last = (each.astype("M8[D]").astype(np.int64) for each in (months, months + 1))
-    return np.asarray(np.minimum(first + days - _begin(days, "M"), last - 1))
+    first, following = month_bounds(days.astype("M8[D]").astype("M8[M]") + count)
+    return np.asarray(np.minimum(first + days - _begin(days, "M"), following - 1))
 
 
 def _time_months_added(columns: Columns, zone: str) -> Result:

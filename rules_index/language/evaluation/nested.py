@@ -26,7 +26,7 @@ def _array_contains(columns: Columns, _: str) -> Result:
     """TRUE where an item is equal, else NULL where an item is NULL, else FALSE."""
     lists, value = columns[0], columns[1]
     items, owner = items_of(lists)
-    equal = compare("=", items, value.take(pa.array(owner)))
+    equal = compare("=", items, _beside_items(value, owner))
     found, unknown = np.zeros(len(lists), bool), np.zeros(len(lists), bool)
     found[owner[pc.fill_null(equal, False).to_numpy(zero_copy_only=False)]] = True
     unknown[owner[nulls_of(items)]] = True
@@ -68,15 +68,19 @@ def _entry(columns: Columns) -> tuple[np.ndarray, np.ndarray]:
     """The place of the first entry of each map with a key, and whether there is one."""
     maps, key = columns
     begins, ends = _bounds(maps)
-    sizes = np.where(nulls_of(maps), 0, ends - begins)
-    owner = np.repeat(np.arange(len(maps)), sizes)
-    places = np.arange(len(owner)) + np.repeat(begins - np.cumsum(sizes) + sizes, sizes)
-    equal = pc.equal(maps.keys.take(pa.array(places)), key.take(pa.array(owner)))
-    hits = np.flatnonzero(pc.fill_null(equal, False).to_numpy(zero_copy_only=False))
-    held, first = np.unique(owner[hits], return_index=True)
-    at, has = np.zeros(len(maps), np.int64), np.zeros(len(maps), bool)
-    at[held], has[held] = places[hits[first]], True
-    return at, has
+    entries = maps.keys.slice(begins[0], ends[-1] - begins[0])
+    owner = np.repeat(np.arange(len(maps)), ends - begins)
+    equal = pc.fill_null(pc.equal(entries, _beside_items(key, owner)), False)
+    hits = np.flatnonzero(equal.to_numpy(zero_copy_only=False)) + begins[0]
+    at = np.append(hits, len(maps.keys))[np.searchsorted(hits, begins)]
+    return at, (at < ends) & ~nulls_of(maps)
+
+
+def _beside_items(values: pa.Array, owner: np.ndarray) -> pa.Array:
+    """The value of the row that owns each item; a constant, as most are, is repeated, which costs less."""
+    if pc.all(pc.equal(values, values[0])).as_py() and not values.null_count:
+        return pa.repeat(values[0], len(owner))
+    return values.take(pa.array(owner))
 
 
 def _bounds(lists: pa.Array) -> tuple[np.ndarray, np.ndarray]:

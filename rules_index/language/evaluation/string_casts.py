@@ -1,4 +1,4 @@
-"""Numbers, truths and dates that texts spell, as Spark's ANSI casts read them: values, and where a text spells none.
+"""Numbers, BOOLEANs and dates that texts spell, as Spark's ANSI casts read them: values, and where a text spells none.
 
 Plain spellings are read column by column, by Arrow, Polars or NumPy; the others one distinct text at a time.
 """

@@ -111,10 +111,15 @@ _NEAR = (1 << 63) // DAY - 2
 """Days from 1970 within which local times are BIGINTs."""
 
 
+def month_bounds(months: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of months since 1970 their first days, and those of the months behind them, as days since 1970, int64."""
+    first, following = (each.astype("M8[M]").astype("M8[D]").astype(np.int64) for each in (months, months + 1))
+    return first, following
+
+
 def days_of_dates(years: np.ndarray, months: np.ndarray, days: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Days since 1970 [rows] int64, and which dates do not exist [rows] bool; months from 1 to 12, or wrong."""
-    of_year = (years - 1970) * 12 + months - 1
-    first, following = (each.astype("M8[M]").astype("M8[D]").astype(np.int64) for each in (of_year, of_year + 1))
+    first, following = month_bounds((years - 1970) * 12 + months - 1)
     found = first + days - 1
     return found, (months < 1) | (months > 12) | (days < 1) | (found >= following)
 
