@@ -14,7 +14,7 @@ import pytest
 from deltatag.__main__ import main
 from pipelines.authoring import exchange
 from pipelines.authoring.exchange import export_rules, import_rules
-from pipelines.authoring.rule_files import RuleFileError, read_rules_file
+from pipelines.authoring.rule_files import RuleFileError
 from pipelines.authoring.versions import diff, history, rules_of
 from pipelines.compile import compile_scopes
 from pipelines.errors import ConfigurationError, TableError
@@ -337,32 +337,6 @@ def test_a_refused_decision_table_keeps_its_rows(workspace, add_rules, tmp_path:
     found = import_rules(workspace, tmp_path / "t.dmn", "s", replace=True)
     assert [each["rule_id"] for each in found.rejected] == ["kept"]
     assert (found.removed, found.changed) == (("new/2",), ("new/1",))
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("bytes.yaml", "- rule_id: !!binary AAAA\n  expression: x > 1\n"),
-        ("set.yaml", "- rule_id: !!set {a, b}\n  expression: x > 1\n"),
-        ("large.jsonl", '{"rule_id": 1e999, "expression": "x > 1"}\n'),
-    ],
-)
-def test_values_that_are_no_texts_are_refused(tmp_path: Path, name: str, text: str) -> None:
-    (tmp_path / name).write_text(text)
-    with pytest.raises(RuleFileError, match=r"rule 1: rule_id is .*, and must be a text"):
-        read_rules_file(tmp_path / name, "string", ZoneInfo("UTC"))
-
-
-def test_texts_of_yaml_stay_as_written(tmp_path: Path) -> None:
-    path = tmp_path / "rules.yaml"
-    path.write_text(
-        "rules:\n- rule_id: 012\n  scope: no\n  expression: TRUE\n  owner: 2026-01-01\n  enabled: true\n"
-        "  valid_from: 2026-01-01 00:00:00\n  labels: {1: on, null: ~}\n  description: ~\n"
-    )
-    (row,) = read_rules_file(path, "string", ZoneInfo("Europe/Berlin")).to_dicts()
-    assert (row["rule_id"], row["scope"], row["expression"], row["owner"]) == ("012", "no", "TRUE", "2026-01-01")
-    assert row["valid_from"] == datetime(2025, 12, 31, 23, tzinfo=UTC)
-    assert (row["enabled"], row["description"]) == (True, None)
 
 
 def test_unknown_scopes_and_files_are_told(workspace, tmp_path: Path) -> None:
