@@ -26,7 +26,8 @@ def _array_contains(columns: Columns, _: str) -> Result:
     """TRUE where an item is equal, else NULL where an item is NULL, else FALSE."""
     lists, value = columns[0], columns[1]
     items, owner = items_of(lists)
-    equal = compare("=", items, _beside_items(value, owner))
+    wanted = pa.repeat(value[0], len(items)) if _is_constant(value) else value.take(pa.array(owner))
+    equal = compare("=", items, wanted)
     found, unknown = np.zeros(len(lists), bool), np.zeros(len(lists), bool)
     found[owner[pc.fill_null(equal, False).to_numpy(zero_copy_only=False)]] = True
     unknown[owner[nulls_of(items)]] = True
@@ -70,17 +71,16 @@ def _entry(columns: Columns) -> tuple[np.ndarray, np.ndarray]:
     begins, ends = _bounds(maps)
     entries = maps.keys.slice(begins[0], ends[-1] - begins[0])
     owner = np.repeat(np.arange(len(maps)), ends - begins)
-    equal = pc.fill_null(pc.equal(entries, _beside_items(key, owner)), False)
+    wanted = key[0] if _is_constant(key) else key.take(pa.array(owner))
+    equal = pc.fill_null(pc.equal(entries, wanted), False)
     hits = np.flatnonzero(equal.to_numpy(zero_copy_only=False)) + begins[0]
     at = np.append(hits, len(maps.keys))[np.searchsorted(hits, begins)]
     return at, (at < ends) & ~nulls_of(maps)
 
 
-def _beside_items(values: pa.Array, owner: np.ndarray) -> pa.Array:
-    """The value of the row that owns each item; a constant, as most are, is repeated, which costs less."""
-    if pc.all(pc.equal(values, values[0])).as_py() and not values.null_count:
-        return pa.repeat(values[0], len(owner))
-    return values.take(pa.array(owner))
+def _is_constant(values: pa.Array) -> bool:
+    """Whether all rows have one value, as where it is a constant: to take it for each item would cost more."""
+    return not values.null_count and bool(pc.all(pc.equal(values, values[0])).as_py())
 
 
 def _bounds(lists: pa.Array) -> tuple[np.ndarray, np.ndarray]:
