@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from rules_index.errors import RuleError
 from rules_index.language.analyser import Analyser
+from rules_index.language.evaluation import function_registry
 from rules_index.language.nodes import Node
 from rules_index.language.parser import parse
 from rules_index.language.scope import Scope
@@ -44,7 +45,7 @@ def needed(value: Expression, scope: Scope | None) -> frozenset[Leaf]:
         return _needed_by_text(value.text, scope) if scope is not None else _NOTHING
     if isinstance(value, Constant):
         return _NOTHING
-    if value.name in _STRICT:
+    if value.name in _STRICT or (value.name == "call" and function_registry.is_strict(value)):
         return _NOTHING.union(*(needed(operand, scope) for operand in value.operands))
     if value.name in _STRICT_IN_THE_FIRST:
         return needed(value.operands[0], scope)

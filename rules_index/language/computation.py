@@ -97,7 +97,11 @@ def unary(analysis: Analysis, node: Node) -> Value:
     if not is_number(value.type):
         return Value(node, None, None, value.collated)
     if node.value == "~":
-        return Value(node, value.type if is_integer(value.type) else None)
+        if not is_integer(value.type):
+            return Value(node, None)
+        return Value(
+            node, value.type, function_registry.build("~", [value.local], value.type, analysis.scope.time_zone)
+        )
     if node.value == "+":
         return Value(node, value.type, value.local)
     return Value(node, value.type, None if value.local is None else operations.negated(value.local))

@@ -30,6 +30,7 @@ from rules_index.language.typed import Constant, Expression, Leaf, Operation
 _ARITHMETIC = {"+": "add", "-": "subtract", "*": "multiply"}
 _DIVISIONS = {"/": "divide", "%": "remainder", "DIV": "quotient", "PMOD": "positive_remainder"}
 _BITS = ("&", "|", "^")
+_SHIFTS = {"<<": "shiftleft", ">>": "shiftright", ">>>": "shiftrightunsigned"}
 MAX_CHAIN = 40
 """The longest chain of arithmetic operators that is evaluated here; its tree is as deep as the chain is long."""
 
@@ -44,7 +45,7 @@ def as_type(expression: Expression, target: pa.DataType, zone: str) -> Expressio
         return Operation("cast", (expression,), target)
     if expression.type == STRING and (is_integer(target) or is_decimal(target) or target in (DOUBLE, DATE, BOOLEAN)):
         return Operation("cast", (expression,), target)
-    if target == STRING and (is_integer(expression.type) or expression.type == BOOLEAN):
+    if target == STRING and (is_integer(expression.type) or expression.type == BOOLEAN or is_decimal(expression.type)):
         return Operation("cast", (expression,), target)
     if expression.type == BOOLEAN and is_integer(target):
         return Operation("cast", (expression,), target)
@@ -168,6 +169,8 @@ def arithmetic(operator: str, left: Expression, right: Expression, result: pa.Da
         return function_registry.build(
             operator, [as_type(left, result, zone), as_type(right, result, zone)], result, zone
         )
+    if operator in _SHIFTS:
+        return function_registry.build(_SHIFTS[operator], [left, right], result, zone)
     name = _ARITHMETIC.get(operator)
     if name is None or not is_number(result):
         return None

@@ -24,6 +24,7 @@ NO_FUNCTIONS = {
     "operators",
     "extremes",
     "fields",
+    "shifts",
     "timestampadd",
     "arrays_overlap",
     "exists",

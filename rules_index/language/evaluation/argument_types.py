@@ -82,6 +82,24 @@ def two_integers(kinds: Types) -> bool:
     return len(kinds) == 2 and is_integer(kinds[0]) and kinds[0] == kinds[1]
 
 
+def integer_and_places(kinds: Types) -> bool:
+    """An integer, and a number of at most an INT."""
+    return len(kinds) == 2 and is_integer(kinds[0]) and is_integer(kinds[1]) and kinds[1] != BIGINT
+
+
+def one_map(kinds: Types) -> bool:
+    """One map of plain values."""
+    return len(kinds) == 1 and bool(pa.types.is_map(kinds[0])) and not pa.types.is_nested(kinds[0].item_type)
+
+
+def one_array_in_order(kinds: Types) -> bool:
+    """One array of numbers, DATEs or times."""
+    if len(kinds) != 1 or not pa.types.is_list(kinds[0]):
+        return False
+    item = kinds[0].value_type
+    return is_integer(item) or is_float(item) or is_decimal(item) or one_moment([item])
+
+
 def one_list(kinds: Types) -> bool:
     """One array or map."""
     return len(kinds) == 1 and bool(pa.types.is_list(kinds[0]) or pa.types.is_map(kinds[0]))

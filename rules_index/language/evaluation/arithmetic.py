@@ -25,11 +25,11 @@ _MIN_LONG, _MAX_LONG = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 def can_cast(source: pa.DataType, target: pa.DataType) -> bool:
     """True where `cast` converts between the two types: BOOLEAN and numbers; texts to integers, decimals and what
-    `_SPELLED` has; integers and BOOLEANs to texts; a type to itself."""
+    `_SPELLED` has; integers, decimals and BOOLEANs to texts; a type to itself."""
     t = pa.types
     if t.is_string(source) and (t.is_integer(target) or t.is_decimal(target) or target in _SPELLED):
         return True
-    if t.is_string(target) and (t.is_integer(source) or t.is_boolean(source)):
+    if t.is_string(target) and (t.is_integer(source) or t.is_boolean(source) or t.is_decimal(source)):
         return True
     return source == target or (_is_number(source) and _is_number(target))
 
@@ -129,7 +129,7 @@ def cast(values: pa.Array, target: pa.DataType) -> Outcome:
     if t.is_string(source):
         return _from_texts(decodable(values), target)
     if t.is_string(target):
-        return values.cast(target), None
+        return decimals.spelled(values) if t.is_decimal(source) else values.cast(target), None
     if t.is_boolean(target):
         zero = pa.scalar(Decimal(0) if t.is_decimal(source) else 0, source)
         return pc.not_equal(values, zero), None

@@ -45,6 +45,19 @@ def array_of_halves(halves: npt.NDArray[np.uint64], nulls: Mask, data_type: pa.D
     return pa.Array.from_buffers(data_type, len(halves), [validity, pa.py_buffer(np.ascontiguousarray(halves))])
 
 
+_MOST_PLAIN = 6
+"""With so many decimals Arrow writes all digits, and with more sometimes an exponent."""
+
+
+def spelled(values: pa.Array) -> pa.Array:
+    """The values as texts, with all their decimals."""
+    if values.type.scale <= _MOST_PLAIN:
+        return values.cast(pa.string())
+    codes = values.dictionary_encode()
+    texts = pa.array([format(each, "f") for each in codes.dictionary.to_pylist()], pa.string())
+    return texts.take(codes.indices)
+
+
 def operate(name: str, left: pa.Array, right: pa.Array, target: pa.DataType) -> Outcome:
     """The sum or difference in the target type, rounded half up where that has fewer decimals."""
     out = np.zeros((len(left), 2), np.uint64)

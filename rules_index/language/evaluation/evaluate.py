@@ -296,7 +296,11 @@ def _within(items: pa.Array, path: list[str]) -> pa.Array:
 
 def _call(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     values, failed = function_registry.call(operation, [operand.values for operand in operands])
-    return _finish(values, _with_more(_either(operands), failed))
+    if function_registry.is_strict(operation):
+        raised = _either(operands)
+    else:
+        raised = reduce(_with_more, (operand.raised for operand in operands))
+    return _finish(values, _with_more(raised, failed))
 
 
 _OPERATIONS: dict[str, Callable[[Operation, list[Evaluated]], Evaluated]] = {

@@ -1,7 +1,7 @@
 """The functions of Spark SQL that are evaluated here, one entry each; Spark evaluates the others.
 
 An entry says for which argument types its function is evaluated exactly as in Spark, and returns the values of columns.
-All are strict: the value is NULL where an argument is, and where evaluation raises.
+The value is NULL where evaluation raises and, of a strict function, where an argument is NULL.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import pyarrow as pa
 from rules_index.language.evaluation.date_format import FORMATTED_TIMES
 from rules_index.language.evaluation.datetime_arithmetic import CALENDAR
 from rules_index.language.evaluation.datetime_functions import DATES
+from rules_index.language.evaluation.hashes import HASHES
 from rules_index.language.evaluation.nested import NESTED
 from rules_index.language.evaluation.numbers import NUMBERS
 from rules_index.language.evaluation.parsed_times import PARSED_TIMES
@@ -31,6 +32,7 @@ FUNCTIONS: dict[str, ScalarFunction] = {
     **PARSED_TIMES,
     **TEXTS,
     **NUMBERS,
+    **HASHES,
     **NESTED,
     **REGULAR_EXPRESSIONS,
 }
@@ -56,6 +58,11 @@ def build(
 def raises(operation: Operation) -> bool:
     """Whether a call can raise."""
     return FUNCTIONS[operation.parameters[0]].raises
+
+
+def is_strict(operation: Operation) -> bool:
+    """Whether a call is NULL where one of its arguments is."""
+    return FUNCTIONS[operation.parameters[0]].strict
 
 
 def call(operation: Operation, columns: Columns) -> Result:

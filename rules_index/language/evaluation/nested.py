@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules_index.language.coercion import INT
+from rules_index.language.coercion import BIGINT, INT
 from rules_index.language.evaluation import argument_types
 from rules_index.language.evaluation.comparison import compare
-from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, filled, like, nulls_of
+from rules_index.language.evaluation.scalar import Columns, Mask, Result, ScalarFunction, filled, like, nulls_of
 
 
 def _size(columns: Columns, _: str) -> Result:
@@ -26,12 +27,52 @@ def _array_contains(columns: Columns, _: str) -> Result:
     """TRUE where an item is equal, else NULL where an item is NULL, else FALSE."""
     lists, value = columns[0], columns[1]
     items, owner = items_of(lists)
-    wanted = pa.repeat(value[0], len(items)) if _is_constant(value) else value.take(pa.array(owner))
-    equal = compare("=", items, wanted)
     found, unknown = np.zeros(len(lists), bool), np.zeros(len(lists), bool)
-    found[owner[pc.fill_null(equal, False).to_numpy(zero_copy_only=False)]] = True
+    found[owner[_are_equal(items, owner, value)]] = True
     unknown[owner[nulls_of(items)]] = True
     return pa.array(found, mask=nulls_of(lists) | nulls_of(value) | (unknown & ~found)), None
+
+
+def _array_position(columns: Columns, _: str) -> Result:
+    """The place of the first equal item, counting from 1; 0 where there is none."""
+    lists, value = columns[0], columns[1]
+    items, owner = items_of(lists)
+    hits = np.flatnonzero(_are_equal(items, owner, value))
+    rows, first = np.unique(owner[hits], return_index=True)
+    places = np.zeros(len(lists), np.int64)
+    places[rows] = hits[first] - np.searchsorted(owner, rows) + 1
+    return like(lists, places, BIGINT, value), None
+
+
+def _are_equal(items: pa.Array, owner: np.ndarray, value: pa.Array) -> Mask:
+    """Which items are equal to the value of the row that each belongs to."""
+    wanted = pa.repeat(value[0], len(items)) if _is_constant(value) else value.take(pa.array(owner))
+    return np.asarray(pc.fill_null(compare("=", items, wanted), False).to_numpy(zero_copy_only=False))
+
+
+def _array_extreme(columns: Columns, _: str, last: bool) -> Result:
+    """The greatest item that is not NULL if `last`, else the least one; NaN is the greatest number."""
+    lists = columns[0]
+    items, owner = items_of(lists)
+    known = np.flatnonzero(~nulls_of(items))
+    items, owner = items.take(pa.array(known)), owner[known]
+    rows = pa.table({"owner": owner, "item": items})
+    order = pc.sort_indices(rows, [("owner", "ascending"), ("item", "ascending")]).to_numpy()
+    places = np.searchsorted(owner, np.arange(len(lists) + 1))
+    empty = places[:-1] == places[1:]
+    at = np.where(empty, 0, places[1:] - 1 if last else places[:-1])
+    taken = order[at] if len(order) else at
+    return items.take(pa.array(taken, pa.int64(), mask=empty)), None
+
+
+def _of_map(is_keys: bool) -> Callable[[Columns, str], Result]:
+    def evaluate(columns: Columns, _: str) -> Result:
+        """The keys or the values of each map as an array."""
+        maps = columns[0]
+        offsets = pa.array(maps.offsets.to_numpy(), pa.int32(), mask=np.append(nulls_of(maps), False))
+        return pa.ListArray.from_arrays(offsets, maps.keys if is_keys else maps.items), None
+
+    return evaluate
 
 
 def items_of(lists: pa.Array) -> tuple[pa.Array, np.ndarray]:
@@ -93,6 +134,11 @@ NESTED: dict[str, ScalarFunction] = {
     **dict.fromkeys(("size", "cardinality"), ScalarFunction(argument_types.one_list, _size)),
     "array_size": ScalarFunction(lambda kinds: bool(pa.types.is_list(kinds[0])), _size),
     "array_contains": ScalarFunction(argument_types.array_and_item, _array_contains),
+    "array_position": ScalarFunction(argument_types.array_and_item, _array_position),
+    "array_max": ScalarFunction(argument_types.one_array_in_order, partial(_array_extreme, last=True)),
+    "array_min": ScalarFunction(argument_types.one_array_in_order, partial(_array_extreme, last=False)),
+    "map_keys": ScalarFunction(argument_types.one_map, _of_map(is_keys=True)),
+    "map_values": ScalarFunction(argument_types.one_map, _of_map(is_keys=False)),
     "[]": ScalarFunction(argument_types.array_and_place, partial(_item, first=0, raises=True), raises=True),
     "get": ScalarFunction(argument_types.array_and_place, partial(_item, first=0, raises=False)),
     "element_at": ScalarFunction(argument_types.array_and_place, partial(_item, first=1, raises=True), raises=True),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_UP, Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules_index.language.coercion import BIGINT, DOUBLE, is_decimal, is_float, is_integer
+from rules_index.language.coercion import BIGINT, DOUBLE, INT, is_decimal, is_float, is_integer
 from rules_index.language.evaluation import argument_types
 from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, filled, like
 
@@ -86,6 +87,25 @@ def _square_root(columns: Columns, _: str) -> Result:
         return like(columns[0], np.sqrt(filled(columns[0]).astype(np.float64)), DOUBLE), None
 
 
+def _bit_count(columns: Columns, _: str) -> Result:
+    """The bits that are set in the number as a BIGINT."""
+    counts = np.bitwise_count(filled(columns[0]).astype(np.int64).view(np.uint64))
+    return like(columns[0], counts, INT), None
+
+
+def _shift(shifted: Callable[[np.ndarray, np.ndarray], np.ndarray], unsigned: bool = False) -> Any:
+    def evaluate(columns: Columns, _: str) -> Result:
+        """Shifts by the lowest 5 bits of a number for an INT and the lowest 6 for a BIGINT, as Java does."""
+        column, places = columns
+        values = filled(column) if column.type == BIGINT else filled(column).astype(np.int32)
+        width = 8 * values.itemsize
+        words = values.view(f"u{values.itemsize}") if unsigned else values
+        by = (filled(places).astype(np.int64) & (width - 1)).astype(words.dtype)
+        return like(column, shifted(words, by).view(values.dtype), BIGINT if width == 64 else INT, places), None
+
+    return evaluate
+
+
 def _bits(combined: Callable[[pa.Array, pa.Array], pa.Array]) -> Callable[[Columns, str], Result]:
     return lambda columns, _: (combined(columns[0], columns[1]), None)
 
@@ -104,5 +124,10 @@ NUMBERS: dict[str, ScalarFunction] = {
     "sqrt": ScalarFunction(argument_types.one_plain_number, _square_root),
     "&": ScalarFunction(argument_types.two_integers, _bits(pc.bit_wise_and)),
     "|": ScalarFunction(argument_types.two_integers, _bits(pc.bit_wise_or)),
+    "~": ScalarFunction(argument_types.one_integer, lambda columns, _: (pc.bit_wise_not(columns[0]), None)),
+    "bit_count": ScalarFunction(argument_types.one_integer, _bit_count),
+    "shiftleft": ScalarFunction(argument_types.integer_and_places, _shift(np.left_shift)),
+    "shiftright": ScalarFunction(argument_types.integer_and_places, _shift(np.right_shift)),
+    "shiftrightunsigned": ScalarFunction(argument_types.integer_and_places, _shift(np.right_shift, unsigned=True)),
     "^": ScalarFunction(argument_types.two_integers, _bits(pc.bit_wise_xor)),
 }

@@ -22,7 +22,8 @@ Types = Sequence[pa.DataType]
 class ScalarFunction:
     """accepts: for which types of its arguments it is evaluated here; evaluate: its values from its arguments, in the
     time zone given; raises: whether it may raise; constants: the places of arguments that must be constants; fits:
-    for which values of these it is evaluated here (None: for all); decodes: whether its texts must be valid UTF-8."""
+    for which values of these it is evaluated here (None: for all); decodes: whether its texts must be valid UTF-8;
+    strict: whether it is NULL where an argument is, so that Spark evaluates none behind a NULL."""
 
     accepts: Callable[[Types], bool]
     evaluate: Callable[[Columns, str], Result]
@@ -30,6 +31,7 @@ class ScalarFunction:
     constants: tuple[int, ...] = ()
     fits: Callable[[Sequence[Any]], bool] | None = None
     decodes: bool = False
+    strict: bool = True
 
 
 def filled(values: pa.Array) -> np.ndarray:

@@ -227,6 +227,10 @@ def _beside(test: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Callable[[Columns, s
 
 _OF_BYTES: dict[str, ScalarFunction] = {
     "concat": ScalarFunction(argument_types.texts, _concat),
+    "octet_length": ScalarFunction(argument_types.one_text, lambda columns, _: (pc.binary_length(columns[0]), None)),
+    "bit_length": ScalarFunction(
+        argument_types.one_text, lambda columns, _: (pc.multiply(pc.binary_length(columns[0]), 8), None)
+    ),
     "md5": ScalarFunction(argument_types.one_text, _digest("md5")),
     **dict.fromkeys(("sha", "sha1"), ScalarFunction(argument_types.one_text, _digest("sha1"))),
     "sha2": ScalarFunction(argument_types.text_and_number, _sha2, constants=(1,), fits=lambda fixed: fixed[0] in _SHA2),
@@ -238,6 +242,10 @@ _OF_CHARACTERS: dict[str, ScalarFunction] = {
     "endswith": ScalarFunction(argument_types.two_texts, _beside(lambda text, part: text.str.ends_with(part))),
     "contains": ScalarFunction(
         argument_types.two_texts, _beside(lambda text, part: text.str.contains(part, literal=True))
+    ),
+    "ascii": ScalarFunction(
+        argument_types.one_text,
+        lambda columns, _: (_of_each(columns[0], lambda each: ord(each[:1] or "\0"), INT), None),
     ),
     "reverse": ScalarFunction(argument_types.one_text, lambda columns, _: (pc.utf8_reverse(columns[0]), None)),
     **dict.fromkeys(("upper", "ucase"), ScalarFunction(argument_types.one_text, _letters(_upper, pc.ascii_upper))),

@@ -147,7 +147,7 @@ FLAT: dict[str, Chain] = {
     "or": joined(" OR ", "i = #"),
     "and of ors": joined(" AND ", "(i > # OR l < #)"),
     "or of ands": joined(" OR ", "(i > # AND l < #)"),
-    "derived": joined(" AND ", "hash(i, #) > 0"),
+    "derived": joined(" AND ", "hypot(i, #) > 0"),
     "computed": joined(" AND ", "i + l > #"),
     "and to the right": lambda count: "i = 1 AND (" * count + "l = 2" + ")" * count,
     "or to the right": lambda count: "i = 1 OR (" * count + "l = 2" + ")" * count,
@@ -199,8 +199,8 @@ FLAT: dict[str, Chain] = {
         "(" * 60
         + "b"
         + "".join(
-            f" OR l = {k} AND hash(b, {k}) = 0) AND (c OR t = {k % 9})"
-            + "".join(f" AND hash(s, {k}, {j}) = 1" for j in range(count // 60))
+            f" OR l = {k} AND nanvl(i, {k}) = 0) AND (c OR t = {k % 9})"
+            + "".join(f" AND find_in_set(s, '{k}, {j}') = 1" for j in range(count // 60))
             for k in range(60)
         )
     ),
