@@ -222,6 +222,8 @@ class CompiledRules:
         starts, used = self.raising
         failing = np.isin(used, np.fromiter(raised, np.int64))
         owner = np.repeat(np.arange(len(starts) - 1), np.diff(starts))[failing]
+        if not len(owner):
+            return {}
         counts: dict[tuple[int, ...], int] = {}
         errors: dict[RuleId, int] = {}
         which = used[failing]

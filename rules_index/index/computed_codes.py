@@ -7,6 +7,7 @@ for fewer rows at a time.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -19,6 +20,7 @@ from rules_index.language.evaluation.evaluate import evaluate
 from rules_index.language.evaluation.evaluated import Evaluated, Mask
 from rules_index.language.typed import Constant, Expression, Leaf, leaves_of
 
+_LOG = logging.getLogger(__name__)
 MAX_BYTES = 128 << 20
 """The most bytes of intermediate values, about, that one attribute may take at a time, and that are kept for others."""
 _NUMBER = 16
@@ -37,7 +39,23 @@ class Computed:
     _shared_bytes: int = 0
 
     def encode(self, expression: Expression, regions: Regions, out: np.ndarray) -> Mask | None:
-        """Writes the expression's codes into `out` [rows] int32; returns the rows that raised [rows] bool, or None."""
+        """Writes the expression's codes into `out` [rows] int32; returns the rows that raised [rows] bool, or None.
+
+        A fault of the library's own is logged and counts as raised on all rows: it must not stop what other rules match.
+        """
+        try:
+            return self._encode(expression, regions, out)
+        except (pa.ArrowCapacityError, MemoryError):
+            raise
+        except Exception:
+            names = ", ".join(sorted({leaf.name for leaf in leaves_of(expression)}))
+            _LOG.warning(
+                "A part of a rule over %s could not be evaluated and counts as an error:", names, exc_info=True
+            )
+            out[:] = regions.count + 1
+            return np.ones(self.rows, np.bool_)
+
+    def _encode(self, expression: Expression, regions: Regions, out: np.ndarray) -> Mask | None:
         at_once = _rows_at_once(expression, self.values, self.rows)
         if at_once >= self.rows:
             try:

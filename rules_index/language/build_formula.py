@@ -15,7 +15,7 @@ from rules_index.language.formula import And, Fixed, Formula, Or, Predicate, Tru
 from rules_index.language.nodes import Node, is_never_null
 from rules_index.language.patterns import is_only_java, like_prefix
 from rules_index.language.truth_tests import are_proven, fixed, is_plain, negate, truth_test
-from rules_index.language.typed import OPERAND, Constant, Expression, Leaf, Operation
+from rules_index.language.typed import OPERAND, Constant, Expression, Operation
 
 _TRUE = ValueSet(False, (1,))
 _FALSE = ValueSet(True, (1,))
@@ -347,11 +347,11 @@ class Splitter:
     def _is_null(self, value: Value) -> Formula:
         if isinstance(value.local, Constant):
             return Fixed(Truth(int(value.local.value is None)))
-        if isinstance(value.local, Leaf) and self.analyser.attribute(value) is None:
-            return Predicate(Operation("is_null", (value.local,), BOOLEAN), _TRUE, _FALSE, Truth.NULL)
         if value.local is None or operations.can_raise(value.local):
             # Spark may know that the value is never NULL; then it evaluates nothing, and no error is raised
             return Predicate(self.analyser.derived(value.node, BOOLEAN, "({}) IS NULL"), _TRUE, _FALSE, Truth.NULL)
+        if self.analyser.attribute(value) is None:
+            return Predicate(Operation("is_null", (value.local,), BOOLEAN), _TRUE, _FALSE, Truth.NULL)
         return Predicate(value.local, NOTHING, EVERYTHING, Truth.TRUE)
 
     def _call(self, node: Node) -> Formula:

@@ -32,21 +32,21 @@ _PLAIN: dict[str, pa.DataType] = {
     "null": pa.null(),
 }
 _NAMES = {data_type: name for name, data_type in _PLAIN.items()}
-_QUANTIFIERS = ("exists", "forall")
+_LAMBDAS = ("exists", "forall", "filter")
 _PARAMETERS: dict[str, tuple[type, ...]] = {
     "like": (str, str, bool),
     "rlike": (str,),
     "concat_ws": (str,),
     "call": (str, str),
     "in_list": (ValueList,),
-    **dict.fromkeys(_QUANTIFIERS, (Operation,)),
+    **dict.fromkeys(_LAMBDAS, (Operation,)),
 }
 _OPERANDS: dict[str, tuple[int, int | None]] = {
     **dict.fromkeys(("add", "subtract", "multiply", "divide", "remainder", "positive_remainder", "quotient"), (2, 2)),
     **dict.fromkeys(("try_divide", "try_remainder"), (2, 2)),
     **dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", "<=>"), (2, 2)),
     **dict.fromkeys(
-        ("negate", "abs", "cast", "try_cast", "raise", "not", "is_null", "like", "rlike", "in_list", *_QUANTIFIERS),
+        ("negate", "abs", "cast", "try_cast", "raise", "not", "is_null", "like", "rlike", "in_list", *_LAMBDAS),
         (1, 1),
     ),
     **dict.fromkeys(("and", "or", "in"), (2, None)),
@@ -97,7 +97,7 @@ def to_json(expression: Expression) -> list[Any]:
             return ["constant", _value_to_json(value), type_to_json(data_type)]
         case Operation(name, operands, data_type, parameters):
             written = [each.name if isinstance(each, ValueList) else each for each in parameters]
-            if name in _QUANTIFIERS:
+            if name in _LAMBDAS:
                 written = [to_json(each) for each in parameters]
             return ["operation", name, type_to_json(data_type), written, *map(to_json, operands)]
 
@@ -131,7 +131,7 @@ def _read(value: Any, depth: int, lists: Mapping[str, ValueList]) -> Expression:
             children = tuple(_read(operand, depth + 1, lists) for operand in operands)
             if name == "in_list":
                 parameters = [lists[each] for each in parameters]
-            elif name in _QUANTIFIERS:
+            elif name in _LAMBDAS:
                 parameters = [_read(each, depth + 1, lists) for each in parameters]
             return _operation(name, children, type_from_json(data_type), tuple(parameters))
     raise ValueError(f"{value!r:.60} is not an expression.")
@@ -152,8 +152,10 @@ def _operation(
         raise ValueError(f"The operation {name} has the parameters {parameters!r:.60}.")
     if name == "in_list" and operands[0].type != parameters[0].type:
         raise ValueError(f"The list {parameters[0].name} is of another type.")
-    if name in _QUANTIFIERS and not _is_condition(parameters[0], operands[0].type):
+    if name in _LAMBDAS and not _is_condition(parameters[0], operands[0].type):
         raise ValueError(f"The operation {name} has no condition on the items of its operand.")
+    if name == "filter" and data_type != operands[0].type:
+        raise ValueError("The operation filter has another type than its operand.")
     if name == "call" and function_registry.build(parameters[0], operands, data_type, parameters[1]) is None:
         raise ValueError(f"The function {parameters[0]!r:.60} is not evaluated here, or not of such values.")
     return Operation(name, operands, data_type, parameters)

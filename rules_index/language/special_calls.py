@@ -320,8 +320,8 @@ def _condition_on(analyser: Analysis, body: Node, kind: pa.DataType) -> Operatio
     return tree if leaves and all(leaf.text is None for leaf in leaves) else None
 
 
-def _quantified(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
-    """`exists(items, x -> ...)` and `forall`, where the condition is about the item alone."""
+def _over_items(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
+    """`exists(items, x -> ...)`, `forall` and `filter`, where the condition is about the item alone."""
     items = arguments[0]
     kind = item_type(items.type)
     if items.local is None or items.collated or kind is None:
@@ -329,7 +329,8 @@ def _quantified(analyser: Analysis, node: Node, arguments: list[Value]) -> Value
     condition = _condition_on(analyser, node.children[1], kind)
     if condition is None:
         return None
-    return analyser.make_value(node, BOOLEAN, Operation(node.value, (items.local,), BOOLEAN, (condition,)))
+    result = items.type if node.value == "filter" else BOOLEAN
+    return analyser.make_value(node, result, Operation(node.value, (items.local,), result, (condition,)))
 
 
 def _extract(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
@@ -382,8 +383,7 @@ SPECIAL = {
     "arrays_overlap": _arrays_overlap,
     "concat_ws": _concat_ws,
     "isnan": _is_nan,
-    "exists": _quantified,
-    "forall": _quantified,
+    **dict.fromkeys(("exists", "forall", "filter"), _over_items),
     "extract": _extract,
     "date_part": _extract,
     "datepart": _extract,

@@ -173,6 +173,11 @@ CASES: dict[str, list[str]] = {
         "r, y -> y % 2 = 1 OR y IS NULL", "g, y -> y >= 0", "a, y -> upper(y) IN ('X', 'Z')", "r, y -> NOT (y = 2)",
         "g, y -> y + 1 > 0", "pairs, p -> p.k = 'x' AND p.v > 1", "pairs, p -> p IS NULL",
         "pairs, p -> p.v IS NULL OR p.k LIKE 'x%'", "a, Y -> y <=> 'x'")] for name in ("exists", "forall")},
+    "filter": [f"size(filter({of}))" for of in ("a, y -> y = 'x'", "r, y -> y > 1", "g, y -> y >= 0",
+        "a, y -> y IS NULL", "pairs, p -> p.k = 'x' AND p.v > 1", "pairs, p -> p IS NULL",
+        "map_values(m), y -> y <> 1")] + [
+        "get(filter(r, y -> y <> 1), 0)", "array_max(filter(r, y -> y < 3))",
+        "array_contains(filter(a, y -> y > 'x'), 'y')"],
     "time_between": ["ts - later", "d - e", "later - ts", "e - d", "(n + INTERVAL 180 days) - n", "abs(ts - later)",
                      "ts - TIMESTAMP'2024-07-01 12:00:00'", "DATE'2024-02-29' - d"],
     "unix_date": ["unix_date(d)"],

@@ -29,6 +29,7 @@ NO_FUNCTIONS = {
     "arrays_overlap",
     "exists",
     "forall",
+    "filter",
     "concat_ws",
     "isnan",
     "intervals",

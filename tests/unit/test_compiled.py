@@ -106,6 +106,19 @@ def test_nested_columns_are_asked_for_null_whatever_their_items_are_called() -> 
         compiled.match(pa.table({"items": pa.array([{"x": 1}])}))
 
 
+@pytest.mark.parametrize("engine", ["auto", "scan", "be_tree"])
+@pytest.mark.parametrize("array", ["split(s, ',')", "map_keys(m)", "map_values(m)", "filter(items, x -> x > 1)"])
+def test_computed_arrays_are_asked_for_null(engine: str, array: str) -> None:
+    fields = {"s": pa.string(), "m": pa.map_(pa.string(), pa.int32()), "items": pa.list_(pa.int32())}
+    held = pa.table(
+        {"s": ["a,b", None, ""], "m": [[("k", 1)], None, []], "items": [[1, 2], None, [None]]}, pa.schema(fields)
+    )
+    texts = [f"{array} IS NULL", f"{array} IS NOT NULL", f"isnull({array}) OR size({array}) = 9"]
+    compiled = ri.compile_rules(list(enumerate(texts)), held.schema, engine=engine)
+    assert not compiled.derived and compiled.match(held).to_pylist() == [[1], [0, 2], [1]]
+    assert [compiled.match_one(row) for row in held.to_pylist()] == [[1], [0, 2], [1]]
+
+
 def test_variants_of_types_and_polars_frames_are_accepted() -> None:
     compiled = ri.compile_rules([("r", "s = 'x'")], SCHEMA)
     for column in (pa.array(["x", "y"], pa.large_string()), pa.array(["x", "y"]).dictionary_encode()):

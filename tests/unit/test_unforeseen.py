@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pyarrow as pa
 import pytest
 
 import rules_index as ri
 from rules_index.language import analyser
-from rules_index.language.evaluation import datetime_parser
+from rules_index.language.evaluation import datetime_parser, function_registry
 from rules_index.language.nodes import Node
 
 SCHEMA = pa.schema([("a", pa.int32()), ("b", pa.int32()), ("d", pa.date32())])
@@ -39,6 +41,20 @@ def test_one_rule_is_rejected_and_the_others_go_on() -> None:
         [1],
         [3],
     ]
+
+
+def test_what_breaks_while_a_batch_is_evaluated_counts_as_an_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(columns: object, zone: str) -> None:
+        raise KeyError("something that nobody thought of")
+
+    function = function_registry.FUNCTIONS["bit_count"]
+    monkeypatch.setitem(function_registry.FUNCTIONS, "bit_count", dataclasses.replace(function, evaluate=broken))
+    compiled = ri.compile_rules([*RULES, (4, "bit_count(b) = 1")], SCHEMA)
+    rows = pa.table({"a": pa.array([1, 3, 2], pa.int32()), "b": pa.array([2, 3, 2], pa.int32())})
+    assert compiled.match(rows).to_pylist() == [[1], [3], [2]]
+    assert "A part of a rule over b" in caplog.text
 
 
 @pytest.mark.usefixtures("breaking")

@@ -276,15 +276,31 @@ def _in_list(operation: Operation, operands: list[Evaluated]) -> Evaluated:
 def _quantified(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     """EXISTS: TRUE where the condition is TRUE of an item, else NULL where it is NULL of one, else FALSE. FORALL: FALSE
     where it is FALSE of an item, else NULL where it is NULL of one, else TRUE."""
-    condition, lists = operation.parameters[0], operands[0].values
+    lists = operands[0].values
     items, owner = items_of(lists)
-    inputs = {leaf.name: Evaluated(_within(items, path_parts(leaf.name)[1:])) for leaf in leaves_of(condition)}
-    found = evaluate(condition, inputs, len(items))
+    found = _of_items(operation.parameters[0], items)
     is_exists = operation.name == "exists"
     decided, unknown = np.zeros(len(lists), np.bool_), nulls_of(lists)
     decided[owner[_is_true(found) if is_exists else _is_false(found)]] = True
     unknown[owner[nulls_of(found.values)]] = True
     return Evaluated(pa.array(decided == is_exists, mask=unknown & ~decided), operands[0].raised)
+
+
+def _filtered(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+    """The items of which the condition is TRUE."""
+    lists = operands[0].values
+    items, owner = items_of(lists)
+    kept = _is_true(_of_items(operation.parameters[0], items))
+    ends = np.cumsum(np.bincount(owner[kept], minlength=len(lists)))
+    offsets = pa.array(np.append(0, ends), pa.int32(), mask=np.append(nulls_of(lists), False))
+    values = pa.ListArray.from_arrays(offsets, items.filter(pa.array(kept)), type=operation.type)
+    return Evaluated(values, operands[0].raised)
+
+
+def _of_items(condition: Expression, items: pa.Array) -> Evaluated:
+    """A condition on each item, or on fields of it."""
+    inputs = {leaf.name: Evaluated(_within(items, path_parts(leaf.name)[1:])) for leaf in leaves_of(condition)}
+    return evaluate(condition, inputs, len(items))
 
 
 def _within(items: pa.Array, path: list[str]) -> pa.Array:
@@ -334,6 +350,7 @@ _OPERATIONS: dict[str, Callable[[Operation, list[Evaluated]], Evaluated]] = {
     "like": _like,
     "rlike": _rlike,
     **dict.fromkeys(("exists", "forall"), _quantified),
+    "filter": _filtered,
     "call": _call,
 }
 OPERATIONS = frozenset(_OPERATIONS)
