@@ -41,7 +41,7 @@ class Computed:
     def encode(self, expression: Expression, regions: Regions, out: np.ndarray) -> Mask | None:
         """Writes the expression's codes into `out` [rows] int32; returns the rows that raised [rows] bool, or None.
 
-        A fault of the library's own is logged and counts as raised on all rows: it must not stop what other rules match.
+        A fault of the library's own is logged, and counts as raised on all rows: it must stop no other rule.
         """
         try:
             return self._encode(expression, regions, out)
