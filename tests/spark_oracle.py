@@ -44,14 +44,18 @@ class Tally:
 
     compared: int = 0
     refused_by_both: int = 0
+    too_costly: int = 0
     with_errors: int = 0
     raised_rows: int = 0
     matches: int = 0
     differences: list[Difference] = field(default_factory=list)
 
     def is_refused(self, text: str, truth: Any, refused: str | None) -> bool:
-        """Whether Spark (`truth` is its message) or we refuse an expression; a difference if only one does."""
-        if isinstance(truth, str) and refused:
+        """Whether Spark (`truth` is its message) or we refuse an expression; a difference if only one does, unless we
+        do for what it may cost."""
+        if refused and refused.startswith("TOO_COSTLY"):
+            self.too_costly += 1
+        elif isinstance(truth, str) and refused:
             self.refused_by_both += 1
         elif isinstance(truth, str) or refused:
             spark = truth if isinstance(truth, str) else "accepts it"
@@ -61,7 +65,8 @@ class Tally:
     def __str__(self) -> str:
         return (
             f"{self.compared} expressions compared, {len(self.differences)} differences; {self.matches} matches; "
-            f"{self.with_errors} expressions raised, on {self.raised_rows} rows; {self.refused_by_both} refused by both"
+            f"{self.with_errors} expressions raised, on {self.raised_rows} rows; {self.refused_by_both} refused by both, "
+            f"{self.too_costly} refused for their cost"
         )
 
 
