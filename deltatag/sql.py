@@ -87,11 +87,18 @@ def _result(workspace: Workspace, statement: str, place: str) -> pa.Table:
 
 
 def _print_result(result: pa.Table, style: str) -> None:
-    """Print the result of a statement; "(executed)" if it has none."""
+    """Print the result of a statement; "(executed)" if it has none. StatementError if JSON would lose a column."""
+    from pipelines.errors import StatementError
+
     names = result.column_names
     columns = [values_of(column) for column in result.columns]
     rows = [list(row) for row in zip(*columns, strict=True)] if columns else []
     if style == "json":
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise StatementError(
+                f"The result has several columns called {twice}, of which JSON keeps one: name them apart with AS."
+            )
         print_json([dict(zip(names, row, strict=True)) for row in rows])
     elif style == "csv":
         print_csv(names, rows)
