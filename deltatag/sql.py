@@ -60,7 +60,8 @@ def print_results(workspace: Workspace, statements: Sequence[str], style: str) -
         except StatementError as error:
             if len(statements) == 1:
                 raise
-            raise StatementError(f"{place}, those before which were executed: {error}") from error
+            done = ", those before which were executed" if number > 1 else ", none of which was executed"
+            raise StatementError(f"{place}{done}: {error}") from error
         if number > 1 and style != "json":
             say()
         _print_result(result, style)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from deltatag.__main__ import main
+from pipelines.errors import StatementError
 
 TWICE = "SELECT rule_id, scope, rule_id FROM rules"
 
@@ -36,3 +37,17 @@ def test_csv_and_tables_have_every_column(capsys) -> None:
     assert capsys.readouterr().out.splitlines() == ["rule_id,scope,rule_id", "a,s,a"]
     assert main(["sql", TWICE]) == 0
     assert capsys.readouterr().out.splitlines()[0].split() == ["rule_id", "scope", "rule_id"]
+
+
+@pytest.mark.parametrize(("place", "done"), [(1, "none of which was"), (2, "those before which were")])
+def test_it_is_told_which_of_several_statements_failed(capsys, monkeypatch, place: int, done: str) -> None:
+    count = "SELECT count(*) AS n FROM rules"
+
+    def no_spark(workspace: object, statement: str) -> None:
+        raise StatementError("no")
+
+    monkeypatch.setattr("pipelines.sql.statement_result", no_spark)
+    statements = [count] * 2
+    statements.insert(place - 1, "SELECT n FROM nowhere")
+    assert main(["sql", *statements]) == 1
+    assert f"deltatag: statement {place} of 3, {done} executed: no" in capsys.readouterr().err
