@@ -108,12 +108,16 @@ class Lake:
                 return as_texts(as_dataset(table).to_table(columns, filters))
             return self._rows(table, columns, filters or ())
         except (exceptions.DeltaError, OSError, pa.ArrowException) as error:
-            if version is not None and version < self.version(name) and is_missing_file(error):
-                raise TableError(
-                    f"Version {version} of the table {name} at {self.uri(name)} cannot be read any more: VACUUM has "
-                    "removed files of it."
-                ) from error
-            raise TableError(f"The table {name} at {self.uri(name)} cannot be read: {first_line(error)}") from error
+            raise self.unreadable(name, version, error) from error
+
+    def unreadable(self, name: str, version: int | None, error: Exception) -> TableError:
+        """The error for a version of a table, by default the newest, that cannot be read for the reason `error`."""
+        if version is not None and version < self.version(name) and is_missing_file(error):
+            return TableError(
+                f"Version {version} of the table {name} at {self.uri(name)} cannot be read any more: VACUUM has "
+                "removed files of it."
+            )
+        return TableError(f"The table {name} at {self.uri(name)} cannot be read: {first_line(error)}")
 
     @staticmethod
     def _rows(table: DeltaTable, columns: list[str] | None, equal: Sequence[tuple[str, Any]]) -> pa.Table:
