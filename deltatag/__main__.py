@@ -27,6 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns 0 (done, or nothing was due), 1 (failed), 2 (wrong usage or configuration) or 130
     (interrupted)."""
     verb, hook = None, sys.unraisablehook
+    if arguments is None:
+        _start_again_if_ascii()
     try:
         _make_streams_usable()
         sys.unraisablehook = _pass_interrupts_on
@@ -44,6 +46,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     finally:
         sys.unraisablehook = hook
+
+
+def _start_again_if_ascii() -> None:
+    """Start this process again in Python's UTF-8 mode if Python takes names of files for ASCII.
+
+    Arrow, delta-rs and the JVM take them for UTF-8, whatever the environment names: they would not find such a file.
+    """
+    if codecs.lookup(sys.getfilesystemencoding()).name == "ascii" and os.environ.get("PYTHONUTF8") != "1":
+        os.environ["PYTHONUTF8"] = "1"
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace | int:

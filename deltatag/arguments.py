@@ -65,9 +65,15 @@ def parser() -> argparse.ArgumentParser:
         "--fail-on", type=_kinds, metavar="KIND[,KIND]", help="exit status 1 where there is a finding of these kinds"
     )
     lint.add_argument(
-        "--accept", nargs=2, metavar=("RULE", "KIND"), help="accept this finding on a rule until the rule changes"
+        "--accept",
+        nargs=2,
+        metavar=("RULE", "KIND"),
+        type=_text,
+        help="accept this finding on a rule until the rule changes",
     )
-    lint.add_argument("--reason", metavar="TEXT", help="why it is accepted, kept in the table lint_accepted")
+    lint.add_argument(
+        "--reason", metavar="TEXT", type=_text, help="why it is accepted, kept in the table lint_accepted"
+    )
 
     tag = _verb(verbs, "tag", "what is new in the source -> tagged rows", "deltatag tag flights")
     tag.add_argument("streams", nargs="*", metavar="STREAM", help="streams (default: all)")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import Namespace
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from deltatag.output import counted, jsonable, paragraph, print_json, print_table, say
+from deltatag.output import counted, jsonable, paragraph, print_json, print_table, say, say_rejected
 from rules_index.printable import escaped
 
 if TYPE_CHECKING:
@@ -35,10 +34,9 @@ def backtest_action(workspace: Workspace, args: Namespace) -> int:
         print_json(_as_json(result))
     else:
         _print(result)
-    for each in result.rules:
-        if each.error is not None:
-            say(f"deltatag: {escaped(each.rule_id)} is not tried: {paragraph(each.error)}", file=sys.stderr)
-    return FAILED if any(each.error for each in result.rules) else DONE
+    failed = [(each.rule_id, each.error) for each in result.rules if each.error is not None]
+    say_rejected([f"{escaped(rule_id)} is not tried: {paragraph(error)}" for rule_id, error in failed])
+    return FAILED if failed else DONE
 
 
 def _candidates(workspace: Workspace, args: Namespace) -> list[Candidate]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -19,6 +20,8 @@ DONE, FAILED = 0, 1
 _LONGEST = 120
 _NAMED = 10
 """How many rules the line on --fail-on names."""
+_OF_A_KIND = 100
+"""How many findings of one kind are printed for a scope; JSON has all."""
 
 
 def lint_action(workspace: Workspace, args: Namespace, print_results: Callable[..., None]) -> int:
@@ -74,7 +77,10 @@ def _accept(workspace: Workspace, args: Namespace) -> int:
 
 
 def lint_lines(result: LintResult) -> str:
-    """The findings of a scope, the most harmful first: one line for each, and the rule's expression below it."""
+    """The findings of a scope, the most harmful first: one line for each, and the rule's expression below it.
+
+    Of a kind with more than `_OF_A_KIND` findings only the first are there, and the last line counts the others.
+    """
     from pipelines.lint_kinds import IMPLIED_BY_STREAM
 
     if result.error is not None:
@@ -83,13 +89,21 @@ def lint_lines(result: LintResult) -> str:
     found = "nothing to tell" if not count else counted(count, "finding")
     more = f", {len(result.accepted):,} accepted" if result.accepted else ""
     lines = [f"{result.scope}: {counted(result.rules, 'rule')}, {found}{more}, rules version {result.rules_version}"]
+    kinds: Counter[str] = Counter()
     for each in result.findings:
+        kinds[each.kind] += 1
+        if kinds[each.kind] > _OF_A_KIND:
+            continue
         named = "(no id)" if each.rule_id is None else escaped(each.rule_id)
         rule = "" if each.rule_id is None and each.kind == IMPLIED_BY_STREAM else f"{named}: "
         lines.append(f"  {rule}{each.kind}: {paragraph(each.message)}")
         if each.expression is not None:
             owner = f"  (owner: {escaped(each.owner)})" if each.owner else ""
             lines.append(f"      {_shortened(paragraph(each.expression))}{owner}")
+    others = {kind: count - _OF_A_KIND for kind, count in kinds.items() if count > _OF_A_KIND}
+    if others:
+        listed = ", ".join(f"{kind}: {count:,}" for kind, count in others.items())
+        lines.append(f"  and {counted(sum(others.values()), 'finding')} more ({listed}); lint --json has them all")
     return "\n".join(lines)
 
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _NARROWEST = 12
 """Minimum width of a column, in characters, on a terminal that is too narrow for its table."""
+_MOST_REJECTED = 100
+"""How many rejected rules have a line of their own."""
 
 
 def write(text: str, file: TextIO | None = None, flush: bool = False) -> None:
@@ -50,6 +52,16 @@ def counted(count: int, noun: str) -> str:
     """A count with its noun, in the plural unless the count is 1."""
     plural = noun + ("es" if noun.endswith("ch") else "s")
     return f"{count:,} {noun if count == 1 else plural}"
+
+
+def say_rejected(lines: Sequence[str]) -> None:
+    """Print a line on standard error for each of the first `_MOST_REJECTED` rejected rules, and how many there are."""
+    for line in lines[:_MOST_REJECTED]:
+        say(f"deltatag: {line}", file=sys.stderr)
+    if len(lines) > _MOST_REJECTED:
+        say(
+            f"deltatag: these are {_MOST_REJECTED:,} of {len(lines):,} rejected rules; --json has all.", file=sys.stderr
+        )
 
 
 def values_of(column: pa.ChunkedArray) -> list[Any]:

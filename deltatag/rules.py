@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from deltatag.output import counted, jsonable, paragraph, print_json, print_table, say
+from deltatag.output import counted, jsonable, paragraph, print_json, print_table, say, say_rejected
 from rules_index.printable import escaped
 
 if TYPE_CHECKING:
@@ -44,12 +43,14 @@ def import_action(workspace: Workspace, args: Namespace) -> int:
     if len(found.rejected) > _LISTED:
         counts = Counter(each["error"] for each in found.rejected)
         say(f"rejected, by reason: {', '.join(f'{error} {count:,}' for error, count in counts.most_common())}")
+    lines = []
     for reject in found.rejected:
         place = f" at {reject['position']}" if reject["position"] is not None else ""
         origin = [reject.get(name) for name in ("title", "file") if reject.get(name) not in (None, reject["rule_id"])]
         named = escaped(reject["rule_id"]) + (f" ({', '.join(map(escaped, origin))})" if origin else "")
         text = f"{reject['error']}{place}: {reject['message']}"
-        say(f"deltatag: {named} is rejected and not written: {paragraph(text)}", file=sys.stderr)
+        lines.append(f"{named} is rejected and not written: {paragraph(text)}")
+    say_rejected(lines)
     if found.version is not None:
         say(f"Written as version {found.version} of the rules.")
     else:

@@ -60,7 +60,8 @@ def print_results(workspace: Workspace, statements: Sequence[str], style: str) -
         except StatementError as error:
             if len(statements) == 1:
                 raise
-            raise StatementError(f"{place}, those before which were executed: {error}") from error
+            done = ", those before which were executed" if number > 1 else ", none of which was executed"
+            raise StatementError(f"{place}{done}: {error}") from error
         if number > 1 and style != "json":
             say()
         _print_result(result, style)
@@ -87,11 +88,18 @@ def _result(workspace: Workspace, statement: str, place: str) -> pa.Table:
 
 
 def _print_result(result: pa.Table, style: str) -> None:
-    """Print the result of a statement; "(executed)" if it has none."""
+    """Print the result of a statement; "(executed)" if it has none. StatementError if JSON would lose a column."""
+    from pipelines.errors import StatementError
+
     names = result.column_names
     columns = [values_of(column) for column in result.columns]
     rows = [list(row) for row in zip(*columns, strict=True)] if columns else []
     if style == "json":
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise StatementError(
+                f"The result has several columns called {twice}, of which JSON keeps one: name them apart with AS."
+            )
         print_json([dict(zip(names, row, strict=True)) for row in rows])
     elif style == "csv":
         print_csv(names, rows)

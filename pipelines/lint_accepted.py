@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from pipelines.errors import not_written
 from pipelines.lake.lake import arrow_schema
-from pipelines.lake.table_cache import delta_rs_uri
 from pipelines.table_definitions import LINT_ACCEPTED
 from pipelines.workspace import Workspace
 
@@ -68,9 +67,8 @@ def accept(
         "accepted_at": datetime.now(UTC),
     }
     lake.create(LINT_ACCEPTED.name)
+    table = lake.writable(LINT_ACCEPTED.name)
     try:
-        write_deltalake(
-            delta_rs_uri(lake.uri(LINT_ACCEPTED.name)), pa.Table.from_pylist([row], schema=schema), mode="append"
-        )
+        write_deltalake(table, pa.Table.from_pylist([row], schema=schema), mode="append")
     except (exceptions.DeltaError, OSError) as error:
         raise not_written(f"The table {LINT_ACCEPTED.name} could not be written", error) from error

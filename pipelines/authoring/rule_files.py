@@ -6,6 +6,7 @@ one without an offset is in the configured time zone.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import io
 import json
@@ -90,6 +91,8 @@ def write_rules_file(path: Path, rules: pa.Table) -> None:
         written.write_text(writer(rows, rules.column_names), encoding="utf-8")
         written.replace(path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            written.unlink(missing_ok=True)
         raise RuleFileError(f"{path} cannot be written: {error.strerror}.") from None
 
 
@@ -201,7 +204,8 @@ def _from_lines(path: Path, text: str) -> list[dict[str, Any]]:
         try:
             rows.append(_mapping(path, len(rows) + 1, json.loads(line, object_pairs_hook=_unique)))
         except (ValueError, RecursionError) as error:
-            raise RuleFileError(f"{path}, line {number} is no JSON: {error}.") from None
+            reason = "it is nested too deep" if isinstance(error, RecursionError) else error
+            raise RuleFileError(f"{path}, line {number} is no JSON: {reason}.") from None
     return rows
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from pipelines.error_texts import first_line
 from pipelines.errors import PipelineError, TableError
 from pipelines.lake.authors import author_of
 from pipelines.lake.lake import Lake, arrow_schema
@@ -68,10 +67,7 @@ def rules_of(lake: Lake, table: Any) -> pl.DataFrame:
         rows = as_texts(as_dataset(table).to_table()) if arrow_reads(table) else read_rows(table)
         frame = pl.DataFrame(pl.from_arrow(rows))
     except (exceptions.DeltaError, OSError, pa.ArrowException) as error:
-        raise TableError(
-            f"Version {table.version()} of the table rules cannot be read: {first_line(error)}. VACUUM may have "
-            "removed its files."
-        ) from error
+        raise lake.unreadable("rules", table.version(), error) from error
     known = names_of(frame.columns)
     frame = frame.select(pl.col(known[name]).alias(name) for name in COLUMNS if name in known)
     schema = pl.DataFrame(pl.from_arrow(arrow_schema(WHOLE_RULES, lake.rule_id_type()).empty_table())).schema

@@ -10,7 +10,6 @@ import polars as pl
 
 from pipelines.errors import TableError, not_written
 from pipelines.lake.lake import Lake, arrow_schema
-from pipelines.lake.table_cache import delta_rs_uri
 from pipelines.rule_set import REJECT_SCHEMA, ROW_ERRORS, RuleSet, as_rejects
 from pipelines.table_definitions import RULE_REJECTS
 
@@ -80,7 +79,8 @@ def write_rejects(lake: Lake, rejects: Sequence[pl.DataFrame], version: int, mar
         return
     table = rows.to_arrow().cast(arrow_schema(RULE_REJECTS))
     marked = CommitProperties(custom_metadata={} if mark is None else {_MARK: json.dumps(asdict(mark))})
+    target = lake.writable("rule_rejects")
     try:
-        write_deltalake(delta_rs_uri(lake.uri("rule_rejects")), table, mode="overwrite", commit_properties=marked)
+        write_deltalake(target, table, mode="overwrite", commit_properties=marked)
     except (exceptions.DeltaError, OSError) as error:
         raise not_written(f"The table rule_rejects at {lake.uri('rule_rejects')} cannot be written", error) from error

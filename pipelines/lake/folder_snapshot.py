@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import TableError
-from pipelines.lake.table_cache import own_table
+from pipelines.lake.table_cache import table_to_write
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -67,8 +67,8 @@ class FolderSnapshot:
         return self._table
 
     def writable(self) -> DeltaTable:
-        """The table of delta-rs, to write on top of this version."""
-        return own_table(self.uri, self.number)
+        """The table of delta-rs, to write on top of this version; TableError if this user may not."""
+        return table_to_write(self.uri, version=self.number)
 
     @cached_property
     def number(self) -> int:

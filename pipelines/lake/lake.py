@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pipelines.error_texts import first_line, why_denied
 from pipelines.errors import AccessError, MissingTableError, TableError
 from pipelines.lake.reading import arrow_reads, as_dataset, as_texts, count_rows, files_in, read_rows
-from pipelines.lake.table_cache import delta_rs_uri, local_folder, own_table, shared_table
+from pipelines.lake.table_cache import delta_rs_uri, local_folder, shared_table, table_to_write
 from pipelines.settings.model import LakeSettings
 from pipelines.table_definitions import FIXED_TABLES, LAKE_TABLES, Table, scope_of_table
 
@@ -79,9 +79,12 @@ class Lake:
         return open_delta(self.uri(name), version, f"the table {name}", _how_to_make(name))
 
     def writable(self, name: str) -> DeltaTable:
-        """The newest version of the table, to read and write by delta-rs; MissingTableError if there is none."""
+        """The newest version of the table, to read and write by delta-rs.
+
+        MissingTableError if there is none, TableError if this user may not write it.
+        """
         self.delta(name)
-        return own_table(self.uri(name))
+        return table_to_write(self.uri(name), name)
 
     def version(self, name: str) -> int:
         """The newest Delta version of the table."""
@@ -108,12 +111,16 @@ class Lake:
                 return as_texts(as_dataset(table).to_table(columns, filters))
             return self._rows(table, columns, filters or ())
         except (exceptions.DeltaError, OSError, pa.ArrowException) as error:
-            if version is not None and version < self.version(name) and is_missing_file(error):
-                raise TableError(
-                    f"Version {version} of the table {name} at {self.uri(name)} cannot be read any more: VACUUM has "
-                    "removed files of it."
-                ) from error
-            raise TableError(f"The table {name} at {self.uri(name)} cannot be read: {first_line(error)}") from error
+            raise self.unreadable(name, version, error) from error
+
+    def unreadable(self, name: str, version: int | None, error: Exception) -> TableError:
+        """The error for a version of a table, by default the newest, that cannot be read for the reason `error`."""
+        if version is not None and version < self.version(name) and is_missing_file(error):
+            return TableError(
+                f"Version {version} of the table {name} at {self.uri(name)} cannot be read any more: VACUUM has "
+                "removed files of it."
+            )
+        return TableError(f"The table {name} at {self.uri(name)} cannot be read: {first_line(error)}")
 
     @staticmethod
     def _rows(table: DeltaTable, columns: list[str] | None, equal: Sequence[tuple[str, Any]]) -> pa.Table:

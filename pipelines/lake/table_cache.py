@@ -7,9 +7,12 @@ import re
 import threading
 import time
 from collections import OrderedDict
+from errno import EACCES, EROFS
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote, urlparse
+
+from pipelines.errors import not_written
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -62,6 +65,22 @@ def own_table(uri: str, version: int | None = None) -> DeltaTable:
     from deltalake import DeltaTable
 
     return DeltaTable(delta_rs_uri(uri), version=version)
+
+
+def table_to_write(uri: str, name: str = "", version: int | None = None) -> DeltaTable:
+    """Like `own_table`; TableError if this user may not write in the table's folder: then a thread of delta-rs would
+    panic, with a stack trace on standard error.
+
+    name: the table's, for people.
+    """
+    folder = local_folder(delta_rs_uri(uri))
+    denied = folder is not None and not all(os.access(Path(folder, log), os.W_OK) for log in ("", "_delta_log"))
+    table = own_table(uri, version)
+    if denied and folder is not None:
+        reason = EROFS if os.statvfs(folder).f_flag & os.ST_RDONLY else EACCES
+        named = f"The table {name} at {uri}" if name else f"The table at {uri}"
+        raise not_written(f"{named} cannot be written", OSError(reason, os.strerror(reason)))
+    return table
 
 
 def delta_rs_uri(uri: str) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
+import locale
 import os
 import signal
 import sys
@@ -34,11 +36,22 @@ def launch(conf: SparkConf, kept_open: tuple[int, ...]) -> None:
     from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway
 
+    name_a_utf8_locale()
     with _interrupts_deferred():
         options: dict[str, Any] = {} if os.name == "nt" else {"pass_fds": kept_open}
         gateway = launch_gateway(conf, options)  # type: ignore[no-untyped-call]
         _own[:] = [gateway]
         SparkContext._ensure_initialized(gateway=gateway, conf=conf)
+
+
+def name_a_utf8_locale() -> None:
+    """Let the environment of started processes name a locale in UTF-8 if it does not.
+
+    Java takes the encoding of names of files from it. In the locale C, it would not start in a folder whose name has
+    other letters than ASCII's, nor read a table there.
+    """
+    if os.name == "posix" and codecs.lookup(locale.getencoding()).name == "ascii":
+        os.environ["LC_ALL"] = "C.UTF-8"
 
 
 def keep_its_end_quiet() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -77,9 +78,13 @@ def refusal(name: str, position: int) -> RuleError:
         return RuleError("NOT_ALLOWED", message, position)
     if name in NOT_ALLOWED:
         return RuleError("NOT_ALLOWED", f"The function {name} is not among those that a rule may call.", position)
+    return RuleError("UNKNOWN_FUNCTION", f"There is no function {name} that a rule may call{_hint(name)}", position)
+
+
+@lru_cache(maxsize=1024)  # very many rules may make the same mistake
+def _hint(name: str) -> str:
     close = difflib.get_close_matches(name, FUNCTIONS, n=1, cutoff=0.6)
-    hint = f"; did you mean {close[0]}?" if close else "."
-    return RuleError("UNKNOWN_FUNCTION", f"There is no function {name} that a rule may call{hint}", position)
+    return f"; did you mean {close[0]}?" if close else "."
 
 
 def call(analyser: Analysis, node: Node) -> Value:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -40,7 +41,9 @@ class Scope:
         """The list of this name. Raises `RuleError` where it is unknown or missing."""
         found = self.lists.get(name)
         if found is None:
-            raise RuleError("UNKNOWN_LIST", f"There is no list {_shown(name)}{_hint(name, list(self.lists))}", position)
+            raise RuleError(
+                "UNKNOWN_LIST", f"There is no list {_shown(name)}{_hint(name, tuple(self.lists))}", position
+            )
         if isinstance(found, MissingList):
             raise RuleError("UNKNOWN_LIST", found.reason, position)
         return found
@@ -58,7 +61,7 @@ class Scope:
         name."""
         found = self._columns.get(column_key(name))
         if found is None:
-            hint = _hint(name, self.schema.names)
+            hint = _hint(name, tuple(self.schema.names))
             raise RuleError("UNKNOWN_COLUMN", f"There is no column {_shown(name)}{hint}", position)
         if len(found) > 1:
             raise RuleError(
@@ -77,7 +80,8 @@ def _shown(name: str) -> str:
     return repr(name if len(name) <= _LONGEST_SHOWN else name[: _LONGEST_SHOWN - 3] + "...")
 
 
-def _hint(name: str, known: Sequence[str]) -> str:
+@lru_cache(maxsize=1024)  # a column that is renamed makes one mistake of very many rules
+def _hint(name: str, known: tuple[str, ...]) -> str:
     """The end of a sentence that may suggest a known name in place of an unknown one."""
     lower = {each.lower(): each for each in known[:2000] if len(each) <= _LONGEST_SHOWN}
     close = difflib.get_close_matches(name[:_LONGEST_SHOWN].lower(), lower, n=1, cutoff=0.5)
@@ -93,7 +97,7 @@ def field_of(struct: pa.StructType, name: str, position: int) -> tuple[str, Type
     """The spelling and type of a struct's field, given its name in any case."""
     found = [each for each in struct if field_key(each.name) == field_key(name)]
     if not found:
-        hint = _hint(name, struct.names)
+        hint = _hint(name, tuple(struct.names))
         raise RuleError("UNKNOWN_COLUMN", f"There is no field {_shown(name)}{hint}", position)
     if len(found) > 1:
         raise RuleError("AMBIGUOUS_COLUMN", f"The name {name!r} fits {len(found)} fields of the struct.", position)

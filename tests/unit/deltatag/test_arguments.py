@@ -35,3 +35,9 @@ def test_options_stand_before_and_behind_other_arguments(arguments: list[str], f
 def test_arguments_that_are_not_known_are_refused(unknown: list[str], capsys) -> None:
     assert main(["backtest", "s", *unknown]) == 2
     assert f"unrecognized arguments: {unknown[-1]}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["--accept", "\udcff", "dead"], ["--accept", "r", "dead", "--reason", "\udcff"]])
+def test_a_finding_is_accepted_in_letters_alone(arguments: list[str], capsys) -> None:
+    assert main(["lint", *arguments]) == 2
+    assert "is not text in UTF-8" in capsys.readouterr().err

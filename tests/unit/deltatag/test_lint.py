@@ -65,6 +65,20 @@ def test_ids_and_owners_cannot_forge_lines(folder: Path, capsys) -> None:
     assert rule["rule_id"] in {each["rule_id"] for each in result["findings"]}
 
 
+def test_of_very_many_findings_the_first_of_each_kind_are_printed_and_all_are_in_json(folder: Path, capsys) -> None:
+    wrong = [{"rule_id": f"r{number:03}", "scope": "s", "expression": f"y > {number}"} for number in range(130)]
+    pl.DataFrame(wrong).write_delta("lake/rules", mode="append", delta_write_options={"schema_mode": "merge"})
+    assert main(["lint", "--fail-on", "rejected"]) == 1
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first == "s: 132 rules, 131 findings, rules version 2"
+    assert [line.split(":")[0] for line in lines if ": rejected: " in line] == [f"  r{each:03}" for each in range(100)]
+    assert any(line.startswith("  b: implied: ") for line in lines), "one kind does not hide another"
+    assert lines[-1] == "  and 30 findings more (rejected: 30); lint --json has them all"
+    assert len(told(capsys)) == 131
+    assert main(["lint", "--only", "implied"]) == 0
+    assert "more" not in capsys.readouterr().out.splitlines()[-1]
+
+
 def test_help_has_an_example(capsys) -> None:
     assert main(["lint", "--help"]) == 0
     assert "Example: deltatag lint" in capsys.readouterr().out

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from deltatag.logs import libraries_silent
-from deltatag.output import json_text, jsonable, print_csv, print_json, print_table, say, values_of
+from deltatag.output import json_text, jsonable, print_csv, print_json, print_table, say, say_rejected, values_of
 from deltatag.progress import Progress
 
 
@@ -103,3 +103,12 @@ def test_libraries_log_only_where_more_is_asked_for(caplog) -> None:
         assert caplog.messages == told
     logging.getLogger("SQLQueryContextLogger").error("behind")
     assert caplog.messages[-1] == "behind"
+
+
+def test_very_many_rejected_rules_are_counted(capsys) -> None:
+    say_rejected([f"rule {number} is rejected" for number in range(100)])
+    assert len(capsys.readouterr().err.splitlines()) == 100
+    say_rejected([f"rule {number} is rejected" for number in range(1_250)])
+    *lines, last = capsys.readouterr().err.splitlines()
+    assert (len(lines), lines[99]) == (100, "deltatag: rule 99 is rejected")
+    assert last == "deltatag: these are 100 of 1,250 rejected rules; --json has all."

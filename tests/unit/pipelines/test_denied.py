@@ -69,6 +69,36 @@ def test_a_table_of_the_lake_that_may_not_be_read(folder: Path) -> None:
         assert DENIED in error and "deltatag init" not in error
 
 
+EDITS = {
+    "rules": ["INSERT INTO rules (rule_id, scope, expression) VALUES ('b', 's', 'x > 1')", "DELETE FROM rules"],
+    "source": ["UPDATE listed SET x = 3 WHERE x = 1", "INSERT INTO listed VALUES (3, 3)"],
+}
+"""Edits of a table by delta-rs."""
+
+
+@pytest.mark.parametrize("log", ["", "_delta_log"])
+@pytest.mark.parametrize("table", EDITS)
+def test_an_edit_that_is_not_permitted_is_told_in_one_line(folder: Path, table: str, log: str) -> None:
+    with Path("deltatag.toml").open("a") as file:
+        file.write('[lists.listed]\nsource = "source"\ncolumn = "x"\n')
+    with mode(folder / ("lake/rules" if table == "rules" else table) / log, 0o555):
+        for statement in EDITS[table]:
+            (line,) = told("sql", statement).splitlines()
+            assert line.startswith("deltatag: The table ") and line.endswith(DENIED)
+
+
+def test_what_lint_and_compile_may_not_write_is_told_in_one_line(folder: Path) -> None:
+    rule = pl.DataFrame({"rule_id": ["b"], "scope": ["s"], "expression": ["x > 2"]})
+    rule.write_delta("lake/rules", mode="append", delta_write_options={"schema_mode": "merge"})
+    Path("rules.jsonl").write_text('{"rule_id": "c", "scope": "s", "expression": "x > 3"}')
+    assert main(["lint", "--accept", "b", "implied"]) == 0
+    accept, take = ["lint", "--accept", "b", "out_of_range"], ["rules", "import", "rules.jsonl"]
+    for table, arguments in (("lint_accepted", accept), ("rules", take), ("rule_index", ["compile"])):
+        with mode(folder / "lake" / table, 0o555):
+            (line,) = told(*arguments).splitlines()
+            assert table in line and line.endswith(DENIED)
+
+
 def test_tables_that_may_not_be_written(folder: Path) -> None:
     with mode(folder / "lake", 0o555):
         assert told("tag").startswith("deltatag: s: Permission denied: ")

@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+import pyarrow as pa
 import pytest
 
-from pipelines.authoring.rule_files import RuleFileError, read_rules_file
+from pipelines.authoring.rule_files import RuleFileError, read_rules_file, write_rules_file
 
 
 @pytest.mark.parametrize(
@@ -35,3 +36,18 @@ def test_texts_of_yaml_stay_as_written(tmp_path: Path) -> None:
     assert (row["rule_id"], row["scope"], row["expression"], row["owner"]) == ("012", "no", "TRUE", "2026-01-01")
     assert row["valid_from"] == datetime(2025, 12, 31, 23, tzinfo=UTC)
     assert (row["enabled"], row["description"]) == (True, None)
+
+
+@pytest.mark.parametrize(("name", "opening"), [("rules.yaml", "["), ("rules.jsonl", '{"a":')])
+def test_a_file_that_is_nested_too_deep_is_told(tmp_path: Path, name: str, opening: str) -> None:
+    (tmp_path / name).write_text(opening * 100_000)
+    with pytest.raises(RuleFileError, match=r"is no .*: it is nested too deep\.$"):
+        read_rules_file(tmp_path / name, "string", ZoneInfo("UTC"))
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "rules.csv").mkdir()
+    rules = pa.table({"rule_id": ["a"], "labels": [None]})
+    with pytest.raises(RuleFileError, match="cannot be written"):
+        write_rules_file(tmp_path / "rules.csv", rules)
+    assert [each.name for each in tmp_path.iterdir()] == ["rules.csv"]

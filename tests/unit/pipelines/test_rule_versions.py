@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from pipelines.authoring.versions import diff, history, in_force
+from pipelines.errors import TableError
 from pipelines.rule_set import read_rules
 from tests.tables import map_columns
 
@@ -72,3 +73,12 @@ def test_a_table_with_column_mapping_is_read_by_the_names_of_its_columns(workspa
     assert diff(workspace, 0, 1).added["rule_id"].to_list() == ["a", "b"]
     one = read_rules(workspace.lake, ["s"], None, pa.array(["b"]))
     assert one.valid.select("rule_id", "expression").rows() == [("b", "x > 4")]
+
+
+def test_a_version_whose_files_are_removed_is_told_in_one_sentence(workspace) -> None:
+    first, second = write(workspace, ("x > 0", True)), write(workspace, ("x > 1", True))
+    workspace.lake.delta("rules").vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    with pytest.raises(TableError) as told:
+        diff(workspace, first, second)
+    message = f"Version {first} of the table rules at {workspace.lake.uri('rules')} cannot be read any more: VACUUM has"
+    assert str(told.value) == f"{message} removed files of it."
