@@ -106,7 +106,7 @@ def change_sensor(configuration: Configuration, job: Any) -> dg.SensorDefinition
         if not due:
             return dg.SensorResult(skip_reason="The new versions leave nothing to be done.", cursor=cursor)
         request = dg.RunRequest(
-            run_key=hashlib.sha256(f"{cursor}{failed or ''}".encode()).hexdigest(),
+            run_key=hashlib.sha256(f"{context.cursor}{cursor}{failed or ''}".encode()).hexdigest(),
             asset_selection=assets_of(configuration, due),
             tags={DUE_TAG: ", ".join(due), SENSOR_TAG: str(configuration.path)},
         )
@@ -149,7 +149,8 @@ def _joined_streams(configuration: Configuration) -> dict[str, tuple[str, ...]]:
 
 
 def current_versions(workspace: "Workspace", unserved: Collection[str] = ()) -> dict[str, Any]:
-    """The versions of the rules table, of every list and of every source, except unserved streams.
+    """The versions of the rules table, of every list and of every source, except unserved streams, each with the
+    table's id: that of a table which was dropped and made anew may have the same number.
 
     The version is None if there is no such table.
     """
@@ -159,14 +160,16 @@ def current_versions(workspace: "Workspace", unserved: Collection[str] = ()) -> 
 
     versions: dict[str, Any] = {}
     try:
-        versions["rules"] = workspace.lake.version("rules")
+        rules = workspace.lake.delta("rules")
+        versions["rules"] = [str(rules.metadata().id), int(rules.version())]
     except PipelineError:
         versions["rules"] = None
     for stream in workspace.configuration.streams.values():
         if stream.name in unserved:
             continue
         try:
-            versions[f"source {stream.name}"] = newest_version(workspace, stream).version
+            now = newest_version(workspace, stream)
+            versions[f"source {stream.name}"] = [now.table_id, now.version]
         except PipelineError:
             versions[f"source {stream.name}"] = None
     for name in workspace.configuration.lists:

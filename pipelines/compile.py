@@ -87,16 +87,19 @@ def compile_scopes(
 
 def _mark(workspace: Workspace, rules: RuleSet, results: Sequence[ScopeResult]) -> Mark | None:
     """The mark of what was compiled; None for a small table of rules, whose mark is never read."""
-    table = RulesTable.of(workspace.lake)
+    table = RulesTable.of(workspace.lake, rules.version)
     if not table.is_large:
         return None
     names, before = sorted(scopes_of(workspace)), newest_mark(workspace.lake)
-    holds = dict(before.holds) if before is not None and before.table == table.id else {}
+    holds = {}
+    if before is not None and before.table == table.id and table.holds(workspace.lake, before.version, before.commit):
+        holds = dict(before.holds)
     for result in results:
         stored = newest_index(workspace.lake, result.scope) if result.state in ("compiled", "unchanged") else None
         if stored is not None and (stored.fingerprint, stored.engine) == (result.fingerprint, result.engine):
             holds[result.scope] = (stored.sha256, rules.version)
-    return Mark(table.id, rules.version, names, {name: each for name, each in holds.items() if name in names})
+    held = {name: each for name, each in holds.items() if name in names}
+    return Mark(table.id, rules.version, table.rows, table.commit, names, held)
 
 
 def _read_again(workspace: Workspace, rules: RuleSet) -> RuleSet:

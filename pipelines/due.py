@@ -82,8 +82,8 @@ def join_is_due(workspace: Workspace, name: str) -> bool:
         return True
     sides = last.plan["sides"]
     return any(
-        has_more(workspace, stream, position_from_plan(sides[name]["end"]), sides[name]["table_id"])
-        for name, stream in streams.items()
+        has_more(workspace, stream, position_from_plan(side["end"]), side["table_id"], side["end"] != side["first"])
+        for stream, side in ((stream, sides[name]) for name, stream in streams.items())
     )
 
 

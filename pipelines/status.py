@@ -23,7 +23,7 @@ from pipelines.sources.columns import check_condition, source_columns
 from pipelines.sources.newest_version import newest_version
 from pipelines.sources.only_joined import command_of, is_only_joined, notice
 from pipelines.sources.positions import Position, position_from_plan
-from pipelines.sources.source import Source
+from pipelines.sources.source import Source, older_copy
 from pipelines.workspace import Workspace
 
 _ALL = 1 << 62
@@ -174,7 +174,7 @@ def _positions(
 ) -> Iterator[tuple[Stream, Position | None, str | None]]:
     """Each stream of the scope with the position after the last finished micro-batch, and the id of its table.
 
-    The position is None for the start of the source; so is the id before the first micro-batch.
+    The position is None for the start of the source; so is the id before rows of it were taken.
     """
     taken = last is not None and last.state == DONE
     if isinstance(scope, Stream):
@@ -185,7 +185,9 @@ def _positions(
     for name in scope.streams:
         side = sides.get(name)
         position = position_from_plan(side["end" if taken else "position"]) if side else None
-        yield workspace.configuration.stream(name), position, _table_id(side)
+        # of a start, which may be in the future, nothing is known yet
+        reached = side is not None and side["end" if taken else "position"] != side["first"]
+        yield workspace.configuration.stream(name), position, _table_id(side) if reached else None
 
 
 def _table_id(plan: Mapping[str, Any] | None) -> str | None:
@@ -204,6 +206,8 @@ def _lag(workspace: Workspace, stream: Stream, position: Position | None, table_
     now = newest_version(workspace, stream)
     if table_id is not None and now.table_id != table_id:
         return _Lag(now.version, None, None, f"The source of {stream.name} was dropped and made again.")
+    if table_id is not None and position is not None and position.is_beyond(now.version):
+        return _Lag(now.version, None, None, older_copy(stream.name, now.version))
     first = position.version if position is not None else 0
     behind = max(now.version + 1 - first, 0)
     return _Lag(now.version, behind, _rows_behind(stream, position) if behind else 0)
@@ -215,7 +219,7 @@ def _obstacle(stream: Stream, position: Position | None, command: str) -> str | 
         return None
     try:
         source = Source(stream.name, table_log(stream.source), command, stream.source_stream, stream.left_out)
-        while (taken := source.take(position, None, _ALL)) is not None:
+        while (taken := source.take(position, None, _ALL, reached=False)) is not None:
             position = taken.end
     except SourceError as error:
         return str(error)

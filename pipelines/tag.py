@@ -151,7 +151,7 @@ class _Tagger(MicroBatchRun):
                 self.workspace.progress(
                     f"{stream.name}: its start is later than version {source.version}, the newest of its source"
                 )
-            return source.take(first, None, stream.max_bytes_per_batch, skip_changes)
+            return source.take(first, None, stream.max_bytes_per_batch, skip_changes, reached=False)
         behind = position_from_plan(last.plan["end"])
         return source.take(behind, last.plan["table_id"], stream.max_bytes_per_batch, skip_changes)
 

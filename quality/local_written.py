@@ -17,7 +17,7 @@ from pipelines.lake.table_log import table_log
 from pipelines.rule_set import RULE_COLUMNS
 from pipelines.sources.slices import rows_of
 from pipelines.table_definitions import matches_keys, matches_table, quarantine_table, tagged_table
-from quality.sample import ROWS, rules_to_try
+from quality.sample import ROWS, rules_to_try, text_partitions
 from rules_index.arrays import decoded
 from rules_index.workers.source_file_reader import read_batches
 
@@ -135,8 +135,11 @@ def _sample(written: NewestBatch, table: str, fingerprint: str, ids: set[Any], s
     found: list[pa.Table] = []
     anywhere = matched = 0
     wanted = pa.array(sorted(ids))
+    texts = text_partitions(written.workspace, table)
     for batch in _rows(written, table, None):
         ours = pc.equal(batch.column("index_fingerprint"), fingerprint).to_numpy(zero_copy_only=False)
+        for name in texts:
+            ours = ours & batch.column(name).is_valid().to_numpy(zero_copy_only=False)
         drawn = np.flatnonzero(ours & (chance.random(len(batch)) < 2 * ROWS / total))[: ROWS // 2 - anywhere]
         hits = pc.list_parent_indices(batch.column("rule_ids")).to_numpy()
         flat = decoded(pc.list_flatten(batch.column("rule_ids")))

@@ -19,6 +19,14 @@ RULES = 40
 """Maximum rules in a sample: half of them any rules, half rules that matched rows."""
 
 
+def text_partitions(workspace: Workspace, table: str) -> list[str]:
+    """The text columns by which a tagged table is partitioned. Where one is NULL the rules may have seen an empty text,
+    which a partition does not keep: such rows cannot be tried again."""
+    opened = workspace.lake.delta(table)
+    texts = {field.name for field in opened.schema().fields if getattr(field.type, "type", "") == "string"}
+    return [name for name in opened.metadata().partition_columns if name in texts]
+
+
 def rules_to_try(workspace: Workspace, scope: str, batch: MicroBatch, pairs: pl.DataFrame) -> pl.DataFrame | None:
     """A sample of the rules in the index that tagged the micro-batch; None if the index no longer exists.
 

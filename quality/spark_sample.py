@@ -13,7 +13,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from pipelines.spark.catalyst import derived_column
-from quality.sample import ROWS, rules_to_try
+from pipelines.spark.sql_text import quoted
+from pipelines.table_definitions import tagged_table
+from quality.sample import ROWS, rules_to_try, text_partitions
 from rules_index import RuleError
 
 if TYPE_CHECKING:
@@ -50,6 +52,8 @@ def tried_again(
     if not rules:
         return [], {"sampled_rows": 0, "sampled_rules": 0}
     rows = tagged.filter(f.col("index_fingerprint") == f.lit(batch.fingerprint))
+    for name in text_partitions(workspace, tagged_table(scope)):
+        rows = rows.filter(f.col(quoted(name)).isNotNull())
     sample = _rows(rows, batch, [rule.rule_id for rule in rules])
     tried = [
         (rule, column) for rule in rules if (column := _disagrees(workspace, event_time, rule, sample)) is not None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pyarrow as pa
@@ -12,6 +15,9 @@ from pipelines.errors import PipelineError
 from pipelines.lake.lake import Lake, rows_in
 from pipelines.lake.reading import arrow_reads
 from pipelines.rule_set import RuleSet, read_rules
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 LEAST_RULES = 10_000
 """Rows of `rules` from which the change feed is read; a smaller table is read as a whole, which is fast."""
@@ -54,17 +60,24 @@ class RuleChanges:
 
 @dataclass(frozen=True, slots=True)
 class RulesTable:
-    """What the log says of the table `rules`: its id, its newest version, how many rows it has."""
+    """What the log says of a version of the table `rules`: the table's id, how many rows it has, and what identifies
+    its commit (None if the log does not say)."""
 
     id: str
     version: int
     rows: int | None
+    commit: str | None
 
     @classmethod
-    def of(cls, lake: Lake) -> RulesTable:
-        """The table of a lake; TableError if there is none."""
-        table = lake.delta("rules")
-        return cls(str(table.metadata().id), int(table.version()), rows_in(table))
+    def of(cls, lake: Lake, version: int | None = None) -> RulesTable:
+        """A version of the table of a lake, by default the newest; TableError if there is none."""
+        table = lake.delta("rules", version)
+        return cls(str(table.metadata().id), int(table.version()), rows_in(table), _commit(table, int(table.version())))
+
+    def holds(self, lake: Lake, version: int, commit: str | None) -> bool:
+        """True if a version with this commit came before this one, or is it. An older copy that was put in the table's
+        place has the table's id, and gives later commits the numbers of others."""
+        return commit is not None and _commit(lake.delta("rules", self.version), version) == commit
 
     @property
     def is_large(self) -> bool:
@@ -72,10 +85,30 @@ class RulesTable:
         return self.rows is not None and self.rows >= LEAST_RULES
 
 
-def changes_since(lake: Lake, scopes: Collection[str], table: RulesTable, version: int) -> RuleChanges | None:
-    """The changes after a version of `rules`; None if the feed is no longer readable, or there are too many."""
+def _commit(table: DeltaTable, version: int) -> str | None:
+    """What tells the commit of a version from another one of that number; None if the log does not."""
+    from deltalake import exceptions
+
+    back = int(table.version()) - version
     try:
-        found = _touched(lake, table, version)
+        found = table.history(back + 1)[-1] if 0 <= back <= MOST_VERSIONS else {}
+    except (exceptions.DeltaError, OSError, IndexError):
+        return None
+    if found.get("version") != version or "timestamp" not in found:
+        return None
+    return hashlib.sha256(json.dumps(found, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def changes_since(
+    lake: Lake, scopes: Collection[str], table: RulesTable, version: int, rows: int | None = None
+) -> RuleChanges | None:
+    """The changes after a version of `rules`; None if the feed is no longer readable, or there are too many.
+
+    rows: how many rows that version has, if known: None also if the feed does not account for those that there are now,
+    since a writer may leave changes out of it.
+    """
+    try:
+        found = _touched(lake, table, version, rows)
         if found is None:
             return None
         ids, nameless, of_scopes = found
@@ -88,7 +121,7 @@ def changes_since(lake: Lake, scopes: Collection[str], table: RulesTable, versio
     return RuleChanges(ids, nameless, {*of_scopes, *here.drop_nulls().to_list()}, rules)
 
 
-def _touched(lake: Lake, table: RulesTable, version: int) -> tuple[pa.Array, bool, set[str]] | None:
+def _touched(lake: Lake, table: RulesTable, version: int, rows: int | None) -> tuple[pa.Array, bool, set[str]] | None:
     """The ids of all rows that were written or removed after a version, whether some lack an id, and their scopes."""
     opened = lake.delta("rules", table.version)
     names = {field.name.lower(): field for field in opened.schema().fields}
@@ -97,20 +130,27 @@ def _touched(lake: Lake, table: RulesTable, version: int) -> tuple[pa.Array, boo
     if not 0 <= table.version - version <= MOST_VERSIONS or not arrow_reads(opened):
         return None
     parts: list[pa.Table] = []
+    gained = 0
     if version < table.version:
-        columns = [names[name].name for name in ("rule_id", "scope")]
+        columns = [*(names[name].name for name in ("rule_id", "scope")), "_change_type"]
         limit = MOST_CHANGED * (table.rows or 0)
         try:
             feed = opened.load_cdf(starting_version=version + 1, ending_version=table.version, columns=columns)
             for batch in pa.RecordBatchReader.from_stream(feed):
-                part = pa.Table.from_batches([batch]).rename_columns(["rule_id", "scope"])
-                parts.append(part.cast(pa.schema([("rule_id", id_type), ("scope", pa.string())])))
+                part = pa.Table.from_batches([batch]).rename_columns(["rule_id", "scope", "_change_type"])
+                kinds = part["_change_type"].cast(pa.string()).to_pylist()
+                gained += kinds.count("insert") - kinds.count("delete")
+                parts.append(
+                    part.select(["rule_id", "scope"]).cast(pa.schema([("rule_id", id_type), ("scope", pa.string())]))
+                )
                 if sum(map(len, parts)) > 4 * limit:
                     return None
         except MemoryError:
             raise
         except Exception:  # the reader of the feed raises no narrower class if a file is gone
             return None
+    if rows is not None and table.rows is not None and rows + gained != table.rows:
+        return None
     schema = pa.schema([("rule_id", id_type), ("scope", pa.string())])
     touched = pl.DataFrame(pa.concat_tables([schema.empty_table(), *parts]))
     ids = touched["rule_id"].drop_nulls().unique().sort()

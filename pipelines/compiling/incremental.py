@@ -57,8 +57,7 @@ def compile_changes(workspace: Workspace, due: Sequence[Scope], known: KnownRule
         if stored is not None:
             holds[scope.name] = (stored.sha256, known.changes.version)
     rejects.append(known.of_library(set(scopes_of(workspace)) - {scope.name for scope in due}))
-    mark = replace(known.mark, version=known.changes.version, holds=holds)
-    return Compiled(results, rejects, mark)
+    return Compiled(results, rejects, replace(known.mark, holds=holds))
 
 
 def _compile_scope(scope: Scope, known: KnownRules) -> tuple[ScopeResult, pl.DataFrame, StoredIndex | None]:

@@ -8,7 +8,7 @@ and compiled instead.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -28,8 +28,9 @@ from pipelines.workspace import Workspace
 class KnownRules:
     """What is known of the rules without reading them all.
 
-    mark: the newest mark; changes: the changes since then; indexes: the stored index of each scope; stored: all rows of
-    `rule_rejects`; of_lists: scopes whose rules name lists that have changed since they were compiled.
+    mark: the newest mark, brought to the version that is compiled; changes: the changes since then; indexes: the stored
+    index of each scope; stored: all rows of `rule_rejects`; of_lists: scopes whose rules name lists that have changed
+    since they were compiled.
     """
 
     mark: Mark
@@ -79,6 +80,8 @@ def known_rules(workspace: Workspace, engines: Mapping[str, str]) -> KnownRules 
         mark = newest_mark(lake) if table.is_large else None
         if mark is None or mark.table != table.id or mark.scopes != sorted(names):
             return None
+        if not table.holds(lake, mark.version, mark.commit):
+            return None
         indexes: dict[str, StoredIndex] = {}
         widened: set[str] = set()
         version = mark.version
@@ -90,10 +93,12 @@ def known_rules(workspace: Workspace, engines: Mapping[str, str]) -> KnownRules 
             if stored.columns != columns_of(scope.columns()):
                 widened.add(name)
             indexes[name], version = stored, min(version, held_at)
-        changes = changes_since(lake, list(names), table, version)
+        rows = mark.rows if version == mark.version else None
+        changes = changes_since(lake, list(names), table, version, rows)
         if changes is None or (changes.rules.rejects["error"] == DUPLICATE_ID).any():
             return None
         of_lists = {name for name, stored in indexes.items() if _has_other_lists(workspace, stored)}
+        mark = replace(mark, version=table.version, rows=table.rows, commit=table.commit)
         known = KnownRules(mark, changes, indexes, stored_rejects(lake), of_lists)
         # a changed or rejected rule may read a new column, or name a list that has changed
         again = known.of_library(widened | of_lists)

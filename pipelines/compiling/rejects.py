@@ -21,12 +21,15 @@ _MARK = "deltatag.rules"
 class Mark:
     """Which rules a commit to `rule_rejects` describes.
 
-    table, version: id and version of the table `rules`; scopes: all scopes; holds: by scope, the SHA-256 of its index
+    table, version, rows, commit: id and version of the table `rules`, how many rows it has, and what identifies its
+    commit; scopes: all scopes; holds: by scope, the SHA-256 of its index
     and a version of `rules` for which that index is up to date.
     """
 
     table: str
     version: int
+    rows: int | None
+    commit: str | None
     scopes: list[str]
     holds: dict[str, tuple[str, int]] = field(default_factory=dict)
 
@@ -39,7 +42,8 @@ def newest_mark(lake: Lake) -> Mark | None:
         (commit,) = lake.delta("rule_rejects").history(1)
         found = json.loads(commit[_MARK])
         holds = {str(scope): (str(sha256), int(version)) for scope, (sha256, version) in found["holds"].items()}
-        return Mark(str(found["table"]), int(found["version"]), list(map(str, found["scopes"])), holds)
+        version, rows, commit = int(found["version"]), found["rows"], found["commit"]
+        return Mark(str(found["table"]), version, rows, commit, list(map(str, found["scopes"])), holds)
     except (exceptions.DeltaError, OSError, TableError, ValueError, LookupError, TypeError, AttributeError):
         return None
 

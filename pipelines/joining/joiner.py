@@ -191,7 +191,8 @@ class Joiner(MicroBatchRun):
         else:
             first, position = Position(**before["first"]), position_from_plan(before["end"])
             table_id = before["table_id"]
-        taken = source.take(position, table_id, stream.max_bytes_per_batch, skip_changes)
+        reached = position != first
+        taken = source.take(position, table_id, stream.max_bytes_per_batch, skip_changes, reached)
         return {
             "first": asdict(first),
             "position": asdict(position),

@@ -1,6 +1,7 @@
 """Which rules rows must be matched with again: those that differ between the indexes that tagged them and the newest.
 
-A rule with the same text and bounds, the same event time, time zone and column types matches what it matched.
+A rule with the same text and bounds, the same event time, time zone and types of the columns that it names matches what
+it matched.
 """
 
 from __future__ import annotations
@@ -27,13 +28,15 @@ class Changes:
 
     rules: those of the newest index, with their texts and bounds; former: what rows were tagged by in their place, and
     removed rules; held: the ids among all these that rows may have now. Where `everything` is set nothing is known of
-    what tagged the rows: they lose all ids that they have, and `rules` are all.
+    what tagged the rows: they lose all ids that they have, and `rules` are all. retyped: rules that tagged rows name
+    columns that have other types now, so that what they matched cannot be found again.
     """
 
     rules: pl.DataFrame
     former: pl.DataFrame
     held: tuple[Any, ...]
     everything: bool = False
+    retyped: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -46,6 +49,8 @@ class Changes:
         return pl.concat([self.rules["rule_id"], self.former["rule_id"]]).unique()
 
 
+_TYPES = "types"
+"""The column of a base for the types of those columns that a rule names and that have other types now; else NULL."""
 _NO_RULES = pl.DataFrame(schema={"rule_id": pl.Null})
 _NONE = Changes(_NO_RULES, _NO_RULES, ())
 """No rule differs."""
@@ -54,34 +59,40 @@ _NONE = Changes(_NO_RULES, _NO_RULES, ())
 def changes_of(bases: Iterable[pl.DataFrame | None], now: pl.DataFrame, only_new: bool) -> Changes:
     """What differs between each base and the rules that there are now, all together.
 
-    A base is a frame of rule_id, expression, valid_from, valid_to and lists, and of annotations where there are any,
-    None where it is not known. Of several bases each rule counts that differs from any of them: to try a row with more
-    rules than it needs changes nothing. only_new: no rule counts that a base had in any form.
+    A base is a frame of rule_id, expression, valid_from, valid_to and lists, and of annotations and types where there
+    are any, None where it is not known. Of several bases each rule counts that differs from any of them: to try a row
+    with more rules than it needs changes nothing. only_new: no rule counts that a base had in any form.
     """
-    known = [base for base in bases if base is not None]
     bases = list(bases)
+    known = [base.with_columns(_no_types(base)) for base in bases if base is not None]
+    now = now.with_columns(_no_types(now))
     if any(base is None for base in bases):
         if only_new:
             raise TableError(
                 "Which rules are new cannot be told: the index that tagged the rows, or the version of rules that it "
                 'was made from, is gone. Bring all rules up to date once: deltatag retag (or retag = "always").'
             )
-        return Changes(now, now.clear(), (), everything=True)
+        return Changes(now.drop(_TYPES), now.drop(_TYPES).clear(), (), everything=True)
     differ, former = [now.clear()], [now.clear()]
-    compared = [*RULE_COLUMNS, *(name for name in now.columns if name in ("annotations", LISTS))]
+    compared = [*RULE_COLUMNS, *(name for name in now.columns if name in ("annotations", LISTS, _TYPES))]
     for base in known:
         if only_new:
             differ.append(now.join(base, on="rule_id", how="anti"))
             continue
         differ.append(now.join(base, on=compared, how="anti", nulls_equal=True))
         former.append(base.join(now, on=compared, how="anti", nulls_equal=True))
-    rules = pl.concat(differ).unique().sort("rule_id")
-    replaced = pl.concat(former).unique()
+    rules = pl.concat(differ).drop(_TYPES).unique().sort("rule_id")
+    replaced = pl.concat(former).drop(_TYPES).unique()
     changed = pl.concat([rules["rule_id"], replaced["rule_id"]]).unique()
     held = [base.filter(pl.col("rule_id").is_in(changed.implode()))["rule_id"] for base in known]
     ids = pl.concat(held).unique().sort() if held else changed.clear()
     # a rule that one base has as it is now and another has not is no former one, and yet rows have it
-    return Changes(rules, replaced, tuple(ids.to_list()))
+    retyped = any(base[_TYPES].is_not_null().any() for base in known)
+    return Changes(rules, replaced, tuple(ids.to_list()), retyped=retyped)
+
+
+def _no_types(rules: pl.DataFrame) -> list[pl.Expr]:
+    return [] if _TYPES in rules.columns else [pl.lit(None, pl.String).alias(_TYPES)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +105,22 @@ class _Meaning:
     annotate: Annotate | None = None
 
     def agrees(self, other: _Meaning) -> bool:
-        """True if equal texts mean the same: columns that both know have the same types."""
+        """True if equal texts mean the same, where the columns that they name have the same types."""
         same = (self.event_time or "").lower() == (other.event_time or "").lower() and self.time_zone == other.time_zone
-        same = same and self.annotate == other.annotate
-        return same and all(other.columns.get(name, kind) == kind for name, kind in self.columns.items())
+        return same and self.annotate == other.annotate
+
+    def types_named(self, now: _Meaning) -> pl.Expr:
+        """For each rule with this meaning, which of the columns that it names have another type now, with their types;
+        NULL if none has. A name that only occurs in the text counts, too: a rule that is tried in vain changes nothing.
+        """
+        texts = pl.col("expression").str.to_lowercase()
+        types = [
+            pl.when(texts.str.contains(name.replace("`", "``").lower(), literal=True)).then(pl.lit(f"{name} {kind}"))
+            for name, kind in self.columns.items()
+            if now.columns.get(name, kind) != kind
+        ]
+        listed = pl.concat_str(types, separator=", ", ignore_nulls=True) if types else pl.lit("")
+        return pl.when(listed != "").then(listed).alias(_TYPES)
 
 
 class RuleSets:
@@ -121,13 +144,17 @@ class RuleSets:
         return changes_of(bases, rules, mode == NEW_RULES)
 
     def of_history(self, history: History, meaning: _Meaning | None = None) -> pl.DataFrame | None:
-        """The rules that rows are tagged by; None where they are not known, or mean something else now."""
+        """The rules that rows are tagged by; None where they are not known, or mean something else now.
+
+        meaning: what rules mean now, for the column `types`.
+        """
         rules: pl.DataFrame | None = None
         for fingerprint in history:
             found = self._of_index(fingerprint)
             if found is None or (meaning is not None and not found[1].agrees(meaning)):
                 return None
-            added = found[0] if rules is None else found[0].join(rules, on="rule_id", how="anti")
+            added = found[0] if meaning is None else found[0].with_columns(found[1].types_named(meaning))
+            added = added if rules is None else added.join(rules, on="rule_id", how="anti")
             rules = added if rules is None else pl.concat([rules, added])
         return rules
 

@@ -98,7 +98,8 @@ class LocalTables:
             if reason := of_derived(compiled):
                 raise NeedsSparkError(reason)
         former = None
-        if compiled is not None or _is_large(table_log(workspace.lake.uri(tagged_table(scope.name)))):
+        is_worth = compiled is not None or _is_large(table_log(workspace.lake.uri(tagged_table(scope.name))))
+        if is_worth and not changes.retyped:  # by columns of other types nothing tells which files rules had matched
             former = former_index(changes.former, scope.columns(), indexed.event_time, indexed.time_zone)
         annotations = indexed.annotations.chosen(scope.stream.annotations) if indexed.annotations is not None else None
         rematch = Rematch(changes, workspace.lake.rule_id_type(), compiled, None, former, rows, annotations)

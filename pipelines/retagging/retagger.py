@@ -236,10 +236,13 @@ class Retagger:
         """Look for rows that only match now, where unmatched ones are not written: how many."""
         if self.stream is None or not self._only_matched or work.changes.rules.is_empty():
             return 0
-        if work.changes.everything:
+        if work.changes.everything or work.changes.retyped:
+            why = "the index that tagged them is gone"
+            if work.changes.retyped:
+                why = "rules that tagged them name columns that have other types now"
             raise TableError(
-                f"Which rows of {self.name} are in its table, which has only matched ones, is not known: the index "
-                f"that tagged them is gone. Tag everything anew with: deltatag tag {self.name} --restart"
+                f"Which rows of {self.name} are in its table, which has only matched ones, is not known: {why}. "
+                f"Tag everything anew with: deltatag tag {self.name} --restart"
             )
         bases: dict[tuple[str, ...], pl.DataFrame] = {}
         for history in work.histories.distinct:

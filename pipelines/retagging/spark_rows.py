@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, functions
 
-from pipelines.lake.column_types import ARROW_ID_TYPES, plain_schema
+from pipelines.lake.column_types import ARROW_ID_TYPES, arrow_schema_of, plain_schema
 from pipelines.recovery.jvm_restart import batch_time_limit
 from pipelines.retagging import worker_files
 from pipelines.retagging.rematch import Rematch
@@ -92,6 +92,10 @@ class TaggedRows:
         except PySparkException:  # a condition on a field that the table has not yet
             return tuple((version, add) for add in adds)
         return tuple((version, add) for add in adds if _file_name(add["path"]) in kept)
+
+    def columns(self) -> pa.Schema:
+        """The newest columns, with those that are missing."""
+        return arrow_schema_of(self._with_missing(self.lake.frame(self.name)).schema.json())
 
     def frame(self, version: int, files: Sequence[Add]) -> DataFrame:
         """The rows of some files, with the columns that are missing."""

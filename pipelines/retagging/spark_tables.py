@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import rules_index as ri
 from pipelines.lake.index_store import StoredIndex, fetch_index
 from pipelines.lake.runs import MicroBatch
+from pipelines.retagging.held_types import refuse_other_types
 from pipelines.retagging.indexes import former_index, index_of, matcher_of
 from pipelines.retagging.rematch import Rematch
 from pipelines.retagging.spark_matches import Matches
@@ -58,6 +59,7 @@ class SparkTables:
         with self.workspace.active_session() as spark, in_time_zone(spark, self.indexed.time_zone):
             self.tagged = TaggedRows(self.workspace, self.scope.name, self._missing())
             self.rematch = self._rematch()
+            refuse_other_types(self.scope, self.tagged.columns(), self.rematch.compiled)
             yield
 
     def find(self, version: int) -> Found:
@@ -114,7 +116,8 @@ class SparkTables:
         return Rematch(changes, self.id_type, compiled, matcher, former, self._rows, annotations)
 
     def _former(self) -> ri.CompiledRules | None:
-        if not isinstance(self.scope, StreamScope):
+        # by columns of other types nothing tells which files rules had matched
+        if not isinstance(self.scope, StreamScope) or self.changes.retyped:
             return None
         former, columns = self.changes.former, self.scope.columns()
         return former_index(former, columns, self.indexed.event_time, self.indexed.time_zone)

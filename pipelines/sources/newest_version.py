@@ -41,8 +41,9 @@ def newest_version(workspace: Workspace, stream: Stream) -> SourceVersion:
     return SourceVersion(source.version, source.table_id)
 
 
-def has_more(workspace: Workspace, stream: Stream, position: Position, table_id: str) -> bool:
-    """Whether a run over the stream's source has work after a position; True also if the source is now another table,
-    which the run must report."""
+def has_more(workspace: Workspace, stream: Stream, position: Position, table_id: str, reached: bool = True) -> bool:
+    """Whether a run over the stream's source has work after a position; True also if the source is now another table or
+    an older copy, which the run must report. reached: False for a start, which may be in the future."""
     now = newest_version(workspace, stream)
-    return now.table_id != table_id or now.version >= position.version
+    is_older = reached and position.is_beyond(now.version)
+    return now.table_id != table_id or now.version >= position.version or is_older

@@ -21,6 +21,10 @@ class Position:
     index: int = 0
     snapshot: bool = False
 
+    def is_beyond(self, newest: int) -> bool:
+        """True if no table whose newest version this is can have been read up to this position."""
+        return self.version > newest + (0 if self.index or self.snapshot else 1)
+
 
 @dataclass(frozen=True, slots=True)
 class Slice:

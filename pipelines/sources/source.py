@@ -101,19 +101,27 @@ class Source:
         return Position(self.version, 0, snapshot=True)
 
     def take(
-        self, position: Position, table_id: str | None, max_bytes: int, skip_changes: bool = False
+        self,
+        position: Position,
+        table_id: str | None,
+        max_bytes: int,
+        skip_changes: bool = False,
+        reached: bool = True,
     ) -> Slice | None:
         """The next slice after `position`: at least one file, and as many as fit; None if nothing is new.
 
-        table_id: the table to which the position belongs. A slice without files moves the position past commits that
-        added no rows. SourceChangedError if the next commit does more than append rows, unless `skip_changes`; or if
-        the source is now another table.
+        table_id: the table to which the position belongs, if known; reached: False for a start, which may be in the
+        future. A slice without files moves the position past commits that added no rows. SourceChangedError if the next
+        commit does more than append rows, unless `skip_changes`; or if the source is now another table, or an older
+        copy of this one.
         """
         if table_id is not None and table_id != self.table_id:
             raise SourceChangedError(
                 f"The source of the stream {self.name} at {self.log.uri} is not the table that was tagged until now: "
                 f"it was dropped and made again. {self._retagged()}{self._way_out(skip=False)}"
             )
+        if reached and position.is_beyond(self.version):
+            raise SourceChangedError(f"{older_copy(self.name, self.version)} {self._way_out(skip=False)}")
         if position.snapshot:
             return self._take_from_snapshot(position, max_bytes)
         if position.version > self.version:
@@ -128,6 +136,8 @@ class Source:
                 f"The source of the stream {self.name} at {self.log.uri} was dropped and made again while a "
                 f"micro-batch was unfinished. {self._way_out(skip=False)}"
             )
+        if end.is_beyond(self.version):
+            raise SourceChangedError(f"{older_copy(self.name, self.version)} {self._way_out(skip=False)}")
         if start.snapshot:
             stop = end.index if end.snapshot else None
             files = self._files_of(start.version)[start.index : stop]
@@ -306,6 +316,15 @@ class Source:
                     return Position(self.version, 0, snapshot=True)
                 return Position(version)
         return Position(self.version + 1)
+
+
+def older_copy(stream: str, newest: int) -> str:
+    """Two sentences on a source that ends before what was taken of it."""
+    return (
+        f"The source of the stream {stream} ends at version {newest}, and later versions of it were taken: an older "
+        "copy of the table was put in its place. What is appended to it gets the numbers of versions that were taken, "
+        "and would be passed over."
+    )
 
 
 def _committed_at(actions: list[dict[str, Any]]) -> int | None:

@@ -24,10 +24,10 @@ def check_inputs(
     for leaf in compiled.inputs:
         if leaf.text is not None:
             continue
-        found = _find(schema, path_parts(leaf.name))
+        found = type_in(schema, path_parts(leaf.name))
         if found == leaf.type:
             continue
-        if newest is not None and _find(newest(), path_parts(leaf.name)) == leaf.type:
+        if newest is not None and type_in(newest(), path_parts(leaf.name)) == leaf.type:
             then = f"was {found}" if found is not None else "was not there"
             raise IndexOutdatedError(
                 f"The column {leaf.name} {then} when the rows were written that {scope} is to take next, and is "
@@ -41,10 +41,11 @@ def check_inputs(
         )
 
 
-def _find(fields: Any, parts: list[str]) -> pa.DataType | None:
+def type_in(fields: Any, parts: list[str]) -> pa.DataType | None:
+    """The type of a column, or of a field within STRUCTs, by its path; None if there is none."""
     key = column_key if isinstance(fields, pa.Schema) else field_key
     name = spelled([field.name for field in fields], parts[0], key)
     if name is None or len(parts) == 1:
         return None if name is None else fields.field(name).type
     inner = fields.field(name).type
-    return _find(inner, parts[1:]) if pa.types.is_struct(inner) else None
+    return type_in(inner, parts[1:]) if pa.types.is_struct(inner) else None

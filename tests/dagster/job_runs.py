@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import dagster as dg
@@ -45,6 +46,11 @@ def tick_sensor(
     )
     (sensor,) = definitions.sensors or ()
     return sensor.evaluate_tick(context)
+
+
+def seen(tick: Any) -> dict[str, int]:
+    """The versions that the sensor has seen, without the ids of tables."""
+    return {name: version for name, (_, version) in json.loads(tick.cursor).items()}
 
 
 def tick_schedule(workspace: Workspace, instance: dg.DagsterInstance, definitions: dg.Definitions | None = None) -> Any:

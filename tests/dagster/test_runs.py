@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 from collections.abc import Callable
@@ -26,9 +25,9 @@ from assets.schedules_and_sensors import SENSOR_TAG, assets_of
 from pipelines.due import due_scopes
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
-from tests.dagster.job_runs import add_rules, failed_checks, made, sql, tick_schedule, tick_sensor
+from tests.dagster.job_runs import add_rules, failed_checks, made, seen, sql, tick_schedule, tick_sensor
 from tests.java import INTERPRETED
-from tests.lakes import make_tables
+from tests.lakes import make_tables, write_rules
 
 pytestmark = pytest.mark.spark
 
@@ -253,10 +252,29 @@ def test_a_source_that_is_missing_is_named(workspace: Workspace, instance: dg.Da
 
 def test_a_new_version_of_a_source_starts_a_run(workspace: Workspace, instance: dg.DagsterInstance) -> None:
     tick = tick_sensor(workspace, instance, None)
-    assert json.loads(tick.cursor) == {"rules": 1, "source flights": 0}
+    assert seen(tick) == {"rules": 1, "source flights": 0}
     append_flights(workspace, 100, 110)
     (request,) = tick_sensor(workspace, instance, tick.cursor).run_requests
     assert request.run_key
+
+
+def test_a_lake_made_anew_starts_a_run_though_its_versions_have_the_same_numbers(
+    workspace: Workspace, instance: dg.DagsterInstance
+) -> None:
+    tick = tick_sensor(workspace, instance, None)
+    (first,) = tick.run_requests
+    run_once(workspace, instance)
+    assert tick_sensor(workspace, instance, tick.cursor).run_requests == []
+    rules = workspace.lake.arrow("rules").to_pylist()
+    rows = DeltaTable(workspace.configuration.stream("flights").source).to_pyarrow_table()
+    shutil.rmtree(str(workspace.configuration.lake.root))
+    make_tables(workspace)
+    write_rules(workspace, rules)
+    write_deltalake(workspace.configuration.stream("flights").source, rows)
+    (again,) = (anew := tick_sensor(workspace, instance, tick.cursor)).run_requests
+    assert seen(anew) == seen(tick)
+    # Dagster starts no second run of a key.
+    assert again.run_key != first.run_key
 
 
 def ended_run(instance: dg.DagsterInstance, workspace: Workspace, tags: dict[str, str]) -> dg.DagsterRun:
@@ -319,7 +337,7 @@ def test_a_stream_that_came_or_went_is_passed_over_until_the_code_location_is_re
     assert due_scopes(now) == ["flights", "added"]
     known = set(assets_of(workspace.configuration, ["flights"]))
     tick = tick_sensor(now, instance, None, before)
-    assert json.loads(tick.cursor) == {"rules": 1, "source flights": 0}
+    assert seen(tick) == {"rules": 1, "source flights": 0}
     for (request,) in (tick.run_requests, tick_schedule(now, instance, before).run_requests):
         assert (set(request.asset_selection), request.tags["deltatag/due"]) == (known, "flights")
     assert capsys.readouterr().err.count("added came, went or changed what is joined") == 2

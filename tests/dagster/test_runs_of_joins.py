@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import dagster as dg
@@ -14,7 +13,7 @@ from assets.headless import run_once
 from pipelines.due import due_scopes
 from pipelines.workspace import Workspace
 from tests.cases import soak_rest
-from tests.dagster.job_runs import add_rules, failed_checks, made, sql, tick_schedule, tick_sensor
+from tests.dagster.job_runs import add_rules, failed_checks, made, seen, sql, tick_schedule, tick_sensor
 from tests.lakes import make_tables
 
 pytestmark = pytest.mark.spark
@@ -74,7 +73,7 @@ def test_a_join_runs_when_a_row_has_come_on_either_side_and_its_checks_look_at_i
     joined: Workspace, instance: dg.DagsterInstance
 ) -> None:
     tick = tick_sensor(joined, instance, None)
-    assert json.loads(tick.cursor) == {"rules": 1, "source flights": 0, "source weather": 0}
+    assert seen(tick) == {"rules": 1, "source flights": 0, "source weather": 0}
     (request,) = tick.run_requests
     keys = [key.to_user_string() for key in request.asset_selection]
     assert len(keys) == len(set(keys)) and {

@@ -36,6 +36,18 @@ def rows(start: int, stop: int) -> pa.Table:
     )
 
 
+def structs(numbers: range, *fields: str) -> pa.Table:
+    """Rows with a STRUCT `u` of these fields, beside a number."""
+    values = [dict.fromkeys(fields, n) for n in numbers]
+    return pa.table(
+        {
+            "id": pa.array(numbers, pa.int64()),
+            "n": pa.array(numbers, pa.int32()),
+            "u": pa.array(values, pa.struct([(name, pa.int32()) for name in fields])),
+        }
+    )
+
+
 def write_rules(workspace: Any, rules: Any) -> None:
     """Make the table hold just these rules: id -> text, or text and bounds."""
     listed = []

@@ -52,6 +52,18 @@ def test_the_source_is_counted_before_it_is_tagged(workspace) -> None:
     assert (measures["new_rows"], measures["refused"]) == (0, 0)
 
 
+def test_an_empty_text_that_a_partition_does_not_keep_is_no_fault(new_workspace, add_rules) -> None:
+    stream = {"source": "lake/source", "key": ["id"], "partition_by": ["s"]}
+    workspace = new_workspace({"s": stream}, spark=False)
+    texts = pa.table({"id": pa.array(range(4), pa.int64()), "s": ["", None, "a", "b"]})
+    write_deltalake(workspace.configuration.streams["s"].source, texts)
+    add_rules(workspace, ("empty", "s", "s = ''"), ("null", "s", "s IS NULL"), ("a", "s", "s = 'a'"))
+    compile_scopes(workspace)
+    tag_stream(workspace, "s")
+    found = measured(workspace)
+    assert (found["tagged_matches"], found["disagreeing_rules"], found["sampled_rows"]) == (3, "none", 2)
+
+
 def measured(workspace: Workspace) -> dict[str, object]:
     _, measures, _ = tagged.suites(workspace, workspace.configuration.streams["s"])
     return measures

@@ -17,6 +17,7 @@ from pipelines.lake.index_store import index_to_tag_with
 from pipelines.lake.runs import batches
 from pipelines.retag import retag
 from pipelines.retagging import local_tables
+from pipelines.retagging.index_histories import policy_mode
 from pipelines.retagging.local_tables import LocalTables
 from pipelines.run import OpenGates, run_due
 from pipelines.tag import tag_stream
@@ -42,6 +43,7 @@ from tests.unit.pipelines.retagged_rows import (
     edited,
     random_rule,
     rows,
+    structs,
     write_rules,
 )
 
@@ -223,6 +225,24 @@ def test_a_run_applies_what_the_policy_says(make_retagged) -> None:
     assert_like_anew(workspace)
     with pytest.raises(ConfigurationError, match="retag"):
         make_retagged(retag="sometimes")
+
+
+# tests/spark/test_retag_columns.py has a table of matched rows
+@pytest.mark.parametrize("policy", ["new_rules", "always"])
+def test_a_field_that_a_struct_gets_stops_no_other_rule(make_retagged, policy: str) -> None:
+    """Only rules that name the column whose type has changed count as changed."""
+    workspace = make_retagged(retag=policy, event_time=None)
+    source = workspace.configuration.streams["s"].source
+    write_deltalake(source, structs(range(9), "x"), mode="append")
+    write_rules(workspace, {"same": "n > 2"})
+    tag_stream(workspace, "s")
+    write_deltalake(source, structs(range(0), "x", "z"), mode="append", schema_mode="merge")
+    write_rules(workspace, {"same": "n > 2", "new": "n < 2"})
+    result = retag(workspace, "s", mode=policy_mode(workspace.configuration.streams["s"]))
+    assert result.rows_changed == 2
+    assert not retag_is_due(workspace, workspace.configuration.streams["s"])
+    found = {r["id"]: r["rule_ids"] for r in read(workspace, "s_tagged").to_pylist()}
+    assert found == {n: ["new"] * (n < 2) + ["same"] * (n > 2) for n in range(9)}
 
 
 @pytest.mark.slow

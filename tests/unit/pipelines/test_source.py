@@ -150,6 +150,19 @@ def test_a_table_made_again_stops_the_stream() -> None:
     assert "--skip-changes" not in str(raised.value)
 
 
+@pytest.mark.parametrize("position", [Position(4), Position(3, 1), Position(3, 0, snapshot=True)])
+def test_an_older_copy_of_the_table_stops_the_stream(position: Position) -> None:
+    source = Source("s", FakeLog([add("a")], [add("b")]))
+    assert source.take(Position(3), "t1", 1000) is None
+    with pytest.raises(SourceChangedError, match=r"ends at version 2, .* older copy .*--restart"):
+        source.take(position, "t1", 1000)
+    plan = Slice("t1", Position(1), position, 1, ()).to_plan()
+    with pytest.raises(SourceChangedError, match="older copy"):
+        source.retake(plan)
+    if not position.snapshot:
+        assert source.take(position, "t1", 1000, reached=False) is None
+
+
 def test_versions_that_the_log_no_longer_holds() -> None:
     log = FakeLog([add("a")], [add("b")], [add("c")])
     log.versions[0] = log.versions[1] = None
@@ -169,7 +182,7 @@ def test_start_at_a_timestamp_begins_with_the_first_commit_at_or_after_it() -> N
 
 def test_a_start_in_the_future_waits() -> None:
     source = Source("s", FakeLog([add("a")]))
-    assert source.take(source.first_position(Start("version", 7)), None, 1000) is None
+    assert source.take(source.first_position(Start("version", 7)), None, 1000, reached=False) is None
 
 
 def test_no_table() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -10,7 +11,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pipelines.compile import compile_scopes
-from pipelines.errors import CheckError
+from pipelines.due import tag_is_due
+from pipelines.errors import CheckError, SourceChangedError
 from pipelines.lake.runs import DONE, PLANNED, MicroBatch, record_done, record_plan
 from pipelines.status import status
 from pipelines.tag import tag_stream
@@ -55,6 +57,25 @@ def test_a_stream_that_will_stop_at_its_source_has_a_problem(new_workspace) -> N
     problem = status(workspace)[0].problem
     assert problem is not None and problem.startswith("Version 3 of the source of the stream s at ")
     assert "--skip-changes" in problem
+
+
+def test_a_source_that_was_replaced_by_an_older_copy_of_it_stops_its_stream(new_workspace) -> None:
+    workspace = new_workspace({"s": {"source": "lake/s"}}, spark=False)
+    source = workspace.configuration.streams["s"].source
+    write_deltalake(source, pa.table({"x": [0]}))
+    shutil.copytree(source, f"{source}-copy")
+    write_deltalake(source, pa.table({"x": [1]}), mode="append")
+    compile_scopes(workspace)
+    assert tag_stream(workspace, "s").rows == 2
+    assert not tag_is_due(workspace, "s")
+    shutil.rmtree(source)
+    shutil.move(f"{source}-copy", source)
+    problem = status(workspace)[0].problem
+    assert problem is not None and "older copy" in problem
+    assert tag_is_due(workspace, "s")
+    with pytest.raises(SourceChangedError, match=r"older copy.*--restart"):
+        tag_stream(workspace, "s")
+    assert tag_stream(workspace, "s", restart=True).rows == 1
 
 
 def test_a_check_that_no_run_can_use_is_a_problem(new_workspace) -> None:

@@ -1,0 +1,44 @@
+"""Columns that a tagged table holds with other types than the source has now, for which the rules were compiled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pipelines.errors import SourceChangedError
+from pipelines.scopes import StreamScope
+from pipelines.table_definitions import tagged_table
+from pipelines.writing.inputs import type_in
+from rules_index.language.coercion import name_of
+from rules_index.names import path_parts
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    import rules_index as ri
+    from pipelines.scopes import Scope
+
+
+def refuse_other_types(scope: Scope, held: pa.Schema, compiled: ri.CompiledRules | None) -> None:
+    """SourceChangedError if an index reads a column, or a field of one, that the tagged table has with another type.
+
+    held: the columns of the tagged table, with those of the source that it has not yet.
+    """
+    for leaf in compiled.inputs if compiled is not None else ():
+        if leaf.text is not None:
+            continue
+        parts = path_parts(leaf.name)
+        found, table = type_in(held, parts), tagged_table(scope.name)
+        if found == leaf.type:
+            continue
+        verb = "tag" if isinstance(scope, StreamScope) else "join"
+        anew = f"take everything anew: deltatag {verb} {scope.name} --restart"
+        if found is None:
+            raise SourceChangedError(
+                f"Rules of {scope.name} read {leaf.name}, which {table} does not have yet. Let deltatag {verb} "
+                f"{scope.name} take rows that have it first, or {anew}"
+            )
+        raise SourceChangedError(
+            f"Rules of {scope.name} read {leaf.name}, which is {name_of(leaf.type)} in the source now, and "
+            f"{name_of(found)} in {table}, whose rows can therefore not be tried again. Give the source its old type "
+            f"back, or {anew}"
+        )
