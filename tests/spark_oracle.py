@@ -65,8 +65,8 @@ class Tally:
     def __str__(self) -> str:
         return (
             f"{self.compared} expressions compared, {len(self.differences)} differences; {self.matches} matches; "
-            f"{self.with_errors} expressions raised, on {self.raised_rows} rows; {self.refused_by_both} refused by both, "
-            f"{self.too_costly} refused for their cost"
+            f"{self.with_errors} expressions raised, on {self.raised_rows} rows; "
+            f"{self.refused_by_both} refused by both, {self.too_costly} refused for their cost"
         )
 
 
