@@ -186,7 +186,7 @@ def _positions(
         side = sides.get(name)
         position = position_from_plan(side["end" if taken else "position"]) if side else None
         # of a start, which may be in the future, nothing is known yet
-        reached = side is not None and side["end" if taken else "position"] != side["first"]
+        reached = side is not None and side["end" if taken else "position"] != side.get("first")
         yield workspace.configuration.stream(name), position, _table_id(side) if reached else None
 
 
