@@ -2,79 +2,125 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import chain, repeat
+
 import pyarrow as pa
 
-from rules_index.language.coercion import BIGINT, DATE, INT, STRING, is_decimal, is_float, is_integer
+from rules_index.language.coercion import BIGINT, DATE, DOUBLE, INT, STRING, is_decimal, is_float, is_integer
 from rules_index.language.evaluation.scalar import Types
 
-
-def texts(kinds: Types) -> bool:
-    """Any number of texts."""
-    return all(kind == STRING for kind in kinds)
+Kind = Callable[[pa.DataType], bool]
+"""Which types one argument may have."""
 
 
-def one_text(kinds: Types) -> bool:
-    """One text."""
-    return len(kinds) == 1 and kinds[0] == STRING
+def takes(*kinds: Kind, more: Kind = lambda _: False) -> Callable[[Types], bool]:
+    """Returns a test of the types of a call's arguments: one for each of `kinds`, in order, then any number of `more`.
+    (How many arguments a function has at most is checked before.)"""
+
+    def accepts(types: Types) -> bool:
+        expected = chain(kinds, repeat(more))
+        return len(types) >= len(kinds) and all(kind(each) for kind, each in zip(expected, types, strict=False))
+
+    return accepts
 
 
-def two_texts(kinds: Types) -> bool:
-    """Two texts."""
-    return len(kinds) == 2 and texts(kinds)
+def _of(data_type: pa.DataType) -> Kind:
+    """Exactly this type."""
+    return lambda other: bool(other == data_type)
 
 
-def text_and_numbers(kinds: Types) -> bool:
-    """A text, then INTs."""
-    return kinds[0] == STRING and all(kind == INT for kind in kinds[1:])
+def _small_integer(data_type: pa.DataType) -> bool:
+    """A number of at most an INT."""
+    return is_integer(data_type) and data_type != BIGINT
 
 
-def text_and_number(kinds: Types) -> bool:
-    """A text and an INT."""
-    return len(kinds) == 2 and text_and_numbers(kinds)
+def _plain_number(data_type: pa.DataType) -> bool:
+    """An integer or DOUBLE."""
+    return is_integer(data_type) or bool(data_type == DOUBLE)
 
 
-def padded_text(kinds: Types) -> bool:
-    """A text, an INT, and perhaps another text."""
-    return text_and_numbers(kinds[:2]) and texts(kinds[2:])
+def _roundable(data_type: pa.DataType) -> bool:
+    """An integer, DOUBLE or DECIMAL that floor and ceiling do not run out of."""
+    return bool(data_type.precision < 38 or data_type.scale == 0) if is_decimal(data_type) else _plain_number(data_type)
 
 
-def three_texts(kinds: Types) -> bool:
-    """Three texts."""
-    return len(kinds) == 3 and texts(kinds)
+def _time(data_type: pa.DataType) -> bool:
+    """A TIMESTAMP or TIMESTAMP_NTZ."""
+    return bool(pa.types.is_timestamp(data_type))
 
 
-def two_texts_and_perhaps_a_number(kinds: Types) -> bool:
-    """Two texts, and perhaps an INT."""
-    return two_texts(kinds) or two_texts_and_number(kinds)
+def _instant(data_type: pa.DataType) -> bool:
+    """A TIMESTAMP."""
+    return _time(data_type) and data_type.tz is not None
 
 
-def two_texts_and_number(kinds: Types) -> bool:
-    """Two texts, then an INT."""
-    return len(kinds) == 3 and texts(kinds[:2]) and bool(kinds[2] == INT)
+def _moment(data_type: pa.DataType) -> bool:
+    """A DATE, TIMESTAMP or TIMESTAMP_NTZ."""
+    return _time(data_type) or bool(data_type == DATE)
 
 
-def one_number(kinds: Types) -> bool:
-    """One integer, DOUBLE or DECIMAL that floor and ceiling do not run out of."""
-    if len(kinds) != 1:
+def _list(data_type: pa.DataType) -> bool:
+    """An array or a map."""
+    return bool(pa.types.is_list(data_type) or pa.types.is_map(data_type))
+
+
+def _plain_array(data_type: pa.DataType) -> bool:
+    """An array of values that are not nested."""
+    return bool(pa.types.is_list(data_type)) and not pa.types.is_nested(data_type.value_type)
+
+
+def _array_in_order(data_type: pa.DataType) -> bool:
+    """An array of numbers, DATEs or times."""
+    if not pa.types.is_list(data_type):
         return False
-    if is_decimal(kinds[0]):
-        return bool(kinds[0].precision < 38 or kinds[0].scale == 0)
-    return one_plain_number(kinds)
+    item = data_type.value_type
+    return is_integer(item) or is_float(item) or is_decimal(item) or _moment(item)
 
 
-def one_plain_number(kinds: Types) -> bool:
-    """One integer or DOUBLE."""
-    return len(kinds) == 1 and (is_integer(kinds[0]) or bool(kinds[0] == pa.float64()))
+def _plain_map(data_type: pa.DataType) -> bool:
+    """A map to values that are not nested."""
+    return bool(pa.types.is_map(data_type)) and not pa.types.is_nested(data_type.item_type)
 
 
-def number_and_digits(kinds: Types) -> bool:
-    """One integer or DOUBLE, and perhaps an INT."""
-    return one_plain_number(kinds[:1]) and all(kind == INT for kind in kinds[1:])
+_TEXT, _INT, _BIGINT, _DATE = _of(STRING), _of(INT), _of(BIGINT), _of(DATE)
 
+texts = takes(more=_TEXT)
+one_text = takes(_TEXT)
+two_texts = takes(_TEXT, _TEXT)
+three_texts = takes(_TEXT, _TEXT, _TEXT)
+two_texts_and_number = takes(_TEXT, _TEXT, _INT)
+two_texts_and_perhaps_a_number = takes(_TEXT, _TEXT, more=_INT)
+text_and_number = takes(_TEXT, _INT)
+text_and_numbers = takes(_TEXT, more=_INT)
+padded_text = takes(_TEXT, _INT, more=_TEXT)
 
-def one_integer(kinds: Types) -> bool:
-    """One integer."""
-    return len(kinds) == 1 and is_integer(kinds[0])
+one_integer = takes(is_integer)
+one_number = takes(_roundable)
+one_plain_number = takes(_plain_number)
+number_and_digits = takes(_plain_number, more=_INT)
+integer_and_places = takes(is_integer, _small_integer)
+
+one_list = takes(_list)
+one_map = takes(_plain_map)
+one_array_in_order = takes(_array_in_order)
+array_and_place = takes(_plain_array, _small_integer)
+
+one_date = takes(_DATE)
+one_time = takes(_time)
+one_instant = takes(_instant)
+one_moment = takes(_moment)
+two_instants = takes(_instant, _instant)
+two_moments = takes(_moment, _moment)
+date_and_days = takes(_DATE, _small_integer)
+date_and_unit = takes(_DATE, _TEXT)
+instant_and_text = takes(_instant, _TEXT)
+moment_and_pattern = takes(lambda data_type: data_type == DATE or _instant(data_type), _TEXT)
+time_and_length = takes(_time, _BIGINT)
+time_and_months = takes(_time, _INT)
+unit_and_instant = takes(_TEXT, _instant)
+# dates and wall times are excluded: in a zone they may not exist
+unit_and_instants = takes(_TEXT, _instant, _instant)
 
 
 def two_integers(kinds: Types) -> bool:
@@ -82,27 +128,9 @@ def two_integers(kinds: Types) -> bool:
     return len(kinds) == 2 and is_integer(kinds[0]) and kinds[0] == kinds[1]
 
 
-def integer_and_places(kinds: Types) -> bool:
-    """An integer, and a number of at most an INT."""
-    return len(kinds) == 2 and is_integer(kinds[0]) and is_integer(kinds[1]) and kinds[1] != BIGINT
-
-
-def one_map(kinds: Types) -> bool:
-    """One map of plain values."""
-    return len(kinds) == 1 and bool(pa.types.is_map(kinds[0])) and not pa.types.is_nested(kinds[0].item_type)
-
-
-def one_array_in_order(kinds: Types) -> bool:
-    """One array of numbers, DATEs or times."""
-    if len(kinds) != 1 or not pa.types.is_list(kinds[0]):
-        return False
-    item = kinds[0].value_type
-    return is_integer(item) or is_float(item) or is_decimal(item) or one_moment([item])
-
-
-def one_list(kinds: Types) -> bool:
-    """One array or map."""
-    return len(kinds) == 1 and bool(pa.types.is_list(kinds[0]) or pa.types.is_map(kinds[0]))
+def two_of_a_kind(kinds: Types) -> bool:
+    """Two DATEs, two TIMESTAMPs or two TIMESTAMP_NTZs."""
+    return two_moments(kinds) and kinds[0] == kinds[1]
 
 
 def array_and_item(kinds: Types) -> bool:
@@ -115,98 +143,11 @@ def array_and_item(kinds: Types) -> bool:
     )
 
 
-def array_and_place(kinds: Types) -> bool:
-    """An array of plain values, and a place of at most an INT."""
-    return (
-        len(kinds) == 2
-        and bool(pa.types.is_list(kinds[0]))
-        and not pa.types.is_nested(kinds[0].value_type)
-        and is_integer(kinds[1])
-        and kinds[1] != BIGINT
-    )
-
-
 def map_and_key(kinds: Types) -> bool:
     """A map of plain values, and a text or integer of its keys' type."""
     return (
         len(kinds) == 2
-        and bool(pa.types.is_map(kinds[0]))
-        and not pa.types.is_nested(kinds[0].item_type)
+        and _plain_map(kinds[0])
         and kinds[0].key_type == kinds[1]
         and (kinds[1] == STRING or is_integer(kinds[1]))
     )
-
-
-def one_date(kinds: Types) -> bool:
-    """One DATE."""
-    return len(kinds) == 1 and kinds[0] == DATE
-
-
-def one_time(kinds: Types) -> bool:
-    """One TIMESTAMP or TIMESTAMP_NTZ."""
-    return len(kinds) == 1 and bool(pa.types.is_timestamp(kinds[0]))
-
-
-def one_moment(kinds: Types) -> bool:
-    """One DATE, TIMESTAMP or TIMESTAMP_NTZ."""
-    return one_date(kinds) or one_time(kinds)
-
-
-def two_moments(kinds: Types) -> bool:
-    """Two of DATE, TIMESTAMP and TIMESTAMP_NTZ."""
-    return len(kinds) == 2 and one_moment(kinds[:1]) and one_moment(kinds[1:])
-
-
-def two_of_a_kind(kinds: Types) -> bool:
-    """Two DATEs, two TIMESTAMPs or two TIMESTAMP_NTZs."""
-    return two_moments(kinds) and kinds[0] == kinds[1]
-
-
-def one_instant(kinds: Types) -> bool:
-    """One TIMESTAMP."""
-    return one_time(kinds) and kinds[0].tz is not None
-
-
-def unit_and_instant(kinds: Types) -> bool:
-    """A unit and a TIMESTAMP."""
-    return len(kinds) == 2 and kinds[0] == STRING and one_instant(kinds[1:])
-
-
-def unit_and_instants(kinds: Types) -> bool:
-    """A unit and two TIMESTAMPs. Dates and wall times are excluded: in a zone they may not exist."""
-    return len(kinds) == 3 and unit_and_instant(kinds[:2]) and one_instant(kinds[2:])
-
-
-def moment_and_pattern(kinds: Types) -> bool:
-    """A DATE or TIMESTAMP, and a text."""
-    return len(kinds) == 2 and (one_date(kinds[:1]) or one_instant(kinds[:1])) and kinds[1] == STRING
-
-
-def date_and_unit(kinds: Types) -> bool:
-    """A DATE and a unit."""
-    return len(kinds) == 2 and one_date(kinds[:1]) and kinds[1] == STRING
-
-
-def date_and_days(kinds: Types) -> bool:
-    """A DATE and a number of at most an INT."""
-    return len(kinds) == 2 and one_date(kinds[:1]) and is_integer(kinds[1]) and kinds[1] != BIGINT
-
-
-def time_and_length(kinds: Types) -> bool:
-    """A TIMESTAMP or TIMESTAMP_NTZ, and microseconds."""
-    return len(kinds) == 2 and one_time(kinds[:1]) and kinds[1] == BIGINT
-
-
-def time_and_months(kinds: Types) -> bool:
-    """A TIMESTAMP or TIMESTAMP_NTZ, and an INT."""
-    return len(kinds) == 2 and one_time(kinds[:1]) and bool(kinds[1] == INT)
-
-
-def instant_and_text(kinds: Types) -> bool:
-    """A TIMESTAMP and a text."""
-    return len(kinds) == 2 and one_instant(kinds[:1]) and bool(kinds[1] == STRING)
-
-
-def two_instants(kinds: Types) -> bool:
-    """Two TIMESTAMPs."""
-    return len(kinds) == 2 and one_instant(kinds[:1]) and one_instant(kinds[1:])
