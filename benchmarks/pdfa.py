@@ -33,11 +33,8 @@ FOREVER = 1 << 40
 SYSTEMS = {
     "naive, R-tree": {"index": "r_tree", "search": "naive"},
     "PDFA, R-tree": {"index": "r_tree", "search": "list"},
-    "PDFA by paths, R-tree": {"index": "r_tree", "search": "paths"},
     "naive, grid file": {"index": "grid_file", "search": "naive"},
     "PDFA, grid file": {"index": "grid_file", "search": "list"},
-    "PDFA by paths, grid file": {"index": "grid_file", "search": "paths"},
-    "PDFA by stream, grid file": {"index": "grid_file", "search": "by_stream"},
     "scan": {"index": "grid_file", "search": "scan"},
 }
 

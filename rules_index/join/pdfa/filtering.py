@@ -1,4 +1,4 @@
-"""Searches an index of boxes by the dimensions of some streams: PDFA's two searches, and one stream after the other.
+"""Searches an index of boxes by the dimensions of some streams: PDFA's two searches.
 
 A box can bound any attribute. Of a row's codes [attributes] int32 only those of the dimensions in question are read.
 Figure 7's test is "inside" for a box, and "overlaps" for the bounds of a node. That is the same for an R-tree and,
@@ -113,38 +113,13 @@ def collect_first(
     return count
 
 
-@jit
-def search_marked(
-    rows: np.ndarray, chosen: np.ndarray, nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions, marks: Marks,
-    stamp: int, totals: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """SECOND along the marked paths, for each of several rows of codes [rows, attributes] int32.
-
-    Returns offsets [rows + 1] int64 and the keys [.] int32 of the boxes, ascending for each row.
-    """
-    offsets = np.zeros(len(rows) + 1, np.int64)
-    keys = np.empty(max(64, len(rows)), np.int32)
-    stack = np.empty(stack_size(nodes), np.int32)
-    found = np.empty(len(boxes.key), np.int32)
-    count = 0
-    for i in range(len(rows)):
-        more = collect_marked(rows[i], chosen, nodes, boxes, dimensions, marks, stamp, totals, stack, found)
-        keys = _with_room(keys, count + more)
-        for j in range(more):
-            keys[count + j] = boxes.key[found[j]]
-        keys[count : count + more].sort()
-        count += more
-        offsets[i + 1] = count
-    return offsets, keys[:count].copy()
-
-
 @inner
 def collect_marked(
     row: np.ndarray, chosen: np.ndarray, nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions, marks: Marks,
     stamp: int, totals: np.ndarray, stack: np.ndarray, found: np.ndarray,
 ) -> int:  # fmt: skip
-    """`search_marked` for one row: writes the slots of its boxes to `found` [slots], in the order of the search;
-    returns their number. `stack` has `stack_size` elements."""
+    """SECOND along the marked paths: writes the slots of the boxes that a row is inside in the chosen attributes to
+    `found` [slots], in the order of the search; returns their number. `stack` has `stack_size` elements."""
     stack[0] = nodes.header[ROOT]
     waiting = np.int64(marks.node[stack[0]] == stamp)
     count = 0
@@ -214,7 +189,10 @@ def _set_reaching(low: np.ndarray, high: np.ndarray, shift: int, reaching: np.nd
 @jit
 def search_list(rows: np.ndarray, survivors: Survivors, totals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """SECOND on the list of survivors, for each of several rows of codes [rows, attributes] int32; the attributes are
-    those of the survivors. Returns the same as `search_marked`."""
+    those of the survivors.
+
+    Returns offsets [rows + 1] int64 and the keys [.] int32 of the boxes, ascending for each row.
+    """
     many = len(survivors.key)
     attributes = rows.shape[1]
     offsets = np.zeros(len(rows) + 1, np.int64)
@@ -234,16 +212,16 @@ def search_list(rows: np.ndarray, survivors: Survivors, totals: np.ndarray) -> t
                 at = 64 * word + np.int64(trailing_zeros(bits))
                 bits &= bits - np.uint64(1)
                 keys[count] = survivors.key[at]
-                count += _is_inside(rows[i], 0, attributes, survivors, at)
+                count += _is_inside(rows[i], survivors, at)
         offsets[i + 1] = count
         totals[ENTRIES] += many
     return offsets, keys[:count].copy()
 
 
 @inner
-def _is_inside(row: np.ndarray, first: int, end: int, survivors: Survivors, at: int) -> bool:
-    """Whether a row is inside a survivor in the attributes [first, end)."""
-    for attribute in range(first, end):
+def _is_inside(row: np.ndarray, survivors: Survivors, at: int) -> bool:
+    """Whether a row is inside a survivor."""
+    for attribute in range(len(row)):
         code = row[attribute]
         if code < survivors.low[attribute, at] or survivors.high[attribute, at] < code:
             return False
@@ -251,58 +229,8 @@ def _is_inside(row: np.ndarray, first: int, end: int, survivors: Survivors, at: 
 
 
 @jit
-def search_by_stream(
-    rows: np.ndarray, combinations: np.ndarray, ends: np.ndarray, survivors: Survivors, totals: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, int]:  # fmt: skip
-    """Searches once for each stream after the first, on what the search before it left. So the leading streams' rows
-    that joined rows have in common are searched once.
-
-    rows: [rows, attributes] int32; combinations: [rows, streams] int32, ascending, equal where the streams' rows are;
-    ends: [streams] int64, how many attributes the streams up to each have. Returns the same as `search_marked`, and the
-    number of searches.
-    """
-    streams = len(ends)
-    many = len(survivors.key)
-    left = np.empty((streams + 1, many), np.int32)
-    lefts = np.zeros(streams + 1, np.int64)
-    left[0] = np.arange(many)
-    lefts[0] = many
-    offsets = np.zeros(len(rows) + 1, np.int64)
-    keys = np.empty(max(64, many), np.int32)
-    count, searches = 0, 0
-    for i in range(len(rows)):
-        stream = 0
-        while i > 0 and stream < streams and combinations[i, stream] == combinations[i - 1, stream]:
-            stream += 1
-        while stream < streams:
-            first = ends[stream - 1] if stream > 0 else 0
-            lefts[stream + 1] = _sift(
-                rows[i], first, ends[stream], survivors, left[stream, : lefts[stream]], left[stream + 1]
-            )
-            totals[ENTRIES] += lefts[stream]
-            searches += 1
-            stream += 1
-        keys = _with_room(keys, count + lefts[streams])
-        for j in range(lefts[streams]):
-            keys[count] = survivors.key[left[streams, j]]
-            count += 1
-        offsets[i + 1] = count
-    return offsets, keys[:count].copy(), searches
-
-
-@inner
-def _sift(row: np.ndarray, first: int, end: int, survivors: Survivors, given: np.ndarray, left: np.ndarray) -> int:
-    """Writes those of the given survivors that a row is inside in the attributes [first, end); returns their number."""
-    count = 0
-    for at in given:
-        left[count] = at
-        count += _is_inside(row, first, end, survivors, at)
-    return count
-
-
-@jit
 def scan_boxes(rows: np.ndarray, boxes: BoxArrays, totals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Compares every box with every row of codes [rows, attributes] int32. Returns the same as `search_marked`."""
+    """Compares every box with every row of codes [rows, attributes] int32. Returns the same as `search_list`."""
     offsets = np.zeros(len(rows) + 1, np.int64)
     keys = np.empty(max(64, len(boxes.key)), np.int32)
     every = np.ones(rows.shape[1], np.bool_)

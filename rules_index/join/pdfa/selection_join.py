@@ -17,7 +17,7 @@ from rules_index.join.pdfa import filtering
 from rules_index.join.pdfa.filtering import ENTRIES, NODES, Marks
 from rules_index.join.pdfa.join_buffer import JoinBuffer, combine
 
-Search = Literal["list", "paths", "by_stream", "naive", "scan"]
+Search = Literal["list", "naive", "scan"]
 INDEXES: dict[str, type[RTree] | type[GridFile]] = {"r_tree": RTree, "grid_file": GridFile}
 NULL_KEY = -1
 """The key of a row that joins no row."""
@@ -51,8 +51,6 @@ class SelectionJoin:
     | search | |
     |---|---|
     | list | PDFA: FIRST with the arrived row's dimensions, SECOND for each joined row with all others, on the list of intermediate results |
-    | paths | PDFA, SECOND from the root along the marked paths |
-    | by_stream | FIRST, then stream by stream: one search for each different row of the second stream, one for each of the third below it, and so on (*ours*: the paper's future work) |
     | naive | the whole index is searched for each joined row |
     | scan | every box is compared with every joined row |
 
@@ -127,13 +125,13 @@ class SelectionJoin:
             known = self.buffer.codes(other, partners[place])
             joined[:, self._attributes[other]] = known[combinations[:, place] - begin[place]]
         totals = np.zeros(2, np.int64)
-        offsets, keys = self._filter(stream, others, joined, combinations, totals)
+        offsets, keys = self._filter(stream, others, joined, totals)
         self.counters["nodes"] += int(totals[NODES])
         self.counters["entries"] += int(totals[ENTRIES])
         return Arrival(rows, offsets, keys)
 
     def _filter(
-        self, stream: int, others: list[int], joined: np.ndarray, combinations: np.ndarray, totals: np.ndarray
+        self, stream: int, others: list[int], joined: np.ndarray, totals: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """offsets [joined rows + 1] and keys of the boxes that contain joined rows with codes [joined rows,
         attributes]."""
@@ -147,22 +145,10 @@ class SelectionJoin:
             return offsets, keys
         own = self._stream_of == stream
         slots = self._search_first(joined[0], own, totals)
-        if self._search == "paths":
-            self.counters["second"] += len(joined)
-            return filtering.search_marked(
-                joined, ~own, tree.nodes, tree.boxes, tree.dimensions, self._marks, self._stamp, totals
-            )
         attributes = np.concatenate([self._attributes[other] for other in others])
         survivors = filtering.list_survivors(slots, attributes, tree.boxes, tree.sizes)
-        if self._search == "list":
-            self.counters["second"] += len(joined)
-            return filtering.search_list(joined[:, attributes], survivors, totals)
-        ends = np.cumsum([len(self._attributes[other]) for other in others])
-        offsets, keys, searches = filtering.search_by_stream(
-            joined[:, attributes], combinations, ends, survivors, totals
-        )
-        self.counters["second"] += searches
-        return offsets, keys
+        self.counters["second"] += len(joined)
+        return filtering.search_list(joined[:, attributes], survivors, totals)
 
     def _search_first(self, row: np.ndarray, own: np.ndarray, totals: np.ndarray) -> np.ndarray:
         """FIRST with a new stamp: the slots [.] int32 that survive."""

@@ -17,7 +17,7 @@ from tests.cases import QUICK, cases
 
 CASES = cases(100, "DELTATAG_PDFA_CASES")
 """Random systems for each search."""
-SEARCHES = ["list", "paths", "by_stream", "naive", "scan"]
+SEARCHES = ["list", "naive", "scan"]
 FAR = 1 << 40
 SYSTEMS = [(index, search) for index in ("r_tree", "grid_file") for search in SEARCHES]
 
@@ -54,7 +54,7 @@ def test_p2_one_first_search_and_a_second_for_each_joined_row(index: Any, search
     assert counters["joined_rows"] == 3
     expected = (0, 0) if search in ("naive", "scan") else (1, 3)
     assert (counters["first"], counters["second"]) == expected
-    if search in ("list", "by_stream"):
+    if search == "list":
         # the whole tree is one leaf of four boxes; three of them survive, and are checked with each joined row
         assert counters["entries"] == 4 + 3 * 3
     if search == "naive":
@@ -242,19 +242,6 @@ def test_a_join_buffer_keeps_rows_by_key_and_lets_the_oldest_go() -> None:
         assert found.tolist() == [row[0] for row in expected]
         assert buffer.times(0, found).tolist() == [row[2] for row in expected]
         assert buffer.codes(0, found)[:, 0].tolist() == [row[3] for row in expected]
-
-
-def test_what_streams_share_is_searched_once() -> None:
-    boxes = boxes_from([4, 4, 4], [{0: (1, 3), 1: (1, 1), 2: (0, 2)}, {1: (2, 2)}, {0: (0, 0)}])
-    system = SelectionJoin(boxes, [0, 1, 2], [FAR] * 3, search="by_stream")
-    for time in range(3):
-        system.arrive(1, 0, time, codes(time))
-    for time in range(5):
-        system.arrive(2, 0, time, codes(time % 4))
-    found = system.arrive(0, 0, 9, codes(2))
-    assert len(found.rows) == 15
-    # one for each row of the second stream, and for each of these one with each row of the third
-    assert system.counters["first"] == 1 and system.counters["second"] == 3 + 15
 
 
 def test_attributes_of_no_stream_are_refused() -> None:

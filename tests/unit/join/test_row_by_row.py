@@ -50,6 +50,21 @@ def test_p2_one_first_search_and_a_second_for_each_partner(engine: str) -> None:
     assert (counters["probes"], counters["first"], counters["second"]) == (10, 4, 6)
 
 
+def test_what_joined_rows_of_three_streams_share_is_searched_once() -> None:
+    streams = {name: pa.struct([("x", pa.int32())]) for name in "abc"}
+    rules = [(1, "a.x > 0 AND b.x = 1 AND c.x < 3"), (2, "b.x = 2"), (3, "a.x = 0")]
+    compiled = ri.compile_rules(rules, pa.schema(list(streams.items())))
+    index = JoinIndex.of(compiled, list(streams))
+    b, c = (side({"x": list(range(rows))}, [0] * rows, list(range(rows))) for rows in (3, 5))
+    sides = [side({"x": [2]}, [0], [9]), b, c]
+    found = joined_of(list(index.match(sides, [9] * 3, method="pdfa")))
+    assert found == brute_force(compiled, list(streams), sides, [9] * 3)
+    assert len(found) == 3 + 5
+    counters = index.row_by_row.counters
+    # one for each row of b, and below each of the two that leave a query one for each row of c
+    assert (counters["first"], counters["second"]) == (1, 3 + 2 * 5)
+
+
 @pytest.mark.parametrize("queries", [LISTED, LISTED + 1, 700])
 def test_queries_that_the_arriving_row_leaves_open_are_found_by_marked_paths(queries: int) -> None:
     draw = np.random.default_rng(queries)
