@@ -59,7 +59,7 @@ def function_table() -> list[str]:
     by_result: dict[str, list[tuple[str, str]]] = {}
     for function in function_signatures.FUNCTIONS.values():
         result = function.result
-        shown = RESULTS.get(result) or result.removeprefix("cast:").upper()
+        shown = RESULTS.get(result) or result.upper()
         by_result.setdefault(shown, []).append((function.name, f"`{function.name}`&nbsp;{_count(function)}"))
     rows = [
         f"| {result} | {', '.join(text for _, text in sorted(names))} |" for result, names in sorted(by_result.items())

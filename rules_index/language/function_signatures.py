@@ -47,27 +47,29 @@ text 2 2 | left right
 text 2 3 | substring substr lpad rpad
 text 3 4 | overlay
 text 2 2 | repeat
-string 1 1 | space
+string 1 1 | space string
 int 1 1 | length char_length character_length len octet_length bit_length ascii bit_count
-int 1 1 | size cardinality array_size json_array_length
+int 1 1 | size cardinality array_size json_array_length int
 int 2 2 | instr find_in_set regexp_count
 int 2 3 | locate position regexp_instr levenshtein
 int 1 1 | year month day dayofmonth dayofyear dayofweek weekday weekofyear quarter hour minute second unix_date
 int 2 2 | datediff date_diff
 int 1 many | hash
 bigint 1 many | xxhash64
-bigint 1 1 | crc32 factorial unix_seconds unix_millis unix_micros
+bigint 1 1 | crc32 factorial unix_seconds unix_millis unix_micros bigint
 bigint 1 2 | unix_timestamp to_unix_timestamp
 bigint 2 2 | array_position
 bigint 3 3 | timestampdiff
 bigint 4 4 | width_bucket
+tinyint 1 1 | tinyint
 tinyint 2 2 | bit_get getbit
-boolean 1 1 | isnull isnotnull isnan is_valid_utf8 is_variant_null luhn_check
+smallint 1 1 | smallint
+boolean 1 1 | isnull isnotnull isnan is_valid_utf8 is_variant_null luhn_check boolean
 boolean 2 2 | startswith endswith contains array_contains map_contains_key arrays_overlap equal_null
 boolean 2 2 | rlike regexp regexp_like exists forall
 boolean 2 3 | like ilike
 double 1 1 | sqrt cbrt exp expm1 ln log2 log10 log1p sin cos tan cot sec csc asin acos atan sinh cosh tanh
-double 1 1 | asinh acosh atanh degrees radians rint sign signum
+double 1 1 | asinh acosh atanh degrees radians rint sign signum double
 double 2 2 | atan2 pow power hypot
 double 1 2 | log
 double 0 0 | pi e
@@ -92,7 +94,7 @@ unknown 0 7 | make_interval try_make_interval
 unknown 2 3 | time_bucket
 unknown 1 3 | to_time try_to_time make_time time_diff time_trunc
 unknown 1 1 | time_from_seconds time_from_millis time_from_micros time_to_seconds time_to_millis time_to_micros time
-binary 1 1 | unhex unbase64
+binary 1 1 | unhex unbase64 binary
 binary 2 2 | encode
 binary 1 2 | to_binary try_to_binary
 unknown 2 many | decode
@@ -139,16 +141,8 @@ string 1 2 | schema_of_json schema_of_csv
 unknown 1 1 | parse_json try_parse_json to_variant_object
 unknown 3 3 | variant_get try_variant_get
 string 1 1 | schema_of_variant
+float 1 1 | float
 float 2 2 | vector_cosine_similarity vector_inner_product vector_l2_distance
-cast:boolean 1 1 | boolean
-cast:tinyint 1 1 | tinyint
-cast:smallint 1 1 | smallint
-cast:int 1 1 | int
-cast:bigint 1 1 | bigint
-cast:float 1 1 | float
-cast:double 1 1 | double
-cast:string 1 1 | string
-cast:binary 1 1 | binary
 unknown 1 1 | decimal
 """
 

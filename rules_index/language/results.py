@@ -34,6 +34,7 @@ _FIXED: dict[str, Type] = {
     "int": INT,
     "bigint": BIGINT,
     "tinyint": pa.int8(),
+    "smallint": pa.int16(),
     "boolean": BOOLEAN,
     "double": DOUBLE,
     "float": FLOAT,
@@ -46,17 +47,6 @@ _FIXED: dict[str, Type] = {
     "strings": pa.list_(STRING),
     "unknown": None,
 }
-_CASTS = {
-    "boolean": BOOLEAN,
-    "tinyint": pa.int8(),
-    "smallint": pa.int16(),
-    "int": INT,
-    "bigint": BIGINT,
-    "float": FLOAT,
-    "double": DOUBLE,
-    "string": STRING,
-    "binary": BINARY,
-}
 
 
 def result_type(function: Function, arguments: Sequence[Type]) -> Type:
@@ -64,8 +54,6 @@ def result_type(function: Function, arguments: Sequence[Type]) -> Type:
     rule = function.result
     if rule in _FIXED:
         return _FIXED[rule]
-    if rule.startswith("cast:"):
-        return _CASTS[rule[5:]]
     return _RULES[rule](arguments)
 
 
