@@ -14,7 +14,6 @@ from rules_index.compiling.conjunctions import (
     Expansion,
     Literal,
     SharedDisjunction,
-    predicates_of,
 )
 from rules_index.compiling.literal_lists import GrowingTerms, Terms, join, reached
 from rules_index.compiling.literal_sets import LiteralSets, SettledLiterals
@@ -26,7 +25,7 @@ from rules_index.domains.region_codes import Regions
 from rules_index.errors import RuleError
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.kernels.sets import number_literals
-from rules_index.language.formula import Formula
+from rules_index.language.formula import Formula, predicates_of
 from rules_index.language.operations import can_raise
 from rules_index.language.typed import Expression, Leaf, authors_text, leaves_of
 

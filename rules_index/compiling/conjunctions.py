@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rules_index.domains.values import ValueSet, union
-from rules_index.language.formula import And, Fixed, Formula, Not, Or, Predicate, Truth
+from rules_index.language.formula import And, Fixed, Formula, Not, Predicate, Truth
 from rules_index.language.operations import can_raise
 from rules_index.language.typed import Expression
 from rules_index.work_budget import Work
@@ -209,14 +209,3 @@ class Expansion:
 
     def _spend_cuts(self, literals: Sequence[Literal]) -> None:
         self._work.spend(len(literals) + sum(len(literal.values.cuts) for literal in literals) // _TERMS_A_STEP)
-
-
-def predicates_of(formula: Formula) -> Iterable[Predicate]:
-    """The predicates of a formula, from left to right."""
-    if isinstance(formula, Predicate):
-        yield formula
-    elif isinstance(formula, Not):
-        yield from predicates_of(formula.operand)
-    elif isinstance(formula, (And, Or)):
-        for operand in formula.operands:
-            yield from predicates_of(operand)

@@ -35,9 +35,9 @@ from rules_index.language import constants
 from rules_index.language.coercion import is_decimal, is_float, is_integer, is_number
 from rules_index.language.evaluation.evaluate import constant_scalar
 from rules_index.language.evaluation.evaluated import Evaluated
-from rules_index.language.formula import And, Formula, Not, Or, Predicate
+from rules_index.language.formula import Formula, Predicate, predicates_of
 from rules_index.language.patterns.like import text_like
-from rules_index.language.typed import Constant, Expression, Leaf, Operation, leaves_of, lists_of
+from rules_index.language.typed import Constant, Expression, Leaf, Operation, leaves_of, lists_of, operations_of
 
 MOST_VALUES = 4096
 """The most values of one column that are tried."""
@@ -54,11 +54,12 @@ def candidates(leaf: Leaf, formulas: Iterable[Formula], inputs: Mapping[str, Eva
     """
     now = keys_of(inputs[leaf.name].values)[0]
     found: dict[Key, None] = {}
-    own = [predicate for predicate in _predicates(formulas) if predicate.attribute == leaf]
+    predicates = [predicate for formula in formulas for predicate in predicates_of(formula)]
+    own = [predicate for predicate in predicates if predicate.attribute == leaf]
     if own:
         cuts = {cut for predicate in own for cut in (*predicate.true.cuts, *predicate.false.cuts)}
         found |= dict.fromkeys(_nearest_of_regions(cuts, now, leaf.type))
-    computed = [each for each in _predicates(formulas) if each.attribute != leaf and leaf in leaves_of(each.attribute)]
+    computed = [each for each in predicates if each.attribute != leaf and leaf in leaves_of(each.attribute)]
     for predicate in computed:
         found |= dict.fromkeys(_aimed(leaf, predicate, now, inputs))
     if computed and isinstance(now, int) and _is_measured(leaf.type) and not is_number(leaf.type):
@@ -70,16 +71,6 @@ def candidates(leaf: Leaf, formulas: Iterable[Formula], inputs: Mapping[str, Eva
     if now is None:
         return values, np.array(distances)
     return pa.concat_arrays([values, pa.nulls(1, leaf.type)]), np.array([*distances, TO_NULL])
-
-
-def _predicates(formulas: Iterable[Formula]) -> Iterator[Predicate]:
-    for formula in formulas:
-        if isinstance(formula, Predicate):
-            yield formula
-        elif isinstance(formula, Not):
-            yield from _predicates([formula.operand])
-        elif isinstance(formula, (And, Or)):
-            yield from _predicates(formula.operands)
 
 
 def distance(now: Key | None, then: Key, data_type: pa.DataType) -> float:
@@ -213,10 +204,11 @@ def _aimed(leaf: Leaf, predicate: Predicate, now: Key | None, inputs: Mapping[st
         goals = [goal for cut in sorted(cuts)[:64] for goal in (cut - 1, cut)]
         wanted = [found for goal in goals if (found := fraction(goal, attribute.type)) is not None]
         yield from _on_a_line(attribute, wanted, leaf, now, inputs)
-    for comparison in _comparisons(attribute):
-        left, right = comparison.operands
-        if _is_measured(left.type) and _is_measured(right.type):
-            yield from _where_equal(left, right, leaf, now, inputs)
+    for operation in operations_of(attribute):
+        if operation.name in _COMPARISONS:
+            left, right = operation.operands
+            if _is_measured(left.type) and _is_measured(right.type):
+                yield from _where_equal(left, right, leaf, now, inputs)
 
 
 def _of_same_type(expression: Expression, leaf: Leaf, inputs: Mapping[str, Evaluated]) -> Iterator[Key]:
@@ -255,14 +247,6 @@ def _of_patterns(expression: Expression, leaf: Leaf) -> Iterator[Key]:
         yield text.encode()
         yield "".join(letter for letter in text if letter.isalnum()).encode()
         yield from (b"", b"a")
-
-
-def _comparisons(expression: Expression) -> Iterator[Operation]:
-    if isinstance(expression, Operation):
-        if expression.name in _COMPARISONS:
-            yield expression
-        for operand in expression.operands:
-            yield from _comparisons(operand)
 
 
 def _where_equal(

@@ -17,7 +17,7 @@ from rules_index.language.coercion import BOOLEAN, DATE, is_integer, is_number
 from rules_index.language.evaluation.evaluate import constant_scalar
 from rules_index.language.formula import Predicate
 from rules_index.language.patterns.like import text_like
-from rules_index.language.typed import Constant, Expression, Leaf, Operation, leaves_of
+from rules_index.language.typed import Constant, Expression, Leaf, Operation, leaves_of, operations_of
 
 MOST_GOALS = 64
 """The most values of an expression that are aimed at."""
@@ -65,7 +65,7 @@ def _goals(predicate: Predicate) -> Iterator[tuple[Expression, Any]]:
     """Expressions within a predicate, each with a value that may decide it: a text or a whole number."""
     for goal in _of_cuts((predicate.true, predicate.false), predicate.attribute.type):
         yield predicate.attribute, goal
-    for operation in _operations(predicate.attribute):
+    for operation in operations_of(predicate.attribute):
         if operation.name in ("like", "rlike"):
             escape = str(operation.parameters[1]) if operation.name == "like" else "\\"
             yield operation.operands[0], text_like(str(operation.parameters[0]), escape)
@@ -97,13 +97,6 @@ def _numbers_around(cut: int, kind: pa.DataType) -> Iterator[int]:
     found = fraction(cut, kind)
     if found is not None and abs(found) < 1 << 62:
         yield from (round(found) + step for step in (0, 1, -1))
-
-
-def _operations(expression: Expression) -> Iterator[Operation]:
-    if isinstance(expression, Operation):
-        yield expression
-        for operand in expression.operands:
-            yield from _operations(operand)
 
 
 def _through(expression: Expression, goal: Any, leaf: Leaf, now: str) -> Iterator[str]:

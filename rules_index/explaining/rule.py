@@ -17,7 +17,7 @@ from rules_index.language.analyser import Analyser
 from rules_index.language.build_formula import Splitter
 from rules_index.language.connectives import operands
 from rules_index.language.evaluation.datetime_parser import zone_of
-from rules_index.language.formula import And, Formula, Not, Or, Predicate
+from rules_index.language.formula import Formula, Predicate, predicates_of
 from rules_index.language.nodes import Node
 from rules_index.language.parser import parse
 from rules_index.language.scope import Scope, path_of
@@ -159,7 +159,7 @@ class _Reader:
         formula = self._splitter.rule(node) if is_rule else self._splitter.formula(node)
         if node.kind in ("and", "or") and not isinstance(formula, Predicate):  # a predicate Spark evaluates as a whole
             return Part(text, node.kind.upper(), tuple(self.part(child) for child in operands(self._analyser, node)))
-        attributes = dict.fromkeys(_attributes(formula))
+        attributes = dict.fromkeys(predicate.attribute for predicate in predicates_of(formula))
         columns = {leaf.name: leaf for leaf in self._columns(node, frozenset())}
         return Part(text, formula=formula, columns=tuple(columns.values()), attributes=tuple(attributes))
 
@@ -182,13 +182,3 @@ class _Reader:
             variables |= {name.lower() for name in node.value}
         for child in node.children:
             yield from self._columns(child, variables)
-
-
-def _attributes(formula: Formula) -> Iterator[Expression]:
-    if isinstance(formula, Predicate):
-        yield formula.attribute
-    elif isinstance(formula, Not):
-        yield from _attributes(formula.operand)
-    elif isinstance(formula, (And, Or)):
-        for operand in formula.operands:
-            yield from _attributes(operand)

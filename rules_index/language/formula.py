@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -61,3 +62,14 @@ class Fixed:
 
 
 Formula = Predicate | And | Or | Not | Fixed
+
+
+def predicates_of(formula: Formula) -> Iterator[Predicate]:
+    """The predicates of a formula, from left to right."""
+    if isinstance(formula, Predicate):
+        yield formula
+    elif isinstance(formula, Not):
+        yield from predicates_of(formula.operand)
+    elif isinstance(formula, (And, Or)):
+        for operand in formula.operands:
+            yield from predicates_of(operand)

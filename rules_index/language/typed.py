@@ -105,10 +105,14 @@ def leaves_of(attribute: Expression) -> Iterable[Leaf]:
             yield from leaves_of(operand)
 
 
+def operations_of(attribute: Expression) -> Iterable[Operation]:
+    """The operations of an attribute's expression, each before those within its operands."""
+    if isinstance(attribute, Operation):
+        yield attribute
+        for operand in attribute.operands:
+            yield from operations_of(operand)
+
+
 def lists_of(attribute: Expression) -> Iterable[ValueList]:
     """The value lists that an attribute's expression names."""
-    if isinstance(attribute, Operation):
-        if attribute.name == "in_list":
-            yield attribute.parameters[0]
-        for operand in attribute.operands:
-            yield from lists_of(operand)
+    return (each.parameters[0] for each in operations_of(attribute) if each.name == "in_list")

@@ -8,14 +8,14 @@ import numpy as np
 
 from rules_index.compiling.conjunctions import ALWAYS as EVERY_ROW
 from rules_index.compiling.conjunctions import NEVER as NO_ROW
-from rules_index.compiling.conjunctions import Conjunction, Expansion, Literal, predicates_of
+from rules_index.compiling.conjunctions import Conjunction, Expansion, Literal
 from rules_index.compiling.literal_sets import ALWAYS, NEVER, LiteralSets
 from rules_index.compiling.templates.clause_templates import Batch, instantiate
 from rules_index.compiling.templates.clauses import StringPool, grouped_by_shape
 from rules_index.domains.value_sets import SetArrays
 from rules_index.domains.values import EVERYTHING
 from rules_index.language.compiler import Compiler
-from rules_index.language.formula import Formula, Predicate
+from rules_index.language.formula import Formula, Predicate, predicates_of
 from rules_index.language.operations import can_raise
 from rules_index.language.typed import Expression, Leaf
 
