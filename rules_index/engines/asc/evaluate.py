@@ -8,6 +8,7 @@ import numpy as np
 
 from rules_index.engines.asc.bitmaps import trailing_zeros
 from rules_index.kernels.jit import jit
+from rules_index.kernels.lists import grown
 
 COSTS = ("constructs_evaluated", "arrows", "micro_arrows", "dropped", "matches")
 CONSTRUCTS_EVALUATED, ARROWS, MICRO_ARROWS, DROPPED, MATCHES = range(5)
@@ -129,10 +130,7 @@ def _collect(
     found = begin
     needed = begin + len(unbounded) + 64 * words
     if needed > len(keys):
-        larger = np.empty(2 * needed, keys.dtype)
-        for i in range(begin):
-            larger[i] = keys[i]
-        keys = larger
+        keys = grown(keys, needed)
     for key in unbounded:
         keys[found] = key
         found += 1

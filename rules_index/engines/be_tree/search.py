@@ -25,6 +25,7 @@ from rules_index.engines.be_tree.store import (
 )
 from rules_index.index.term_sets import TermSets, has_sets, set_number, set_shares
 from rules_index.kernels.jit import inlined, inner, jit
+from rules_index.kernels.lists import grown
 
 C_NODES, EXPRESSIONS, PREDICATES, MATCHES, DISCARDED = range(5)
 COUNTERS = ("c_nodes_visited", "expressions_checked", "predicates_evaluated", "matches")
@@ -95,7 +96,7 @@ def match_batch(
         matches = _match(store, event, sets, offsets[number], found, stack, cost, trace, adapt)
         while matches < 0:
             if matches == _FOUND_FULL:
-                found = _grown(found)
+                found = grown(found, 2 * len(found))
             elif matches == _STACK_FULL:
                 stack = np.empty((2 * len(stack), 2), np.int32)
             else:
@@ -287,12 +288,3 @@ def _push(stack: np.ndarray, top: int, c_node: int, visit: int) -> int:
     stack[top, 0] = c_node
     stack[top, 1] = visit
     return top + 1
-
-
-@inner
-def _grown(found: np.ndarray) -> np.ndarray:
-    """A copy of [.] int32 with twice the room."""
-    larger = np.empty(2 * len(found), np.int32)
-    for i in range(len(found)):
-        larger[i] = found[i]
-    return larger

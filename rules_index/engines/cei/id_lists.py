@@ -8,6 +8,7 @@ import numpy as np
 
 from rules_index.engines.cei.constructs import Layout, first_piece
 from rules_index.kernels.jit import jit
+from rules_index.kernels.lists import grown
 
 SPARE_ENTRIES = 4096
 """The lists are compacted when so many entries, and half of the pool, are unused because lists have moved."""
@@ -123,9 +124,7 @@ def _append(
         room = max(4, 2 * capacity[place])
         end = use[0] + room
         if end > len(pool):
-            larger = np.empty(max(end, 2 * len(pool)), pool.dtype)
-            larger[: use[0]] = pool[: use[0]]
-            pool = larger
+            pool = grown(pool, end)
         for entry in range(length[place]):
             pool[use[0] + entry] = pool[start[place] + entry]
         use[1] += capacity[place]

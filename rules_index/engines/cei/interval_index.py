@@ -21,6 +21,7 @@ from rules_index.engines.cei.constructs import (
 from rules_index.engines.cei.id_lists import IdLists
 from rules_index.engines.cei.invariants import check_decomposition, check_lists
 from rules_index.kernels.jit import jit
+from rules_index.kernels.lists import grown
 
 INTERVAL, POINT = 0, 1
 """The two sorts of lists: those of the constructs, and r point lists for closed right ends (section 3.4)."""
@@ -192,9 +193,7 @@ def _search(
                     place = at + construct
                     needed = found + length[place]
                     if needed > len(keys):
-                        larger = np.empty(2 * needed, np.int32)
-                        larger[:found] = keys[:found]
-                        keys = larger
+                        keys = grown(keys, needed)
                     for entry in range(start[place], start[place] + length[place]):
                         keys[found] = pool[entry]
                         found += 1

@@ -8,6 +8,7 @@ from rules_index.engines.cei.box_table import Slots
 from rules_index.engines.cei.constructs import Layout, covering, levels
 from rules_index.index.term_sets import TermSets, has_sets, set_number, set_shares
 from rules_index.kernels.jit import jit
+from rules_index.kernels.lists import grown
 
 LISTS_READ, IDS_READ, PREDICATES_EVALUATED, MATCHES = range(4)
 TALLY_BITS = 20
@@ -45,7 +46,7 @@ def search_rows(
     for row in range(rows):
         base = np.int64(first_search + row) << TALLY_BITS
         if found + len(everywhere) > len(keys):
-            keys = _grown(keys, found, len(everywhere))
+            keys = grown(keys, found + len(everywhere))
         for key in everywhere:
             keys[found] = key
             found += 1
@@ -59,7 +60,7 @@ def search_rows(
                 for place in range(at + construct, at + construct - number * step, -step):
                     count = length[place]
                     if found + count > len(keys):
-                        keys = _grown(keys, found, count)
+                        keys = grown(keys, found + count)
                     ids += count
                     entries = pool[start[place] : start[place] + count]
                     if merge:
@@ -132,11 +133,3 @@ def _compare(
             keys[found] = key
             found += 1
     return found, evaluated
-
-
-@jit
-def _grown(keys: np.ndarray, found: int, more: int) -> np.ndarray:
-    """A copy of the first `found` keys, with room for `more` and for as many again."""
-    larger = np.empty(2 * (found + more), keys.dtype)
-    larger[:found] = keys[:found]
-    return larger

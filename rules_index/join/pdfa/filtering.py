@@ -15,6 +15,7 @@ from rules_index.engines.r_tree.box_store import BoxArrays
 from rules_index.engines.r_tree.dimensions import Dimensions
 from rules_index.engines.r_tree.nodes import ROOT, Nodes
 from rules_index.kernels.jit import inner, jit
+from rules_index.kernels.lists import grown
 from rules_index.kernels.vectors import trailing_zeros
 
 NODES, ENTRIES = range(2)
@@ -205,7 +206,8 @@ def search_list(rows: np.ndarray, survivors: Survivors, totals: np.ndarray) -> t
             left[-1] >>= np.uint64(64 - (many & 63))
         for attribute in range(attributes):
             left &= survivors.reaching[attribute, rows[i, attribute] >> survivors.shift[attribute]]
-        keys = _with_room(keys, count + many)
+        if count + many > len(keys):
+            keys = grown(keys, count + many)
         for word in range(len(left)):
             bits = left[word]
             while bits != 0:
@@ -236,7 +238,8 @@ def scan_boxes(rows: np.ndarray, boxes: BoxArrays, totals: np.ndarray) -> tuple[
     every = np.ones(rows.shape[1], np.bool_)
     count = 0
     for i in range(len(rows)):
-        keys = _with_room(keys, count + len(boxes.key))
+        if count + len(boxes.key) > len(keys):
+            keys = grown(keys, count + len(boxes.key))
         for slot in range(len(boxes.key)):
             if boxes.key[slot] >= 0:
                 totals[ENTRIES] += 1
@@ -269,13 +272,3 @@ def _inside(slot: int, row: np.ndarray, chosen: np.ndarray, boxes: BoxArrays) ->
         if chosen[attribute] and (boxes.terms[term, 1] > code or boxes.terms[term, 2] < code):
             return False
     return True
-
-
-@inner
-def _with_room(keys: np.ndarray, needed: int) -> np.ndarray:
-    """The keys if there is room for so many, else a copy with at least twice the room."""
-    if needed <= len(keys):
-        return keys
-    larger = np.empty(max(needed, 2 * len(keys)), np.int32)
-    larger[: len(keys)] = keys
-    return larger
