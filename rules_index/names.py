@@ -46,3 +46,13 @@ def path_parts(name: str) -> list[str]:
     """The parts of a leaf's name: `a.b` has two; a part in backticks is one part, whatever it contains."""
     parts = re.findall(r"`((?:[^`]|``)*)`|([^.`]+)", name)
     return [quoted.replace("``", "`") if quoted else bare for quoted, bare in parts]
+
+
+def back_quoted(name: str) -> str:
+    """A name in back-quotes, so that Spark takes it literally."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def back_quoted_path(name: str) -> str:
+    """A leaf's name in Spark SQL, whatever characters its parts have."""
+    return ".".join(map(back_quoted, path_parts(name)))

@@ -13,9 +13,8 @@ import pyarrow as pa
 from pipelines.authoring.rule_files import RuleFileError, read_text, read_yaml
 from pipelines.lake.lake import arrow_schema
 from pipelines.table_definitions import RULES
-from rules_index.implication.sql import name_of
 from rules_index.language.scope import path_of
-from rules_index.names import column_key, field_key
+from rules_index.names import back_quoted_path, column_key, field_key
 
 FOREIGN_COLUMNS = ("rule_id", "scope", "expression", "priority", "labels", "owner", "description")
 """The columns of `rules` that rules of other languages have."""
@@ -148,7 +147,7 @@ def _find(schema: pa.Schema, name: str) -> Column | None:
     """A column by its name, or a field of a struct by its path; None if there is none, or several."""
     whole = [each for each in schema if column_key(each.name) == column_key(name)]
     if len(whole) == 1:
-        return Column(name_of(path_of([whole[0].name])), whole[0].type)
+        return Column(back_quoted_path(path_of([whole[0].name])), whole[0].type)
     first, *rest = name.split(".")
     found = [each for each in schema if column_key(each.name) == column_key(first)]
     path = [found[0].name] if len(found) == 1 else []
@@ -160,7 +159,7 @@ def _find(schema: pa.Schema, name: str) -> Column | None:
         path += [each.name for each in found]
     if len(found) != 1:
         return None
-    return Column(name_of(path_of(path)), found[0].type)
+    return Column(back_quoted_path(path_of(path)), found[0].type)
 
 
 def files_in(path: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:

@@ -19,10 +19,9 @@ from pipelines.joining.hot_keys import hot_keys
 from pipelines.joining.shuffle import flat, partitions, shuffled, united
 from pipelines.lake.column_types import arrow_schema_of
 from pipelines.sources.sample import source_sample
-from pipelines.spark.sql_text import quoted
 from pipelines.writing.matching import bound_batches
 from rules_index.join.worker import KEY, NEW, STREAM, TIME, own_column
-from rules_index.names import path_parts
+from rules_index.names import back_quoted, back_quoted_path, path_parts
 
 if TYPE_CHECKING:
     from pipelines.joining.sides import SideFiles
@@ -127,8 +126,7 @@ def _useful(index: JoinIndex, matcher: Matcher, stream: str) -> Column:
 
 
 def _column(leaf: Leaf) -> Column:
-    parts = [leaf.name] if leaf.text is not None else path_parts(leaf.name)
-    return functions.col(".".join(quoted(part) for part in parts))
+    return functions.col(back_quoted(leaf.name) if leaf.text is not None else back_quoted_path(leaf.name))
 
 
 def _filterer(

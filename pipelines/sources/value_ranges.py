@@ -14,10 +14,11 @@ from pipelines.lake.column_types import STORED_NAME
 from pipelines.lake.lake import open_delta
 from pipelines.lake.reading import files_in
 from pipelines.settings.configuration import is_catalog_name
-from rules_index.implication.sql import literal_of, name_of
+from rules_index.implication.sql import literal_of
 from rules_index.language.constants import key_of
 from rules_index.language.scope import quote
 from rules_index.language.typed import Constant
+from rules_index.names import back_quoted_path
 
 if TYPE_CHECKING:
     from pipelines.settings.model import Stream
@@ -44,7 +45,7 @@ class SourceRange:
     @property
     def condition(self) -> str:
         """A SQL condition that is TRUE on every row of the source."""
-        name = name_of(self.column)
+        name = back_quoted_path(self.column)
         parts = [f"{name} BETWEEN {self.low} AND {self.high}"] if self.low is not None else []
         parts += [f"{name} IS NULL"] if self.null else []
         parts += [f"{name} > double('Infinity')"] if self.nan else []

@@ -16,7 +16,7 @@ from pipelines.lake.column_types import ARROW_ID_TYPES
 from pipelines.sources.positions import Add
 from pipelines.sources.slices import rows_of
 from pipelines.spark.session import BATCH_BYTES, NO_BYTE_LIMIT, tested_column
-from rules_index.names import path_parts
+from rules_index.names import back_quoted_path
 from rules_index.workers.spark_worker import Figures
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Matcher:
             return raised_column(leaf.type)
         if leaf.text is not None:
             return tested_column(self._spark, leaf.text, leaf.type)
-        return functions.col(".".join(f"`{part.replace('`', '``')}`" for part in path_parts(leaf.name)))
+        return functions.col(back_quoted_path(leaf.name))
 
     def with_inputs(self, frame: DataFrame) -> DataFrame:
         """The DataFrame with the index's derived columns appended, under the names that the index has."""

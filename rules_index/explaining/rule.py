@@ -22,7 +22,7 @@ from rules_index.language.nodes import Node
 from rules_index.language.parser import parse
 from rules_index.language.scope import Scope, path_of
 from rules_index.language.typed import Expression, Leaf, leaves_of
-from rules_index.names import column_key, spelled
+from rules_index.names import back_quoted, column_key, spelled
 
 if TYPE_CHECKING:
     from rules_index.index.compiled import CompiledRules, RuleId
@@ -131,7 +131,7 @@ def _bounds(rule: RuleText, scope: Scope, event_time: str | None) -> Iterator[Pa
 
 def _quoted(name: str) -> str:
     is_plain = name.isascii() and name.replace("_", "a").isalnum() and not name[0].isdigit()
-    return name if is_plain else "`" + name.replace("`", "``") + "`"
+    return name if is_plain else back_quoted(name)
 
 
 def _instant(microseconds: int, time_zone: str) -> str:

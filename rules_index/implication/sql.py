@@ -12,18 +12,13 @@ import pyarrow as pa
 from rules_index.domains.values import NAN_KEY, Key, float_key
 from rules_index.implication.representatives import doubles, least_text
 from rules_index.implication.value_ranges import KeyRange
-from rules_index.names import path_parts
+from rules_index.names import back_quoted_path
 
 _INFINITY_KEY = float_key(float("inf"))
 _DAY = 86_400_000_000
 _EPOCH = datetime.date(1970, 1, 1)
 _DAYS = [(day - _EPOCH).days for day in (datetime.date.min, datetime.date.max)]
 """The range of days that literals and Python's dates have."""
-
-
-def name_of(column: str) -> str:
-    """A leaf's name in Spark SQL, whatever characters it has."""
-    return ".".join("`" + part.replace("`", "``") + "`" for part in path_parts(column))
 
 
 def literal_of(key: Key, data_type: pa.DataType) -> str:
@@ -53,7 +48,7 @@ def literal_of(key: Key, data_type: pa.DataType) -> str:
 
 def condition(column: str, data_type: pa.DataType, ranges: Sequence[KeyRange]) -> str:
     """The condition that a column's value is in one of some ranges; there is at least one, and all have an end."""
-    name = name_of(column)
+    name = back_quoted_path(column)
     single = [literal_of(each.low, data_type) for each in ranges if _is_point(each, data_type)]
     parts = [f"{name} IN ({', '.join(single)})"] if len(single) > 1 else [f"{name} = {each}" for each in single]
     parts += [_between(name, data_type, each) for each in ranges if not _is_point(each, data_type)]

@@ -16,10 +16,11 @@ from rules_index.domains.region_codes import Regions
 from rules_index.domains.values import is_indexable
 from rules_index.implication.grouping import Shares, grouped
 from rules_index.implication.region_boxes import BoxArrays, Codes, RegionBoxes, boxes_of, distinct_lists
-from rules_index.implication.sql import condition, has_end, lower, name_of, upper, value_of
+from rules_index.implication.sql import condition, has_end, lower, upper, value_of
 from rules_index.implication.value_ranges import KeyRange, Pieces, pieces_of
 from rules_index.index.compiled import CompiledRules
 from rules_index.language.typed import Leaf
+from rules_index.names import back_quoted_path
 
 MOST_RANGES = 64
 """The most values and ranges of a column in a condition."""
@@ -222,7 +223,7 @@ def _pieces(regions: Regions, codes: Codes, dimension: int) -> Pieces | None:
 
 def _of_column(leaf: Leaf, allowed: np.ndarray, pieces: Pieces | None) -> tuple[str, ColumnRange]:
     """The condition that a column is in the allowed regions [codes] bool, not all of them."""
-    name = name_of(leaf.name)
+    name = back_quoted_path(leaf.name)
     values, null = allowed[:-2], bool(allowed[-2])
     if pieces is None or not values.any():
         only = "IS NULL" if null else "IS NOT NULL"

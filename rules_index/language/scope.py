@@ -13,7 +13,7 @@ from rules_index.domains.value_lists import AnyList, MissingList, ValueList
 from rules_index.errors import RuleError
 from rules_index.language.coercion import Type, normalise
 from rules_index.language.typed import Leaf
-from rules_index.names import column_key, field_key
+from rules_index.names import back_quoted, column_key, field_key
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def _hint(name: str, known: tuple[str, ...]) -> str:
 
 def quote(part: str) -> str:
     """One part of a column's path, in back-quotes where it contains a dot or a back-quote, or is empty."""
-    return "`" + part.replace("`", "``") + "`" if not part or "." in part or "`" in part else part
+    return back_quoted(part) if not part or "." in part or "`" in part else part
 
 
 def field_of(struct: pa.StructType, name: str, position: int) -> tuple[str, Type]:

@@ -16,7 +16,7 @@ from rules_index.language.function_signatures import FUNCTIONS, NOT_REPEATABLE
 from rules_index.language.scope import Scope
 from rules_index.language.tokens import END, NUMBER, QUOTED_NAME, STRING, Tokens, tokenise, words
 from rules_index.language.type_suggestions import type_suggestion
-from rules_index.names import field_key
+from rules_index.names import back_quoted, field_key
 
 _LONGEST = 10_000
 """Texts with more characters get no suggestion."""
@@ -55,7 +55,7 @@ def _suggestion(error: RuleError, text: str, scope: Scope) -> str | None:
     if at is None:
         return None
     if error.error in ("SYNTAX", "UNKNOWN_COLUMN", "UNKNOWN_FUNCTION") and (name := _odd_name(tokens, at, scope)):
-        return f"The name of that column must stand in back-quotes: `{name.replace('`', '``')}`."
+        return f"The name of that column must stand in back-quotes: {back_quoted(name)}."
     if error.error == "SYNTAX":
         return next((suggestion for look in _LOOKS if (suggestion := look(tokens, at))), None)
     if error.error == "UNKNOWN_COLUMN":
@@ -125,7 +125,7 @@ def _of_field(tokens: Tokens, at: int, scope: Scope) -> str | None:
 
 
 def _written(name: str) -> str:
-    return name if _PLAIN_NAME.fullmatch(name) else f"`{name.replace('`', '``')}`"
+    return name if _PLAIN_NAME.fullmatch(name) else back_quoted(name)
 
 
 def _of_name(tokens: Tokens, at: int, hinted: bool) -> str | None:

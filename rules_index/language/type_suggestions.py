@@ -14,6 +14,7 @@ from rules_index.language.parser import parse
 from rules_index.language.scope import Scope
 from rules_index.language.tokens import Tokens
 from rules_index.language.type_names import TIMESTAMP, TIMESTAMP_NTZ
+from rules_index.names import back_quoted
 
 _DATE = re.compile(r"(\d{4})\s*[-/.]\s*(\d{1,2})\s*[-/.]\s*(\d{1,2})|(\d{4})(\d\d)(\d\d)")
 _TIMES = {DATE: "DATE", TIMESTAMP: "TIMESTAMP", TIMESTAMP_NTZ: "TIMESTAMP_NTZ"}
@@ -96,7 +97,7 @@ def _of_nested(node: Node, data_type: Type, text: str, others: list[str]) -> str
         return f"A MAP has a value for each key: write {text}['key'] in place of {text}."
     if pa.types.is_struct(data_type):
         first = data_type.field(0).name if data_type.num_fields else "field"
-        first = first if re.fullmatch(r"[A-Za-z_]\w*", first) else "`" + first.replace("`", "``") + "`"
+        first = first if re.fullmatch(r"[A-Za-z_]\w*", first) else back_quoted(first)
         return f"A STRUCT has fields: name one of them, as in {text}.{first}."
     negated = "NOT " if node.value == "<>" or node.value is True else ""
     if node.kind == "compare" and node.value in ("=", "<>", "<=>"):
