@@ -74,6 +74,12 @@ def wide_key(key: int) -> bytes:
     return (clamped + (1 << 127)).to_bytes(16, "big")
 
 
+def decimals(unscaled: Iterable[int], data_type: pa.DataType) -> pa.Array:
+    """DECIMALs of a type from their unscaled values."""
+    words = b"".join(each.to_bytes(16, "little", signed=True) for each in unscaled)
+    return pa.Array.from_buffers(data_type, len(words) // 16, [None, pa.py_buffer(words)])
+
+
 @dataclass(frozen=True, slots=True)
 class ValueSet:
     """A set of non-NULL values: below all keys membership is `start`, and it flips at each cut.

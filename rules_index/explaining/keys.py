@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 
-from rules_index.domains.values import NAN_KEY, Key, float_key
+from rules_index.domains.values import NAN_KEY, Key, decimals, float_key
 from rules_index.implication.representatives import doubles, least_text
 from rules_index.language import constants
 from rules_index.language.coercion import is_decimal, is_float
@@ -74,8 +74,7 @@ def values_of(keys: Sequence[Key], data_type: pa.DataType) -> pa.Array:
     if is_float(data_type):
         return pa.array(doubles(np.array(keys, np.int64)).astype(data_type.to_pandas_dtype()))
     if is_decimal(data_type):
-        words = b"".join(key.to_bytes(16, "little", signed=True) for key in keys)
-        return pa.Array.from_buffers(data_type, len(keys), [None, pa.py_buffer(words)])
+        return decimals(keys, data_type)
     if pa.types.is_boolean(data_type):
         return pa.array([bool(key) for key in keys], data_type)
     if pa.types.is_string(data_type):

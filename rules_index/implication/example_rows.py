@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rules_index.domains.values import decimals
 from rules_index.implication.null_propagation import needed
 from rules_index.implication.region_boxes import Codes
 from rules_index.index.compiled import CompiledRules
@@ -187,7 +188,4 @@ def _numbers(numbers: np.ndarray, data_type: pa.DataType) -> pa.Array:
         for each in numbers.tolist()
         if each == each
     ]
-    if not pa.types.is_decimal(data_type):
-        return pa.array(units, data_type)
-    words = b"".join(unit.to_bytes(16, "little", signed=True) for unit in units)
-    return pa.Array.from_buffers(data_type, len(units), [None, pa.py_buffer(words)])
+    return decimals(units, data_type) if pa.types.is_decimal(data_type) else pa.array(units, data_type)

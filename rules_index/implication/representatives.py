@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules_index.domains.region_codes import Regions
-from rules_index.domains.values import NAN_KEY, float_key
+from rules_index.domains.values import NAN_KEY, decimals, float_key
 from rules_index.language.constants import domain
 
 _INFINITY_KEY = float_key(float("inf"))
@@ -106,8 +106,7 @@ def _of_keys(keys: np.ndarray, known: np.ndarray, data_type: pa.DataType) -> pa.
     elif pa.types.is_floating(data_type):
         values = pa.array(doubles(keys).astype(data_type.to_pandas_dtype()))
     elif pa.types.is_decimal(data_type):
-        words = np.stack([keys, keys >> 63], axis=1)
-        values = pa.Array.from_buffers(data_type, len(keys), [None, pa.py_buffer(words)])
+        values = decimals(keys.tolist(), data_type)
     else:
         values = pa.array(keys.astype(f"int{data_type.bit_width}")).view(data_type)
     return pc.if_else(missing, pa.scalar(None, data_type), values)
@@ -133,12 +132,7 @@ def _of_bytes(regions: Regions) -> pa.Array:
     if not pa.types.is_decimal(regions.type):
         texts = found if pa.types.is_binary(regions.type) else [None if v is None else v.decode() for v in found]
         return pa.array(texts, regions.type)
-    words = np.zeros((len(found), 2), np.int64)
-    for code, key in enumerate(found):
-        if key is not None:
-            unscaled = int.from_bytes(key, "big") - (1 << 127)
-            words[code] = np.frombuffer(unscaled.to_bytes(16, "little", signed=True), np.int64)
-    values = pa.Array.from_buffers(regions.type, len(found), [None, pa.py_buffer(words)])
+    values = decimals((0 if key is None else int.from_bytes(key, "big") - (1 << 127) for key in found), regions.type)
     return pc.if_else(pa.array([key is None for key in found]), pa.scalar(None, regions.type), values)
 
 

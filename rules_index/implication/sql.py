@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rules_index.domains.values import NAN_KEY, Key, float_key
+from rules_index.domains.values import NAN_KEY, Key, decimals, float_key
 from rules_index.implication.representatives import doubles, least_text
 from rules_index.implication.value_ranges import KeyRange
 from rules_index.names import back_quoted_path
@@ -127,7 +127,7 @@ def value_of(key: Key, data_type: pa.DataType) -> Any:
     if t.is_boolean(data_type):
         return bool(key)
     if t.is_decimal(data_type):
-        return pa.array([key.to_bytes(16, "little", signed=True)], pa.binary(16)).view(data_type)[0].as_py()
+        return decimals([key], data_type)[0].as_py()
     if t.is_date32(data_type) or t.is_timestamp(data_type):
         return pa.array([key], f"int{data_type.bit_width}").view(data_type)[0].as_py()
     return key
