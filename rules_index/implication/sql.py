@@ -86,7 +86,7 @@ def lower(each: KeyRange, data_type: pa.DataType) -> tuple[Key, bool] | None:
     if not _is_written(low, data_type):
         return (low - 1, False) if _is_written(low - 1, data_type) else None
     if pa.types.is_floating(data_type):
-        return (_INFINITY_KEY, False) if low > _INFINITY_KEY else _rounder(low, True, low - 1, False)
+        return (_INFINITY_KEY, False) if low > _INFINITY_KEY else _rounder((low, True), (low - 1, False))
     if pa.types.is_string(data_type):
         found = least_text(low)
         assert found is not None
@@ -111,7 +111,7 @@ def upper(each: KeyRange, data_type: pa.DataType) -> tuple[Key, bool] | None:
     if pa.types.is_floating(data_type):
         if high > NAN_KEY:
             return None
-        return (_INFINITY_KEY, True) if high > _INFINITY_KEY else _rounder(high - 1, True, high, False)
+        return (_INFINITY_KEY, True) if high > _INFINITY_KEY else _rounder((high - 1, True), (high, False))
     if _is_written(high - 1, data_type):
         return high - 1, True
     return (high, False) if _is_written(high, data_type) else None
@@ -141,10 +141,9 @@ def _is_written(key: Key, data_type: pa.DataType) -> bool:
     return bool(_DAYS[0] <= day <= _DAYS[1])
 
 
-def _rounder(key: int, belongs: bool, other: int, other_belongs: bool) -> tuple[int, bool]:
-    """The one of two neighbouring doubles that is shorter to write."""
-    shorter = len(repr(_double(key))) <= len(repr(_double(other)))
-    return (key, belongs) if shorter else (other, other_belongs)
+def _rounder(*ends: tuple[int, bool]) -> tuple[int, bool]:
+    """The one of two ends, at neighbouring doubles, that is shorter to write; the first if they are equally long."""
+    return min(ends, key=lambda end: len(repr(_double(end[0]))))
 
 
 def _double(key: int) -> float:

@@ -28,7 +28,7 @@ from rules_index.join.joined_batches import Matcher, Piece
 from rules_index.join.local_conjuncts import NOTHING, Split, split
 from rules_index.join.plan import Plan, make_plan
 from rules_index.join.residual_predicates import AcrossTests, AcrossValues
-from rules_index.join.streams import ACROSS, Owners, find_owners, side_columns
+from rules_index.join.streams import Owners, find_owners, side_columns
 from rules_index.join.window_partners import Rows, Side, order_rows, place_rows
 from rules_index.language.typed import Expression, Leaf, leaves_of
 
@@ -81,16 +81,6 @@ class JoinIndex:
         """The inputs that `match` needs of a stream's rows: the columns that rules read, by their names within the
         joined row (`stream.column`), and those that Spark derives from the stream's rows alone (`Leaf.text`)."""
         return self.owners.leaves[self.owners.streams.index(stream)]
-
-    @property
-    def cross(self) -> tuple[Expression, ...]:
-        """The attributes that are computed from columns of several streams. They are evaluated here, on joined rows
-        that satisfy the rest of a conjunction."""
-        return tuple(
-            attribute
-            for attribute, owner in zip(self.compiled.attributes, self.owners.of, strict=True)
-            if owner == ACROSS
-        )
 
     @property
     def exact(self) -> bool:

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from rules_index.kernels import vectors
 from rules_index.kernels.jit import jit
-
-count_bits: Any = vectors.count_bits
-trailing_zeros: Any = vectors.trailing_zeros
 
 
 @jit

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rules_index.engines.asc.bitmaps import trailing_zeros
 from rules_index.kernels.jit import jit
 from rules_index.kernels.lists import grown
+from rules_index.kernels.vectors import trailing_zeros
 
 COSTS = ("constructs_evaluated", "arrows", "micro_arrows", "dropped", "matches")
 CONSTRUCTS_EVALUATED, ARROWS, MICRO_ARROWS, DROPPED, MATCHES = range(5)

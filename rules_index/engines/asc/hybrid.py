@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rules_index.engines.asc.bitmaps import count_bits
 from rules_index.engines.asc.constructs import SelectionConstructs
 from rules_index.engines.asc.evaluate import Bitmaps, Order, evaluate, next_attribute
 from rules_index.kernels.jit import jit
+from rules_index.kernels.vectors import count_bits
 
 OPEN_ROWS, PASSED, OFFERED, COVERED_ROWS, DROPPED = range(5)
 """The counters of an arrow. Over rows whose path is not yet a cover set: evaluation instances passed, and bits that

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rules_index.engines.asc.bitmaps import count_bits
 from rules_index.engines.asc.constructs import SelectionConstructs
 from rules_index.engines.asc.evaluate import Bitmaps, evaluate
 from rules_index.kernels.jit import jit
+from rules_index.kernels.vectors import count_bits
 
 
 @dataclass(frozen=True)

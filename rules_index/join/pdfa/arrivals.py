@@ -43,7 +43,6 @@ class Arriving(NamedTuple):
     position  [rows] int32, in `join.window_partners.Rows`
     code_at   [rows] int64, the offset of the row's codes
     codes     [.] int32
-    codes     [.] int32
     """
 
     windows: np.ndarray

@@ -20,7 +20,6 @@ from rules_index.join.pdfa.queries import Queries
 from rules_index.join.residual_predicates import AcrossTests, AcrossValues
 from rules_index.join.window_partners import Rows
 
-INDEXES: dict[str, type[RTree] | type[GridFile]] = {"r_tree": RTree, "grid_file": GridFile}
 COUNTERS = ("nodes", "entries", "first", "second", "probes")
 _LARGEST_KEY = 1 << 60
 
@@ -36,7 +35,7 @@ class RowByRow:
         """engine: `r_tree`; with any other one the index is the paper's choice, a multilevel grid file."""
         self._target = split.target
         self._queries = Queries.of(split)
-        index = INDEXES.get(engine, GridFile)
+        index = RTree if engine == "r_tree" else GridFile
         self._tree: BoxTree = index.build(self._queries.boxes, dimensions=self._queries.indexed())
         self.counters = dict.fromkeys(COUNTERS, 0)
 

@@ -14,6 +14,7 @@ import rules_index as ri
 from rules_index.index.compiled import CompiledRules
 from rules_index.join import joined_batches
 from rules_index.join.index import JoinIndex, Method
+from rules_index.join.streams import ACROSS
 from rules_index.join.window_partners import Side
 from tests.cases import QUICK, cases, quick_first
 from tests.unit.join.random_joins import STREAMS, Draw, Joined, brute_force, joined_of, structs
@@ -176,7 +177,7 @@ def test_columns_are_asked_for_by_stream() -> None:
     assert [leaf.name for leaf in index.inputs("a")] == ["a.x"]
     (x, hour) = index.inputs("b")
     assert (x.name, x.text) == ("b.x", None) and hour.text == "xxhash64(b.at)"
-    assert len(index.cross) == 1 and index.owners.unknown == () and index.exact
+    assert index.owners.of.tolist().count(ACROSS) == 1 and index.owners.unknown == () and index.exact
     a, b = side_of([1, 1], [0, 0]), side_of([2, 3], [0, 0], **{hour.name: pa.array([2, 1], pa.int64())})
     assert matches(index, a, b, windows=[0, 0]) == {(0, 0): ["r"], (1, 0): ["r"]}
     with pytest.raises(ri.SchemaError, match=hour.name):
