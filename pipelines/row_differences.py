@@ -27,7 +27,7 @@ def differing(one: pa.Array, two: pa.Array) -> Rows:
 
 
 class _Comparison:
-    """What is left of `one` are gaps between the runs that were found; of `two`, what is behind `at`."""
+    """`gaps` are the parts of `one` that no run has covered yet; `two` is compared up to `at`."""
 
     def __init__(self, one: pa.Array, two: pa.Array) -> None:
         self.one, self.two, self.at = one, two, 0

@@ -123,8 +123,8 @@ def conjunctions_of(engine: Matching) -> Conjunctions:
 
 
 def attributes_left(c: Conjunctions, left_out: np.ndarray, asked: np.ndarray) -> np.ndarray:
-    """Which of the attributes `asked` [attributes] bool are still named, [attributes] bool, by conjunctions of rules,
-    or by shared disjunctions that these name, when the rules `left_out` [.], ascending, are left out."""
+    """Which of the attributes `asked` [attributes] bool remain in use, [attributes] bool, without the rules `left_out`
+    [.], ascending: a conjunction of another rule names them, directly or through a shared disjunction."""
     if c.disjunctions:
         return _reached(c, left_out) & asked
     found = np.zeros(len(c.sizes), bool)

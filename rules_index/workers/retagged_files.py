@@ -1,5 +1,5 @@
-"""Files of a tagged table, matched again by whoever reads just the columns that rules ask for; the others are copied as
-they lie in the file where its rows get new ids."""
+"""Re-tags single files of a tagged table. Only the columns that rules read are decoded; a file whose ids change is
+written anew, with all other columns copied as they are."""
 
 from __future__ import annotations
 

@@ -84,8 +84,8 @@ def new_ids(
     batch: pa.RecordBatch,
     matched: pa.ListArray | None = None,
 ) -> tuple[pa.ListArray, np.ndarray]:
-    """The ids of each row as they are to be, texts as a dictionary where it is small, and of which rows these, or their
-    annotations, change.
+    """Returns each row's new ids, and a mask [rows] bool of the rows whose ids or annotations change. Text ids are
+    dictionary-encoded if the dictionary is small.
 
     `batch` has the columns that the index reads, IN_RANGE where not all rows are to be matched, and rule_ids unless no
     row has an id that it could lose. matched: what the rows match, where that is known already.
@@ -115,8 +115,8 @@ def new_ids(
 
 @dataclass(frozen=True)
 class _Lists:
-    """Lists of ids: those of row r are `ids[codes[offsets[r]:offsets[r + 1]]]`. No work here is one on texts but on
-    the few distinct ones."""
+    """Lists of ids: those of row r are `ids[codes[offsets[r]:offsets[r + 1]]]`. All work is on integer codes; texts are
+    touched once for each distinct id."""
 
     offsets: np.ndarray
     codes: np.ndarray
@@ -169,8 +169,8 @@ def _differing(annotations: Annotations, batch: pa.RecordBatch, ids: pa.ListArra
 
 
 def _replaced(before: _Lists, found: _Lists, own: np.ndarray, changed: np.ndarray) -> _Lists:
-    """The lists, of rows that changed with the ids that they do not own and those that they matched, in their order;
-    found: over the ids of `before`."""
+    """Returns the new lists: a row that `changed` keeps the ids that are not `own`, gets those of `found`, and is
+    sorted again. The codes of `found` index ids that begin with those of `before`."""
     rows = np.flatnonzero(changed)
     places, starts = gather_indices(before.offsets, rows)
     stays = ~own[places]
