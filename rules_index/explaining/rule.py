@@ -103,8 +103,7 @@ def _ordinal(compiled: CompiledRules, rule_id: RuleId) -> int:
 def parts_of(rule: RuleText, scope: Scope, event_time: str | None) -> Part:
     """The parts of a rule's text; for a rule with validity bounds, under an AND with these."""
     node, tokens = parse(rule.expression, scope.time_zone)
-    reader = _Reader(Splitter(Analyser(tokens, scope)))
-    root = reader.part(node, is_rule=True)
+    root = _PartBuilder(Splitter(Analyser(tokens, scope))).part(node, is_rule=True)
     bounds = list(_bounds(rule, scope, event_time))
     if not bounds:
         return root
@@ -143,7 +142,7 @@ def _instant(microseconds: int, time_zone: str) -> str:
         return f"{microseconds} microseconds since 1970"
 
 
-class _Reader:
+class _PartBuilder:
     """Turns nodes into parts."""
 
     def __init__(self, splitter: Splitter) -> None:

@@ -16,10 +16,10 @@ class ThriftError(Exception):
 
 def read_struct(data: bytes) -> Struct:
     """The structure that the bytes begin with. ThriftError, or IndexError where they end before it does."""
-    return _Reader(data).struct()
+    return _CompactReader(data).struct()
 
 
-class _Reader:
+class _CompactReader:
     """Thrift's compact protocol, from bytes."""
 
     def __init__(self, data: bytes) -> None:

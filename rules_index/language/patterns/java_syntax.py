@@ -24,10 +24,10 @@ r"""What \R matches before a quantifier: there Java never gives back half of a \
 
 def parse(pattern: str, work: Work | None = None) -> Node:
     """The syntax tree of a java.util.regex pattern. Raises `RuleError` (`PATTERN`) where it is refused or malformed."""
-    return _Reader(pattern, work or Work()).whole()
+    return _PatternParser(pattern, work or Work()).whole()
 
 
-class _Reader(SetReader):
+class _PatternParser(SetReader):
     def whole(self) -> Node:
         """The whole pattern."""
         node = self.expression()
