@@ -94,7 +94,7 @@ class Regions:
 
 
 @dataclass(frozen=True)
-class Layout:
+class RegionLayout:
     """The codes of the cuts and points of one attribute's value sets.
 
     cuts, points: positions (`interned_constants`) [.] int64, ascending; cut_codes, point_codes: the code of each,
@@ -122,7 +122,7 @@ def _split(sets: SetArrays) -> tuple[np.ndarray, np.ndarray]:
     return begins, ends
 
 
-def lay_out(sets: SetArrays) -> Layout:
+def lay_out(sets: SetArrays) -> RegionLayout:
     """Numbers the regions of one attribute from all value sets that rules test it with.
 
     Points are kept apart from cuts only where that needs fewer codes than a cut on each of their sides.
@@ -133,14 +133,14 @@ def lay_out(sets: SetArrays) -> Layout:
     fine = distinct(np.concatenate([coarse, points, points + 1]))
     if len(fine) <= len(coarse) + len(points):
         codes = np.arange(1, len(fine) + 1, dtype=np.int32)
-        return Layout(fine, np.empty(0, np.int64), codes, np.empty(0, np.int32), len(fine) + 1)
+        return RegionLayout(fine, np.empty(0, np.int64), codes, np.empty(0, np.int32), len(fine) + 1)
     cut_codes = 1 + np.arange(len(coarse)) + np.searchsorted(points, coarse, side="left")
     point_codes = 1 + np.arange(len(points)) + np.searchsorted(coarse, points, side="right")
     count = len(coarse) + len(points) + 1
-    return Layout(coarse, points, cut_codes.astype(np.int32), point_codes.astype(np.int32), count)
+    return RegionLayout(coarse, points, cut_codes.astype(np.int32), point_codes.astype(np.int32), count)
 
 
-def intervals(layout: Layout, sets: SetArrays) -> tuple[np.ndarray, np.ndarray]:
+def intervals(layout: RegionLayout, sets: SetArrays) -> tuple[np.ndarray, np.ndarray]:
     """The codes of sets, which are among those that the layout was made from, as closed, disjoint, ascending,
     non-adjacent intervals [intervals, 2] int32, including the code of NULL; and offsets [sets + 1] int64 into them."""
     edges, offsets = _edges(layout, sets)
@@ -163,7 +163,7 @@ def intervals(layout: Layout, sets: SetArrays) -> tuple[np.ndarray, np.ndarray]:
     return starts + np.concatenate([[0], np.cumsum(alone)]), pairs
 
 
-def _edges(layout: Layout, sets: SetArrays) -> tuple[np.ndarray, np.ndarray]:
+def _edges(layout: RegionLayout, sets: SetArrays) -> tuple[np.ndarray, np.ndarray]:
     """The codes below `count` at which membership changes, ascending and distinct within a set, and their offsets."""
     begins, ends = _split(sets) if len(layout.points) else (np.zeros(len(sets.cuts), bool),) * 2
     edges = np.empty(len(sets.cuts), np.int64)
@@ -180,7 +180,7 @@ def _edges(layout: Layout, sets: SetArrays) -> tuple[np.ndarray, np.ndarray]:
     return edges[kept], offsets_of(segment_counts(kept, sets.offsets))
 
 
-def build(layout: Layout, keys: Keys, data_type: pa.DataType) -> Regions:
+def build(layout: RegionLayout, keys: Keys, data_type: pa.DataType) -> Regions:
     """The arrays that code values of `data_type` by a layout with positions of `keys`."""
     if is_bytes(data_type):
         points, cuts = keys.strings(layout.points), keys.strings(layout.cuts)
@@ -189,7 +189,7 @@ def build(layout: Layout, keys: Keys, data_type: pa.DataType) -> Regions:
     return Regions(data_type, layout.count, _integer_arrays(layout))
 
 
-def _integer_arrays(layout: Layout) -> dict[str, np.ndarray]:
+def _integer_arrays(layout: RegionLayout) -> dict[str, np.ndarray]:
     """Each point becomes two cuts; it differs from a range only in the code behind them."""
     before = np.searchsorted(layout.cuts, layout.points, side="right")
     gaps = np.concatenate([[0], layout.cut_codes])[before]

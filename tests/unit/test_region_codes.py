@@ -50,7 +50,7 @@ def random_set(value: Callable[[], Any], key: Callable[[Any], Key]) -> ValueSet:
 
 def laid_out(
     sets: list[ValueSet], data_type: pa.DataType
-) -> tuple[region_codes.Layout, region_codes.Regions, SetArrays]:
+) -> tuple[region_codes.RegionLayout, region_codes.Regions, SetArrays]:
     column = SetColumn(data_type)
     for values in sets:
         column.add(values, False)

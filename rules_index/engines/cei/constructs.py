@@ -31,7 +31,7 @@ USUAL_K = 4
 """log L if no interval is known yet: L = 16, as in section 5."""
 
 
-class Layout(NamedTuple):
+class ConstructLayout(NamedTuple):
     """The constructs of every attribute.
 
     kind  [attributes] int32: `CEI`, `LCI` or `UI`
@@ -44,7 +44,7 @@ class Layout(NamedTuple):
     at: np.ndarray
 
 
-def lay_out(kind: np.ndarray, sizes: np.ndarray, k: np.ndarray) -> Layout:
+def lay_out(kind: np.ndarray, sizes: np.ndarray, k: np.ndarray) -> ConstructLayout:
     """The constructs over domains [0, sizes[a]). Raises `ValueError` where there are more than `MAX_CONSTRUCTS`."""
     k = np.where(kind == UI, 0, k).astype(np.int32)
     r = (sizes.astype(np.int64) + (np.int64(1) << k) - 1) >> k << k
@@ -55,7 +55,7 @@ def lay_out(kind: np.ndarray, sizes: np.ndarray, k: np.ndarray) -> Layout:
             f"the attributes have {at[-1]:,} constructs, more than the {MAX_CONSTRUCTS:,} that are kept; "
             "kind 'ui' has fewest, 'lci' has fewer with a shorter segment length"
         )
-    return Layout(kind.astype(np.int32), k, at)
+    return ConstructLayout(kind.astype(np.int32), k, at)
 
 
 def choose_k(sizes: np.ndarray, terms: np.ndarray, segment_length: int) -> np.ndarray:
@@ -187,7 +187,7 @@ def list_pieces(kind: int, k: int, a: np.ndarray, b: np.ndarray, offsets: np.nda
 
 
 @jit
-def bounds_of_places(layout: Layout, places: np.ndarray) -> np.ndarray:
+def bounds_of_places(layout: ConstructLayout, places: np.ndarray) -> np.ndarray:
     """(attribute, low, high) [places, 3] int32, closed, of the constructs at ascending places."""
     tests = np.empty((len(places), 3), np.int32)
     attribute = 0

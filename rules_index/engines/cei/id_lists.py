@@ -6,7 +6,7 @@ from typing import Self
 
 import numpy as np
 
-from rules_index.engines.cei.constructs import Layout, first_piece
+from rules_index.engines.cei.constructs import ConstructLayout, first_piece
 from rules_index.kernels.jit import jit
 from rules_index.kernels.lists import grown
 
@@ -41,7 +41,7 @@ class IdLists:
         self.use = np.array([len(ids), 0], np.int64)
 
     @classmethod
-    def of_terms(cls, layout: Layout, terms: np.ndarray, owner: np.ndarray) -> Self:
+    def of_terms(cls, layout: ConstructLayout, terms: np.ndarray, owner: np.ndarray) -> Self:
         """The lists of all constructs; each has the owners [.] int32, in their order, of the terms [., 3] int32
         (attribute, low, high; closed) of which the construct is a piece."""
         places = int(layout.at[-1])
@@ -52,7 +52,7 @@ class IdLists:
         _fill_lists(layout, terms, owner, offsets[:-1].copy(), ids)
         return cls(offsets, ids)
 
-    def add(self, layout: Layout, terms: np.ndarray, owner: int) -> None:
+    def add(self, layout: ConstructLayout, terms: np.ndarray, owner: int) -> None:
         """Adds an id to the lists of all pieces of its terms."""
         if self.capacity is None:
             self.capacity = self.length.copy()
@@ -62,7 +62,7 @@ class IdLists:
         if self.use[1] > max(SPARE_ENTRIES, self.use[0] // 2):
             self._take(*self.packed())
 
-    def remove(self, layout: Layout, terms: np.ndarray, owner: int) -> None:
+    def remove(self, layout: ConstructLayout, terms: np.ndarray, owner: int) -> None:
         """Removes an id from the lists of all pieces of its terms."""
         _remove_terms(layout, terms, owner, self.start, self.length, self.pool)
 
@@ -85,7 +85,7 @@ def gather(start: np.ndarray, length: np.ndarray, pool: np.ndarray, offsets: np.
 
 
 @jit
-def _count_places(layout: Layout, terms: np.ndarray, counts: np.ndarray) -> None:
+def _count_places(layout: ConstructLayout, terms: np.ndarray, counts: np.ndarray) -> None:
     """Adds the number of pieces at place p to `counts[p + 1]`."""
     for term in range(len(terms)):
         attribute = terms[term, 0]
@@ -97,7 +97,9 @@ def _count_places(layout: Layout, terms: np.ndarray, counts: np.ndarray) -> None
 
 
 @jit
-def _fill_lists(layout: Layout, terms: np.ndarray, owner: np.ndarray, next_entry: np.ndarray, ids: np.ndarray) -> None:
+def _fill_lists(
+    layout: ConstructLayout, terms: np.ndarray, owner: np.ndarray, next_entry: np.ndarray, ids: np.ndarray
+) -> None:
     """Writes every owner to the lists of its pieces, the list of place p from `next_entry[p]` on."""
     for term in range(len(terms)):
         attribute = terms[term, 0]
@@ -138,7 +140,7 @@ def _append(
 
 @jit
 def _add_terms(
-    layout: Layout,
+    layout: ConstructLayout,
     terms: np.ndarray,
     owner: int,
     start: np.ndarray,
@@ -160,7 +162,7 @@ def _add_terms(
 
 @jit
 def _remove_terms(
-    layout: Layout, terms: np.ndarray, owner: int, start: np.ndarray, length: np.ndarray, pool: np.ndarray
+    layout: ConstructLayout, terms: np.ndarray, owner: int, start: np.ndarray, length: np.ndarray, pool: np.ndarray
 ) -> None:
     """Removes an owner from the lists of all pieces of its terms; the last id of a list takes its place."""
     for term in range(len(terms)):

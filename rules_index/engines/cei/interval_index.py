@@ -9,8 +9,8 @@ import numpy as np
 from rules_index.engines.cei.constructs import (
     KINDS,
     UI,
+    ConstructLayout,
     Kind,
-    Layout,
     choose_k,
     count_pieces,
     covering,
@@ -178,7 +178,12 @@ class IntervalIndex:
 
 @jit
 def _search(
-    below: np.ndarray, whole: np.ndarray, layout: Layout, start: np.ndarray, length: np.ndarray, pool: np.ndarray
+    below: np.ndarray,
+    whole: np.ndarray,
+    layout: ConstructLayout,
+    start: np.ndarray,
+    length: np.ndarray,
+    pool: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """(offsets, keys) for values with the floors `below`, equal to these where `whole`."""
     offsets = np.zeros(len(below) + 1, np.int64)

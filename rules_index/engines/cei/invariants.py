@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rules_index.engines.cei.constructs import CEI, LCI, Layout, bounds, first_piece, is_piece
+from rules_index.engines.cei.constructs import CEI, LCI, ConstructLayout, bounds, first_piece, is_piece
 from rules_index.kernels.jit import jit
 
 _WRONG = (
@@ -17,7 +17,7 @@ _WRONG = (
 
 
 def check_lists(
-    layout: Layout, at: np.ndarray, count: np.ndarray, terms: np.ndarray, offsets: np.ndarray, ids: np.ndarray
+    layout: ConstructLayout, at: np.ndarray, count: np.ndarray, terms: np.ndarray, offsets: np.ndarray, ids: np.ndarray
 ) -> str:
     """What is wrong with the lists `ids[offsets[p] : offsets[p + 1]]`, or "".
 
@@ -27,7 +27,7 @@ def check_lists(
     return _WRONG[_check_lists(layout, at, count, terms, offsets, ids)]
 
 
-def check_decomposition(layout: Layout, terms: np.ndarray) -> None:
+def check_decomposition(layout: ConstructLayout, terms: np.ndarray) -> None:
     """Raises `AssertionError` unless the pieces of every term are disjoint, cover it, and are as few as possible."""
     wrong = _first_wrong_term(layout, terms)
     assert wrong < 0, f"the pieces of term {wrong}, {terms[wrong].tolist()}, are no minimal partition of it"
@@ -35,7 +35,7 @@ def check_decomposition(layout: Layout, terms: np.ndarray) -> None:
 
 @jit
 def _check_lists(
-    layout: Layout, at: np.ndarray, count: np.ndarray, terms: np.ndarray, offsets: np.ndarray, ids: np.ndarray
+    layout: ConstructLayout, at: np.ndarray, count: np.ndarray, terms: np.ndarray, offsets: np.ndarray, ids: np.ndarray
 ) -> int:
     """The index in `_WRONG` of what is wrong, 0 for nothing; the arguments are those of `check_lists`."""
     owners = len(count)
@@ -71,7 +71,7 @@ def _check_lists(
 
 
 @jit
-def _first_wrong_term(layout: Layout, terms: np.ndarray) -> int:
+def _first_wrong_term(layout: ConstructLayout, terms: np.ndarray) -> int:
     """The first term with a wrong decomposition, or -1.
 
     A partition into constructs is minimal if, for CEI, no piece's parent is inside the interval (lemma 1), and for LCI,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rules_index.engines.cei.box_table import Slots
-from rules_index.engines.cei.constructs import Layout, covering, levels
+from rules_index.engines.cei.constructs import ConstructLayout, covering, levels
 from rules_index.index.term_sets import TermSets, has_sets, set_number, set_shares
 from rules_index.kernels.jit import jit
 from rules_index.kernels.lists import grown
@@ -19,7 +19,7 @@ TALLY_BITS = 20
 def search_rows(
     codes: np.ndarray,
     merge: bool,
-    layout: Layout,
+    layout: ConstructLayout,
     filed: np.ndarray,
     start: np.ndarray,
     length: np.ndarray,

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 
 from rules_index.engines.cei.box_table import BoxTable
-from rules_index.engines.cei.constructs import KINDS, UI, Kind, Layout, bounds_of_places, choose_k, lay_out
+from rules_index.engines.cei.constructs import KINDS, UI, ConstructLayout, Kind, bounds_of_places, choose_k, lay_out
 from rules_index.engines.cei.id_lists import IdLists
 from rules_index.engines.cei.invariants import check_decomposition, check_lists
 from rules_index.engines.cei.search import search_rows
@@ -50,7 +50,7 @@ class Cei:
     serialises them.
     """
 
-    def __init__(self, parameters: Parameters, boxes: BoxTable, layout: Layout, lists: IdLists) -> None:
+    def __init__(self, parameters: Parameters, boxes: BoxTable, layout: ConstructLayout, lists: IdLists) -> None:
         self.parameters = parameters
         self._boxes = boxes
         self._layout = layout
