@@ -15,7 +15,7 @@ from rules_index.compiling.conjunctions import (
     Literal,
     SharedDisjunction,
 )
-from rules_index.compiling.literal_lists import GrowingTerms, Terms, join, reached
+from rules_index.compiling.literal_lists import GrowingLists, LiteralLists, join, reached
 from rules_index.compiling.literal_sets import LiteralSets, SettledLiterals
 from rules_index.compiling.rule_columns import Rejects, RuleColumns
 from rules_index.compiling.templates.instances import Instances
@@ -46,8 +46,8 @@ class ConjunctionBuilder:
         self.literals = LiteralSets()
         self.kept = np.zeros(len(rules), bool)
         self._rules = rules
-        self._parts: list[Terms] = []
-        self._single = GrowingTerms()
+        self._parts: list[LiteralLists] = []
+        self._single = GrowingLists()
         self._known: dict[Literal, int] = {}
         self._uses = AttributeOrder(self.expansion.attributes)
 
@@ -71,7 +71,7 @@ class ConjunctionBuilder:
     def extend(self, instances: Instances) -> None:
         """Adds rules whose conjunctions have been instantiated."""
         self._uses.extend(instances)
-        self._parts.append(Terms(instances.target, instances.start, instances.terms))
+        self._parts.append(LiteralLists(instances.target, instances.start, instances.terms))
         self.kept[instances.rules] = True
 
     def _numbers(self, conjunction: Conjunction) -> list[int]:
@@ -137,10 +137,10 @@ class ConjunctionBuilder:
         )
         return Flattened(conjunctions, expressions, regions, (raising_start, place[order[raising]].astype(np.int64)))
 
-    def _settled(self, rank: np.ndarray) -> tuple[SettledLiterals, Terms, Terms, np.ndarray]:
+    def _settled(self, rank: np.ndarray) -> tuple[SettledLiterals, LiteralLists, LiteralLists, np.ndarray]:
         """All literals, the conjunctions of the shared disjunctions, those of the rules that are kept, and the numbers
         of the literals that these name; their terms are indices into these numbers."""
-        growing = GrowingTerms()
+        growing = GrowingLists()
         for disjunction in self.expansion.disjunctions:
             for conjunction in disjunction.conjunctions:
                 growing.add(disjunction.number, self._numbers(conjunction))

@@ -13,7 +13,7 @@ from rules_index.compiling.literal_sets import NEVER
 
 
 @dataclass(frozen=True)
-class Terms:
+class LiteralLists:
     """Conjunctions of rules, or of shared disjunctions.
 
     owner  [conjunctions] int32, the rule or shared disjunction of each
@@ -25,52 +25,52 @@ class Terms:
     start: np.ndarray
     terms: np.ndarray
 
-    def only(self, kept: np.ndarray) -> Terms:
+    def only(self, kept: np.ndarray) -> LiteralLists:
         """The conjunctions that are kept [conjunctions] bool."""
         if kept.all():
             return self
         gather, start = gather_indices(self.start, np.flatnonzero(kept))
-        return Terms(self.owner[kept], start, self.terms[gather])
+        return LiteralLists(self.owner[kept], start, self.terms[gather])
 
-    def renumbered(self, number: np.ndarray) -> Terms:
+    def renumbered(self, number: np.ndarray) -> LiteralLists:
         """The conjunctions, with each literal renumbered by `number` [literals] int32."""
         literal = self.terms >= 0
         terms = self.terms.copy()
         terms[literal] = number[terms[literal]]
-        return Terms(self.owner, self.start, terms)
+        return LiteralLists(self.owner, self.start, terms)
 
-    def resolved(self) -> Terms:
+    def resolved(self) -> LiteralLists:
         """The conjunctions, which must have no shared disjunctions, without terms that are `ALWAYS`; conjunctions with
         a term that is `NEVER` are left out."""
         special = self.terms < 0
         if not special.any():
             return self
         start = offsets_of(segment_counts(~special, self.start))
-        found = Terms(self.owner, start, self.terms[~special])
+        found = LiteralLists(self.owner, start, self.terms[~special])
         return found.only(segment_counts(self.terms == NEVER, self.start) == 0)
 
-    def by_owner(self) -> Terms:
+    def by_owner(self) -> LiteralLists:
         """The conjunctions sorted by owner; the sort is stable."""
         if bool((np.diff(self.owner) >= 0).all()):
             return self
         order = np.argsort(self.owner, kind="stable")
         gather, start = gather_indices(self.start, order)
-        return Terms(self.owner[order], start, self.terms[gather])
+        return LiteralLists(self.owner[order], start, self.terms[gather])
 
 
-def join(parts: Sequence[Terms]) -> Terms:
+def join(parts: Sequence[LiteralLists]) -> LiteralLists:
     """The conjunctions of all parts, in order."""
     if len(parts) == 1:
         return parts[0]
     lengths = [np.diff(part.start) for part in parts]
-    return Terms(
+    return LiteralLists(
         np.concatenate([np.empty(0, np.int32), *(part.owner for part in parts)]),
         offsets_of(np.concatenate([np.empty(0, np.int64), *lengths])),
         np.concatenate([np.empty(0, np.int32), *(part.terms for part in parts)]),
     )
 
 
-class GrowingTerms:
+class GrowingLists:
     """Conjunctions that are added one by one."""
 
     def __init__(self) -> None:
@@ -84,12 +84,14 @@ class GrowingTerms:
         self._owner.append(owner)
         self._start.append(len(self._terms))
 
-    def terms(self) -> Terms:
+    def terms(self) -> LiteralLists:
         """All conjunctions."""
-        return Terms(np.array(self._owner, np.int32), np.array(self._start, np.int64), np.array(self._terms, np.int32))
+        return LiteralLists(
+            np.array(self._owner, np.int32), np.array(self._start, np.int64), np.array(self._terms, np.int32)
+        )
 
 
-def reached(disjunctions: Terms, count: int, rules: Terms) -> tuple[Terms, Terms]:
+def reached(disjunctions: LiteralLists, count: int, rules: LiteralLists) -> tuple[LiteralLists, LiteralLists]:
     """The conjunctions of those of `count` shared disjunctions that the rules reach, and the conjunctions of the rules;
     the shared disjunctions are renumbered.
 
@@ -108,5 +110,5 @@ def reached(disjunctions: Terms, count: int, rules: Terms) -> tuple[Terms, Terms
     for part in (disjunctions, rules):
         terms = part.terms.copy()
         terms[terms < 0] = number[-1 - terms[terms < 0]]
-        both.append(Terms(part.owner, part.start, terms))
-    return Terms(-1 - number[disjunctions.owner], both[0].start, both[0].terms), both[1]
+        both.append(LiteralLists(part.owner, part.start, terms))
+    return LiteralLists(-1 - number[disjunctions.owner], both[0].start, both[0].terms), both[1]

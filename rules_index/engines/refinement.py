@@ -10,7 +10,7 @@ import numpy as np
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.events import Event, met, offered_event, offered_row, terms_of
 from rules_index.index.term_sets import TermSets, sets_of
-from rules_index.single_events.exact import Terms
+from rules_index.single_events.exact import ExactTerms
 
 
 class Refinement:
@@ -56,7 +56,7 @@ class Refinement:
         return held
 
     @cached_property
-    def _terms(self) -> Terms:
+    def _terms(self) -> ExactTerms:
         return terms_of(self._conjunctions)
 
     @cached_property

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rules_index.index.conjunction_arrays import Conjunctions
-from rules_index.single_events.exact import Terms, meets
+from rules_index.single_events.exact import ExactTerms, meets
 
 NO_INTERVALS = np.empty((0, 2), np.int32)
 ABSENT = np.iinfo(np.int32).max
@@ -64,17 +64,17 @@ def offered_event(event: Event, attributes: int) -> Offered:
     return Offered(first, last, where, intervals)
 
 
-def terms_of(c: Conjunctions) -> Terms:
+def terms_of(c: Conjunctions) -> ExactTerms:
     """The conjunctions as `met` reads them, with dtypes that never vary, so that its kernel is compiled once."""
     arrays = (c.start, c.terms, c.set_start, c.intervals, c.disjunction_start)
     kinds = (np.int64, np.int32, np.int64, np.int32, np.int32)
     views = [np.ascontiguousarray(array, kind).view() for array, kind in zip(arrays, kinds, strict=True)]
     for view in views:
         view.setflags(write=False)
-    return Terms(*views)
+    return ExactTerms(*views)
 
 
-def met(terms: Terms, numbers: np.ndarray, event: Offered) -> np.ndarray:
+def met(terms: ExactTerms, numbers: np.ndarray, event: Offered) -> np.ndarray:
     """Which of the conjunctions `numbers` [.] an event matches, bool."""
     result: np.ndarray = meets(np.ascontiguousarray(numbers, np.int64), terms, *event)
     return result

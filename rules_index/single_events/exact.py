@@ -14,7 +14,7 @@ DISJUNCTION = -1
 _UNKNOWN, _FAILED, _PASSED = 0, 1, 2
 
 
-class Terms(NamedTuple):
+class ExactTerms(NamedTuple):
     """Conjunctions; the fields are those of `index.conjunction_arrays.Conjunctions`."""
 
     start: np.ndarray
@@ -44,16 +44,16 @@ def _shares(
 
 @jit
 def meets(
-    conjunctions: np.ndarray, of: Terms, first: np.ndarray, last: np.ndarray, start: np.ndarray, offered: np.ndarray
+    conjunctions: np.ndarray, c: ExactTerms, first: np.ndarray, last: np.ndarray, start: np.ndarray, offered: np.ndarray
 ) -> np.ndarray:
     """Which conjunctions [.] bool an event, as in `access_lists.search_event`, matches. For a row, `first` and `last`
     are its codes, and there are no offered intervals."""
     met = np.zeros(len(conjunctions), np.bool_)
-    disjunctions = np.zeros(len(of.disjunction_start) - 1, np.uint8)
+    disjunctions = np.zeros(len(c.disjunction_start) - 1, np.uint8)
     waiting = np.empty(len(disjunctions) + 1, np.int64)
     for i in range(len(conjunctions)):
         while True:
-            disjunction = _blocked(conjunctions[i], of, first, last, start, offered, disjunctions)
+            disjunction = _blocked(conjunctions[i], c, first, last, start, offered, disjunctions)
             if disjunction < 0:
                 met[i] = disjunction == -1
                 break
@@ -64,8 +64,8 @@ def meets(
                 disjunction = waiting[depth - 1]
                 state = np.uint8(_FAILED)
                 needed = np.int64(-1)
-                for conjunction in range(of.disjunction_start[disjunction], of.disjunction_start[disjunction + 1]):
-                    needed = _blocked(conjunction, of, first, last, start, offered, disjunctions)
+                for conjunction in range(c.disjunction_start[disjunction], c.disjunction_start[disjunction + 1]):
+                    needed = _blocked(conjunction, c, first, last, start, offered, disjunctions)
                     if needed >= 0:
                         break
                     if needed == -1:
@@ -82,14 +82,14 @@ def meets(
 
 @jit
 def _blocked(
-    conjunction: int, of: Terms, first: np.ndarray, last: np.ndarray, start: np.ndarray, offered: np.ndarray,
+    conjunction: int, c: ExactTerms, first: np.ndarray, last: np.ndarray, start: np.ndarray, offered: np.ndarray,
     disjunctions: np.ndarray,
 ) -> Any:  # fmt: skip
     """-1 where the event matches the conjunction, -2 where it does not, else a shared disjunction that must be decided
     first."""
     needed = np.int64(-1)
-    for term in range(of.start[conjunction], of.start[conjunction + 1]):
-        attribute, which = of.terms[term, 0], of.terms[term, 1]
+    for term in range(c.start[conjunction], c.start[conjunction + 1]):
+        attribute, which = c.terms[term, 0], c.terms[term, 1]
         if attribute == DISJUNCTION:
             if disjunctions[which] == _FAILED:
                 return -2
@@ -99,7 +99,7 @@ def _blocked(
         if last[attribute] < 0:
             return -2
         if not _shares(
-            of.set_start[which], of.set_start[which + 1], of.intervals, first[attribute], last[attribute],
+            c.set_start[which], c.set_start[which + 1], c.intervals, first[attribute], last[attribute],
             start[attribute, 0], start[attribute, 1], offered,
         ):  # fmt: skip
             return -2

@@ -6,7 +6,7 @@ from rules_index.index.layout.arrays import depth_of, lay_out
 from rules_index.index.layout.bitmaps import coarse_shift
 from rules_index.index.layout.block_size import BLOCK_ROWS, SCRATCH_BYTES, rows_of_block
 from rules_index.index.layout.hash_tables import DIRECT_SLOTS, FILTERED, multipliers, strides
-from rules_index.index.layout.term_columns import AccessPlan, Terms, scan_all, set_widths, terms_of
+from rules_index.index.layout.term_columns import AccessPlan, TermColumns, scan_all, set_widths, terms_of
 
 __all__ = [
     "BLOCK_ROWS",
@@ -14,7 +14,7 @@ __all__ = [
     "FILTERED",
     "SCRATCH_BYTES",
     "AccessPlan",
-    "Terms",
+    "TermColumns",
     "coarse_shift",
     "depth_of",
     "lay_out",

@@ -15,7 +15,7 @@ from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.layout.bitmaps import bitmaps, coarse_shift
 from rules_index.index.layout.block_size import rows_between_loads, rows_of_block, rows_of_chunk
 from rules_index.index.layout.hash_tables import in_tables, prefiltered_attributes, tables, with_quick_checks
-from rules_index.index.layout.term_columns import AccessPlan, Terms, terms_of
+from rules_index.index.layout.term_columns import AccessPlan, TermColumns, terms_of
 from rules_index.kernels.bitmaps import COARSE_CODES
 from rules_index.kernels.scan import FAR, NEAR
 
@@ -153,7 +153,7 @@ def _starts(owner: np.ndarray, count: int) -> np.ndarray:
 
 
 def _checks(
-    terms: Terms, checked: np.ndarray, conjunctions: int, shift: np.ndarray, needed: np.ndarray
+    terms: TermColumns, checked: np.ndarray, conjunctions: int, shift: np.ndarray, needed: np.ndarray
 ) -> dict[str, np.ndarray]:
     """The checks of the terms, ordered by selectivity within a conjunction. Marks the attributes whose coarse codes
     they need in `needed`."""

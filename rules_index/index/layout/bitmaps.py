@@ -6,7 +6,7 @@ import numpy as np
 
 from rules_index.arrays import gather_indices
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
-from rules_index.index.layout.term_columns import Terms, within
+from rules_index.index.layout.term_columns import TermColumns, within
 from rules_index.kernels.bitmaps import ALL, COARSE_CODES, EMPTY
 
 SET_BITMAPS = 1 << 15
@@ -24,7 +24,7 @@ def coarse_shift(sizes: np.ndarray) -> np.ndarray:
 
 
 def bitmaps(
-    c: Conjunctions, terms: Terms, is_keyed: np.ndarray, in_runs: slice, shift: np.ndarray
+    c: Conjunctions, terms: TermColumns, is_keyed: np.ndarray, in_runs: slice, shift: np.ndarray
 ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
     """The bitmaps' arrays; for each term its pair of bitmaps [terms, 2], whether it has one, and whether it is
     exact."""
@@ -59,7 +59,7 @@ def bitmaps(
     return bitmaps, pairs, has_bitmap | chosen | scanned_disjunction, exact
 
 
-def _aligned(terms: Terms, size: np.ndarray, by: np.ndarray) -> np.ndarray:
+def _aligned(terms: TermColumns, size: np.ndarray, by: np.ndarray) -> np.ndarray:
     """Which terms [terms] bool have a coarse interval that covers exactly their codes."""
     mask = (np.int32(1) << by) - 1
     return (terms.low & mask == 0) & (((terms.high + 1) & mask == 0) | (terms.high == size - 1))
@@ -105,7 +105,7 @@ def _own_bitmaps(at: np.ndarray, low: np.ndarray, last: np.ndarray, equal: np.nd
     return own
 
 
-def _set_bitmaps(terms: Terms, several: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _set_bitmaps(terms: TermColumns, several: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The sets with a bitmap, the index among them of every term that has one, and which terms [terms] bool do."""
     sets, uses = np.unique(terms.which[several], return_counts=True)
     sets = np.sort(sets[np.argsort(-uses, kind="stable")[:SET_BITMAPS]])

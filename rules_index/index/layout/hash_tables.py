@@ -8,7 +8,7 @@ import numpy as np
 
 from rules_index.arrays import gather_indices
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
-from rules_index.index.layout.term_columns import AccessPlan, Terms, set_widths, terms_of, within
+from rules_index.index.layout.term_columns import AccessPlan, TermColumns, set_widths, terms_of, within
 from rules_index.kernels.bitmaps import COARSE_CODES
 from rules_index.kernels.fields import DTYPES
 from rules_index.kernels.hash_tables import NEVER, NOTHING, PACKED, QUICK
@@ -239,7 +239,7 @@ def multipliers(count: int) -> np.ndarray:
 
 
 def with_quick_checks(
-    posted: np.ndarray, terms: Terms, of: np.ndarray, shift: np.ndarray, needed: np.ndarray, target: np.ndarray
+    posted: np.ndarray, terms: TermColumns, of: np.ndarray, shift: np.ndarray, needed: np.ndarray, target: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The entries [entries, 1 + QUICK] int32 with their conjunctions' most selective terms as quick checks, and which
     conjunctions [conjunctions] bool these check completely. Marks the attributes that they need in `needed`."""

@@ -43,7 +43,7 @@ def scan_all(c: Conjunctions, tree: Tree | None = None) -> AccessPlan:
 
 
 @dataclass(frozen=True)
-class Terms:
+class TermColumns:
     """The terms [terms] of conjunctions in the kernel's order. Numbers are int32, since there are many terms.
 
     owner (the conjunction), attribute (DISJUNCTION for a shared disjunction), which (the set or shared disjunction),
@@ -60,7 +60,7 @@ class Terms:
     share: np.ndarray
 
 
-def terms_of(c: Conjunctions, order: np.ndarray) -> Terms:
+def terms_of(c: Conjunctions, order: np.ndarray) -> TermColumns:
     """The terms of the conjunctions `order`, in that order."""
     gather, offsets = gather_indices(c.start, order)
     owner = np.repeat(np.arange(len(order), dtype=np.int32), np.diff(offsets))
@@ -74,7 +74,7 @@ def terms_of(c: Conjunctions, order: np.ndarray) -> Terms:
     low[named] = c.intervals[c.set_start[sets], 0]
     high[named] = c.intervals[c.set_start[sets + 1] - 1, 1]
     share[named] = set_widths(c)[sets] / c.sizes[attribute[named]]
-    return Terms(owner, attribute, which, pieces, low, high, share)
+    return TermColumns(owner, attribute, which, pieces, low, high, share)
 
 
 def set_widths(c: Conjunctions) -> np.ndarray:

@@ -19,7 +19,7 @@ from rules_index.engines.r_tree.dimensions import Dimensions
 from rules_index.engines.r_tree.nodes import Nodes
 from rules_index.join.pdfa.filtering import Marks, collect_first, collect_marked
 from rules_index.join.pdfa.join_buffer import StreamRows, insert_row, partners
-from rules_index.join.pdfa.queries import Terms
+from rules_index.join.pdfa.queries import QueryTerms
 from rules_index.kernels.bisection import in_intervals
 from rules_index.kernels.jit import inner, jit
 
@@ -68,7 +68,7 @@ class Index(NamedTuple):
     dimensions: Dimensions
     first: np.ndarray
     chosen: np.ndarray
-    terms: Terms
+    terms: QueryTerms
 
 
 class Work(NamedTuple):
@@ -286,7 +286,7 @@ def _search_second(
 
 
 @inner
-def _sift(given: np.ndarray, stream: int, begin: int, arriving: Arriving, terms: Terms, left: np.ndarray) -> int:
+def _sift(given: np.ndarray, stream: int, begin: int, arriving: Arriving, terms: QueryTerms, left: np.ndarray) -> int:
     """Writes those of the given queries that a row of a stream satisfies; its codes begin at `begin`. Returns their
     number."""
     count = 0
@@ -297,7 +297,7 @@ def _sift(given: np.ndarray, stream: int, begin: int, arriving: Arriving, terms:
 
 
 @inner
-def _holds(query: int, stream: int, begin: int, arriving: Arriving, terms: Terms) -> bool:
+def _holds(query: int, stream: int, begin: int, arriving: Arriving, terms: QueryTerms) -> bool:
     """Whether a row, whose codes begin at `begin`, satisfies a query's terms on its stream."""
     of = query * len(arriving.windows) + stream
     for term in range(terms.start[of], terms.start[of + 1]):

@@ -22,7 +22,7 @@ MOST_DIMENSIONS = 8
 """At most so many dimensions are indexed, the most selective of each stream; bounds on others are checked at a box."""
 
 
-class Terms(NamedTuple):
+class QueryTerms(NamedTuple):
     """The exact terms of conjunctions on each stream.
 
     start      [conjunctions * streams + 1] int64, offsets into terms, by conjunction and then by stream
@@ -49,7 +49,7 @@ class Queries:
 
     first: np.ndarray
     boxes: Boxes
-    terms: Terms
+    terms: QueryTerms
     disjunctions: tuple[Hybrid | None, ...]
 
     @classmethod
@@ -82,7 +82,7 @@ class Queries:
         return cls(
             first,
             boxes_of(queries),
-            Terms(start, within.astype(np.int32), queries.set_start, queries.intervals),
+            QueryTerms(start, within.astype(np.int32), queries.set_start, queries.intervals),
             tuple(disjunctions for _, disjunctions in each),
         )
 
