@@ -163,24 +163,24 @@ class Containment:
 
         light: [2 * kept] bool, the corners to match; those on which more than `most` rules are TRUE are cleared.
         """
-        at, share = 0, _FIRST_RULES
-        while at < len(rules):
-            chosen = rules[at : at + share]
+        begin, share = 0, _FIRST_RULES
+        while begin < len(rules):
+            chosen = rules[begin : begin + share]
             gather, first = gather_indices(self.box_start, chosen)
-            which = np.stack([2 * gather, 2 * gather + 1], axis=1).reshape(-1)
-            looked_at = light[which]
+            numbers = np.stack([2 * gather, 2 * gather + 1], axis=1).reshape(-1)
+            looked_at = light[numbers]
             row_start = offsets_of(segment_counts(looked_at, 2 * first))
             rows = corners(self._kept[gather], self._attributes, self._boxes.arrays)[looked_at]
             offsets, hits = self._matched(engine, rows)
-            light[which[looked_at]] = np.diff(offsets) <= most
+            light[numbers[looked_at]] = np.diff(offsets) <= most
             alone, alone_count, in_union, count = covering_rules(chosen, row_start, offsets, hits, eligible)
             yield (
                 chosen,
                 Others.of(chosen, alone, alone_count),
                 Others.of(chosen, in_union, count).only(count > 0),
-                segment_counts(light[which], 2 * first) == 0,
+                segment_counts(light[numbers], 2 * first) == 0,
             )
-            at += share
+            begin += share
             most_rows = min(_MOST_CODES // max(self._attributes, 1), _MOST_HITS * len(rows) // max(len(hits), 1))
             share = max(1, min(4 * share, most_rows * len(chosen) // len(rows)))
 
@@ -196,14 +196,14 @@ class Containment:
     def _one_of(self, alone: Others) -> Others:
         """For each rule the first of its others that implies it; rules without one are left out."""
         count = np.diff(alone.start)
-        which = np.full(len(count), -1)
+        implying = np.full(len(count), -1)
         for turn in range(int(count.max(initial=0))):
-            chosen = np.flatnonzero((which < 0) & (count > turn))
+            chosen = np.flatnonzero((implying < 0) & (count > turn))
             others = alone.others[alone.start[chosen] + turn]
             how, _ = self._covers(Others(alone.rules[chosen], np.arange(len(chosen) + 1), others))
-            which[chosen[how == COVERED]] = turn
-        implied = np.flatnonzero(which >= 0)
-        others = alone.others[alone.start[implied] + which[implied]]
+            implying[chosen[how == COVERED]] = turn
+        implied = np.flatnonzero(implying >= 0)
+        others = alone.others[alone.start[implied] + implying[implied]]
         return Others(alone.rules[implied], np.arange(len(implied) + 1), others)
 
     def _unions(
@@ -235,10 +235,10 @@ class Containment:
         count = np.diff(covered.start)
         for turn in range(int(count.max(initial=0))):
             chosen = np.flatnonzero(count > turn)
-            at = covered.start[chosen + 1] - 1 - turn
-            needed[at] = False
+            place = covered.start[chosen + 1] - 1 - turn
+            needed[place] = False
             how, _ = self._covers(_without(covered, needed).only(np.isin(np.arange(len(count)), chosen)))
-            needed[at] = how != COVERED
+            needed[place] = how != COVERED
         return _without(covered, needed)
 
     def _covers(self, given: Others) -> tuple[np.ndarray, np.ndarray]:
@@ -246,10 +246,10 @@ class Containment:
         attributes] of a row that they do not cover, for each uncovered rule."""
         gather, first = gather_indices(self.box_start, given.rules)
         boxes = self._kept[gather]
-        mine, ends = gather_indices(self.box_start, given.others)
+        covering, ends = gather_indices(self.box_start, given.others)
         rows = np.empty((len(boxes), self._attributes), np.int32)
         how = cover_boxes(
-            boxes, segment_ids(first), ends[given.start], self._kept[mine], self._splits, self._boxes.arrays, rows
+            boxes, segment_ids(first), ends[given.start], self._kept[covering], self._splits, self._boxes.arrays, rows
         )
         known = np.full(len(given.rules), COVERED, np.int8)
         known[segment_ids(first)[how == UNDECIDED]] = UNDECIDED

@@ -81,23 +81,26 @@ def _lists(c: Conjunctions, code_shares: np.ndarray) -> tuple[np.ndarray, ...]:
     pairs = c.terms[c.start[first] :]
     owner = segment_ids(c.start[first:])
     named = np.flatnonzero(pairs[:, 0] != DISJUNCTION)
-    attribute, which, of = pairs[named, 0].astype(np.int64), pairs[named, 1], owner[named]
-    piece_start, pieces, shares = _pieces(c, attribute, which, code_shares)
-    lengths = np.diff(c.set_start)[which]
+    attribute, set_number, conjunction = pairs[named, 0].astype(np.int64), pairs[named, 1], owner[named]
+    piece_start, pieces, shares = _pieces(c, attribute, set_number, code_shares)
+    lengths = np.diff(c.set_start)[set_number]
     with_disjunction = np.bincount(owner, weights=pairs[:, 0] == DISJUNCTION, minlength=conjunctions) > 0
     # a conjunction's terms in the order in which they are compared: ascending share of rows
-    order = np.lexsort((shares[which], of))
-    attribute, which, of, lengths = attribute[order], which[order], of[order], lengths[order]
-    terms = np.column_stack([attribute, c.intervals[c.set_start[which], 0], c.intervals[c.set_start[which + 1] - 1, 1]])
-    term_start = offsets_of(np.bincount(of, minlength=conjunctions))
+    order = np.lexsort((shares[set_number], conjunction))
+    attribute, set_number = attribute[order], set_number[order]
+    conjunction, lengths = conjunction[order], lengths[order]
+    lowest = c.intervals[c.set_start[set_number], 0]
+    highest = c.intervals[c.set_start[set_number + 1] - 1, 1]
+    terms = np.column_stack([attribute, lowest, highest])
+    term_start = offsets_of(np.bincount(conjunction, minlength=conjunctions))
     some = np.flatnonzero(np.diff(term_start))
     access = term_start[some]
     # an access predicate has an entry for each interval, so that the entry's bounds say all of it
-    is_exact = np.diff(piece_start)[which] == lengths
-    uncertain = np.bincount(of, weights=lengths > 1, minlength=conjunctions)
+    is_exact = np.diff(piece_start)[set_number] == lengths
+    uncertain = np.bincount(conjunction, weights=lengths > 1, minlength=conjunctions)
     uncertain[some] -= is_exact[access] & (lengths[access] > 1)
     doubtful = with_disjunction | (uncertain > 0)
-    gather, entry_start = gather_indices(piece_start, which[access])
+    gather, entry_start = gather_indices(piece_start, set_number[access])
     entry, place = (each[segment_ids(entry_start)] for each in (some, access))
     low, high, shift, block = pieces[gather].T
     none = np.flatnonzero(np.diff(term_start) == 0)
@@ -145,13 +148,13 @@ def _words(terms: np.ndarray, term_start: np.ndarray, doubtful: np.ndarray) -> t
 
 
 def _pieces(
-    c: Conjunctions, attribute: np.ndarray, which: np.ndarray, code_shares: np.ndarray
+    c: Conjunctions, attribute: np.ndarray, set_number: np.ndarray, code_shares: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """For every set: its pieces [., 4] int64 (low, high, shift, first block), their offsets [sets + 1], and the share
     of rows [sets] whose code leads to one of their lists."""
     sets = len(c.set_start) - 1
     of_set = np.zeros(sets, np.int64)
-    of_set[which] = attribute
+    of_set[set_number] = attribute
     lengths = np.diff(c.set_start)
     whole = lengths > MOST_PIECES
     kept = np.where(whole, np.minimum(lengths, 1), lengths)
@@ -184,11 +187,11 @@ def _levels(
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """The levels that have entries, the list of each entry, and the number of lists."""
     kinds, kind = np.unique(attribute * 64 + (shift + 1), return_inverse=True)
-    of, by = kinds // 64, kinds % 64 - 1
-    widths = (sizes[of].astype(np.int64) >> np.maximum(by, 0)) + 1
+    attributes, shifts = kinds // 64, kinds % 64 - 1
+    widths = (sizes[attributes].astype(np.int64) >> np.maximum(shifts, 0)) + 1
     base = np.cumsum(widths) - widths
     count = int(widths.sum())
-    levels = np.column_stack([of, by, base]).astype(np.int32).reshape(-1, 3)
+    levels = np.column_stack([attributes, shifts, base]).astype(np.int32).reshape(-1, 3)
     if everywhere:
         levels = np.concatenate([levels, np.array([[-1, 0, count]], np.int32)])
         count += 1

@@ -179,15 +179,15 @@ def _written(
         for batch, ids, ordinals, raised in _matched(compiled, joined(batches), known):
             rows, matches = rows + len(ids), matches + len(ids.values)
             errors.update(raised)
-            for its in files.values():
-                if isinstance(its, MatchFiles):
-                    its.add(batch.select([*task.keys, "source_version"]), ids.offsets.to_numpy(), ordinals)
+            for writer in files.values():
+                if isinstance(writer, MatchFiles):
+                    writer.add(batch.select([*task.keys, "source_version"]), ids.offsets.to_numpy(), ordinals)
                 elif len(made := _tagged(batch, ids, ordinals, task)):
-                    its.write(made)
-        entries = [(name, json.dumps({"add": entry})) for name, its in files.items() for entry in its.close()]
+                    writer.write(made)
+        entries = [(name, json.dumps({"add": entry})) for name, writer in files.items() for entry in writer.close()]
     except BaseException:
-        for its in files.values():
-            its.abandon()
+        for writer in files.values():
+            writer.abandon()
         raise
     figures = json.dumps({"rows": rows, "matches": matches, "errors": list(errors.items())})
     columns = {
