@@ -8,7 +8,7 @@ import numpy as np
 
 from rules_index.engines.asc.engine import Asc
 from rules_index.index.engine import MEASURED
-from rules_index.kernels.match import Index
+from rules_index.kernels.match import KernelArrays
 
 
 class Flat(Asc):
@@ -16,6 +16,6 @@ class Flat(Asc):
 
     name: ClassVar[str] = "flat"
 
-    def _measured(self, codes: np.ndarray, index: Index) -> Index:
+    def _measured(self, codes: np.ndarray, index: KernelArrays) -> KernelArrays:
         index = super()._measured(codes, index)
         return index._replace(**{name: getattr(index, name)[:0] for name, kind in MEASURED.items() if kind})

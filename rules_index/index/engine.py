@@ -12,7 +12,7 @@ from rules_index.index.events import Event, rules_met
 from rules_index.index.layout import BLOCK_ROWS, AccessPlan, lay_out
 from rules_index.index.validate_conjunctions import validate
 from rules_index.kernels.fields import DTYPES, SCALARS
-from rules_index.kernels.match import Index, arranged, match_codes
+from rules_index.kernels.match import KernelArrays, arranged, match_codes
 
 MEASURED = {
     "transposed": None, "summary_terms": np.int32, "summary_next": np.int64, "equality_attributes": np.int32,
@@ -85,7 +85,7 @@ class KernelEngine(ABC):
         self._conjunctions = conjunctions
         self._sample = sample
         self._kernel = kernel
-        self._index: Index | None = None
+        self._index: KernelArrays | None = None
         self._rows_left = self._rows_measured = 0
 
     @classmethod
@@ -125,7 +125,7 @@ class KernelEngine(ABC):
         result: tuple[np.ndarray, np.ndarray] = match_codes(*((none, codes) if of_bytes else (codes, none)), index)
         return result
 
-    def _measured(self, codes: np.ndarray, index: Index) -> Index:
+    def _measured(self, codes: np.ndarray, index: KernelArrays) -> KernelArrays:
         """The index with the arrays that depend on the rows measured on this batch, where that is due."""
         rows = codes.shape[1]
         count = min(rows, index.block_rows)
@@ -163,13 +163,13 @@ class KernelEngine(ABC):
             self._kernel = {name: _read_only(kernel[name]) for name in (*KERNEL, "scalars")}
         return self._kernel
 
-    def _open(self) -> Index:
+    def _open(self) -> KernelArrays:
         kernel = self._arrays()
         fields: dict[str, Any] = {name: _read_only(kernel[name]) for name in KERNEL}
         fields |= {name: _read_only(getattr(self._conjunctions, source)) for name, source in SHARED.items()}
         fields |= zip(SCALARS, (int(x) for x in kernel["scalars"]), strict=True)
         fields |= {name: _read_only(np.empty(0, kind)) if kind else 0 for name, kind in MEASURED.items()}
-        return Index(**fields)
+        return KernelArrays(**fields)
 
     @abstractmethod
     def _place(self) -> AccessPlan:

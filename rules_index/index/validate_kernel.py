@@ -22,7 +22,7 @@ from rules_index.kernels.scan import FAR, NEAR
 
 
 def validate_kernel(arrays: Mapping[str, np.ndarray], conjunctions: Conjunctions, rules: int) -> None:
-    """Raises `InvalidArraysError` naming the array of `kernels.match.Index` that is inconsistent."""
+    """Raises `InvalidArraysError` naming the array of `kernels.match.KernelArrays` that is inconsistent."""
     for field in FIELDS:
         require_form(arrays, field.name, field.dtype, field.columns)
     require_form(arrays, "scalars", np.int64)

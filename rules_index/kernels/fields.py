@@ -1,8 +1,8 @@
 """The kernel's stored arrays: one table with the dtype, shape and bounds of each.
 
-The layout writes these fields, the artifact stores them, and the kernel reads them (`kernels.match.Index` says what
-they mean). Validation checks them before a kernel follows them; `index.validate_kernel` also checks what several fields
-say together.
+The layout writes these fields, the artifact stores them, and the kernel reads them (`kernels.match.KernelArrays` says
+what they mean). Validation checks them before a kernel follows them; `index.validate_kernel` also checks what several
+fields say together.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ FIELDS = (
     Field("tree_key_start", np.int64, length="tree_end", more=1, into="tree_keys"),
     Field("tree_keys"),
 )  # fmt: skip
-"""In the order of `kernels.match.Index`."""
+"""In the order of `kernels.match.KernelArrays`."""
 SCALARS = ("scanned", "block_rows", "chunk_rows", "ascending", "distinct", "tree_depth", "alone")
 """Stored together as the array "scalars" int64; all but the first and `chunk_rows` can be derived from other fields."""
 DTYPES = {field.name: field.dtype for field in FIELDS}

@@ -50,7 +50,7 @@ from rules_index.kernels.tree_descent import descend
 from rules_index.kernels.vectors import SPILLED
 
 
-class Index(NamedTuple):
+class KernelArrays(NamedTuple):
     """The arrays of an index that the kernels read. Integers are int32 unless a dtype is given.
 
     shift             [attributes] bits that a coarse code drops, -1 where no coarse code is needed
@@ -306,8 +306,8 @@ def _fill_disjunctions(codes, first, coarse, start, rows, words, chunk_words, in
 @jit
 def arranged(sample, index):
     """Measures a sample of at most a block of rows, a code matrix [attributes, rows] int32. Returns `index.terms` with
-    the terms of each conjunction ordered by ascending number of rows, `index.transposed`, and all fields of `Index`
-    from `summary_terms` on."""
+    the terms of each conjunction ordered by ascending number of rows, `index.transposed`, and all fields of
+    `KernelArrays` from `summary_terms` on."""
     count = sample.shape[1]
     words = index.block_rows >> 6
     chunk_rows = index.block_rows

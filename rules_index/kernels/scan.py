@@ -192,7 +192,7 @@ def scan(
     term_start, terms, check_start, checks, set_start, set_intervals, target, hit_rows, hit_rules, hits,
 ):  # fmt: skip
     """Appends the hits of the conjunctions [begin, end) in the block whose rows are order[start], order[start + 1], ...
-    of the chunk. Arrays are passed one by one, not as an `Index`: reading them out of a tuple costs more than a
+    of the chunk. Arrays are passed one by one, not as `KernelArrays`: reading them out of a tuple costs more than a
     conjunction.
 
     A batch of conjunctions passes through three steps together, so that a branch misprediction stalls few of them:

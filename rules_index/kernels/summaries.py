@@ -184,9 +184,10 @@ def summarise(bitmaps, words, bits, summaries):
 
 @inner
 def choose_summary_terms(begin, end, term_start, terms, bitmaps, words, rows, bits):
-    """Chooses `summary_terms` and `summary_next` of `kernels.match.Index` for the conjunctions [begin, end), given the
-    bitmaps of a sample block. Returns these and in how many groups of words the conjunctions can have a row; both are
-    empty where bitmaps alone are faster. Else it moves terms with a summary to the front of each conjunction, in place.
+    """Chooses `summary_terms` and `summary_next` of `kernels.match.KernelArrays` for the conjunctions [begin, end),
+    given the bitmaps of a sample block. Returns these and in how many groups of words the conjunctions can have a row;
+    both are empty where bitmaps alone are faster. Else it moves terms with a summary to the front of each conjunction,
+    in place.
     """
     summary_terms = np.empty((end - begin) * SUMMARY_TERMS, np.int32)
     following = np.empty(end - begin, np.int64)

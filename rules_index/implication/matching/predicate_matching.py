@@ -30,7 +30,7 @@ from rules_index.implication.matching.sequence import (
     SUBPREDICATE,
     TREES,
     UNDECIDED,
-    Index,
+    BoxIndex,
     match_in_turn,
 )
 from rules_index.implication.matching.streams import ADDED, no_stream
@@ -222,10 +222,10 @@ class _Run:
         )
 
 
-def _index(given: BoxTrees | BoxBitmaps | None) -> Index:
+def _index(given: BoxTrees | BoxBitmaps | None) -> BoxIndex:
     if isinstance(given, BoxBitmaps):
-        return Index(BITMAPS, _NO_TREES, given)
-    return Index(SCAN, _NO_TREES, _NO_BITMAPS) if given is None else Index(TREES, given, _NO_BITMAPS)
+        return BoxIndex(BITMAPS, _NO_TREES, given)
+    return BoxIndex(SCAN, _NO_TREES, _NO_BITMAPS) if given is None else BoxIndex(TREES, given, _NO_BITMAPS)
 
 
 _NO_TREES = BoxTrees.of([], np.zeros(1, np.int64))

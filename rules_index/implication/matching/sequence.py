@@ -41,7 +41,7 @@ SCAN, TREES, BITMAPS = range(3)
 """The kinds of index; a scan uses none."""
 
 
-class Index(NamedTuple):
+class BoxIndex(NamedTuple):
     """An index over the stream predicates; the fields that it does not use are empty."""
 
     kind: int
@@ -56,7 +56,7 @@ def match_in_turn(
     query_start: np.ndarray,
     streams: Streams,
     stream: Stream,
-    index: Index,
+    index: BoxIndex,
     lines: Lines,
     held: np.ndarray,
     parts: Parts,
@@ -126,7 +126,7 @@ def _one(
     query: int,
     streams: Streams,
     stream: Stream,
-    index: Index,
+    index: BoxIndex,
     lines: Lines,
     corners: bool,
     parts: Parts,
@@ -183,7 +183,9 @@ def _check(queries: np.ndarray, query: int, stream: Stream) -> int:
 
 
 @inlined
-def _find(queries: np.ndarray, query: int, streams: Streams, stream: Stream, at: int, index: Index) -> tuple[int, int]:
+def _find(
+    queries: np.ndarray, query: int, streams: Streams, stream: Stream, at: int, index: BoxIndex
+) -> tuple[int, int]:
     """Algorithm 6 by an index, and the position of the first box to compare with."""
     if index.kind == BITMAPS:
         return look_up(queries, query, stream, streams, at, index.bitmaps, False)

@@ -50,7 +50,7 @@ class _Order:
 
 
 def lay_out(c: Conjunctions, access_plan: AccessPlan) -> dict[str, np.ndarray]:
-    """The arrays of `kernels.match.Index`; the scalars are one array, "scalars"."""
+    """The arrays of `kernels.match.KernelArrays`; the scalars are one array, "scalars"."""
     shift = coarse_shift(c.sizes)
     order, filed, runs = _in_order(c, access_plan, shift)
     numbers = order.all

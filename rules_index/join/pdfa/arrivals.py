@@ -56,7 +56,7 @@ class Arriving(NamedTuple):
     codes: np.ndarray
 
 
-class Index(NamedTuple):
+class QueryIndex(NamedTuple):
     """The index of all queries: the paper's tree over boxes, and what boxes do not express.
 
     first   [streams + 1] int64, the first dimension of each stream
@@ -108,7 +108,7 @@ class Found(NamedTuple):
 
 
 @jit
-def let_arrive(at: int, arriving: Arriving, index: Index, work: Work, most: int) -> tuple[int, Found]:
+def let_arrive(at: int, arriving: Arriving, index: QueryIndex, work: Work, most: int) -> tuple[int, Found]:
     """Joins and keeps the rows from `at` on, until `most` pairs of a query and a joined row are found.
 
     Returns the row at which to resume, which may be partly joined, and what was found: at most `most` pairs, unless a
@@ -169,7 +169,7 @@ def _probe(at: int, arriving: Arriving, work: Work, counts: np.ndarray, turns: n
 
 
 @inner
-def _search_first(at: int, arriving: Arriving, index: Index, work: Work) -> int:
+def _search_first(at: int, arriving: Arriving, index: QueryIndex, work: Work) -> int:
     """FIRST: writes the queries that match the arriving row's own dimensions to `work.left[0]`; returns their number.
 
     They are marked, and ascend if there are at most `LISTED`.
@@ -196,7 +196,7 @@ def _search_first(at: int, arriving: Arriving, index: Index, work: Work) -> int:
 
 
 @inner
-def _search_marked(at: int, partner: int, arriving: Arriving, index: Index, work: Work) -> int:
+def _search_marked(at: int, partner: int, arriving: Arriving, index: QueryIndex, work: Work) -> int:
     """SECOND along the paths that the arriving row has marked: writes the queries that match a partner's dimensions,
     ascending, to `work.left[1]`; returns their number."""
     stream = arriving.stream[partner]
@@ -215,7 +215,7 @@ def _search_marked(at: int, partner: int, arriving: Arriving, index: Index, work
 
 
 @inner
-def _set_row(at: int, arriving: Arriving, index: Index, work: Work) -> None:
+def _set_row(at: int, arriving: Arriving, index: QueryIndex, work: Work) -> None:
     """Writes a row's codes to its dimensions of `work.row`."""
     first = index.first[arriving.stream[at]]
     begin = arriving.code_at[at] - first
@@ -225,7 +225,7 @@ def _set_row(at: int, arriving: Arriving, index: Index, work: Work) -> None:
 
 @inner
 def _search_second(
-    at: int, left: int, arriving: Arriving, index: Index, work: Work, counts: np.ndarray, turns: np.ndarray,
+    at: int, left: int, arriving: Arriving, index: QueryIndex, work: Work, counts: np.ndarray, turns: np.ndarray,
     found: Found, pairs: int, joined: int, most: int,
 ) -> tuple[Found, int, int, bool]:  # fmt: skip
     """SECOND: appends the joined rows of the arriving row and their queries. The last result is False if some did not

@@ -13,7 +13,7 @@ from rules_index.engines.r_tree.structure import RTree
 from rules_index.join.candidates import list_rules
 from rules_index.join.joined_batches import Piece
 from rules_index.join.local_conjuncts import Split
-from rules_index.join.pdfa.arrivals import Arriving, Index, Work, let_arrive
+from rules_index.join.pdfa.arrivals import Arriving, QueryIndex, Work, let_arrive
 from rules_index.join.pdfa.filtering import Marks, stack_size
 from rules_index.join.pdfa.join_buffer import LEAST_ROOM, make_rows
 from rules_index.join.pdfa.queries import Queries
@@ -99,12 +99,12 @@ class RowByRow:
             counters=np.zeros(len(COUNTERS), np.int64),
         )
 
-    def _index(self) -> Index:
+    def _index(self) -> QueryIndex:
         tree = self._tree
         first = self._queries.first
         dimension = np.arange(first[-1])
         chosen = (dimension >= first[:-1, None]) & (dimension < first[1:, None])
-        return Index(tree.nodes, tree.boxes, tree.dimensions, first, chosen, self._queries.terms)
+        return QueryIndex(tree.nodes, tree.boxes, tree.dimensions, first, chosen, self._queries.terms)
 
     def _count(self, work: Work) -> None:
         for name, count in zip(COUNTERS, work.counters.tolist(), strict=True):

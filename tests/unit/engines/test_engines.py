@@ -19,7 +19,7 @@ from rules_index.index.layout import AccessPlan
 from rules_index.index.registry import ENGINES, engine_class
 from rules_index.kernels.bitmaps import COARSE_CODES
 from rules_index.kernels.fields import FIELDS, SCALARS
-from rules_index.kernels.match import Index
+from rules_index.kernels.match import KernelArrays
 from tests import random_rows
 from tests.cases import QUICK, cases
 from tests.random_expressions import Grammar
@@ -232,8 +232,8 @@ ANY_VALUE = ("filter_words", "group_codes", "group_code_at")
 
 def test_each_field_of_the_kernel_has_its_line_in_the_table() -> None:
     conjunctions = {"set_start", "set_intervals", "disjunction_start"}
-    derived = {name for name in Index._fields if name.startswith(("transposed", "summary_", "equality_"))}
-    assert {field.name for field in FIELDS} | {*SCALARS} | conjunctions | derived == {*Index._fields}
+    derived = {name for name in KernelArrays._fields if name.startswith(("transposed", "summary_", "equality_"))}
+    assert {field.name for field in FIELDS} | {*SCALARS} | conjunctions | derived == {*KernelArrays._fields}
 
 
 def test_each_field_of_the_kernel_is_bounded() -> None:
