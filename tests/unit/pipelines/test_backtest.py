@@ -46,7 +46,7 @@ def versions(workspace) -> dict[str, int]:
 
 
 def test_counts_are_those_of_brute_force(workspace, add_rules) -> None:
-    add_rules(workspace, ("many", "s", "x > 10"), ("few", "s", "x = 99"), ("spark", "s", "xxhash64(t) = 3"))
+    add_rules(workspace, ("many", "s", "x > 10"), ("few", "s", "x = 99"), ("spark", "s", "factorial(hour(t)) = 3"))
     before = versions(workspace)
     tried = [Candidate("a", "x > 90 AND name <> 'n3'"), Candidate("b", "x > 50", "x > 40 AND name = 'n1'")]
     found = backtest(workspace, "s", [*tried, Candidate("gone", None, "x = 5"), Candidate("e", "100 DIV x > 20")])
@@ -96,9 +96,9 @@ def test_a_sample_is_spread_over_the_source(workspace) -> None:
 
 
 def test_what_cannot_be_tried_is_told(workspace) -> None:
-    candidates = [Candidate("spark", "xxhash64(t) = 3"), Candidate("wrong", "x >"), Candidate("right", "x > 98")]
+    candidates = [Candidate("spark", "factorial(hour(t)) = 3"), Candidate("wrong", "x >"), Candidate("right", "x > 98")]
     spark, wrong, right = backtest(workspace, "s", candidates).rules
-    assert "xxhash64(t)" in (spark.error or "") and (wrong.error or "").startswith("SYNTAX")
+    assert "factorial(hour(t))" in (spark.error or "") and (wrong.error or "").startswith("SYNTAX")
     assert right.error is None and right.matches > 0
     assert backtest(workspace, "s", candidates[:2]).rows == 0  # nothing is read where no rule can be tried
     for name, options, message in (
