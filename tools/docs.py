@@ -36,6 +36,8 @@ RESULTS = {
     "first": "as the first argument",
     "common": "the arguments' common type",
     "common-from-2": "the common type of the last two",
+    "or-zero": "the common type with INT",
+    "fraction": "FLOAT or DOUBLE",
     "concat": "STRING, BINARY or ARRAY",
     "array": "ARRAY",
     "item": "an item of the first argument",
