@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +18,7 @@ from rules_index.workers.delta_file_writer import Layout, NewFile, partition_tex
 from rules_index.workers.file_statistics import float_bounds, statistics
 from rules_index.workers.parquet_columns import ColumnFile, CompositeFile, ParquetFooterError, encoded
 from rules_index.workers.source_file_reader import SourceFile
+from rules_index.workers.table_files import Files
 from rules_index.workers.thrift import Struct, write_struct
 
 _FEWEST_ROWS, _FEWEST_BYTES = 1 << 15, 4 << 20
@@ -29,19 +30,6 @@ _MOST_OPEN = 32
 
 class LargeRowGroupError(Exception):
     """A row group whose new columns take too much memory: its rows are to be written in several."""
-
-
-class PlainFiles(Protocol):
-    """Files for rows of which no column is copied."""
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        """Adds rows."""
-
-    def close(self) -> list[dict[str, Any]]:
-        """Finishes the files; returns their `add` entries."""
-
-    def abandon(self) -> None:
-        """Removes what was written."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +82,9 @@ class CopiedFiles:
         footer: Mapping[str, str],
         layout: Layout,
         groups: Sequence[RowGroup],
-        plain: PlainFiles,
+        plain: Files,
     ) -> None:
+        """plain: the files for rows of which no column is copied."""
         self._folder, self._codec, self._footer, self._layout = folder, codec, footer, layout
         self._plain = plain
         self._groups = iter(groups)

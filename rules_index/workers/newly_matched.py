@@ -12,7 +12,8 @@ import pyarrow as pa
 from rules_index.arrays import decoded
 from rules_index.index.annotations import plain, without_dictionary
 from rules_index.workers.retagged_rows import ReplacedIds, matched_ids
-from rules_index.workers.tagged_files import Files, joined
+from rules_index.workers.table_files import Files
+from rules_index.workers.tagged_files import joined
 from rules_index.workers.task import Task
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 
 from rules_index.arrays import decoded, gather_indices, offsets_of, segment_counts, segment_ids
 from rules_index.index.annotations import Annotations, plain, without_dictionary
-from rules_index.workers.tagged_files import SMALL_DICTIONARY, Files
+from rules_index.workers.table_files import Files
+from rules_index.workers.tagged_files import SMALL_DICTIONARY
 from rules_index.workers.task import Task
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rules_index.compiling.compile import compile_rules
-from rules_index.workers import copied_files, tagged_files
+from rules_index.workers import copied_files, table_files, tagged_files
 from rules_index.workers.copied_columns import copied_columns
 from rules_index.workers.delta_file_writer import Layout
 from rules_index.workers.parquet_columns import ColumnFile, with_columns
@@ -173,7 +173,7 @@ def texts_of(table: pa.Table) -> list[str]:
 def test_rows_are_those_of_the_source(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever wrote its files, and however many there are."""
     draw = random.Random(seed)
-    monkeypatch.setattr(tagged_files, "_MOST_OPEN", 2)
+    monkeypatch.setattr(table_files, "_MOST_OPEN", 2)
     monkeypatch.setattr(copied_files, "_MOST_OPEN", 2)
     if draw.random() < 0.2:
         monkeypatch.setattr(copied_files, "_MOST_WAITING", 2000)

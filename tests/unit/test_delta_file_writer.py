@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rules_index.compiling.compile import compile_rules
-from rules_index.workers import delta_file_writer, tagged_files
+from rules_index.workers import delta_file_writer, table_files
 from rules_index.workers.delta_file_writer import DeltaFile, Layout
 from rules_index.workers.tagged_files import write_files
 from rules_index.workers.task import Task
@@ -139,8 +139,8 @@ def test_row_groups_tell_rules_apart(tmp_path: Path, form: str) -> None:
 
 def test_each_partition_has_files_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many there are at a time, and whatever their values."""
-    monkeypatch.setattr(tagged_files, "_MOST_OPEN", 2)
-    monkeypatch.setattr(tagged_files, "_MOST_WAITING", 100)
+    monkeypatch.setattr(table_files, "_MOST_OPEN", 2)
+    monkeypatch.setattr(table_files, "_MOST_WAITING", 100)
     texts = [None, "", "a/b", "a%2Fb", "x=1", "ü ", "..", "y" * 300, "z" * 240, "a", "__HIVE_DEFAULT_PARTITION__"]
     rows = 60
     table = pa.table(
