@@ -9,18 +9,9 @@ from assets.names import RESOURCE, RULES, SPARK_POOL, source_key, table_key
 from assets.tables import BATCHES
 from pipelines.settings.model import Configuration, Join, Stream
 from pipelines.table_definitions import tagged_table
+from quality import joined, rules, sources, tagged
 from quality.findings import ERROR, Expectation, GateResult, markdown_table
-from quality.gates import (
-    joined_expectations,
-    joined_gate,
-    rules_expectations,
-    rules_gate,
-    source_expectations,
-    source_gate,
-    tagged_expectations,
-    tagged_gate,
-)
-from quality.sources import OF_STREAM
+from quality.gates import joined_gate, rules_gate, source_gate, tagged_gate
 
 if TYPE_CHECKING:
     from pipelines.workspace import Workspace
@@ -35,7 +26,7 @@ def rules_checks(configuration: Configuration) -> dg.AssetChecksDefinition:
     def gate(context: dg.AssetCheckExecutionContext) -> GateResult:
         return rules_gate(_workspace(context))
 
-    return _checks("judge_rules", RULES, rules_expectations(configuration), gate)
+    return _checks("judge_rules", RULES, rules.expectations(configuration), gate)
 
 
 def source_checks(stream: Stream, is_joined: bool = False) -> dg.AssetChecksDefinition:
@@ -51,9 +42,9 @@ def source_checks(stream: Stream, is_joined: bool = False) -> dg.AssetChecksDefi
     return _checks(
         f"judge_{stream.name}",
         source_key(stream.name),
-        source_expectations(stream),
+        sources.expectations(stream),
         gate,
-        OF_STREAM if is_joined else (),
+        sources.OF_STREAM if is_joined else (),
     )
 
 
@@ -64,7 +55,7 @@ def tagged_checks(stream: Stream) -> dg.AssetChecksDefinition:
     def gate(context: dg.AssetCheckExecutionContext) -> GateResult:
         return tagged_gate(_workspace(context), stream.name, max(_written(context, key), 1))
 
-    return _checks(f"judge_{tagged_table(stream)}", key, tagged_expectations(stream), gate)
+    return _checks(f"judge_{tagged_table(stream)}", key, tagged.expectations(stream), gate)
 
 
 def joined_checks(configuration: Configuration, join: Join) -> dg.AssetChecksDefinition:
@@ -74,7 +65,7 @@ def joined_checks(configuration: Configuration, join: Join) -> dg.AssetChecksDef
     def gate(context: dg.AssetCheckExecutionContext) -> GateResult:
         return joined_gate(_workspace(context), join.name, max(_written(context, key), 1))
 
-    return _checks(f"judge_{tagged_table(join.name)}", key, joined_expectations(configuration, join), gate)
+    return _checks(f"judge_{tagged_table(join.name)}", key, joined.expectations(configuration, join), gate)
 
 
 def _workspace(context: dg.AssetCheckExecutionContext) -> "Workspace":

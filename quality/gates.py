@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import ConfigurationError, PipelineError
 from pipelines.sources.only_joined import is_only_joined
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pipelines.settings.model import Configuration, Join, Stream
     from pipelines.workspace import Workspace
 
-
-_T = TypeVar("_T")
+_STEP = "read what is to be judged"
+"""What an error of Spark in a gate says that it could not do."""
 
 
 def documents_folder(configuration: Configuration) -> Path:
@@ -37,22 +37,16 @@ def documents_folder(configuration: Configuration) -> Path:
 def rules_gate(workspace: Workspace, docs: bool = True) -> GateResult:
     """Check the newest version of the rules table."""
     workspace.progress("judging the rules table")
-    try:
-        judged, measures = _measuring(lambda: rules.suites(workspace))
-    except PipelineError as error:
-        return _unjudged(rules.NAME, rules_expectations(workspace.configuration), error)
-    return _judge(workspace, rules.NAME, judged, measures, docs=docs)
+    expected = rules.expectations(workspace.configuration)
+    return _gated(workspace, rules.NAME, expected, lambda: (*rules.suites(workspace), ()), docs)
 
 
 def source_gate(workspace: Workspace, stream: str, docs: bool = True) -> GateResult:
     """Check a stream's source, and its rows that are not tagged yet."""
     workspace.progress(f"judging the source of {stream}")
     configured = workspace.configuration.stream(stream)
-    try:
-        judged, measures = _measuring(lambda: sources.suites(workspace, configured))
-    except PipelineError as error:
-        return _unjudged(stream, source_expectations(configured), error)
-    return _judge(workspace, stream, judged, measures, docs=docs)
+    expected = sources.expectations(configured)
+    return _gated(workspace, stream, expected, lambda: (*sources.suites(workspace, configured), ()), docs)
 
 
 def joined_source_gate(workspace: Workspace, join: Join, of_stream: GateResult) -> GateResult:
@@ -65,9 +59,10 @@ def joined_source_gate(workspace: Workspace, join: Join, of_stream: GateResult) 
     workspace.progress(f"judging the source of {name}")
     configured = sources.as_joined(workspace.configuration.stream(stream))
     try:
-        judged, measures = _measuring(lambda: sources.suites(workspace, configured, join))
+        with explained(_STEP):
+            judged, measures = sources.suites(workspace, configured, join)
     except PipelineError as error:
-        return _unjudged(name, source_expectations(configured), error)
+        return _unjudged(name, sources.expectations(configured), error)
     return GateResult(name, evaluate(judged), measures, report=of_stream.report)
 
 
@@ -75,46 +70,18 @@ def tagged_gate(workspace: Workspace, stream: str, newest: int = 1, docs: bool =
     """Check what the last `newest` micro-batches of a stream wrote to its tables."""
     workspace.progress(f"judging the tagged rows of {stream}")
     configured = workspace.configuration.stream(stream)
-    name = tagged_table(configured)
+    name, expected = tagged_table(configured), tagged.expectations(configured)
     if is_only_joined(workspace, stream):
-        return _unneeded(name, tagged_expectations(configured))
-    try:
-        judged, measures, counts = _measuring(lambda: tagged.suites(workspace, configured, newest))
-    except PipelineError as error:
-        return _unjudged(name, tagged_expectations(configured), error)
-    return _judge(workspace, name, judged, measures, counts, docs)
+        return _unneeded(name, expected)
+    return _gated(workspace, name, expected, lambda: tagged.suites(workspace, configured, newest), docs)
 
 
 def joined_gate(workspace: Workspace, name: str, newest: int = 1, docs: bool = True) -> GateResult:
     """Check what the last `newest` micro-batches of a join wrote to its tables."""
     workspace.progress(f"judging the joined rows of {name}")
     join = workspace.configuration.joins[name]
-    table = tagged_table(name)
-    try:
-        judged, measures, counts = _measuring(lambda: joined.suites(workspace, join, newest))
-    except PipelineError as error:
-        return _unjudged(table, joined_expectations(workspace.configuration, join), error)
-    return _judge(workspace, table, judged, measures, counts, docs)
-
-
-def rules_expectations(configuration: Configuration) -> tuple[Expectation, ...]:
-    """The expectations of `rules_gate`."""
-    return rules.expectations(configuration)
-
-
-def source_expectations(stream: Stream) -> tuple[Expectation, ...]:
-    """The expectations of `source_gate`."""
-    return sources.expectations(stream)
-
-
-def tagged_expectations(stream: Stream) -> tuple[Expectation, ...]:
-    """The expectations of `tagged_gate`."""
-    return tagged.expectations(stream)
-
-
-def joined_expectations(configuration: Configuration, join: Join) -> tuple[Expectation, ...]:
-    """The expectations of `joined_gate`."""
-    return joined.expectations(configuration, join)
+    expected = joined.expectations(workspace.configuration, join)
+    return _gated(workspace, tagged_table(name), expected, lambda: joined.suites(workspace, join, newest), docs)
 
 
 class QualityGates:
@@ -177,20 +144,19 @@ def _last_number(workspace: Workspace, scope: str) -> int:
     return -1 if last is None else last.batch
 
 
-def _measuring(measure: Callable[[], _T]) -> _T:
-    """The result of `measure`; TableError if Spark fails while it reads."""
-    with explained("read what is to be judged"):
-        return measure()
-
-
-def _judge(
+def _gated(
     workspace: Workspace,
     name: str,
-    judged: Sequence[Suite],
-    measures: Mapping[str, Any],
-    counts: tuple[tuple[Any, int], ...] = (),
-    docs: bool = True,
+    expected: Sequence[Expectation],
+    measure: Callable[[], tuple[Sequence[Suite], Mapping[str, Any], tuple[tuple[Any, int], ...]]],
+    docs: bool,
 ) -> GateResult:
+    """The result for what `measure` reads: it returns suites, their measures, and the matches by rule."""
+    try:
+        with explained(_STEP):
+            judged, measures, counts = measure()
+    except PipelineError as error:
+        return _unjudged(name, expected, error)
     folder = documents_folder(workspace.configuration)
     found = GateResult(name, evaluate(judged), measures, counts)
     if found.passed and not docs:
