@@ -9,12 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.errors import NeedsSparkError
-from rules_index.language.evaluation.datetime_parser import DAY, start_of_day, to_instant, zone_offset
+from rules_index.language.evaluation.datetime_parser import DAY, is_known, zone_offset
+from rules_index.language.evaluation.time_zones import first_instants, offsets
 
 _INTEGER_DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
 _MOST_DIGITS = 38
-_PROBES = 8
-"""How many times of a day are probed to find the days on which a zone's offset changes."""
+_KNOWN_DAYS = (1, 2_932_896)
+"""Days since 1970 on which all editions of the time zone database agree, up to the end of the year 9999."""
 
 
 def common_type(kinds: Sequence[pa.DataType], what: str) -> pa.DataType:
@@ -68,42 +69,29 @@ def instants(column: pa.Array, zone: str) -> pa.Array:
     if pa.types.is_timestamp(column.type) and column.type.tz is not None:
         return column.cast(pa.int64())
     is_date = pa.types.is_date(column.type)
-    values = column.cast(pa.int32() if is_date else pa.int64())
-    local = values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     null = column.is_null().to_numpy(zero_copy_only=False)
-    distinct, place = np.unique(local[~null], return_inverse=True)
-    found = np.zeros(len(local), np.int64)
-    found[~null] = (_midnights(distinct, zone) if is_date else _walls(distinct, zone))[place.reshape(-1)]
-    return pa.array(found, mask=null)
+    local = column.cast(pa.int32() if is_date else pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    local = local[~null].astype(np.int64)
+    days, of_day = (local, np.zeros_like(local)) if is_date else np.divmod(local, DAY)
+    found, failed = _instants_of(days, of_day, zone, is_date)
+    if failed.any():
+        times = "dates whose midnights" if is_date else "wall times whose instants"
+        raise NeedsSparkError(f"event times are {times} in {zone} only Spark knows")
+    every = np.zeros(len(column), np.int64)
+    every[~null] = found
+    return pa.array(every, mask=null)
 
 
-def _midnights(days: np.ndarray, zone: str) -> np.ndarray:
-    known = [start_of_day(day, zone) for day in days.tolist()]
-    if None in known:
-        raise NeedsSparkError(f"event times are dates whose midnights in {zone} only Spark knows")
-    return np.array(known, np.int64)
+def _instants_of(days: np.ndarray, of_day: np.ndarray, zone: str, is_date: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The instants of local times, [rows] int64 microseconds since 1970, and those that only Spark knows [rows] bool.
 
-
-def _walls(times: np.ndarray, zone: str) -> np.ndarray:
-    """The instants of distinct wall times. The offset is looked up once a day, except on days when it changes."""
-    offset = zone_offset(zone)
-    if offset is not None and (np.abs(times) < 1 << 62).all():
-        return times - offset
-    days, of = np.unique(times // DAY, return_inverse=True)
-    offsets = np.array([_offset(day, zone) for day in days.tolist()], np.float64)
-    found = times - np.nan_to_num(offsets).astype(np.int64)[of.reshape(-1)]
-    for at in np.flatnonzero(np.isnan(offsets)[of.reshape(-1)]).tolist():
-        instant = to_instant(int(times[at]), zone)
-        if instant is None:
-            raise NeedsSparkError(f"event times are wall times whose instants in {zone} only Spark knows")
-        found[at] = instant
-    return found
-
-
-def _offset(day: int, zone: str) -> float:
-    """A zone's offset from UTC on a day, in microseconds; NaN if it changes on that day, or is unknown."""
-    times = [day * DAY + DAY * number // _PROBES for number in range(_PROBES + 1)]
-    instants_of = [to_instant(local, zone) for local in times]
-    offsets = {None if instant is None else local - instant for local, instant in zip(times, instants_of, strict=True)}
-    (offset,) = offsets if len(offsets) == 1 else (None,)
-    return float("nan") if offset is None else float(offset)
+    days, of_day: days since 1970, and microseconds of the day, [rows] int64 each.
+    """
+    if not is_known(zone):
+        return days, np.ones(len(days), bool)
+    found, failed = first_instants(days, of_day, zone)
+    if zone_offset(zone) is None:
+        failed |= (days < _KNOWN_DAYS[0]) | (days > _KNOWN_DAYS[1])
+        if is_date:  # clocks may skip midnight
+            failed |= found + offsets(found, zone) != days * DAY
+    return found, failed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -250,3 +250,13 @@ class TestKeys:
         assert instants(times, "UTC").to_pylist() == [-315_619_200_000_000]
         with pytest.raises(NeedsSparkError, match="wall times"):
             instants(times, "Europe/Berlin")
+
+    def test_a_time_whose_instant_is_no_bigint_is_left_to_spark(self) -> None:
+        with pytest.raises(NeedsSparkError, match="wall times"):
+            instants(pa.array([-(1 << 63)]).cast(pa.timestamp("us")), "+05:30")
+
+    def test_a_midnight_that_clocks_skip_is_left_to_spark(self) -> None:
+        days = [date(2018, 11, 3), date(2018, 11, 4)]
+        assert instants(pa.array(days[:1]), "America/Sao_Paulo").to_pylist() == [1_541_214_000_000_000]
+        with pytest.raises(NeedsSparkError, match="midnights"):
+            instants(pa.array(days), "America/Sao_Paulo")
