@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rules_index.workers.delta_file_writer import DeltaFile, Layout
+from rules_index.workers.delta_file_writer import DeltaFile, Layout, remove_files
 from rules_index.workers.source_file_reader import UnreadableFileError, check_times
 
 if TYPE_CHECKING:
@@ -73,19 +73,16 @@ class FileWriter:
         except BaseException:
             if file is not None:
                 file.abandon()
-            self.discard(json.dumps({"add": entry}) for entry in entries)
+            remove_files(self.folder, entries)
             raise
         finally:
             if self.log is not None:
                 self.log.keep_only(())
         return [json.dumps({"add": {**entry, "dataChange": False}}) for entry in entries]
 
-    def discard(self, entries: Iterator[str] | Sequence[str]) -> None:
+    def discard(self, entries: Sequence[str]) -> None:
         """Delete written files that will not be committed."""
-        for entry in entries:
-            path = os.path.join(self.folder, unquote(json.loads(entry)["add"]["path"]))
-            if os.path.exists(path):
-                os.unlink(path)
+        remove_files(self.folder, (json.loads(entry)["add"] for entry in entries))
 
     def _copy(self, add: Mapping[str, Any], file: DeltaFile) -> None:
         expected = json.loads(add.get("stats") or "{}").get("numRecords")

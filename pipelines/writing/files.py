@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -20,7 +18,7 @@ from pipelines.lake.column_types import ARROW_ID_TYPES, arrow_schema_of, is_opaq
 from pipelines.lake.table_cache import local_folder
 from pipelines.table_definitions import is_matches, matches_keys, matches_table, tagged_table
 from pipelines.writing.table_order import STATISTICS, is_partition_type
-from rules_index.workers.delta_file_writer import Layout
+from rules_index.workers.delta_file_writer import Layout, remove_files
 
 if TYPE_CHECKING:
     from pipelines.lake.index_store import StoredIndex
@@ -173,23 +171,18 @@ def gathered(results: Iterable[Mapping[str, str]], task: Task) -> FilesWritten:
         figures["matches"] += found["matches"]
         for rule, rows in found["errors"]:
             figures["errors"][str(rule)] = figures["errors"].get(str(rule), 0) + rows
-    for path in _paths(task, entries):
-        if not path.is_file():
-            raise TableError(
-                f"A worker wrote {path}, and the driver cannot see it. The folder of [lake] root must be the same on "
-                "all machines of the cluster."
-            )
+    for name, texts in entries.items():
+        for text in texts:
+            path = Path(task.folders[name]) / unquote(json.loads(text)["add"]["path"])
+            if not path.is_file():
+                raise TableError(
+                    f"A worker wrote {path}, and the driver cannot see it. The folder of [lake] root must be the same "
+                    "on all machines of the cluster."
+                )
     return FilesWritten(entries, figures)
 
 
 def discard(task: Task, entries: Mapping[str, list[str]]) -> None:
     """Delete written files that will not be committed."""
-    for path in _paths(task, entries):
-        with contextlib.suppress(OSError):
-            os.unlink(path)
-
-
-def _paths(task: Task, entries: Mapping[str, list[str]]) -> Iterator[Path]:
     for name, texts in entries.items():
-        for text in texts:
-            yield Path(task.folders[name]) / unquote(json.loads(text)["add"]["path"])
+        remove_files(task.folders[name], (json.loads(text)["add"] for text in texts))

@@ -9,11 +9,11 @@ import contextlib
 import json
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import numpy as np
 import pyarrow as pa
@@ -157,6 +157,14 @@ class DeltaFile:
         writer = open_writer(self._file.path, self._schema, rows, self._codec, self._footers)
         writer.add_key_value_metadata(self._footer)
         return writer
+
+
+def remove_files(folder: str, adds: Iterable[Mapping[str, Any]]) -> None:
+    """Removes written files, given by their `add` entries, that are not committed. One that stays does no harm: no log
+    names it."""
+    for add in adds:
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(folder, unquote(add["path"])))
 
 
 def _sorted(table: pa.Table, name: str) -> pa.Table:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
-from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
 
 from rules_index.arrays import decoded
-from rules_index.workers.delta_file_writer import DeltaFile, Layout, partition_text
+from rules_index.workers.delta_file_writer import DeltaFile, Layout, partition_text, remove_files
 from rules_index.workers.task import Task
 
 _MOST_OPEN, _MOST_WAITING = 32, 128 << 20
@@ -78,6 +75,4 @@ class Files:
         """Removes what was written."""
         for file in self._open.values():
             file.abandon()
-        for entry in self._entries:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(os.path.join(self._folder, unquote(entry["path"])))
+        remove_files(self._folder, self._entries)
