@@ -162,9 +162,7 @@ def _rows(written: NewestBatch, table: str, columns: Sequence[str] | None) -> It
     schema = arrow_schema_of(json.dumps({"fields": log.latest().fields}))
     spelled = {name.lower(): name for name in schema.names}
     chosen = None if columns is None else [spelled[name.lower()] for name in columns]
-    for batch in read_batches(log.source_files(adds), schema, chosen):
-        # the reader appends a column with the version of this table
-        yield batch.select(range(batch.num_columns - 1))
+    return read_batches(log.source_files(adds), schema, chosen, with_version=False)
 
 
 def _keys(stream: Stream) -> list[str]:

@@ -81,8 +81,8 @@ class LocalTable:
         files = self._files(kept, needs_all=kept is not None or most_rows == _ALL)
         left = most_rows
         try:
-            for batch in read_batches(files, self.schema, read) if left else ():
-                rows = pa.Table.from_batches([batch.select(range(batch.num_columns - 1))])
+            for batch in read_batches(files, self.schema, read, with_version=False) if left else ():
+                rows = pa.Table.from_batches([batch])
                 rows = rows if kept is None else rows.filter(pa.array(kept.of(rows)))
                 rows = rows.slice(0, left).select(list(columns))
                 left -= rows.num_rows

@@ -152,11 +152,7 @@ class _Reproduction:
 
         def work(add: Mapping[str, Any]) -> None:
             """Write those of one file."""
-            # the reader adds a column that the table has
-            self._write(
-                pa.RecordBatch.from_arrays(batch.columns[: len(schema)], schema.names)
-                for batch in read_batches(self.tagged.source_files([(0, add)]), schema)
-            )
+            self._write(read_batches(self.tagged.source_files([(0, add)]), schema, with_version=False))
 
         try:
             each_in_threads(adds, work)

@@ -165,10 +165,9 @@ class LocalTables:
     def _with_a_rule(self, add: dict[str, Any], task: Task, schema: pa.Schema) -> list[str]:
         """Write the rows of a file that have a rule still, with their new ids: the entries of the files."""
         files = self.tagged.source_files([(0, add)])
-        # the reader adds a column that the table has
         rows = (
-            pa.RecordBatch.from_arrays([decoded(column) for column in batch.columns[: len(schema)]], schema.names)
-            for batch in read_batches(files, schema)
+            pa.RecordBatch.from_arrays([decoded(column) for column in batch.columns], schema.names)
+            for batch in read_batches(files, schema, with_version=False)
         )
         done = write_rows(self.rematch.compiled, self.rematch.replaced, task, rows)
         return [entry for each in done for entry in each.column("entry").to_pylist() if entry]
@@ -233,9 +232,8 @@ class LocalTables:
 
         def kept() -> Iterator[pa.RecordBatch]:
             """The pairs of other rules."""
-            for batch in read_batches(files, schema):
-                columns = [decoded(column) for column in batch.columns[: len(schema)]]
-                rows = pa.RecordBatch.from_arrays(columns, schema.names)
+            for batch in read_batches(files, schema, with_version=False):
+                rows = pa.RecordBatch.from_arrays([decoded(column) for column in batch.columns], schema.names)
                 yield rows.filter(pc.invert(self._is_replaced(rows, ids)))
 
         return self._written(kept(), layout)
@@ -254,7 +252,7 @@ class LocalTables:
             files = self.tagged.source_files([(0, add)])
             found = []
             names = dict.fromkeys(["rule_ids", SOURCE_VERSION, *keys, *self._time_column()])
-            for batch in read_batches(files, held, list(names), coded=["rule_ids"]):
+            for batch in read_batches(files, held, list(names), coded=["rule_ids"], with_version=False):
                 if self.rematch.rows is not None:
                     batch = batch.filter(self.rematch.rows.holds(batch.column(self.rematch.rows.column)))
                 lists = batch.column("rule_ids")
@@ -264,13 +262,11 @@ class LocalTables:
                 if not len(kept):
                     continue
                 taken = pa.array(np.searchsorted(offsets, kept, side="right") - 1)
-                # the batch has the column of this name twice: as the table has it, and as its reader adds it
-                place = batch.schema.names.index(SOURCE_VERSION)
                 columns = [decoded(values.take(pa.array(kept)))]
-                columns += [decoded(batch.column(batch.schema.names.index(key))).take(taken) for key in keys]
+                columns += [decoded(batch.column(key)).take(taken) for key in keys]
                 columns += [
                     pa.repeat(pa.scalar(rules_version, pa.int64()), len(kept)),
-                    batch.column(place).take(taken),
+                    batch.column(SOURCE_VERSION).take(taken),
                 ]
                 found.append(pa.RecordBatch.from_arrays(columns, schema.names))
             return found

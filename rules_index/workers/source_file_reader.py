@@ -51,9 +51,14 @@ class SourceFile:
 
 
 def read_batches(
-    files: Sequence[SourceFile], schema: pa.Schema, columns: Sequence[str] | None = None, coded: Sequence[str] = ()
+    files: Sequence[SourceFile],
+    schema: pa.Schema,
+    columns: Sequence[str] | None = None,
+    coded: Sequence[str] = (),
+    with_version: bool = True,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of files, with the columns of `schema` (or those named) in their order and types, and `source_version`.
+    """The rows of files, with the columns of `schema` (or those named) in their order and types, and `source_version`
+    unless `with_version` is False; then at least one column must be read.
 
     schema: the table's columns, including those of its partitions. Columns that a file lacks are NULL. Strings come as
     dictionaries if all files have them so, and always in lists of the columns `coded`. Raises `UnreadableFileError` for
@@ -66,7 +71,7 @@ def read_batches(
     encoded |= {name: pa.list_(_DICTIONARY) for name in lists if pa.types.is_string(schema.field(name).type.value_type)}
     for file, footer in zip(files, footers, strict=True):
         with naming(file.path):
-            yield from _batches(file, footer, wanted, encoded)
+            yield from _batches(file, footer, wanted, encoded, with_version)
 
 
 @contextmanager
@@ -117,8 +122,13 @@ def _dictionary_columns(footers: Sequence[pq.FileMetaData], wanted: Sequence[pa.
 
 
 def _batches(
-    file: SourceFile, footer: pq.FileMetaData, wanted: Sequence[pa.Field], encoded: Mapping[str, pa.DataType]
+    file: SourceFile,
+    footer: pq.FileMetaData,
+    wanted: Sequence[pa.Field],
+    encoded: Mapping[str, pa.DataType],
+    with_version: bool,
 ) -> Iterator[pa.RecordBatch]:
+    names = [*(field.name for field in wanted), *([SOURCE_VERSION] if with_version else [])]
     stored = footer.schema.to_arrow_schema().names
     partition = {column_key(name): value for name, value in file.partition.items()}
     places = {
@@ -149,8 +159,9 @@ def _batches(
             else:
                 assert batch is not None
                 arrays.append(_as(batch.column(name), kind, file.path, field.name))
-        arrays.append(pa.repeat(pa.scalar(file.version, pa.int64()), rows))
-        yield pa.RecordBatch.from_arrays(arrays, [*(field.name for field in wanted), SOURCE_VERSION])
+        if with_version:
+            arrays.append(pa.repeat(pa.scalar(file.version, pa.int64()), rows))
+        yield pa.RecordBatch.from_arrays(arrays, names)
 
 
 def leaves_of(footer: pq.FileMetaData, name: str) -> list[str]:
