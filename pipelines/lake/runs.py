@@ -271,7 +271,7 @@ def compact(lake: Lake) -> tuple[int, int]:
     small = [add for add in log.files(snapshot) if add["size"] < _COMPACTED_BYTES]
     if len(small) < 2:
         return 0, 0
-    writer = FileWriter(str(log.folder), arrow_schema(RUNS), "zstd", {}, PLAIN, log)
+    writer = FileWriter(log, arrow_schema(RUNS), "zstd", PLAIN)
     try:
         entries = writer.merge(small)
     except (NotMergeableError, OSError):

@@ -144,7 +144,7 @@ def writer_of(workspace: Workspace, name: str) -> FileWriter | None:
     if layout is None or codec is None or _is_sparks(table) or log.why_spark_commits(log.latest()):
         return None
     schema = pa.schema([field for field in arrow_schema_of(columns) if field.name not in layout.partition_by])
-    return FileWriter(str(log.folder), schema, codec, {}, layout, log)
+    return FileWriter(log, schema, codec, layout)
 
 
 def _is_sparks(table: DeltaTable) -> bool:

@@ -145,7 +145,7 @@ def _batches(
         read_dictionary=[path for name in encoded if name in places for path in leaves_of(footer, places[name] or "")],
     )
     groups = range(parquet.num_row_groups) if file.groups is None else file.groups
-    check_times(file.path, footer, groups, read)
+    _check_times(file.path, footer, groups, read)
     apart = any(pa.types.is_list(kind) for kind in encoded.values())
     for rows, batch in _rows(parquet, groups, read, _rows_at_once(footer, groups, read), apart):
         arrays = []
@@ -171,7 +171,7 @@ def leaves_of(footer: pq.FileMetaData, name: str) -> list[str]:
     return [path for path in paths if path == name or path.startswith(f"{name}.")]
 
 
-def check_times(path: str, footer: pq.FileMetaData, groups: Sequence[int], columns: Sequence[str]) -> None:
+def _check_times(path: str, footer: pq.FileMetaData, groups: Sequence[int], columns: Sequence[str]) -> None:
     """Raises `UnreadableFileError` where Arrow may read a timestamp of type INT96 differently from Spark.
 
     For days before -4713 and beyond 287,000 Spark's day number is signed and Arrow's is not, so that Arrow may return

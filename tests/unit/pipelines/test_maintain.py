@@ -297,7 +297,7 @@ def test_others_who_write_put_it_off(tagged, monkeypatch: pytest.MonkeyPatch) ->
     def meanwhile(writer, adds):
         """Another one merges the same files, and a run tags, before the commit."""
         written = merge(writer, adds)
-        if not first and writer.folder.endswith("s_tagged"):
+        if not first and writer.log.folder.name == "s_tagged":
             first.append(adds)
             ended_well(maintain(workspace))
             tag_stream(workspace, "s")
@@ -331,7 +331,7 @@ def test_an_append_meanwhile_is_no_conflict(tagged, monkeypatch: pytest.MonkeyPa
 
     def meanwhile(writer, adds):
         written = merge(writer, adds)
-        if not first and writer.folder.endswith("s_tagged"):
+        if not first and writer.log.folder.name == "s_tagged":
             first.append(adds)
             tag_stream(workspace, "s")
         return written

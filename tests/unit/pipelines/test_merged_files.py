@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.merging import WHOLE_FILE, FileWriter, NotMergeableError
 from pipelines.maintaining.small_files import LEAST, LEAST_IN_RUN, File, groups_to_merge
 from rules_index.workers.delta_file_writer import SORTED_ROWS, DeltaFile, Layout
@@ -107,7 +108,7 @@ def test_merged_files_have_the_rows_and_the_bounds_of_all(tmp_path: Path) -> Non
     older = pa.schema([field for field in SCHEMA if field.name != "new"])
     tables = [rows(9_000, 1), rows(1, 2), rows(20_000, 3), rows(3_000, 4, older)]
     adds = [write(tmp_path, table, layout) for table in tables]
-    writer = FileWriter(str(tmp_path), SCHEMA, "snappy", {}, layout)
+    writer = FileWriter(FolderLog(str(tmp_path)), SCHEMA, "snappy", layout)
     import json
 
     import pyarrow.parquet as pq
@@ -139,5 +140,5 @@ def test_a_file_that_is_not_understood_stays_alone(tmp_path: Path, wrong: str) -
         adds[1] = {**adds[1], "stats": '{"numRecords": 6}'}
     there = set(tmp_path.iterdir())
     with pytest.raises(NotMergeableError):
-        FileWriter(str(tmp_path), SCHEMA, "snappy", {}, Layout()).merge(adds)
+        FileWriter(FolderLog(str(tmp_path)), SCHEMA, "snappy", Layout()).merge(adds)
     assert set(tmp_path.iterdir()) == there
