@@ -186,20 +186,24 @@ class TableLog:
         return self._commit(app, version, lambda transaction: as_list(transaction.writeFiles(frame._jdf)))
 
     def _commit(self, app: str, version: int, actions: Callable[[Any], Any]) -> bool:
-        from_json = self._java("org.apache.spark.sql.delta.actions.Action$.MODULE$").fromJson
         with active(self._spark):
             transaction = self._log.startTransaction(self._none, self._none)
             if _last_of(self._jvm, transaction, app) >= version:
                 return False
-            mark = {"txn": {"appId": app, "version": version, "lastUpdated": int(time.time() * 1000)}}
-            done = self._list([from_json(json.dumps(mark))])
-            done.addAll(actions(transaction))
-            mode = self._java("org.apache.spark.sql.SaveMode.Append")
-            transaction.commit(
-                self._java("PythonUtils.toSeq")(done),
-                self._java("org.apache.spark.sql.delta.DeltaOperations.Write")(mode, *([self._none] * 8)),
-            )
+            self._put(transaction, app, version, actions(transaction))
         return True
+
+    def _put(self, transaction: Any, app: str, version: int, actions: Any) -> None:
+        """Commits actions, a list of the JVM, as transaction `version` of `app`."""
+        from_json = self._java("org.apache.spark.sql.delta.actions.Action$.MODULE$").fromJson
+        mark = {"txn": {"appId": app, "version": version, "lastUpdated": int(time.time() * 1000)}}
+        done = self._list([from_json(json.dumps(mark))])
+        done.addAll(actions)
+        mode = self._java("org.apache.spark.sql.SaveMode.Append")
+        transaction.commit(
+            self._java("PythonUtils.toSeq")(done),
+            self._java("org.apache.spark.sql.delta.DeltaOperations.Write")(mode, *([self._none] * 8)),
+        )
 
     def rewrite(
         self,
@@ -246,19 +250,13 @@ class TableLog:
         True if the table already held transaction `number` of `app`. Py4JJavaError, or the Spark error that wraps it,
         on a conflict with another writer.
         """
-        from_json = self._java("org.apache.spark.sql.delta.actions.Action$.MODULE$").fromJson
         with active(self._spark):
             transaction = self._log.startTransaction(self._none, self._none)
             last = _last_of(self._jvm, transaction, app)
             if last >= GIVEN_UP:
                 return last > GIVEN_UP
             held = last >= number
-            mark = {"txn": {"appId": app, "version": GIVEN_UP + held, "lastUpdated": int(time.time() * 1000)}}
-            mode = self._java("org.apache.spark.sql.SaveMode.Append")
-            actions = self._java("PythonUtils.toSeq")(self._list([from_json(json.dumps(mark))]))
-            transaction.commit(
-                actions, self._java("org.apache.spark.sql.delta.DeltaOperations.Write")(mode, *([self._none] * 8))
-            )
+            self._put(transaction, app, GIVEN_UP + held, self._list([]))
         return held
 
     def _sequence(self, items: Iterable[Any]) -> Any:
