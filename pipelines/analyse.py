@@ -184,6 +184,6 @@ def _type_differs(leaf: Leaf, found: DataType) -> RuleError | None:
     if pa.types.is_boolean(leaf.type):
         message = f"A rule must be a condition, and Spark says that this is {name}."
         return None if name == "BOOLEAN" else RuleError("NOT_BOOLEAN", message)
-    if arrow_schema_of(StructType([StructField("value", found)]).json()).field(0).type == leaf.type:
+    if arrow_schema_of(StructType([StructField("value", found)]).jsonValue()["fields"]).field(0).type == leaf.type:
         return None
     return RuleError("ANALYSIS", f"Spark gives {name} for {leaf.text}, where the rules expect {leaf.type}.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -106,7 +105,7 @@ def tried_again(
     if rules is None or rules.is_empty():
         return [], {"sampled_rows": 0, "sampled_rules": 0}
     log = table_log(written.workspace.lake.uri(table))
-    schema = as_rules_see(arrow_schema_of(json.dumps({"fields": log.latest().fields})).empty_table()).schema
+    schema = as_rules_see(arrow_schema_of(log.latest().fields).empty_table()).schema
     sample = _sample(written, table, str(batch.fingerprint), set(rules["rule_id"].to_list()), batch.batch)
     configuration = written.workspace.configuration
     compiled = ri.compile_rules(
@@ -159,7 +158,7 @@ def _rows(written: NewestBatch, table: str, columns: Sequence[str] | None) -> It
     """The rows that the micro-batches wrote to a table, in batches; columns: a selection, case aside."""
     log = table_log(written.workspace.lake.uri(table))
     adds: list[Add] = written.adds(log, table)
-    schema = arrow_schema_of(json.dumps({"fields": log.latest().fields}))
+    schema = arrow_schema_of(log.latest().fields)
     spelled = {name.lower(): name for name in schema.names}
     chosen = None if columns is None else [spelled[name.lower()] for name in columns]
     return read_batches(log.source_files(adds), schema, chosen, with_version=False)

@@ -269,7 +269,7 @@ def _written(log: DeltaLog, app: str, number: int) -> tuple[int, int]:
     found = files_added_by(log, app, number)
     rows = matches = 0
     if found is not None:
-        schema = arrow_schema_of(json.dumps({"fields": log.latest().fields}))
+        schema = arrow_schema_of(log.latest().fields)
         for batch in read_batches(log.source_files(found[1]), schema, ["rule_ids"]):
             rows += len(batch)
             matches += int(pc.sum(pc.list_value_length(batch.column("rule_ids"))).as_py() or 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -95,7 +94,7 @@ class SideReader:
 
 def side_readers(join: Join, sides: Sequence[SideFiles], zone: str) -> list[SideReader]:
     """A reader for each stream; NeedsSparkError if only Spark can compare the keys or read the columns."""
-    schemas = [nullable(arrow_schema_of(json.dumps({"fields": side.fields}))) for side in sides]
+    schemas = [nullable(arrow_schema_of(side.fields)) for side in sides]
     for side, schema in zip(sides, schemas, strict=True):
         for each in schema:
             if is_opaque(each.type):

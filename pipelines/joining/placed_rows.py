@@ -105,7 +105,7 @@ class PlacedRows:
         leaves = [leaf for index, _ in self.indexes for leaf in index.inputs(name)]
         if any(leaf.text is not None for leaf in leaves):
             return 0.0
-        schema = arrow_schema_of(side.schema.json())
+        schema = arrow_schema_of(side.schema.jsonValue()["fields"])
         names = {part for leaf in leaves for part in path_parts(leaf.name)[1:2] or schema.names}
         rows = source_sample(side.stream, schema)([column for column in schema.names if column in names])
         if rows is None or not rows.num_rows:

@@ -7,7 +7,6 @@ Files are skipped if their statistics show that none of their rows can join a ne
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -180,7 +179,7 @@ def _stored_names(fields: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 def _compared_keys(keys: Sequence[str], fields: Sequence[Mapping[str, Any]]) -> list[tuple[str, pa.DataType] | None]:
     """The key columns, in lower case, with their types; None for a type whose statistics are not compared."""
-    kinds = {field.name.lower(): field.type for field in arrow_schema_of(json.dumps({"fields": list(fields)}))}
+    kinds = {field.name.lower(): field.type for field in arrow_schema_of(fields)}
     named = [(key.lower(), kinds[key.lower()]) for key in keys]
     return [each if is_comparable(each[1]) else None for each in named]
 

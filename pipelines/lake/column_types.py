@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -45,9 +44,9 @@ _KEPT_METADATA = ("comment", CHAR_TYPE, _COLLATIONS)
 _ODD_NAME = re.compile(r"[ ,;{}()\n\t=]")
 
 
-def arrow_schema_of(schema_json: str) -> pa.Schema:
-    """Arrow types of the columns in a Delta table's `schemaString`; every timestamp is in UTC."""
-    return pa.schema([_field(field) for field in json.loads(schema_json)["fields"]])
+def arrow_schema_of(fields: Iterable[Mapping[str, Any]]) -> pa.Schema:
+    """Arrow types of columns, given as the `fields` of a Delta table's `schemaString`; every timestamp is in UTC."""
+    return pa.schema([_field(field) for field in fields])
 
 
 def _field(field: Mapping[str, Any]) -> pa.Field:

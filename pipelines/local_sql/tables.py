@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -47,7 +46,7 @@ class LocalTable:
     @cached_property
     def schema(self) -> pa.Schema:
         """The table's columns."""
-        return arrow_schema_of(json.dumps({"fields": self.snapshot.fields}))
+        return arrow_schema_of(self.snapshot.fields)
 
     def column(self, name: str) -> str:
         """A column's name in the table's spelling; NeedsSparkError if there is none."""

@@ -138,12 +138,12 @@ def writer_of(workspace: Workspace, name: str) -> FileWriter | None:
     if lake.settings.root is None:
         return None
     table, log = lake.delta(name), table_log(lake.uri(name))
-    columns = table.schema().to_json()
-    layout = layout_of(lake, name, json.loads(columns)["fields"])
+    fields = json.loads(table.schema().to_json())["fields"]
+    layout = layout_of(lake, name, fields)
     codec = configured_codec(workspace)
     if layout is None or codec is None or _is_sparks(table) or log.why_spark_commits(log.latest()):
         return None
-    schema = pa.schema([field for field in arrow_schema_of(columns) if field.name not in layout.partition_by])
+    schema = pa.schema([field for field in arrow_schema_of(fields) if field.name not in layout.partition_by])
     return FileWriter(log, schema, codec, layout)
 
 

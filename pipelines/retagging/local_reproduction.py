@@ -148,7 +148,7 @@ class _Reproduction:
         if adds is None or any(add.get("deletionVector") for add in adds):
             raise NeedsSparkError(f"the table {name} has files that Spark alone reads")
         held = [*self.fields, {"name": SOURCE_VERSION, "type": "long", "nullable": True, "metadata": {}}]
-        schema = self._with_inputs(arrow_schema_of(json.dumps({"type": "struct", "fields": held})))
+        schema = self._with_inputs(arrow_schema_of(held))
 
         def work(add: Mapping[str, Any]) -> None:
             """Write those of one file."""
@@ -181,7 +181,7 @@ class _Reproduction:
         names = {name.lower() for name in schema.names}
         later = [field for field in self.scope.columns() if field.name.lower() not in names]
         missing = [each["name"] for each in self.fields if each["name"].lower() not in names]
-        held = arrow_schema_of(json.dumps({"type": "struct", "fields": self.fields}))
+        held = arrow_schema_of(self.fields)
         later += [held.field(name) for name in missing if name not in {field.name for field in later}]
         return nullable(pa.schema([*schema, *later]))
 

@@ -139,7 +139,7 @@ class LocalTables:
         """Look for rows of micro-batches that only match now, which `write` then commits: how many. They are written to
         files that belong to no version of the table yet."""
         fields = self.tagged.snapshot(self._version).fields
-        task, schema = self._row_task(fields, stamps), _arrow_schema(fields)
+        task, schema = self._row_task(fields, stamps), arrow_schema_of(fields)
         self._newly_matched = LocalNewlyMatched(self.scope, self.rematch, task, schema).write(batches, histories, bases)
         return self._newly_matched.rows
 
@@ -153,7 +153,7 @@ class LocalTables:
         if self.scope.stream.output == "matched" and found.emptied:
             fields = self.tagged.snapshot(found.version).fields
             rows = self._row_task(fields, stamps)
-            parts = self._spread(adds, lambda add: self._with_a_rule(add, rows, _arrow_schema(fields)))
+            parts = self._spread(adds, lambda add: self._with_a_rule(add, rows, arrow_schema_of(fields)))
             made = [entry for part in parts for entry in part]
         else:
             made = self._spread(
@@ -193,7 +193,7 @@ class LocalTables:
         """Make the pairs of the rules that differ those of the tagged table, in one commit."""
         assert at.matches is not None
         log = self.matches
-        schema = _arrow_schema(log.snapshot(at.matches).fields)
+        schema = arrow_schema_of(log.snapshot(at.matches).fields)
         layout = layout_of(self.lake, matches_table(self.scope.name), log.snapshot(at.matches).fields)
         stale = [add for add in self._live(log, at.matches) if self._has_pairs(log, add, schema)]
         made = [self._without(log, add, schema, layout or Layout()) for add in stale]
@@ -244,7 +244,7 @@ class LocalTables:
             return []
         ids = self._ids(self.rematch.changes.rules["rule_id"])
         keys = schema.names[1:-2]
-        held = _arrow_schema(self.tagged.snapshot(version).fields)
+        held = arrow_schema_of(self.tagged.snapshot(version).fields)
         adds = self._with_rows(self._live(self.tagged, version), widened(self.rematch.compiled, None))
 
         def pairs(add: dict[str, Any]) -> list[pa.RecordBatch]:
@@ -314,7 +314,7 @@ class LocalTables:
 
     def _task(self, version: int, stamps: Stamps | None) -> FileTask | None:
         snapshot = self.tagged.snapshot(version)
-        held = _arrow_schema(snapshot.fields)
+        held = arrow_schema_of(snapshot.fields)
         read = columns_read(held, snapshot.partition_columns, self.rematch)
         files = live_files(self.tagged, version)
         if read is None or files is None or any(add.get("deletionVector") for add in files):
@@ -341,11 +341,6 @@ class LocalTables:
 def why_spark_retags(workspace: Workspace) -> str | None:
     """Why Spark must re-tag, as far as the configuration tells, as a clause; None if this process may."""
     return why_spark_works(workspace) or why_spark_compresses(workspace)
-
-
-def _arrow_schema(fields: Sequence[Mapping[str, Any]]) -> pa.Schema:
-    """The columns of a table's log."""
-    return arrow_schema_of(json.dumps({"type": "struct", "fields": list(fields)}))
 
 
 def _is_large(log: DeltaLog) -> bool:

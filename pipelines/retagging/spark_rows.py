@@ -95,7 +95,7 @@ class TaggedRows:
 
     def columns(self) -> pa.Schema:
         """The newest columns, with those that are missing."""
-        return arrow_schema_of(self._with_missing(self.lake.frame(self.name)).schema.json())
+        return arrow_schema_of(self._with_missing(self.lake.frame(self.name)).schema.jsonValue()["fields"])
 
     def frame(self, version: int, files: Sequence[Add]) -> DataFrame:
         """The rows of some files, with the columns that are missing."""

@@ -42,7 +42,7 @@ def file_task(
         or layout_of(lake, name, plain_schema(columns).jsonValue()["fields"]) is None
     ):
         return None
-    read = columns_read(arrow_schema_of(columns.json()), partition_columns(snapshot), rematch)
+    read = columns_read(arrow_schema_of(columns.jsonValue()["fields"]), partition_columns(snapshot), rematch)
     if read is None:
         return None
     values = {name: pa.scalar(value) for name, value in stamps.items()}

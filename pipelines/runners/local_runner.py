@@ -85,7 +85,7 @@ class LocalRunner:
 
     def columns(self, source: Source, version: int) -> pa.Schema:
         """The source's columns at a version."""
-        return arrow_schema_of(_as_schema(self._fields(source, version)))
+        return arrow_schema_of(self._fields(source, version))
 
     def followed(
         self, source: Source, version: int, before: Mapping[str, Any] | None, tables: Sequence[str], command: str
@@ -276,10 +276,6 @@ class LocalRunner:
 def _log(source: Source) -> DeltaLog:
     assert isinstance(source.log, DeltaLog)
     return source.log
-
-
-def _as_schema(fields: Sequence[Mapping[str, Any]]) -> str:
-    return json.dumps({"type": "struct", "fields": list(fields)})
 
 
 def _accepted(asked: RowChecks, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

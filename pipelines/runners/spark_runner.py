@@ -68,7 +68,7 @@ class SparkRunner:
 
     def columns(self, source: Source, version: int) -> pa.Schema:
         """The source's columns at a version."""
-        return arrow_schema_of(slice_schema(source, version).json())
+        return arrow_schema_of(slice_schema(source, version).jsonValue()["fields"])
 
     def followed(
         self, source: Source, version: int, before: Mapping[str, Any] | None, tables: Sequence[str], command: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -36,7 +37,8 @@ def source_columns(workspace: Workspace, stream: Stream) -> pa.Schema:
 def _table_columns(workspace: Workspace, stream: Stream) -> pa.Schema:
     if not is_catalog_name(stream.source):
         try:
-            return arrow_schema_of(open_delta(stream.source, None, "a source", "").schema().to_json())
+            schema = open_delta(stream.source, None, "a source", "").schema().to_json()
+            return arrow_schema_of(json.loads(schema)["fields"])
         except MissingTableError:
             raise SourceError(
                 f"The stream {stream.name} has no source: there is no Delta table at {stream.source}. Write it "
@@ -49,7 +51,7 @@ def _table_columns(workspace: Workspace, stream: Stream) -> pa.Schema:
     from pipelines.sources.source import open_source
     from pipelines.spark.delta_internals import snapshot_schema
 
-    return arrow_schema_of(snapshot_schema(open_source(workspace.spark, stream).log.latest()).json())
+    return arrow_schema_of(snapshot_schema(open_source(workspace.spark, stream).log.latest()).jsonValue()["fields"])
 
 
 def check_columns(stream: Stream, schema: pa.Schema) -> None:

@@ -62,7 +62,7 @@ def folder_of(lake: Lake, name: str) -> str | None:
 def layout_of(lake: Lake, name: str, wanted: Sequence[Mapping[str, Any]]) -> Layout | None:
     """The layout of the table's files; None if its columns are not `wanted`, in any order, or it requires more of its
     files than rows. A column that the source was given later stands behind deltatag's own."""
-    if any(is_opaque(field.type) for field in arrow_schema_of(json.dumps({"fields": list(wanted)}))):
+    if any(is_opaque(field.type) for field in arrow_schema_of(wanted)):
         return None
     found = _plain_table(lake, name)
     if found is None:
@@ -91,7 +91,7 @@ def joined_layout_of(lake: Lake, name: str, wanted: Sequence[Mapping[str, Any]])
     found = _plain_table(lake, name)
     if found is None or found[1].partition_columns:
         return None
-    held, asked = (arrow_schema_of(json.dumps({"fields": list(fields)})) for fields in (found[0], wanted))
+    held, asked = (arrow_schema_of(fields) for fields in (found[0], wanted))
     known = held == nullable(held) == nullable(asked) and not any(is_opaque(field.type) for field in held)
     return Layout(indexed=_indexed(found[1])) if known else None
 

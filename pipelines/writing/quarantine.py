@@ -63,7 +63,7 @@ def check_conditions(spark: SparkSession, stream: Stream, frame: DataFrame) -> N
 
     Checks are restricted in the same way as rules: what is not repeatable, or reaches beyond the row, is refused.
     """
-    columns = arrow_schema_of(frame.drop("source_version").schema.json())
+    columns = arrow_schema_of(frame.drop("source_version").schema.jsonValue()["fields"])
     for name, condition in stream.checks.items():
         check_condition(stream.name, name, condition, columns)
         try:

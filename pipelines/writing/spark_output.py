@@ -133,7 +133,7 @@ class Output:
 
     def _written(self, accepted: DataFrame, task: Task, pieces: Pieces | None) -> FilesWritten:
         if pieces is not None:
-            schema = nullable(arrow_schema_of(accepted.drop("source_version").schema.json()))
+            schema = nullable(arrow_schema_of(accepted.drop("source_version").schema.jsonValue()["fields"]))
             written = write_pieces(self.spark, pieces, schema, self.matcher, task)
             if written is not None:
                 return written

@@ -40,7 +40,7 @@ def test_what_is_left_out_satisfies_no_rule(spark) -> None:
     for name, value in {"spark.sql.session.timeZone": "America/New_York", "spark.sql.ansi.enabled": "true"}.items():
         session.conf.set(name, value)
     rows = session.sql(VALUES).cache()
-    schema = arrow_schema_of(rows.schema.json())
+    schema = arrow_schema_of(rows.schema.jsonValue()["fields"])
     said: list[tuple[str, str]] = []
     for one, other in itertools.pairwise((*PREDICATES, PREDICATES[0])):
         for text in (one, f"({one}) AND ({other})", f"NOT ({one}) OR ({other})"):
@@ -114,7 +114,7 @@ def test_files_that_were_rewritten_since_are_read(clustered, spark) -> None:
     taken = before.take(before.first_position(source.start), None, 1 << 30)
     spark.sql(f"OPTIMIZE delta.`{source.source}`")
     now = open_source(workspace.spark, source)
-    schema = arrow_schema_of(slice_schema(before, before.version).json())
+    schema = arrow_schema_of(slice_schema(before, before.version).jsonValue()["fields"])
     compiled = ri.compile_rules([("early", "origin = 'JFK' AND t < timestamp'2024-01-03'")], schema)
     assert len(Matchable(workspace.spark, before, compiled).files(taken)) == 2
     assert len(Matchable(workspace.spark, now, compiled).files(taken)) == 40
