@@ -35,7 +35,7 @@ def maintain_after(workspace: Workspace, scopes: Iterable[str]) -> list[Upkept]:
         return []
     done = []
     for name, scope in _tables(workspace, scopes):
-        if name != "rules" and _due(workspace, name, in_run=True):
+        if name != "rules" and _due(workspace, name):
             done.append(_kept_up(workspace, name, scope, in_run=True))
     return [each for each in done if each.changed or each.notes or each.error]
 
@@ -58,13 +58,14 @@ def table_sizes(workspace: Workspace, scope: str) -> TableSizes:
     if not names:
         return TableSizes()
     files = [file for name in names for file in files_of(workspace.lake.delta(name))]
-    due = tuple(name for name in names if _due(workspace, name, in_run=True))
+    due = tuple(name for name in names if _due(workspace, name))
     return TableSizes(len(files), sum(file.size for file in files), due)
 
 
-def _due(workspace: Workspace, name: str, in_run: bool) -> list[str]:
+def _due(workspace: Workspace, name: str) -> list[str]:
+    """What is due for a table in a run."""
     try:
-        return lake_tables.due(workspace, name) if name in LAKE_TABLES else tables.due(workspace, name, in_run)
+        return lake_tables.due(workspace, name) if name in LAKE_TABLES else tables.due(workspace, name, in_run=True)
     except PipelineError:
         return []  # code that needs the table reports the error
 

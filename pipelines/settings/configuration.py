@@ -208,7 +208,7 @@ def _stream(name: str, section: Section) -> Stream:
         engine=_engine(section),
         retag=section.choice("retag", RETAG),
         annotations=_annotations(section),
-        owners=section.owners("owners"),
+        owners=section.owners(),
         freshness=_freshness(section),
     )
     if stream.cluster_by and stream.partition_by:
@@ -300,7 +300,7 @@ def _join(name: str, section: Section, streams: Mapping[str, Stream]) -> Join:
     window = _join_window(section, members)
     method = cast("JoinMethod", section.choice("method", get_args(JoinMethod)))
     frozen = MappingProxyType(on), MappingProxyType(window)
-    lateness, owners = _duration(section, "lateness"), section.owners("owners")
+    lateness, owners = _duration(section, "lateness"), section.owners()
     return Join(name, members, *frozen, lateness, _engine(section), method, _annotations(section), owners)
 
 

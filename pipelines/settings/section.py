@@ -101,12 +101,13 @@ class Section:
             raise self.error(key, "a name stands in the list twice")
         return tuple(value)
 
-    def owners(self, key: str) -> tuple[str, ...]:
-        """A list of e-mail addresses and of teams such as team:fraud."""
-        found = self.texts(key)
+    def owners(self) -> tuple[str, ...]:
+        """The key `owners`: a list of e-mail addresses and of teams such as team:fraud."""
+        found = self.texts("owners")
         for owner in found:
             if _OWNER.fullmatch(owner) is None:
-                raise self.error(key, f"expected e-mail addresses and teams such as team:fraud, found {owner!r}")
+                expected = "expected e-mail addresses and teams such as team:fraud"
+                raise self.error("owners", f"{expected}, found {owner!r}")
         return found
 
     def choice(self, key: str, choices: tuple[str, ...]) -> str:
