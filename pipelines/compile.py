@@ -42,7 +42,7 @@ from pipelines.lake.lake import Lake
 from pipelines.origin import origin_of
 from pipelines.recovery.jvm_restart import step
 from pipelines.rule_set import RuleSet
-from pipelines.runners.spark_required import of_derived
+from pipelines.runners.spark_required import why_spark_evaluates
 from pipelines.scopes import Scope, scope_of, scopes_of
 from pipelines.value_lists import Held, read_lists
 from pipelines.workspace import Workspace
@@ -168,7 +168,7 @@ def _bring_up_to_date(
         "settings": settings_of(scope, engine),
         "columns": columns_of(schema),
         "rejected": rejected.height,
-        "needs_spark": of_derived(compiled) or "",
+        "needs_spark": why_spark_evaluates(compiled) or "",
         **({KEPT: kept_ids} if kept_ids else {}),
         LISTS: versions,
         **_implied_by(scope, rules.accepted(name, rejected), known if is_known else None),

@@ -24,7 +24,7 @@ from pipelines.lake.runs import MicroBatch
 from pipelines.recovery.attempts import notices as left_out_notices
 from pipelines.recovery.jvm_restart import step, surviving
 from pipelines.runners.choice import spark_ruled_out
-from pipelines.runners.spark_required import of_newest_index
+from pipelines.runners.spark_required import why_spark_evaluates_newest
 from pipelines.settings.model import LOCAL, Join
 from pipelines.sources.source import Source
 from pipelines.workspace import Workspace
@@ -112,7 +112,7 @@ def _alike(workspace: Workspace, joins: Sequence[Join]) -> list[list[Join]]:
     """Joins grouped by streams and keys; those with rules that only Spark evaluates are apart, and come last."""
     found: dict[str, list[Join]] = {}
     for join in joins:
-        needs_spark = of_newest_index(workspace.lake, join.name) is not None
+        needs_spark = why_spark_evaluates_newest(workspace.lake, join.name) is not None
         keys = [needs_spark, join.streams, [[column.lower() for column in join.on[name]] for name in join.streams]]
         found.setdefault(json.dumps(keys), []).append(join)
     return [found[keys] for keys in sorted(found, key=lambda keys: keys.startswith("[true"))]

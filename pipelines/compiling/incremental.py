@@ -29,7 +29,7 @@ from pipelines.errors import PipelineError
 from pipelines.lake.index_store import LIST_FILES, LISTS, StoredIndex, fetch_index, update_statistics
 from pipelines.recovery.jvm_restart import step
 from pipelines.rule_set import RULE_COLUMNS
-from pipelines.runners.spark_required import of_derived
+from pipelines.runners.spark_required import why_spark_evaluates
 from pipelines.scopes import Scope, scopes_of
 from pipelines.value_lists import Held, Versions, read_lists
 from pipelines.workspace import Workspace
@@ -100,7 +100,7 @@ def _bring_up_to_date(
         "settings": stored.statistics["settings"],
         "columns": stored.columns,
         "rejected": rejected.height,
-        "needs_spark": of_derived(updated) or "",
+        "needs_spark": why_spark_evaluates(updated) or "",
         LISTS: versions,
         LIST_FILES: updated.list_files,
     }

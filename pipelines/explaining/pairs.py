@@ -12,7 +12,7 @@ from pipelines.joining.local_joins import LocalJoins
 from pipelines.joining.local_rows import LocalRows
 from pipelines.joining.local_sides import names_of
 from pipelines.joining.sides import SideFiles
-from pipelines.runners.spark_required import of_derived
+from pipelines.runners.spark_required import why_spark_evaluates
 from pipelines.scopes import JoinScope
 from pipelines.sources.positions import Position, Slice
 from pipelines.sources.readable_features import why_spark_reads
@@ -32,7 +32,7 @@ def joined_rows_where(scope: JoinScope, compiled: ri.CompiledRules, wanted: int)
     SourceError if a source cannot be read, or only Spark can read and compare the rows.
     """
     try:
-        if reason := of_derived(compiled):
+        if reason := why_spark_evaluates(compiled):
             raise NeedsSparkError(reason)
         return list(_joined(scope, compiled, wanted))
     except NeedsSparkError as error:

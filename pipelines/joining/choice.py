@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pipelines.errors import NeedsSparkError
 from pipelines.runners.choice import turn_to_spark, why_spark_works
-from pipelines.runners.spark_required import of_newest_index, why_spark_writes
+from pipelines.runners.spark_required import why_spark_evaluates_newest, why_spark_writes
 from pipelines.sources.readable_features import why_spark_reads
 from pipelines.table_definitions import scope_tables
 
@@ -48,5 +48,5 @@ def why_spark(workspace: Workspace, joins: Sequence[Join]) -> str | None:
     names = [name for join in joins for name in scope_tables(join.name, is_join=True)]
     if (reason := why_spark_writes(workspace.lake, names)) is not None:
         return reason
-    found = (of_newest_index(workspace.lake, join.name) for join in joins)
+    found = (why_spark_evaluates_newest(workspace.lake, join.name) for join in joins)
     return next((reason for reason in found if reason is not None), None)

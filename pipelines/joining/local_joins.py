@@ -26,7 +26,7 @@ from pipelines.lake.column_types import ARROW_ID_TYPES, arrow_schema_of, plain_f
 from pipelines.lake.delta_log import DeltaLog
 from pipelines.lake.table_log import table_log
 from pipelines.lake.transaction_ids import app_of, files_added_by, is_done
-from pipelines.runners.spark_required import of_derived
+from pipelines.runners.spark_required import why_spark_evaluates
 from pipelines.sources.pieces import each_in_threads, progress_of_parts
 from pipelines.sources.readable_features import refuse_foreign
 from pipelines.sources.source import Source
@@ -89,7 +89,7 @@ class LocalJoins:
     def place(self, widest: Join, together: Sequence[Planned]) -> LocalRows:
         """The rows of micro-batches that read the same rows; NeedsSparkError if only Spark can read or match them."""
         for planned in together:
-            if reason := of_derived(planned.index.compiled):
+            if reason := why_spark_evaluates(planned.index.compiled):
                 raise NeedsSparkError(reason)
             for side in planned.sides:
                 if side.tracked is not None:

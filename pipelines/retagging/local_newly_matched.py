@@ -17,7 +17,7 @@ from pipelines.retagging.indexes import index_without_spark
 from pipelines.retagging.newly_matched import check_lists, history_of, left_rows_out, way_out
 from pipelines.retagging.rematch import Rematch, widened
 from pipelines.runners.local_runner import LocalRunner
-from pipelines.runners.spark_required import of_derived
+from pipelines.runners.spark_required import why_spark_evaluates
 from pipelines.sources.lost_files import telling_lost_files
 from pipelines.writing.files import discard
 from rules_index.workers.newly_matched import write_newly_matched
@@ -145,6 +145,6 @@ class LocalNewlyMatched:
             raise NeedsSparkError(
                 "a rule that tagged its rows does not compile with the columns that its source has now"
             )
-        if reason := of_derived(found):
+        if reason := why_spark_evaluates(found):
             raise NeedsSparkError(reason)
         return found

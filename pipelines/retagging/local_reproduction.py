@@ -21,7 +21,7 @@ from pipelines.retagging.local_newly_matched import columns_then
 from pipelines.retagging.local_tables import why_spark_retags
 from pipelines.retagging.retagger import Outcome
 from pipelines.runners.local_runner import LocalRunner
-from pipelines.runners.spark_required import of_derived
+from pipelines.runners.spark_required import why_spark_evaluates
 from pipelines.sources.pieces import each_in_threads
 from pipelines.table_definitions import TAGGED_COLUMNS, tagged_columns, tagged_table
 from pipelines.value_lists import read_lists
@@ -59,7 +59,7 @@ def reproduce_here(
     if scope.workspace.lake.is_in_store:
         raise NeedsSparkError("delta-rs makes no table with a property of deltatag's own in an object store")
     compiled = _compiled(scope, rules)
-    if reason := of_derived(compiled):
+    if reason := why_spark_evaluates(compiled):
         raise NeedsSparkError(reason)
     made = _Reproduction(scope, compiled, rules_version, table, in_time)
     made.begin()

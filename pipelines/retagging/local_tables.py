@@ -24,7 +24,7 @@ from pipelines.retagging.local_newly_matched import LocalNewlyMatched, Written
 from pipelines.retagging.rematch import Rematch, columns_read, widened
 from pipelines.retagging.tables import Found, Stamps
 from pipelines.runners.choice import why_spark_works
-from pipelines.runners.spark_required import of_derived
+from pipelines.runners.spark_required import why_spark_evaluates
 from pipelines.sources.pieces import each_in_threads
 from pipelines.spark.sql_text import quoted
 from pipelines.table_definitions import matches_table, tagged_table
@@ -95,7 +95,7 @@ class LocalTables:
             )
             if compiled is None:
                 raise NeedsSparkError("a rule that differs does not compile with the columns that its source has now")
-            if reason := of_derived(compiled):
+            if reason := why_spark_evaluates(compiled):
                 raise NeedsSparkError(reason)
         former = None
         is_worth = compiled is not None or _is_large(table_log(workspace.lake.uri(tagged_table(scope.name))))

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from pipelines.errors import NeedsSparkError, SparkRuledOutError
-from pipelines.runners.spark_required import of_newest_index, why_spark_writes
+from pipelines.runners.spark_required import why_spark_evaluates_newest, why_spark_writes
 from pipelines.settings.model import LOCAL, SPARK, Stream
 from pipelines.sources.readable_features import why_spark_reads
 from pipelines.table_definitions import scope_tables
@@ -72,7 +72,7 @@ def why_spark(workspace: Workspace, stream: Stream) -> str | None:
         why_spark_works(workspace)
         or why_spark_reads(stream)
         or why_spark_writes(workspace.lake, scope_tables(stream.name))
-        or of_newest_index(workspace.lake, stream.name)
+        or why_spark_evaluates_newest(workspace.lake, stream.name)
     )
 
 

@@ -23,7 +23,7 @@ from pipelines.lake.delta_log import DeltaLog
 from pipelines.lake.table_log import table_log
 from pipelines.lake.transaction_ids import app_of, is_done
 from pipelines.runners.runner import Job
-from pipelines.runners.spark_required import of_derived
+from pipelines.runners.spark_required import why_spark_evaluates
 from pipelines.settings.model import Stream
 from pipelines.sources.columns import check_condition
 from pipelines.sources.pieces import cores, each_in_threads, pieces_of, progress_of_parts
@@ -140,7 +140,7 @@ class LocalRunner:
         """Write the micro-batch's tables: quarantine, matches, tagged rows; returns its figures."""
         batch, plan = job.batch, job.batch.plan
         self._zone = job.compiled.time_zone
-        if reason := of_derived(job.compiled):
+        if reason := why_spark_evaluates(job.compiled):
             raise NeedsSparkError(reason)
         # the slice's version may have features that the newest version has dropped
         self.check_features(job.source, job.taken.schema_version)

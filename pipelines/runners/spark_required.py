@@ -30,8 +30,8 @@ def why_spark_writes(lake: Lake, names: Sequence[str]) -> str | None:
     return None
 
 
-def of_derived(compiled: ri.CompiledRules) -> str | None:
-    """The parts of an index's rules that only Spark evaluates, as a clause; None if there are none."""
+def why_spark_evaluates(compiled: ri.CompiledRules) -> str | None:
+    """Why only Spark evaluates an index's rules: the parts that need it, as a clause; None if there are none."""
     if not compiled.derived:
         return None
     named = [_part(compiled, leaf) for leaf in compiled.derived[:_MOST_NAMED]]
@@ -49,8 +49,8 @@ def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def of_newest_index(lake: Lake, scope: str) -> str | None:
-    """A rule of a scope's newest index that needs Spark, as a clause; None if there is none, or no readable index."""
+def why_spark_evaluates_newest(lake: Lake, scope: str) -> str | None:
+    """Why only Spark evaluates a scope's newest index, as a clause; None if others do, or no index can be read."""
     try:
         stored = newest_index(lake, scope)
         if stored is None:
@@ -58,6 +58,6 @@ def of_newest_index(lake: Lake, scope: str) -> str | None:
         if stored.needs_spark is not None:
             return stored.needs_spark or None
         # an index of an earlier version, whose statistics lack this entry
-        return of_derived(load_planned(lake, scope, stored.fingerprint, "deltatag compile")[1])
+        return why_spark_evaluates(load_planned(lake, scope, stored.fingerprint, "deltatag compile")[1])
     except (PipelineError, RulesIndexError):
         return None  # using the index reports the error

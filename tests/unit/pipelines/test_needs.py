@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import rules_index as ri
-from pipelines.runners.spark_required import of_derived
+from pipelines.runners.spark_required import why_spark_evaluates
 from pipelines.sources.readable_features import foreign_features
 from pipelines.writing import local_tables
 
@@ -23,10 +23,10 @@ def compiled_of(*expressions: str) -> ri.CompiledRules:
 
 
 def test_each_part_is_named_with_a_rule_up_to_ten_of_them() -> None:
-    assert of_derived(compiled_of("x > 1", "s = 'a'")) is None
-    one = of_derived(compiled_of("x > 1", "soundex(s) = 'a'", "soundex(s) = 'b' AND x > 2"))
+    assert why_spark_evaluates(compiled_of("x > 1", "s = 'a'")) is None
+    one = why_spark_evaluates(compiled_of("x > 1", "soundex(s) = 'a'", "soundex(s) = 'b' AND x > 2"))
     assert one == "only Spark evaluates soundex(s), of the rule r1 (and 1 more rule)"
-    many = of_derived(compiled_of(*(f"find_in_set(s, '{width}') > 5" for width in range(3, 15))))
+    many = why_spark_evaluates(compiled_of(*(f"find_in_set(s, '{width}') > 5" for width in range(3, 15))))
     assert many is not None and many.endswith("; and 2 other parts")
     named = re.findall(r"find_in_set\(s, '(\d+)'\), of the rule r(\d+);", many)
     assert len(named) == 10 and all(int(width) == int(rule) + 3 for width, rule in named)
