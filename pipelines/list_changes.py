@@ -32,8 +32,8 @@ def changed_values(table: DeltaTable, uri: str, column: str, version: int) -> It
     """The values of a column in the rows that changed after a version, up to the version that is open: by the feed, and
     by the files.
 
-    Nothing where that version, or files of it, can no longer be read, nor of a table with deletion vectors or column
-    mapping, which the readers of files and feeds do not know; then all rows must be read.
+    Yields nothing if the version or one of its files is gone, or if the table has deletion vectors or column mapping,
+    which neither reader supports. The caller then reads all rows.
     """
     if not arrow_reads(table) or not 0 <= int(table.version()) - version <= MOST_VERSIONS:
         return

@@ -40,9 +40,9 @@ def as_dataset(table: DeltaTable) -> FileSystemDataset:
     """The table as an Arrow dataset. Raises what delta-rs raises for a table that it cannot read, and its
     DeltaProtocolError for one whose files Arrow reads otherwise (`arrow_reads`).
 
-    Arrow reads the files of a folder by itself. Of delta-rs's own file system, which is written in Python, one of
-    Arrow's threads may drop a file when the interpreter is already gone: the process then aborts at its end, in one of
-    some forty short ones, with all of its work done.
+    Arrow's own file system is used for folders. delta-rs's is written in Python; if an Arrow thread closes a file of it
+    after the interpreter has ended, the process aborts. That happened in one of about forty short runs, after all work
+    was done.
     """
     from deltalake.exceptions import DeltaProtocolError
 

@@ -1,5 +1,5 @@
-"""Rows that the tagged table lacks since no rule matched them, where only matched rows are written: those that rules
-match now, from the source, by threads of this process."""
+"""With `output = "matched"` the tagged table lacks rows that no rule matched. This module reads them from the source
+again and writes those that a rule matches now, by threads of this process."""
 
 from __future__ import annotations
 

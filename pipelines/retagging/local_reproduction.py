@@ -199,8 +199,8 @@ class _Reproduction:
         return sum(json.loads(json.loads(entry)["add"]["stats"])["numRecords"] for entry in self.entries)
 
     def commit(self) -> None:
-        """Make the table these files. They are only removed where that has surely failed: who is stopped meanwhile may
-        have committed them."""
+        """Commits the files as the table's only ones. They are removed only if the commit certainly failed: a run that
+        is stopped here may already have committed them."""
         try:
             self.log.replace(self.definition, self.entries)
         except TableError:
