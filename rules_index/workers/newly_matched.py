@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from rules_index.arrays import decoded
-from rules_index.index.annotations import plain, without_dictionary
-from rules_index.workers.retagged_rows import ReplacedIds, matched_ids
+from rules_index.workers.retagged_rows import ReplacedIds, matched_ids, stamped
 from rules_index.workers.table_files import Files
 from rules_index.workers.tagged_files import joined
 from rules_index.workers.task import Task
@@ -39,7 +37,7 @@ def write_newly_matched(
             found, ids = _newly_matched(compiled, former, replaced, batch)
             if len(found):
                 rows += len(found)
-                files.write(_tagged(found, ids, replaced, task, schema))
+                files.write(stamped(found, ids, replaced, task, schema))
         return rows, files.close()
     except BaseException:
         files.abandon()
@@ -58,22 +56,3 @@ def _newly_matched(
     before = matched_ids(former, replaced, batch)
     new = pa.array(np.diff(before.offsets.to_numpy()) == 0)
     return batch.filter(new), ids.filter(new)
-
-
-def _tagged(
-    batch: pa.RecordBatch, ids: pa.ListArray, replaced: ReplacedIds, task: Task, schema: pa.Schema
-) -> pa.RecordBatch:
-    """The rows with the columns of the tagged table."""
-    made: dict[str, pa.Array] = {"rule_ids": without_dictionary(ids)}
-    if replaced.annotations is not None:
-        made |= plain(replaced.annotations.of_ids(ids))
-    made |= {name: pa.repeat(value, len(batch)) for name, value in task.stamps.items()}
-    columns = []
-    for each in schema:
-        if each.name in made:
-            columns.append(made[each.name])
-        elif each.name in batch.schema.names:
-            columns.append(decoded(batch.column(each.name)))
-        else:
-            columns.append(pa.nulls(len(batch), each.type))
-    return pa.RecordBatch.from_arrays(columns, schema.names)

@@ -22,6 +22,7 @@ from rules_index.index.annotations import plain
 from rules_index.workers.parquet_columns import with_columns
 from rules_index.workers.retagged_rows import IN_RANGE, ReplacedIds, RowRange, in_range_only, matched_ids, new_ids
 from rules_index.workers.source_file_reader import leaves_of, partition_value
+from rules_index.workers.tagged_files import repeated
 
 if TYPE_CHECKING:
     from rules_index.index.compiled import CompiledRules
@@ -147,7 +148,7 @@ def _replaced(task: FileTask, ids: pa.ListArray, batch: pa.RecordBatch | None = 
     columns: dict[str, pa.Array] = {}
     if task.replaced.annotations is not None:
         columns |= plain(task.replaced.annotations.of_ids(ids))
-    columns |= {name: _repeated(value, len(ids)) for name, value in task.stamps.items()}
+    columns |= {name: repeated(value, len(ids)) for name, value in task.stamps.items()}
     if task.rows is not None and batch is not None:
         columns = {name: in_range_only(batch, name, decoded(column)) for name, column in columns.items()}
     return pa.table({"rule_ids": ids, **columns})
@@ -188,13 +189,6 @@ def _batches(
             yield (
                 batch if task.rows is None else batch.append_column(IN_RANGE, task.rows.holds(batch[task.rows.column]))
             )
-
-
-def _repeated(value: pa.Scalar, rows: int) -> pa.Array:
-    """One value for all rows; a text as a dictionary, which takes less memory and is written sooner."""
-    if not pa.types.is_string(value.type):
-        return pa.repeat(value, rows)
-    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([value.as_py()]))
 
 
 def _place(task: FileTask, path: str) -> str:

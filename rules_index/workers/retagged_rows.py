@@ -278,7 +278,7 @@ def write_files(
         for batch in batches:
             ids, changed = new_ids(compiled, replaced, batch)
             rows, count = rows + len(batch), count + int(changed.sum())
-            made = _stamped(batch, without_dictionary(ids), task, replaced.annotations)
+            made = stamped(batch, ids, replaced, task, pa.schema([batch.schema.field(name) for name in task.columns]))
             if task.only_matched:
                 made = made.filter(pa.array(~changed | (np.diff(ids.offsets.to_numpy()) > 0)))
             if len(made):
@@ -296,19 +296,27 @@ def write_files(
     yield pa.RecordBatch.from_pydict(columns)
 
 
-def _stamped(batch: pa.RecordBatch, ids: pa.ListArray, task: Task, annotations: Annotations | None) -> pa.RecordBatch:
-    made = plain(annotations.of_ids(ids)) if annotations is not None else {}
+def stamped(
+    batch: pa.RecordBatch, ids: pa.ListArray, replaced: ReplacedIds, task: Task, schema: pa.Schema
+) -> pa.RecordBatch:
+    """Rows of the tagged table with new ids, their annotations and the task's stamps.
+
+    schema: the table's columns, NULL where the rows lack one. Rows that are not to be matched keep what they have.
+    """
+    made = plain(replaced.annotations.of_ids(ids)) if replaced.annotations is not None else {}
     columns = []
-    for name in task.columns:
-        column = batch.column(name)
+    for name, kind in zip(schema.names, schema.types, strict=True):
         if name == "rule_ids":
-            column = ids
+            columns.append(without_dictionary(ids))
         elif name in made:
-            column = in_range_only(batch, name, made[name])
+            columns.append(in_range_only(batch, name, made[name]))
         elif name in task.stamps:
-            column = in_range_only(batch, name, pa.repeat(task.stamps[name].cast(column.type), len(batch)))
-        columns.append(column)
-    return pa.RecordBatch.from_arrays(columns, list(task.columns))
+            columns.append(in_range_only(batch, name, pa.repeat(task.stamps[name].cast(kind), len(batch))))
+        elif name in batch.schema.names:
+            columns.append(decoded(batch.column(name)))
+        else:
+            columns.append(pa.nulls(len(batch), kind))
+    return pa.RecordBatch.from_arrays(columns, schema.names)
 
 
 def in_range_only(batch: pa.RecordBatch, name: str, new: pa.Array) -> pa.Array:

@@ -188,11 +188,12 @@ def _stamps(batch: pa.RecordBatch, task: Task, names: tuple[str, ...]) -> dict[s
     found: dict[str, pa.Array] = {}
     for name in names:
         value = task.stamps.get(name)
-        if value is None:
-            found[name] = batch.column(name)
-        elif pa.types.is_string(value.type):
-            numbers = pa.array(np.zeros(len(batch), np.int32))
-            found[name] = pa.DictionaryArray.from_arrays(numbers, pa.array([value.as_py()]))
-        else:
-            found[name] = pa.repeat(value, len(batch))
+        found[name] = batch.column(name) if value is None else repeated(value, len(batch))
     return found
+
+
+def repeated(value: pa.Scalar, rows: int) -> pa.Array:
+    """One value for all rows; a text as a dictionary, which takes less memory and is written sooner."""
+    if not pa.types.is_string(value.type):
+        return pa.repeat(value, rows)
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([value.as_py()]))
