@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
+from pipelines.compile import compile_scopes
+from pipelines.join import join_streams
 from pipelines.lake.lake import arrow_schema
 from pipelines.table_definitions import RULES
 from pipelines.workspace import Workspace
@@ -52,6 +55,24 @@ def rows(start: int, stop: int) -> pa.Table:
             "w": pa.array([("x", "y", None)[n % 3] for n in numbers]),
         }
     )
+
+
+def joined_lake(new_workspace: Any, **options: Any) -> tuple[Workspace, list[dict[str, Any]]]:
+    """A lake whose join `j` has been tagged, and the rules of `j`."""
+    streams = {"s": {"source": "lake/source", "event_time": "t"}, "o": {"source": "lake/other", "event_time": "t"}}
+    join = {"streams": ["s", "o"], "on": ["seq"], "window": "1 hour", "annotations": STREAM["annotations"]}
+    made = new_workspace(streams, **options, joins={"j": join})
+    times = pa.array([datetime(2024, 1, 1)] * 50, pa.timestamp("us", "UTC"))
+    for stream in ("s", "o"):
+        write_deltalake(made.configuration.streams[stream].source, rows(0, 50).append_column("t", times))
+    qualified = [
+        rule | {"expression": rule["expression"].replace("n ", "s.n ").replace("w ", "o.w ")}
+        for rule in local(RULES_OF_S)
+    ]
+    write_rules(made, qualified, "j")
+    compile_scopes(made)
+    join_streams(made, "j")
+    return made, qualified
 
 
 def append(workspace: Workspace, start: int, stop: int) -> None:

@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from pipelines.compile import compile_scopes
 from tests.lakes import write_rules
@@ -109,6 +109,14 @@ class Scenario:
         structs = ", ".join(f"struct({name}.*) AS {name}" for name in self.names)
         joined = f"SELECT {structs}, sort_array(array_compact(array({rules}))) AS rule_ids FROM {source}"
         return f"SELECT * FROM ({joined} WHERE {' AND '.join(where)}) WHERE size(rule_ids) > 0"
+
+    def append(self, workspace: Any, batch: Any) -> None:
+        """Append rows that arrive, by stream, to its source; now and then compact one of the sources."""
+        for name, table in batch.items():
+            write_deltalake(workspace.configuration.streams[name].source, table, mode="append")
+        if self.draw.random() < 0.2:
+            name = self.draw.choice(self.names)
+            DeltaTable(workspace.configuration.streams[name].source).optimize.compact()
 
     def _time(self, name: str) -> Any:
         if self.draw.random() < 0.06:

@@ -11,7 +11,6 @@ from deltalake import DeltaTable, write_deltalake
 
 from pipelines.compile import compile_scopes
 from pipelines.errors import TableError
-from pipelines.join import join_streams
 from pipelines.retag import reproduce_tags, retag
 from pipelines.settings.configuration import parse_configuration
 from pipelines.sql import run_statement
@@ -25,7 +24,7 @@ from tests.annotated_rows import (
     append,
     assert_annotated,
     check_bounds,
-    local,
+    joined_lake,
     rows,
     tagged,
     write_rules,
@@ -131,19 +130,7 @@ def test_a_range_and_an_older_version(new_workspace) -> None:
 # tests/unit/pipelines/test_annotated_rows.py::test_joined_rows_without_spark has it
 @pytest.mark.soak
 def test_joined_rows(new_workspace) -> None:
-    streams = {"s": {"source": "lake/source", "event_time": "t"}, "o": {"source": "lake/other", "event_time": "t"}}
-    join = {"streams": ["s", "o"], "on": ["seq"], "window": "1 hour", "annotations": STREAM["annotations"]}
-    made = new_workspace(streams, joins={"j": join})
-    times = pa.array([datetime(2024, 1, 1)] * 50, pa.timestamp("us", "UTC"))
-    for stream in ("s", "o"):
-        write_deltalake(made.configuration.streams[stream].source, rows(0, 50).append_column("t", times))
-    qualified = [
-        rule | {"expression": rule["expression"].replace("n ", "s.n ").replace("w ", "o.w ")}
-        for rule in local(RULES_OF_S)
-    ]
-    write_rules(made, qualified, "j")
-    compile_scopes(made)
-    join_streams(made, "j")
+    made, qualified = joined_lake(new_workspace)
 
     def joined() -> dict[int, Any]:
         table = DeltaTable(made.lake.uri("j_tagged")).to_pyarrow_table().to_pylist()

@@ -90,11 +90,7 @@ def test_whatever_arrives_when_the_table_is_the_join(
         # slices and several partitions, as if the rows were many
         monkeypatch.setattr(hot_keys, "FEW_ROWS", 4)
     for batch in scenario.arrivals():
-        for name, table in batch.items():
-            write_deltalake(workspace.configuration.streams[name].source, table, mode="append")
-        if scenario.draw.random() < 0.2:
-            name = scenario.draw.choice(scenario.names)
-            DeltaTable(workspace.configuration.streams[name].source).optimize.compact()
+        scenario.append(workspace, batch)
         step = scenario.draw.choice(("", "", "planned", "written", "skipped"))
         if step == "skipped":
             continue

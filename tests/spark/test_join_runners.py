@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import write_deltalake
 
 from pipelines.compile import compile_scopes
 from pipelines.due import join_is_due
@@ -62,11 +62,7 @@ def test_runs_of_both_runners_make_one_table(new_workspace, monkeypatch, seed: i
         monkeypatch.setattr(local_rows, "ROWS", 4)
     taken: list[str] = []
     for batch in scenario.arrivals():
-        for name, table in batch.items():
-            write_deltalake(workspace.configuration.streams[name].source, table, mode="append")
-        if scenario.draw.random() < 0.2:
-            name = scenario.draw.choice(scenario.names)
-            DeltaTable(workspace.configuration.streams[name].source).optimize.compact()
+        scenario.append(workspace, batch)
         runner = scenario.draw.choice((LOCAL, LOCAL, SPARK))
         step = scenario.draw.choice(("", "", "planned", "written"))
         taken += [runner] if _join(through(workspace, runner), list(joins), monkeypatch, step) else []

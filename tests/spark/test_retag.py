@@ -12,7 +12,7 @@ from deltalake import ColumnProperties, WriterProperties, write_deltalake
 
 from pipelines.compile import compile_scopes
 from pipelines.due import due_scopes
-from pipelines.errors import ConfigurationError, RestartedError, SourceChangedError, TableError
+from pipelines.errors import ConfigurationError, SourceChangedError, TableError
 from pipelines.lake.runs import batches
 from pipelines.retag import reproduce_tags, retag
 from pipelines.retagging.spark_rows import TaggedRows
@@ -34,7 +34,16 @@ from tests.spark.retagged import (
     tags,
 )
 from tests.unit.pipelines import retagged_rows
-from tests.unit.pipelines.retagged_rows import BEFORE, STEPS, STREAM, DiedError, die_after, edited, write_rules
+from tests.unit.pipelines.retagged_rows import (
+    BEFORE,
+    STEPS,
+    STREAM,
+    DiedError,
+    die_after,
+    edited,
+    overtake,
+    write_rules,
+)
 
 TURNS = [*enumerate(STEPS * 2)]
 """Each step, once with an edit before the next run, and once with rows, or with neither."""
@@ -111,21 +120,9 @@ def test_a_death_after_each_write(
 
 # tests/unit/pipelines/test_local_retag.py has it without a JVM
 @pytest.mark.soak
-def test_whoever_was_stopped_writes_nothing_when_it_goes_on(new_workspace, monkeypatch) -> None:
-    """A run is stopped behind its plan; another one takes over; then the first one goes on."""
+def test_whoever_was_stopped_writes_nothing_when_it_goes_on(new_workspace) -> None:
     workspace = prepared(new_workspace)
-    write = TaggedRows.write
-
-    def late(self, *arguments):
-        monkeypatch.undo()
-        write_rules(workspace, LATER)
-        assert retag(workspace, "s").rows_changed
-        return write(self, *arguments)
-
-    monkeypatch.setattr(TaggedRows, "write", late)
-    with pytest.raises(RestartedError):
-        retag(workspace, "s")
-    assert retag(workspace, "s").rows_changed == 0
+    overtake(workspace, TaggedRows, LATER)
     assert_like_anew(workspace)
 
 

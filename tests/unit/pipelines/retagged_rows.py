@@ -10,6 +10,8 @@ import pyarrow as pa
 import pytest
 
 from pipelines.compile import compile_scopes
+from pipelines.errors import RestartedError
+from pipelines.retag import retag
 from pipelines.retagging.retagger import Retagger
 from tests import lakes
 
@@ -92,6 +94,25 @@ def edited(draw: random.Random, rules: Any, make: Any = random_rule) -> Any:
 
 class DiedError(BaseException):
     """Stands for the end of the process: no `except Exception` may catch it."""
+
+
+def overtake(workspace: Any, tables: type, rules: Any) -> None:
+    """A run is stopped behind its plan; another one, by `rules`, takes over; then the first one goes on, in vain.
+
+    tables: the class whose `write` the run is stopped in.
+    """
+    write, patch = tables.write, pytest.MonkeyPatch()  # type: ignore[attr-defined]
+
+    def late(self: Any, *arguments: Any) -> Any:
+        patch.undo()
+        write_rules(workspace, rules)
+        assert retag(workspace, "s").rows_changed
+        return write(self, *arguments)
+
+    patch.setattr(tables, "write", late)
+    with pytest.raises(RestartedError):
+        retag(workspace, "s")
+    assert retag(workspace, "s").rows_changed == 0
 
 
 def die_after(patch: pytest.MonkeyPatch, step: str, log: type) -> None:

@@ -12,7 +12,6 @@ from deltalake import DeltaTable, write_deltalake
 from pipelines.compile import compile_scopes
 from pipelines.compiling.due import compile_is_due
 from pipelines.errors import ConfigurationError, IndexOutdatedError, TableError
-from pipelines.join import join_streams
 from pipelines.retag import retag
 from pipelines.settings.configuration import parse_configuration
 from pipelines.tag import tag_stream
@@ -24,6 +23,7 @@ from tests.annotated_rows import (
     append,
     assert_annotated,
     check_bounds,
+    joined_lake,
     local,
     rows,
     tagged,
@@ -219,19 +219,7 @@ def test_a_stream_behind_one_with_annotations_reads_its_source_columns(new_works
 
 
 def test_joined_rows_without_spark(new_workspace) -> None:
-    streams = {"s": {"source": "lake/source", "event_time": "t"}, "o": {"source": "lake/other", "event_time": "t"}}
-    join = {"streams": ["s", "o"], "on": ["seq"], "window": "1 hour", "annotations": STREAM["annotations"]}
-    made = new_workspace(streams, spark=False, joins={"j": join})
-    times = pa.array([datetime(2024, 1, 1)] * 50, pa.timestamp("us", "UTC"))
-    for stream in ("s", "o"):
-        write_deltalake(made.configuration.streams[stream].source, rows(0, 50).append_column("t", times))
-    qualified = [
-        rule | {"expression": rule["expression"].replace("n ", "s.n ").replace("w ", "o.w ")}
-        for rule in local(RULES_OF_S)
-    ]
-    write_rules(made, qualified, "j")
-    compile_scopes(made)
-    join_streams(made, "j")
+    made, qualified = joined_lake(new_workspace, spark=False)
     table = DeltaTable(made.lake.uri("j_tagged")).to_pyarrow_table().to_pylist()
     assert len(table) > 20
     for row in table:

@@ -11,7 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from pipelines.authoring.versions import history
 from pipelines.due import retag_is_due
-from pipelines.errors import ConfigurationError, RestartedError, TableError
+from pipelines.errors import ConfigurationError, TableError
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.index_store import index_to_tag_with
 from pipelines.lake.runs import batches
@@ -41,6 +41,7 @@ from tests.unit.pipelines.retagged_rows import (
     DiedError,
     die_after,
     edited,
+    overtake,
     random_rule,
     rows,
     structs,
@@ -124,20 +125,8 @@ def test_it_is_told_why_a_retag_needs_spark(make_retagged, monkeypatch: pytest.M
 
 @pytest.mark.slow
 def test_whoever_was_stopped_writes_nothing_when_it_goes_on(make_retagged) -> None:
-    monkeypatch = pytest.MonkeyPatch()
     workspace = prepared(make_retagged)
-    write = LocalTables.write
-
-    def late(self, *arguments):
-        monkeypatch.undo()
-        write_rules(workspace, LATER)
-        assert retag(workspace, "s").rows_changed
-        return write(self, *arguments)
-
-    monkeypatch.setattr(LocalTables, "write", late)
-    with pytest.raises(RestartedError):
-        retag(workspace, "s")
-    assert retag(workspace, "s").rows_changed == 0
+    overtake(workspace, LocalTables, LATER)
     assert_like_anew(workspace)
 
 
