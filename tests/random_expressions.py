@@ -81,13 +81,14 @@ _MAKERS = {
         date_part('YEAR', {timestamp}) ; levenshtein({string}, {string!}) ; try_element_at({map}, 'b') ;
         try_add({int}, {int}) ; try_divide({int}, {int!}) :: int ; array_size({array<int>}) ;
         find_in_set({string}, 'a,b,abc') ; hash({date}, {decimal(5,2)}, {timestamp}) ; hash({bigint}, {string}) ;
-        bit_length({string}) ; array_min({array<int>}) ; hash({double}, {boolean}) ; size(map_keys({map})) ; {int} >>> 1
+        bit_length({string}) ; array_min({array<int>}) ; hash({double}, {boolean}) ; size(map_keys({map})) ;
+        shiftrightunsigned({int}, 1)
     """,
     "bigint": """
         CAST({double} AS BIGINT) ; CAST({decimal(38,10)} AS BIGINT) ; unix_date({date}) + 0L ;
         xxhash64({string}) ; {bigint} + {int} ; unix_micros({timestamp}) ; crc32({binary}) ; ceil({double}) ;
         floor({double}) ; CAST({timestamp} AS BIGINT) ; array_position({array<int>}, {int!}) ;
-        crc32({string}) ; xxhash64({decimal(18,6)}, {int}) ; xxhash64({float}, {string}) ; {bigint} >> {int} ;
+        crc32({string}) ; xxhash64({decimal(18,6)}, {int}) ; xxhash64({float}, {string}) ; shiftright({bigint}, {int}) ;
         {int} * 1000000000000 ; bigint({string}) ; try_cast({string} AS BIGINT)
     """,
     "tinyint": """

@@ -312,10 +312,10 @@ def _within(items: pa.Array, path: list[str]) -> pa.Array:
 
 def _call(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     values, failed = function_registry.call(operation, [operand.values for operand in operands])
-    if function_registry.is_strict(operation):
-        raised = _either(operands)
-    else:
+    if function_registry.is_eager(operation):
         raised = reduce(_with_more, (operand.raised for operand in operands))
+    else:
+        raised = _either(operands)
     return _finish(values, _with_more(raised, failed))
 
 

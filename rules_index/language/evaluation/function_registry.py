@@ -65,6 +65,11 @@ def is_strict(operation: Operation) -> bool:
     return FUNCTIONS[operation.parameters[0]].strict
 
 
+def is_eager(operation: Operation) -> bool:
+    """Whether all arguments of a call are evaluated, those behind a NULL too."""
+    return FUNCTIONS[operation.parameters[0]].eager
+
+
 def call(operation: Operation, columns: Columns) -> Result:
     """The values of a call, in its type."""
     name, zone = operation.parameters

@@ -214,7 +214,7 @@ def _crc32(columns: Columns, _: str) -> Result:
 
 
 HASHES: dict[str, ScalarFunction] = {
-    "hash": ScalarFunction(_are_hashed, _hash(_murmur_numbers, _murmur_texts, INT), strict=False),
-    "xxhash64": ScalarFunction(_are_hashed, _hash(_xxhash_numbers, _xxhash_texts, BIGINT), strict=False),
+    "hash": ScalarFunction(_are_hashed, _hash(_murmur_numbers, _murmur_texts, INT), strict=False, eager=True),
+    "xxhash64": ScalarFunction(_are_hashed, _hash(_xxhash_numbers, _xxhash_texts, BIGINT), strict=False, eager=True),
     "crc32": ScalarFunction(lambda kinds: len(kinds) == 1 and kinds[0] == STRING, _crc32),
 }

@@ -23,7 +23,8 @@ class ScalarFunction:
     """accepts: for which types of its arguments it is evaluated here; evaluate: its values from its arguments, in the
     time zone given; raises: whether it may raise; constants: the places of arguments that must be constants; fits:
     for which values of these it is evaluated here (None: for all); decodes: whether its texts must be valid UTF-8;
-    strict: whether it is NULL where an argument is, so that Spark evaluates none behind a NULL."""
+    strict: whether it is NULL where an argument is; eager: whether Spark evaluates all arguments, those behind a NULL
+    too."""
 
     accepts: Callable[[Types], bool]
     evaluate: Callable[[Columns, str], Result]
@@ -32,6 +33,7 @@ class ScalarFunction:
     fits: Callable[[Sequence[Any]], bool] | None = None
     decodes: bool = False
     strict: bool = True
+    eager: bool = False
 
 
 def filled(values: pa.Array) -> np.ndarray:

@@ -226,7 +226,7 @@ def _beside(test: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Callable[[Columns, s
 
 
 _OF_BYTES: dict[str, ScalarFunction] = {
-    "concat": ScalarFunction(argument_types.texts, _concat),
+    "concat": ScalarFunction(argument_types.texts, _concat, eager=True),
     "octet_length": ScalarFunction(argument_types.one_text, lambda columns, _: (pc.binary_length(columns[0]), None)),
     "bit_length": ScalarFunction(
         argument_types.one_text, lambda columns, _: (pc.multiply(pc.binary_length(columns[0]), 8), None)

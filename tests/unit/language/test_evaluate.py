@@ -152,6 +152,17 @@ def test_logic_over_values_that_may_have_raised(p: Any, q: Any, r: Any) -> None:
     assert run(Operation("is_null", leaves[:1], BOOL), **columns) == [p if p == "raised" else p is None]
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "found"), [("concat", pa.string(), None), ("hash", INT, 42), ("contains", BOOL, None)]
+)
+def test_arguments_behind_a_null_are_evaluated_where_spark_does(name: str, kind: pa.DataType, found: Any) -> None:
+    """`concat(NULL, CAST('x' AS ...))` raises, and `contains(NULL, ...)` does not."""
+    texts = pa.array([None, None], pa.string())
+    later = Evaluated(texts, np.array([True, False]))
+    tree = Operation("call", (Leaf("a", pa.string()), Leaf("b", pa.string())), kind, (name, "UTC"))
+    assert run(tree, a=texts, b=later) == ["raised" if name != "contains" else None, found]
+
+
 def test_a_shared_part_is_evaluated_once_per_batch() -> None:
     shared = Operation("add", (Leaf("a", INT), Constant(1, INT)), INT)
     tree = Operation("=", (shared, shared), BOOL)
