@@ -55,6 +55,7 @@ def warm_up() -> int:
         ("times", "day > DATE'2024-01-01' OR instant > TIMESTAMP'2024-01-01' OR wall > TIMESTAMP_NTZ'2024-01-01'"),
         ("computed", "whole + 1 < big"),
         ("decimals", "price / 3 + price > 1 AND CAST(double AS DECIMAL(10,2)) > 1 AND CAST(-price AS INT) < 1"),
+        ("sample", "hash(text, big) % 7 = 1 OR xxhash64(text, whole) > 1"),
         ("many", " AND ".join(f"(whole = {i} OR big = {i} OR tiny = {i})" for i in range(9))),
     ]
     schema = pa.schema(list(_TYPES.items()))
