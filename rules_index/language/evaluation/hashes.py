@@ -35,6 +35,7 @@ def _hash(numbers: Callable[..., None], texts: Callable[..., None], kind: pa.Dat
     """The hash of several columns: that of each is the seed of the next, and a NULL leaves it as it is."""
 
     def evaluate(columns: Columns, _: str) -> Result:
+        """Hashes the columns from left to right, beginning with Spark's seed."""
         hashes = np.full(len(columns[0]), _SEED, np.uint64)
         for column in columns:
             if column.type == STRING:
