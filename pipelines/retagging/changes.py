@@ -106,8 +106,13 @@ class _Meaning:
 
     def agrees(self, other: _Meaning) -> bool:
         """True if equal texts mean the same, where the columns that they name have the same types."""
-        same = (self.event_time or "").lower() == (other.event_time or "").lower() and self.time_zone == other.time_zone
+        same = self._event_column() == other._event_column() and self.time_zone == other.time_zone
         return same and self.annotate == other.annotate
+
+    def _event_column(self) -> tuple[str, str | None]:
+        """The column of the event time, to which bounds of rules refer without its name, and its type."""
+        name = (self.event_time or "").lower()
+        return name, next((kind for column, kind in self.columns.items() if column.lower() == name), None)
 
     def types_named(self, now: _Meaning) -> pl.Expr:
         """For each rule with this meaning, which of the columns that it names have another type now, with their types;

@@ -13,7 +13,7 @@ import pytest
 import rules_index as ri
 from pipelines.errors import TableError
 from pipelines.lake.runs import DONE, PLANNED, MicroBatch
-from pipelines.retagging.changes import changes_of
+from pipelines.retagging.changes import _Meaning, changes_of
 from pipelines.retagging.index_histories import ALL, NEW_RULES, index_histories
 from rules_index.workers.retagged_rows import FILE, IN_RANGE, ReplacedIds, count_changes, new_ids
 
@@ -112,6 +112,13 @@ def test_only_added_rules_where_only_they_are_asked_for() -> None:
     assert (list(found.rules["rule_id"]), found.held) == (["new"], ())
     with pytest.raises(TableError, match="deltatag retag"):
         changes_of([None], rules(same="a"), True)
+
+
+def test_rules_mean_something_else_by_an_event_time_of_another_type() -> None:
+    """Bounds of rules refer to it without naming it, so that no text tells."""
+    before = _Meaning("At", "UTC", {"at": "date", "n": "int"})
+    assert before.agrees(_Meaning("at", "UTC", {"at": "date", "n": "bigint"}))
+    assert not before.agrees(_Meaning("at", "UTC", {"at": "timestamp", "n": "int"}))
 
 
 def test_everything_where_a_base_is_not_known() -> None:
