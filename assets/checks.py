@@ -117,7 +117,7 @@ def gate_metadata(result: GateResult) -> dict[str, Any]:
     metadata = {name: _metadata_value(value) for name, value in result.measures.items()}
     metadata["findings"] = dg.MetadataValue.md(result.table())
     if result.report is not None:
-        metadata["data_docs"] = dg.MetadataValue.url(result.report.as_uri())
+        metadata["data_docs"] = dg.MetadataValue.path(str(result.report))
     if result.counts:
         from assets.plots import matches_per_rule
 

@@ -155,7 +155,7 @@ def assert_told(result: dg.ExecuteInProcessResult) -> None:
     assert found["tagged_rows"].value == 90
     assert "| late |" in str(found["rules_with_most_matches"].value)
     assert "(data:image/png;base64," in str(found["matches_per_rule"].value)
-    page = Path(str(found["data_docs"].value).removeprefix("file://"))
+    page = Path(str(found["data_docs"].value))
     assert "Tagged rows are those of the source" in page.read_text(encoding="utf-8")
     materializations = {
         e.asset_key.to_user_string(): e for e in result.get_asset_materialization_events() if e.asset_key

@@ -132,9 +132,10 @@ def _time_suggestion(text: str, kind: str) -> str:
 
 
 def _conditions(rule: Parsed) -> Iterator[Mistake]:
-    """`channel = 'a' OR 'b'`: a string where a condition is needed, which Spark casts to BOOLEAN."""
-    for node in rule.of("and", "or"):
-        for before, child in zip([node.children[1], *node.children], node.children, strict=False):
+    """`channel = 'a' OR 'b'`, `NOT 'b'`: a string where a condition is needed, which Spark casts to BOOLEAN."""
+    for node in rule.of("and", "or", "not"):
+        # Beside the first child stands the second, if there is one; beside the others the one before.
+        for before, child in zip([*node.children[1:2], *node.children], node.children, strict=False):
             constant = rule.constant(child) if child.kind == "literal" else None
             if constant is None or constant.type != STRING or not _is_refused(str(constant.value), BOOLEAN):
                 continue
