@@ -1,1 +1,1 @@
-"""What an edit of the rules changes in rows that are tagged already, and how their tables are brought up to date."""
+"""Brings tables of tagged rows up to date after the rules have changed."""

@@ -1,7 +1,8 @@
-"""Which rules rows must be matched with again: those that differ between the indexes that tagged them and the newest.
+"""Finds the rules that tagged rows must be matched with again: those that differ between the indexes that tagged the
+rows and the newest one.
 
-A rule with the same text and bounds, the same event time, time zone and types of the columns that it names matches what
-it matched.
+A rule does not differ, and matches the same rows as before, if it has the same text, validity bounds and list contents,
+and if the event time, the time zone and the types of the columns that it names are the same.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from rules_index.index.annotate import Annotate
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The rules to try rows with again.
+    """The rules that rows must be matched with again.
 
-    rules: those of the newest index, with their texts and bounds; former: what rows were tagged by in their place, and
-    removed rules; held: the ids among all these that rows may have now. Where `everything` is set nothing is known of
-    what tagged the rows: they lose all ids that they have, and `rules` are all. retyped: rules that tagged rows name
-    columns that have other types now, so that what they matched cannot be found again.
+    rules: those of the newest index, with their texts and bounds; former: the rules that tagged the rows in their
+    place, and removed rules; held: the ids of all these rules that rows may have now. If `everything` is set, it is not
+    known which rules tagged the rows: the rows lose all their ids, and `rules` are all rules. retyped: rules that
+    tagged the rows name columns whose types have changed since, so it cannot be found out again what they matched.
     """
 
     rules: pl.DataFrame
@@ -40,28 +41,30 @@ class Changes:
 
     @property
     def is_empty(self) -> bool:
-        """True where no row can have other rules."""
+        """True if no row can get or lose an id."""
         return not self.everything and self.rules.is_empty() and not self.held
 
     @property
     def ids(self) -> pl.Series:
-        """The ids of all rules that differ."""
+        """The ids of all rules that differ, without duplicates."""
         return pl.concat([self.rules["rule_id"], self.former["rule_id"]]).unique()
 
 
 _TYPES = "types"
-"""The column of a base for the types of those columns that a rule names and that have other types now; else NULL."""
+"""The column of a base with the former types of those columns that a rule names and whose types have changed since;
+NULL if there are none."""
 _NO_RULES = pl.DataFrame(schema={"rule_id": pl.Null})
 _NONE = Changes(_NO_RULES, _NO_RULES, ())
 """No rule differs."""
 
 
 def changes_of(bases: Iterable[pl.DataFrame | None], now: pl.DataFrame, only_new: bool) -> Changes:
-    """What differs between each base and the rules that there are now, all together.
+    """Returns the rules that differ between `now`, the newest rules, and any of the bases.
 
-    A base is a frame of rule_id, expression, valid_from, valid_to and lists, and of annotations and types where there
-    are any, None where it is not known. Of several bases each rule counts that differs from any of them: to try a row
-    with more rules than it needs changes nothing. only_new: no rule counts that a base had in any form.
+    A base has the rules that tagged some of the rows, or is None if these are not known. Bases and `now` have the
+    columns rule_id, expression, valid_from, valid_to and lists, and annotations and types if there are any. A rule that
+    differs from only one of several bases is included: matching a row with more rules than necessary changes nothing.
+    only_new: only rules whose id a base lacks. Raises TableError if `only_new` is set and a base is not known.
     """
     bases = list(bases)
     known = [base.with_columns(_no_types(base)) for base in bases if base is not None]
@@ -84,9 +87,9 @@ def changes_of(bases: Iterable[pl.DataFrame | None], now: pl.DataFrame, only_new
     rules = pl.concat(differ).drop(_TYPES).unique().sort("rule_id")
     replaced = pl.concat(former).drop(_TYPES).unique()
     changed = pl.concat([rules["rule_id"], replaced["rule_id"]]).unique()
+    # not just the ids of `replaced`: if one base has a rule as it is now and another lacks it, rows have its id, too
     held = [base.filter(pl.col("rule_id").is_in(changed.implode()))["rule_id"] for base in known]
     ids = pl.concat(held).unique().sort() if held else changed.clear()
-    # a rule that one base has as it is now and another has not is no former one, and yet rows have it
     retyped = any(base[_TYPES].is_not_null().any() for base in known)
     return Changes(rules, replaced, tuple(ids.to_list()), retyped=retyped)
 
@@ -97,7 +100,7 @@ def _no_types(rules: pl.DataFrame) -> list[pl.Expr]:
 
 @dataclass(frozen=True, slots=True)
 class _Meaning:
-    """What, beside their texts, decides what rules match."""
+    """Everything besides their texts that decides what rules match."""
 
     event_time: str | None
     time_zone: str
@@ -105,18 +108,20 @@ class _Meaning:
     annotate: Annotate | None = None
 
     def agrees(self, other: _Meaning) -> bool:
-        """True if equal texts mean the same, where the columns that they name have the same types."""
+        """True if equal texts have equal meaning, provided that the columns that they name have the same types."""
         same = self._event_column() == other._event_column() and self.time_zone == other.time_zone
         return same and self.annotate == other.annotate
 
     def _event_column(self) -> tuple[str, str | None]:
-        """The column of the event time, to which bounds of rules refer without its name, and its type."""
+        """The event time's column in lower case, and its type: validity bounds refer to it without naming it."""
         name = (self.event_time or "").lower()
         return name, next((kind for column, kind in self.columns.items() if column.lower() == name), None)
 
     def types_named(self, now: _Meaning) -> pl.Expr:
-        """For each rule with this meaning, which of the columns that it names have another type now, with their types;
-        NULL if none has. A name that only occurs in the text counts, too: a rule that is tried in vain changes nothing.
+        """Returns an expression over rules with this meaning: the columns that a rule names and whose types have
+        changed until `now`, each with its former type, as one text; NULL if there are none.
+
+        A name that merely occurs in the text counts, too: matching with a rule in vain changes nothing.
         """
         texts = pl.col("expression").str.to_lowercase()
         types = [
@@ -129,15 +134,18 @@ class _Meaning:
 
 
 class RuleSets:
-    """The rules of indexes, read once each."""
+    """The rules of stored indexes; those of each index are read once."""
 
     def __init__(self, workspace: Workspace, scope: str) -> None:
         self._workspace, self._scope = workspace, scope
         self._found: dict[str, tuple[pl.DataFrame, _Meaning] | None] = {}
 
     def changes(self, histories: Iterable[History], stored: StoredIndex, mode: str) -> Changes:
-        """What differs between these index histories and a stored index; SourceError if its own rules are gone, unless
-        it is all that there is."""
+        """Returns the rules that differ between these index histories and a stored index.
+
+        SourceError if the rules of the stored index are gone; not if it has tagged all rows, since then nothing
+        differs.
+        """
         histories = frozenset(histories)
         if histories <= {(stored.fingerprint,)}:
             return _NONE
@@ -149,9 +157,9 @@ class RuleSets:
         return changes_of(bases, rules, mode == NEW_RULES)
 
     def of_history(self, history: History, meaning: _Meaning | None = None) -> pl.DataFrame | None:
-        """The rules that rows are tagged by; None where they are not known, or mean something else now.
+        """Returns the rules that tagged the rows of a history; None if they are not known, or have another meaning now.
 
-        meaning: what rules mean now, for the column `types`.
+        meaning: what rules mean now, by which the column `types` is added; None skips the comparison, and the column.
         """
         rules: pl.DataFrame | None = None
         for fingerprint in history:
@@ -178,8 +186,8 @@ class RuleSets:
 
 
 def _with_times(rules: pl.DataFrame) -> pl.DataFrame:
-    """The rules with bounds of one type, also those of a version of `rules` that had no such columns, and with what
-    the lists hold that they name."""
+    """Returns the rules with bounds of one type, even if their version of `rules` had no such columns, and with a
+    column `lists`, which is NULL if the index has no value lists."""
     missing = [name for name in ("valid_from", "valid_to") if rules.schema[name] == pl.Null]
     found = rules.with_columns(pl.col(name).cast(pl.Datetime("us", "UTC")) for name in missing)
     return found if LISTS in found.columns else found.with_columns(pl.lit(None, pl.String).alias(LISTS))

@@ -1,4 +1,4 @@
-"""Columns that a tagged table holds with other types than the source has now, for which the rules were compiled."""
+"""Refuses rules that read a column which the tagged table has with another type than the source now has."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def refuse_other_types(scope: Scope, held: pa.Schema, compiled: ri.CompiledRules | None) -> None:
     """SourceChangedError if an index reads a column, or a field of one, that the tagged table has with another type.
 
-    held: the columns of the tagged table, with those of the source that it has not yet.
+    held: the columns of the tagged table, followed by columns of the source that it lacks; compiled: None if there is
+    nothing to match.
     """
     for leaf in compiled.inputs if compiled is not None else ():
         if leaf.text is not None:

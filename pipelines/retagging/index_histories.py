@@ -1,6 +1,6 @@
-"""By which indexes the rows of a tagged table were tagged: `runs` says it of its micro-batches and the re-tags since.
+"""The indexes that tagged the rows of a table, by what `runs` says of its micro-batches and of later re-tags.
 
-A row names the index that wrote it. That a later re-tag found nothing to change in it is told by `runs` alone.
+A row names the index that wrote it. Only `runs` tells whether a later re-tag has found nothing to change in the row.
 """
 
 from __future__ import annotations
@@ -18,28 +18,32 @@ from pipelines.settings.model import Stream
 from pipelines.table_definitions import matches_table, tagged_table
 
 History: TypeAlias = tuple[str, ...]
-"""The indexes of a row, by fingerprint: the first one tagged it, and each further one added the rules that were new."""
+"""The indexes that tagged a row, by fingerprint: the first one with all its rules, each further one with added
+rules."""
 
 ALL, NEW_RULES = "all", "new_rules"
-"""What a re-tag brings up to date: every edit of the rules, or only rules that were added."""
+"""What a re-tag brings up to date: every edit of the rules, or only added rules."""
 _WAIT = 60.0
-"""Seconds to wait for a micro-batch that is between two of its writes."""
+"""Seconds to wait for another run that has written a micro-batch's matches, but not yet its tagged rows."""
 
 
 def retag_scope(name: str) -> str:
-    """The scope by which `runs` has a stream's re-tags: no stream and no join can be named so."""
+    """The scope of a stream's or join's re-tags in `runs`; no stream or join can have this name."""
     return f"{name}/retag"
 
 
 def policy_mode(stream: Stream) -> str:
-    """What a run re-tags of a stream."""
+    """The mode in which a run re-tags a stream."""
     return NEW_RULES if stream.retag == NEW_RULES else ALL
 
 
 @dataclass(frozen=True, slots=True)
 class Retag:
-    """One re-tag that is done, as far as what comes later must know: it took the rows of the micro-batches up to
-    `through`, all of them or, where `whole` is False, those of a range of event times."""
+    """A finished re-tag.
+
+    It covered the rows of the micro-batches up to `through`: all of them or, if `whole` is False, those in a range of
+    event times.
+    """
 
     through: int
     fingerprint: str
@@ -47,7 +51,7 @@ class Retag:
     whole: bool = True
 
     def then(self, histories: frozenset[History]) -> frozenset[History]:
-        """The histories after it of rows that had one of these before."""
+        """The histories, after this re-tag, of rows whose histories were among these before it."""
         added = frozenset(
             history if history[-1] == self.fingerprint else (*history, self.fingerprint) for history in histories
         )
@@ -57,9 +61,10 @@ class Retag:
 
 @dataclass(frozen=True, slots=True)
 class IndexHistories:
-    """The index histories of rows of the micro-batches up to `through`.
+    """The index histories of the rows of the micro-batches up to number `through`.
 
-    by_batch: of each micro-batch that no later re-tag made like the others; earlier: of all those before them.
+    by_batch: the histories of each micro-batch, by number, that has rows and that no re-tag of all rows and edits
+    covers; earlier: the histories of the micro-batches that one covers.
     """
 
     through: int
@@ -68,18 +73,18 @@ class IndexHistories:
 
     @property
     def distinct(self) -> frozenset[History]:
-        """All of them."""
+        """The histories of all rows."""
         return self.earlier.union(*self.by_batch.values())
 
     def of(self, batch: int) -> frozenset[History]:
-        """Those of one micro-batch."""
+        """The histories of one micro-batch's rows."""
         return self.by_batch.get(batch, self.earlier)
 
 
 def index_histories(batches: Iterable[MicroBatch], retags: Iterable[MicroBatch], through: int) -> IndexHistories:
-    """The histories after these micro-batches and these re-tags of one stream, each given by descending number.
+    """Returns the histories after these micro-batches and re-tags of one stream, each given by descending number.
 
-    No more of both is read than decides it: down to the last whole re-tag for all edits, or the last restart.
+    Both are only read as far as needed: back to the last re-tag of all rows and edits, or to the last restart.
     """
     later: list[Retag] = []
     for each in retags:
@@ -102,7 +107,8 @@ def index_histories(batches: Iterable[MicroBatch], retags: Iterable[MicroBatch],
 
 
 def _histories(fingerprint: str, retags: Iterable[Retag], first: int, last: int) -> frozenset[History]:
-    """Those of the micro-batches from one to another, which one index tagged and one row of `runs` describes."""
+    """The histories of the rows of micro-batches `first` to `last`: one index tagged them, and one row of `runs` stands
+    for all of these micro-batches."""
     retags = list(retags)
     cuts = {first, last} | {cut for each in retags for cut in (each.through, each.through + 1) if first <= cut <= last}
     return frozenset().union(*(_after(frozenset({(fingerprint,)}), retags, cut) for cut in cuts))
@@ -122,12 +128,12 @@ def _retag(row: MicroBatch) -> Retag:
 
 
 def current_histories(lake: Lake, name: str, through: int) -> IndexHistories:
-    """The histories of rows of a stream's or join's micro-batches up to one of them, as they are now."""
+    """The histories of the rows of a scope's micro-batches up to number `through`, as `runs` has them now."""
     return index_histories(newest_first(lake, name), newest_first(lake, retag_scope(name)), through)
 
 
 def taken_batches(lake: Lake, name: str, through: int) -> Iterator[MicroBatch]:
-    """The micro-batches since the last restart up to one of them, the newest first."""
+    """The micro-batches up to number `through` since the last restart, newest first."""
     for batch in newest_first(lake, name):
         if batch.plan.get("reset"):
             return
@@ -137,8 +143,8 @@ def taken_batches(lake: Lake, name: str, through: int) -> Iterator[MicroBatch]:
 
 @dataclass(frozen=True, slots=True)
 class Snapshots:
-    """Versions of a scope's tables (matches: None where it keeps none) that hold the rows of just the micro-batches up
-    to `through`; -1: of none."""
+    """Versions of a scope's tables that hold the rows of exactly the micro-batches up to number `through`, -1 for none.
+    matches: None if the scope has no table of matches."""
 
     through: int
     tagged: int
@@ -146,7 +152,10 @@ class Snapshots:
 
 
 def snapshots(lake: Lake, name: str, keeps_matches: bool) -> Snapshots:
-    """The tables as they are now, between two writes of whoever tags; TableError where one stopped between them."""
+    """Returns the current versions. Waits while a run has written a micro-batch's matches, but not yet its tagged rows.
+
+    TableError if that lasts too long; RestartedError if the tables are being emptied.
+    """
     until = time.monotonic() + _WAIT
     while True:
         found = _snapshots(lake, name, keeps_matches)
@@ -186,11 +195,12 @@ def _holds(table: Any, name: str, batch: MicroBatch) -> bool:
 
 
 def retag_application(series: str, name: str) -> str:
-    """Whose transactions a re-tag's are in the log of one table; by its end nobody takes it for a micro-batch's."""
+    """The `appId` of a re-tag's transactions in the log of one table. The suffix distinguishes them from those of
+    micro-batches."""
     return f"deltatag/{series}/{name}/retag"
 
 
 def is_retagged(lake: Lake, plan: Mapping[str, Any], name: str, number: int) -> bool:
-    """True if a table holds what a planned re-tag writes to it."""
+    """True if a table holds the transaction that a planned re-tag writes to it."""
     version = lake.delta(name).transaction_version(retag_application(plan["series"], name))
     return version in (number, GIVEN_UP + 1)

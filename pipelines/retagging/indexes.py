@@ -1,4 +1,4 @@
-"""Small indexes of just the rules that differ, for rows that are matched with them alone."""
+"""Compiles small indexes of only the rules that differ; rows are matched again with these alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def index_of(
     scope: Scope, rules: pl.DataFrame, event_time: str | None, time_zone: str, lists: Sequence[AnyList] = ()
 ) -> ri.CompiledRules:
-    """An index of rules that the scope's own index holds; IndexOutdatedError if one does not compile any more."""
+    """An index of rules that the scope's stored index has; IndexOutdatedError if one no longer compiles."""
     from pipelines.analyse import spark_analyser
 
     compiled = ri.compile_rules(
@@ -49,7 +49,7 @@ def index_of(
 def index_without_spark(
     rules: pl.DataFrame, columns: pa.Schema, event_time: str | None, time_zone: str, lists: Sequence[AnyList] = ()
 ) -> ri.CompiledRules | None:
-    """An index of rules whose parts for Spark, `derived`, nobody has looked at; None if one does not compile."""
+    """An index of rules whose derived columns no analyser has checked; None if a rule does not compile."""
     compiled = ri.compile_rules(
         rules.to_arrow(), columns, event_time=event_time, time_zone=time_zone, analyse=_accept, lists=lists
     )
@@ -59,21 +59,22 @@ def index_without_spark(
 def former_index(
     rules: pl.DataFrame, columns: pa.Schema, event_time: str | None, time_zone: str
 ) -> ri.CompiledRules | None:
-    """An index of rules as they were, by which nothing is matched; None if one does not compile any more."""
+    """An index of former rules, used only to find files in which they may have matched rows; None if there are none, or
+    one no longer compiles."""
     if rules.is_empty():
         return None
-    # one rule may have had several texts
+    # a rule that has had several texts is there once with each: number them all
     numbered = rules.with_columns(rule_id=pl.int_range(rules.height))
     return index_without_spark(numbered, columns, event_time, time_zone)
 
 
 def _accept(leaves: Sequence[Leaf]) -> list[RuleError | None]:
-    """Takes what only Spark evaluates as it is: nothing is said of it."""
+    """Accept every derived column without asking Spark."""
     return [None for _ in leaves]
 
 
 def matcher_of(scope: Scope, compiled: ri.CompiledRules, id_type: str) -> Matcher:
-    """What applies an index to rows; its file stays as long as this process lives."""
+    """The matcher of an index for Spark. The index is saved to a file, which is kept as long as this process lives."""
     from pipelines.writing.matching import Matcher
 
     folder = indexes_folder()

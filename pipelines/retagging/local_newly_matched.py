@@ -1,5 +1,8 @@
-"""With `output = "matched"` the tagged table lacks rows that no rule matched. This module reads them from the source
-again and writes those that a rule matches now, by threads of this process."""
+"""Finds rows that match only now, by threads of this process.
+
+With `output = "matched"` the tagged table lacks the rows that no rule matched. They are read from the source again, and
+those that a rule matches now are written.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Written:
-    """Rows in files that belong to no version of the table yet; entries: `add` actions, as JSON."""
+    """Rows that were written to files which belong to no version of the table yet. entries: `add` actions, as JSON."""
 
     rows: int = 0
     entries: list[str] = field(default_factory=list)
@@ -44,8 +47,11 @@ class Written:
 
 @dataclass(frozen=True)
 class _Group:
-    """Files of micro-batches that are read alike. taken: the first one's slice; checks: what rows must satisfy, in its
-    plan; adds: the files that may have rows that match."""
+    """Files of several micro-batches that are read in the same way, so that many small micro-batches give few files.
+
+    history: the indexes that tagged the rows; taken: the slice of the first micro-batch; checks: its plan, which says
+    what rows are in quarantine; adds: the files that may have rows that match.
+    """
 
     history: History
     schema: pa.Schema
@@ -55,8 +61,8 @@ class _Group:
 
 
 def columns_then(runner: LocalRunner, source: Source, version: int) -> pa.Schema:
-    """The source's columns, and those that it had at a version and has not any more. NeedsSparkError where one had
-    another type then."""
+    """The source's newest columns, followed by those that it had at a version and has lost since. NeedsSparkError if a
+    column had another type then."""
     now = runner.columns(source, source.version)
     runner.check_features(source, version)
     then = runner.columns(source, version)
@@ -66,11 +72,11 @@ def columns_then(runner: LocalRunner, source: Source, version: int) -> pa.Schema
 
 
 class LocalNewlyMatched:
-    """Finds and writes such rows of one stream."""
+    """Finds and writes the rows of one stream that match only now."""
 
     def __init__(self, scope: StreamScope, rematch: Rematch, task: Task, schema: pa.Schema) -> None:
-        """rematch: by the index of the rules that differ; task: how rows of the tagged table, which has the columns of
-        `schema`, are written."""
+        """rematch: has the index of the rules that differ; task: how rows of the tagged table are written; schema: the
+        columns of the tagged table."""
         self.scope, self.rematch, self.task, self.schema = scope, rematch, task, schema
         self.stream = scope.stream
         self._runner = LocalRunner(scope.workspace, scope.stream)
@@ -78,10 +84,11 @@ class LocalNewlyMatched:
     def write(
         self, batches: Iterable[MicroBatch], histories: IndexHistories, bases: Mapping[History, pl.DataFrame]
     ) -> Written:
-        """Those of some micro-batches; bases: the rules by which these were tagged.
+        """Write the rows of some micro-batches that match only now. bases: the rules that tagged the rows of each
+        history.
 
-        NeedsSparkError where only Spark reads the source or evaluates a rule; SourceError where the source does not
-        show the rows of a micro-batch any more. An error leaves no file behind.
+        NeedsSparkError if only Spark reads the source or evaluates a rule; SourceError if the source no longer holds
+        the rows of a micro-batch. No file is left behind after an error.
         """
         written, compiled = Written(), self.rematch.compiled
         if compiled is None:
@@ -101,7 +108,7 @@ class LocalNewlyMatched:
     def _groups(
         self, source: Source, batches: Iterable[MicroBatch], histories: IndexHistories, compiled: CompiledRules
     ) -> list[_Group]:
-        """The files that may have such rows; together, so that many small micro-batches give few files."""
+        """The files that may have such rows, grouped by how they are read."""
         found: dict[tuple[History, str, str], _Group] = {}
         schemas: dict[int, pa.Schema] = {}
         conditions = widened(compiled)
@@ -121,10 +128,10 @@ class LocalNewlyMatched:
     def _write(
         self, source: Source, group: _Group, compiled: CompiledRules, former: CompiledRules, written: Written
     ) -> None:
-        """Write those of one group."""
+        """Write the rows of one group that match only now."""
 
         def work(batches: Iterator[pa.RecordBatch]) -> int:
-            """Write those of a piece: how many."""
+            """Write those of one piece; returns how many."""
             rows, entries = write_newly_matched(
                 compiled, former, self.rematch.replaced, self.task, self.schema, batches
             )
@@ -136,7 +143,7 @@ class LocalNewlyMatched:
             written.rows += sum(self._runner.each_accepted(source, taken, group.schema, group.checks, work))
 
     def _index_of(self, rules: pl.DataFrame, compiled: CompiledRules) -> CompiledRules:
-        """An index of the rules that rows were tagged by."""
+        """An index of the rules that tagged rows."""
         lists = [*compiled.lists.values()]
         check_lists(self.stream, rules, lists)
         columns, event_time = self.scope.columns(), self.scope.event_time

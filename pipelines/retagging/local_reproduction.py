@@ -1,4 +1,4 @@
-"""Rows as an older version of `rules` tags them, written to a table of their own by threads of this process."""
+"""Writes a stream's rows, as an older version of `rules` tags them, to a separate table, by threads of this process."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ if TYPE_CHECKING:
     from rules_index.workers.retagged_rows import RowRange
 
 MADE_BY = "deltatag.retag"
-"""The table property that tells a table which may be replaced."""
+"""The table property that marks a table as one that may be replaced."""
 _Write = Callable[[Iterator[pa.RecordBatch]], None]
 
 
 def reproduce_here(
     scope: StreamScope, rules: pl.DataFrame, rules_version: int, table: str, in_time: RowRange | None
 ) -> Outcome:
-    """Write the rows of a stream to a table of their own, with the ids that these rules give them, in one commit.
+    """Write the rows of a stream to a separate table, with the ids that these rules give them, in one commit.
 
-    in_time: the rows to be written; None for all. NeedsSparkError, with nothing left behind, where Spark must do it.
+    in_time: the rows to write, None for all. NeedsSparkError, with nothing left behind, if Spark must do it.
     """
     if reason := why_spark_retags(scope.workspace):
         raise NeedsSparkError(reason)
@@ -131,8 +131,8 @@ class _Reproduction:
         self.entries: list[str] = []
 
     def begin(self) -> None:
-        """Make the table, empty, where there is none. NeedsSparkError for tables that are not as deltatag makes them:
-        under column mapping, say, files have columns of other names."""
+        """Create the empty table if there is none. NeedsSparkError if a table has another layout than deltatag's, such
+        as one with column mapping, whose files name columns otherwise."""
         name = tagged_table(self.scope.name)
         _check_plain(self.lake, name, self.tagged.snapshot(self.at.tagged))
         if not self.lake.exists(self.table):
@@ -142,7 +142,7 @@ class _Reproduction:
             raise NeedsSparkError(f"the table {self.table} {reason}")
 
     def of_tagged_rows(self) -> int:
-        """Write the rows of the tagged table: how many files it has."""
+        """Write the rows of the tagged table; returns how many files were read."""
         name = tagged_table(self.scope.name)
         adds = live_files(self.tagged, self.at.tagged)
         if adds is None or any(add.get("deletionVector") for add in adds):
@@ -151,7 +151,7 @@ class _Reproduction:
         schema = self._with_inputs(arrow_schema_of(held))
 
         def work(add: Mapping[str, Any]) -> None:
-            """Write those of one file."""
+            """Write the rows of one file."""
             self._write(read_batches(self.tagged.source_files([(0, add)]), schema, with_version=False))
 
         try:
@@ -161,7 +161,7 @@ class _Reproduction:
         return len(adds)
 
     def of_the_source(self) -> int:
-        """Write those rows of the source that tags have been written for: in how many files they are."""
+        """Write the rows of the source that micro-batches have taken; returns how many files were read."""
         runner = LocalRunner(self.scope.workspace, self.stream)
         source, files = runner.open_source(), 0
         for batch in taken_batches(self.lake, self.scope.name, self.at.through):
@@ -177,7 +177,7 @@ class _Reproduction:
         return files
 
     def _with_inputs(self, schema: pa.Schema) -> pa.Schema:
-        """The columns of rows, and those that rules read and that came after them."""
+        """The columns, followed by those of the source and of the tagged table that they lack: rules may read them."""
         names = {name.lower() for name in schema.names}
         later = [field for field in self.scope.columns() if field.name.lower() not in names]
         missing = [each["name"] for each in self.fields if each["name"].lower() not in names]
@@ -186,7 +186,7 @@ class _Reproduction:
         return nullable(pa.schema([*schema, *later]))
 
     def _write(self, batches: Iterator[pa.RecordBatch]) -> None:
-        """Write some rows, those outside of the range left out."""
+        """Match rows and write them; rows outside the range are left out."""
         in_time = self.in_time
         if in_time is not None:
             batches = (each.filter(in_time.holds(decoded(each.column(in_time.column)))) for each in batches)
@@ -195,12 +195,12 @@ class _Reproduction:
 
     @property
     def rows(self) -> int:
-        """How many rows were written."""
+        """The number of rows written, by the files' statistics."""
         return sum(json.loads(json.loads(entry)["add"]["stats"])["numRecords"] for entry in self.entries)
 
     def commit(self) -> None:
-        """Commits the files as the table's only ones. They are removed only if the commit certainly failed: a run that
-        is stopped here may already have committed them."""
+        """Commit the files as the table's only ones. They are deleted only if the commit certainly failed: a run that
+        is killed here may already have committed them."""
         try:
             self.log.replace(self.definition, self.entries)
         except TableError:
@@ -208,5 +208,5 @@ class _Reproduction:
             raise
 
     def discard(self) -> None:
-        """Remove the files."""
+        """Delete the written files."""
         discard(self.task, {"tagged": self.entries})

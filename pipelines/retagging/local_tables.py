@@ -1,7 +1,7 @@
-"""A re-tag without a JVM: threads of this process try the files of a stream's tables, and write them.
+"""A re-tag without a JVM: threads of this process match the rows of a stream's tables again and write the files.
 
-It serves where the tables are in folders and as deltatag makes them, and where the library itself evaluates the rules
-that differ; else Spark does it (`spark_tables`). Both make the same commits.
+This is possible if the tables have the layout that deltatag gives them, and no rule that differs has a derived column.
+Otherwise Spark does it (`spark_tables`). Both make the same commits.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ if TYPE_CHECKING:
     from rules_index.workers.retagged_rows import RowRange
 
 _MOST_KEPT = 256 << 20
-"""Bytes of what rows matched that are kept between looking for files and writing them."""
+"""Maximum bytes of match results that are kept from `find` until `write`."""
 _LARGE = 256 << 20
-"""Bytes of a tagged table from which it pays, where rules are only removed, to compile them once more, so that files
-without rows that had them are not read."""
+"""Size in bytes from which, if rules were only removed, the removed rules are compiled again: their index shows which
+files of the tagged table cannot have had their rows, so that these need not be read."""
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
@@ -74,7 +74,8 @@ class LocalTables:
 
     @classmethod
     def of(cls, scope: StreamScope, changes: Changes, indexed: IndexedRules, rows: RowRange | None) -> LocalTables:
-        """Those tables; NeedsSparkError, with the reason, where Spark must do the re-tag. rows: those to be matched."""
+        """The tables of a stream; NeedsSparkError, with the reason, if Spark must do the re-tag. rows: those to match
+        again, None for all."""
         workspace = scope.workspace
         if reason := why_spark_retags(workspace):
             raise NeedsSparkError(reason)
@@ -99,7 +100,8 @@ class LocalTables:
                 raise NeedsSparkError(reason)
         former = None
         is_worth = compiled is not None or _is_large(table_log(workspace.lake.uri(tagged_table(scope.name))))
-        if is_worth and not changes.retyped:  # by columns of other types nothing tells which files rules had matched
+        # if columns have other types now, statistics do not show which files former rules matched rows of
+        if is_worth and not changes.retyped:
             former = former_index(changes.former, scope.columns(), indexed.event_time, indexed.time_zone)
         annotations = indexed.annotations.chosen(scope.stream.annotations) if indexed.annotations is not None else None
         rematch = Rematch(changes, workspace.lake.rule_id_type(), compiled, None, former, rows, annotations)
@@ -112,11 +114,11 @@ class LocalTables:
         return found
 
     def session(self) -> AbstractContextManager[None]:
-        """Nothing needs to hold."""
+        """A context that does nothing: no session is needed."""
         return nullcontext()
 
     def find(self, version: int) -> Found:
-        """The files of a version in which rows change; nothing is written."""
+        """Find the files of a version in which rows change; nothing is written."""
         self._version = version
         files = self._candidates(version)
         task = self._task(version, None)
@@ -136,16 +138,19 @@ class LocalTables:
         bases: Mapping[History, pl.DataFrame],
         stamps: Stamps,
     ) -> int:
-        """Look for rows of micro-batches that only match now, which `write` then commits: how many. They are written to
-        files that belong to no version of the table yet."""
+        """Find the rows of micro-batches that match only now, for `write` to commit; returns how many. They are written
+        at once, to files that belong to no version of the table yet."""
         fields = self.tagged.snapshot(self._version).fields
         task, schema = self._row_task(fields, stamps), arrow_schema_of(fields)
         self._newly_matched = LocalNewlyMatched(self.scope, self.rematch, task, schema).write(batches, histories, bases)
         return self._newly_matched.rows
 
     def write(self, found: Found, stamps: Stamps, app: str, number: int, marks: Sequence[str]) -> int | None:
-        """Write the files that were found anew, in one commit as transaction `number` of `app` and of `marks`: how many
-        files it has; None where the table holds the transaction already."""
+        """Rewrite the found files with the rows' new ids, and commit them with those of `find_newly_matched`.
+
+        All is one commit, with transaction `number` of `app` and of each of `marks`. Returns the number of files added;
+        None if the table already holds the transaction.
+        """
         task = self._task(found.version, stamps)
         assert task is not None
         adds = [add for _, add in found.files]
@@ -163,7 +168,7 @@ class LocalTables:
         return self.tagged.rewrite(found.version, adds, made, app, number, marks)
 
     def _with_a_rule(self, add: dict[str, Any], task: Task, schema: pa.Schema) -> list[str]:
-        """Write the rows of a file that have a rule still, with their new ids: the entries of the files."""
+        """Rewrite a file without the rows that have no id left; returns the `add` entries of the new files."""
         files = self.tagged.source_files([(0, add)])
         rows = (
             pa.RecordBatch.from_arrays([decoded(column) for column in batch.columns], schema.names)
@@ -173,7 +178,7 @@ class LocalTables:
         return [entry for each in done for entry in each.column("entry").to_pylist() if entry]
 
     def _row_task(self, fields: Sequence[Mapping[str, Any]], stamps: Stamps) -> Task:
-        """How rows of the tagged table are written."""
+        """The task of writing rows of the tagged table."""
         layout = layout_of(self.lake, tagged_table(self.scope.name), fields)
         assert layout is not None
         names = tuple(field["name"] for field in fields)
@@ -190,7 +195,7 @@ class LocalTables:
         )
 
     def follow(self, at: Snapshots, rules_version: int, app: str, number: int) -> None:
-        """Make the pairs of the rules that differ those of the tagged table, in one commit."""
+        """Replace the matches of the rules that differ by those that the tagged table has, in one commit."""
         assert at.matches is not None
         log = self.matches
         schema = arrow_schema_of(log.snapshot(at.matches).fields)
@@ -204,7 +209,7 @@ class LocalTables:
         return pa.array(ids.to_list(), ARROW_ID_TYPES[self.rematch.id_type])
 
     def _has_pairs(self, log: DeltaLog, add: dict[str, Any], schema: pa.Schema) -> bool:
-        """Whether a file of the matches has pairs that the re-tag replaces."""
+        """Whether a file of matches has some that the re-tag replaces."""
         ids = self._ids(self.rematch.changes.ids)
         bounds = json.loads(add.get("stats") or "{}")
         low, high = (bounds.get(each, {}).get("rule_id") for each in ("minValues", "maxValues"))
@@ -216,22 +221,23 @@ class LocalTables:
         return any(pc.any(self._is_replaced(each, ids)).as_py() for each in batches)
 
     def _is_replaced(self, pairs: pa.RecordBatch, ids: pa.Array) -> pa.BooleanArray:
-        """Which pairs the re-tag replaces: those of the rules that differ, of rows that are matched."""
+        """Which matches the re-tag replaces, [rows] bool: those of rules that differ, if in the range of rows."""
         found = pc.is_in(decoded(pairs.column("rule_id")), ids)
         rows = self.rematch.rows
         return found if rows is None else pc.and_(found, rows.holds(pairs.column(rows.column)))
 
     def _time_column(self) -> list[str]:
-        """What the range of rows reads."""
+        """The column of event time that the range of rows reads, if there is a range."""
         return [self.rematch.rows.column] if self.rematch.rows is not None else []
 
     def _without(self, log: DeltaLog, add: dict[str, Any], schema: pa.Schema, layout: Layout) -> str | None:
-        """A file of the matches without the pairs that the re-tag replaces: its entry; None where no row is left."""
+        """Rewrite a file of matches without those that the re-tag replaces; returns its `add` entry, None if no row is
+        left."""
         ids = self._ids(self.rematch.changes.ids)
         files = log.source_files([(0, add)])
 
         def kept() -> Iterator[pa.RecordBatch]:
-            """The pairs of other rules."""
+            """The matches that stay."""
             for batch in read_batches(files, schema, with_version=False):
                 rows = pa.RecordBatch.from_arrays([decoded(column) for column in batch.columns], schema.names)
                 yield rows.filter(pc.invert(self._is_replaced(rows, ids)))
@@ -239,7 +245,8 @@ class LocalTables:
         return self._written(kept(), layout)
 
     def _pairs(self, version: int, schema: pa.Schema, layout: Layout, rules_version: int) -> list[str | None]:
-        """Files of the pairs that the tagged rows say of the rules."""
+        """Write the matches of the rules that differ, by the ids of the tagged rows; returns the `add` entry of a file,
+        None if there are no such rows."""
         if self.rematch.compiled is None:
             return []
         ids = self._ids(self.rematch.changes.rules["rule_id"])
@@ -248,7 +255,7 @@ class LocalTables:
         adds = self._with_rows(self._live(self.tagged, version), widened(self.rematch.compiled, None))
 
         def pairs(add: dict[str, Any]) -> list[pa.RecordBatch]:
-            """The pairs of one file of tagged rows."""
+            """The matches of one file of tagged rows."""
             files = self.tagged.source_files([(0, add)])
             found = []
             names = dict.fromkeys(["rule_ids", SOURCE_VERSION, *keys, *self._time_column()])
@@ -274,7 +281,7 @@ class LocalTables:
         return [self._written((batch for part in self._spread(adds, pairs) for batch in part), layout)]
 
     def _written(self, batches: Iterator[pa.RecordBatch], layout: Layout) -> str | None:
-        """A file of the matches with these rows: its entry; None where there are none."""
+        """Write rows to a new file of matches; returns its `add` entry, None if there are no rows."""
         file: DeltaFile | None = None
         try:
             for batch in batches:
@@ -296,7 +303,7 @@ class LocalTables:
         return self._with_rows(self._live(self.tagged, version), conditions)
 
     def _with_rows(self, adds: Sequence[dict[str, Any]], conditions: Sequence[Widened] | None) -> list[dict[str, Any]]:
-        """The files that may have rows of the range on which one of some conditions, if any are known, is TRUE."""
+        """The files that may have rows in the range on which one of the conditions, if these are known, is TRUE."""
         rows = self.rematch.rows
         if rows is not None:
             from rules_index.implication.widening import ColumnRange
@@ -331,7 +338,7 @@ class LocalTables:
         )
 
     def _spread(self, items: Sequence[_T], work: Callable[[_T], _R]) -> list[_R]:
-        """What `work` gives for each item, in their order; threads take them."""
+        """The results of `work` for each item, in order, by threads; TableError if a file cannot be read or written."""
         try:
             return each_in_threads(items, work)
         except (OSError, pa.ArrowException, RulesIndexError) as error:
@@ -339,17 +346,17 @@ class LocalTables:
 
 
 def why_spark_retags(workspace: Workspace) -> str | None:
-    """Why Spark must re-tag, as far as the configuration tells, as a clause; None if this process may."""
+    """Why Spark must do re-tags, by the configuration, as a clause; None if this process may."""
     return why_spark_works(workspace) or why_spark_compresses(workspace)
 
 
 def _is_large(log: DeltaLog) -> bool:
-    """Whether a table has many bytes."""
+    """Whether a table has more than `_LARGE` bytes."""
     return sum(add["size"] for add in live_files(log, log.latest().number) or ()) > _LARGE
 
 
 def _between(low: Any, value: Any, high: Any) -> bool:
-    """Whether a value may lie between two bounds of the log, texts by their bytes."""
+    """Whether a value may lie between two bounds of the log; texts are compared by their bytes."""
     if isinstance(value, str):
         return str(low).encode() <= value.encode() <= str(high).encode()
     return bool(low <= value <= high)

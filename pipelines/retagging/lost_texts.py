@@ -1,4 +1,4 @@
-"""What a tagged table has not kept as the source has it: a partition by a text has NULL in place of an empty one."""
+"""Refuses rules that read texts which a tagged table has lost: an empty text as a partition value is stored as NULL."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 
 
 def refuse_lost_texts(scope: StreamScope, changes: Changes) -> None:
-    """TableError where rules that differ ask for a text by which the tagged table is partitioned and the source is not,
-    and some partition has NULL: its rows may have had an empty text."""
+    """TableError if rules that differ may read a lost text.
+
+    That is a STRING column by which the tagged table is partitioned, but not the source, with NULL as the value of some
+    partition: the rows there may have had an empty text.
+    """
     table = scope.workspace.lake.delta(tagged_table(scope.name))
     partitions = {name.lower() for name in table.metadata().partition_columns}
     if not partitions or changes.rules.is_empty():

@@ -1,5 +1,7 @@
-"""What must be known to find rows that only match now, where only matched rows are written: by which rules each
-micro-batch was tagged."""
+"""How the rows of micro-batches were tagged, which must be known to find rows that match only now.
+
+This concerns streams with `output = "matched"`, whose tagged tables lack the rows that no rule matched.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def left_rows_out(batches: Iterable[MicroBatch]) -> list[MicroBatch]:
-    """The micro-batches of which the tagged table may lack rows: those that wrote only matched ones."""
+    """The micro-batches of which the tagged table may lack rows, since only matched ones were written."""
     return [batch for batch in batches if batch.plan.get("output") == "matched" and batch.plan.get("files")]
 
 
 def history_of(stream: Stream, histories: IndexHistories, batch: MicroBatch) -> History:
-    """By which indexes the rows of a micro-batch were tagged; TableError where that is not known."""
+    """The indexes that tagged a micro-batch's rows; TableError if they are not known, or not the same for all rows."""
     found = histories.of(batch.batch)
     if len(found) != 1:
         raise TableError(
@@ -35,7 +37,7 @@ def history_of(stream: Stream, histories: IndexHistories, batch: MicroBatch) -> 
 
 
 def check_lists(stream: Stream, base: pl.DataFrame, lists: Sequence[ValueList]) -> None:
-    """TableError where a list that the rules of `base` name has other values now than when rows were tagged."""
+    """TableError if a value list that rules of `base` name has other values now than when they tagged the rows."""
     now = set(contents(base, lists).drop_nulls())
     if not set(base[LISTS].drop_nulls()) <= now:
         raise TableError(
@@ -45,5 +47,5 @@ def check_lists(stream: Stream, base: pl.DataFrame, lists: Sequence[ValueList]) 
 
 
 def way_out(stream: Stream) -> str:
-    """The start of a sentence that says what to do where rows that only match now cannot be found."""
+    """The beginning of a sentence that says what to do if rows that match only now cannot be found."""
     return f"Tag everything anew with: deltatag tag {stream.name} --restart, which takes what the source "

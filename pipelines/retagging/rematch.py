@@ -1,4 +1,4 @@
-"""What tagged rows are matched with again."""
+"""The index with which tagged rows are matched again."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rematch:
-    """What rows are matched again with: the index of the rules that differ and what applies it, None where there are
-    none.
+    """The rules with which rows are matched again.
 
-    former: an index of what these rules were, None where it is not to be had; rows: those to be matched, None for
-    all; annotations: what rows get beside ids, by all rules that there are now.
+    compiled, matcher: the index of the rules that differ, and what applies it in Spark; None if there are no such
+    rules. former: an index of the rules that these replace, None if it cannot be made. rows: the rows to match again,
+    None for all. annotations: what rows get besides ids, by all rules of the newest index.
     """
 
     changes: Changes
@@ -40,13 +40,13 @@ class Rematch:
 
     @property
     def replaced(self) -> ReplacedIds:
-        """As the workers have it."""
+        """The ids to replace, in the form that workers take."""
         kind = ARROW_ID_TYPES[self.id_type]
         return ReplacedIds(kind, pa.array(self.changes.held, kind), self.changes.everything, self.annotations)
 
     @property
     def condition(self) -> str | None:
-        """In SQL, TRUE on every row whose rules can change; None where nothing can be said."""
+        """A condition in SQL that is TRUE on every row whose ids can change; None if there is no useful one."""
         if self.changes.everything or (self.former is None and not self.changes.former.is_empty()):
             return None
         found = [matchable(each) for each in (self.compiled, self.former) if each is not None]
@@ -54,13 +54,14 @@ class Rematch:
 
 
 def matchable(compiled: ri.CompiledRules | None) -> str | None:
-    """In SQL, TRUE on every row that a rule of an index matches; None where nothing can be said."""
+    """A condition in SQL that is TRUE on every row that a rule of an index matches; None if there is no useful one."""
     found = widened(compiled)
     return " OR ".join(each.sql for each in found) if found else None
 
 
 def widened(*indexes: ri.CompiledRules | None) -> list[Widened] | None:
-    """What rows that rules of some indexes match satisfy, one of these each; None where nothing can be said."""
+    """Returns, for each index that is not None, a filter over plain columns that is TRUE on every row that a rule of
+    the index matches. Returns None if one of these filters would be no restriction."""
     given = [each for each in indexes if each is not None]
     if not given:
         return []
@@ -72,8 +73,9 @@ def widened(*indexes: ri.CompiledRules | None) -> list[Widened] | None:
 
 
 def columns_read(held: pa.Schema, partitions: Sequence[str], rematch: Rematch) -> pa.Schema | None:
-    """The columns that the rematch's index and its range of rows read; None where not all of them are plain columns of
-    files, or values of partitions that all writers spell alike."""
+    """Returns the columns that the rematch's index and its range of rows read. Returns None if one of them is not a
+    plain column of the table with this type, or is a partition column of a type whose values writers spell
+    differently."""
     found: dict[str, pa.Field] = {}
     wanted: list[tuple[str, pa.DataType]] = [] if rematch.rows is None else [(rematch.rows.column, rematch.rows.type)]
     for leaf in rematch.compiled.inputs if rematch.compiled is not None else ():

@@ -1,4 +1,5 @@
-"""Rows as an older version of `rules` tags them, in a table of their own; the stream's own tables stay as they are."""
+"""Writes a stream's rows, as an older version of `rules` tags them, to a separate table. The stream's own tables are
+not changed."""
 
 from __future__ import annotations
 
@@ -19,10 +20,10 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 def reproduce(scope: Scope, rules_version: int, table: str, since: str | None, until: str | None) -> Outcome:
-    """Write the rows of a stream with the ids that a version of `rules` gives them.
+    """Write the rows of a stream to a separate table, with the ids that a version of `rules` gives them.
 
-    `rows_changed` of what it gives are the rows of the table. ConfigurationError for a join, or for a table that is
-    something else.
+    `rows_changed` of the outcome is the number of the table's rows. ConfigurationError for a join, for an invalid name,
+    and for a `table` that exists but was not made in this way.
     """
     workspace = scope.workspace
     if not isinstance(scope, StreamScope):

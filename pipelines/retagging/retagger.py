@@ -45,12 +45,12 @@ if TYPE_CHECKING:
     from pipelines.settings.model import Stream
 
 _ATTEMPTS = 10
-"""Times that a re-tag looks at the tables anew, where others have removed files meanwhile."""
+"""Maximum number of attempts of a re-tag if other writers remove files from the tables in the meantime."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a re-tag did, as `RetagResult` has it."""
+    """The figures of a re-tag, as in `RetagResult`."""
 
     rules_version: int | None
     files_read: int = 0
@@ -58,7 +58,7 @@ class Outcome:
     rows_changed: int = 0
 
     def plus(self, other: Outcome) -> Outcome:
-        """With what the end of an earlier run's re-tag did."""
+        """The sum with the figures of an earlier run's re-tag that this run has finished."""
         return Outcome(
             self.rules_version,
             self.files_read + other.files_read,
@@ -69,7 +69,11 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What a re-tag is to do, as the tables are now."""
+    """What a re-tag has to do, by the state of the tables when it was read.
+
+    stored: the newest index; at: the versions of the tables; histories: the indexes that tagged their rows; changes:
+    the rules that differ.
+    """
 
     stored: StoredIndex
     at: Snapshots
@@ -81,8 +85,10 @@ class Retagger:
     """One re-tag of a scope."""
 
     def __init__(self, scope: Scope, since: str | None, until: str | None, mode: str = ALL) -> None:
-        """since, until: of the event time, as the command line has them. ConfigurationError where there is no range to
-        be had."""
+        """since, until: bounds of the event time, as given on the command line; mode: `ALL` or `NEW_RULES`.
+
+        Raises ConfigurationError if the scope cannot be re-tagged by a range, or if a bound is not a time.
+        """
         self.scope, self.name, self.mode = scope, scope.name, mode
         self.workspace, self.lake = scope.workspace, scope.workspace.lake
         self.since, self.until = since, until
@@ -93,7 +99,8 @@ class Retagger:
         self._needs_spark: NeedsSparkError | None = None
 
     def run(self) -> Outcome:
-        """End what an earlier run has begun, then do what is due; restartable at any moment."""
+        """Finish the re-tag that an earlier run has planned, then do what is due. A run may be killed at any moment,
+        and repeated."""
         last = last_batch(self.lake, retag_scope(self.name))
         finished = Outcome(None)
         if last is None or last.state != PLANNED:
@@ -123,13 +130,13 @@ class Retagger:
         return self.stream is None or self.stream.output == "matched"
 
     def _note_nothing(self, work: _Work) -> None:
-        """Have `runs` say that the rows are tagged by the newest index, where it does not say so yet."""
+        """Record in `runs` that all rows are tagged by the newest index, if it does not say so yet."""
         same = all(history[-1] == work.stored.fingerprint for history in work.histories.distinct)
         if not same and self.since is None and self.until is None:
             self._done(record_plan(self.lake, self._planned(work, None, {})), Outcome(work.stored.rules_version), 0.0)
 
     def _tables(self, stored: StoredIndex, changes: Changes) -> Tables:
-        """Who works on the tables: this process where it can, else Spark."""
+        """The tables for this process if it can do the re-tag, else for Spark. TableError if no re-tag is possible."""
         if isinstance(self.scope, StreamScope):
             refuse_lost_texts(self.scope, changes)
         indexed = IndexedRules.of(self.workspace, stored)
@@ -147,13 +154,14 @@ class Retagger:
         return SparkTables(self.scope, changes, stored, indexed, self.rows, self._only_matched)
 
     def _local_tables(self, changes: Changes, indexed: IndexedRules) -> LocalTables:
-        """The tables for this process; NeedsSparkError, with the reason, where Spark must do the re-tag."""
+        """The tables for this process; NeedsSparkError, with the reason, if Spark must do the re-tag."""
         if not isinstance(self.scope, StreamScope):
             raise NeedsSparkError("it is a join")
         return LocalTables.of(self.scope, changes, indexed, self.rows)
 
     def _retag(self, work: _Work, planned: MicroBatch | None) -> Outcome:
-        """Try the rows and write what changes, anew where others removed files meanwhile."""
+        """Match the rows again and write what changes. Starts over from the tables' newest versions if other writers
+        have removed files in the meantime."""
         started = time.perf_counter()
         for attempt in range(_ATTEMPTS):
             tables = self._tables(work.stored, work.changes)
@@ -181,7 +189,10 @@ class Retagger:
         raise AssertionError("the last attempt returns or raises")
 
     def _write(self, work: _Work, tables: Tables, found: Found, newly_matched: int, batch: MicroBatch) -> int:
-        """One commit to the tagged table; gives how many files it has."""
+        """Write the changes to the tagged table, in one commit; returns the number of files added.
+
+        RestartedError if another run has fenced off this re-tag.
+        """
         stamps: dict[str, Any] = {}
         if self.mode == ALL:
             stamps = {"rules_version": work.stored.rules_version, "index_fingerprint": work.stored.fingerprint}
@@ -196,7 +207,7 @@ class Retagger:
         return written or 0
 
     def _follow(self, tables: Tables, batch: MicroBatch) -> None:
-        """Let the table of matches follow the tagged table."""
+        """Bring the table of matches in line with the tagged table, unless it already holds the re-tag."""
         name = matches_table(self.name)
         for attempt in range(_ATTEMPTS):
             if is_retagged(self.lake, batch.plan, name, batch.batch):
@@ -211,7 +222,7 @@ class Retagger:
                     raise
 
     def _finish(self, batch: MicroBatch) -> Outcome:
-        """End a re-tag whose rows are in the tagged table already."""
+        """Finish a re-tag whose rows are already in the tagged table: write the matches, and record it as done."""
         plan = batch.plan
         began = Retagger(self.scope, plan.get("since"), plan.get("until"), plan["mode"])
         stored = newest_index(self.lake, self.name, batch.fingerprint)
@@ -233,7 +244,8 @@ class Retagger:
         return self._done(batch, Outcome(batch.rules_version, *figures), 0.0)
 
     def _newly_matched(self, work: _Work, tables: Tables) -> int:
-        """Look for rows that only match now, where unmatched ones are not written: how many."""
+        """Find the rows that match only now, if unmatched rows are not stored; returns how many. TableError if it is
+        not known which rows are stored."""
         if self.stream is None or not self._only_matched or work.changes.rules.is_empty():
             return 0
         if work.changes.everything or work.changes.retyped:
@@ -284,7 +296,10 @@ class Retagger:
         )
 
     def _record(self, work: _Work, planned: MicroBatch | None, figures: dict[str, int]) -> MicroBatch:
-        """Write the plan, or another one in place of one that has written nothing."""
+        """Write the plan of a re-tag, in place of `planned`, by which nothing was written, if that is given.
+
+        RestartedError if another run has planned a re-tag first.
+        """
         wanted = self._planned(work, planned, figures)
         if planned is None:
             recorded = record_plan(self.lake, wanted)
@@ -295,8 +310,11 @@ class Retagger:
         return revise(self.lake, planned, wanted.plan, started_at=later(planned.started_at), **index)
 
     def _taken_over(self, last: MicroBatch) -> tuple[MicroBatch, bool]:
-        """A re-tag that an earlier run has planned, and whether its rows are in the tagged table; if they are not, that
-        run cannot write them any more."""
+        """Take over a re-tag that an earlier run has planned.
+
+        Returns its plan, and whether its rows are already in the tagged table. If not, the plan has a new series, and
+        the earlier run can no longer write the rows.
+        """
         name, plan = tagged_table(self.name), last.plan
         if is_retagged(self.lake, plan, name, last.batch):
             return last, True
@@ -309,7 +327,7 @@ class Retagger:
         return batch, bool(held)
 
     def _fence(self, app: str, number: int) -> bool:
-        """Have no run write a re-tag's rows any more; True if the tagged table held them by then."""
+        """Fence off a re-tag: no run can write its rows any more. True if the tagged table already held them."""
         name = tagged_table(self.name)
         if why_spark_retags(self.workspace) is None and why_spark_writes(self.lake, [name]) is None:
             return table_log(self.lake.uri(name)).fence(app, number)
@@ -328,7 +346,7 @@ class Retagger:
 
 
 def _is_conflict(error: TableError) -> bool:
-    """Whether another writer interfered, so that it helps to look at the tables anew."""
+    """Whether another writer interfered, so that it helps to start over from the tables' newest versions."""
     cause = error.__cause__
     text = f"{type(cause).__name__} {cause}"
     return isinstance(error, ChangedTableError) or any(

@@ -1,4 +1,4 @@
-"""The range of event times that a re-tag may be limited to."""
+"""The range of event times to which a re-tag may be limited."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def why_no_range(scope: Scope) -> str | None:
-    """Why only all rows of a scope can be re-tagged, as a sentence; None where a range of them can."""
+    """Why a scope can only be re-tagged as a whole, as a sentence; None if a range of its rows can be re-tagged."""
     as_a_whole = "and is re-tagged as a whole: leave --from and --to out."
     if not isinstance(scope, StreamScope):
         return f"{scope.name} is a join, {as_a_whole}"
@@ -30,9 +30,9 @@ def why_no_range(scope: Scope) -> str | None:
 
 
 def range_of(scope: Scope, since: str | None, until: str | None) -> RowRange | None:
-    """The rows from one event time on and before another one, as the command line has them; None for all rows.
+    """The rows with event times from `since` on and before `until`, as given on the command line; None for all rows.
 
-    ConfigurationError where the scope has no such range (`why_no_range`), or a text is not a time.
+    ConfigurationError if the scope has no such range (`why_no_range`), or a text is not a time.
     """
     if since is None and until is None:
         return None
@@ -48,7 +48,7 @@ def range_of(scope: Scope, since: str | None, until: str | None) -> RowRange | N
 
 
 def in_range(rows: RowRange) -> Column:
-    """Spark's column that is TRUE on rows of a range, and never NULL."""
+    """A Spark column that is TRUE on the rows of a range, and else FALSE; never NULL."""
     from pyspark.sql import functions
 
     column, found = functions.col(quoted(rows.column)), functions.lit(True)

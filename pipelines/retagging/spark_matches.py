@@ -1,6 +1,7 @@
-"""`<stream>_matches` after a re-tag: for the rules that differ, the pairs that the tagged table says now.
+"""Updates `<stream>_matches` after a re-tag: the matches of the rules that differ become those that the tagged table
+has.
 
-This step looks at the tables alone and not at what was planned, so that it can be taken again at any time.
+This step depends only on the tables and not on the plan, so it can be repeated at any time.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
     from pipelines.workspace import Workspace
 
 _OUTER = 2
-"""Columns of `<stream>_matches` behind the keys: rules_version, source_version."""
+"""Number of columns of `<stream>_matches` after the keys: rules_version, source_version."""
 _LISTED = 200
-"""Ids that a condition lists; more are joined."""
+"""Maximum number of ids that are listed in a condition; more are joined."""
 
 
 class Matches:
-    """The pairs of one stream."""
+    """The table of matches of one stream."""
 
     def __init__(self, workspace: Workspace, stream: str, tagged: TaggedRows) -> None:
         self.workspace, self.name, self.tagged = workspace, matches_table(stream), tagged
@@ -41,8 +42,8 @@ class Matches:
         self._stream = stream
 
     def replace(self, at: Snapshots, rematch: Rematch, rules_version: int, app: str, number: int) -> int:
-        """Make the pairs of the rematch's rules those of the tagged table, in one commit, as transaction `number` of
-        `app`: how many files it has; 0 where the table holds the transaction already.
+        """Replace the matches of the rules that differ by those that the tagged table has, in one commit with
+        transaction `number` of `app`. Returns the number of files added; 0 if the table already holds the transaction.
 
         at: versions of both tables that hold the same micro-batches.
         """
@@ -71,7 +72,7 @@ class Matches:
         return written or 0
 
     def _stale(self, files: tuple[Add, ...], rematch: Rematch) -> list[Add]:
-        """The files that have pairs of the rules."""
+        """The files that have matches of the rules that differ."""
         if not files:
             return []
         numbered = [(number, add) for number, (_, add) in enumerate(files)]
@@ -82,13 +83,13 @@ class Matches:
         return [files[number] for number in sorted(int(row[0]) for row in found)]
 
     def _of(self, rows: DataFrame, rematch: Rematch) -> DataFrame:
-        """The pairs of the rules that differ."""
+        """The matches of the rules that differ."""
         if rematch.changes.everything:
             return rows
         return _joined(rows, rematch.changes.ids, rematch, "left_semi")
 
     def _others(self, rows: DataFrame, rematch: Rematch) -> DataFrame:
-        """The pairs that stay."""
+        """The matches that stay."""
         chosen = functions.lit(True) if rematch.rows is None else in_range(rematch.rows)
         if rematch.changes.everything:
             return rows.filter(~chosen)
@@ -97,7 +98,7 @@ class Matches:
         return kept.unionByName(marked.filter(f"NOT `{IN_RANGE}`")).drop(IN_RANGE)
 
     def _pairs(self, at: Snapshots, rematch: Rematch, names: list[str], rules_version: int) -> DataFrame:
-        """The pairs that the tagged rows say of the rules."""
+        """The matches of the rules that differ, by the ids of the tagged rows."""
         ids: pl.Series = rematch.changes.rules["rule_id"]
         condition = matchable(rematch.compiled)
         rows = self.tagged.frame(at.tagged, self.tagged.candidates(at.tagged, None))
@@ -117,7 +118,7 @@ class Matches:
 
 
 def _joined(rows: DataFrame, ids: pl.Series, rematch: Rematch, how: str) -> DataFrame:
-    """The rows with one of these ids, or with none of them."""
+    """The rows whose `rule_id` is one of `ids` (`how`: "left_semi"), or is none of them ("left_anti")."""
     listed = ids.to_list()
     if len(listed) <= _LISTED:
         kept = functions.col("rule_id").isin(listed) if listed else functions.lit(False)

@@ -1,5 +1,8 @@
-"""With `output = "matched"` the tagged table lacks rows that no rule matched. This module reads them from the source
-again and writes those that a rule matches now, by Spark."""
+"""Finds rows that match only now, by Spark.
+
+With `output = "matched"` the tagged table lacks the rows that no rule matched. They are read from the source again, and
+those that a rule matches now are written.
+"""
 
 from __future__ import annotations
 
@@ -38,28 +41,30 @@ _UNREAD = "BYTE_STREAM_SPLIT"
 
 @dataclass(frozen=True, slots=True)
 class NewlyMatched:
-    """Rows of the source with the ids of the rules that match them now: no rule did when their micro-batch was tagged,
-    or at the last re-tag since. `rows`: how many."""
+    """Rows of the source that match only now, with the ids of the rules that match them; rows: how many.
+
+    No rule matched them when their micro-batch was tagged, nor at any re-tag since.
+    """
 
     frame: DataFrame
     rows: int
 
 
 class NewlyMatchedSearch:
-    """Finds such rows of one stream."""
+    """Finds the rows of one stream that match only now."""
 
     def __init__(self, scope: StreamScope, rematch: Rematch, histories: IndexHistories) -> None:
-        """rematch: by the index of the rules that differ; histories: of the stream's micro-batches."""
+        """rematch: has the index of the rules that differ; histories: those of the stream's micro-batches."""
         self.scope, self.rematch, self.histories = scope, rematch, histories
         self.workspace, self.stream = scope.workspace, scope.stream
 
     def find(
         self, batches: Iterable[MicroBatch], bases: Mapping[History, pl.DataFrame], stamps: Mapping[str, Any]
     ) -> NewlyMatched | None:
-        """The rows of these micro-batches; None where there are none.
+        """Find the rows of these micro-batches that match only now; None if there are none.
 
-        bases: the rules of each of their index histories; stamps: the columns that tagging adds, beside ids and
-        source_version. SourceError where the source does not show the rows of a micro-batch any more.
+        bases: the rules that tagged the rows of each history; stamps: values of the columns that tagging adds, except
+        ids, annotations and source_version. SourceError if the source no longer holds the rows of a micro-batch.
         """
         if self.rematch.compiled is None or self.rematch.matcher is None:
             return None
@@ -89,7 +94,7 @@ class NewlyMatchedSearch:
 
     @contextmanager
     def _telling_encodings(self) -> Iterator[None]:
-        """Turn Spark's error about an encoding that this process reads and Spark does not into a TableError."""
+        """Turn Spark's error about a Parquet encoding that only the library reads into a TableError."""
         try:
             yield
         except Exception as error:
@@ -101,14 +106,15 @@ class NewlyMatchedSearch:
             ) from error
 
     def trial_limit(self, files: list[Any]) -> Any:
-        """What bounds the time of predicates that only Spark evaluates."""
+        """A time limit for Spark to evaluate derived predicates on the rows of files."""
         from pipelines.recovery.jvm_restart import batch_time_limit
 
         derived = len(self.rematch.compiled.derived) if self.rematch.compiled is not None else 0
         return batch_time_limit(self.workspace, f"retag {self.stream.name}", tuple(files), derived)
 
     def _slice(self, source: Source, matchable: Matchable, batch: MicroBatch) -> tuple[DataFrame, list[Any]] | None:
-        """The rows of a micro-batch that a rule can match and that did not go to quarantine."""
+        """The rows of a micro-batch that a rule can match and that did not go to quarantine, and their files; None if
+        no file can have such rows."""
         taken = source.retake(batch.plan)
         if matchable.condition is not None:
             taken = replace(taken, files=matchable.files(taken))
@@ -122,7 +128,7 @@ class NewlyMatchedSearch:
         return rows, list(taken.files)
 
     def _newly_matched(self, group: list[DataFrame], base: pl.DataFrame) -> DataFrame:
-        """The rows that a rule that differs matches and none of the base does."""
+        """The rows that a rule that differs matches, but no rule of the base; with the matched ids as column `_IDS`."""
         rows = _united(group)
         names = [functions.col(quoted(name)) for name in rows.columns]
         assert self.rematch.matcher is not None and self.rematch.compiled is not None
@@ -141,7 +147,7 @@ class NewlyMatchedSearch:
 
 
 def _with_later_columns(source: Source, taken: Slice) -> DataFrame:
-    """The slice's rows, with NULL in each column that the source was given later: rules may read it by now."""
+    """The slice's rows, with NULL in each column that the source was given later, since rules may read it now."""
     rows = slice_frame(source, taken)
     newest = slice_frame(source, replace(taken, files=(), schema_version=source.version))
     there = {name.lower() for name in rows.columns}
@@ -150,7 +156,7 @@ def _with_later_columns(source: Source, taken: Slice) -> DataFrame:
 
 
 def _united(frames: list[DataFrame]) -> DataFrame:
-    """All rows, with NULL where a column came later."""
+    """The union of the frames by name; columns that a frame lacks are NULL."""
     found = frames[0]
     for each in frames[1:]:
         found = found.unionByName(each, allowMissingColumns=True)

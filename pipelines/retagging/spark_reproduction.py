@@ -1,4 +1,4 @@
-"""Rows as an older version of `rules` tags them, written to a table of their own by Spark."""
+"""Writes a stream's rows, as an older version of `rules` tags them, to a separate table, by Spark."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 def reproduce_by_spark(
     scope: StreamScope, rules: pl.DataFrame, rules_version: int, table: str, in_time: RowRange | None
 ) -> Outcome:
-    """Write the rows of a stream to a table of their own, with the ids that these rules give them.
+    """Write the rows of a stream to a separate table, with the ids that these rules give them.
 
-    in_time: the rows to be written; None for all.
+    in_time: the rows to write, None for all.
     """
     workspace, lake = scope.workspace, scope.workspace.lake
     zone, id_type = workspace.configuration.rules.time_zone, lake.rule_id_type()
@@ -83,7 +83,7 @@ def reproduce_by_spark(
 
 
 def _rows(scope: StreamScope) -> tuple[DataFrame, int]:
-    """The rows of the tagged table or, where it lacks those that matched nothing, of the source; and how many files."""
+    """The rows of the tagged table or, if that lacks unmatched rows, of the source; and the number of files read."""
     stream, workspace = scope.stream, scope.workspace
     at = snapshots(workspace.lake, stream.name, keeps_matches=False)
     if stream.output == "all":
@@ -106,7 +106,7 @@ def _rows(scope: StreamScope) -> tuple[DataFrame, int]:
 
 
 def _write(workspace: Workspace, table: str, rows: DataFrame, columns_added: tuple[Column, ...]) -> None:
-    """Make the table these rows, in one commit that tells what has made it."""
+    """Replace the table's rows in one commit; the table is created with a property that marks it if there is none."""
     lake = workspace.lake
     if not lake.exists(table):
         added = column_fields(columns_added)

@@ -1,4 +1,4 @@
-"""Tagged rows matched again: which files have rows whose rules change, and these files written anew in one commit."""
+"""Matches tagged rows again in Spark: finds the files in which rows change, and rewrites them in one commit."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class TaggedRows:
     """The rows of one tagged table."""
 
     def __init__(self, workspace: Workspace, scope: str, missing: Sequence[tuple[str, Any]] = ()) -> None:
-        """missing: columns, with Spark's types, that the source has and the table not yet; they are NULL here."""
+        """missing: columns, with Spark's types, that the source has and the table lacks; they are NULL here."""
         self.workspace, self.name = workspace, tagged_table(scope)
         self.spark, self.lake, self.missing = workspace.spark, workspace.lake, missing
         self.log = TableLog(workspace.spark, workspace.lake.uri(self.name))
 
     def find(self, version: int, rematch: Rematch) -> Found:
-        """The files of a version in which the rematch changes rows; nothing is written."""
+        """Find the files of a version in which the rematch changes rows; nothing is written."""
         files = self.candidates(version, rematch.condition)
         if not files:
             return Found(version, (), read=0)
@@ -63,7 +63,8 @@ class TaggedRows:
         return Found(version, kept, sum(changed.values()), sum(emptied for _, _, emptied in counted), len(files))
 
     def _counted(self, version: int, files: Sequence[Add], rematch: Rematch) -> list[tuple[int, int, int]]:
-        """For files by their numbers, several times each: rows that change, and those of them left without a rule."""
+        """Counts by file number: the number of rows that change, and of those that have no id left. A file may occur
+        several times."""
         index = rematch.matcher.file if rematch.matcher is not None else None
         task = self._file_task(version, files, rematch, {})
         if task is not None:
@@ -82,23 +83,23 @@ class TaggedRows:
         return worker_files.file_task(self.spark, self.lake, self.name, snapshot, columns, rematch, files, stamps)
 
     def candidates(self, version: int, condition: str | None) -> tuple[Add, ...]:
-        """The files of a version that can have rows on which a condition is TRUE, as far as their statistics tell."""
+        """The files of a version that may have rows on which a condition is TRUE, by their statistics; None: all."""
         adds = self.log.files(self.log.snapshot(version))
         if condition is None:
             return tuple((version, add) for add in adds)
         rows = self.spark.read.format("delta").option("versionAsOf", version).load(self.log.uri)
         try:
             kept = {_file_name(path) for path in self._with_missing(rows).filter(condition).inputFiles()}
-        except PySparkException:  # a condition on a field that the table has not yet
+        except PySparkException:  # the condition names a field that the table lacks
             return tuple((version, add) for add in adds)
         return tuple((version, add) for add in adds if _file_name(add["path"]) in kept)
 
     def columns(self) -> pa.Schema:
-        """The newest columns, with those that are missing."""
+        """The newest columns, followed by the missing ones."""
         return arrow_schema_of(self._with_missing(self.lake.frame(self.name)).schema.jsonValue()["fields"])
 
     def frame(self, version: int, files: Sequence[Add]) -> DataFrame:
-        """The rows of some files, with the columns that are missing."""
+        """The rows of some files, with the missing columns."""
         rows = self.log.frame(self.log.snapshot(version), list(files)).drop(COMMIT_VERSION)
         return self._with_missing(rows)
 
@@ -106,11 +107,11 @@ class TaggedRows:
         self, found: Found, rematch: Rematch, stamps: Mapping[str, Any], only_matched: bool, further: DataFrame | None,
         app: str, number: int, marks: Sequence[str],
     ) -> int | None:  # fmt: skip
-        """Write the files that were found anew, with `further` rows beside, in one commit as transaction `number` of
-        `app`: how many files it has; None where the table holds the transaction already.
+        """Rewrite the found files with the rows' new ids, and write `further` rows.
 
-        stamps: values of columns of rows that are matched; only_matched: rows that lose their last rule leave; marks:
-        further transactions of the commit, which tell others what it is.
+        All is one commit, with transaction `number` of `app` and of each of `marks`, which tell readers what the commit
+        is. Returns the number of files added; None if the table already holds the transaction. stamps: new values of
+        columns of the rows that are matched again; only_matched: rows that lose their last id are deleted.
         """
         self.workspace.progress(f"{self.name}: writing {len(found.files)} files anew")
         names = [field.name for field in self.log_schema(found.version).fields]
@@ -135,20 +136,20 @@ class TaggedRows:
                 frames.append(self._rewritten(found, names, rematch, stamps, only_matched))
             removed = [add for _, add in found.files]
             rewrite = _committer(self.log, found.version, removed, entries, frames, app, number, marks)
-            # where the commit fails the files stay, for it may have failed in its last moment
+            # if the commit fails the files are kept: it may have succeeded even though it raised an error
             written: int | None = run(rewrite, f"write the re-tagged rows to {self.name}")
             if written is None and task is not None:
                 discard(task, {"tagged": entries})
         return written
 
     def log_schema(self, version: int) -> Any:
-        """The columns of a version."""
+        """The columns of a version, as Spark's type."""
         from pipelines.spark.delta_internals import snapshot_schema
 
         return snapshot_schema(self.log.snapshot(version))
 
     def limit(self, files: Sequence[Add], rematch: Rematch) -> AbstractContextManager[None]:
-        """What bounds the time that Spark takes for predicates that only it evaluates."""
+        """A time limit for Spark to evaluate derived predicates on the rows of files."""
         derived = len(rematch.compiled.derived) if rematch.compiled is not None else 0
         if not derived:
             return nullcontext()
@@ -157,7 +158,7 @@ class TaggedRows:
     def _task(
         self, version: int, names: Sequence[str], rematch: Rematch, stamps: Mapping[str, Any], only_matched: bool
     ) -> Task | None:
-        """What workers need to write files of the table; None where only Spark may."""
+        """The task of workers that write files of the table; None if only Spark can write them."""
         folder = folder_of(self.lake, self.name)
         layout = layout_of(self.lake, self.name, plain_schema(self.log_schema(version)).jsonValue()["fields"])
         if folder is None or layout is None or codec(self.spark) is None:
@@ -175,7 +176,8 @@ class TaggedRows:
         )
 
     def _rows(self, version: int, files: Sequence[Add], rematch: Rematch, condition: str | None) -> DataFrame:
-        """The rows of files with the number of each one's file, what Spark evaluates, and whether they are matched."""
+        """The rows of files, with the columns that workers need: FILE (the number of a row's file), derived columns,
+        and IN_RANGE if only a range of rows is matched."""
         numbered = [(number, add) for number, (_, add) in enumerate(files)]
         rows = self.log.frame(self.log.snapshot(version), numbered).withColumnRenamed(COMMIT_VERSION, FILE)
         rows = self._with_missing(rows)
@@ -260,7 +262,7 @@ def _counter(
     file: Callable[[], str] | None, replaced: ReplacedIds
 ) -> Callable[[Iterator[Any]], Iterator[pa.RecordBatch]]:
     def count(batches: Iterator[Any]) -> Iterator[pa.RecordBatch]:
-        """Count the changes by file."""
+        """Count the rows that change, by file."""
         from rules_index.workers import retagged_rows, spark_worker
 
         compiled = spark_worker.open_index(file()) if file is not None else None
@@ -290,5 +292,5 @@ def _committer(
 
 
 def _file_name(path: str) -> str:
-    """A file's own name, which no two files of a table share."""
+    """The name of a file without its folders; unique within a table."""
     return PurePosixPath(unquote(path)).name

@@ -1,4 +1,4 @@
-"""A re-tag by Spark: of all tables that Delta has, and by all rules."""
+"""A re-tag by Spark, which can read and write all tables of Delta, and evaluate all rules."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class SparkTables:
-    """The tables of one scope, for one set of rules that differ, as jobs of the workspace's Spark session."""
+    """The tables of one scope, for one set of rules that differ, worked on by jobs of the workspace's Spark session."""
 
     def __init__(
         self,
@@ -42,8 +42,8 @@ class SparkTables:
         rows: RowRange | None,
         only_matched: bool,
     ) -> None:
-        """stored: the newest index, indexed: its rules; rows: those to be matched, None for all;
-        only_matched: rows that lose their last rule leave."""
+        """stored: the newest index; indexed: its rules; rows: those to match again, None for all; only_matched: rows
+        that lose their last id are deleted."""
         self.scope, self.changes, self.stored, self.indexed = scope, changes, stored, indexed
         self.workspace, self.lake, self.id_type = (
             scope.workspace,
@@ -55,7 +55,7 @@ class SparkTables:
 
     @contextmanager
     def session(self) -> Iterator[None]:
-        """deltatag's own session is the active one, in the time zone of the rules."""
+        """A context in which deltatag's own session is the active one, in the time zone of the rules."""
         with self.workspace.active_session() as spark, in_time_zone(spark, self.indexed.time_zone):
             self.tagged = TaggedRows(self.workspace, self.scope.name, self._missing())
             self.rematch = self._rematch()
@@ -63,7 +63,7 @@ class SparkTables:
             yield
 
     def find(self, version: int) -> Found:
-        """The files of a version in which rows change."""
+        """Find the files of a version in which rows change."""
         return self.tagged.find(version, self.rematch)
 
     def find_newly_matched(
@@ -73,18 +73,18 @@ class SparkTables:
         bases: Mapping[History, pl.DataFrame],
         stamps: Mapping[str, Any],
     ) -> int:
-        """Look for rows of micro-batches that only match now, which `write` then adds: how many."""
+        """Find the rows of micro-batches that match only now, for `write` to add; returns how many."""
         assert isinstance(self.scope, StreamScope)
         self._newly_matched = NewlyMatchedSearch(self.scope, self.rematch, histories).find(batches, bases, stamps)
         return self._newly_matched.rows if self._newly_matched is not None else 0
 
     def write(self, found: Found, stamps: Stamps, app: str, number: int, marks: Sequence[str]) -> int | None:
-        """Write the files that were found anew, and rows that only match now."""
+        """Rewrite the found files with the rows' new ids, and add the rows that match only now."""
         further = self._newly_matched.frame if self._newly_matched is not None else None
         return self.tagged.write(found, self.rematch, stamps, self._only_matched, further, app, number, marks)
 
     def follow(self, at: Snapshots, rules_version: int, app: str, number: int) -> None:
-        """Make the pairs of the rules that differ those of the tagged table."""
+        """Replace the matches of the rules that differ by those that the tagged table has."""
         tagged = TaggedRows(self.workspace, self.scope.name, self.tagged.missing)
         Matches(self.workspace, self.scope.name, tagged).replace(at, self.rematch, rules_version, app, number)
 
@@ -92,7 +92,7 @@ class SparkTables:
         changes, spark = self.changes, self.workspace.spark
         columns = self.workspace.configuration.annotations_of(self.scope.name)
         annotations = self.indexed.annotations.chosen(columns) if self.indexed.annotations is not None else None
-        if changes.everything and changes.rules.is_empty():  # all that is known is that all rules may differ
+        if changes.everything and changes.rules.is_empty():  # the only thing known is that any rule may differ
             return Rematch(changes, self.id_type, rows=self._rows, annotations=annotations)
         if changes.everything:
             path = fetch_index(self.lake, self.stored)
@@ -116,14 +116,14 @@ class SparkTables:
         return Rematch(changes, self.id_type, compiled, matcher, former, self._rows, annotations)
 
     def _former(self) -> ri.CompiledRules | None:
-        # by columns of other types nothing tells which files rules had matched
+        # if columns have other types now, statistics do not show which files former rules matched rows of
         if not isinstance(self.scope, StreamScope) or self.changes.retyped:
             return None
         former, columns = self.changes.former, self.scope.columns()
         return former_index(former, columns, self.indexed.event_time, self.indexed.time_zone)
 
     def _missing(self) -> list[tuple[str, Any]]:
-        """Columns of the source that the tagged table has not yet."""
+        """The columns, with Spark's types, that the source has and the tagged table lacks."""
         if not isinstance(self.scope, StreamScope):
             return []
         held = {name.lower() for name in self.lake.frame(tagged_table(self.scope.name)).columns}

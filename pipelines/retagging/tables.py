@@ -1,4 +1,4 @@
-"""What a re-tag asks of whoever works on a scope's tables; what it plans and records is the same for all."""
+"""The interface of a scope's tables for a re-tag. Its plan in `runs` does not depend on who works on the tables."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from pipelines.sources.positions import Add
 
 Stamps: TypeAlias = Mapping[str, Any]
-"""Values of columns of the rows that are matched, by the columns' names."""
+"""By column name, the new values of columns of the rows that are matched again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Files of a version of the tagged table whose rows change.
+    """The files of a version of the tagged table in which rows change.
 
-    changed: in how many rows ids change; emptied: how many of these have none any more; read: files that were looked
-    at.
+    changed: the number of rows whose ids or annotations change; emptied: the number of these that have no id left;
+    read: the number of files that were read.
     """
 
     version: int
@@ -37,10 +37,10 @@ class Tables(Protocol):
     """The tables of one scope, for one set of rules that differ."""
 
     def session(self) -> AbstractContextManager[Any]:
-        """What holds while they are worked on."""
+        """The context in which the tables are worked on."""
 
     def find(self, version: int) -> Found:
-        """The files of a version of the tagged table in which rows change; nothing is written."""
+        """Find the files of a version of the tagged table in which rows change; nothing is written."""
 
     def find_newly_matched(
         self,
@@ -49,13 +49,16 @@ class Tables(Protocol):
         bases: Mapping[History, pl.DataFrame],
         stamps: Stamps,
     ) -> int:
-        """Look for rows of micro-batches that only match now, which `write` then commits: how many. bases: the rules by
-        which these were tagged."""
+        """Find the rows of micro-batches that match only now, for `write` to add; returns how many. bases: the rules
+        that tagged the rows of each history."""
 
     def write(self, found: Found, stamps: Stamps, app: str, number: int, marks: Sequence[str]) -> int | None:
-        """Write the files that were found anew, in one commit as transaction `number` of `app` and of `marks`: how many
-        files it has; None where the table holds the transaction already."""
+        """Rewrite the found files with the rows' new ids, and add the rows of `find_newly_matched`.
+
+        All is one commit, with transaction `number` of `app` and of each of `marks`. Returns the number of files added;
+        None if the table already holds the transaction.
+        """
 
     def follow(self, at: Snapshots, rules_version: int, app: str, number: int) -> None:
-        """Make the pairs of the rules that differ those of the tagged table, in one commit. at: versions of both tables
-        that hold the same micro-batches."""
+        """Replace the matches of the rules that differ by those that the tagged table has, in one commit. at: versions
+        of both tables that hold the same micro-batches."""

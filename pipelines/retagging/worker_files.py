@@ -1,7 +1,8 @@
-"""Files of a tagged table that workers read and write themselves, where their tables are as deltatag makes them.
+"""Re-tags files of a tagged table by Spark's Python workers, if the table has the layout that deltatag gives it.
 
-They read just the columns that the rules ask for, and copy what does not change as it lies in a file. Spark reads and
-writes the rows where only it evaluates a part of a rule, of tables elsewhere than in a folder, and the like.
+The workers decode only the columns that the rules read, and copy all columns that do not change as they are in the
+file. Spark reads and writes the rows itself if it must evaluate derived columns, if the table is not in a folder, and
+in similar cases.
 """
 
 from __future__ import annotations
@@ -31,11 +32,14 @@ def file_task(
     spark: SparkSession, lake: Lake, name: str, snapshot: Any, columns: StructType, rematch: Rematch,
     files: Sequence[Add], stamps: Mapping[str, Any],
 ) -> FileTask | None:  # fmt: skip
-    """How workers try files of a table (`columns` and `snapshot` are its) by themselves; None where they may not."""
+    """The task of workers that re-tag files of a table by themselves; None if Spark is needed.
+
+    columns, snapshot: those of the table's version; stamps: new values of columns of the rows that are matched again.
+    """
     folder, written = folder_of(lake, name), codec(spark)
     if folder is None or written is None:
         return None
-    if rematch.annotations is not None and rematch.changes.everything:  # files may be older than their columns
+    if rematch.annotations is not None and rematch.changes.everything:  # files may be older than the annotation columns
         return None
     if (
         any(add.get("deletionVector") for _, add in files)
@@ -52,7 +56,7 @@ def file_task(
 def count_changes(
     spark: SparkSession, index: Callable[[], str] | None, task: FileTask, files: Sequence[Add]
 ) -> list[tuple[int, int, int]]:
-    """The number of each file in which rows change, how many do, and how many of them have no id any more."""
+    """For each file in which rows change: its number, how many rows change, and how many of these have no id left."""
     adds = [(number, json.dumps(add)) for number, (_, add) in enumerate(files)]
     found: list[tuple[int, int, int]] = _spread(spark, adds).mapPartitions(_counter(index, task)).collect()
     return found
@@ -61,23 +65,23 @@ def count_changes(
 def write_files(
     spark: SparkSession, index: Callable[[], str] | None, task: FileTask, files: Sequence[Add]
 ) -> list[str]:
-    """Write files anew; their `add` entries as JSON."""
+    """Rewrite files with the rows' new ids; returns the `add` entries of the new files, as JSON."""
     adds = [json.dumps(add) for _, add in files]
     found: list[str] = _spread(spark, adds).mapPartitions(_writer(index, task)).collect()
     return found
 
 
 def _spread(spark: SparkSession, items: list[Any]) -> Any:
-    """One task for each item, or for several where there are very many."""
+    """The items as an RDD: one task for each item, or for several if there are very many."""
     context = spark.sparkContext
     return context.parallelize(items, min(len(items), 16 * context.defaultParallelism))
 
 
 def _counter(index: Callable[[], str] | None, task: FileTask) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """The function that workers run; it travels by value, so that they need no module of the jobs."""
+    """The function that workers run. It is pickled by value, so that they need no module of `pipelines`."""
 
     def count(adds: Iterator[Any]) -> Iterator[Any]:
-        """Count the changes in numbered files; returns those files that have any."""
+        """Count the changes in numbered files; yields the files that have any."""
         import json
 
         from rules_index.workers import retagged_files, spark_worker
@@ -93,7 +97,7 @@ def _counter(index: Callable[[], str] | None, task: FileTask) -> Callable[[Itera
 
 def _writer(index: Callable[[], str] | None, task: FileTask) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def write(adds: Iterator[Any]) -> Iterator[Any]:
-        """Write files anew; returns their `add` entries."""
+        """Rewrite files; yields the `add` entries of the new ones."""
         import json
 
         from rules_index.workers import retagged_files, spark_worker
