@@ -34,8 +34,8 @@ def by_this_user() -> CommitProperties:
 
 @contextmanager
 def by_this_user_in_spark(spark: SparkSession) -> Iterator[None]:
-    """Commits of the session name this user in their metadata, unless the session has other metadata for them: Spark
-    lets nobody set `userName`."""
+    """Put this user's name into the metadata of the session's commits, unless the session sets other metadata. Spark
+    lets nobody set `userName` itself."""
     name = _this_user()
     if name is None or spark.conf.get(_SPARK_SETTING, None):
         yield

@@ -49,8 +49,8 @@ class DeltaLog(ABC):
     """The log of one table: `FolderLog` or `StoreLog`; `table_log.table_log` opens it."""
 
     def __init__(self, uri: str, folder: Path, bounds: bool = False) -> None:
-        """folder: where this process writes the table's files; bounds: `files` also gives the minimum and maximum
-        values of columns."""
+        """folder: where this process writes the table's files; bounds: the statistics that `files` returns also have
+        the minimum and maximum of each column."""
         self.uri, self.folder, self._bounds = uri, folder, bounds
         self._snapshots: dict[int, FolderSnapshot] = {}
 
@@ -122,17 +122,17 @@ class DeltaLog(ABC):
 
     @abstractmethod
     def missing(self, paths: Sequence[str]) -> list[str]:
-        """Those of some files, given by their paths in the log, that no longer exist."""
+        """Returns the paths, as in the log, at which there is no longer a file."""
 
     @abstractmethod
     def file(self, path: str) -> Path:
-        """Where this process reads a file that is given by its path in the log; in an object store it is a copy, and
-        must have been fetched."""
+        """Where this process reads a file, given by its path in the log. In an object store this is a local copy, and
+        the file must have been fetched."""
 
     @abstractmethod
     def checkpoint(self, version: int) -> tuple[int, pa.Table | None]:
-        """A checkpoint of a version or before it, in one file: its own version, and its rows; -1 and None if there is
-        none."""
+        """The version and the rows of a checkpoint of `version` or of an earlier one; -1 and None if none is in a
+        single file."""
 
     @property
     @abstractmethod
@@ -150,7 +150,7 @@ class DeltaLog(ABC):
 
     @abstractmethod
     def keep_only(self, paths: Iterable[str]) -> None:
-        """Remove the copies that were made of all other files."""
+        """Delete the local copies of all files but these, given by their paths in the log."""
 
     def append(self, entries: Sequence[str], app: str, version: int) -> bool:
         """Add written files (`add` entries as JSON) in one commit, as transaction `version` of `app`.
@@ -184,14 +184,14 @@ class DeltaLog(ABC):
         return len(entries) if self._commit_once(self.snapshot(base), app, version, lines, paths) else None
 
     def fence(self, app: str, number: int) -> bool:
-        """Fence off `app`: from now on, every transaction of it counts as written.
+        """Fence off `app`: from now on, each of its transactions counts as written.
 
         True if the table already held transaction `number` of `app` when the fence was committed.
         """
         fence = GIVEN_UP
 
         def due(since: _Since) -> list[str]:
-            """The commit of the fence, if the table lacks one."""
+            """The lines of the fence's commit; none if the table already has a fence for `app`."""
             nonlocal fence
             last = since.transaction(app)
             fence = last if last >= GIVEN_UP else GIVEN_UP + (last >= number)
@@ -229,15 +229,15 @@ class DeltaLog(ABC):
         """Create the table as version 0; False if another process has created it first."""
 
     def why_spark_commits(self, snapshot: FolderSnapshot) -> str | None:
-        """Why only Spark commits to the table, as a clause that the table's name begins; None if it is not so."""
+        """Why only Spark can commit to the table, as a clause that follows the table's name; None if deltatag can."""
         timed = snapshot.properties.get("delta.enableInCommitTimestamps") == "true"
         return "keeps the times of its commits" if timed else None
 
     def add_columns(self, fields: Sequence[Mapping[str, Any]]) -> None:
-        """Append those of the columns that the table lacks, in one commit; files without them have NULL there."""
+        """Append the given columns that the table lacks, in one commit; they are NULL in the rows of older files."""
 
         def due(since: _Since) -> list[str]:
-            """The commit that adds the columns that the newest version lacks."""
+            """The lines of a commit that adds the columns which the newest version lacks; none if it has all."""
             snapshot = self.snapshot(since.number)
             held = {field["name"] for field in snapshot.fields}
             missing = [dict(field) for field in fields if field["name"] not in held]
@@ -247,12 +247,12 @@ class DeltaLog(ABC):
         self._commit(self.latest(), due, None)
 
     def replace(self, definition: Definition, entries: Sequence[str] = ()) -> None:
-        """Set these columns and have these files (`add` entries as JSON) alone, in one commit; older versions stay
-        readable."""
+        """Replace the table's definition, and all its files by these (`add` entries as JSON), in one commit; older
+        versions stay readable."""
         self._send(entries)
 
         def due(since: _Since) -> list[str]:
-            """The commit that removes the files of the newest version."""
+            """The lines of a commit that removes the files of the newest version."""
             snapshot = self.snapshot(since.number)
             info = commit_info("CREATE OR REPLACE TABLE", definition.operation_parameters(), {})
             actions = self._actions_of(definition, snapshot)
@@ -284,11 +284,11 @@ class DeltaLog(ABC):
         due: Callable[[_Since], Sequence[str]],
         paths: Container[str] | None = frozenset(),
     ) -> bool:
-        """Commit the lines that `due` gives; False, with nothing committed, if it gives none.
+        """Commit the lines that `due` returns; False, with nothing committed, if it returns none.
 
-        `due` maps what was committed since `base` to the lines. It is asked again after each concurrent commit.
-        ChangedTableError if one of these removes one of the files `paths`, or changes columns or protocol; with None it
-        may do both. BusyTableError if there are too many of them.
+        `due` maps what was committed since `base` to the lines. It is called again after each concurrent commit.
+        ChangedTableError if a concurrent commit removes one of the files `paths`, or changes columns or protocol; if
+        `paths` is None, it may do both. BusyTableError if there are too many concurrent commits.
         """
         since = _Since(base, base.number)
         for _ in range(_ATTEMPTS):
@@ -339,7 +339,7 @@ class _Since:
         return max([-1 if last is None else int(last), *later])
 
     def check(self, paths: Container[str]) -> None:
-        """Raise ChangedTableError if this prevents a commit that removes the files `paths` and keeps the columns."""
+        """Raise ChangedTableError if these commits prevent one that removes the files `paths` and keeps the columns."""
         if any(next(iter(each)) not in _SAFE_BETWEEN for each in self.actions):
             what = "changed the columns or the protocol"
         elif any("remove" in each and each["remove"]["path"] in paths for each in self.actions):

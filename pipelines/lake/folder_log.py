@@ -35,17 +35,17 @@ class FolderLog(DeltaLog):
         return range(versions[0], versions[-1] + 1) if versions else range(0)
 
     def missing(self, paths: Sequence[str]) -> list[str]:
-        """Those of some files, given by their paths in the log, that no longer exist."""
+        """Returns the paths, as in the log, at which there is no longer a file."""
         return [path for path in paths if not self.file(path).exists()]
 
     def file(self, path: str) -> Path:
-        """The location of a file that is given by its path in the log."""
+        """The location of a file, given by its path in the log."""
         parsed = urlparse(path)
         return Path(unquote(parsed.path)) if parsed.scheme == "file" else self.folder / unquote(path)
 
     def checkpoint(self, version: int) -> tuple[int, pa.Table | None]:
-        """The newest checkpoint of a version or before it, in one file: its own version, and its rows; -1 and None if
-        there is none."""
+        """The version and the rows of the newest checkpoint of `version` or of an earlier one; -1 and None if none is
+        in a single file."""
         checkpoints = [int(path.name[:20]) for path in self._log.glob("*.checkpoint.parquet") if len(path.name) == 39]
         first = max((number for number in checkpoints if number <= version), default=-1)
         return first, None if first < 0 else pq.read_table(self._log / f"{first:020d}.checkpoint.parquet")
@@ -56,10 +56,10 @@ class FolderLog(DeltaLog):
         return self.folder
 
     def fetch(self, adds: Iterable[Mapping[str, Any]]) -> None:
-        """Make files, given by their `add` actions, readable at `file`: those of a folder are."""
+        """Do nothing: files in a folder are readable at `file` as they are."""
 
     def keep_only(self, paths: Iterable[str]) -> None:
-        """Remove the copies that were made of all other files: of those of a folder there are none."""
+        """Do nothing: no copies of files in a folder are made."""
 
     def create(self, definition: Definition) -> bool:
         """Create the table as version 0; False if another process has created it first."""
@@ -71,7 +71,7 @@ class FolderLog(DeltaLog):
         return (self._log / f"{version:020d}.json").read_text(encoding="utf-8")
 
     def _send(self, entries: Sequence[str]) -> None:
-        """Move written files (`add` entries as JSON) to where the table is: those of a folder are there."""
+        """Do nothing: files are written where the table is."""
 
     def _actions_of(self, definition: Definition, held: FolderSnapshot) -> list[dict[str, Any]]:
         """The actions that give an existing table a new definition."""

@@ -1,4 +1,4 @@
-"""A snapshot of a Delta table in a folder, and the definition of a table that is to be created there."""
+"""A snapshot of a Delta table that delta-rs has opened, and the definition of a table that is to be created."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Definition:
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def actions(self, table_id: str, features: frozenset[str]) -> list[dict[str, Any]]:
-        """The `protocol`, `metaData` and `domainMetadata` actions; `features` that the table already has are kept."""
+        """The `protocol`, `metaData` and `domainMetadata` actions; table features in `features` are kept."""
         reader = sorted({"timestampNtz"} & {*features, *(["timestampNtz"] if has_ntz(self.fields) else [])})
         clustered = ["clustering", "domainMetadata"] if self.cluster_by else []
         writer = sorted({*features, "appendOnly", "invariants", *clustered, *reader})
@@ -48,7 +48,7 @@ class Definition:
         return found
 
     def operation_parameters(self) -> dict[str, str]:
-        """The operation parameters that the table's history shows of its creation."""
+        """The operation parameters that the table's history shows for its creation."""
         return {"partitionBy": json.dumps(list(self.partition_by)), "clusterBy": json.dumps(list(self.cluster_by))}
 
 
@@ -61,13 +61,13 @@ class FolderSnapshot:
 
     @property
     def table(self) -> DeltaTable:
-        """The table of delta-rs, to read; TableError if there is none."""
+        """The table as delta-rs opened it, to read; TableError if there is none."""
         if self._table is None:
             raise TableError(f"There is no Delta table at {self.uri}.")
         return self._table
 
     def writable(self) -> DeltaTable:
-        """The table of delta-rs, to write on top of this version; TableError if this user may not."""
+        """The table as delta-rs opens it, to write on top of this version; TableError if this user may not."""
         return table_to_write(self.uri, version=self.number)
 
     @cached_property

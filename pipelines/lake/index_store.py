@@ -74,18 +74,20 @@ class StoredIndex:
 
     @property
     def list_files(self) -> list[str]:
-        """The names of the files of older indexes of its scope that hold long lists of it, and have to be in its
-        folder."""
+        """The file names of older indexes of the scope that hold long value lists of this one. Its file can only be
+        loaded with these files beside it."""
         return list(self.statistics.get(LIST_FILES, []))
 
     @property
     def needs_spark(self) -> str | None:
-        """What only Spark evaluates of its rules, as a clause, or ""; None if an earlier version has compiled it."""
+        """Why only Spark evaluates its rules, as a clause; "" if deltatag does, None if an earlier version has compiled
+        it."""
         return self.statistics.get("needs_spark")
 
     @property
     def implied_by(self) -> str | None:
-        """The fingerprint of the origin's index whose rules its rules imply; None if nothing must be implied."""
+        """The fingerprint of the origin's index whose rules imply those of this one: each row that matches one of these
+        rules also matches one of the origin's. None if nothing must be implied."""
         return self.statistics.get("implied_by")
 
 
@@ -202,9 +204,9 @@ def store_index(
 
 
 def _unfinished(lake: Lake, scope: str, but: str) -> list[tuple[StoredIndex, Path]]:
-    """The index of the scope's unfinished micro-batch, those that hold its lists, and the file of each.
+    """The index of the scope's unfinished micro-batch, and the indexes that hold its value lists, each with its file.
 
-    None of them if no micro-batch is unfinished, if its index has the fingerprint `but`, or if the index is missing or
+    Empty if no micro-batch is unfinished, if its index has the fingerprint `but`, or if the index is missing or
     damaged.
     """
     last = last_batch(lake, scope)
@@ -272,15 +274,16 @@ def _binary(data: bytes) -> pa.Array:
 
 
 def format_version_of(statistics: Mapping[str, Any]) -> int:
-    """The version of the bytes' layout that the index's own statistics name."""
+    """The version of the file format that the index's statistics name."""
     return int(statistics.get("format_version", 1))
 
 
 def fetch_index(lake: Lake, stored: StoredIndex) -> Path:
-    """A local file of the index, which stays as long as this process lives.
+    """A local file of the index, which is kept as long as this process lives.
 
-    It is named by the index's SHA-256, and checked against it on each call; so are the files that hold lists of it, in
-    the same folder. IndexDamagedError as `read_index`, and if an index that holds lists of it is gone.
+    It is named by the index's SHA-256, and checked against it on each call. The files of older indexes that hold value
+    lists of this one are put into the same folder and checked, too. IndexDamagedError as for `read_index`, or if one of
+    these older indexes is gone.
     """
     folder = indexes_folder()
     for name in stored.list_files:
@@ -293,7 +296,7 @@ def fetch_index(lake: Lake, stored: StoredIndex) -> Path:
 
 
 def _list_holder(lake: Lake, stored: StoredIndex, name: str) -> StoredIndex:
-    """The index with a file of this name, which holds lists of another one of its scope."""
+    """The older index with the file `name`, which holds value lists of `stored`; IndexDamagedError if it is gone."""
     with _damage(stored.scope):
         found = _newest(lake, [("scope", stored.scope), ("chunk", 0), ("sha256", name.removesuffix(".index"))])
     if found is None:
@@ -302,7 +305,7 @@ def _list_holder(lake: Lake, stored: StoredIndex, name: str) -> StoredIndex:
 
 
 def _is_kept(path: Path) -> bool:
-    """Whether there is a file with the SHA-256 that it is named by; it then stays."""
+    """Whether the file exists and has the SHA-256 that it is named by; it is then kept while this process lives."""
     return keep(path) and sha256_once(path) == path.stem
 
 

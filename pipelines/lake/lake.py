@@ -68,7 +68,7 @@ class Lake:
         """True if the table is there; AccessError if this user may not look."""
         try:
             if self.is_in_store:
-                self.delta(name)  # which is kept open, while each question takes a list of the log
+                self.delta(name)  # kept open, while `is_table` would list the log each time
                 return True
             return is_table(self.uri(name))
         except MissingTableError:
@@ -255,7 +255,7 @@ def is_table(uri: str) -> bool:
 
 
 def _refuse_if_denied(uri: str, what: str) -> None:
-    """AccessError if this user may not look into the folder of a table, which delta-rs takes for a missing one."""
+    """AccessError if this user may not look into the folder of a table: delta-rs reports such a table as missing."""
     folder = local_folder(uri)
     try:
         if folder is not None and os.path.isdir(folder):
@@ -302,5 +302,5 @@ def catalog_location(spark: SparkSession, sql_name: str) -> str:
 
 
 def is_missing_file(error: Exception) -> bool:
-    """Whether a table cannot be read since a file of it is gone."""
+    """Whether the error of reading a table says that a file is missing."""
     return isinstance(error, FileNotFoundError) or "not found" in str(error).lower()

@@ -59,8 +59,8 @@ def as_dataset(table: DeltaTable) -> FileSystemDataset:
 def batches_of(
     table: DeltaTable, columns: Sequence[str], where: pc.Expression | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Some columns of the rows, those `where` names among them, in batches; of a table whose files Arrow does not read,
-    all rows at once. Raises what delta-rs and Arrow raise."""
+    """Some columns of the rows, which must include those that `where` names, in batches. If Arrow does not read the
+    table's files as they are, all rows are read at once. Raises what delta-rs and Arrow raise."""
     if arrow_reads(table):
         yield from as_dataset(table).to_batches(columns=list(columns), filter=where)
         return
@@ -121,7 +121,8 @@ def read_file(table: DeltaTable, path: str, schema: pa.Schema) -> pa.Table:
     files = PyFileSystem(DeltaStorageHandler.from_table(table._table))
     with files.open_input_file(path) as opened:
         data = opened.read()
-    # Arrow's threads hold what they read beyond the call; if it is Python's, they abort a process that ends meanwhile
+    # Arrow's threads keep the buffer beyond the call; if Python owned it, they would abort a process that ends
+    # meanwhile
     owned = pa.allocate_buffer(len(data))
     memoryview(owned).cast("B")[:] = data
     read = pq.ParquetFile(pa.BufferReader(owned)).read()

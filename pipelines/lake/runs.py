@@ -183,8 +183,9 @@ def revise(lake: Lake, planned: MicroBatch, plan: Mapping[str, Any], **changes: 
 def plan_reset(lake: Lake, last: MicroBatch) -> MicroBatch:
     """Plan to empty the tables of the scope whose last micro-batch this is.
 
-    `given_up` in the plan names the series of the micro-batches until now. An unfinished one is abandoned after that
-    (`abandon`): were it done first, a run that is killed before it plans the reset would leave its rows out for ever.
+    `given_up` in the plan names the series of the micro-batches until now. An unfinished micro-batch is only abandoned
+    after that (`abandon`): if it were abandoned first, a run that is killed before it plans the reset would lose its
+    rows for good.
     """
     while last.state != RESET:
         last = _recorded(lake, last)
@@ -211,7 +212,7 @@ def abandon(lake: Lake, reset: MicroBatch) -> list[str]:
     """Record the micro-batch before a reset, if it is unfinished, as done with no rows.
 
     Returns the series that must be fenced off before the tables are emptied: another run may still be writing one of
-    them. It may have planned that micro-batch anew after the reset was planned, but cannot do so from now on.
+    them. It may have planned that micro-batch again after the reset was planned, but it can no longer do so now.
     """
     series = given_up(reset.plan)
     while True:
@@ -219,7 +220,7 @@ def abandon(lake: Lake, reset: MicroBatch) -> list[str]:
         if before is None or before.state != PLANNED:
             return series
         series += [each for each in (before.plan["series"], *given_up(before.plan)) if each not in series]
-        with contextlib.suppress(RestartedError):  # planned anew meanwhile
+        with contextlib.suppress(RestartedError):  # another run has planned it again in the meantime
             record_done(lake, replace(before, rows=0, matches=0, quarantined=0, seconds=0.0))
 
 

@@ -1,7 +1,7 @@
 """The files of a table in an object store, read and written through delta-rs, with its credentials.
 
-Whoever reads or writes Parquet does so in folders of this process: files are copied from the store as a whole before
-they are read, and to the store once they are complete. So all readers and writers are the same for tables in folders.
+Parquet is only read and written in local folders of this process: whole files are copied from the store before they are
+read, and to the store once they are complete. So readers and writers are the same as for tables in folders.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from pipelines.scratch import process_folder
 
 _T = TypeVar("_T")
 _THREADS = 16
-"""How many files are copied at a time: a store answers many requests at once, each of them slowly."""
+"""Number of files that are copied at a time: a store answers each request slowly, but many of them at once."""
 _PART = 8 << 20
-"""Bytes of a file that are read, or written, by a request."""
+"""Bytes of a file that are read or written in one request."""
 
 
 class Store:
-    """The files of one table, by their paths in the table's folder. Methods raise OSError where the store fails."""
+    """The files of one table, by their paths in the table's folder. Methods raise OSError if the store fails."""
 
     def __init__(self, uri: str) -> None:
         """uri: as delta-rs spells it."""
@@ -43,12 +43,15 @@ class Store:
             return bytes(file.readall())
 
     def identity(self, path: str) -> tuple[int, ...] | None:
-        """What tells a file from another one at the same place later; None if there is none."""
+        """The identity of a file: modification time in nanoseconds, and size in bytes; None if there is no file.
+
+        It differs from that of a file which is later written at the same path.
+        """
         found = self._files.get_file_info(path)
         return None if found.type != FileType.File else (found.mtime_ns, found.size)
 
     def missing(self, paths: Sequence[str]) -> list[str]:
-        """Those of some files that are not there."""
+        """Returns the paths at which there is no file."""
         return [path for path, found in zip(paths, _each(self.identity, paths), strict=True) if found is None]
 
     def fetch(self, sizes: Mapping[str, int], folder: Path) -> None:
@@ -56,7 +59,7 @@ class Store:
 
         sizes: the files' sizes in bytes, by their paths.
         """
-        # to open a file of unknown size takes a request, during which delta-rs stops all threads
+        # opening a file of unknown size would take a request, during which delta-rs stops all threads
         files = PyFileSystem(DeltaStorageHandler(self.uri, None, dict(sizes)))
 
         def copy(path: str) -> None:
@@ -79,7 +82,7 @@ class Store:
             """Move one file."""
             source = folder / path
             if source.exists():
-                # not by `_files`: Arrow hands over buffers, and delta-rs takes bytes alone
+                # not through `_files`: Arrow passes buffers, but delta-rs only takes bytes
                 sink: Any = self._handler._handler.open_output_stream(path)
                 with source.open("rb") as file:
                     shutil.copyfileobj(file, sink, _PART)

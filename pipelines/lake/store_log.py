@@ -1,5 +1,5 @@
-"""The log of a Delta table in an object store: delta-rs commits to it, by the store's own way to create a file that is
-not there yet.
+"""The log of a Delta table in an object store. delta-rs commits to it; a commit is atomic, since the store creates its
+file only if there is none.
 
 delta-rs refuses to write to a clustered table, so those are left to Spark.
 """
@@ -28,7 +28,7 @@ from pipelines.lake.store import copies_folder, store_of
 from pipelines.lake.table_cache import delta_rs_uri, own_table
 
 _WRITTEN = frozenset({"appendOnly", "changeDataFeed", "invariants", "timestampNtz"})
-"""The table features with which delta-rs commits files that others have written."""
+"""The table features with which delta-rs can commit files that it has not written itself."""
 _CLUSTERED = "is clustered, and in an object store only Spark writes such a table"
 _HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
@@ -36,7 +36,8 @@ _HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=
 class StoreLog(DeltaLog):
     """The log of one table in an object store.
 
-    `folder` is one of this process: files that are written there go to the store when they are committed.
+    `folder` is a local folder of this process. Files are written there, and moved to the store before they are
+    committed.
     """
 
     def __init__(self, uri: str, bounds: bool = False) -> None:
@@ -46,14 +47,16 @@ class StoreLog(DeltaLog):
     def commits(self) -> range:
         """The versions from the oldest commit that the log still holds to the newest one."""
         newest = self.latest().number
-        # older ones are removed in order; a list of all would take longer, and delta-rs stops all threads for it
+        # old commits are removed in order, so the oldest is found by bisection; delta-rs stops all threads while it
+        # lists a log
         return range(bisect_left(range(newest + 1), True, key=self._holds), newest + 1)
 
     def _holds(self, version: int) -> bool:
         return self._store.identity(f"_delta_log/{version:020d}.json") is not None
 
     def checkpoint(self, version: int) -> tuple[int, pa.Table | None]:
-        """The log's last checkpoint, if it is of a version or before it, and in one file; -1 and None if not."""
+        """The version and the rows of the log's last checkpoint; -1 and None if it is newer than `version`, or in
+        several files."""
         try:
             last = json.loads(self._store.read("_delta_log/_last_checkpoint"))
             if last["version"] > version or last.get("parts") or last.get("v2Checkpoint"):
@@ -64,32 +67,32 @@ class StoreLog(DeltaLog):
         return int(last["version"]), pq.read_table(pa.BufferReader(content))
 
     def missing(self, paths: Sequence[str]) -> list[str]:
-        """Those of some files, given by their paths in the log, that no longer exist."""
+        """Returns the paths, as in the log, at which there is no longer a file."""
         gone = set(self._store.missing([_place(path) for path in paths]))
         return [path for path in paths if _place(path) in gone]
 
     def file(self, path: str) -> Path:
-        """The copy of a file that was fetched, given by its path in the log; it lives as long as this object."""
+        """The local copy of a fetched file, given by its path in the log; it is kept as long as this object."""
         return self._copies / _place(path)
 
     @property
     def source_folder(self) -> Path:
-        """The folder of this process in which the table's files are read that were fetched."""
+        """The local folder with the copies of the table's fetched files."""
         return self._copies
 
     def fetch(self, adds: Iterable[Mapping[str, Any]]) -> None:
-        """Copy files, given by their `add` actions, at the same time."""
+        """Copy files, given by their `add` actions, to this machine; several at a time."""
         self._store.fetch({_place(add["path"]): int(add["size"]) for add in adds}, self._copies)
 
     def keep_only(self, paths: Iterable[str]) -> None:
-        """Remove the copies of all other files."""
+        """Delete the local copies of all files but these, given by their paths in the log."""
         kept = {self._copies / _place(path) for path in paths}
         for copy in [each for each in self._copies.rglob("*") if each.is_file()]:
             if copy not in kept:
                 copy.unlink()
 
     def why_spark_commits(self, snapshot: FolderSnapshot) -> str | None:
-        """Why only Spark commits to the table, as a clause that the table's name begins; None if it is not so."""
+        """Why only Spark can commit to the table, as a clause that follows the table's name; None if delta-rs can."""
         if foreign := sorted(snapshot.features - _WRITTEN):
             return _CLUSTERED if "clustering" in foreign else f"has the table feature {foreign[0]}"
         return super().why_spark_commits(snapshot)
@@ -129,7 +132,8 @@ class StoreLog(DeltaLog):
             raise not_written(f"Files of the table at {self.uri} cannot be written", error) from error
 
     def _actions_of(self, definition: Definition, held: FolderSnapshot) -> list[dict[str, Any]]:
-        """The action that gives the table its new columns. NeedsSparkError if delta-rs cannot give the rest, too."""
+        """The `metaData` action with the table's new columns. NeedsSparkError if its partitions, clustering or
+        properties change, too: delta-rs cannot commit that."""
         made = definition.actions(held.table_id, held.features)[1]["metaData"]
         same = (made["partitionColumns"], made["configuration"]) == (held.partition_columns, held.properties)
         if not same or definition.cluster_by:
@@ -145,7 +149,8 @@ class StoreLog(DeltaLog):
         properties = CommitProperties(
             custom_metadata={
                 "isBlindAppend": info["isBlindAppend"],
-                # delta-rs names every operation WRITE, and of one without figures it is unknown how many rows it adds
+                # delta-rs names every operation WRITE; without this figure, it would be unknown that a commit adds no
+                # rows
                 "operationMetrics": {"numOutputRows": "0", **info["operationMetrics"]},
                 "txnId": info["txnId"],
             },
@@ -173,7 +178,8 @@ class StoreLog(DeltaLog):
                     post_commithook_properties=_HOOKS,
                 )
         except (exceptions.DeltaError, OSError) as error:
-            # where an answer got lost this process may itself have written the version: its transaction tells
+            # if an answer was lost, this process may have written the version itself: `due` then sees its own
+            # transaction
             if self.commit(version) is not None:
                 return False
             raise not_written(f"The log of the table at {self.uri} cannot be written", error) from error
@@ -181,7 +187,7 @@ class StoreLog(DeltaLog):
 
 
 def _place(path: str) -> str:
-    """The place of a file below the table's folder, by its path in the log."""
+    """The path of a file below the table's folder, by its path in the log; NeedsSparkError if it is elsewhere."""
     place = unquote(path)
     if urlparse(path).scheme or place.startswith("/") or ".." in place.split("/"):
         raise NeedsSparkError(f"the table has a file that is not in its own folder: {path}")

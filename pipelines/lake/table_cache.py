@@ -1,4 +1,4 @@
-"""Opens Delta tables with delta-rs, and keeps those that it has opened: a run looks at the same few dozens of times."""
+"""Opens Delta tables with delta-rs and keeps them open: a run asks for the same few tables dozens of times."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 _KEPT = 32
-"""How many tables are kept; those that were not asked for the longest are dropped."""
+"""Maximum number of tables that are kept; the least recently used one is dropped."""
 _KEPT_SECONDS = 600
-"""The longest time for which a table of an object store is kept: nobody removes files of its log that are so new."""
+"""Maximum seconds for which a table of an object store is kept: nobody removes files of its log that are this new."""
 _Log = tuple[tuple[int, ...] | None, ...]
-"""What tells the file of a version's commit from one at the same place in a table that was created later, and whether
-there is another checkpoint since: the files that an opened table still has to read may then be removed."""
+"""The identities of the version's commit file and of the file that names the last checkpoint, when a table was opened.
+
+The first changes if the table was dropped and created again. If the second changes, files of the log that the opened
+table still has to read may have been removed.
+"""
 
 
 class _Kept(NamedTuple):
@@ -37,17 +40,18 @@ _lock = threading.Lock()
 
 
 def shared_table(uri: str, version: int | None) -> DeltaTable:
-    """A version of the table at `uri`, or the newest; raises what deltalake raises.
+    """A version of the table at `uri`, by default the newest; raises what deltalake raises.
 
-    Whoever asks for the same version gets the same object, so that nobody may write through it: see `own_table`. A look
-    at the log's files tells whether there is a newer version.
+    All callers that ask for the same version get the same object, so none may write through it: see `own_table`.
+    A look at the log shows whether there is a newer version.
     """
     with _lock:
         kept = _tables.get((uri, version))
         if kept is not None and _is_current(uri, kept, version is None):
             _tables.move_to_end((uri, version))
             return kept.table
-    checkpoint = _checkpoint(uri)  # before the table is opened: it may have read an older one than there is afterwards
+    # looked up first, since the table may be opened from an older checkpoint than the one that is there afterwards
+    checkpoint = _checkpoint(uri)
     table = own_table(uri, version)
     number = int(table.version())
     log = _commit(uri, number), checkpoint
@@ -61,17 +65,17 @@ def shared_table(uri: str, version: int | None) -> DeltaTable:
 
 
 def own_table(uri: str, version: int | None = None) -> DeltaTable:
-    """A version of the table, or the newest, in an object that the caller may write through."""
+    """A version of the table, by default the newest, in an object that the caller may write through."""
     from deltalake import DeltaTable
 
     return DeltaTable(delta_rs_uri(uri), version=version)
 
 
 def table_to_write(uri: str, name: str = "", version: int | None = None) -> DeltaTable:
-    """Like `own_table`; TableError if this user may not write in the table's folder: then a thread of delta-rs would
-    panic, with a stack trace on standard error.
+    """Like `own_table`; TableError if this user may not write in the table's folder: otherwise a thread of delta-rs
+    would panic, with a stack trace on standard error.
 
-    name: the table's, for people.
+    name: the table's name in messages.
     """
     folder = local_folder(delta_rs_uri(uri))
     denied = folder is not None and not all(os.access(Path(folder, log), os.W_OK) for log in ("", "_delta_log"))
@@ -110,13 +114,13 @@ def _commit(uri: str, version: int) -> tuple[int, ...] | None:
 
 
 def _checkpoint(uri: str) -> tuple[int, ...] | None:
-    if local_folder(uri) is None:  # each look takes a request: instead, tables are not kept for long
+    if local_folder(uri) is None:  # each look would take a request; instead, tables are not kept for long
         return (int(time.monotonic() // _KEPT_SECONDS),)
     return _file(uri, "_last_checkpoint")
 
 
 def _file(uri: str, name: str) -> tuple[int, ...] | None:
-    """What identifies a file of the log; None if there is none."""
+    """The identity of a file of the log: inode (not in a store), modification time and size; None if there is none."""
     folder = local_folder(uri)
     try:
         if folder is None:

@@ -10,13 +10,13 @@ from pathlib import Path
 from pipelines.lake.table_cache import local_folder
 
 _PATIENCE = 3.0
-"""Seconds in which another run that creates the table right now gets to its first commit."""
+"""Seconds to wait for the first commit of another run that may be creating the table right now."""
 
 
 def remove_unfinished_log(uri: str, exists: Callable[[], bool]) -> bool:
-    """Remove the log of a table in a folder if it has no commit; whether it was removed.
+    """Remove the log of a table in a folder if it has no commit; returns whether it was removed.
 
-    exists: whether the table is there by now. A concurrent creation gets some seconds to finish first.
+    exists: whether the table exists by now. A concurrent creation gets some seconds to finish first.
     """
     place = local_folder(uri)
     log = Path(place) / "_delta_log" if place is not None else None
