@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Joiner(MicroBatchRun):
-    """One join in a run of one or several over the same streams and keys."""
+    """One join of a run, which may have several joins over the same streams and keys."""
 
     def __init__(
         self,
@@ -184,6 +184,11 @@ class Joiner(MicroBatchRun):
         return all(kind == "timestamp" for kind in kinds)
 
     def _plan_side(self, name: str, before: Mapping[str, Any] | None, skip_changes: bool) -> dict[str, Any]:
+        """The plan of a stream's side; before: that of the previous micro-batch, None if there is none.
+
+        first, position: where the join began in the source, and where this micro-batch begins; slice: what it takes,
+        None for no rows; end: where the next one begins.
+        """
         source, stream = self.sources[name], self.streams[name]
         if before is None:
             first = position = source.first_position(stream.start)

@@ -128,7 +128,7 @@ class LocalJoins:
         return fence_off(self.lake, series, names, number)
 
     def _write_joined(self, planned: Planned, rows: LocalRows, name: str) -> tuple[int, int] | None:
-        """How many joined rows and matches were written; None if a concurrent run was first."""
+        """Write the joined rows; returns how many, and how many matches; None if a concurrent run was first."""
         join, batch, names = planned.join, planned.batch, names_of(rows.readers)
         task = JoinTask(
             join.streams,
@@ -174,7 +174,7 @@ class LocalJoins:
         joined: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
         written: _Written,
     ) -> None:
-        """Join all parts by threads, which write as many files."""
+        """Join all parts by threads, each of which writes to a file of its own."""
 
         def join(part: Callable[[], Iterator[pa.RecordBatch]]) -> None:
             """Join one part."""

@@ -1,6 +1,6 @@
 """Reads the rows of a join's micro-batch in this process, and partitions them by key so that each part can be joined.
 
-Filters and partitioning are the same as those of `rows` and `placed_rows` for Spark.
+Filters and partitioning are the same as those of `spark_rows` and `placed_rows` for Spark.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 FEW_ROWS, ROWS, BYTES = 1 << 14, 1 << 18, 64 << 20
-"""Rows below which a part of their own does not pay; about how many rows, and uncompressed bytes, a part may have."""
+"""Number of rows below which a part of their own does not pay; about how many rows and uncompressed bytes a part
+has."""
 WORTH = 0.5
 """Share of a stream's rows that pass a filter above which the filter costs more than it saves."""
 COPIES = 4
@@ -92,7 +93,7 @@ class LocalRows:
                 yield from ((reader, batch) for batch in reader.rows(files, True, self.least, late=True))
 
     def tasks(self) -> list[Callable[[], Iterator[pa.RecordBatch]]]:
-        """A function for each part, or each time slice of a large part, that gives its rows for the worker."""
+        """A function for each part, or for each time slice of a large part, that yields its rows for the worker."""
         parts = self._placed()
         found: list[Callable[[], Iterator[pa.RecordBatch]]] = []
         for part in range(parts.count):
@@ -218,7 +219,7 @@ class LocalRows:
                 parts.add(number, reader.number, rows.slice(start, end - start))
 
     def _useful(self, reader: SideReader, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that may satisfy a rule; no row is filtered any more if most of the first batch pass."""
+        """The rows that may satisfy a rule. If most rows of the first batch may, later batches are not filtered."""
         name = reader.side.stream.name
         if reader.filters is None:
             reader.filters = all(index.filters(name) for index in self.indexes)
@@ -293,7 +294,10 @@ class _NewKeys:
 
 
 def _ordered(table: pa.Table, chosen: np.ndarray, owned: np.ndarray) -> Iterator[pa.RecordBatch]:
-    """The chosen rows by event time, each with whether it is owned, in batches."""
+    """The chosen rows in batches, in the order of event time, with the column OWNED.
+
+    chosen: their positions [rows] int64; owned: whether each is owned by the part or slice, [rows] bool.
+    """
     order = np.argsort(table[TIME].to_numpy()[chosen], kind="stable")
     chosen, owned = chosen[order], owned[order]
     for start in range(0, len(chosen), _BATCH_ROWS):

@@ -66,7 +66,11 @@ class SideReader:
             yield self._joining(batch)[0].to_numpy()
 
     def rows(self, files: Sequence[SourceFile], new: bool, least: int | None, late: bool) -> Iterator[pa.RecordBatch]:
-        """The rows of files that have time and key: those not before `least` or, with `late`, only those before."""
+        """The rows of files that have time and key, with the columns `made`.
+
+        new: whether they are new; least: rows before this event time (microseconds) are left out or, if `late`, are the
+        only ones.
+        """
         for batch in read_batches(files, self.schema):
             times, keys, present = self._joining(batch)
             if least is not None:

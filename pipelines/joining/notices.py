@@ -8,11 +8,11 @@ from typing import Any
 _MUCH = 0.5
 """Share of a side's earlier bytes above which reading them is reported."""
 _FEW_BYTES = 64 << 20
-"""Bytes of earlier files that are read in about a second, of which nothing is reported."""
+"""Bytes of earlier files below which nothing is reported: they are read in about a second."""
 
 
 def notices(name: str, plan: Mapping[str, Any]) -> list[str]:
-    """A sentence for each side of which the micro-batch of a plan read most of the earlier rows."""
+    """A sentence for each stream of which the micro-batch of a plan read most of the earlier rows. name: the join's."""
     cure = "Cluster the source by event time or key" + ("." if plan.get("lateness") else ", or set a lateness.")
     return [
         f"{name}: the last micro-batch read {side['read_share']:.0%} of the earlier rows of {stream}, since their "

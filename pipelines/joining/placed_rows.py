@@ -1,7 +1,8 @@
 """The rows of a micro-batch, shuffled to the partitions in which they join, for all joins that read the same rows.
 
-Before the shuffle, rows that cannot satisfy any rule are filtered out: no conjunction's part on their own stream holds.
-If several joins read the rows, these are read, filtered and shuffled once, and kept until all joins have matched.
+Before the shuffle, rows that cannot satisfy any rule are filtered out: those on which no conjunction's part about their
+stream holds. If several joins read the same rows, these are read, filtered and shuffled once, and kept until all joins
+have matched.
 """
 
 from __future__ import annotations

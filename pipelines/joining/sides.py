@@ -1,7 +1,7 @@
 """The sides of a join's micro-batch: for each stream the new rows, and the earlier rows that may join them.
 
 A join has no state but its tables and the position up to which it has taken each source. Earlier rows are read again
-from the source as it was at that position, so that they can be told from new rows even if files were rewritten since.
+from the source as it was at that position, which distinguishes them from new rows even if files were rewritten since.
 Files are skipped if their statistics show that none of their rows can join a new row.
 """
 
@@ -43,7 +43,7 @@ class JoinedLog(Log, Protocol):
         """A table property in a snapshot; None if it is not set."""
 
     def missing(self, paths: Sequence[str]) -> list[str]:
-        """Those of some files, given by their paths in the log, that no longer exist."""
+        """Returns the paths, as in the log, at which there is no longer a file."""
 
 
 def source_fields(source: Source, version: int) -> list[dict[str, Any]]:
@@ -110,7 +110,7 @@ class SideFiles:
 
 
 def has_few_new(side: SideFiles, sides: Sequence[SideFiles]) -> bool:
-    """True if reducing a side's earlier rows to the keys of the other sides' new rows pays, since these are few."""
+    """True if it pays to reduce a side's earlier rows to the keys of the other sides' new rows, since these are few."""
     news = [rows_of(other.new.files) for other in sides if other is not side and other.new is not None]
     earlier = rows_of(side.earlier)
     if earlier is None or None in news:
@@ -185,7 +185,8 @@ def _compared_keys(keys: Sequence[str], fields: Sequence[Mapping[str, Any]]) -> 
 
 
 def _earlier_files(source: Source, plan: Mapping[str, Any], current: Mapping[str, Any]) -> tuple[list[Add], int | None]:
-    """The files of rows that were taken before and, if these must be found by row tracking, their last version.
+    """The files of the rows that were taken before; and the last version of these rows if only row tracking
+    distinguishes them from newer rows in the same files, else None.
 
     current: the files of the source's newest version, by path.
     """
@@ -202,7 +203,7 @@ def _earlier_files(source: Source, plan: Mapping[str, Any], current: Mapping[str
 
 
 def _tracks_rows(source: Source, version: int) -> bool:
-    """Whether row tracking was enabled at a version. Otherwise older rows got the version in which it was enabled."""
+    """Whether row tracking was enabled at a version; if only later, older rows have the version of that change."""
     return str(_log(source).setting(source.snapshot(version), ROW_TRACKING)).lower() == "true"
 
 

@@ -146,7 +146,7 @@ def _indexes(workspace: Workspace, done: Upkept) -> None:
 
 
 def _holding_lists(kept: pl.DataFrame) -> pl.DataFrame:
-    """`sha256`: of the indexes that hold long lists of these ones."""
+    """The indexes that hold long value lists of the `kept` ones, as a frame with the column `sha256`."""
     named = [name for each in kept["statistics"] for name in json.loads(each).get(LIST_FILES, [])]
     return pl.DataFrame({"sha256": [name.removesuffix(".index") for name in named]}, {"sha256": pl.String})
 
@@ -173,6 +173,5 @@ def _vacuum(workspace: Workspace, name: str, commits: int, done: Upkept) -> None
             workspace.lake.writable(name).vacuum(hours, dry_run=False, full=True)
             done.removed += removed_by_vacuum(workspace.lake.delta(name))
         elif commits > 1 and (folder := folder_of(workspace.lake, name)) is not None:
-            FolderLog(folder).note(
-                END, {"numDeletedFiles": "0"}
-            )  # the next check in a run is after `commits` more commits
+            # the next check in a run is after `commits` more commits
+            FolderLog(folder).note(END, {"numDeletedFiles": "0"})

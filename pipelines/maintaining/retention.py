@@ -73,7 +73,8 @@ def _join_reader(name: str, stream: Stream, last: MicroBatch | None) -> Reader:
 
 
 def _at_start(stream: Stream) -> int | None:
-    """The version at which a new stream begins; None if it begins with the newest one, and needs no old files."""
+    """The first version that a new stream needs: that of its start, or 0 for a start by time, which is not looked up
+    here. None if it begins with the newest version, and needs no old files."""
     return None if stream.start.kind == "earliest" else stream.start.value if stream.start.kind == "version" else 0
 
 

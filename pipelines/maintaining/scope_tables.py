@@ -77,6 +77,7 @@ def keep_up(workspace: Workspace, scope: str, name: str, in_run: bool) -> Upkept
 
 
 def _fixed(readers: list[Reader]) -> bool:
+    """Whether a reader needs the table's files for ever, so that they must not be compacted."""
     return any(reader.for_good for reader in readers)
 
 
@@ -191,11 +192,11 @@ def _vacuum(workspace: Workspace, name: str, hours: int, in_run: bool, done: Upk
         return
     removed = 0
     with _reported(f"Old files of {name} cannot be removed"):
-        # delta-rs only lists the files: it cannot commit to a clustered table
         if lake.is_in_store:
             removed = len(lake.writable(name).vacuum(hours, dry_run=False, full=True))
             done.removed += removed
             return
+        # in a folder delta-rs only lists the files: it cannot commit to a clustered table
         for path in lake.delta(name).vacuum(hours, dry_run=True, full=True):
             with contextlib.suppress(FileNotFoundError):
                 log.file(path).unlink()

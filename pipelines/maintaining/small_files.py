@@ -51,7 +51,7 @@ def file_of(add: dict[str, Any]) -> File:
 
 
 def groups_to_merge(files: Iterable[File], least: int) -> list[list[File]]:
-    """Groups of at least `least` files of similar size; each is to become one file, or a few of `WHOLE_FILE`."""
+    """Groups of at least `least` files of similar size. Each becomes one file, or several of about `WHOLE_FILE`."""
     found: list[list[File]] = []
     for small in _by_partition(files):
         taken: list[File] = []

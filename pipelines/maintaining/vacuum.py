@@ -29,11 +29,11 @@ END = "VACUUM END"
 
 
 def hours_to_keep(workspace: Workspace, name: str, commits: int) -> int | None:
-    """The retention, in hours, of a VACUUM that is due; None if none is due, or it is unknown what readers need.
+    """The retention, in hours, of a VACUUM that is due; None if none is due, or if it is unknown what readers need.
 
-    A VACUUM is due if the table has had `commits` commits since the last one (ignored if that is 1), and its folder has
-    an old file that the newest version does not name (assumed for a table that is not in a folder). In an object store,
-    where each look takes a list of all files, one is only due if `commits` is 1.
+    A VACUUM is due if the table has had `commits` commits since the last one (not checked if `commits` is 1), and its
+    folder has an old file that the newest version does not name (assumed for a table that is not in a folder). For a
+    table in an object store, whose files would all have to be listed, it is only due if `commits` is 1.
     """
     table = workspace.lake.delta(name)
     if table.version() < commits or (commits > 1 and workspace.lake.is_in_store):

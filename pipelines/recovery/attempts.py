@@ -163,7 +163,7 @@ def left_out(plan: Mapping[str, Any]) -> frozenset[str]:
 
 
 def left_out_before(last: MicroBatch | None, stored: StoredIndex) -> dict[str, Any]:
-    """What a plan says of the inputs that the micro-batch before it has left out, with the same index."""
+    """The next plan's entry `suspects`: the inputs that `last` left out with the same index; empty if none were."""
     if last is None or last.fingerprint != stored.fingerprint or not left_out(last.plan):
         return {}
     return {"suspects": sorted(left_out(last.plan))}

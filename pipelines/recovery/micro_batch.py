@@ -1,7 +1,7 @@
 """One run over one scope: the steps of a micro-batch that are the same for streams and for joins.
 
 A micro-batch is planned in `runs`, written, and recorded as done. One that an earlier run has planned comes first. It
-is planned anew if nothing of it is written and there is a newer index, or if a predicate of it ends Spark.
+is planned again if nothing of it is written and there is a newer index, or if a predicate of it ends Spark.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class MicroBatchRun:
-    """What runs over a stream and over a join have in common."""
+    """The steps that runs over a stream and over a join share."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class MicroBatchRun:
         return record_reset(self.lake, last)
 
     def _common_plan(self, last: MicroBatch | None, stored: StoredIndex) -> dict[str, Any]:
-        """What the plan after `last` says whatever the scope is; TableError if ids of rules have another type now."""
+        """The entries that the plan after `last` has for any scope; TableError if rule ids have another type now."""
         id_type = self.lake.rule_id_type()
         check_id_type(last, id_type, f"{self._command} --restart")
         from_scratch = last is None or last.plan.get("reset", False)
@@ -127,9 +127,10 @@ class MicroBatchRun:
         newest: StoredIndex | None,
         changes: Callable[[StoredIndex], Mapping[str, Any]] = lambda _: {},
     ) -> MicroBatch:
-        """A micro-batch planned anew with an index; with its own if an earlier run has begun to plan it anew.
+        """The micro-batch, planned again with the index `newest`, or with its own if an earlier run has begun to plan
+        it again.
 
-        newest: the index; None if the micro-batch keeps its own; changes: those of the plan for an index.
+        newest: None if the micro-batch keeps its index; changes: the further changes of the plan for an index.
         """
         if newest is None and "given_up" not in batch.plan:
             return batch

@@ -115,6 +115,7 @@ def _histories(fingerprint: str, retags: Iterable[Retag], first: int, last: int)
 
 
 def _after(histories: frozenset[History], retags: Iterable[Retag], batch: int) -> frozenset[History]:
+    """The histories of a micro-batch's rows after the re-tags that cover it, the earliest first."""
     for each in retags:
         if each.through >= batch:
             histories = each.then(histories)
@@ -170,6 +171,7 @@ def snapshots(lake: Lake, name: str, keeps_matches: bool) -> Snapshots:
 
 
 def _snapshots(lake: Lake, name: str, keeps_matches: bool) -> Snapshots | None:
+    """The current versions; None if they do not fit together, or a run recorded a micro-batch while they were read."""
     last = next(newest_first(lake, name), None)
     tagged = lake.delta(tagged_table(name))
     has_matches = keeps_matches and lake.exists(matches_table(name))

@@ -297,6 +297,7 @@ class LocalTables:
             raise
 
     def _candidates(self, version: int) -> list[dict[str, Any]]:
+        """The files of a version in which rows can change, by their statistics."""
         conditions = None
         if self.rematch.former is not None or self.rematch.changes.former.is_empty():
             conditions = widened(self.rematch.compiled, self.rematch.former)
@@ -314,12 +315,14 @@ class LocalTables:
         return [add for add in adds if conditions is None or may_match(add, conditions)]
 
     def _live(self, log: DeltaLog, version: int) -> list[dict[str, Any]]:
+        """The files of a version; TableError if only Spark can read the log."""
         found = live_files(log, version)
         if found is None:
             raise TableError(f"The log of the table at {log.uri} has a checkpoint that Spark alone reads.")
         return found
 
     def _task(self, version: int, stamps: Stamps | None) -> FileTask | None:
+        """The task of matching and rewriting files of a version; None if this process cannot read all that it needs."""
         snapshot = self.tagged.snapshot(version)
         held = arrow_schema_of(snapshot.fields)
         read = columns_read(held, snapshot.partition_columns, self.rematch)

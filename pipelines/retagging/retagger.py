@@ -116,6 +116,7 @@ class Retagger:
         return self._retag(work, last).plus(finished)
 
     def _work(self) -> _Work:
+        """Read what there is to do from the newest index, the tables and `runs`."""
         stored = index_to_tag_with(self.lake, self.name)
         at = snapshots(self.lake, self.name, self._keeps_matches)
         now = current_histories(self.lake, self.name, at.through)
@@ -271,6 +272,7 @@ class Retagger:
         )
 
     def _planned(self, work: _Work, planned: MicroBatch | None, figures: dict[str, int]) -> MicroBatch:
+        """The plan of a re-tag, with the number and the series of `planned` if that is given; nothing is written."""
         before = last_batch(self.lake, retag_scope(self.name))
         plan = {
             "mode": self.mode,
@@ -339,6 +341,7 @@ class Retagger:
             return bool(run(partial(log.fence, app, number), f"take over a re-tag of {name}"))
 
     def _done(self, batch: MicroBatch, outcome: Outcome, seconds: float) -> Outcome:
+        """Record a re-tag as done; returns its outcome."""
         rows = outcome.rows_changed
         done = replace(batch, rows=rows, matches=0, quarantined=0, seconds=round(seconds, 3))
         record_done(self.lake, done)

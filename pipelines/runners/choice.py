@@ -1,4 +1,4 @@
-"""Chooses this process where it is exact and the tables are in no catalog, else Spark; and the runner of a stream."""
+"""Chooses the runner of a stream: this process if it is exact and the tables are in no catalog, else Spark."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def turn_to_spark(workspace: Workspace, what: str, reason: NeedsSparkError) -> N
 
 
 def report_spark(workspace: Workspace, what: str, reason: NeedsSparkError) -> None:
-    """Report that `what` goes through Spark, and why, where that is not what the configuration or the session say."""
+    """Report that `what` goes through Spark, and why, unless the configuration or a given session demands Spark."""
     if workspace.configuration.lake.runner != SPARK and not is_given_session(workspace):
         workspace.progress(f"{what} goes through Spark because {reason}")
 

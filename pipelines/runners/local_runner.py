@@ -94,7 +94,7 @@ class LocalRunner:
         return {}
 
     def prepare(self, source: Source, version: int, id_type: str, anew: bool = False) -> None:
-        """Create missing tables, empty existing ones if `anew`, and add the columns that a source was given since then;
+        """Create missing tables, empty existing ones if `anew`, and add columns that the source has been given since;
         other changes to existing tables are left to Spark."""
         if self._prepared == (version, id_type) and not anew:
             return
@@ -121,8 +121,11 @@ class LocalRunner:
         checks: Mapping[str, Any],
         work: Callable[[Iterator[pa.RecordBatch]], _T],
     ) -> list[_T]:
-        """The results of `work` for the rows of each piece of a slice, with the columns of `schema`, that do not go to
-        quarantine; run by threads."""
+        """The results of `work` for each piece of a slice, run by threads.
+
+        `work` gets the rows of the piece that do not go to quarantine, in batches with the columns of `schema`. checks:
+        a plan, with the `key`, the `checks` and the number `quarantined`.
+        """
         asked = self._checks(schema, checks) if checks["quarantined"] else None
 
         def done(piece: Sequence[SourceFile]) -> _T:
@@ -189,8 +192,8 @@ class LocalRunner:
     def _enter(self, job: Job, name: str, kind: str, task: Task, entries: dict[str, list[str]]) -> None:
         """Commit a table's written files with the micro-batch's number; if a concurrent run was first, delete them.
 
-        entries: by kind of table; those of tables that are committed are taken out. If the commit fails, the files of
-        the others are deleted, too.
+        entries: the `add` entries by kind of table; those of this table are taken out. If the commit fails, the files
+        of the remaining tables are deleted, too.
         """
         mine = entries.pop(kind)
         try:

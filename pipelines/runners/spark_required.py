@@ -22,7 +22,7 @@ _MOST_NAMED = 10
 
 
 def why_spark_writes(lake: Lake, names: Sequence[str]) -> str | None:
-    """Why only Spark writes some tables of an object store, as a clause; None if delta-rs writes those that exist."""
+    """Why only Spark writes some tables of an object store, as a clause; None if delta-rs can write all that exist."""
     for name in filter(lake.exists, names if lake.is_in_store else ()):
         log = table_log(lake.uri(name))
         if reason := log.why_spark_commits(log.latest()):
@@ -50,7 +50,7 @@ def _counted(count: int, noun: str) -> str:
 
 
 def why_spark_evaluates_newest(lake: Lake, scope: str) -> str | None:
-    """Why only Spark evaluates a scope's newest index, as a clause; None if others do, or no index can be read."""
+    """Why only Spark evaluates a scope's newest index, as a clause; None if deltatag can, or no index is readable."""
     try:
         stored = newest_index(lake, scope)
         if stored is None:

@@ -17,24 +17,24 @@ DEFAULT_CODEC = "snappy"
 
 
 def codec_named(name: str) -> str | None:
-    """Arrow's name of a Parquet codec, by Spark's name; None for one that Arrow lacks."""
+    """Arrow's name of a Parquet codec, by Spark's name; None if Arrow lacks it."""
     return _CODECS.get(name.lower())
 
 
 def configured_codec(workspace: Workspace) -> str | None:
-    """The codec of the files that this process writes, by the configuration; None for one that only Spark has."""
+    """The codec of the files that this process writes, by the configuration; None if Arrow lacks it."""
     return codec_named(_configured(workspace))
 
 
 def codec_of(workspace: Workspace) -> str:
-    """The same; NeedsSparkError for one that only Spark has."""
+    """The codec of the files that this process writes, by the configuration; NeedsSparkError if Arrow lacks it."""
     if reason := why_spark_compresses(workspace):
         raise NeedsSparkError(reason)
     return str(configured_codec(workspace))
 
 
 def why_spark_compresses(workspace: Workspace) -> str | None:
-    """Why Spark must write, as a clause; None where this process has the codec."""
+    """Why Spark must write, as a clause; None if Arrow has the codec."""
     return f"files are to be compressed by {_configured(workspace)}" if configured_codec(workspace) is None else None
 
 

@@ -37,7 +37,7 @@ Fields = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredTable:
-    """One table: its columns, its order where it is new, and whether the configuration keeps it."""
+    """One table: its columns, its order if it is created, and whether the configuration keeps it."""
 
     name: str
     fields: Fields
@@ -46,7 +46,7 @@ class ConfiguredTable:
 
     @property
     def definition(self) -> Definition:
-        """What a new table is made by."""
+        """The definition by which a new table is created."""
         properties = {**PROPERTIES, **statistics_property(self.fields, self.order)}
         return Definition(self.fields, self.order.partition_by, self.order.cluster_by, properties)
 
@@ -92,7 +92,7 @@ def matches_fields(source: Fields, keys: Sequence[str], id_type: str) -> list[Ma
 
 
 def column_fields(columns: Sequence[Column]) -> list[dict[str, Any]]:
-    """Columns of deltatag's own, with their comments."""
+    """Columns of deltatag's own in the form of the log's `schemaString`, with their comments."""
     found = []
     for column in columns:
         kind: Any = _LOG_TYPES.get(column.type, column.type)

@@ -60,8 +60,11 @@ def folder_of(lake: Lake, name: str) -> str | None:
 
 
 def layout_of(lake: Lake, name: str, wanted: Sequence[Mapping[str, Any]]) -> Layout | None:
-    """The layout of the table's files; None if its columns are not `wanted`, in any order, or it requires more of its
-    files than rows. A column that the source was given later stands behind deltatag's own."""
+    """The layout of the table's files; None if the table has other columns than `wanted`, or requires more of its files
+    than rows.
+
+    The order of columns may differ: one that the source was given later comes after deltatag's own.
+    """
     if any(is_opaque(field.type) for field in arrow_schema_of(wanted)):
         return None
     found = _plain_table(lake, name)

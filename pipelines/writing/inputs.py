@@ -19,7 +19,7 @@ def check_inputs(
 ) -> None:
     """Raise IndexOutdatedError if `schema` lacks a column that the index reads, or has it with another type.
 
-    newest: the columns that the source has now, where `schema` has those of the version that is to be taken next.
+    newest: returns the columns that the source has now, if `schema` has those of the version that is taken next.
     """
     for leaf in compiled.inputs:
         if leaf.text is not None:

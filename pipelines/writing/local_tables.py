@@ -31,8 +31,8 @@ def prepare_tables(
     anew: bool,
     layout_of: LayoutOf,
 ) -> None:
-    """Create missing tables, empty existing ones if `anew`, and add the columns that a source was given since then;
-    other changes to existing tables are left to Spark.
+    """Create missing tables, empty existing ones if `anew`, and add columns that a source has been given since; other
+    changes to existing tables are left to Spark.
 
     layout_of: `writing.files.layout_of`, or for a join `joined_layout_of`.
     """
@@ -71,8 +71,9 @@ def commit_files(
 ) -> bool:
     """Commit files (their `add` actions as JSON) to a table, as micro-batch `number` of the plan's series.
 
-    Returns False if a concurrent run was first. `remove` deletes the files; it is called then, and where the commit
-    fails with a TableError, which is raised: they would take space that is needed to go on.
+    Returns False if a concurrent run was first. `remove`, which deletes the files, is called then. It is also called if
+    a TableError, which is raised, has left the table without the micro-batch: the files would take space that is needed
+    to go on.
     """
     app = app_of(plan, name)
     try:
@@ -87,7 +88,8 @@ def commit_files(
 
 
 def fence_off(lake: Lake, series: str, names: Sequence[str], number: int) -> list[str]:
-    """Have no run commit micro-batch `number` of a series to these tables any more; returns those that hold it."""
+    """Fence off a series in these tables: no run can commit micro-batch `number` of it any more. Returns the tables
+    that already hold it."""
     return [
         name
         for name in filter(lake.exists, names)
@@ -96,7 +98,7 @@ def fence_off(lake: Lake, series: str, names: Sequence[str], number: int) -> lis
 
 
 def _changed_types(held: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> str | None:
-    """The first column that has another type in a table than in its source, with both, if these are plain ones."""
+    """A clause on the first column whose type, if plain, differs between a table and its source; None if none does."""
     types = {field["name"]: field["type"] for field in held}
     for field in wanted:
         before, now = types.get(field["name"]), field["type"]
@@ -106,8 +108,8 @@ def _changed_types(held: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[s
 
 
 def _later_columns(held: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The columns that a table lacks; none of them where only Spark can add one: its name needs column mapping, its
-    type a table feature, or another column's name differs only in case."""
+    """The columns that a table lacks; none if only Spark can add one of them, since its name needs column mapping, its
+    type needs a table feature, or it differs only in case from the name of another column."""
     names = {field["name"] for field in held}
     lacking = [field for field in wanted if field["name"] not in names]
     is_taken = {name.lower() for name in names} & {field["name"].lower() for field in lacking}

@@ -67,7 +67,7 @@ class Matcher:
         return ids
 
     def column(self, leaf: Leaf) -> Column:
-        """An input of the index as a column; one that is derived is not yet named."""
+        """An input of the index as a column; a derived one has no name yet."""
         if leaf.name in self._left_out:
             return raised_column(leaf.type)
         if leaf.text is not None:
@@ -107,15 +107,15 @@ class Matcher:
         names = tuple(leaf.name for leaf in self.compiled.inputs)
         arrow_udf: Any = functions.__dict__["arrow_udf"]  # the stubs of pyspark do not know it
         function = arrow_udf(_tagger(self.file, names, self._id_type, figures), f"array<{element}>")
-        # Spark may evaluate a deterministic function twice: once for a filter on its result, once for the result
         read = [
             self.column(leaf) if leaf.text is None else functions.col(f"`{leaf.name}`") for leaf in self.compiled.inputs
         ]
+        # Spark may evaluate a deterministic function twice: once for a filter on its result, once for the result
         return function.asNondeterministic()(*read)
 
 
 def raised_column(data_type: pa.DataType) -> Column:
-    """The value that `catalyst.derived_column` gives where evaluation raises an error."""
+    """The value that `catalyst.derived_column` has if evaluation raises an error."""
     if pa.types.is_boolean(data_type):
         return functions.lit(RAISED).cast("tinyint")
     value = StructField("value", from_arrow_type(data_type))
@@ -123,7 +123,7 @@ def raised_column(data_type: pa.DataType) -> Column:
 
 
 def bound_batches(workspace: Workspace, files: tuple[Add, ...]) -> None:
-    """Have Spark limit the bytes of each Arrow batch that it hands to Python, if the rows of these files are long."""
+    """Limit the bytes of each Arrow batch that Spark hands to Python, if the rows of these files are long."""
     rows = rows_of(files)
     if BATCH_BYTES not in workspace.configuration.spark:
         narrow = rows is not None and sum(int(add["size"]) for _, add in files) <= rows * _NARROW_ROW

@@ -111,7 +111,7 @@ class Output:
     def _write_files(
         self, accepted: DataFrame, layouts: Mapping[str, Layout], resumed: bool, pieces: Pieces | None
     ) -> dict[str, Any]:
-        """Have the workers write the files, then commit them: the matches first, the tagged rows last."""
+        """Write the files by the workers, then commit them: the matches first, the tagged rows last."""
         lake, spark = self.lake, self.spark
         kinds = tables_of(self.stream.name, self.plan)
         due = {kind: name for kind, name in kinds.items() if not (resumed and self._is_done(name))}
@@ -140,7 +140,7 @@ class Output:
         return write_files(accepted, self.matcher, task)
 
     def _enter(self, name: str, kind: str, task: Task, written: FilesWritten) -> None:
-        """Commit written files with the micro-batch's number; delete them if an earlier commit certainly has others."""
+        """Commit written files with the micro-batch's number; delete them if another commit certainly has it."""
         entries = written.entries[kind]
         log = TableLog(self.spark, self.lake.uri(name))
         append = partial(log.append, entries, self._app(name), self.batch.batch)
@@ -154,7 +154,7 @@ class Output:
                 raise
 
     def _write_rows(self, accepted: DataFrame, resumed: bool) -> dict[str, Any]:
-        """Have Spark write the rows: the matches first, the tagged rows last."""
+        """Write the rows by Spark's writer: the matches first, the tagged rows last."""
         spark, stream = self.spark, self.stream
         if self.plan["matches"]:
             self._append(matches_table(stream), self._pairs(accepted), resumed)

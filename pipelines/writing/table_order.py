@@ -33,7 +33,7 @@ UNORDERED = Order()
 
 
 def order_of_matches(lake: Lake) -> Order:
-    """The order of a table of matches: by rule, where both runners can write a clustered table."""
+    """The order of a table of matches: clustered by rule, but not in a store, where only Spark could write it then."""
     return Order(() if lake.is_in_store else ("rule_id",), looked_up=("rule_id",))
 
 
@@ -54,10 +54,10 @@ def partition_columns_for(
 
 
 def statistics_property(fields: Sequence[Mapping[str, Any]], order: Order) -> dict[str, str]:
-    """The table property for statistics of the columns that queries filter by; empty if all columns have statistics.
+    """The table property that names the columns with statistics; empty if all columns have them.
 
-    Of a table with more columns than Delta keeps statistics for by default, these are the keys, the columns that
-    deltatag adds, and the first of the others.
+    If a table has more columns than Delta keeps statistics for by default, these are the columns that queries filter
+    by: the keys, the columns that deltatag adds, and the first of the others.
     """
     leaves = {field["name"]: _leaf_count(field["type"]) for field in fields}
     types = {field["name"]: field["type"] for field in fields}
