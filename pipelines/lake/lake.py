@@ -68,7 +68,7 @@ class Lake:
         """True if the table is there; AccessError if this user may not look."""
         try:
             if self.is_in_store:
-                self.delta(name)  # kept open, while `is_table` would list the log each time
+                self.delta(name)  # `delta` keeps it open, while `is_table` lists the log each time
                 return True
             return is_table(self.uri(name))
         except MissingTableError:

@@ -121,8 +121,7 @@ def read_file(table: DeltaTable, path: str, schema: pa.Schema) -> pa.Table:
     files = PyFileSystem(DeltaStorageHandler.from_table(table._table))
     with files.open_input_file(path) as opened:
         data = opened.read()
-    # Arrow's threads keep the buffer beyond the call; if Python owned it, they would abort a process that ends
-    # meanwhile
+    # Arrow's threads keep the buffer beyond the call; if Python owned it, they would abort a process that is ending
     owned = pa.allocate_buffer(len(data))
     memoryview(owned).cast("B")[:] = data
     read = pq.ParquetFile(pa.BufferReader(owned)).read()

@@ -230,7 +230,7 @@ def _merge(
     """Insert or replace one row of `runs` in one atomic step; True if a row was written.
 
     Without `before` the row is inserted if its number is free. With `before` the unfinished row of its number is
-    replaced, if it was planned at that time and, where `plan` is given, has that plan.
+    replaced, if it was planned at that time and, if `plan` is given, has that plan.
     """
     from deltalake import exceptions
 

@@ -47,8 +47,7 @@ class StoreLog(DeltaLog):
     def commits(self) -> range:
         """The versions from the oldest commit that the log still holds to the newest one."""
         newest = self.latest().number
-        # old commits are removed in order, so the oldest is found by bisection; delta-rs stops all threads while it
-        # lists a log
+        # old commits are removed in order, so bisection finds the oldest; to list the log delta-rs stops all threads
         return range(bisect_left(range(newest + 1), True, key=self._holds), newest + 1)
 
     def _holds(self, version: int) -> bool:
@@ -149,8 +148,7 @@ class StoreLog(DeltaLog):
         properties = CommitProperties(
             custom_metadata={
                 "isBlindAppend": info["isBlindAppend"],
-                # delta-rs names every operation WRITE; without this figure, it would be unknown that a commit adds no
-                # rows
+                # delta-rs names every operation WRITE; without this figure it is unknown that a commit adds no rows
                 "operationMetrics": {"numOutputRows": "0", **info["operationMetrics"]},
                 "txnId": info["txnId"],
             },
@@ -178,8 +176,7 @@ class StoreLog(DeltaLog):
                     post_commithook_properties=_HOOKS,
                 )
         except (exceptions.DeltaError, OSError) as error:
-            # if an answer was lost, this process may have written the version itself: `due` then sees its own
-            # transaction
+            # if an answer was lost, this process may have written the version: `due` then sees its own transaction
             if self.commit(version) is not None:
                 return False
             raise not_written(f"The log of the table at {self.uri} cannot be written", error) from error

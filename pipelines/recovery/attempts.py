@@ -128,8 +128,8 @@ def plan_anew(
     """Plan an unfinished micro-batch again, for the same rows, with another index; returns it with its new plan.
 
     names: its tables; of_rules: those of them whose rows depend on the rules. If one of these is already written, index
-    and `changes` are not applied. changes: to its plan; fence: fences off a series in all tables, and returns those
-    that hold its micro-batch (writing.spark_tables.fence).
+    and `changes` are not applied. changes: entries of the new plan; fence: fences off a series in all tables, and
+    returns those that hold its micro-batch (writing.spark_tables.fence).
 
     A concurrent run that still writes by the old plan is fenced off in three steps: `runs` gets a new series for the
     micro-batch; every table is closed to transactions of the old series; `runs` gets the new plan, which records what

@@ -100,7 +100,7 @@ def _no_types(rules: pl.DataFrame) -> list[pl.Expr]:
 
 @dataclass(frozen=True, slots=True)
 class _Meaning:
-    """Everything besides their texts that decides what rules match."""
+    """Everything besides the rules' texts that decides which rows they match and how these are annotated."""
 
     event_time: str | None
     time_zone: str

@@ -50,7 +50,7 @@ class _Group:
     """Files of several micro-batches that are read in the same way, so that many small micro-batches give few files.
 
     history: the indexes that tagged the rows; taken: the slice of the first micro-batch; checks: its plan, which says
-    what rows are in quarantine; adds: the files that may have rows that match.
+    which rows went to quarantine; adds: the files that may have rows that match.
     """
 
     history: History

@@ -43,7 +43,7 @@ _UNREAD = "BYTE_STREAM_SPLIT"
 class NewlyMatched:
     """Rows of the source that match only now, with the ids of the rules that match them; rows: how many.
 
-    No rule matched them when their micro-batch was tagged, nor at any re-tag since.
+    None of the rules in their index history matches them, so the tagged table lacks them.
     """
 
     frame: DataFrame

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rules_index.language.typed import Leaf
 
 _MOST_NAMED = 10
-"""The most parts of rules that a message names."""
+"""Maximum number of parts of rules that a message names."""
 
 
 def why_spark_writes(lake: Lake, names: Sequence[str]) -> str | None:

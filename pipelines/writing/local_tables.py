@@ -88,8 +88,8 @@ def commit_files(
 
 
 def fence_off(lake: Lake, series: str, names: Sequence[str], number: int) -> list[str]:
-    """Fence off a series in these tables: no run can commit micro-batch `number` of it any more. Returns the tables
-    that already hold it."""
+    """Fence off a series in these tables: no run can commit a micro-batch of it any more. Returns the tables that
+    already hold its micro-batch `number`."""
     return [
         name
         for name in filter(lake.exists, names)
