@@ -1,7 +1,7 @@
 """Maintains the tables of streams and joins: compacts small files, and removes files that no kept version names.
 
-No JVM is needed for a table in a folder or an object store with the layout of deltatag's own workers, except to delete
-old rows from quarantine. Other tables are left to Spark.
+No JVM is needed for a table in a folder or an object store with the layout of deltatag's own workers, except to compact
+a clustered tagged table outside of runs, and to delete old rows from quarantine. Other tables are left to Spark.
 """
 
 from __future__ import annotations
