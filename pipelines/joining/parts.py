@@ -68,7 +68,7 @@ class Parts:
         if self._file is None:
             self._file = tempfile.TemporaryFile(dir=scratch_folder(), prefix="join-")  # noqa: SIM115
         options = pa.ipc.IpcWriteOptions(compression="lz4")
-        at = self._file.seek(0, io.SEEK_END)
+        offset = self._file.seek(0, io.SEEK_END)
         for sides in self._held:
             for held in sides:
                 if not held.batches:
@@ -77,14 +77,14 @@ class Parts:
                     for batch in held.batches:
                         writer.write_batch(batch)
                 end = self._file.tell()
-                held.spilled.append((at, end - at))
-                held.batches, at = [], end
+                held.spilled.append((offset, end - offset))
+                held.batches, offset = [], end
         self._bytes = 0
 
     def _read(self, spilled: list[tuple[int, int]]) -> Iterator[pa.RecordBatch]:
-        for at, length in spilled:
+        for offset, length in spilled:
             assert self._file is not None
             with self._lock:
-                self._file.seek(at)
+                self._file.seek(offset)
                 data = self._file.read(length)
             yield from pa.ipc.open_stream(pa.py_buffer(data))

@@ -111,11 +111,11 @@ class SideFiles:
 
 def has_few_new(side: SideFiles, sides: Sequence[SideFiles]) -> bool:
     """True if it pays to reduce a side's earlier rows to the keys of the other sides' new rows, since these are few."""
-    news = [rows_of(other.new.files) for other in sides if other is not side and other.new is not None]
+    new_counts = [rows_of(other.new.files) for other in sides if other is not side and other.new is not None]
     earlier = rows_of(side.earlier)
-    if earlier is None or None in news:
+    if earlier is None or None in new_counts:
         return False
-    total = sum(count or 0 for count in news)
+    total = sum(count or 0 for count in new_counts)
     return total <= FEW_NEW and total * MANY_EARLIER <= earlier
 
 

@@ -36,8 +36,8 @@ def foldable(lake: Lake, before: datetime) -> dict[str, int]:
     """
     rows = pl.DataFrame(pl.from_arrow(lake.arrow("runs", ["scope", "batch", "state", "started_at"])))
     found: dict[str, int] = {}
-    for (scope,), own in rows.sort("batch").group_by("scope"):
-        old = own.head(max(own.height - KEPT_BATCHES, 0))
+    for (scope,), of_scope in rows.sort("batch").group_by("scope"):
+        old = of_scope.head(max(of_scope.height - KEPT_BATCHES, 0))
         young = (old["state"] != DONE) | (old["started_at"] >= before)
         count = young.arg_true()[0] if young.any() else old.height
         if count > 1:

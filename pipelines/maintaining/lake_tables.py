@@ -127,17 +127,17 @@ def _indexes(workspace: Workspace, done: Upkept) -> None:
     rows = lake.arrow("rule_index", columns, [("chunk", 0)])
     stored = pl.DataFrame(pl.from_arrow(rows)).sort("created_at")
     since = datetime.now(UTC) - timedelta(microseconds=lake.settings.maintenance.versions)
-    for (scope,), own in stored.group_by("scope"):
+    for (scope,), of_scope in stored.group_by("scope"):
         needed = _needed(workspace, str(scope))
         # a run takes the newest index, so each index was in use until the next one was stored
-        old = own.with_columns(
+        old = of_scope.with_columns(
             pl.col("created_at").shift(-1).alias("until"),
             pl.col("created_at").max().over("fingerprint").alias("again"),
         ).filter(
             (pl.col("until") < since)
             & (~pl.col("fingerprint").is_in(list(needed)) | (pl.col("created_at") < pl.col("again")))
         )
-        shared = _holding_lists(own.join(old, on="created_at", how="anti"))
+        shared = _holding_lists(of_scope.join(old, on="created_at", how="anti"))
         old = old.join(shared, on="sha256", how="anti")
         if old.height:
             times = ", ".join(f"'{each.isoformat()}'" for each in old["created_at"])

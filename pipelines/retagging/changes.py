@@ -163,10 +163,10 @@ class RuleSets:
         """
         rules: pl.DataFrame | None = None
         for fingerprint in history:
-            found = self._of_index(fingerprint)
-            if found is None or (meaning is not None and not found[1].agrees(meaning)):
+            known = self._of_index(fingerprint)
+            if known is None or (meaning is not None and not known[1].agrees(meaning)):
                 return None
-            added = found[0] if meaning is None else found[0].with_columns(found[1].types_named(meaning))
+            added = known[0] if meaning is None else known[0].with_columns(known[1].types_named(meaning))
             added = added if rules is None else added.join(rules, on="rule_id", how="anti")
             rules = added if rules is None else pl.concat([rules, added])
         return rules

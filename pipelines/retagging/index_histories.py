@@ -93,17 +93,17 @@ def index_histories(batches: Iterable[MicroBatch], retags: Iterable[MicroBatch],
             if later[-1].mode == ALL and later[-1].whole:
                 break
     later.reverse()
-    full = later[0].through if later and later[0].mode == ALL and later[0].whole else -1
-    found: dict[int, frozenset[History]] = {}
+    covered = later[0].through if later and later[0].mode == ALL and later[0].whole else -1
+    by_batch: dict[int, frozenset[History]] = {}
     for batch in batches:
         if batch.plan.get("reset"):
-            return IndexHistories(through, found)
-        if batch.batch <= full:
-            return IndexHistories(through, found, _after(frozenset(), later, batch.batch))
+            return IndexHistories(through, by_batch)
+        if batch.batch <= covered:
+            return IndexHistories(through, by_batch, _after(frozenset(), later, batch.batch))
         if batch.batch <= through and batch.fingerprint is not None and batch.rows != 0:
             first = int(batch.plan.get(FOLDED, batch.batch))
-            found[batch.batch] = _histories(batch.fingerprint, later, first, batch.batch)
-    return IndexHistories(through, found)
+            by_batch[batch.batch] = _histories(batch.fingerprint, later, first, batch.batch)
+    return IndexHistories(through, by_batch)
 
 
 def _histories(fingerprint: str, retags: Iterable[Retag], first: int, last: int) -> frozenset[History]:
@@ -185,8 +185,8 @@ def _snapshots(lake: Lake, name: str, keeps_matches: bool) -> Snapshots | None:
         through -= 1
         if matches is not None and _holds(matches, matches_table(name), last):
             return None
-    again = next(newest_first(lake, name), None)
-    if again is None or (again.batch, again.state) != (last.batch, last.state):
+    still_last = next(newest_first(lake, name), None)
+    if still_last is None or (still_last.batch, still_last.state) != (last.batch, last.state):
         return None
     return Snapshots(through, int(tagged.version()), None if matches is None else int(matches.version()))
 

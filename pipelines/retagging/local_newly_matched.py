@@ -109,7 +109,7 @@ class LocalNewlyMatched:
         self, source: Source, batches: Iterable[MicroBatch], histories: IndexHistories, compiled: CompiledRules
     ) -> list[_Group]:
         """The files that may have such rows, grouped by how they are read."""
-        found: dict[tuple[History, str, str], _Group] = {}
+        groups: dict[tuple[History, str, str], _Group] = {}
         schemas: dict[int, pa.Schema] = {}
         conditions = widened(compiled)
         for batch in left_rows_out(batches):
@@ -122,8 +122,8 @@ class LocalNewlyMatched:
             schema, history = schemas[taken.schema_version], history_of(self.stream, histories, batch)
             checks = json.dumps([plan["key"], plan["checks"]]) if plan["quarantined"] else ""
             group = _Group(history, schema, taken, plan)
-            found.setdefault((history, schema.to_string(), checks), group).adds.extend(adds)
-        return list(found.values())
+            groups.setdefault((history, schema.to_string(), checks), group).adds.extend(adds)
+        return list(groups.values())
 
     def _write(
         self, source: Source, group: _Group, compiled: CompiledRules, former: CompiledRules, written: Written
@@ -147,11 +147,11 @@ class LocalNewlyMatched:
         lists = [*compiled.lists.values()]
         check_lists(self.stream, rules, lists)
         columns, event_time = self.scope.columns(), self.scope.event_time
-        found = index_without_spark(rules, columns, event_time, compiled.time_zone, lists)
-        if found is None:
+        index = index_without_spark(rules, columns, event_time, compiled.time_zone, lists)
+        if index is None:
             raise NeedsSparkError(
                 "a rule that tagged its rows does not compile with the columns that its source has now"
             )
-        if reason := why_spark_evaluates(found):
+        if reason := why_spark_evaluates(index):
             raise NeedsSparkError(reason)
-        return found
+        return index

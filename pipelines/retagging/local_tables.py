@@ -99,19 +99,19 @@ class LocalTables:
             if reason := why_spark_evaluates(compiled):
                 raise NeedsSparkError(reason)
         former = None
-        is_worth = compiled is not None or _is_large(table_log(workspace.lake.uri(tagged_table(scope.name))))
+        pays = compiled is not None or _is_large(table_log(workspace.lake.uri(tagged_table(scope.name))))
         # if columns have other types now, statistics do not show which files former rules matched rows of
-        if is_worth and not changes.retyped:
+        if pays and not changes.retyped:
             former = former_index(changes.former, scope.columns(), indexed.event_time, indexed.time_zone)
         annotations = indexed.annotations.chosen(scope.stream.annotations) if indexed.annotations is not None else None
         rematch = Rematch(changes, workspace.lake.rule_id_type(), compiled, None, former, rows, annotations)
-        found = cls(scope, rematch)
-        if found._task(found.tagged.latest().number, None) is None:
+        tables = cls(scope, rematch)
+        if tables._task(tables.tagged.latest().number, None) is None:
             raise NeedsSparkError(
                 "a rule that differs, or the range of event times, reads more than plain columns, or the table "
                 f"{names[0]} has deletion vectors or a checkpoint that Spark alone reads"
             )
-        return found
+        return tables
 
     def session(self) -> AbstractContextManager[None]:
         """A context that does nothing: no session is needed."""
@@ -125,7 +125,7 @@ class LocalTables:
         assert task is not None
         self.tagged.fetch(files)
         self._kept = Matched(_MOST_KEPT)
-        done = self._spread(files, lambda add: count_changes(self.rematch.compiled, task, add, self._kept))
+        done = self._each_in_threads(files, lambda add: count_changes(self.rematch.compiled, task, add, self._kept))
         changed = [(version, add) for add, (rows, _) in zip(files, done, strict=True) if rows]
         self.tagged.keep_only([add["path"] for _, add in changed])
         rows, emptied = sum(rows for rows, _ in done), sum(emptied for _, emptied in done)
@@ -158,16 +158,16 @@ class LocalTables:
         if self.scope.stream.output == "matched" and found.emptied:
             fields = self.tagged.snapshot(found.version).fields
             rows = self._row_task(fields, stamps)
-            parts = self._spread(adds, lambda add: self._with_a_rule(add, rows, arrow_schema_of(fields)))
+            parts = self._each_in_threads(adds, lambda add: self._without_emptied(add, rows, arrow_schema_of(fields)))
             made = [entry for part in parts for entry in part]
         else:
-            made = self._spread(
+            made = self._each_in_threads(
                 adds, lambda add: json.dumps({"add": write_file(self.rematch.compiled, task, add, self._kept)})
             )
         made += self._newly_matched.entries
         return self.tagged.rewrite(found.version, adds, made, app, number, marks)
 
-    def _with_a_rule(self, add: dict[str, Any], task: Task, schema: pa.Schema) -> list[str]:
+    def _without_emptied(self, add: dict[str, Any], task: Task, schema: pa.Schema) -> list[str]:
         """Rewrite a file without the rows that have no id left; returns the `add` entries of the new files."""
         files = self.tagged.source_files([(0, add)])
         rows = (
@@ -200,15 +200,15 @@ class LocalTables:
         log = self.matches
         schema = arrow_schema_of(log.snapshot(at.matches).fields)
         layout = layout_of(self.lake, matches_table(self.scope.name), log.snapshot(at.matches).fields)
-        stale = [add for add in self._live(log, at.matches) if self._has_pairs(log, add, schema)]
-        made = [self._without(log, add, schema, layout or Layout()) for add in stale]
-        made += self._pairs(at.tagged, schema, layout or Layout(), rules_version)
+        stale = [add for add in self._live(log, at.matches) if self._has_replaced(log, add, schema)]
+        made = [self._without_replaced(log, add, schema, layout or Layout()) for add in stale]
+        made += self._new_matches(at.tagged, schema, layout or Layout(), rules_version)
         log.rewrite(at.matches, stale, [text for text in made if text], app, number)
 
     def _ids(self, ids: pl.Series) -> pa.Array:
         return pa.array(ids.to_list(), ARROW_ID_TYPES[self.rematch.id_type])
 
-    def _has_pairs(self, log: DeltaLog, add: dict[str, Any], schema: pa.Schema) -> bool:
+    def _has_replaced(self, log: DeltaLog, add: dict[str, Any], schema: pa.Schema) -> bool:
         """Whether a file of matches has some that the re-tag replaces."""
         ids = self._ids(self.rematch.changes.ids)
         bounds = json.loads(add.get("stats") or "{}")
@@ -230,7 +230,7 @@ class LocalTables:
         """The column of event time that the range of rows reads, if there is a range."""
         return [self.rematch.rows.column] if self.rematch.rows is not None else []
 
-    def _without(self, log: DeltaLog, add: dict[str, Any], schema: pa.Schema, layout: Layout) -> str | None:
+    def _without_replaced(self, log: DeltaLog, add: dict[str, Any], schema: pa.Schema, layout: Layout) -> str | None:
         """Rewrite a file of matches without those that the re-tag replaces; returns its `add` entry, None if no row is
         left."""
         ids = self._ids(self.rematch.changes.ids)
@@ -242,9 +242,9 @@ class LocalTables:
                 rows = pa.RecordBatch.from_arrays([decoded(column) for column in batch.columns], schema.names)
                 yield rows.filter(pc.invert(self._is_replaced(rows, ids)))
 
-        return self._written(kept(), layout)
+        return self._write_matches(kept(), layout)
 
-    def _pairs(self, version: int, schema: pa.Schema, layout: Layout, rules_version: int) -> list[str | None]:
+    def _new_matches(self, version: int, schema: pa.Schema, layout: Layout, rules_version: int) -> list[str | None]:
         """Write the matches of the rules that differ, by the ids of the tagged rows; returns the `add` entry of a file,
         None if there are no such rows."""
         if self.rematch.compiled is None:
@@ -278,9 +278,9 @@ class LocalTables:
                 found.append(pa.RecordBatch.from_arrays(columns, schema.names))
             return found
 
-        return [self._written((batch for part in self._spread(adds, pairs) for batch in part), layout)]
+        return [self._write_matches((batch for part in self._each_in_threads(adds, pairs) for batch in part), layout)]
 
-    def _written(self, batches: Iterator[pa.RecordBatch], layout: Layout) -> str | None:
+    def _write_matches(self, batches: Iterator[pa.RecordBatch], layout: Layout) -> str | None:
         """Write rows to a new file of matches; returns its `add` entry, None if there are no rows."""
         file: DeltaFile | None = None
         try:
@@ -340,7 +340,7 @@ class LocalTables:
             self.rematch.rows,
         )
 
-    def _spread(self, items: Sequence[_T], work: Callable[[_T], _R]) -> list[_R]:
+    def _each_in_threads(self, items: Sequence[_T], work: Callable[[_T], _R]) -> list[_R]:
         """The results of `work` for each item, in order, by threads; TableError if a file cannot be read or written."""
         try:
             return each_in_threads(items, work)

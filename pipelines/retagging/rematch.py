@@ -49,14 +49,14 @@ class Rematch:
         """A condition in SQL that is TRUE on every row whose ids can change; None if there is no useful one."""
         if self.changes.everything or (self.former is None and not self.changes.former.is_empty()):
             return None
-        found = [matchable(each) for each in (self.compiled, self.former) if each is not None]
-        return None if None in found else " OR ".join(f"({each})" for each in found) or "false"
+        conditions = [matchable(each) for each in (self.compiled, self.former) if each is not None]
+        return None if None in conditions else " OR ".join(f"({each})" for each in conditions) or "false"
 
 
 def matchable(compiled: ri.CompiledRules | None) -> str | None:
     """A condition in SQL that is TRUE on every row that a rule of an index matches; None if there is no useful one."""
-    found = widened(compiled)
-    return " OR ".join(each.sql for each in found) if found else None
+    filters = widened(compiled)
+    return " OR ".join(each.sql for each in filters) if filters else None
 
 
 def widened(*indexes: ri.CompiledRules | None) -> list[Widened] | None:
@@ -68,15 +68,15 @@ def widened(*indexes: ri.CompiledRules | None) -> list[Widened] | None:
     from pipelines.sources.pushdown import CONJUNCTIONS
     from rules_index.implication.widening import widen_compiled
 
-    found = [widen_compiled(each, CONJUNCTIONS) for each in given]
-    return None if any(each.sql == "true" for each in found) else found
+    filters = [widen_compiled(each, CONJUNCTIONS) for each in given]
+    return None if any(each.sql == "true" for each in filters) else filters
 
 
 def columns_read(held: pa.Schema, partitions: Sequence[str], rematch: Rematch) -> pa.Schema | None:
     """Returns the columns that the rematch's index and its range of rows read. Returns None if one of them is not a
     plain column of the table with this type, or is a partition column of a type whose values writers spell
     differently."""
-    found: dict[str, pa.Field] = {}
+    columns: dict[str, pa.Field] = {}
     wanted: list[tuple[str, pa.DataType]] = [] if rematch.rows is None else [(rematch.rows.column, rematch.rows.type)]
     for leaf in rematch.compiled.inputs if rematch.compiled is not None else ():
         parts = path_parts(leaf.name)
@@ -89,5 +89,5 @@ def columns_read(held: pa.Schema, partitions: Sequence[str], rematch: Rematch) -
             return None
         if name in partitions and not is_partition_type(kind):
             return None
-        found[name] = held.field(name)
-    return pa.schema(list(found.values()))
+        columns[name] = held.field(name)
+    return pa.schema(list(columns.values()))

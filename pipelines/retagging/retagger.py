@@ -106,12 +106,12 @@ class Retagger:
         if last is None or last.state != PLANNED:
             last = None
         else:
-            last, written = self._taken_over(last)
+            last, written = self._take_over(last)
             if written:
                 finished, last = self._finish(last), None
         work = self._work()
         if last is None and work.changes.is_empty:
-            self._note_nothing(work)
+            self._record_as_current(work)
             return replace(finished, rules_version=work.stored.rules_version)
         return self._retag(work, last).plus(finished)
 
@@ -130,7 +130,7 @@ class Retagger:
     def _only_matched(self) -> bool:
         return self.stream is None or self.stream.output == "matched"
 
-    def _note_nothing(self, work: _Work) -> None:
+    def _record_as_current(self, work: _Work) -> None:
         """Record in `runs` that all rows are tagged by the newest index, if it does not say so yet."""
         same = all(history[-1] == work.stored.fingerprint for history in work.histories.distinct)
         if not same and self.since is None and self.until is None:
@@ -225,7 +225,7 @@ class Retagger:
     def _finish(self, batch: MicroBatch) -> Outcome:
         """Finish a re-tag whose rows are already in the tagged table: write the matches, and record it as done."""
         plan = batch.plan
-        began = Retagger(self.scope, plan.get("since"), plan.get("until"), plan["mode"])
+        earlier = Retagger(self.scope, plan.get("since"), plan.get("until"), plan["mode"])
         stored = newest_index(self.lake, self.name, batch.fingerprint)
         changes: Changes | None = None
         if stored is not None:
@@ -235,12 +235,12 @@ class Retagger:
             except (SourceError, TableError):
                 changes = None
         if changes is None:
-            nothing = pl.DataFrame(schema={"rule_id": pl.String if self.id_type == "string" else pl.Int64})
-            changes = Changes(nothing, nothing, (), everything=True)
+            no_rules = pl.DataFrame(schema={"rule_id": pl.String if self.id_type == "string" else pl.Int64})
+            changes = Changes(no_rules, no_rules, (), everything=True)
         if self._keeps_matches and self.lake.exists(matches_table(self.name)):
-            tables = began._tables(stored or index_to_tag_with(self.lake, self.name), changes)
+            tables = earlier._tables(stored or index_to_tag_with(self.lake, self.name), changes)
             with tables.session():
-                began._follow(tables, batch)
+                earlier._follow(tables, batch)
         figures = [int(plan.get(key, 0)) for key in ("files_read", "files_written", "rows_changed")]
         return self._done(batch, Outcome(batch.rules_version, *figures), 0.0)
 
@@ -311,7 +311,7 @@ class Retagger:
         index = {"rules_version": wanted.rules_version, "fingerprint": wanted.fingerprint}
         return revise(self.lake, planned, wanted.plan, started_at=later(planned.started_at), **index)
 
-    def _taken_over(self, last: MicroBatch) -> tuple[MicroBatch, bool]:
+    def _take_over(self, last: MicroBatch) -> tuple[MicroBatch, bool]:
         """Take over a re-tag that an earlier run has planned.
 
         Returns its plan, and whether its rows are already in the tagged table. If not, the plan has a new series, and
@@ -321,12 +321,12 @@ class Retagger:
         if is_retagged(self.lake, plan, name, last.batch):
             return last, True
         former = [plan["series"], *plan.get("given_up", [])]
-        anew = {**plan, "series": uuid.uuid4().hex, "given_up": former}
-        batch = revise(self.lake, last, anew, started_at=later(last.started_at))
-        held = [series for series in former if self._fence(retag_application(series, name), last.batch)]
-        if held:
-            batch = revise(self.lake, batch, {**anew, "series": held[0]}, started_at=later(batch.started_at))
-        return batch, bool(held)
+        replanned = {**plan, "series": uuid.uuid4().hex, "given_up": former}
+        batch = revise(self.lake, last, replanned, started_at=later(last.started_at))
+        written = [series for series in former if self._fence(retag_application(series, name), last.batch)]
+        if written:
+            batch = revise(self.lake, batch, {**replanned, "series": written[0]}, started_at=later(batch.started_at))
+        return batch, bool(written)
 
     def _fence(self, app: str, number: int) -> bool:
         """Fence off a re-tag: no run can write its rows any more. True if the tagged table already held them."""

@@ -53,10 +53,10 @@ class Matches:
         names = [field.name for field in snapshot_schema(snapshot).fields]
         files = tuple((at.matches, add) for add in self.log.files(snapshot))
         stale = run(lambda: self._stale(files, rematch), f"look for matches in {self.name}")
-        frames = [self._pairs(at, rematch, names, rules_version)]
+        frames = [self._new_matches(at, rematch, names, rules_version)]
         if stale:
             rows = self.log.frame(snapshot, stale).drop(COMMIT_VERSION)
-            frames.append(self._others(rows, rematch).select(*(functions.col(quoted(name)) for name in names)))
+            frames.append(self._kept(rows, rematch).select(*(functions.col(quoted(name)) for name in names)))
         together = frames[0].unionByName(frames[1]) if stale else frames[0]
         written = run(
             lambda: self.log.rewrite(
@@ -79,16 +79,16 @@ class Matches:
         rows = self.log.frame(self.log.snapshot(files[0][0]), numbered)
         if rematch.rows is not None:
             rows = rows.filter(in_range(rematch.rows))
-        found = self._of(rows, rematch).select(COMMIT_VERSION).distinct().collect()
+        found = self._replaced(rows, rematch).select(COMMIT_VERSION).distinct().collect()
         return [files[number] for number in sorted(int(row[0]) for row in found)]
 
-    def _of(self, rows: DataFrame, rematch: Rematch) -> DataFrame:
+    def _replaced(self, rows: DataFrame, rematch: Rematch) -> DataFrame:
         """The matches of the rules that differ."""
         if rematch.changes.everything:
             return rows
         return _joined(rows, rematch.changes.ids, rematch, "left_semi")
 
-    def _others(self, rows: DataFrame, rematch: Rematch) -> DataFrame:
+    def _kept(self, rows: DataFrame, rematch: Rematch) -> DataFrame:
         """The matches that stay."""
         chosen = functions.lit(True) if rematch.rows is None else in_range(rematch.rows)
         if rematch.changes.everything:
@@ -97,7 +97,7 @@ class Matches:
         kept = _joined(marked.filter(f"`{IN_RANGE}`"), rematch.changes.ids, rematch, "left_anti")
         return kept.unionByName(marked.filter(f"NOT `{IN_RANGE}`")).drop(IN_RANGE)
 
-    def _pairs(self, at: Snapshots, rematch: Rematch, names: list[str], rules_version: int) -> DataFrame:
+    def _new_matches(self, at: Snapshots, rematch: Rematch, names: list[str], rules_version: int) -> DataFrame:
         """The matches of the rules that differ, by the ids of the tagged rows."""
         ids: pl.Series = rematch.changes.rules["rule_id"]
         condition = matchable(rematch.compiled)

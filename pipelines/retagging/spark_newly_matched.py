@@ -87,13 +87,13 @@ class NewlyMatchedSearch:
         with (
             telling_lost_files(source, tuple(files), way_out(self.stream)),
             self.trial_limit(files),
-            self._telling_encodings(),
+            self._explained_encoding(),
         ):
             count = together.count()
         return NewlyMatched(together, count) if count else None
 
     @contextmanager
-    def _telling_encodings(self) -> Iterator[None]:
+    def _explained_encoding(self) -> Iterator[None]:
         """Turn Spark's error about a Parquet encoding that only the library reads into a TableError."""
         try:
             yield
@@ -136,8 +136,8 @@ class NewlyMatchedSearch:
         matched = matched.filter(functions.size(f"`{_IDS}`") > 0)
         before = self._matcher(base, self.rematch.compiled)
         kept = [*names, functions.col(f"`{_IDS}`")]
-        old = before.with_inputs(matched).select(*kept, before.rule_ids().alias("deltatag:old"))
-        return old.filter(functions.size("`deltatag:old`") == 0).drop("deltatag:old")
+        compared = before.with_inputs(matched).select(*kept, before.rule_ids().alias("deltatag:old"))
+        return compared.filter(functions.size("`deltatag:old`") == 0).drop("deltatag:old")
 
     def _matcher(self, base: pl.DataFrame, compiled: ri.CompiledRules) -> Matcher:
         lists = [*compiled.lists.values()]
@@ -150,8 +150,8 @@ def _with_later_columns(source: Source, taken: Slice) -> DataFrame:
     """The slice's rows, with NULL in each column that the source was given later, since rules may read it now."""
     rows = slice_frame(source, taken)
     newest = slice_frame(source, replace(taken, files=(), schema_version=source.version))
-    there = {name.lower() for name in rows.columns}
-    later = [field for field in newest.schema.fields if field.name.lower() not in there]
+    held = {name.lower() for name in rows.columns}
+    later = [field for field in newest.schema.fields if field.name.lower() not in held]
     return rows.withColumns({field.name: functions.lit(None).cast(field.dataType) for field in later})
 
 

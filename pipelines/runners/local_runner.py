@@ -195,9 +195,9 @@ class LocalRunner:
         entries: the `add` entries by kind of table; those of this table are taken out. If the commit fails, the files
         of the remaining tables are deleted, too.
         """
-        mine = entries.pop(kind)
+        added = entries.pop(kind)
         try:
-            commit_files(self.lake, name, job.batch.plan, job.batch.batch, mine, lambda: discard(task, {kind: mine}))
+            commit_files(self.lake, name, job.batch.plan, job.batch.batch, added, lambda: discard(task, {kind: added}))
         except TableError:
             discard(task, entries)
             raise
