@@ -42,9 +42,9 @@ FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<=
 MAX_TREE_DEPTH = 100
 """The deepest tree that is evaluated without Spark."""
 SMALL_TREE = 256
-"""A tree of at most so many nodes is evaluated without Spark, whatever its text."""
+"""A tree of at most this many nodes is evaluated without Spark, whatever its text."""
 MAX_TREE_GROWTH = 4
-"""A larger tree is evaluated without Spark only if it has at most so many nodes per token of its text."""
+"""A larger tree is evaluated without Spark only if it has at most this many nodes per token of its text."""
 
 
 class Analyser:
@@ -124,12 +124,12 @@ class Analyser:
         return text_of(self.tokens, node)
 
     def derived(self, node: Node, data_type: pa.DataType, form: str = "{}") -> Leaf:
-        """The column that Spark evaluates for a node, whose cost must be within bounds; `form` is put around its
-        text."""
+        """The column that Spark evaluates for a node; `form` is put around its text. Raises `RuleError` if it can cost
+        too much."""
         return self.derived_text(node, data_type, form.replace("{}", self.text(node)))
 
     def derived_text(self, node: Node, data_type: pa.DataType, text: str) -> Leaf:
-        """The column that Spark evaluates for a text, with the cost of a node."""
+        """The column that Spark evaluates for a text, at the cost of a node."""
         if self.tokens.names_lists:
             value_lists.refuse_lists(self, node)
         check_costs(self, self.bounders, node)
@@ -137,7 +137,8 @@ class Analyser:
         return Leaf(f"derived_{digest}", data_type, text)
 
     def attribute(self, value: Value) -> Expression | None:
-        """The expression whose values the index can code for a value; None where Spark must compare it."""
+        """The expression that the index encodes for a value, if necessary a derived column; None if Spark must compare
+        the value."""
         if value.type is None or value.collated or not constants.has_keys(value.type):
             return None
         if value.local is not None:
@@ -174,7 +175,7 @@ class Analyser:
     # Truth values
 
     def condition(self, node: Node) -> Value:
-        """The value of a node that must be BOOLEAN (or a STRING, which Spark casts)."""
+        """The value of a node that must be BOOLEAN (or a STRING or NULL, which Spark casts)."""
         value = self.value(node)
         if value.type not in (BOOLEAN, NULL, STRING, None):
             raise self.error("NOT_BOOLEAN", f"A condition is needed here, not {name_of(value.type)}.", node)
@@ -215,8 +216,7 @@ class Analyser:
         return Value(node, BOOLEAN, tree)
 
     def decided(self, operator: str, left: Value, right: Value) -> bool | None:
-        """The truth of an integer's comparison with a DECIMAL literal beyond every BIGINT; None for other
-        comparisons."""
+        """The truth of an integer's comparison with a DECIMAL literal beyond every BIGINT; None for others."""
         if is_integer(left.type) and right.node.kind == "literal":
             return operations.beyond_integers(FLIPPED[operator], right.node.value)
         if is_integer(right.type) and left.node.kind == "literal":
@@ -273,7 +273,7 @@ class Analyser:
         raise self.error("PATTERN", "A pattern must be a constant string: it is checked before any row is read.", node)
 
     def subject(self, node: Node, value: Value) -> Expression | None:
-        """The STRING that a pattern is matched with, as an attribute; None where Spark must match."""
+        """The expression for the STRING that a pattern is matched with; None if Spark must match."""
         if is_nested(value.type):
             raise self.error("TYPE_MISMATCH", f"{name_of(value.type)} cannot be matched with a pattern.", node)
         if value.collated or value.type in (BINARY, None):
@@ -395,5 +395,5 @@ class Analyser:
         operands.append(trees[-1] if len(trees) > len(conditions) else Constant(None, common))
         outcomes = [*operands[1::2], operands[-1]]
         if len(set(outcomes)) < len(outcomes) and any(each and operations.can_raise(each) for each in operands[:-1:2]):
-            return Value(node, common, None, collated)  # Spark evaluates no condition on which nothing depends
+            return Value(node, common, None, collated)  # Spark does not evaluate a condition that decides nothing
         return Value(node, common, operations.operation("case", operands, common), collated)

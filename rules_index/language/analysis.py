@@ -15,9 +15,9 @@ from rules_index.language.typed import Expression
 
 @dataclass(slots=True)
 class Value:
-    """The result for a node: its type, and its tree where it can be evaluated without Spark.
+    """The result for a node: its type, and its tree if it can be evaluated without Spark.
 
-    `type` is None where only Spark knows it. `collated` says that only Spark can compare it: its strings may have a
+    `type` is None if only Spark knows it. `collated` says that only Spark can compare it: its strings may have a
     collation other than the binary one, or may be bytes that are not valid UTF-8.
     """
 
@@ -28,7 +28,8 @@ class Value:
 
 
 def evaluated_once(value: Value) -> Value:
-    """A value that Spark evaluates once for several comparisons, so that its analyser does not see a literal there."""
+    """The same value, no longer seen as a literal: Spark evaluates it once for several comparisons, in which its
+    analyser then sees no literal."""
     if value.node.kind != "literal":
         return value
     return replace(value, node=Node("shared", None, [], value.node.first, value.node.last))
@@ -38,7 +39,7 @@ class Analysis(Protocol):
     """The analysis of one rule, implemented by `rules_index.language.analyser.Analyser`.
 
     `variables` are the types of the variables of the lambdas around a node, the innermost last. All methods raise
-    `RuleError` where a node is refused.
+    `RuleError` if a node is refused.
     """
 
     tokens: Tokens
@@ -49,7 +50,8 @@ class Analysis(Protocol):
         """The typed value of a node."""
 
     def attribute(self, value: Value) -> Expression | None:
-        """The expression whose values the index can code for a value; None where Spark must compare it."""
+        """The expression that the index encodes for a value, if necessary a derived column; None if Spark must compare
+        the value."""
 
     def make_value(self, node: Node, data_type: Type, tree: Expression | None = None, collated: bool = False) -> Value:
         """A value of this type. It has no tree inside a lambda, and without a tree only Spark can evaluate it."""
@@ -61,7 +63,7 @@ class Analysis(Protocol):
         """The value of a lambda's body, with parameters of these types."""
 
     def over(self, scope: Scope) -> Analysis:
-        """See `Analyser.over`."""
+        """An analyser of the same text over another scope."""
 
     def truth(self, node: Node) -> Expression | None:
         """The tree of a condition; None where only Spark can evaluate it."""
@@ -85,4 +87,4 @@ class Analysis(Protocol):
         """A value cast to a type."""
 
     def choice(self, node: Node, conditions: list[Expression | None], results: list[Value]) -> Value:
-        """The value of CASE, IF and COALESCE: the result of the first condition that is TRUE, else the last result."""
+        """The value of CASE, IF or NVL2: the result of the first condition that is TRUE, else the last result."""

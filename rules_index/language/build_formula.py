@@ -21,10 +21,10 @@ _TRUE = ValueSet(False, (1,))
 _FALSE = ValueSet(True, (1,))
 _CALLS = frozenset(("like", "ilike", "rlike", "regexp", "regexp_like"))
 _STEPS_OF_CAST = 8
-"""The steps of work of a value in a list that has to be cast."""
+"""Steps of work for a value in a list that has to be cast."""
 
 MOST_REMEMBERED = 1 << 16
-"""The number of comparisons that a compiler caches."""
+"""The most comparisons that a compiler caches."""
 
 
 class Splitter:
@@ -114,7 +114,8 @@ class Splitter:
     # Comparisons
 
     def _remembered(self, node: Node) -> Formula:
-        """A comparison; one of a column and a literal is compiled once for all rules of the scope."""
+        """The formula of a comparison. That of a column with a literal is cached, and so compiled once for all rules of
+        the scope."""
         left, right = node.children
         if left.kind == "column" and right.kind == "literal":
             key = (node.value, left.value, right.value)
@@ -149,7 +150,7 @@ class Splitter:
         return formula if node.value else negate(formula)
 
     def compare(self, node: Node, operator: str, left: Value, right: Value) -> Formula | None:
-        """A comparison as a predicate on the side that is not constant; None where it must be evaluated as a whole."""
+        """A comparison as a predicate on the side that is not constant; None if it must be evaluated as a whole."""
         left, right = intervals.in_micros(self.analyser, [left, right])
         common = self.analyser.common(node, left, right)
         decided = self.analyser.decided(operator, left, right)
@@ -191,7 +192,8 @@ class Splitter:
         return Fixed(Truth.NULL)
 
     def _rows_equal(self, node: Node, left: Node, right: Node) -> Formula | None:
-        """Equality of two row values: all pairs are equal, or NULL. None where types differ, which Spark may refuse."""
+        """Equality of two row values: in all pairs both are equal, or both NULL. None if it must be evaluated as a
+        whole, as where types differ, which Spark may refuse."""
         if len(left.children) != len(right.children):
             raise self.analyser.error("TYPE_MISMATCH", "The two rows have different numbers of values.", node)
         parts = []
@@ -237,7 +239,8 @@ class Splitter:
         return negate(formula) if node.value else formula
 
     def _members(self, attribute: Expression, common: Type, values: list[Value]) -> tuple[ValueSet, bool] | None:
-        """The values of an attribute that are in a list of constants, and whether NULL is in the list."""
+        """The values of an attribute that are in a list of constants, and whether NULL is in the list; None if Spark
+        must decide."""
         column = attribute.type
         work = self.analyser.tokens.work
         sets: list[ValueSet] = []
@@ -265,7 +268,7 @@ class Splitter:
         return constants.clamp(members, column), has_null
 
     def _row_in(self, node: Node) -> Formula:
-        """`(a, b) IN ((1, 2), (3, 4))` as alternatives, where every list item is a row."""
+        """`(a, b) IN ((1, 2), (3, 4))` as an OR of row equalities, if every list item is a row."""
         left, *rows = node.children
         alternatives = []
         for row in rows:
@@ -334,13 +337,13 @@ class Splitter:
             wanted = Truth.NULL if word in ("UNKNOWN", "NULL") else Truth[word]
             return Fixed(Truth(int((inner.truth == wanted) != negated)))
         if not isinstance(inner, Predicate) or (word in ("NULL", "UNKNOWN") and operations.can_raise(inner.attribute)):
-            return self._whole(node)  # an error is raised only if Spark does not know that the value is never NULL
+            return self._whole(node)  # no error is raised if Spark knows that the value is never NULL
         formula = truth_test(inner, word)
         return negate(formula) if negated else formula
 
     def _of_never_null(self, node: Node, truth: bool) -> Formula:
-        """A NULL test of a condition that is never NULL; Spark evaluates it where only Spark knows whether that is
-        true."""
+        """A NULL test, with the result `truth`, of a condition that is never NULL. If only Spark can evaluate the
+        condition, it also evaluates the test."""
         sound = self.analyser.value(node.children[0]).local is not None
         return Fixed(Truth(int(truth))) if sound else self._whole(node)
 
@@ -348,14 +351,14 @@ class Splitter:
         if isinstance(value.local, Constant):
             return Fixed(Truth(int(value.local.value is None)))
         if value.local is None or operations.can_raise(value.local):
-            # Spark may know that the value is never NULL; then it evaluates nothing, and no error is raised
+            # if Spark knows that the value is never NULL, it does not evaluate it, and no error is raised
             return Predicate(self.analyser.derived(value.node, BOOLEAN, "({}) IS NULL"), _TRUE, _FALSE, Truth.NULL)
         if self.analyser.attribute(value) is None:
             return Predicate(Operation("is_null", (value.local,), BOOLEAN), _TRUE, _FALSE, Truth.NULL)
         return Predicate(value.local, NOTHING, EVERYTHING, Truth.TRUE)
 
     def _call(self, node: Node) -> Formula:
-        """A function call that is equivalent to an operator, or any other as one Boolean attribute."""
+        """A function call as the operator that it is equivalent to, or else as one Boolean attribute."""
         value = self.analyser.value(node)
         name = node.value
         if name in _CALLS:

@@ -115,7 +115,7 @@ def _check_count(function: Function, count: int, position: int) -> None:
 
 
 def _with_lambdas(analyser: Analysis, node: Node) -> list[Value]:
-    """The values of arguments; that of a lambda is the value of its body."""
+    """The values of a call's arguments; the value of a lambda is that of its body."""
     name: str = node.value
     arguments: list[Value] = []
     for index, child in enumerate(node.children):
@@ -134,7 +134,10 @@ def _with_lambdas(analyser: Analysis, node: Node) -> list[Value]:
 
 
 def _accumulator(analyser: Analysis, start: Value) -> Type:
-    """The type of an accumulator, whose values must all have the same size: a string could double with every item."""
+    """The type of an accumulator, given its start value; None for a STRUCT, whose type only Spark knows.
+
+    All its values must have the same size, since a string could double with every item; else raises `NOT_ALLOWED`.
+    """
     data_type = start.type
     if data_type is None and start.node.kind == "call" and start.node.value in ("named_struct", "struct"):
         parts = [analyser.value(child).type for child in start.node.children]
@@ -157,7 +160,7 @@ def _has_one_size(data_type: Type) -> bool:
 
 
 def _check_place(analyser: Analysis, node: Node, arguments: list[Value]) -> None:
-    """Refuses the least INT as an index into an array: Spark 4.2 then reads outside of the array."""
+    """Refuses an index into an array that may be the least INT: Spark 4.2 would then read outside of the array."""
     if node.value not in ("element_at", "try_element_at"):
         return
     container, place = arguments[0].type, arguments[1]
@@ -175,7 +178,8 @@ def _check_place(analyser: Analysis, node: Node, arguments: list[Value]) -> None
 
 
 def _check_keys(analyser: Analysis, node: Node, arguments: list[Value]) -> None:
-    """Refuses keys with which `map` could raise: Spark would keep the entries it has, and add them to the next map."""
+    """Refuses keys with which `map` could raise: Spark would keep the entries that it has read, and add them to the
+    next map."""
     if node.value != "map" or len(arguments) <= 2:
         return
     keys = [each.local for each in arguments[::2]]
@@ -190,7 +194,7 @@ def _check_keys(analyser: Analysis, node: Node, arguments: list[Value]) -> None:
 
 
 def _check_patterns(analyser: Analysis, node: Node, arguments: list[Value]) -> None:
-    """Requires regular expressions that Spark itself matches to be constants that cannot stall a job."""
+    """Refuses regular expressions that Spark itself matches if they are not constant, or could stall a job."""
     name: str = node.value
     indexes = (PATTERN_ARGUMENT[name],) if name in PATTERN_ARGUMENT else ()
     for index in indexes:
@@ -209,7 +213,7 @@ def _check_patterns(analyser: Analysis, node: Node, arguments: list[Value]) -> N
 
 
 def _typed(analyser: Analysis, node: Node, function: Function, arguments: list[Value]) -> Value:
-    """The call's type and, where it can be evaluated without Spark, its tree."""
+    """The call's type and, if it can be evaluated without Spark, its tree."""
     name = function.name
     special = SPECIAL.get(name)
     if special is not None:

@@ -13,7 +13,8 @@ _CONVERSIONS = ("upper", "ucase", "lower", "lcase")
 
 
 def without_inner(name: str, arguments: list[Expression | None]) -> list[Expression | None]:
-    """A function's arguments; if it converts case, without a conversion that is its argument."""
+    """A function's arguments. If the function converts case, each argument that is a case conversion is replaced by its
+    operand."""
     return [_unconverted(each) for each in arguments] if name in _CONVERSIONS else arguments
 
 
@@ -24,7 +25,7 @@ def _unconverted(tree: Expression | None) -> Expression | None:
 
 
 def in_any_case(node: Node) -> Node:
-    """The part of a node that is compared when case is ignored: without its case conversions."""
+    """The operand that ILIKE compares: a node without the case conversions around it."""
     while node.kind == "call" and node.value in _CONVERSIONS and len(node.children) == 1:
         node = node.children[0]
     return node

@@ -183,7 +183,7 @@ def _common_with_string(other: pa.DataType) -> Type:
 
 
 def common_of_all(types: Iterable[Type]) -> Type:
-    """The common type of a list. Like Spark it considers the strings first."""
+    """The common type of several values; None if only Spark knows it. Like Spark it considers the STRINGs first."""
     found = list(types)
     if None in found:
         return None

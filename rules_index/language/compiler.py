@@ -25,10 +25,10 @@ class Compiler:
         return Splitter(Analyser(tokens, self.scope), self._known).rule(node)
 
     def compile_clause(self, text: str) -> Formula | None:
-        """The formula of a text between two connectives of a rule. None where that is not a single clause, or may be a
-        STRING, which is a condition between connectives but not as a whole rule.
+        """The formula of a text between two connectives of a rule. None if the text is not a single clause. Also None
+        if it may be a STRING, which is a condition between connectives but not as a whole rule.
 
-        Raises `RuleError` as `compile` does, with a position within the clause.
+        Raises `RuleError` like `compile`, with a position within the clause.
         """
         node, tokens = parse(text, self.scope.time_zone)
         if node.kind in ("and", "or", "not"):

@@ -31,9 +31,10 @@ _OF_INTERVALS = {
     False: (("time_add", literals.MICROS, BIGINT), ("time_months_add", literals.MONTHS, INT)),
     True: (("date_add", literals.DAYS, INT), ("add_months", literals.MONTHS, INT)),
 }
-"""What `+ INTERVAL` does to timestamps and, if True, to dates; with the units and the type of the number."""
+"""The functions that add an INTERVAL to timestamps (False) and dates (True), with the interval's units and the type of
+the number that is added."""
 _OF_DATES = {"+": "date_add", "-": "date_sub"}
-"""What operators between a date and a number of days do."""
+"""The functions of `date + days` and `date - days`."""
 
 
 def arithmetic(analysis: Analysis, node: Node) -> Value:
@@ -75,7 +76,7 @@ def _binary(analysis: Analysis, node: Node, operator: str, left: Value, right: V
 
 
 def _moved_time(analysis: Analysis, operator: str, left: Value, right: Value) -> Expression | None:
-    """A date or timestamp plus or minus an interval in words; None for anything else, and where only Spark evaluates
+    """A date or timestamp plus or minus an INTERVAL literal; None for anything else, and if only Spark can evaluate
     it."""
     sign, zone = {"+": 1, "-": -1}.get(operator), analysis.scope.time_zone
     if sign is None or left.type not in (TIMESTAMP, TIMESTAMP_NTZ, DATE):
@@ -108,7 +109,8 @@ def unary(analysis: Analysis, node: Node) -> Value:
 
 
 def type_beside(value: Value, other: Type) -> Type:
-    """The type of a value beside one of another type."""
+    """The type of a value in an operation with a value of type `other`: an integer literal beside a DECIMAL is a
+    DECIMAL."""
     if is_decimal(other) and is_integer(value.type) and value.node.kind == "literal":
         return literal_type(value.node.value.value, value.type)
     return value.type

@@ -11,9 +11,9 @@ CONDITIONS = frozenset(("and", "or", "not", "compare", "distinct", "between", "i
 
 
 def may_be_texts(analyser: Analysis, first: Node, second: Node) -> bool:
-    """Whether only Spark knows if two adjacent operands are both STRING; Spark casts a STRING beside a condition.
+    """Whether two adjacent operands may both be STRING, if only Spark knows. It casts a STRING only beside a condition.
 
-    Raises `RuleError` where both are known to be STRING, or one is and the other is NULL.
+    Raises `RuleError` if both are known to be STRING, or one is and the other is NULL.
     """
     if first.kind in CONDITIONS or second.kind in CONDITIONS:
         return False
@@ -26,8 +26,8 @@ def may_be_texts(analyser: Analysis, first: Node, second: Node) -> bool:
 
 
 def operands(analyser: Analysis, node: Node) -> list[Node]:
-    """The operands of an AND or OR. Two adjacent ones that may both be STRING become one, of kind `beside`, whose value
-    is that of the connective."""
+    """The operands of an AND or OR. Two adjacent ones that may both be STRING become a single node, of kind `beside`,
+    with the value that the connective has for these two."""
     pairs = {id(pair[0]): pair for pair in node.value if may_be_texts(analyser, *pair)}
     seconds = {id(second) for _, second in pairs.values()}
     found = []

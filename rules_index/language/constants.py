@@ -1,4 +1,4 @@
-"""Casts of constants, and the cut that a constant makes among the values of a column of another type."""
+"""Casts of constants, and the bounds that a constant has among the values of a column of another type."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def domain(data_type: pa.DataType) -> tuple[Key, Key | None]:
 
 
 def clamp(values: ValueSet, data_type: pa.DataType) -> ValueSet:
-    """The same set of values, without cuts that no value of the type lies between."""
+    """The same set of values, without the cuts outside of the type's domain."""
     if not values.cuts:
         return values
     least, greatest = domain(data_type)
@@ -78,8 +78,8 @@ def clamp(values: ValueSet, data_type: pa.DataType) -> ValueSet:
 
 
 def comparison(operator: str, low: Key, high: Key, data_type: pa.DataType) -> ValueSet:
-    """The values that satisfy `value operator constant`, where the constant's cut is `low` (the first key not below it)
-    and `high` (the first key above it)."""
+    """The values that satisfy `value operator constant`, given the constant's bounds (`cut`): `low` is the first key
+    not below it, `high` the first key above it."""
     if operator in ("=", "<=>"):
         values = interval(low, high)
     elif operator == "<>":
@@ -96,10 +96,10 @@ def comparison(operator: str, low: Key, high: Key, data_type: pa.DataType) -> Va
 
 
 def cut(column: pa.DataType, constant: Constant, zone: str) -> tuple[Key, Key] | None:
-    """The cut of a constant among the values of a column that Spark casts to the constant's type.
+    """The bounds of a constant among the values of a column that Spark casts to the constant's type.
 
-    Returns the first key whose cast is not below the constant, and the first whose cast is above it. None where the
-    cast is not monotonic or can raise, so that only evaluation row by row is correct.
+    Returns the first key whose cast is not below the constant, and the first whose cast is above it. None if the cast
+    is not monotonic or can raise, so that only evaluation row by row is correct.
     """
     target = constant.type
     if column == target or (is_integer(column) and is_integer(target)) or (column == FLOAT and target == DOUBLE):
@@ -124,7 +124,7 @@ def cut(column: pa.DataType, constant: Constant, zone: str) -> tuple[Key, Key] |
 
 
 def _cut_by_search(column: pa.DataType, bound: float) -> tuple[Key, Key]:
-    """The cut of a DOUBLE among integers or decimals; their cast to DOUBLE rounds, but is monotonic."""
+    """The bounds of a DOUBLE among integers or decimals. Their cast to DOUBLE rounds, but is monotonic."""
     least, greatest = domain(column)
     assert isinstance(least, int) and isinstance(greatest, int)
     unit = 10**column.scale if is_decimal(column) else 1
@@ -136,7 +136,7 @@ def _cut_by_search(column: pa.DataType, bound: float) -> tuple[Key, Key]:
         greatest = max(min(greatest, math.ceil((Fraction(bound) + ulp) * unit)), least - 1)
 
     def first(above: bool) -> int:
-        """The first key whose cast is not below the bound or, where `above`, is above it."""
+        """The first key whose cast is not below `bound` or, if `above`, is above it."""
         low, high = least, greatest + 1
         while low < high:
             middle = (low + high) // 2
@@ -151,7 +151,7 @@ def _cut_by_search(column: pa.DataType, bound: float) -> tuple[Key, Key]:
 
 
 def cast(constant: Constant, target: pa.DataType, zone: str) -> Constant | None:
-    """The constant in another type by Spark's ANSI cast; None where that raises, or only Spark knows the result."""
+    """The constant in another type by Spark's ANSI cast; None if that raises, or only Spark knows the result."""
     source, value = constant.type, constant.value
     if source == target:
         return constant
@@ -166,7 +166,8 @@ def cast(constant: Constant, target: pa.DataType, zone: str) -> Constant | None:
 
 
 def raises(constant: Constant, target: pa.DataType) -> bool:
-    """Whether the cast of a text to another type raises in every time zone; False where only Spark knows."""
+    """Whether the cast of a text to another type raises in every time zone; False if only Spark knows, or for other
+    values."""
     text = constant.value
     if not isinstance(text, str):
         return False
@@ -215,7 +216,7 @@ def _cast_value(
 
 
 def _exact(value: object, source: pa.DataType) -> Fraction | float | None:
-    """A number as a fraction; NaN, infinities and zeros of a float unchanged."""
+    """A number as a fraction; NaN, infinities and zeros of a float are returned unchanged."""
     if isinstance(value, float):
         return Fraction(value) if value and abs(value) < float("inf") else value
     assert isinstance(value, int)
@@ -276,7 +277,7 @@ def _from_text(text: str, target: pa.DataType, zone: str) -> bool | int | float 
 
 
 def _float32_of_text(text: str) -> float:
-    """The FLOAT nearest to a number; infinite or zero where it is out of range."""
+    """The FLOAT nearest to the number in a text; infinite or zero if it is out of range."""
     exact = Decimal(text)
     if exact and abs(exact.adjusted()) > 60:  # the power of ten would be too large to compute
         return math.copysign(math.inf if exact.adjusted() > 0 else 0.0, exact)

@@ -10,8 +10,8 @@ from rules_index.language.tokens import END, Tokens
 
 
 class Cursor(ABC):
-    """A position in a rule's tokens. `at` is the next token, `level` the current nesting depth of the grammar, and
-    `zone` the time zone of timestamps without one."""
+    """A position in a rule's tokens. `at` is the number of the next token, `level` the current nesting depth of the
+    grammar, and `zone` the time zone of timestamps written without one."""
 
     __slots__ = ("at", "level", "tokens", "zone")
 
@@ -40,7 +40,7 @@ class Cursor(ABC):
         self.at += 1
 
     def unexpected(self, message: str = "", at: int | None = None) -> RuleError:
-        """The syntax error at the cursor, naming the token there."""
+        """The syntax error at token `at`, by default the one at the cursor. It names the token behind `message`."""
         at = self.at if at is None else at
         kind = self.tokens.kinds[at]
         if kind == END:

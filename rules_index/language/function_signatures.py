@@ -1,12 +1,12 @@
-"""The functions of Spark SQL that a rule may call: number of arguments, type of the result, what is refused.
+"""The functions of Spark SQL that a rule may call (number of arguments, type of the result), and those it may not.
 
 A function is allowed if it returns the same value for the same row whenever and wherever it is evaluated, and reads
 nothing but its arguments. All others are refused, with the reason:
 
 - aggregates, window functions and generators of rows: a rule sees a single row;
 - the clock, random numbers, the session, its user and catalog, the position of a row in its file;
-- Java reflection, functions that raise on purpose, encryption with a random start, sketches, XML and XPath
-  (they parse documents that may name other documents), AI, HTTP and secret functions, user-defined functions;
+- Java reflection, functions that raise on purpose, encryption with a random start, sketches, XML and XPath (they parse
+  documents that may name other documents), AI, HTTP and secret functions, user-defined functions;
 - what can need too much memory or time on a row is refused by its bounds (`costs`), not by its name.
 """
 
@@ -145,6 +145,7 @@ float 1 1 | float
 float 2 2 | vector_cosine_similarity vector_inner_product vector_l2_distance
 unknown 1 1 | decimal
 """
+"""One line for each kind of function: `result least most | names`, the fields of `Function`."""
 
 AGGREGATES = words("""
     any any_value approx_count_distinct approx_percentile approx_top_k approx_top_k_accumulate approx_top_k_combine
@@ -169,8 +170,8 @@ NOT_REPEATABLE = words("""
     localtimestamp monotonically_increasing_id now rand randn random randstr session_user shuffle spark_partition_id
     uniform user uuid version""")
 MAKE_MAPS = words("map_concat map_from_arrays map_from_entries str_to_map")
-"""Functions that raise an error on a repeated or a NULL key. Spark keeps the keys before it and counts them among those
-of the next row."""
+"""Functions that raise an error on a repeated or a NULL key. Spark keeps the keys that it has read before the error,
+and counts them among the keys of the next row."""
 NOT_ALLOWED = words("""
     aes_decrypt approx_top_k_estimate assert_true bitmap_bit_position bitmap_bucket_number bitmap_count collate
     collation from_avro from_protobuf from_xml hll_sketch_estimate hll_union identifier java_method raise_error reflect
@@ -204,7 +205,7 @@ LAMBDAS = {
     "aggregate": (2, 3),
     "reduce": (2, 3),
 }
-"""Functions that take lambdas, with the indices of these arguments."""
+"""Functions that take lambdas, with the indices of the arguments that are lambdas."""
 
 PATTERN_ARGUMENT = {
     "regexp_extract": 1,

@@ -20,11 +20,11 @@ _ARGUMENTS: dict[str, tuple[Type, ...]] = {
     "months_between": (TIMESTAMP, TIMESTAMP),
     "timestampdiff": (None, TIMESTAMP, TIMESTAMP),
 }
-"""The types of arguments; None for those that are not cast."""
+"""The types to which Spark casts the arguments; None for an argument that is not cast."""
 
 
 def cast_arguments(name: str, arguments: Sequence[Expression | None], zone: str) -> list[Expression | None]:
-    """A function's arguments in the types that it needs; None for those that only Spark casts."""
+    """A function's arguments, cast to the types that it needs; None for each that only Spark can cast."""
     if name == "concat":
         return [in_text(each, zone) for each in arguments]
     kinds = _ARGUMENTS.get(name, ())
@@ -36,5 +36,5 @@ def cast_arguments(name: str, arguments: Sequence[Expression | None], zone: str)
 
 
 def in_text(value: Expression | None, zone: str) -> Expression | None:
-    """A value beside texts that are joined; None where only Spark knows how it is written."""
+    """A value cast to STRING, as an operand of `||` or concat; None if only Spark knows how it is written."""
     return None if value is None else operations.as_type(value, STRING, zone)

@@ -1,4 +1,4 @@
-"""Intervals of days and time that are compared: differences of dates and times, and literals, as their microseconds."""
+"""Compares day-time intervals (differences of dates and times, and literals) as their numbers of microseconds."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from rules_index.language.typed import Constant, Expression
 
 
 def in_micros(analysis: Analysis, values: Sequence[Value]) -> list[Value]:
-    """Intervals, and NULLs beside them, as BIGINTs; the values as they are where one is neither, or only Spark
-    evaluates it."""
+    """Day-time intervals, and NULLs among them, as BIGINTs of microseconds.
+
+    Returns the values unchanged if one is neither an interval nor NULL, if all are NULL, or if only Spark can evaluate
+    one.
+    """
     if {value.type for value in values} - {NULL} != {DAY_INTERVAL}:
         return list(values)
     trees = [_micros(analysis, value) for value in values]
@@ -25,8 +28,8 @@ def in_micros(analysis: Analysis, values: Sequence[Value]) -> list[Value]:
 
 
 def literal_length(analysis: Analysis, value: Value, units: Mapping[str, int] = literals.MICROS) -> int | None:
-    """The length of an INTERVAL literal in microseconds, or by other units; None for any other value, and for forms
-    that only Spark reads."""
+    """The length of an INTERVAL literal in microseconds, or as `units` defines it. None for any other value, and for
+    forms that only Spark reads."""
     return (
         literals.length_of_interval(text_of(analysis.tokens, value.node), units)
         if value.node.kind == "opaque"

@@ -37,7 +37,7 @@ _DAY_UNITS = words(
 
 
 def string(spelling: str) -> str:
-    """The value of one string token: doubled quotes, escapes of Spark 4.2, raw strings."""
+    """The value of one string token: doubled quotes, escapes of Spark 4.2, raw strings. Lone surrogates become `?`."""
     if spelling[0] in "rR":
         return spelling[2:-1]
     quote = spelling[0]
@@ -69,7 +69,7 @@ def _unescape(found: re.Match[str]) -> str:
 
 
 def number(spelling: str, position: int) -> Constant:
-    """The constant of a numeric literal, including its sign."""
+    """The constant of a numeric literal, including its sign. Raises `LITERAL`, at `position`, if no type holds it."""
     text = spelling.upper()
     if len(text) > _LONGEST_NUMBER:
         raise RuleError("LITERAL", f"The number has more than {_LONGEST_NUMBER} digits.", position)
@@ -146,7 +146,11 @@ def nearest_float32(exact: Fraction) -> float:
 
 
 def typed(kind: str, text: str, position: int, zone: str) -> Constant | pa.DataType | None:
-    """The value of `KIND 'text'`; only its type where the literal is valid but has no constant here."""
+    """The value of the literal `KIND 'text'`, or only its type if Spark must evaluate it; None if only Spark knows its
+    type.
+
+    Raises `RuleError`, at `position`, if the literal is not valid or means another value whenever it is read.
+    """
     if kind == "DATE":
         return _date(text, position)
     if kind in ("TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ"):
@@ -182,7 +186,8 @@ def _refuse_moving(kind: str, text: str, position: int) -> None:
 
 
 def names_moment(text: str) -> bool:
-    """Whether a text has a word that Spark takes for a point in time when it casts a constant: `today`, `epoch`."""
+    """Whether Spark reads a text as a moment when it casts a constant: it begins with a word such as `today`, or is
+    `epoch`."""
     return _MOVING.match(text) is not None or _is_epoch(text)
 
 
@@ -226,7 +231,8 @@ def _timestamp(kind: str, text: str, position: int, zone: str) -> Constant | pa.
 
 
 def interval(cursor: Cursor) -> pa.DataType | None:
-    """The type of the INTERVAL literal at the cursor, which moves behind it; None where there is none."""
+    """Reads the INTERVAL literal at the cursor and returns its type. Returns None, with nothing read, if there is
+    none."""
     kinds, first = cursor.tokens.kinds, cursor.at
     units: set[str] = set()
     at = first + 1
@@ -256,13 +262,20 @@ def interval(cursor: Cursor) -> pa.DataType | None:
 
 MICROS = {"WEEK": 604_800_000_000, "DAY": 86_400_000_000, "HOUR": 3_600_000_000, "MINUTE": 60_000_000,
           "SECOND": 1_000_000, "MILLISECOND": 1_000, "MICROSECOND": 1}  # fmt: skip
+"""The units of day-time intervals in microseconds."""
 DAYS = {"DAY": 1}
+"""The units of an INTERVAL of days that is added to a date."""
 MONTHS = {"YEAR": 12, "MONTH": 1}
+"""The units of year-month intervals in months."""
 _PART = re.compile(r"\s*([+-]?)\s*(?:([0-9]{1,9})|'(-?[0-9]{1,9})')\s*([A-Z]+?)S?\b", re.IGNORECASE)
 
 
 def length_of_interval(text: str, units: Mapping[str, int]) -> int | None:
-    """The length of an INTERVAL of whole units; None where it has another form, or other units."""
+    """The length of the INTERVAL literal `text`; `units` has the length of each unit by its singular name in upper
+    case.
+
+    None if the literal has another form than whole numbers with units, or names other units.
+    """
     at, total = len("INTERVAL"), 0
     while at < len(text):
         part = _PART.match(text, at)

@@ -26,10 +26,11 @@ _KINDS = (DATE, TIMESTAMP, TIMESTAMP_NTZ)
 
 
 def source(analyser: Analysis, value: Value, zone: str) -> Value | None:
-    """The value that `value` casts from one kind of date or time to another in the time zone; None where the cast can
-    stay.
+    """The operand of `value`, if that is a cast between kinds of dates and times whose result depends on clock changes
+    in the zone. None for any other value: its cast, if it is one, can stay.
 
-    It can stay in a zone with a fixed offset, and between DATE and TIMESTAMP_NTZ: the comparison is the same then.
+    A cast can stay in a zone with a fixed offset, and between DATE and TIMESTAMP_NTZ: the comparison is the same then.
+    An operand whose type only Spark knows may be any kind.
     """
     node = value.node
     if value.type not in _KINDS or datetime_parser.zone_offset(zone) is not None:
@@ -49,9 +50,9 @@ def source(analyser: Analysis, value: Value, zone: str) -> Value | None:
 def cut(
     analyser: Analysis, operator: str, value: Value, attribute: Expression, constant: Constant, zone: str
 ) -> tuple[Expression, Key, Key] | None:
-    """What is compared in place of a value and a constant of the common type: the attribute and its two bounds.
+    """The attribute that is compared in place of `value`, and the constant's bounds among its values (`constants.cut`).
 
-    The bounds are as those of `constants.cut`. None where only Spark's own comparison is correct.
+    `attribute` evaluates `value`; `constant` is in the common type. None if only Spark's own comparison is correct.
     """
     inner = source(analyser, value, zone)
     if inner is None:
@@ -67,9 +68,10 @@ def cut(
 
 
 def moved(column: pa.DataType, constant: Constant, zone: str) -> tuple[int, int] | None:
-    """The bounds of a constant, with its cast moved, among the values of a column of another kind of date or time.
+    """The bounds of a constant among the values of a column of another kind of date or time, after its cast to that
+    kind.
 
-    None where Spark does not move the cast, or only Spark knows the local times.
+    None if Spark does not move the cast, or only Spark knows the local times.
     """
     if datetime_parser.zone_offset(zone) is not None or constant.value is None:
         return None
@@ -79,7 +81,7 @@ def moved(column: pa.DataType, constant: Constant, zone: str) -> tuple[int, int]
         begin = datetime_parser.to_instant(constant.value * datetime_parser.DAY, zone)
         end = datetime_parser.to_instant((constant.value + 1) * datetime_parser.DAY, zone)
         return None if begin is None or end is None else (begin, end)
-    # Spark moves the cast only where casting the constant there and back gives it again
+    # Spark moves the cast only if the constant is the same after a cast to the other kind and back
     if (column, constant.type) == (TIMESTAMP_NTZ, TIMESTAMP):
         found = datetime_parser.to_local(constant.value, zone)
         back = None if found is None else datetime_parser.to_instant(found, zone)
@@ -92,7 +94,7 @@ def moved(column: pa.DataType, constant: Constant, zone: str) -> tuple[int, int]
 
 
 def _among_dates(instant: int, zone: str) -> tuple[int, int] | None:
-    """The bounds of an instant among dates, each of which counts as its first instant."""
+    """The bounds of an instant among dates, each of which counts as the instant at which it begins."""
     local = datetime_parser.to_local(instant, zone)
     begin = (
         None if local is None else datetime_parser.to_instant(local // datetime_parser.DAY * datetime_parser.DAY, zone)
@@ -116,7 +118,8 @@ def is_moved(analyser: Analysis, first: Value, second: Value, zone: str) -> bool
 
 
 def is_moved_in_list(analyser: Analysis, values: list[Value], common: pa.DataType, zone: str) -> bool:
-    """Whether Spark treats `IN` as an equality, to whose constant it moves the cast: the list has a single value."""
+    """Whether Spark moves the cast of the value of an IN. It does so if the list has a single distinct value, since the
+    IN is then an equality with a constant."""
     if source(analyser, values[0], zone) is None:
         return False
     members = {constants.cast(each.local, common, zone) for each in values[1:] if isinstance(each.local, Constant)}

@@ -15,7 +15,7 @@ MAX_BOOLEAN_DEPTH = 200
 """The deepest nesting of AND, OR and NOT."""
 
 STEPS_OF_NODE, STEPS_OF_LEAF, STEPS_OF_LITERAL = 4, 2, 1
-"""Steps of work of a node from here to its formula: with children, without children, and as a literal in a list."""
+"""Steps of work for a node from parsing to its formula: with children, without children, and as a literal in a list."""
 
 _BOOLEAN = frozenset(("and", "or", "not"))
 
@@ -25,12 +25,12 @@ class Node:
 
     | kind | value | children |
     |---|---|---|
-    | literal | tree.Constant | |
-    | opaque | pa.DataType of a literal without a Constant (INTERVAL, TIME) | |
+    | literal | typed.Constant | |
+    | opaque | type of a literal that has no Constant (INTERVAL, TIME, ...), None if only Spark knows it | |
     | column | parts of the name | |
     | and or | the pairs of adjacent operands that are not an AND or OR of the same kind | operands, two or more |
     | not | | operand |
-    | beside | and or or | two operands of it that Spark evaluates together (`connectives.operands`) |
+    | beside | `and` or `or` | two of its operands, which Spark evaluates together (`connectives.operands`) |
     | compare | = <> < <= > >= <=> | left, right |
     | between | negated | value, low, high |
     | in | negated | value, list ... |
@@ -41,16 +41,17 @@ class Node:
     | distinct | negated (that is IS NOT DISTINCT FROM) | left, right |
     | arithmetic | operators, one fewer than operands | operands, all of one precedence |
     | unary | - + ~ | operand |
-    | cast | (type or None where unknown to us, True for TRY_CAST) | operand |
+    | cast | (type, None if Arrow does not have it; True for TRY_CAST) | operand |
     | collate | | operand |
-    | case | True where an operand follows CASE | [operand], condition, value, ..., [else] |
+    | case | True if an operand follows CASE | [operand], condition, value, ..., [else] |
     | call | lower-case name | arguments |
     | lambda | parameter names | body |
     | field | name | base |
     | subscript | | base, index |
     | row | field names, None for the default | values |
 
-    `first` and `last` are token numbers, without brackets around the node; `depth` is the number of levels.
+    `first` and `last` are the numbers of the node's first and last token, without brackets around the node; `depth` is
+    the number of levels.
     """
 
     __slots__ = ("children", "depth", "first", "kind", "last", "value")
@@ -69,7 +70,8 @@ class Node:
 
 
 def make(tokens: Tokens, kind: str, value: Any, children: list[Node], first: int, last: int) -> Node:
-    """A node over children. Raises `TOO_DEEP` where the nesting exceeds the limit."""
+    """A node over children, with its depth set and its work counted. Raises `TOO_DEEP` if the nesting exceeds the
+    limit."""
     node = Node(kind, value, children, first, last)
     depth = 1
     for child in children:
@@ -80,7 +82,7 @@ def make(tokens: Tokens, kind: str, value: Any, children: list[Node], first: int
 
 
 def checked(tokens: Tokens, node: Node, depth: int) -> Node:
-    """The node, whose depth is given. Raises `TOO_DEEP` where that exceeds the limit."""
+    """Sets a node's depth and returns the node. Raises `TOO_DEEP` if the depth exceeds the limit."""
     node.depth = depth
     kind, first = node.kind, node.first
     if depth > MAX_VALUE_DEPTH and (depth > MAX_BOOLEAN_DEPTH or kind not in _BOOLEAN):
@@ -113,8 +115,10 @@ def too_deep(tokens: Tokens, first: int) -> RuleError:
 
 
 def is_never_null(node: Node) -> bool:
-    """Whether Spark knows from the text alone that a condition is not NULL. It then tests no value for NULL, so that no
-    error is raised by doing so."""
+    """Whether Spark knows from the text alone that a condition is not NULL.
+
+    A NULL test of such a condition is decided without evaluating it, so it cannot raise an error.
+    """
     if node.kind in ("and", "or", "not"):
         return all(map(is_never_null, node.children))
     if node.kind == "call":

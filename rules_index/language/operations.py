@@ -63,7 +63,7 @@ def as_type(expression: Expression, target: pa.DataType, zone: str) -> Expressio
 
 
 def quiet(expression: Expression | None) -> Expression | None:
-    """A cast or division that gives NULL where it would raise; None where only Spark can evaluate that."""
+    """A cast or division that returns NULL where it would raise; None if only Spark can evaluate that."""
     if isinstance(expression, Operation) and expression.name in ("cast", "divide", "remainder"):
         return Operation(f"try_{expression.name}", expression.operands, expression.type)
     if isinstance(expression, Operation) and expression.parameters[:1] == ("to_timestamp",):
@@ -74,8 +74,8 @@ def quiet(expression: Expression | None) -> Expression | None:
 
 
 def comparable(expression: Expression, target: pa.DataType, zone: str) -> Expression | None:
-    """One side of a comparison, whose other side is not constant, in their common type: a text that spells no value of
-    the type raises wherever it is compared. None where only Spark can evaluate it."""
+    """One side of a comparison, whose other side is not constant, cast to the common type. A constant text that has no
+    value in this type becomes an operation that raises on every row. None if only Spark can evaluate the cast."""
     found = as_type(expression, target, zone)
     if found is None and isinstance(expression, Constant) and constants.raises(expression, target):
         return Operation("raise", (expression,), target)
@@ -83,14 +83,15 @@ def comparable(expression: Expression, target: pa.DataType, zone: str) -> Expres
 
 
 def condition(expression: Expression | None, kind: pa.DataType | None, zone: str) -> Expression | None:
-    """The tree of a condition, to which Spark casts a text; None where only Spark can evaluate it."""
+    """The tree of a condition of type `kind`, with a STRING cast to BOOLEAN like in Spark; None if only Spark can
+    evaluate it."""
     if expression is None or kind == BOOLEAN:
         return expression
     return comparable(expression, BOOLEAN, zone) if kind == STRING else None
 
 
 def _is_moved(values: Sequence[Expression | None], common: pa.DataType) -> bool:
-    """Whether Spark may compare values of dates or times without their casts, since it moves these to a constant
+    """Whether Spark may compare dates or times without casting them, because it moves the cast to a constant
     (`moved_casts`)."""
     if common not in (TIMESTAMP, TIMESTAMP_NTZ):
         return False
@@ -104,8 +105,8 @@ def _is_moved(values: Sequence[Expression | None], common: pa.DataType) -> bool:
 
 
 def members(values: Sequence[Expression | None], common: pa.DataType, zone: str) -> list[Expression | None]:
-    """The operands of IN: the value and the list in their common type, None for what only Spark can evaluate. Behind an
-    element that raises wherever it is compared, none is ever evaluated."""
+    """The operands of IN, the value and the list, in their common type; None for each that only Spark can evaluate. The
+    list ends with the first element that raises whenever it is compared, since none behind it is ever evaluated."""
     if _is_moved(values, common):
         return [None] * len(values)
     cast = as_type if isinstance(values[0], Constant) else comparable
@@ -143,7 +144,7 @@ def _may_divide_by_zero(division: Operation) -> bool:
 
 
 def is_sure(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether a cast of a value for a comparison can neither raise nor return NULL."""
+    """Whether a cast for a comparison can neither raise nor return NULL for a value that is not NULL."""
     return source == target or (is_number(source) and is_number(target))
 
 
@@ -189,8 +190,8 @@ def arithmetic(operator: str, left: Expression, right: Expression, result: pa.Da
 
 
 def _of_decimals(name: str, left: Expression, right: Expression, result: pa.DataType, zone: str) -> Expression | None:
-    """A product or quotient of decimals whose type has all its digits; None where Spark gives up some, and of constants
-    alone or NULL, which it works out before it looks at a row."""
+    """A product or quotient of decimals, if its type holds all digits of the result. None if Spark drops digits; also
+    if both operands are constants or one is NULL, since Spark then evaluates it before it reads a row."""
     known = [each for each in (left, right) if isinstance(each, Constant)]
     if len(known) == 2 or any(each.value is None for each in known):
         return None
@@ -207,8 +208,8 @@ def _of_decimals(name: str, left: Expression, right: Expression, result: pa.Data
 
 
 def _remainder(left: Expression, right: Expression, result: pa.DataType, zone: str) -> Expression | None:
-    """A remainder of decimals that are BIGINTs in units of the finer scale; None for longer ones, for constants alone
-    and for NULL."""
+    """A remainder of decimals that are BIGINTs when written as multiples of the finer scale's unit. None for longer
+    decimals, for two constants, and for NULL."""
     known = [each for each in (left, right) if isinstance(each, Constant)]
     if len(known) == 2 or any(each.value is None for each in known):
         return None
@@ -223,7 +224,8 @@ def _remainder(left: Expression, right: Expression, result: pa.DataType, zone: s
 
 
 def _as_decimals(expression: Expression) -> list[pa.Decimal128Type]:
-    """The DECIMALs that a value may be: of a constant integer that of its type, or that of its digits."""
+    """The DECIMAL types that Spark may give a value: for an integer the one of its type and, if it is a constant, also
+    the one with just its digits; none for values that are not exact numbers."""
     if not is_integer(expression.type) and not is_decimal(expression.type):
         return []
     found = [as_decimal(expression.type)]
@@ -233,8 +235,8 @@ def _as_decimals(expression: Expression) -> list[pa.Decimal128Type]:
 
 
 def _division(name: str, left: Expression, right: Expression, result: pa.DataType, zone: str) -> Expression | None:
-    """A quotient or remainder in its result type. None where only Spark can evaluate it: for decimals, whose digits it
-    rounds, and for NULL or constants alone, which it evaluates before it reads a row."""
+    """A quotient or remainder in its result type. None if only Spark can evaluate it: a DECIMAL, which it rounds; two
+    constants, or NULL, which it evaluates before it reads a row."""
     of_integers = is_integer(left.type) and is_integer(right.type)
     if not (is_integer(result) or is_float(result)) or (name == "quotient" and not of_integers):
         return None
@@ -248,7 +250,7 @@ def _division(name: str, left: Expression, right: Expression, result: pa.DataTyp
 def _reordered(name: str, first: Expression, second: Expression, result: pa.DataType) -> Expression | None:
     """A sum or product of integers in Spark's order, with its constants folded: `a + 1 + b + 2` becomes `a + b + 3`.
 
-    The order decides whether a part overflows. None where folding the constants overflows.
+    The order decides whether a part overflows. None if folding the constants overflows.
     """
     parts = [*_parts(name, first), *_parts(name, second)]
     known = [each for each in parts if isinstance(each, Constant)]
@@ -282,7 +284,7 @@ def _holds_sum(left: pa.DataType, right: pa.DataType, result: pa.DataType) -> bo
 
 
 def _fold(name: str, left: Constant, right: Constant) -> Constant | None:
-    """Arithmetic on constants; None where it raises or is not worth folding."""
+    """Arithmetic on constants; None if it raises, and for floating-point numbers."""
     if left.value is None or right.value is None:
         return Constant(None, left.type)
     if not is_integer(left.type) and not is_decimal(left.type):
@@ -315,7 +317,7 @@ def compared(operator: str, left: Expression, right: Expression, common: pa.Data
     cast = as_type if isinstance(left, Constant) and isinstance(right, Constant) else comparable
     first, second = cast(left, common, zone), cast(right, common, zone)
     if first is None or second is None or (first == second and can_raise(first)):
-        return None  # Spark may know the result for a value and itself, and then evaluates nothing
+        return None  # Spark may know the result of comparing a value with itself, and then does not evaluate the value
     if isinstance(first, Constant) and isinstance(second, Constant):
         return Constant(truth(operator, first, second), BOOLEAN)
     known = [(value, other) for value, other in ((left, second), (right, first)) if isinstance(other, Constant)]
@@ -325,8 +327,12 @@ def compared(operator: str, left: Expression, right: Expression, common: pa.Data
 
 
 def may_skip(value: Expression, constant: Constant | None) -> bool:
-    """Whether Spark may compare a value that can raise with a constant of a wider type without evaluating it: on one
-    side of the constant the value's type has no number, so that the outcome is known where the value is never NULL."""
+    """Whether Spark may decide a comparison with a constant of a wider type without evaluating `value`, which can
+    raise.
+
+    It does so if no number of the value's type lies on one side of the constant. The result is then known for every
+    value that is not NULL, and Spark evaluates nothing if it knows that the value is never NULL.
+    """
     if constant is None or constant.value is None or value.type == constant.type:
         return False
     if not is_number(value.type) or not can_raise(value):
@@ -337,10 +343,9 @@ def may_skip(value: Expression, constant: Constant | None) -> bool:
 
 def beyond_integers(operator: str, left: Constant) -> bool | None:
     """The truth of `left operator integer` for a DECIMAL literal `left` beyond every BIGINT, whether the integer is
-    NULL or not.
+    NULL or not; None for other literals and operators.
 
-    Spark's analyser decides such a comparison before it reads a row, so that it is never NULL. None where the rule does
-    not apply.
+    Spark's analyser decides such a comparison before it reads a row, so that it is never NULL.
     """
     if operator not in ("<", "<=", ">", ">=") or not is_decimal(left.type) or left.value is None:
         return None
@@ -351,7 +356,7 @@ def beyond_integers(operator: str, left: Constant) -> bool | None:
 
 
 def truth(operator: str, left: Constant, right: Constant) -> bool | None:
-    """A comparison of two constants of one type."""
+    """The result of comparing two constants of one type; None for NULL, except by `<=>`."""
     if left.value is None or right.value is None:
         return left.value is None and right.value is None if operator == "<=>" else None
     first, second = constants.key_of(left), constants.key_of(right)
@@ -370,15 +375,16 @@ def truth(operator: str, left: Constant, right: Constant) -> bool | None:
 def operation(
     name: str, operands: list[Expression | None], data_type: pa.DataType, *parameters: object
 ) -> Expression | None:
-    """An operation, None where one of its operands is."""
+    """An operation; None if one of its operands is None, because only Spark can evaluate that."""
     known = [operand for operand in operands if operand is not None]
     return Operation(name, tuple(known), data_type, parameters) if len(known) == len(operands) else None
 
 
 def null_test(node: Node, operand: Expression | None) -> Expression | None:
-    """Whether an operand is NULL; FALSE where it never is. None where only Spark knows.
+    """The test whether an operand is NULL; FALSE if it never is. None if only Spark can evaluate it.
 
-    Only Spark knows where an operand can raise: if it knows that the operand is never NULL, it evaluates nothing.
+    A test of an operand that can raise is left to Spark: if Spark knows that the operand is never NULL, it does not
+    evaluate it, and no error is raised.
     """
     if operand is not None and is_never_null(node):
         return Constant(False, BOOLEAN)

@@ -50,7 +50,7 @@ _BINARY = {
 }
 _PREDICATES = frozenset(("BETWEEN", "IN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "IS", "NOT"))
 _MOVED_IN_A_STEP = 1024
-"""The operands of AND or OR whose copying counts as one step of work."""
+"""How many operands of AND or OR are copied in one step of work."""
 _OPERATOR_AHEAD = frozenset(
     (
         "=",
@@ -76,6 +76,7 @@ _OPERATOR_AHEAD = frozenset(
         END,
     )
 )
+"""Tokens before which the word NOT is a name, and not an operator."""
 
 
 def parse(text: str, zone: str = "UTC") -> tuple[Node, Tokens]:
@@ -98,8 +99,8 @@ class Parser(Cursor):
     def expression(self, lowest: int = OR) -> Node:
         """The expression that starts at the cursor, ending before the first token that cannot continue it.
 
-        `lowest` is the weakest operator to accept: OR for an expression, COMPARISON for a value expression of the
-        grammar, which AND, OR and predicates end.
+        `lowest` is the weakest operator to accept: OR for an expression; COMPARISON for a value expression of the
+        grammar, which ends before AND, OR and predicates.
         """
         self.level += 1
         if self.level > MAX_VALUE_DEPTH:
@@ -244,7 +245,7 @@ class Parser(Cursor):
         operators: list[tuple[int, str, int]],
         floor: list[int],
     ) -> None:
-        """Reads the rest of a row value `(a, b, ...)` up to its closing bracket."""
+        """Reads the rest of a row value `(a, b, ...)`, up to but not including its closing bracket."""
         self._reduce(operands, strengths, spans, operators, OR)
         values = [operands[-1]]
         while self.tokens.kinds[self.at] == ",":
@@ -256,7 +257,7 @@ class Parser(Cursor):
         operands[-1] = make(self.tokens, "row", None, values, opening, self.at)
 
     def _is_predicate(self) -> bool:
-        """Whether the word at the cursor continues with a predicate instead of ending the expression."""
+        """Whether the word at the cursor begins a predicate. NOT does so only before another word of a predicate."""
         kinds = self.tokens.kinds
         return kinds[self.at] != "NOT" or kinds[self.at + 1] in _PREDICATES
 
@@ -355,6 +356,7 @@ class Parser(Cursor):
         kinds, at = self.tokens.kinds, self.at
         number = at + (kinds[at] == "-")
         if (kinds[at] == STRING or kinds[number] == NUMBER) and kinds[number + 1] in (",", ")"):
+            # `operand` spends the steps of a leaf, and a literal in a list costs fewer
             self.tokens.work.left += STEPS_OF_LEAF - STEPS_OF_LITERAL
             return primary.operand(self)
         return self.expression()
@@ -390,6 +392,6 @@ def _join(tokens: Tokens, kind: str, left: Node, right: Node, first: int, last: 
         children.insert(0, left)
     else:
         children, pairs = [left, right], [(left, right)]
-    # moving operands is fast, but there can be many, moved many times
+    # copying an operand is cheap, but a long chain may copy many operands many times
     tokens.work.spend(2 + len(children if right.kind == kind else ()) // _MOVED_IN_A_STEP, tokens.starts[first])
     return checked(tokens, Node(kind, pairs, children, first, last), depth)

@@ -18,6 +18,7 @@ _UNIT_CALLS = words("TIMESTAMPADD DATEADD DATE_ADD TIMESTAMPDIFF DATEDIFF DATE_D
 _BUILT_IN = (("builtin",), ("system", "builtin"))
 """The qualifiers that the name of a built-in function may have."""
 _NAME_ENDS = frozenset((")", ",", "]", END, "=", "<>", "<", "<=", ">", ">=", "<=>", "+", "*", "/", "%", ".", "["))
+"""Tokens before which a keyword is a name."""
 
 
 def operand(cursor: Cursor) -> Node:
@@ -111,7 +112,7 @@ def suffixes(cursor: Cursor, node: Node, first: int) -> Node:
 
 
 def _read_path(cursor: Cursor, node: Node, first: int) -> None:
-    """Reads the names behind a column's, except one that is called."""
+    """Reads the dotted names behind a column's first name, but not the name of a function that is called."""
     tokens = cursor.tokens
     names = list(node.value)
     while tokens.kinds[cursor.at] == "." and tokens.is_name(cursor.at + 1) and tokens.kinds[cursor.at + 2] != "(":
@@ -300,8 +301,8 @@ _TRIMS = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
 
 
 def _trim(cursor: Cursor) -> tuple[str, list[Node]]:
-    """`TRIM([BOTH | LEADING | TRAILING] [letters] FROM text)` or plain arguments: the function and its arguments, which
-    are the letters, if given, and the text."""
+    """Reads `TRIM([BOTH | LEADING | TRAILING] [letters] FROM text)`, or plain arguments. Returns the function's name,
+    and as its arguments the letters, if given, and the text."""
     kinds = cursor.tokens.kinds
     directed = kinds[cursor.at] in _TRIMS and kinds[cursor.at + 1] not in (")", ",", ".")
     name = _TRIMS[kinds[cursor.at]] if directed else "trim"
@@ -320,7 +321,7 @@ def _trim(cursor: Cursor) -> tuple[str, list[Node]]:
 
 
 def _with_keywords(cursor: Cursor, words: tuple[str, ...]) -> list[Node]:
-    """Arguments that are separated by commas or by these keywords, in this order."""
+    """Reads arguments that are separated by commas or by these keywords, in this order."""
     if cursor.tokens.kinds[cursor.at] == ")":
         cursor.at += 1
         return []
@@ -388,7 +389,7 @@ def _plain_arguments(cursor: Cursor, kind: str) -> list[Node]:
 
 
 def _refuse_window(cursor: Cursor, first: int) -> None:
-    """Raises where a call continues as a window function or a filtered aggregate."""
+    """Raises if a call continues as a window function or a filtered aggregate."""
     kinds, at = cursor.tokens.kinds, cursor.at
     start = cursor.tokens.starts[first]
     if kinds[at] in ("IGNORE", "RESPECT") and kinds[at + 1] == "NULLS":

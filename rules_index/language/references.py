@@ -30,7 +30,11 @@ def column(analysis: Analysis, node: Node) -> Value:
 
 
 def _path(analysis: Analysis, node: Node, data_type: Type, path: list[str] | None, parts: tuple[str, ...]) -> Value:
-    """Follows the fields named behind a column or variable; `path` becomes None at what is not a plain field."""
+    """Follows the names of fields, `parts`, behind a column or variable of type `data_type`.
+
+    `path` has the names from the column on. It is None for a lambda's variable, and behind anything but a STRUCT's
+    field.
+    """
     position = analysis.tokens.starts[node.first]
     for place, part in enumerate(parts):
         if data_type is None:
@@ -49,7 +53,7 @@ def _path(analysis: Analysis, node: Node, data_type: Type, path: list[str] | Non
 
 
 def _value_of_key(analysis: Analysis, node: Node, kind: pa.MapType, container: Expression | None, key: str) -> Value:
-    """The value of a map's key that is written behind it like the name of a field."""
+    """The value of a map at a key, written `map.key` like a field."""
     trees = [container, Constant(key, STRING)]
     tree = function_registry.build("map_value", trees, kind.item_type, analysis.scope.time_zone)
     return analysis.make_value(node, kind.item_type, tree)
@@ -66,7 +70,7 @@ def _extracted(analysis: Analysis, node: Node, base: pa.DataType, name: str) -> 
 
 
 def field(analysis: Analysis, node: Node) -> Value:
-    """The value of `.name` behind a value."""
+    """The value of a node `value.name`."""
     base = analysis.value(node.children[0])
     if base.type is None:
         return Value(node, None, None, base.collated)
@@ -88,7 +92,7 @@ def _field_of(analysis: Analysis, node: Node, base: Value, name: str) -> Value:
 
 
 def subscript(analysis: Analysis, node: Node) -> Value:
-    """The value of `[index]` behind an array, a map or a STRUCT."""
+    """The value of a node `value[index]`, for an array, a map or a STRUCT."""
     base, index = analysis.value(node.children[0]), analysis.value(node.children[1])
     if base.type is not None and pa.types.is_struct(base.type):
         name = index.local.value if isinstance(index.local, Constant) else None

@@ -104,7 +104,7 @@ def _array(arguments: Sequence[Type]) -> Type:
 
 
 def item_type(base: Type) -> Type:
-    """The type of an array's items or a map's values."""
+    """The type of an array's items or a map's values; None for any other type."""
     if base is not None and pa.types.is_map(base):
         return base.item_type
     return base.value_type if base is not None and pa.types.is_list(base) else None

@@ -1,4 +1,4 @@
-"""What rules can name: the columns of their scope with their types, value lists; and the session's time zone."""
+"""The names that rules can use: columns with their types, and value lists; and the session's time zone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rules_index.names import back_quoted, column_key, field_key
 
 @dataclass(frozen=True)
 class Scope:
-    """What rules of one scope can name, columns and value lists, and the zone of timestamps written without one."""
+    """The columns and value lists that rules of one scope can name, and the zone of timestamps written without one."""
 
     schema: pa.Schema
     time_zone: str = "UTC"
@@ -49,8 +49,10 @@ class Scope:
         return found
 
     def leaf(self, path: str, data_type: pa.DataType) -> Leaf:
-        """The leaf of a column or nested field. If a column is called `a.b`, the leaf of field b of a is `` `a`.b
-        ``."""
+        """The leaf of a column or nested field, given its path.
+
+        If there is also a column called `a.b`, the leaf of field b of column a is called ``"`a`.b"``.
+        """
         if "." in path and path[0] != "`" and self.has(path):
             first, _, rest = path.partition(".")
             path = f"`{first}`.{rest}"
@@ -80,9 +82,10 @@ def _shown(name: str) -> str:
     return repr(name if len(name) <= _LONGEST_SHOWN else name[: _LONGEST_SHOWN - 3] + "...")
 
 
-@lru_cache(maxsize=1024)  # a column that is renamed makes one mistake of very many rules
+@lru_cache(maxsize=1024)  # after a column is renamed, very many rules have the same mistake
 def _hint(name: str, known: tuple[str, ...]) -> str:
-    """The end of a sentence that may suggest a known name in place of an unknown one."""
+    """The end of a sentence about an unknown name: it suggests the most similar known name, if one is similar
+    enough."""
     lower = {each.lower(): each for each in known[:2000] if len(each) <= _LONGEST_SHOWN}
     close = difflib.get_close_matches(name[:_LONGEST_SHOWN].lower(), lower, n=1, cutoff=0.5)
     return f"; did you mean {lower[close[0]]!r}?" if close else "."
@@ -94,7 +97,7 @@ def quote(part: str) -> str:
 
 
 def field_of(struct: pa.StructType, name: str, position: int) -> tuple[str, Type]:
-    """The spelling and type of a struct's field, given its name in any case."""
+    """The spelling and type of a struct's field, given its name in any case. Raises `RuleError` for an unknown name."""
     found = [each for each in struct if field_key(each.name) == field_key(name)]
     if not found:
         hint = _hint(name, tuple(struct.names))
@@ -105,5 +108,5 @@ def field_of(struct: pa.StructType, name: str, position: int) -> tuple[str, Type
 
 
 def path_of(parts: Sequence[str]) -> str:
-    """The path of a column or nested field, in the form of leaves' names."""
+    """The path of a column or nested field, as `Leaf.name` has it."""
     return ".".join(quote(part) for part in parts)

@@ -1,4 +1,4 @@
-"""Expressions and types as JSON values and back, for the artifact; what is read is checked strictly."""
+"""Expressions and types as JSON values and back, for the artifact. Values that are read are checked strictly."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def type_from_json(name: Any) -> pa.DataType:
 
 
 def to_json(expression: Expression) -> list[Any]:
-    """An expression as nested lists that `json` can write."""
+    """An expression as nested lists that `json` can write; value lists are written as their names."""
     match expression:
         case Leaf(name, data_type, text):
             return ["leaf", name, type_to_json(data_type), text]
@@ -103,7 +103,8 @@ def to_json(expression: Expression) -> list[Any]:
 
 
 def from_json(value: Any, lists: Mapping[str, ValueList] | None = None) -> Expression:
-    """The expression that `to_json` wrote, with the lists that it names. Raises `ValueError` for malformed values."""
+    """The expression that `to_json` wrote; `lists` has its value lists by name. Raises `ValueError` for malformed
+    values."""
     return _read(value, 0, lists or {})
 
 
@@ -162,7 +163,8 @@ def _operation(
 
 
 def _is_condition(condition: Expression, lists: pa.DataType) -> bool:
-    """Whether an expression is BOOLEAN and over an item of such lists alone, or fields of it."""
+    """Whether an expression is BOOLEAN, and its leaves are items of a list of type `lists`, or fields of these
+    items."""
     leaves = list(leaves_of(condition))
     if len({path_parts(leaf.name)[0] for leaf in leaves}) != 1 or not pa.types.is_list(lists):
         return False
@@ -172,7 +174,8 @@ def _is_condition(condition: Expression, lists: pa.DataType) -> bool:
 
 
 def _type_within(kind: pa.DataType, leaf: Leaf) -> pa.DataType | None:
-    """The type of the field that a leaf is of values of a type; None where they have none."""
+    """The type of the field that a leaf's path names, behind its first part, in values of type `kind`; None if they
+    have none."""
     for name in path_parts(leaf.name)[1:]:
         place = kind.get_field_index(name) if pa.types.is_struct(kind) else -1
         if place < 0:

@@ -17,9 +17,9 @@ _CHAINED = frozenset(("AND", "OR", "+", "-", "*", "/", "||", "%", "|", "&", "^",
 
 
 def text_of(tokens: Tokens, node: Node) -> str:
-    """The author's text for a node, without comments and with any space between tokens as one blank.
+    """The author's text for a node, without comments, and with a single blank wherever there is space between tokens.
 
-    Raises `RuleError` where Spark could not process the text: `TOO_DEEP`, or `NOT_ALLOWED` for a variable in it.
+    Raises `RuleError` if Spark could not process the text: `TOO_DEEP`, or `NOT_ALLOWED` for a variable in it.
     """
     tokens.work.spend((node.last - node.first) // TOKENS_A_STEP, tokens.starts[node.first])
     depth = deepest = chained = 0

@@ -1,5 +1,6 @@
-"""Calls whose type or tree follows from more than their function's name: choices, operators by another name, fields of
-dates. An entry of `SPECIAL` gives None where the function's own entry (`functions`) says all there is."""
+"""Calls whose type or tree depends on more than the function's name: conditionals, operators by another name, fields of
+dates. A function in `SPECIAL` returns None if the tables for functions (`function_signatures`, `function_registry`)
+give all there is to know about the call."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ _FIELDS = {
     "yearofweek": "yearofweek",
     "doy": "dayofyear",
 }
-"""Whole fields of dates and times, and the functions that give them."""
+"""Names of whole fields of dates and times, and the functions that return these fields."""
 
 
 def _choice(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
@@ -59,7 +60,7 @@ def _choice(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | N
 
 
 def _choice_of_null(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
-    """`nvl2(value, a, b)`: a unless the value is NULL."""
+    """`nvl2(value, a, b)`: a if the value is not NULL, else b."""
     is_null = operations.null_test(node.children[0], arguments[0].local)
     return analyser.choice(node, [operations.operation("not", [is_null], BOOLEAN)], arguments[1:])
 
@@ -148,8 +149,8 @@ _TRIED = {"try_mod": "%", "try_add": "+", "try_subtract": "-", "try_multiply": "
 
 
 def _arithmetic(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
-    """`mod`, `pmod`, `div` and `try_...`: typed as their operators. Only Spark evaluates `try_add` and its like,
-    which it may reorder among others."""
+    """`mod`, `pmod`, `div` and `try_...`: typed like their operators. `try_add`, `try_subtract` and `try_multiply` are
+    left to Spark, which may reorder a chain of them."""
     first, second = arguments[0], arguments[1]
     operator = _OPERATORS.get(node.value)
     typed = "%" if operator == "PMOD" else operator or _TRIED[node.value]
@@ -176,7 +177,7 @@ def _extreme(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | 
 
 
 def _element(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
-    """`element_at(map, key)`, which is `map[key]`; of an array None, since `functions` knows it by its name."""
+    """`element_at(map, key)`, which is `map[key]`; None for an array, for which `function_registry` has an entry."""
     container, key = arguments
     if container.type is None or not pa.types.is_map(container.type) or container.collated or key.collated:
         return None
@@ -227,7 +228,7 @@ _PARSED = {
 
 
 def _spelled(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
-    """`to_date(text)`, which is a cast; `to_date(text, pattern)` and its like."""
+    """`to_date(text)`, which is a cast; `to_date(text, pattern)` and similar functions."""
     text, zone = arguments[0], analyser.scope.time_zone
     if text.type != STRING or text.collated:
         return None
@@ -244,8 +245,8 @@ _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 
 
 def _timestampadd(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
-    """`timestampadd(unit, count, time)` of a constant count: days and months by the local clock, hours and less by
-    instants."""
+    """`timestampadd(unit, count, time)` with a constant count: adds days and months by the local clock, shorter units
+    to the instant."""
     unit, count, time = (each.local for each in arguments) if len(arguments) == 3 else (None,) * 3
     kind = arguments[-1].type
     if not (isinstance(unit, Constant) and isinstance(count, Constant) and kind in (TIMESTAMP, TIMESTAMP_NTZ)):
@@ -262,7 +263,8 @@ def _timestampadd(analyser: Analysis, node: Node, arguments: list[Value]) -> Val
 
 
 def _arrays_overlap(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
-    """`arrays_overlap(items, array('a', 'b'))`: whether the array contains one of the constants."""
+    """`arrays_overlap(items, array('a', 'b'))`, if all items of one array are written as constants: whether the other
+    array contains one of them."""
     for array, listed in ((0, 1), (1, 0)):
         items, written = arguments[array], node.children[listed]
         if items.local is None or items.collated or written.kind != "call" or written.value != "array":
@@ -282,7 +284,7 @@ def _arrays_overlap(analyser: Analysis, node: Node, arguments: list[Value]) -> V
 
 
 def _concat_ws(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
-    """`concat_ws(separator, a, b)` of a constant separator and texts: those that are not NULL."""
+    """`concat_ws(separator, a, b)` with a constant separator. It joins the arguments that are not NULL."""
     separator, texts = arguments[0], [each for each in arguments[1:] if each.type != NULL]
     if not texts or not isinstance(separator.local, Constant) or not isinstance(separator.local.value, str):
         return None
@@ -307,8 +309,8 @@ def _widens(kind: pa.DataType, to: Type) -> bool:
 
 
 def _condition_on(analyser: Analysis, body: Node, kind: pa.DataType) -> Operation | None:
-    """The condition that is a lambda's body, over leaves for its parameter, of type `kind`, and the fields of that.
-    None where it needs Spark, names anything else, or may raise."""
+    """A lambda's body as a condition over leaves: its parameter, of type `kind`, and the parameter's fields. None if
+    the body needs Spark, names anything else, or may raise."""
     inner = analyser.over(Scope(pa.schema([pa.field(body.value[0], kind)]), analyser.scope.time_zone))
     try:
         tree = inner.truth(body.children[0])
@@ -321,7 +323,7 @@ def _condition_on(analyser: Analysis, body: Node, kind: pa.DataType) -> Operatio
 
 
 def _over_items(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
-    """`exists(items, x -> ...)`, `forall` and `filter`, where the condition is about the item alone."""
+    """`exists(items, x -> ...)`, `forall` and `filter`, if the condition depends only on the item."""
     items = arguments[0]
     kind = item_type(items.type)
     if items.local is None or items.collated or kind is None:

@@ -31,7 +31,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def with_suggestion(error: RuleError, text: str, scope: Scope) -> RuleError:
-    """The same error, with a sentence on what to write instead, where that is known."""
+    """The same error, with a sentence on what to write instead if there is a suggestion."""
     try:
         suggestion = _suggestion(error, text, scope)
     except (RuleError, RecursionError):
@@ -92,7 +92,7 @@ def _of_character(error: RuleError, text: str, position: int) -> str | None:
 
 
 def _odd_name(tokens: Tokens, at: int, scope: Scope) -> str | None:
-    """The column or field at a token whose name needs back-quotes but was written without."""
+    """The name of the column or field at a token, if the name needs back-quotes and was written without; else None."""
     place, text = tokens.starts[at], tokens.text
     if tokens.kinds[at] in (STRING, QUOTED_NAME):
         return None
@@ -115,7 +115,8 @@ def _odd_names(fields: pa.Schema | pa.StructType) -> Iterator[str]:
 
 
 def _of_field(tokens: Tokens, at: int, scope: Scope) -> str | None:
-    """The suggestion for a field whose column, or a joined row's column whose stream, is left out."""
+    """The suggestion for a field written without its column, or for a joined row's column written without its
+    stream."""
     if tokens.kinds[at + 1] in (".", "("):
         return None
     named = field_key(tokens.name(at))

@@ -17,7 +17,7 @@ MAX_LENGTH = 1 << 20
 """The longest text of a rule, in characters."""
 
 TOKENS_A_STEP = 4
-"""The number of tokens whose reading, or copying into a text for Spark, counts as one step of work."""
+"""How many tokens are read, or copied into a text for Spark, in one step of work."""
 
 STRING = "'"
 QUOTED_NAME = "`"
@@ -50,8 +50,8 @@ class Tokens:
 
     `kinds[i]` is the upper-case word of an identifier or keyword, the operator's own text (`==` as `=`, `!=` as `<>`),
     or one of `STRING`, `QUOTED_NAME`, `NUMBER`; the last is `END`. `starts[i]` and `ends[i]` are the offsets of token i
-    in `text`. `work` is the rest of the rule's budget of work, and `names_lists` is True where the text names a value
-    list.
+    in `text`. `work` is the rest of the rule's budget of work. `comments` is True if the text has a comment,
+    `names_lists` if it names a value list.
     """
 
     __slots__ = ("comments", "ends", "kinds", "names_lists", "starts", "text", "work")

@@ -47,7 +47,7 @@ _DAY_FIELDS = frozenset(("DAY", "HOUR", "MINUTE", "SECOND"))
 
 
 def read_type(cursor: Cursor) -> pa.DataType | None:
-    """The type at the cursor, which moves behind it; None for a type that Arrow does not have."""
+    """Reads the type at the cursor and returns it; None for a type that Arrow does not have."""
     tokens = cursor.tokens
     kinds, first = tokens.kinds, cursor.at
     kind = kinds[first]
@@ -139,7 +139,7 @@ def _interval(cursor: Cursor) -> pa.DataType | None:
 
 
 def _nested(cursor: Cursor, kind: str) -> pa.DataType | None:
-    """ARRAY<t>, MAP<k, v> or STRUCT<name: t, ...>; None where a part is None."""
+    """Reads the rest of ARRAY<t>, MAP<k, v> or STRUCT<name: t, ...>; None if the type of a part is None."""
     if kind == "STRUCT" and cursor.tokens.kinds[cursor.at] == "<>":
         cursor.at += 1
         return pa.struct([])
@@ -181,7 +181,7 @@ def _field(cursor: Cursor) -> tuple[str, pa.DataType | None]:
 
 
 def _close(cursor: Cursor) -> None:
-    """Reads one closing angle bracket, also from `>>` and `>>>`, with which nested types end."""
+    """Reads one closing angle bracket. Of `>>` and `>>>`, with which nested types end, it removes one bracket."""
     tokens, at = cursor.tokens, cursor.at
     if tokens.kinds[at] in (">>", ">>>"):
         tokens.kinds[at] = tokens.kinds[at][1:]

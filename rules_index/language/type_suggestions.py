@@ -21,7 +21,7 @@ _TIMES = {DATE: "DATE", TIMESTAMP: "TIMESTAMP", TIMESTAMP_NTZ: "TIMESTAMP_NTZ"}
 
 
 def type_suggestion(error: RuleError, text: str, scope: Scope) -> str | None:
-    """What to write instead, for a type error in a text that parses; None where that is not known."""
+    """A sentence on what to write instead, for a type error in a text that parses; None if there is no suggestion."""
     node, tokens = parse(text, scope.time_zone)
     analyser = Analyser(tokens, scope)
     if error.error == "NOT_BOOLEAN":
@@ -58,7 +58,7 @@ def _of_comparison(node: Node, analyser: Analyser) -> str | None:
 
 
 def _of_times(node: Node, types: list[Type], texts: list[str]) -> str | None:
-    """The suggestion for a date written as numbers with signs between them instead of a literal."""
+    """The suggestion for a date that is written as numbers, and not as a literal."""
     kind = next((_TIMES[each] for each in types if each in _TIMES), None)
     if kind is None:
         return None

@@ -1,4 +1,4 @@
-"""Typed expressions that are evaluated per row, before the index codes their values.
+"""Typed expressions that are evaluated per row, before the index encodes their values.
 
 They are the attributes of an index: a plain column, a computation that Arrow and NumPy do exactly as Spark does, or a
 leaf that only Spark can evaluate, which arrives as a column.
@@ -15,7 +15,7 @@ import pyarrow as pa
 from rules_index.domains.value_lists import ValueList
 
 OPERAND = "({}) AND TRUE"
-"""The text of a derived leaf that is used as a condition but whose type only Spark knows.
+"""The form of a derived leaf's text where a condition is needed and only Spark knows the type of what the author wrote.
 
 Spark casts a STRING or a NULL there to BOOLEAN, and refuses any other type.
 """
@@ -26,8 +26,9 @@ class Leaf:
     """A value that arrives with the batch.
 
     `name` is the column's path in the schema's own spelling, with parts joined by ".". A part that contains a dot or a
-    backtick is quoted with backticks, and so is the first part of a field whose path would else name a column too.
-    Where `text` is set, `name` is that of a derived column, which Spark evaluates from `text`, the author's own words.
+    backtick is quoted with backticks. The first part of a field's path is also quoted if the unquoted path would name a
+    column. If `text` is set, the leaf is a derived column called `name`, which Spark evaluates from `text`, the
+    author's own words.
     """
 
     name: str
@@ -57,11 +58,14 @@ class Operation:
 
     | name | operands | parameters |
     |---|---|---|
-    | add subtract multiply negate abs | numbers of one type | |
-    | divide quotient | two numbers of one type: DOUBLE, BIGINT | |
-    | remainder positive_remainder | two numbers of one type | |
-    | try_divide try_remainder | as without try_; NULL where these raise | |
+    | add subtract negate abs | numbers of one type | |
+    | multiply | two numbers of one type, or two DECIMALs | |
+    | divide | two DOUBLEs, or two DECIMALs | |
+    | quotient | two BIGINTs | |
+    | remainder positive_remainder | two numbers of one type, or two DECIMALs of one scale | |
+    | try_divide try_remainder | like divide and remainder, but NULL where these raise | |
     | cast try_cast | one | |
+    | raise | one: the constant whose cast raises on every row | |
     | = <> < <= > >= <=> | two of one type | |
     | and or | two or more BOOLEAN | |
     | not | one BOOLEAN | |
@@ -73,10 +77,10 @@ class Operation:
     | concat_ws | one or more STRINGs | separator |
     | rlike | one STRING | pattern |
     | in_list | one of the list's type | the `ValueList` |
-    | exists forall | one array | the condition, over a leaf that is an item |
+    | exists forall filter | one array | the condition, over leaves that are an item or its fields |
     | call | those of a function (evaluation.function_registry) | its name, time zone |
 
-    `size` and `depth` are its number of nodes, in which a part that occurs twice counts twice, and of levels.
+    `size` is the number of nodes; a part that occurs twice counts twice. `depth` is the number of levels.
     """
 
     name: str

@@ -55,7 +55,7 @@ def in_list_value(analyser: Analysis, node: Node) -> Value:
 
 
 def refuse_lists(analyser: Analysis, node: Node) -> None:
-    """Raises `NOT_ALLOWED` where a text that Spark has to evaluate names a list."""
+    """Raises `NOT_ALLOWED` if a part of a rule that Spark has to evaluate names a list."""
     for each in inside(node):
         if each.kind == "in_list":
             raise analyser.error(
