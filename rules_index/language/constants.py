@@ -234,7 +234,7 @@ def _number(exact: Fraction | float, source: pa.DataType, target: pa.DataType) -
         return 0 if exact == 0.0 else None
     if is_integer(target):
         if is_decimal(source) and target != BIGINT:
-            # Spark casts by way of DOUBLE here, so that 0.99999999999999999999 becomes 1
+            # Spark first casts to DOUBLE here, so that 0.99999999999999999999 becomes 1
             exact = Fraction(exact.numerator / exact.denominator)
         whole = abs(exact).__floor__() * (-1 if exact < 0 else 1)
         bits = INTEGER_BITS[target]

@@ -43,14 +43,18 @@ MAX_NODES = 5_000
 """The most operators and calls in one value, each counted as often as Spark copies it during planning."""
 
 _STEPS_OF_BOUND = 4
-"""Steps of work that bounding one part for one size of row counts for."""
+"""Steps of work for bounding one part for one size of row."""
 _COLLATED = 50.0
+"""The factor by which comparing strings can take longer under a collation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The bounds of one node: its value's size, the bytes of that and all intermediate values, its steps, its plan
-    nodes."""
+    """The bounds of one node.
+
+    `size` is that of its value; `memory` the bytes of its value and all intermediate values; `steps` the work of the
+    node and its parts; `nodes` the operators and calls in Spark's plan.
+    """
 
     size: Size
     memory: Form
@@ -126,7 +130,8 @@ class Bounder:
         return found
 
     def _combine(self, node: Node, size: Size, own: Form | float, times: Callable[[int], int] | None = None) -> Bound:
-        """The bounds of a node with this size and own work, on top of its children's bounds."""
+        """The bounds of a node with this size and own work, on top of its children's bounds. `times` says how often
+        Spark evaluates the child of an index; once if it is None."""
         children = [self.bound(child) for child in node.children]
         if size.constant is None and _is_scalar(self._type(node)):
             size = scalar()
@@ -162,7 +167,7 @@ class Bounder:
         return self._combine(node, scalar(), read * self._dearness(node))
 
     def _dearness(self, node: Node) -> float:
-        """The factor by which strings of another collation take longer."""
+        """The factor by which comparing a node's operands can take longer because of a collation: 1 without."""
         return _COLLATED if any(self.analyser.value(child).collated for child in node.children) else 1.0
 
     def _arithmetic(self, node: Node) -> Bound:
@@ -212,7 +217,7 @@ class Bounder:
         return self._combine(node, base.item.but(), base.bytes + index.bytes)
 
     def _field(self, node: Node) -> Bound:
-        """A field of a struct; for an array of structs, an array of the field of each."""
+        """A field of a struct; for an array of structs, an array of their fields."""
         base = self.bound(node.children[0]).size
         places = Form(0.0) if base.each is None else base.items * SLOT
         bound = self._combine(node, Size(base.bytes + places, base.items, None, base.names), base.items * 20)
@@ -254,7 +259,8 @@ class Bounder:
         sizes[:] = known
 
     def _with_lambdas(self, node: Node) -> Bound:
-        """`exists`, `forall`, `filter`, `transform`: the body once per item; `aggregate`: also its start value."""
+        """`exists`, `forall`, `filter`, `transform`: the body once per item; `aggregate`: also its start value and last
+        lambda."""
         name: str = node.value
         base = self.bound(node.children[0])
         items = base.size
@@ -298,7 +304,7 @@ class Bounder:
 
 
 def check_costs(analyser: Analysis, bounders: list[Bounder], node: Node) -> None:
-    """Raises `RuleError` where a node can cost too much; `bounders` are those of the rule, made on first use."""
+    """Raises `RuleError` if a node can cost too much. `bounders` are those of the rule; an empty list is filled."""
     if not bounders:
         bounders += [Bounder(analyser, ORDINARY_ROW), Bounder(analyser, LARGEST_ROW)]
     for bounder in bounders:
@@ -306,7 +312,7 @@ def check_costs(analyser: Analysis, bounders: list[Bounder], node: Node) -> None
 
 
 def _variable(item: Size, symbol: Symbol) -> Size:
-    """An item as the variable of a lambda."""
+    """The size of a lambda's variable that is an item; its bytes are `symbol`, unless the item is a scalar."""
     if item.bytes.most <= VALUE:
         return item.but()
     content = Form(0.0, ((symbol, 1.0),))
@@ -315,7 +321,7 @@ def _variable(item: Size, symbol: Symbol) -> Size:
 
 
 def _without(size: Size, symbol: Symbol) -> Size:
-    """The largest size over all items of a lambda."""
+    """The size of a lambda's result, at its largest over all items: `symbol` is replaced by its maximum."""
     each = None if size.each is None else _without(size.each, symbol)
     return Size(size.bytes.without(symbol), size.items.without(symbol), each, size.names)
 

@@ -40,7 +40,7 @@ class Form:
 
     @property
     def most(self) -> float:
-        """Its maximum."""
+        """The form's maximum."""
         if not self.terms:
             return self.constant
         return min(MOST, self.constant + sum(coefficient * symbol.most for symbol, coefficient in self.terms))
@@ -67,7 +67,7 @@ class Form:
         return Form(constant, tuple((symbol, min(MOST, coefficient * other)) for symbol, coefficient in self.terms))
 
     def among(self, items: Form, symbol: Symbol, together: Form) -> Form:
-        """Its sum over `items` values of `symbol` that have `together` bytes in total."""
+        """The form's sum over `items` values of `symbol` that have `together` bytes in total."""
         total = items * self.constant
         for each, coefficient in self.terms:
             if each == symbol:
@@ -77,7 +77,7 @@ class Form:
         return total
 
     def without(self, symbol: Symbol) -> Form:
-        """Its maximum over all values of `symbol`."""
+        """The form's maximum over all values of `symbol`."""
         terms = tuple(term for term in self.terms if term[0] != symbol)
         found = dict(self.terms).get(symbol, 0.0)
         return Form(min(MOST, self.constant + found * symbol.most), terms)
@@ -89,7 +89,7 @@ def least(first: Form, second: Form) -> Form:
 
 
 def greatest(forms: list[Form]) -> Form:
-    """A bound that holds for whichever of some values it is."""
+    """A bound of a value that may have any of these bounds."""
     terms: dict[Symbol, float] = {}
     for form in forms:
         for symbol, coefficient in form.terms:
@@ -110,8 +110,8 @@ class Size:
     """Bounds of a value's size.
 
     `bytes` bounds the whole value, including its items and their slots; `items` the number of items of an array or a
-    map; `each` a single item, where more is known than that it is part of the whole. `names` bounds the letters of the
-    field names in its type. `constant` is the value itself if it is constant.
+    map; `each` a single item (None if all that is known is that it is a part of the whole). `names` bounds the letters
+    of the field names in its type. `constant` is the value itself if it is constant.
     """
 
     bytes: Form
@@ -122,11 +122,11 @@ class Size:
 
     @property
     def item(self) -> Size:
-        """The bounds of one of its items."""
+        """The bounds of one of the value's items."""
         return self.each or of_bytes(self.bytes, self.names)
 
     def but(self, **changes: Any) -> Size:
-        """The same with some fields replaced, and no longer constant."""
+        """The same size with some fields replaced. It is not constant, unless `constant` is among them."""
         kept = {"bytes": self.bytes, "items": self.items, "each": self.each, "names": self.names}
         return Size(**{**kept, **changes})
 
@@ -138,7 +138,7 @@ def of_bytes(content: Form, names: float = 0.0) -> Size:
 
 @lru_cache(1024)
 def scalar(content: float = VALUE) -> Size:
-    """A value of at most so many bytes."""
+    """A value of at most `content` bytes."""
     return of_bytes(Form(content))
 
 

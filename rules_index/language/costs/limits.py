@@ -1,4 +1,4 @@
-"""Arguments that determine the cost of a call: which must be constant, short, or among allowed values."""
+"""Limits of the arguments that determine the cost of a call: they must be constant, short, or among allowed values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rules_index.language.costs.options import (
 from rules_index.language.nodes import Node
 
 LARGEST_COUNT = 10_000
-"""The greatest argument that determines how large a result is."""
+"""The greatest magnitude of an argument that determines how large a result is."""
 LARGEST_PLACES = 400
 """The most decimal places of `format_number`."""
 LONGEST_FORMAT = 400
@@ -44,9 +44,9 @@ FORMATS: dict[str, int] = {
     **dict.fromkeys(("to_unix_timestamp", "to_char", "to_varchar", "to_number", "try_to_number", "to_time"), 1),
     **dict.fromkeys(("try_to_time", "get_json_object", "variant_get", "try_variant_get"), 1),
 }
-"""The argument that must have at most `LONGEST_FORMAT` bytes, whatever the row."""
+"""The argument (by index) that must have at most `LONGEST_FORMAT` bytes, whatever a row contains."""
 SCHEMAS = {"from_json": 1, "from_csv": 1, "variant_get": 2, "try_variant_get": 2}
-"""The argument that is a schema."""
+"""The argument (by index) that is a schema."""
 OPTIONS: dict[str, tuple[int, dict[str, Callable[[str], bool]]]] = {
     "from_json": (2, JSON_OPTIONS),
     "to_json": (1, JSON_OPTIONS),
@@ -55,7 +55,7 @@ OPTIONS: dict[str, tuple[int, dict[str, Callable[[str], bool]]]] = {
     "to_csv": (1, CSV_OPTIONS),
     "schema_of_csv": (1, CSV_OPTIONS),
 }
-"""The argument that is a MAP of options, and the allowed options with a check of their values."""
+"""The argument (by index) that is a MAP of options, and the allowed options with a check of their values."""
 TEMPLATES = frozenset(("format_string", "printf"))
 """Functions whose first argument is a format with field widths."""
 KEYED = frozenset(("parse_url", "try_parse_url"))
@@ -66,7 +66,7 @@ _KEY = re.compile(r"[A-Za-z0-9_-]*")
 
 
 def problem(node: Node, sizes: list[Size], nulls: list[bool]) -> tuple[Node, str] | None:
-    """The first argument of a call that violates a limit, and what is wrong with it; None where there is none.
+    """The first argument of a call that violates a limit, and what is wrong with it; None if no argument does.
 
     `nulls` says which arguments are the constant NULL.
     """

@@ -1,4 +1,4 @@
-"""Options and schemas of the functions that read and write JSON, CSV and VARIANT: which are allowed."""
+"""The options and schemas that are allowed for functions that read and write JSON, CSV and VARIANT."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _REPEATING = re.compile(r"\b(?:array|map)\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Shape:
-    """What a schema says about sizes: how many fields and letters it has, and whether it has arrays or maps."""
+    """Upper bounds of a schema's parts: the number of its fields, and of those in arrays and maps; its nesting; and the
+    letters of its field names. `repeats` says whether it may have arrays or maps."""
 
     fields: int
     repeated_fields: int
@@ -28,7 +29,7 @@ class Shape:
 
 
 def schema_shape(schema: object) -> Shape:
-    """The shape of a schema given as DDL, JSON or a sample from which it is inferred; an upper bound."""
+    """The shape of a schema that is given as DDL, as JSON, or as a sample from which Spark infers it."""
     text = schema if isinstance(schema, str) else ""
     depth = deepest = 0
     for letter in text:
@@ -114,4 +115,4 @@ CSV_OPTIONS: dict[str, Callable[[str], bool]] = {
     "quoteall": _TRUTH,
     "sep": _is_separator,
 }
-"""The same of `from_csv`, `to_csv` and `schema_of_csv`."""
+"""Options of `from_csv`, `to_csv` and `schema_of_csv`, by lower-case name, and which values they may have."""

@@ -31,18 +31,18 @@ DECLARED = 1 << 16
 
 @dataclass(frozen=True)
 class Call:
-    """A call: the sizes of its arguments, and their types where they are known."""
+    """A call: the sizes of its arguments, and their types (None if only Spark knows them)."""
 
     name: str
     sizes: list[Size]
     types: list[Type]
 
     def bytes(self, index: int) -> Form:
-        """The bytes of an argument; 0 where it is not given."""
+        """The bytes of an argument; 0 if it is not given."""
         return self.sizes[index].bytes if index < len(self.sizes) else Form(0.0)
 
     def count(self, index: int, otherwise: float = 1.0) -> float:
-        """The magnitude of a constant argument."""
+        """The magnitude of an argument that is a constant integer; else `otherwise`."""
         value = self.sizes[index].constant if index < len(self.sizes) else None
         return float(abs(value)) if isinstance(value, int) and not isinstance(value, bool) else otherwise
 
@@ -83,7 +83,7 @@ def _printed(call: Call) -> Size:
 
 
 def _decoded(call: Call) -> Size:
-    """Bytes in a character set: as many letters as ISO-8859-1 would give; else one of the arguments."""
+    """`decode(bytes, charset)`: at most the letters that ISO-8859-1 would give. With more arguments, one of these."""
     return of_bytes((call.bytes(0) * 2 if len(call.sizes) == 2 else call.total) + VALUE)
 
 
@@ -121,7 +121,7 @@ def _joined(call: Call) -> Size:
 
 
 def _formatted(call: Call) -> Size:
-    """Each argument can be written once for every two letters of the format, and each value be padded to 1,000."""
+    """Each argument can be written once for every two letters of the format, and each value can be padded to 1,000."""
     places = Form(0.5) * call.bytes(0) + 1
     widest = greatest([size.bytes for size in call.sizes[1:]])
     return of_bytes(call.bytes(0) + places * (widest * 8 + 1024))
@@ -170,7 +170,7 @@ def _typed(call: Call) -> Size:
 
 
 def _structured(read: Form, schema: Size, shortest: float) -> Size:
-    """A value of a schema; each item takes at least `shortest` bytes of the text and can have all fields of its
+    """A value of a schema. Each item takes at least `shortest` bytes of the text, and can have all fields of its
     struct."""
     shape = schema_shape(schema.constant)
     repeated = read * ((SLOT + VALUE * shape.repeated_fields) / shortest) if shape.repeats else Form(0.0)
@@ -200,7 +200,7 @@ def _item(call: Call) -> Size:
 
 
 def _same_items(call: Call) -> Size:
-    """An array of some of the items; those of a column are contiguous, here each is an object of its own."""
+    """An array of some of the argument's items. In a column items are contiguous; here each is an object of its own."""
     return call.first.but(bytes=call.bytes(0) + call.first.items * SLOT)
 
 
@@ -317,4 +317,4 @@ RESULTS: dict[str, Callable[[Call], Size]] = {
     "mapped": _same_items,
     "last": lambda call: either([call.sizes[1], *call.sizes[3:]]),
 }
-"""The size of the result, by the words of the table."""
+"""The size of the result, by the first word of a line of the table (`costs.table`)."""

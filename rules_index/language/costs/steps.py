@@ -26,7 +26,7 @@ def _read(call: Call, result: Size) -> Form:
 
 
 def _search(call: Call, result: Size) -> Form:
-    """A search that compares the first letters and then goes on at the next place."""
+    """A search that, at each place of the text, compares letters of the searched text."""
     read = (call.total + result.bytes) * 5
     return read + (call.bytes(0) * call.bytes(1)) * 0.5 if len(call.sizes) > 1 else read
 
@@ -61,7 +61,7 @@ def _sort(call: Call, result: Size) -> Form:
 
 
 def _set(call: Call, result: Size) -> Form:
-    """By hashing where items are scalars; else each item is compared with each other one."""
+    """Hashing if the items are scalars; else each item is compared with each other one."""
     sizes = call.sizes
     other = sizes[1] if len(sizes) > 1 else sizes[0]
     kind = call.types[0] if call.types[0] is not None else call.types[-1]
@@ -96,4 +96,4 @@ WORK: dict[str, Callable[[Call, Size], Form]] = {
     "build": lambda call, result: (call.total + result.bytes) * 25,
     "lambda": lambda call, result: call.first.items * 30 + result.bytes,
 }
-"""The steps of a call, without those of its arguments, by the words of the table."""
+"""The steps of a call, without those of its arguments, by the second word of a line of the table (`costs.table`)."""

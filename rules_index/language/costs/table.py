@@ -2,8 +2,8 @@
 
 One line for each kind of function: `result | work | names`. The words are defined in `sizes` and `steps`, each by a
 function of the arguments. Sizes are bytes of values in memory; a step is about a nanosecond on one core. Both are upper
-bounds whatever a row contains, so that they never fall where an argument grows. A string can contain bytes that are not
-valid UTF-8: where Spark converts it to a Java string, each becomes U+FFFD, three bytes.
+bounds, whatever a row contains, and never fall if an argument grows. A string can contain bytes that are not valid
+UTF-8: if Spark converts it to a Java string, each of them becomes U+FFFD, three bytes.
 """
 
 from __future__ import annotations
@@ -143,4 +143,5 @@ TIMES: dict[str, Callable[[int, int], int]] = {
     "regexp_substr": lambda index, count: 2,
     "decode": lambda index, count: max(1, (count - 1) // 2) if index == 0 else 1,
 }
-"""How often Spark copies an argument (given its index and the number of arguments) during planning; once if absent."""
+"""How often Spark copies an argument (given its index and the number of arguments) during planning; once if the
+function is absent."""

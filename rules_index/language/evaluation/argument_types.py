@@ -1,4 +1,4 @@
-"""What the arguments of the functions evaluated here may be."""
+"""Tests of the argument types for which functions are evaluated here."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from rules_index.language.coercion import BIGINT, DATE, DOUBLE, INT, STRING, is_
 from rules_index.language.evaluation.scalar import Types
 
 Kind = Callable[[pa.DataType], bool]
-"""Which types one argument may have."""
+"""A test of the type of one argument."""
 
 
 def takes(*kinds: Kind, more: Kind = lambda _: False) -> Callable[[Types], bool]:
     """Returns a test of the types of a call's arguments: one for each of `kinds`, in order, then any number of `more`.
-    (How many arguments a function has at most is checked before.)"""
+    (The greatest number of arguments of a function is checked earlier.)"""
 
     def accepts(types: Types) -> bool:
         expected = chain(kinds, repeat(more))
@@ -26,12 +26,12 @@ def takes(*kinds: Kind, more: Kind = lambda _: False) -> Callable[[Types], bool]
 
 
 def _of(data_type: pa.DataType) -> Kind:
-    """Exactly this type."""
+    """Returns the test for exactly this type."""
     return lambda other: bool(other == data_type)
 
 
 def _small_integer(data_type: pa.DataType) -> bool:
-    """A number of at most an INT."""
+    """An integer no wider than INT."""
     return is_integer(data_type) and data_type != BIGINT
 
 
@@ -41,7 +41,7 @@ def _plain_number(data_type: pa.DataType) -> bool:
 
 
 def _roundable(data_type: pa.DataType) -> bool:
-    """An integer, DOUBLE or DECIMAL that floor and ceiling do not run out of."""
+    """An integer, a DOUBLE, or a DECIMAL that has room for its floor and ceiling."""
     return bool(data_type.precision < 38 or data_type.scale == 0) if is_decimal(data_type) else _plain_number(data_type)
 
 
@@ -119,7 +119,7 @@ moment_and_pattern = takes(lambda data_type: data_type == DATE or _instant(data_
 time_and_length = takes(_time, _BIGINT)
 time_and_months = takes(_time, _INT)
 unit_and_instant = takes(_TEXT, _instant)
-# dates and wall times are excluded: in a zone they may not exist
+# dates and TIMESTAMP_NTZs are excluded: in a zone such a local time may not exist
 unit_and_instants = takes(_TEXT, _instant, _instant)
 
 
@@ -134,7 +134,7 @@ def two_of_a_kind(kinds: Types) -> bool:
 
 
 def array_and_item(kinds: Types) -> bool:
-    """An array, and a value of its items' type that has one equality: a text or a number."""
+    """An array, and a text, integer or floating-point number of its items' type."""
     return (
         len(kinds) == 2
         and bool(pa.types.is_list(kinds[0]))

@@ -1,6 +1,7 @@
 """Arithmetic that detects overflow and division by zero, and casts between numbers, as Spark's ANSI mode does them.
 
-Functions return an Arrow array, and on which non-NULL rows the computation failed (`[rows] bool` or None).
+Functions return an Arrow array, and a mask of the rows that are not NULL and on which the computation failed (`[rows]
+bool`, None if it cannot fail).
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from rules_index.language.patterns.strings import decodable
 Mask = npt.NDArray[np.bool_]
 Outcome = tuple[pa.Array, Mask | None]
 _LONG_DIGITS = 18
-"""Spark stores decimals of up to so many digits as a BIGINT."""
+"""The most digits of a DECIMAL that Spark stores as a BIGINT."""
 _MIN_LONG, _MAX_LONG = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 def can_cast(source: pa.DataType, target: pa.DataType) -> bool:
-    """True where `cast` converts between the two types: BOOLEAN and numbers; texts to integers, decimals and what
-    `_SPELLED` has; integers, decimals and BOOLEANs to texts; a type to itself."""
+    """Whether `cast` converts between two types: BOOLEAN and numbers; texts to integers, decimals and the types in
+    `_SPELLED`; integers, decimals and BOOLEANs to texts; a type to itself."""
     t = pa.types
     if t.is_string(source) and (t.is_integer(target) or t.is_decimal(target) or target in _SPELLED):
         return True
@@ -47,6 +48,7 @@ def _numbers(values: pa.Array) -> npt.NDArray[Any]:
 
 
 def _like_nulls_of(numbers: npt.NDArray[Any], values: pa.Array, data_type: pa.DataType) -> pa.Array:
+    """Numbers as an Arrow array, NULL where `values` are NULL."""
     mask = values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None
     return pa.array(numbers, data_type, mask=mask)
 
@@ -72,14 +74,13 @@ def integer_operation(name: str, left: pa.Array, right: pa.Array, data_type: pa.
 
 def divide(name: str, left: pa.Array, right: pa.Array) -> Outcome:
     """`divide` of DOUBLEs, `quotient` of BIGINTs (toward zero), `remainder` (with the sign of the dividend) or
-    `positive_remainder` of numbers of one type; fails where the divisor is 0, and where the type cannot hold the
-    quotient."""
+    `positive_remainder` of numbers of one type. Fails where the divisor is 0 or the type cannot hold the quotient."""
     a, b = _numbers(left), _numbers(right)
     either = pc.or_(left.is_null(), right.is_null()).to_numpy(zero_copy_only=False)
     failed = b == 0
     if name == "quotient":
         failed = failed | ((a == _MIN_LONG) & (b == -1))
-    # division by -1 has the remainder 0, and overflows for the least integer: it is avoided
+    # a division by -1 overflows for the least integer; it is avoided, since its remainder is always 0
     is_remainder = name in ("remainder", "positive_remainder")
     avoided = failed | (b == -1) if is_remainder and not pa.types.is_floating(left.type) else failed
     divisors = np.where(avoided, np.ones_like(b), b)
@@ -102,7 +103,7 @@ def _as_in_java(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _narrow(numbers: npt.NDArray[np.int64], data_type: pa.DataType) -> tuple[npt.NDArray[Any], Mask]:
-    """The numbers in a narrower type, and where they overflow it."""
+    """The numbers in an integer type that may be narrower, and a mask of those that overflow it."""
     kind = data_type.to_pandas_dtype()
     bounds = np.iinfo(kind)
     return numbers.astype(kind), (numbers < bounds.min) | (numbers > bounds.max)
@@ -120,7 +121,7 @@ def negative_or_absolute(name: str, values: pa.Array) -> Outcome:
 
 
 def cast(values: pa.Array, target: pa.DataType) -> Outcome:
-    """A cast as `can_cast` has them; fails where the target cannot hold the value, or a text spells none."""
+    """Casts between types that `can_cast` accepts. Fails where the target cannot hold the value, or a text has none."""
     source, t = values.type, pa.types
     if source == target:
         return values, None
@@ -152,6 +153,7 @@ def cast(values: pa.Array, target: pa.DataType) -> Outcome:
 
 
 _SPELLED = {pa.bool_(): string_casts.booleans, pa.date32(): string_casts.dates, pa.float64(): string_casts.doubles}
+"""The casts of texts, by target type, other than to integers and decimals."""
 
 
 def _from_texts(texts: pa.Array, target: pa.DataType) -> Outcome:
@@ -183,7 +185,7 @@ def _from_decimal(values: pa.Array, target: pa.DataType) -> Outcome:
         # Through a string, because both steps round correctly
         return values.cast(pa.string()).cast(target), None
     if values.type.precision > _LONG_DIGITS and target != pa.int64():
-        # Spark casts by way of DOUBLE here, so that 0.99999999999999999999 becomes 1
+        # Spark first casts to DOUBLE here, so that 0.99999999999999999999 becomes 1
         doubles = values.cast(pa.string()).cast(pa.float64())
         return _float_to_integer(_numbers(doubles), doubles, target)
     whole, failed = decimals.to_integers(values)

@@ -19,7 +19,8 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def compare(name: str, left: pa.Array, right: pa.Array) -> pa.Array:
-    """A comparison as BOOLEAN, NULL where a side is. NaN equals NaN and is above all others; -0.0 equals 0.0."""
+    """A comparison as BOOLEAN, NULL where an operand is NULL. NaN equals NaN and is above all others; -0.0 equals
+    0.0."""
     result = COMPARISONS[name](left, right)
     if not pa.types.is_floating(left.type):
         return result

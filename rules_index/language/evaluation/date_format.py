@@ -1,4 +1,4 @@
-"""`date_format`: dates and times as java.time.format.DateTimeFormatter writes them."""
+"""`date_format`: writes dates and times as java.time.format.DateTimeFormatter does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rules_index.language.evaluation.scalar import Columns, Result, ScalarFuncti
 from rules_index.language.evaluation.time_zones import instants, local_clock
 
 _Part = Callable[[np.ndarray, np.ndarray], pa.Array]
-"""A part of the text, by days since 1970 and microseconds of the day."""
+"""Writes one part of a pattern for each row, given days since 1970 and microseconds of the day, [rows] int64 each."""
 _SECOND = 1_000_000
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
            "December")  # fmt: skip
@@ -27,7 +27,8 @@ TOKEN = re.compile(r"'(?P<quoted>(?:[^']|'')*)'|(?P<letters>([A-Za-z])\3*)|(?P<p
 
 
 def years(dates: np.ndarray) -> pa.Array:
-    """The years of dates [rows] datetime64[D]: four digits; a sign where there are more, and before year 0."""
+    """The years of dates [rows] datetime64[D] with at least four digits: with `+` if they have more, with `-` before
+    year 0."""
     numbers = dates.astype("M8[Y]").astype(np.int64) + 1970
     signs = pa.array(np.select([numbers < 0, numbers > 9999], ["-", "+"], ""), STRING)
     return pc.binary_join_element_wise(signs, _digits(np.abs(numbers), 4), "")
@@ -38,11 +39,12 @@ def _digits(numbers: np.ndarray, width: int) -> pa.Array:
 
 
 def _months(days: np.ndarray) -> np.ndarray:
-    """From 0 to 11."""
+    """The month of each day, from 0 to 11."""
     return np.asarray(days.astype("M8[D]").astype("M8[M]").astype(np.int64) % 12)
 
 
 def _day_of_month(days: np.ndarray) -> np.ndarray:
+    """The day of the month of each day, from 1."""
     dates = days.astype("M8[D]")
     return np.asarray((dates - dates.astype("M8[M]").astype("M8[D]")).astype(np.int64) + 1)
 
@@ -61,7 +63,8 @@ def _text(text: str) -> _Part:
 
 
 def _of_day(unit: int, modulus: int, first: int = 0) -> Callable[[np.ndarray], np.ndarray]:
-    """A number of units of the clock, that of 0 written as the modulus where they count from 1."""
+    """Returns a function from microseconds of the day to the number of `unit`s on a clock that counts from `first` to
+    `first + modulus - 1`: from 1 to 12, midnight is 12."""
     return lambda of_day: (of_day // unit - first) % modulus + first
 
 
@@ -82,7 +85,7 @@ _CLOCK = {
     "m": (_of_day(60 * _SECOND, 60), 60 * _SECOND),
     "s": (_of_day(_SECOND, 60), _SECOND),
 }
-"""The numbers of a clock, and their units in microseconds."""
+"""The numbers of a clock by their letter, and their units in microseconds."""
 
 
 def _clock(letters: str) -> _Part:
@@ -92,7 +95,7 @@ def _clock(letters: str) -> _Part:
 
 @lru_cache(maxsize=256)
 def _parts(pattern: str) -> tuple[tuple[_Part, ...], int] | None:
-    """The parts of the texts, and the microseconds of the shortest unit; None for a pattern that is left to Spark."""
+    """The parts of a pattern, and the microseconds of its shortest unit; None for a pattern that is left to Spark."""
     parts: list[_Part] = []
     unit, at = DAY, 0
     while at < len(pattern):
@@ -116,10 +119,11 @@ def _parts(pattern: str) -> tuple[tuple[_Part, ...], int] | None:
 
 
 def _formatted(columns: Columns, zone: str) -> Result:
-    """`date_format(time, pattern)`. A DATE is the first moment of its day; fails where that is no TIMESTAMP."""
+    """`date_format(time, pattern)`. A DATE is formatted as the instant at which it begins; fails if that is no
+    TIMESTAMP."""
     column, failed = columns[0], None
     known = _parts(columns[1][0].as_py())
-    assert known is not None  # `fits` has seen to that
+    assert known is not None  # `fits` has checked that
     parts, unit = known
     days, of_day = local_clock(column, zone)
     if column.type == DATE:

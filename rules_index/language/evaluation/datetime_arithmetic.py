@@ -1,4 +1,4 @@
-"""The functions that move or cut dates and timestamps, or count from 1970, and are evaluated here."""
+"""Functions evaluated here that add to dates and times, truncate or cast them, or count units since 1970."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _days(column: pa.Array) -> np.ndarray:
 
 
 def _dates(days: np.ndarray, column: pa.Array, other: pa.Array | None = None) -> pa.Array:
-    """Days as dates, NULL where the columns are; more than 32 bits wrap around, as Java's do."""
+    """Days as dates, NULL where the columns are NULL. Days beyond 32 bits wrap around, as in Java."""
     return like(column, days.astype(np.int32), INT, other).cast(DATE)
 
 
@@ -43,7 +43,7 @@ def _moved(sign: int) -> Callable[[Columns, str], Result]:
 
 
 def _begin(days: np.ndarray, unit: str) -> np.ndarray:
-    """The first day of each month (M) or year (Y)."""
+    """The first day of the month (unit M) or year (Y) of each day."""
     return np.asarray(days.astype("M8[D]").astype(f"M8[{unit}]").astype("M8[D]").astype(np.int64))
 
 
@@ -53,7 +53,7 @@ def _begin_of_quarter(days: np.ndarray) -> np.ndarray:
 
 
 def _begin_of_week(days: np.ndarray) -> np.ndarray:
-    """The Monday, by Java's 32 bits, which wrap around at the least date."""
+    """The Monday of each day's week, computed with 32 bits like in Java, so that it wraps around at the least date."""
     before = (days - 7).astype(np.int32)
     return np.asarray((before + (np.fmod(np.int32(3) - before, 7) + 7) % 7 + np.int32(1)).astype(np.int64))
 
@@ -65,9 +65,10 @@ _BEGINS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "WEEK": _begin_of_week,
 }
 _MOST_DAYS = (1 << 63) // DAY
-"""The most whole days whose microseconds are a BIGINT."""
+"""The most days whose microseconds fit a BIGINT."""
 _LENGTHS = {"MILLISECOND": 1_000, "SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000,
             **dict.fromkeys(("DAY", "DD"), DAY)}  # fmt: skip
+"""The units of `date_trunc` up to a day, in microseconds."""
 
 
 def _is_unit(units: Iterable[str]) -> Callable[[Sequence[str]], bool]:
@@ -76,7 +77,8 @@ def _is_unit(units: Iterable[str]) -> Callable[[Sequence[str]], bool]:
 
 
 def _truncated(columns: Columns, _: str) -> Result:
-    """The begin of the unit; that of a quarter fails before the least date, the others wrap around."""
+    """`trunc(date, unit)`: the first day of the unit. If that is before the least date, a quarter fails, and others
+    wrap around."""
     unit = columns[1][0].as_py().upper()
     found = _BEGINS[unit](_days(columns[0]))
     failed = (found < -(1 << 31)) & ~nulls_of(columns[0]) if unit == "QUARTER" else None
@@ -84,8 +86,11 @@ def _truncated(columns: Columns, _: str) -> Result:
 
 
 def _truncated_time(columns: Columns, zone: str) -> Result:
-    """The begin of the unit by the local clock, as an instant again. java.time.ZonedDateTime.truncatedTo keeps the
-    offset where it can; LocalDate.atStartOfDay takes the first moment of a day."""
+    """`date_trunc(unit, time)`: the begin of the unit on the local clock, converted back to an instant.
+
+    For units up to a day the time's offset is kept if possible, as by java.time.ZonedDateTime.truncatedTo. Longer units
+    begin with the first instant of a day, as by LocalDate.atStartOfDay.
+    """
     unit, column = columns[0][0].as_py().upper(), columns[1]
     days, of_day = local_clock(column, zone)
     preferred = None
@@ -99,7 +104,8 @@ def _truncated_time(columns: Columns, zone: str) -> Result:
 
 
 def _time_added(columns: Columns, zone: str) -> Result:
-    """As java.time.ZonedDateTime: whole days later at the same local time, then the rest; fails beyond a BIGINT."""
+    """A time plus a constant of microseconds, as java.time.ZonedDateTime adds them: first whole days, which keep the
+    local time, then the rest, which is added to the instant. Fails beyond a BIGINT."""
     column, length = columns[0], columns[1][0].as_py()
     days = abs(length) // DAY * (1 if length > 0 else -1)
     micros = filled(column.cast(pa.int64()))
@@ -113,8 +119,8 @@ def _time_added(columns: Columns, zone: str) -> Result:
 
 
 def _moment_as(is_instant: bool) -> Callable[[Columns, str], Result]:
-    """The cast of a DATE, or of the other kind of timestamp, by the local clock; fails beyond a BIGINT. A DATE begins
-    with the first moment of its day."""
+    """The cast of a DATE, or of the other kind of timestamp, to TIMESTAMP (`is_instant`) or TIMESTAMP_NTZ by the local
+    clock. A DATE becomes the first instant of its day. Fails beyond a BIGINT."""
 
     def evaluate(columns: Columns, zone: str) -> Result:
         """The moments of a column."""
@@ -131,22 +137,24 @@ def _moment_as(is_instant: bool) -> Callable[[Columns, str], Result]:
 
 
 def _from_utc(columns: Columns, _: str) -> Result:
-    """What clocks of a zone show at an instant, as if they were those of UTC."""
+    """`from_utc_timestamp`: the instant at which clocks in UTC show what the zone's clocks show at the given
+    instant."""
     micros = filled(columns[0].cast(pa.int64()))
     found, failed = sums(micros, offsets(micros, columns[1][0].as_py()))
     return like(columns[0], found, pa.int64()).cast(columns[0].type), failed & ~nulls_of(columns[0])
 
 
 def _to_utc(columns: Columns, _: str) -> Result:
-    """The instant at which clocks of a zone show what those of UTC do."""
+    """`to_utc_timestamp`: the instant at which the zone's clocks show what clocks in UTC show at the given instant."""
     days, of_day = np.divmod(filled(columns[0].cast(pa.int64())), DAY)
     found, failed = first_instants(days, of_day, columns[1][0].as_py())
     return like(columns[0], found, pa.int64()).cast(columns[0].type), failed & ~nulls_of(columns[0])
 
 
 def _months_between(columns: Columns, zone: str) -> Result:
-    """Months from the second to the first: whole ones between equal or last days of months, else with a fraction of 31
-    days, to 8 digits; these fail where a day begins beyond a BIGINT."""
+    """`months_between(end, start)`. Whole months if both are the same day of the month, or both the last one. Else
+    months with a fraction in units of 31 days, rounded to 8 digits; this fails where a day begins before the least
+    TIMESTAMP."""
     months, day, is_last, seconds, beyond = zip(*(_parts_of_month(column, zone) for column in columns), strict=True)
     whole = (months[0] - months[1]).astype(np.float64)
     rest = (day[0] - day[1]) * 86_400 + seconds[0] - seconds[1]
@@ -159,8 +167,8 @@ def _months_between(columns: Columns, zone: str) -> Result:
 
 
 def _parts_of_month(column: pa.Array, zone: str) -> tuple[np.ndarray, ...]:
-    """The month, the day of it, whether it is the last one, whole seconds since the day began, whatever clocks show,
-    and whether it began before all timestamps."""
+    """Five arrays [rows]: the month since 1970; the day of the month; whether it is the last one; the seconds that have
+    passed since the day began, in whole numbers; and whether the day begins before the least TIMESTAMP."""
     days, _ = local_clock(column, zone)
     begin, beyond = instants(days, np.zeros_like(days), zone)
     months = days.astype("M8[D]").astype("M8[M]")
@@ -170,14 +178,14 @@ def _parts_of_month(column: pa.Array, zone: str) -> tuple[np.ndarray, ...]:
 
 
 def _instant_added(columns: Columns, _: str) -> Result:
-    """So many microseconds later, whatever local clocks show; fails beyond a BIGINT."""
+    """A time plus a constant of microseconds, whatever local clocks show; fails beyond a BIGINT."""
     column, length = columns[0], columns[1][0].as_py()
     found, beyond = sums(filled(column.cast(pa.int64())), length)
     return like(column, found, pa.int64()).cast(column.type), beyond & ~nulls_of(column)
 
 
 def _time_between(columns: Columns, zone: str) -> Result:
-    """Microseconds from the second to the first by the local clock; fails beyond a BIGINT."""
+    """Microseconds from the second column to the first, by the local clock; fails beyond a BIGINT."""
     (end, end_of_day), (start, start_of_day) = (local_clock(column, zone) for column in columns)
     days, rest = np.divmod(end_of_day - start_of_day, DAY)
     days += end - start
@@ -194,20 +202,22 @@ def _last_day(columns: Columns, _: str) -> Result:
 
 
 def _months_added(columns: Columns, _: str) -> Result:
-    """The same day of a later month, or its last one; fails where no DATE is so far away."""
+    """The same day of the month a constant number of months later, or the month's last day; fails beyond the range of
+    DATE."""
     column = columns[0]
     found = _months_later(_days(column), columns[1][0].as_py())
     return _dates(found, column), (found.astype(np.int32) != found) & ~nulls_of(column)
 
 
 def _months_later(days: np.ndarray, count: int) -> np.ndarray:
+    """Days [rows] int64: the same day of the month `count` months later, or the month's last day."""
     first, following = month_bounds(days.astype("M8[D]").astype("M8[M]") + count)
     return np.asarray(np.minimum(first + days - _begin(days, "M"), following - 1))
 
 
 def _time_months_added(columns: Columns, zone: str) -> Result:
-    """As java.time.ZonedDateTime: the same local time so many months later, by the same offset where it can be; fails
-    beyond a BIGINT."""
+    """The same local time a constant number of months later, as java.time.ZonedDateTime adds them: with the same offset
+    if possible. Fails beyond a BIGINT."""
     column, zone = columns[0], zone if columns[0].type.tz is not None else "UTC"
     days, of_day = local_clock(column, zone)
     moved = _months_later(days, columns[1][0].as_py())
@@ -216,7 +226,7 @@ def _time_months_added(columns: Columns, zone: str) -> Result:
 
 
 def _counted(unit: int) -> Callable[[Columns, str], Result]:
-    """Whole units since 1970, rounded down."""
+    """Whole units since 1970 of a column of instants, rounded down."""
 
     def evaluate(columns: Columns, _: str) -> Result:
         return like(columns[0], filled(columns[0].cast(pa.int64())) // unit, BIGINT), None
@@ -231,7 +241,7 @@ def _seconds(columns: Columns, _: str) -> Result:
 
 
 def _instant(unit: int) -> Callable[[Columns, str], Result]:
-    """The instant so many units after 1970; fails beyond a BIGINT of microseconds."""
+    """The instant that is a number of units after 1970; fails beyond a BIGINT of microseconds."""
     most = ((1 << 63) - 1) // unit
 
     def evaluate(columns: Columns, _: str) -> Result:
@@ -245,19 +255,20 @@ def _instant(unit: int) -> Callable[[Columns, str], Result]:
 
 
 def _year_of_week(columns: Columns, zone: str) -> Result:
-    """The year of ISO 8601: that of the week's Thursday."""
+    """The year of the week by ISO 8601: the year of the week's Thursday."""
     days = local_clock(columns[0], zone)[0]
     thursdays = days - (days + 3) % 7 + 3
     return like(columns[0], thursdays.astype("M8[D]").astype("M8[Y]").astype(np.int64) + 1970, INT), None
 
 
 def _day_of_week(columns: Columns, zone: str) -> Result:
-    """From 1, a Monday, to 7."""
+    """The day of the week by ISO 8601: 1 is a Monday, 7 a Sunday."""
     return like(columns[0], (local_clock(columns[0], zone)[0] + 3) % 7 + 1, INT), None
 
 
 def _shown(columns: Columns, zone: str) -> Result:
-    """As casts to STRING show dates and times: 2024-12-31 23:59:59.5; four digits of a year, and a sign before more."""
+    """Dates and times as casts to STRING write them: 2024-12-31 23:59:59.5. A year has at least four digits, and a sign
+    if it has more."""
     days, of_day = local_clock(columns[0], zone)
     dates = days.astype("M8[D]")
     day_of_year = pc.utf8_slice_codeunits(pa.array(np.datetime_as_string(dates), STRING), -6, None)
@@ -310,6 +321,6 @@ CALENDAR: dict[str, ScalarFunction] = {
     "yearofweek": ScalarFunction(argument_types.one_moment, _year_of_week),
     "dayofweek_iso": ScalarFunction(argument_types.one_moment, _day_of_week),
 }
-"""`time_add` and `time_months_add` are `+` and `-` with an INTERVAL, `instant_add` TIMESTAMPADD of hours and less,
-`time_between` the difference of two moments, `timestamp_of`, `ntz_of` and `shown_time` their casts; the last two are
-fields of EXTRACT alone."""
+"""`time_add` and `time_months_add` add an INTERVAL, `instant_add` is TIMESTAMPADD of hours and shorter units,
+`time_between` the difference of two times; `timestamp_of`, `ntz_of` and `shown_time` are casts. `yearofweek` and
+`dayofweek_iso` are only called for fields of EXTRACT."""

@@ -39,13 +39,13 @@ def _count(days: np.ndarray, unit: str) -> np.ndarray:
 
 
 def _week(days: np.ndarray) -> np.ndarray:
-    """The week by ISO 8601: that of the year that its Thursday is in."""
+    """The week's number by ISO 8601, counted in the year of the week's Thursday."""
     thursdays = days - (days + 3) % 7 + 3
     return np.asarray(_since(thursdays, "Y") // 7 + 1)
 
 
 def _days(values: pa.Array, zone: str) -> np.ndarray:
-    """[rows] int32: days since 1970 on the local clock."""
+    """[rows] int32: days since 1970 on the local clock, 0 for NULL."""
     return local_clock(values, zone)[0].astype(np.int32)
 
 
@@ -63,7 +63,7 @@ _SECONDS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3_600, "DAY": 86_400, "WEEK": 604
 
 
 def _whole_units(columns: Columns, zone: str) -> Result:
-    """Whole units from the second column's local time to the third's, truncated toward zero."""
+    """`timestampdiff`: whole units from the second column's local time to the third's, truncated toward zero."""
     unit, start, end = columns
     (first, rest), (last, more) = (local_clock(each, zone) for each in (start, end))
     seconds = (last - first) * _DAY_SECONDS + more // _SECOND - rest // _SECOND
@@ -78,7 +78,8 @@ _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 
 
 def _whole_months(columns: Columns, zone: str) -> Result:
-    """Whole months, quarters or years from the second column's local time to the third's, truncated toward zero."""
+    """`timestampdiff`: whole months, quarters or years from the second column's local time to the third's, truncated
+    toward zero."""
     unit, start, end = columns
     (first, rest), (last, more) = (local_clock(each, zone) for each in (start, end))
     last = last - ((last > first) & (more < rest)) + ((last < first) & (more > rest))

@@ -34,11 +34,12 @@ SHORT_ZONES = {
     "PNT": "America/Phoenix", "PRT": "America/Puerto_Rico", "PST": "America/Los_Angeles",
     "SST": "Pacific/Guadalcanal", "VST": "Asia/Ho_Chi_Minh",
 }  # fmt: skip
-"""The zones that short names mean, by java.time.ZoneId.SHORT_IDS."""
+"""The zones that short names stand for, by java.time.ZoneId.SHORT_IDS."""
 _SYSTEM_V = re.compile(r"SystemV/[A-Z]{3}[0-9](?:[A-Z]{3})?")
 BLANK = "".join(map(chr, range(33))) + "\x7f"
+"""The characters that Spark strips from a text that it casts to an integer, a BOOLEAN, a date or a time."""
 _SETTLED = DAY
-"""The first local time, a day into 1970 in every zone, from which on all editions agree."""
+"""The first local time for which all editions of the time zone database agree: 1970 has then begun in every zone."""
 _LONGEST_MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
@@ -51,7 +52,7 @@ class LocalTime:
 
 
 def days_of(year: int, month: int, day: int) -> int | None:
-    """Days since 1970-01-01 in the proleptic Gregorian calendar; None where the date does not exist."""
+    """Days since 1970-01-01 in the proleptic Gregorian calendar; None if the date does not exist."""
     if not 1 <= month <= 12 or not 1 <= day <= _LONGEST_MONTHS[month - 1]:
         return None
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
@@ -144,11 +145,11 @@ def is_known(zone: str) -> bool:
 
 
 def to_instant(local: int, zone: str) -> int | None:
-    """The instant of a local time, in microseconds since the epoch in UTC; None where only Spark knows.
+    """The instant of a local time, in microseconds since the epoch in UTC; None if only Spark knows.
 
-    A time in the hour that a clock change skips moves forward by it; of one that occurs twice the earlier is taken.
-    Before 1970 the local times of a region differ between editions of the time zone database, so these are left to
-    Spark.
+    A time in the hour that a clock change skips moves forward by that hour; of one that occurs twice the earlier is
+    taken. Before 1970 the local times of a region differ between editions of the time zone database, so these are left
+    to Spark.
     """
     offset = zone_offset(zone)
     if offset is not None:
@@ -181,7 +182,8 @@ def to_local(instant: int, zone: str) -> int | None:
 
 
 def start_of_day(days: int, zone: str) -> int | None:
-    """The instant at which a date begins in a zone; None where only Spark knows."""
+    """The instant at which a date begins in a zone; None if only Spark knows, or if clocks skip midnight on that
+    day."""
     instant = to_instant(days * DAY, zone)
     if instant is None or zone_offset(zone) is not None:
         return instant

@@ -1,7 +1,7 @@
 """Remainders of decimals, and quotients with Spark's rounding: half away from zero, in the type of the result.
 
-Spark rounds a quotient to 38 digits behind the point first. That changes nothing where the divisor's digits and those
-behind the point of the result are at most 37 together: the quotient is no nearer to a half than its divisor allows.
+Spark first rounds a quotient to 38 digits behind the point. This does not change the result if the divisor's digits and
+the result's digits behind the point are at most 37 together: no such quotient is near enough to a half.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from rules_index.language.evaluation.scalar import nulls_of
 
 _LIMBS = 8
 MOST_DIGITS = 18
-"""A number of more digits is no BIGINT."""
+"""The most digits of a DECIMAL with which every number fits a BIGINT."""
 
 
 def is_exact(left: pa.Decimal128Type, right: pa.Decimal128Type, result: pa.Decimal128Type) -> bool:
-    """Whether a quotient of these types in the type `result` is divided here: it must have room for all its digits."""
+    """Whether `divide` computes quotients of these types exactly as Spark does: the divisor fits a BIGINT, Spark's
+    first rounding changes nothing, and `result` has room for all digits before the point."""
     whole = left.precision - left.scale + right.scale
     return (
         right.precision <= MOST_DIGITS
@@ -37,7 +38,7 @@ def is_exact(left: pa.Decimal128Type, right: pa.Decimal128Type, result: pa.Decim
 
 
 def divide(left: pa.Array, right: pa.Array, result: pa.DataType) -> Outcome:
-    """The quotients; fails where the divisor is 0."""
+    """The quotients in a type that `is_exact` accepts; fails where the divisor is 0."""
     out = np.zeros((len(left), 2), np.uint64)
     failed = np.zeros(len(left), np.bool_)
     power = result.scale - left.type.scale + right.type.scale
@@ -59,8 +60,8 @@ def remainder(left: pa.Array, right: pa.Array, result: pa.DataType) -> Outcome:
 
 @jit
 def _divide(left, right, power, out, failed):  # type: ignore[no-untyped-def]
-    """left * 10 ** power / right, [rows, 2] uint64, rounded half up; writes `out` [rows, 2] uint64 and `failed` [rows]
-    bool. The divisors fit 63 bits."""
+    """Writes left * 10 ** power / right, rounded half up (away from zero), to `out`, and where `right` is 0 to `failed`
+    [rows] bool. The numbers are two's complement, [rows, 2] uint64; those in `right` fit 63 bits."""
     dividend, divisor = np.zeros(_LIMBS, np.uint64), np.zeros(_LIMBS, np.uint64)
     one, top = np.uint64(1), np.uint64(31)
     for row in range(len(left)):

@@ -1,8 +1,8 @@
 """Exact decimal arithmetic on Arrow's 128-bit decimals, with Spark's rounding and overflow.
 
 A number is a magnitude of eight 32-bit limbs, least significant first, and a sign. 256 bits are enough for any number
-of 38 digits at any other scale. Functions return an array, and on which non-NULL rows the result has more digits than
-its type.
+of 38 digits at any other scale. Functions return an array, and a mask [rows] bool of the rows that are not NULL and
+whose result has more digits than its type.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def array_of_halves(halves: npt.NDArray[np.uint64], nulls: Mask, data_type: pa.D
 
 
 _MOST_PLAIN = 6
-"""With so many decimals Arrow writes all digits, and with more sometimes an exponent."""
+"""The greatest scale with which Arrow always writes all digits; with a greater one it may write an exponent."""
 
 
 def spelled(values: pa.Array) -> pa.Array:
@@ -59,7 +59,7 @@ def spelled(values: pa.Array) -> pa.Array:
 
 
 def operate(name: str, left: pa.Array, right: pa.Array, target: pa.DataType) -> Outcome:
-    """The sum or difference in the target type, rounded half up where that has fewer decimals."""
+    """The sum or difference in the target type, rounded half up (away from zero) if that has fewer decimals."""
     out = np.zeros((len(left), 2), np.uint64)
     failed = np.zeros(len(left), np.bool_)
     scales = (left.type.scale, right.type.scale, target.scale)
@@ -95,7 +95,7 @@ def to_integers(values: pa.Array) -> tuple[npt.NDArray[np.int64], Mask]:
 
 
 def from_floats(values: pa.Array, target: pa.DataType) -> Outcome:
-    """DOUBLE to decimal by way of its shortest decimal form, rounded half up; NaN and infinities become NULL."""
+    """DOUBLEs as decimals, from their shortest decimal form, rounded half up; NaN and infinities become NULL."""
     text = values.cast(pa.large_string())
     finite = pc.fill_null(pc.is_finite(values), False).to_numpy(zero_copy_only=False)
     out = np.zeros((len(values), 2), np.uint64)
@@ -109,7 +109,8 @@ def from_floats(values: pa.Array, target: pa.DataType) -> Outcome:
 
 @jit
 def load_limbs(low, high, limbs):  # type: ignore[no-untyped-def]
-    """Writes a magnitude; returns whether the number is negative."""
+    """Writes the magnitude of a number in two's complement to `limbs` [8] uint64; returns whether the number is
+    negative."""
     negative = (high >> np.uint64(63)) != 0
     if negative:
         low = ~low + np.uint64(1)
@@ -154,7 +155,7 @@ def scale_up(limbs, power):  # type: ignore[no-untyped-def]
 
 @jit
 def _divide_small(limbs, divisor):  # type: ignore[no-untyped-def]
-    """Divides in place; returns the remainder."""
+    """Divides the limbs in place; returns the remainder."""
     remainder = np.uint64(0)
     for index in range(_LIMBS - 1, -1, -1):
         value = (remainder << np.uint64(32)) | limbs[index]
@@ -274,8 +275,8 @@ def _operate(  # type: ignore[no-untyped-def]
 
 @jit
 def _change_sign(halves, absolute, precision, out, failed):  # type: ignore[no-untyped-def]
-    """`negate` or, where `absolute`, `abs` of halves [rows, 2] uint64; writes `out` [rows, 2] uint64 and `failed`
-    [rows] bool."""
+    """`negate` or, if `absolute`, `abs` of halves [rows, 2] uint64; writes `out` [rows, 2] uint64 and `failed` [rows]
+    bool."""
     limbs, spare = np.zeros(_LIMBS, np.uint64), np.zeros(_LIMBS, np.uint64)
     for row in range(len(halves)):
         negative = load_limbs(halves[row, 0], halves[row, 1], limbs)
@@ -316,7 +317,10 @@ def _truncate(halves, scale, whole, failed):  # type: ignore[no-untyped-def]
 
 @jit
 def _parse(data, offsets, finite, scale, precision, out, failed):  # type: ignore[no-untyped-def]
-    """Parses decimal text such as -1.5e-07 into unscaled values of the target type."""
+    """Parses decimal text such as -1.5e-07 into unscaled values of the target type.
+
+    Row i is `data[offsets[i]:offsets[i + 1]]` if `finite[i]`; writes `out` [rows, 2] uint64 and `failed` [rows] bool.
+    """
     limbs, spare = np.zeros(_LIMBS, np.uint64), np.zeros(_LIMBS, np.uint64)
     for row in range(len(finite)):
         if not finite[row]:

@@ -32,7 +32,7 @@ def evaluate(
 ) -> Evaluated:
     """The expression's value on each of `rows` rows, given its leaves' values by name.
 
-    `cache` has what was computed for this batch already, so that expressions share their common parts.
+    `cache` has the expressions that were already evaluated for this batch, so that common parts are evaluated once.
     """
     cache = {} if cache is None else cache
     if expression in cache:
@@ -84,7 +84,7 @@ def _is_false(operand: Evaluated) -> Mask:
 
 
 def _finish(values: pa.Array, raised: Mask | None) -> Evaluated:
-    """The values, with NULL where they raised."""
+    """The values, with NULL where `raised`."""
     if raised is None or not raised.any():
         return Evaluated(values)
     return Evaluated(pc.if_else(pa.array(raised), pa.scalar(None, values.type), values), raised)
@@ -103,6 +103,7 @@ def _either(operands: list[Evaluated]) -> Mask | None:
 
 
 def _with_more(raised: Mask | None, more: Mask | None) -> Mask | None:
+    """The rows that are in either mask; None for no rows."""
     if raised is None or more is None:
         return more if raised is None else raised
     return raised | more
@@ -116,7 +117,7 @@ def _arithmetic(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     valid = ~(nulls_of(left) | nulls_of(right))
     failed: Mask | None
     if pa.types.is_decimal(operation.type) and operation.name == "multiply":
-        values, failed = pc.multiply(left, right), None  # of a type that has all digits
+        values, failed = pc.multiply(left, right), None  # the product's type has all its digits
     elif pa.types.is_decimal(operation.type):
         values, failed = decimals.operate(operation.name, left, right, operation.type)
     elif pa.types.is_integer(operation.type):
@@ -134,7 +135,7 @@ def _division(operation: Operation, operands: list[Evaluated]) -> Evaluated:
 
 
 def _quiet_division(operation: Operation, operands: list[Evaluated]) -> Evaluated:
-    """NULL where the division fails."""
+    """A division that is NULL where it fails."""
     values, failed = _divided(operation, operands)
     return _finish(_finish(values, failed).values, _either(operands[::-1]))
 
@@ -159,13 +160,13 @@ def _cast(operation: Operation, operands: list[Evaluated]) -> Evaluated:
 
 
 def _quiet_cast(operation: Operation, operands: list[Evaluated]) -> Evaluated:
-    """NULL where the cast fails."""
+    """A cast that is NULL where it fails."""
     values, failed = cast(operands[0].values, operation.type)
     return Evaluated(_finish(values, failed).values, operands[0].raised)
 
 
 def _raise(operation: Operation, operands: list[Evaluated]) -> Evaluated:
-    """An error on every row on which it is evaluated."""
+    """An error on every row."""
     rows = len(operands[0].values)
     return Evaluated(pa.nulls(rows, operation.type), np.ones(rows, np.bool_))
 
@@ -241,7 +242,7 @@ def _coalesce(operation: Operation, operands: list[Evaluated]) -> Evaluated:
 
 
 def _concat_ws(operation: Operation, operands: list[Evaluated]) -> Evaluated:
-    """The texts that are not NULL with the separator between them; all are evaluated."""
+    """The texts that are not NULL, joined by the separator. All operands are evaluated."""
     values = [operand.values for operand in operands]
     is_empty = reduce(pc.and_, (each.is_null() for each in values))
     values[0] = pc.if_else(is_empty, "", values[0])  # Arrow leaves out a row that has nothing to join
@@ -250,7 +251,7 @@ def _concat_ws(operation: Operation, operands: list[Evaluated]) -> Evaluated:
 
 
 def _extreme(operation: Operation, operands: list[Evaluated]) -> Evaluated:
-    """The greatest or least value that is not NULL, the first of equal ones; all are evaluated."""
+    """The greatest or least value that is not NULL, the first of equal ones. All operands are evaluated."""
     operator = ">" if operation.name == "greatest" else "<"
     found = operands[0].values
     for operand in operands[1:]:
@@ -274,8 +275,8 @@ def _in_list(operation: Operation, operands: list[Evaluated]) -> Evaluated:
 
 
 def _quantified(operation: Operation, operands: list[Evaluated]) -> Evaluated:
-    """EXISTS: TRUE where the condition is TRUE of an item, else NULL where it is NULL of one, else FALSE. FORALL: FALSE
-    where it is FALSE of an item, else NULL where it is NULL of one, else TRUE."""
+    """EXISTS: TRUE where the condition is TRUE for an item, else NULL where it is NULL for one, else FALSE. FORALL:
+    FALSE where it is FALSE for an item, else NULL where it is NULL for one, else TRUE."""
     lists = operands[0].values
     items, owner = items_of(lists)
     found = _of_items(operation.parameters[0], items)
@@ -287,7 +288,7 @@ def _quantified(operation: Operation, operands: list[Evaluated]) -> Evaluated:
 
 
 def _filtered(operation: Operation, operands: list[Evaluated]) -> Evaluated:
-    """The items of which the condition is TRUE."""
+    """The items for which the condition is TRUE."""
     lists = operands[0].values
     items, owner = items_of(lists)
     kept = _is_true(_of_items(operation.parameters[0], items))
@@ -298,13 +299,13 @@ def _filtered(operation: Operation, operands: list[Evaluated]) -> Evaluated:
 
 
 def _of_items(condition: Expression, items: pa.Array) -> Evaluated:
-    """A condition on each item, or on fields of it."""
+    """The values of a condition on each item, or on its fields."""
     inputs = {leaf.name: Evaluated(_within(items, path_parts(leaf.name)[1:])) for leaf in leaves_of(condition)}
     return evaluate(condition, inputs, len(items))
 
 
 def _within(items: pa.Array, path: list[str]) -> pa.Array:
-    """A field of structs, NULL where the struct is."""
+    """The field at a path within structs, NULL where a struct is NULL."""
     for name in path:
         items = pc.struct_field(items, [items.type.get_field_index(name)])
     return items

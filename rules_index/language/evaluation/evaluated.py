@@ -14,8 +14,8 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """A value for each row. `values` is NULL also where evaluation raised; `raised` is `[rows] bool`, None for
-    nowhere."""
+    """A value for each row. `raised` has the rows where evaluation raised, `[rows] bool`, None if there are none;
+    `values` is NULL there, too."""
 
     values: pa.Array
     raised: Mask | None = None

@@ -1,7 +1,7 @@
 """The functions of Spark SQL that are evaluated here, one entry each; Spark evaluates the others.
 
-An entry says for which argument types its function is evaluated exactly as in Spark, and returns the values of columns.
-The value is NULL where evaluation raises and, of a strict function, where an argument is NULL.
+An entry says for which argument types its function is evaluated exactly as in Spark, and computes its values from
+columns. A value is NULL where evaluation raises and, for a strict function, where an argument is NULL.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FUNCTIONS: dict[str, ScalarFunction] = {
 def build(
     name: str, arguments: Sequence[Expression | None], result: pa.DataType | None, zone: str
 ) -> Expression | None:
-    """The call as an operation; None where only Spark can evaluate it."""
+    """The call as an operation. None if only Spark can evaluate it, if an argument is None, or if all are constants."""
     function = FUNCTIONS.get(name)
     known = [each for each in arguments if each is not None]
     if function is None or result is None or len(known) < len(arguments):
@@ -61,17 +61,17 @@ def raises(operation: Operation) -> bool:
 
 
 def is_strict(operation: Operation) -> bool:
-    """Whether a call is NULL where one of its arguments is."""
+    """Whether a call is NULL where one of its arguments is NULL."""
     return FUNCTIONS[operation.parameters[0]].strict
 
 
 def is_eager(operation: Operation) -> bool:
-    """Whether all arguments of a call are evaluated, those behind a NULL too."""
+    """Whether Spark evaluates all arguments of a call, even those behind a NULL."""
     return FUNCTIONS[operation.parameters[0]].eager
 
 
 def call(operation: Operation, columns: Columns) -> Result:
-    """The values of a call, in its type."""
+    """The values of a call, cast to its type."""
     name, zone = operation.parameters
     if not len(columns[0]):
         return pa.nulls(0, operation.type), None

@@ -17,7 +17,7 @@ from rules_index.language.patterns.strings import buffers
 _SEED = 42
 _WORDS = (1 << 32) - 1
 _MOST_DIGITS = 18
-"""The digits of a DECIMAL that Spark hashes as a BIGINT; it hashes the bytes of longer ones."""
+"""The most digits of a DECIMAL that Spark hashes as a BIGINT; of longer ones it hashes the bytes."""
 
 
 def _are_hashed(kinds: Types) -> bool:
@@ -32,7 +32,8 @@ def _are_hashed(kinds: Types) -> bool:
 
 
 def _hash(numbers: Callable[..., None], texts: Callable[..., None], kind: pa.DataType) -> Callable[..., Result]:
-    """The hash of several columns: that of each is the seed of the next, and a NULL leaves it as it is."""
+    """Returns the function that hashes several columns. The hash of each is the seed for the next; NULL does not change
+    it."""
 
     def evaluate(columns: Columns, _: str) -> Result:
         """Hashes the columns from left to right, beginning with Spark's seed."""
@@ -49,7 +50,7 @@ def _hash(numbers: Callable[..., None], texts: Callable[..., None], kind: pa.Dat
 
 
 def _bits(column: pa.Array) -> tuple[np.ndarray, bool]:
-    """The bits [rows] uint64 that Spark hashes of each number, and whether they are 64 and not 32 of them."""
+    """The bits [rows] uint64 of each number that Spark hashes, and whether these are 64 (else 32)."""
     if is_decimal(column.type):
         return halves_of(column)[:, 0], True
     if is_float(column.type):
@@ -66,7 +67,7 @@ def _bits(column: pa.Array) -> tuple[np.ndarray, bool]:
 
 @inlined
 def _rotated(value, by, width):  # type: ignore[no-untyped-def]
-    """A word of `width` bits whose bits are rotated to the left."""
+    """A word of `width` bits, rotated to the left by `by` bits."""
     value = (value << np.uint64(by)) | (value >> np.uint64(width - by))
     return value & np.uint64(_WORDS) if width == 32 else value
 
@@ -91,7 +92,7 @@ def _finished(state, length):  # type: ignore[no-untyped-def]
 
 @jit
 def _murmur_numbers(bits, is_long, valid, hashes):  # type: ignore[no-untyped-def]
-    """Hashes numbers of 32 or 64 bits into `hashes` [rows] uint64."""
+    """Hashes the valid numbers, of 64 bits if `is_long` and else of 32, into `hashes` [rows] uint64."""
     for row in range(len(bits)):
         if valid[row]:
             state = _mixed(hashes[row], bits[row] & np.uint64(_WORDS))
@@ -126,7 +127,7 @@ _P4, _P5 = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5
 
 @inlined
 def _word(data, at, size):  # type: ignore[no-untyped-def]
-    """The little-endian number that stands in `size` bytes."""
+    """The little-endian number in `size` bytes of `data` from `at` on."""
     word = np.uint64(0)
     for place in range(size):
         word |= np.uint64(data[at + place]) << np.uint64(8 * place)
@@ -135,25 +136,25 @@ def _word(data, at, size):  # type: ignore[no-untyped-def]
 
 @inlined
 def _round(state, word):  # type: ignore[no-untyped-def]
-    """A lane's state after another word of 64 bits."""
+    """xxHash's state of a lane after another word of 64 bits."""
     return _rotated(state + word * np.uint64(_P2), 31, 64) * np.uint64(_P1)
 
 
 @inlined
 def _with_long(state, word):  # type: ignore[no-untyped-def]
-    """The state after 8 bytes of the tail."""
+    """xxHash's state after 8 bytes of the tail."""
     return _rotated(state ^ _round(np.uint64(0), word), 27, 64) * np.uint64(_P1) + np.uint64(_P4)
 
 
 @inlined
 def _with_int(state, word):  # type: ignore[no-untyped-def]
-    """The state after 4 bytes of the tail."""
+    """xxHash's state after 4 bytes of the tail."""
     return _rotated(state ^ (word * np.uint64(_P1)), 23, 64) * np.uint64(_P2) + np.uint64(_P3)
 
 
 @inlined
 def _avalanched(state):  # type: ignore[no-untyped-def]
-    """The hash, from the state."""
+    """xxHash's hash, from its last state."""
     state = (state ^ (state >> np.uint64(33))) * np.uint64(_P2)
     state = (state ^ (state >> np.uint64(29))) * np.uint64(_P3)
     return state ^ (state >> np.uint64(32))
@@ -161,7 +162,7 @@ def _avalanched(state):  # type: ignore[no-untyped-def]
 
 @jit
 def _xxhash_numbers(bits, is_long, valid, hashes):  # type: ignore[no-untyped-def]
-    """Hashes numbers of 32 or 64 bits into `hashes` [rows] uint64."""
+    """Hashes the valid numbers, of 64 bits if `is_long` and else of 32, into `hashes` [rows] uint64."""
     for row in range(len(bits)):
         if valid[row]:
             state = hashes[row] + np.uint64(_P5) + np.uint64(8 if is_long else 4)
@@ -193,7 +194,8 @@ def _xxhash_texts(data, offsets, valid, hashes):  # type: ignore[no-untyped-def]
 
 @inlined
 def _stripes(data, at, stop, seed):  # type: ignore[no-untyped-def]
-    """The state after all whole stripes of 32 bytes, four lanes of 8, and where the tail begins."""
+    """The state after all whole stripes of 32 bytes, each with four lanes of 8, and the offset at which the tail
+    begins."""
     first, second = seed + np.uint64(_P1) + np.uint64(_P2), seed + np.uint64(_P2)
     third, fourth = seed, seed - np.uint64(_P1)
     while at + 32 <= stop:

@@ -34,7 +34,7 @@ def _array_contains(columns: Columns, _: str) -> Result:
 
 
 def _array_position(columns: Columns, _: str) -> Result:
-    """The place of the first equal item, counting from 1; 0 where there is none."""
+    """The place of the first equal item, counting from 1; 0 if no item is equal."""
     lists, value = columns[0], columns[1]
     items, owner = items_of(lists)
     hits = np.flatnonzero(_are_equal(items, owner, value))
@@ -45,7 +45,7 @@ def _array_position(columns: Columns, _: str) -> Result:
 
 
 def _are_equal(items: pa.Array, owner: np.ndarray, value: pa.Array) -> Mask:
-    """Which items are equal to the value of the row that each belongs to."""
+    """Which items [items] bool are equal to the value of their row; `owner` has the row of each item."""
     wanted = pa.repeat(value[0], len(items)) if _is_constant(value) else value.take(pa.array(owner))
     return np.asarray(pc.fill_null(compare("=", items, wanted), False).to_numpy(zero_copy_only=False))
 
@@ -76,14 +76,15 @@ def _of_map(is_keys: bool) -> Callable[[Columns, str], Result]:
 
 
 def items_of(lists: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """The items of all lists, and the row of each. A list that is NULL has none, whatever its offsets say."""
+    """The items of all lists, and the row of each, [items] int64. A list that is NULL has no items, whatever its
+    offsets say."""
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
     return pc.list_flatten(lists), np.repeat(np.arange(len(lists)), lengths)
 
 
 def _item(columns: Columns, _: str, first: int, raises: bool) -> Result:
-    """The item of an array at a place, counting from `first`; if that is 1, from the end for places below 0. A place
-    outside of the array raises if `raises`, else its item is NULL."""
+    """The item of an array at a place, counting from `first`. If that is 1, negative places count from the end. At a
+    place outside of the array, the call raises if `raises` and else is NULL."""
     array, place = columns
     begins, ends = _bounds(array)
     places, sizes = filled(place).astype(np.int64), ends - begins
@@ -97,7 +98,7 @@ def _item(columns: Columns, _: str, first: int, raises: bool) -> Result:
 
 
 def _value_of_key(columns: Columns, _: str) -> Result:
-    """The value of the first entry of each map with this key; NULL where there is none."""
+    """The value of the first entry of each map with this key; NULL if there is none."""
     at, held = _entry(columns)
     return columns[0].items.take(pa.array(at, mask=~held)), None
 
@@ -107,7 +108,8 @@ def _has_key(columns: Columns, _: str) -> Result:
 
 
 def _entry(columns: Columns) -> tuple[np.ndarray, np.ndarray]:
-    """The place of the first entry of each map with a key, and whether there is one."""
+    """For each map the place of its first entry with the row's key, in the keys of all maps, and whether there is
+    one."""
     maps, key = columns
     begins, ends = _bounds(maps)
     entries = maps.keys.slice(begins[0], ends[-1] - begins[0])
@@ -120,12 +122,14 @@ def _entry(columns: Columns) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _is_constant(values: pa.Array) -> bool:
-    """Whether all rows have one value, as where it is a constant: to take it for each item would cost more."""
+    """Whether all rows have the same value. Then it need not be repeated for each item, which would cost more than this
+    test."""
     return not values.null_count and bool(pc.all(pc.equal(values, values[0])).as_py())
 
 
 def _bounds(lists: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Where the items of each row begin and end in `lists.values`, or in a map's keys and items."""
+    """The offsets at which each row's items begin and end in `lists.values`, or in the keys and items of maps; [rows]
+    int64."""
     offsets = lists.offsets.to_numpy().astype(np.int64)
     return offsets[:-1], offsets[1:]
 
@@ -145,4 +149,4 @@ NESTED: dict[str, ScalarFunction] = {
     "map_contains_key": ScalarFunction(argument_types.map_and_key, _has_key),
     "map_value": ScalarFunction(argument_types.map_and_key, _value_of_key),
 }
-"""`[]` is an array with a place behind it; `map_value` a map with a key behind it, or element_at of both."""
+"""`[]` is `array[place]`; `map_value` is `map[key]`, `map.key` and `element_at(map, key)`."""

@@ -15,11 +15,14 @@ from rules_index.language.evaluation import argument_types
 from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, filled, like
 
 _WHOLE = 2.0**53
-"""No DOUBLE of at least so much has a fraction."""
+"""The magnitude from which on no DOUBLE has a fraction."""
 _NEAR_HALF = 1e-3
-"""A fraction as near to a half is rounded by its decimal digits; what multiplying errs by is added where it is more."""
+"""A fraction of at most this distance from a half is rounded by the number's decimal digits, since multiplying by the
+unit is inexact. Where the error of the multiplication is larger, that is the distance."""
 _EXACT_TO = 2.0**50
+"""A number whose product with the unit has at least this magnitude is rounded by its decimal digits."""
 _MOST_DIGITS = 12
+"""The most digits behind the point to which a DOUBLE is rounded here."""
 
 
 def _floor_or_ceiling(rounded: Callable[[pa.Array], pa.Array]) -> Callable[[Columns, str], Result]:
@@ -44,7 +47,7 @@ def _floor_or_ceiling(rounded: Callable[[pa.Array], pa.Array]) -> Callable[[Colu
 
 
 def _round(columns: Columns, _: str) -> Result:
-    """To so many digits behind the point, halves away from 0, by the shortest decimal digits of a DOUBLE."""
+    """`round(number, digits)`: halves away from 0. A DOUBLE is rounded as its shortest decimal form."""
     column, digits = columns[0], columns[1][0].as_py() if len(columns) > 1 else 0
     if is_integer(column.type):
         return column, None
@@ -67,7 +70,8 @@ def _round(columns: Columns, _: str) -> Result:
 
 
 def _round_decimal(columns: Columns, _: str) -> Result:
-    """To no more digits than it has, halves away from 0; one digit more before the point may come of it."""
+    """`round` of a DECIMAL to at most as many digits as it has behind the point, halves away from 0. The result can
+    have one digit more before the point."""
     column, digits = columns[0], columns[1][0].as_py()
     wider = column.cast(pa.decimal128(column.type.precision + 1, column.type.scale))
     return pc.round(wider, digits, "half_towards_infinity"), None
@@ -88,7 +92,7 @@ def _square_root(columns: Columns, _: str) -> Result:
 
 
 def _bit_count(columns: Columns, _: str) -> Result:
-    """The bits that are set in the number as a BIGINT."""
+    """The number of bits that are set in the number as a BIGINT."""
     counts = np.bitwise_count(filled(columns[0]).astype(np.int64).view(np.uint64))
     return like(columns[0], counts, INT), None
 

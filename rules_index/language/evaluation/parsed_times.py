@@ -1,4 +1,4 @@
-"""`to_date` and `to_timestamp` by a pattern: texts as java.time.format.DateTimeFormatter reads them, strictly.
+"""`to_date` and `to_timestamp` with a pattern: read texts as java.time.format.DateTimeFormatter does, strictly.
 
 A pattern becomes a regular expression. Those with names, zones, eras or optional parts are left to Spark.
 """
@@ -20,7 +20,7 @@ from rules_index.language.evaluation.scalar import Columns, Result, ScalarFuncti
 from rules_index.language.evaluation.time_zones import days_of_dates, first_instants, instants, local_clock
 
 _YEAR = r"[0-9]{4}|\+0{0,9}[0-9]{5,9}|-0{0,9}[0-9]{4,9}"
-"""More than four digits need a sign, and four digits have no other sign than -."""
+"""More than four digits need a sign; with four digits, the only possible sign is -."""
 _FIXED, _OPEN = "[0-9]{2}", "0{0,15}[0-9]{1,4}"
 _FIELDS = {
     "yyyy": ("year", _YEAR),
@@ -30,15 +30,18 @@ _FIELDS = {
 _CLOCK = ("hour", "minute", "second", "fraction")
 _DEFAULTS = {"year": 1970, "month": 1, "day": 1, "hour": 0, "minute": 0, "second": 0}
 _MOST_OF_SECOND = 9
+"""The most digits of the fraction of a second."""
 
 
 _Found = tuple[pa.Array, np.ndarray, np.ndarray]
-"""Values, which texts do not spell one [rows] bool, and which are beyond all timestamps [rows] bool."""
+"""Values; a mask of the texts that do not fit the pattern, or are no date and time; and a mask of the times beyond the
+range of TIMESTAMP. Masks are [rows] bool."""
 
 
 @lru_cache(maxsize=256)
 def expression_of(pattern: str) -> str | None:
-    """The regular expression of texts of a pattern, with a group for each field; None where only Spark reads it."""
+    """The regular expression that texts of a pattern match, with a group for each field; None if only Spark reads the
+    pattern."""
     found: list[str] = []
     names: list[str] = []
     at, before = 0, ""
@@ -55,7 +58,7 @@ def expression_of(pattern: str) -> str | None:
             before = ""
             continue
         name, part = _field(letters, before)
-        # beside another number, one has a fixed width: any other would take the digits of its neighbour
+        # next to another number, a number must have a fixed width: else it could take its neighbour's digits
         touches = before not in ("", _FIXED, _YEAR) or (before and part not in (_FIXED, _YEAR))
         if not name or name in names or touches:
             return None
@@ -68,16 +71,17 @@ def expression_of(pattern: str) -> str | None:
 
 
 def _field(letters: str, before: str) -> tuple[str, str]:
-    """A field's name and its expression; empty for one that is left to Spark."""
+    """A field's name and its regular expression; both empty for a field that is left to Spark."""
     if set(letters) == {"S"} and len(letters) <= _MOST_OF_SECOND and not before:
         return "fraction", f"[0-9]{{1,{len(letters)}}}"
     return _FIELDS.get(letters, ("", ""))
 
 
 def _parsed(columns: Columns) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each text its days since 1970, its microseconds of the day, and whether it is no date and time."""
+    """For each text its days since 1970, its microseconds of the day, and whether it fails, [rows] each. A text fails
+    if it does not fit the pattern, or is no date and time; its numbers are 0 then."""
     pattern = expression_of(columns[1][0].as_py())
-    assert pattern is not None  # `fits` has seen to that
+    assert pattern is not None  # `fits` has checked that
     parts = pc.extract_regex(columns[0], pattern)
     fields = {field.name: pc.struct_field(parts, field.name) for field in parts.type}
     failed = nulls_of(parts)
@@ -94,7 +98,7 @@ def _parsed(columns: Columns) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _numbers(texts: pa.Array) -> np.ndarray:
-    """[rows] int64, 0 for NULL."""
+    """Numbers in texts, [rows] int64, 0 for NULL."""
     return np.asarray(
         pc.fill_null(pc.utf8_ltrim(texts, characters="+").cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
     )
@@ -105,30 +109,33 @@ def _micros(fraction: pa.Array) -> np.ndarray:
 
 
 def _timestamps(columns: Columns, zone: str) -> _Found:
-    """By the local clock of the zone."""
+    """TIMESTAMPs, by the local clock of the zone."""
     days, of_day, failed = _parsed(columns)
     micros, beyond = first_instants(days, of_day, zone)
     return pa.array(micros).cast(pa.timestamp("us", "UTC")), failed, beyond
 
 
 def _wall_times(columns: Columns, _: str) -> _Found:
+    """TIMESTAMP_NTZs."""
     days, of_day, failed = _parsed(columns)
     micros, beyond = instants(days, of_day, "UTC")
     return pa.array(micros).cast(pa.timestamp("us")), failed, beyond
 
 
 def _dates(columns: Columns, zone: str) -> _Found:
-    """The local dates of the instants: clocks may skip a whole day."""
+    """The local dates of the TIMESTAMPs. These can differ from the dates in the texts, since clocks may skip a whole
+    day."""
     moments, failed, beyond = _timestamps(columns, zone)
     days, _ = local_clock(moments, zone)
     return pa.array(days.astype(np.int32)).cast(DATE), failed, beyond
 
 
 def _function(found: Callable[[Columns, str], _Found], is_quiet: bool) -> ScalarFunction:
-    """is_quiet: whether a text that does not fit the pattern is NULL. What is beyond a timestamp raises even so."""
+    """is_quiet: whether a text that does not fit the pattern becomes NULL and does not raise. A time beyond the range
+    of TIMESTAMP raises in any case."""
 
     def evaluate(columns: Columns, zone: str) -> Result:
-        """The values, NULL for NULL and for texts that spell none, and where evaluation raises."""
+        """The values, NULL where a text is NULL or fails, and where evaluation raises."""
         values, failed, beyond = found(columns, zone)
         nulls = nulls_of(columns[0])
         values = pc.if_else(pa.array(nulls | failed | beyond), pa.scalar(None, values.type), values)
@@ -151,4 +158,4 @@ PARSED_TIMES: dict[str, ScalarFunction] = {
     "try_parse_timestamp": _function(_timestamps, True),
     "parse_timestamp_ntz": _function(_wall_times, False),
 }
-"""`to_date`, `to_timestamp` and their like of a text and a pattern."""
+"""`to_date(text, pattern)`, `to_timestamp(text, pattern)` and similar functions."""

@@ -1,4 +1,4 @@
-"""The functions of regular expressions that are evaluated here, by RE2, where it finds the same parts of a text as
+"""The functions of regular expressions that are evaluated here, by RE2, if it finds the same parts of a text as
 java.util.regex."""
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from rules_index.language.patterns.re2 import GROUP, captured, divided, fewest_b
 
 
 def _of_distinct(text: pa.Array, change: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """The texts after `change`, which is called once for all distinct texts."""
     codes = text.dictionary_encode()
     return change(codes.dictionary).take(codes.indices)
 
 
 def _captured(text: pa.Array, pattern: str | None) -> pa.Array:
-    """What the first match captures; NULL where there is none."""
-    assert pattern is not None  # `fits` has seen to that
+    """The part of each text that the first match captures; NULL if there is no match."""
+    assert pattern is not None  # `fits` has checked that
     return _of_distinct(text, lambda each: pc.struct_field(pc.extract_regex(each, pattern), GROUP))
 
 
 def _extract(columns: Columns, _: str) -> Result:
-    """`regexp_extract(text, pattern, group)`; "" where nothing matches."""
+    """`regexp_extract(text, pattern, group)`; "" if nothing matches."""
     text, pattern = columns[0], columns[1][0].as_py()
     found = _captured(text, captured(pattern, columns[2][0].as_py() if len(columns) > 2 else 1))
     return pc.if_else(text.is_valid(), pc.fill_null(found, ""), pa.scalar(None, STRING)), None
@@ -48,14 +49,16 @@ def _replace(columns: Columns, _: str) -> Result:
 
 
 def _split(columns: Columns, _: str) -> Result:
-    """`split(text, pattern)`, with the empty parts at the end."""
+    """`split(text, pattern)`; empty parts at the end are kept."""
     pattern = divided(columns[1][0].as_py())
     return _of_distinct(columns[0], lambda each: pc.split_pattern_regex(each, pattern)), None
 
 
 def _replaces(fixed: Sequence[Any]) -> bool:
-    """Whether all matches are replaced by a text as it is, which is not longer than any of them: what may grow with
-    each of many nested calls is bounded where it is left to Spark."""
+    """Whether `regexp_replace` is evaluated here: the replacement is plain text, and is not longer than any match.
+
+    A replacement that can lengthen its text is left to Spark, because only there are the costs of nested calls bounded.
+    """
     pattern, replacement = fixed
     is_plain = "$" not in replacement and "\\" not in replacement
     return is_plain and len(replacement.encode()) <= fewest_bytes(pattern) and divided(pattern, True) is not None

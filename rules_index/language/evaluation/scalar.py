@@ -14,17 +14,23 @@ import pyarrow.compute as pc
 Mask = npt.NDArray[np.bool_]
 Columns = Sequence[pa.Array]
 Result = tuple[pa.Array, Mask | None]
-"""The values, and where evaluation raised (None: nowhere)."""
+"""The values, and a mask [rows] bool of the rows where evaluation raised (None: no rows)."""
 Types = Sequence[pa.DataType]
 
 
 @dataclass(frozen=True, slots=True)
 class ScalarFunction:
-    """accepts: for which types of its arguments it is evaluated here; evaluate: its values from its arguments, in the
-    time zone given; raises: whether it may raise; constants: the places of arguments that must be constants; fits:
-    for which values of these it is evaluated here (None: for all); decodes: whether its texts must be valid UTF-8;
-    strict: whether it is NULL where an argument is; eager: whether Spark evaluates all arguments, those behind a NULL
-    too."""
+    """How a function is evaluated here, and when.
+
+    - accepts: whether it is evaluated here for arguments of these types;
+    - evaluate: computes its values from its arguments, in a time zone;
+    - raises: whether it can raise;
+    - constants: the indices of the arguments that must be constants;
+    - fits: whether it is evaluated here for these values of the constants (None: for all values);
+    - decodes: whether its texts must be valid UTF-8;
+    - strict: whether it is NULL where an argument is NULL;
+    - eager: whether Spark evaluates all arguments, even those behind a NULL.
+    """
 
     accepts: Callable[[Types], bool]
     evaluate: Callable[[Columns, str], Result]
@@ -42,13 +48,13 @@ def filled(values: pa.Array) -> np.ndarray:
 
 
 def nulls_of(values: pa.Array) -> Mask:
-    """Where the values are NULL, [rows] bool."""
+    """A mask [rows] bool of the values that are NULL."""
     if values.null_count == 0:
         return np.zeros(len(values), np.bool_)
     return np.asarray(values.is_null().to_numpy(zero_copy_only=False))
 
 
 def like(values: pa.Array, found: np.ndarray, kind: pa.DataType, other: pa.Array | None = None) -> pa.Array:
-    """`found` as an array of type `kind`, NULL where the values are."""
+    """`found` as an array of type `kind`, NULL where `values` or `other` are NULL."""
     mask = nulls_of(values) if other is None else nulls_of(values) | nulls_of(other)
     return pa.array(found, kind, mask=mask)

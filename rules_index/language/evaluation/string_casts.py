@@ -1,6 +1,7 @@
-"""Numbers, BOOLEANs and dates that texts spell, as Spark's ANSI casts read them: values, and where a text spells none.
+"""Casts of texts to numbers, BOOLEANs and dates, as in Spark's ANSI mode: values, and a mask of the texts that have
+none.
 
-Plain spellings are read column by column, by Arrow, Polars or NumPy; the others one distinct text at a time.
+Plain texts are read column by column, by Arrow, Polars or NumPy; each other distinct text is read by itself.
 """
 
 from __future__ import annotations
@@ -23,20 +24,23 @@ from rules_index.language.evaluation.scalar import Result, filled, nulls_of
 from rules_index.language.evaluation.time_zones import days_of_dates
 
 BLANK_IN_JAVA = "".join(map(chr, range(33)))
+"""The characters that java.lang.String.trim removes, which Spark strips from a text that it casts to DOUBLE or
+DECIMAL."""
 _PLAIN_NUMBER = r"^[+-]?([0-9]{1,30}(\.[0-9]{0,30})?|\.[0-9]{1,30})([eE][+-]?[0-9]{1,2})?$"
 _PLAIN_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?")
 _HEXADECIMAL = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?")
 _BIG_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?")
 _MOST_DIGITS = 100_000
+"""The precision with which a decimal is read from a text."""
 TRUTHS = dict.fromkeys(("t", "true", "y", "yes", "1"), True) | dict.fromkeys(("f", "false", "n", "no", "0"), False)
-"""The BOOLEANs that texts in lower case spell."""
+"""The BOOLEANs that texts, in lower case, are cast to."""
 _NAMED = re.compile(r"[+-]?(?:inf|infinity)|nan", re.IGNORECASE)
 _NAN_WITH_SIGN = re.compile(r"[+-]NaN")
 
 
 def integers(texts: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """The BIGINTs that texts spell, 0 for NULL, and where any other text stands."""
+    """Texts as BIGINTs, 0 for NULL and for all other texts, and a mask of these other texts."""
     trimmed = pc.utf8_trim(texts, characters=BLANK)
     parts = pc.extract_regex(trimmed, r"^(?P<sign>[+-]?)0*(?P<digits>[0-9]{1,19})$")
     signs, digits = pc.struct_field(parts, "sign"), pc.struct_field(parts, "digits")
@@ -47,14 +51,14 @@ def integers(texts: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.boo
 
 
 def booleans(texts: pa.Array) -> Result:
-    """The BOOLEANs that texts spell, in any case, with blanks around them."""
+    """Texts as BOOLEANs: upper and lower case are equal, and blanks around a text are ignored."""
     places = pc.index_in(pc.utf8_lower(pc.utf8_trim(texts, characters=BLANK)), pa.array(list(TRUTHS)))
     found = pa.array(list(TRUTHS.values())).take(places)
     return found, nulls_of(found) & ~nulls_of(texts)
 
 
 def doubles(texts: pa.Array) -> Result:
-    """The DOUBLEs that texts spell, by java.lang.Double.parseDouble, and Spark's names of infinities."""
+    """Texts as DOUBLEs, as java.lang.Double.parseDouble reads them; also Spark's names of infinities."""
     trimmed = pc.utf8_trim(texts, characters=BLANK_IN_JAVA)
     plain = _matching(trimmed, _PLAIN_NUMBER)
     found = filled(pc.if_else(plain, trimmed, pa.scalar(None, texts.type)).cast(DOUBLE)).copy()
@@ -62,11 +66,11 @@ def doubles(texts: pa.Array) -> Result:
 
 
 def decimals(texts: pa.Array, target: pa.Decimal128Type) -> Result:
-    """The decimals that texts spell, by java.math.BigDecimal, rounded half up; what has more whole digits is wrong."""
+    """Texts as decimals, as java.math.BigDecimal reads them, rounded half up. Too many whole digits fail."""
     trimmed = pc.utf8_trim(texts, characters=BLANK_IN_JAVA)
     whole, scale = target.precision - target.scale, target.scale
     fraction = f"(\\.[0-9]{{1,{scale}}})?" if scale else ""
-    # where there is no room for a whole digit, none is plain
+    # if the type has no whole digits, no text is plain
     plain = _matching(trimmed, f"^[+-]?[0-9]{{1,{whole}}}{fraction}$" if whole else "$a")
     found = pc.if_else(plain, trimmed, pa.scalar(None, texts.type)).cast(target)
     nulls, others = nulls_of(texts), np.flatnonzero(nulls_of(found) & ~nulls_of(texts))
@@ -82,8 +86,9 @@ def decimals(texts: pa.Array, target: pa.Decimal128Type) -> Result:
 
 
 def decimal_of(text: str, target: pa.Decimal128Type) -> Decimal | None:
-    """The decimal that a text without blanks around it spells; None if it spells none, or one too large."""
-    if not text.isascii():  # Java takes the digits of all scripts of the basic plane
+    """The decimal in a text without blanks around it, rounded half up; None if the text is no decimal, or one too
+    large."""
+    if not text.isascii():  # Java accepts the digits of all scripts in the basic plane
         text = "".join(str(decimal(each, each)) if each <= "\uffff" else each for each in text)
     if not _BIG_DECIMAL.fullmatch(text):
         return None
@@ -98,7 +103,7 @@ def decimal_of(text: str, target: pa.Decimal128Type) -> Decimal | None:
 
 
 def dates(texts: pa.Array) -> Result:
-    """The dates that texts spell."""
+    """Texts as dates."""
     trimmed = pc.utf8_trim(texts, characters=BLANK)
     plain = _matching(trimmed, _PLAIN_DATE)
     digits = pc.if_else(plain, trimmed, "1970-01-01")
@@ -112,14 +117,14 @@ def dates(texts: pa.Array) -> Result:
 
 
 def _matching(texts: pa.Array, pattern: str) -> pa.Array:
-    """[rows] bool: where a text matches; not where it is NULL."""
+    """[rows] bool: whether a text matches; False for NULL."""
     return pc.fill_null(pc.match_substring_regex(texts, pattern), False)
 
 
 def _with_others(
     texts: pa.Array, plain: pa.Array, found: np.ndarray, parse: Callable[[str], Any], kind: pa.DataType
 ) -> Result:
-    """What was found of plain texts, and what `parse` makes of the others; where it gives None, the text is wrong."""
+    """`found` for the `plain` texts, and `parse` for the others; a text for which `parse` returns None fails."""
     nulls = nulls_of(texts)
     others = np.flatnonzero(~plain.to_numpy(zero_copy_only=False) & ~nulls)
     failed = np.zeros(len(texts), bool)
@@ -134,7 +139,7 @@ def _with_others(
 
 
 def double_of(text: str) -> float | None:
-    """The DOUBLE that a text without blanks around it spells; None if it spells none."""
+    """The DOUBLE in a text without blanks around it; None if the text is no DOUBLE."""
     if _DECIMAL.fullmatch(text):
         return float(text.rstrip("fFdD"))
     hexadecimal = _HEXADECIMAL.fullmatch(text)

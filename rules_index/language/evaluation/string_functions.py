@@ -24,7 +24,7 @@ _NEW_LETTERS = {
     **{capital: capital + 0x20 for capital in range(0x10D50, 0x10D66)},
     **{capital: capital + 0x1B for capital in range(0x16EA0, 0x16EB9)},
 }
-"""Capital letters added to Unicode since version 14, and their small letters; Spark knows them."""
+"""Capital letters added to Unicode since version 14, and their small letters. Spark converts them."""
 _NEW_CAPITALS = {small: capital for capital, small in _NEW_LETTERS.items()}
 
 
@@ -38,7 +38,7 @@ def _lower(text: str) -> str:
 
 def _letters(change: Callable[[str], str], ascii_only: Callable[[pa.Array], pa.Array]) -> Any:
     def evaluate(columns: Columns, _: str) -> Result:
-        """Converts each distinct string by `change`, or all at once by `ascii_only` where that is the same."""
+        """Converts each distinct string by `change`, or all strings by `ascii_only` if all of them are ASCII."""
         column = columns[0]
         if not _has_non_ascii(column):
             return ascii_only(column), None
@@ -48,7 +48,7 @@ def _letters(change: Callable[[str], str], ascii_only: Callable[[pa.Array], pa.A
 
 
 def _of_each(column: pa.Array, change: Callable[[Any], Any], kind: pa.DataType) -> pa.Array:
-    """What `change` makes of each value; it is called once for each distinct one."""
+    """The values after `change`, which is called once for each distinct value that is not NULL."""
     codes = column.dictionary_encode()
     changed = pa.array([None if text is None else change(text) for text in codes.dictionary.to_pylist()], kind)
     return changed.take(codes.indices)
@@ -63,7 +63,7 @@ def _trim(trimmed: Callable[..., pa.Array]) -> Callable[[Columns, str], Result]:
 
 
 def _trim_letters(trimmed: Callable[..., pa.Array]) -> Callable[[Columns, str], Result]:
-    """Of the text, the second column, those letters go that the first one has."""
+    """Trims the letters in the first column, a constant, from the texts in the second one."""
     return lambda columns, _: (trimmed(columns[1], characters=columns[0][0].as_py()), None)
 
 
@@ -79,7 +79,7 @@ _INT_MAX = (1 << 31) - 1
 
 
 def _substring(columns: Columns, _: str) -> Result:
-    """`substring(text, place, length)` counts from 1 or, with a negative place, from the end; it clips at both ends."""
+    """`substring(text, place, length)` counts from 1 or, with a negative place, from the end; both ends are clipped."""
     text, place = columns[0], columns[1][0].as_py()
     length = columns[2][0].as_py() if len(columns) > 2 else _INT_MAX
     if length <= 0:
@@ -111,31 +111,33 @@ def _right(columns: Columns, _: str) -> Result:
 
 
 def _replace(columns: Columns, _: str) -> Result:
-    """`replace(text, search, replacement)`, from left to right; nothing where there is nothing to search."""
+    """`replace(text, search, replacement)`, from left to right; an empty `search` replaces nothing."""
     search = columns[1][0].as_py()
     replacement = columns[2][0].as_py() if len(columns) > 2 else ""
     return (pc.replace_substring(columns[0], search, replacement) if search else columns[0]), None
 
 
 def _never_lengthens(texts: Sequence[str]) -> bool:
-    """What may grow with each of many nested calls is bounded where it is left to Spark."""
+    """Whether a replacement is not longer than the searched text. One that can lengthen its text is left to Spark,
+    because only there are the costs of nested calls bounded."""
     search, replacement = (texts[0], "") if len(texts) == 1 else texts
     return not search or len(replacement.encode()) <= len(search.encode())
 
 
 def _place(text: pa.Array, searched: str) -> pa.Array:
-    """Where the searched text begins first, counting from 1; 0 where it does not occur."""
+    """Where the searched text occurs first, counting from 1; 0 if it does not occur."""
     if not _has_non_ascii(text):
         return pc.add(pc.find_substring(text, searched), 1) if searched else like(text, np.ones(len(text)), INT)
     return _of_each(text, lambda each: each.find(searched) + 1, INT)
 
 
 _LONGEST_PADDED = 1_000
+"""The longest padded text, in characters."""
 
 
 def _padded(is_before: bool) -> Callable[[Columns, str], Result]:
     def evaluate(columns: Columns, _: str) -> Result:
-        """`lpad(text, length, padding)`; a longer text is cut at its end, and an empty padding pads nothing."""
+        """`lpad(text, length, padding)` or `rpad`. A longer text is cut at its end; an empty padding adds nothing."""
         text, length = columns[0], max(columns[1][0].as_py(), 0)
         padding = columns[2][0].as_py() if len(columns) > 2 else " "
         kept = pc.utf8_slice_codeunits(text, 0, length)
@@ -151,8 +153,8 @@ def _padded(is_before: bool) -> Callable[[Columns, str], Result]:
 
 
 def _substring_index(columns: Columns, _: str) -> Result:
-    """`substring_index(text, delimiter, count)`: what stands before the delimiter's place with that number or, with a
-    negative one, which counts from the end, behind it. Places may overlap."""
+    """`substring_index(text, delimiter, count)`: the text before the delimiter's occurrence number `count`. If `count`
+    is negative, occurrences are counted from the end, and the result is the text behind. Occurrences may overlap."""
     delimiter, count = columns[1][0].as_py(), columns[2][0].as_py()
 
     def part(text: str) -> str:
@@ -172,7 +174,8 @@ def _substring_index(columns: Columns, _: str) -> Result:
 
 
 def _split_part(columns: Columns, _: str) -> Result:
-    """`split_part(text, delimiter, number)`: a part, counting from 1 or from the end; "" where there is none."""
+    """`split_part(text, delimiter, number)`: a part, counting from 1 or, if negative, from the end; "" if there is
+    none."""
     delimiter, number = columns[1][0].as_py(), columns[2][0].as_py()
 
     def part(text: str) -> str:
@@ -185,7 +188,8 @@ def _split_part(columns: Columns, _: str) -> Result:
 
 
 def _translated(columns: Columns, _: str) -> Result:
-    """`translate(text, from, to)`: each character for that at its place in `to`; without one there it goes."""
+    """`translate(text, from, to)`: replaces each character of `from` by the one at its place in `to`, or removes it if
+    `to` is shorter."""
     old, new = columns[1][0].as_py(), columns[2][0].as_py()
     letters: dict[int, str | None] = {}
     for place, letter in enumerate(old):
@@ -194,13 +198,13 @@ def _translated(columns: Columns, _: str) -> Result:
 
 
 def _keeps_bytes(old: str, new: str) -> bool:
-    """Whether no character becomes a longer one."""
+    """Whether no character is replaced by one with more bytes."""
     return all(len(after.encode()) <= len(before.encode()) for before, after in zip(old, new, strict=False))
 
 
 def _digest(name: str) -> Callable[[Columns, str], Result]:
     def hexadecimal(data: bytes) -> str:
-        """The digest of a text; machines that refuse MD5 as a protection still compute it as a name."""
+        """The digest of a text. Machines that forbid MD5 for security still compute it if it is not used for that."""
         return hashlib.new(name, data, usedforsecurity=False).hexdigest()
 
     return lambda columns, _: (_of_each(columns[0].cast(pa.binary()), hexadecimal, STRING), None)
@@ -215,7 +219,7 @@ def _sha2(columns: Columns, zone: str) -> Result:
 
 
 def _beside(test: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Callable[[Columns, str], Result]:
-    """Whether each text has another one at its begin or end, or anywhere."""
+    """`startswith`, `endswith` or `contains`, by `test`."""
 
     def evaluate(columns: Columns, _: str) -> Result:
         rows = pl.DataFrame({name: pl.from_arrow(column) for name, column in zip("tu", columns, strict=True)})
@@ -235,7 +239,7 @@ _OF_BYTES: dict[str, ScalarFunction] = {
     **dict.fromkeys(("sha", "sha1"), ScalarFunction(argument_types.one_text, _digest("sha1"))),
     "sha2": ScalarFunction(argument_types.text_and_number, _sha2, constants=(1,), fits=lambda fixed: fixed[0] in _SHA2),
 }
-"""Functions of the bytes of texts, whatever they are."""
+"""Functions of the bytes of texts, which need not be valid UTF-8."""
 
 _OF_CHARACTERS: dict[str, ScalarFunction] = {
     "startswith": ScalarFunction(argument_types.two_texts, _beside(lambda text, part: text.str.starts_with(part))),
@@ -285,7 +289,7 @@ _OF_CHARACTERS: dict[str, ScalarFunction] = {
         argument_types.two_texts_and_number,
         _substring_index,
         constants=(1, 2),
-        fits=lambda fixed: fixed[1] >= -_INT_MAX,  # with the least INT Spark ends the task; so does split_part
+        fits=lambda fixed: fixed[1] >= -_INT_MAX,  # with the least INT Spark's task fails; also in split_part
     ),
     "split_part": ScalarFunction(
         argument_types.two_texts_and_number,
@@ -308,6 +312,7 @@ _OF_CHARACTERS: dict[str, ScalarFunction] = {
         ),
     ),
 }
+"""Functions of the characters of texts, for which malformed bytes are replaced first."""
 
 TEXTS: dict[str, ScalarFunction] = {
     **_OF_BYTES,

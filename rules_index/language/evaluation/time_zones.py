@@ -1,4 +1,4 @@
-"""Local clocks: what those of a zone show at an instant, and which instant a local time is."""
+"""Converts between instants and the local times of a zone."""
 
 from __future__ import annotations
 
@@ -16,8 +16,12 @@ _CYCLE_DAYS = 146_097
 
 
 def local_clock(values: pa.Array, zone: str) -> tuple[np.ndarray, np.ndarray]:
-    """What clocks of the zone show: days since 1970, and microseconds of the day, [rows] int64 each; 0 where the value
-    is NULL. As one number of microseconds some local times, and most dates, would overflow."""
+    """The local times of instants in the zone: days since 1970, and microseconds of the day, [rows] int64 each; 0 for
+    NULL.
+
+    Dates and TIMESTAMP_NTZs are local times already. Two numbers are needed, since some local times and most dates
+    would overflow as one number of microseconds.
+    """
     if values.type == DATE:
         days = filled(values.cast(pa.int32())).astype(np.int64)
         return days, np.zeros(len(days), np.int64)
@@ -36,7 +40,8 @@ def offsets(micros: np.ndarray, zone: str) -> np.ndarray:
 
 
 def _folded(micros: np.ndarray) -> np.ndarray:
-    """Instants of the calendar's last cycle before the year 2500 in place of those after it."""
+    """Instants from the year 2500 on, moved into the calendar's last 400-year cycle before it; earlier ones are
+    unchanged."""
     return np.where(micros < _REPEATS, micros, _REPEATS - _CYCLE + (micros - _REPEATS) % _CYCLE)
 
 
@@ -49,11 +54,11 @@ _REPEATS = 16_725_225_600_000_000
 
 @lru_cache(maxsize=64)
 def transitions(zone: str) -> tuple[np.ndarray, np.ndarray]:
-    """The instants, ascending, at which a zone's offset from UTC changes, until the year 2500, and the offsets from
-    then on, both in microseconds; the first instant precedes all others.
+    """The instants, ascending, at which a zone's offset from UTC changes, until the year 2500, and the offset from each
+    of them on, both in microseconds. The first instant precedes all others.
 
-    Found by binary search between instants three days apart (twelve from 2100 on). No zone changes and changes back
-    within that time, and changes are at whole seconds.
+    They are found by binary search between instants three days apart (twelve from 2100 on). No zone changes and changes
+    back within that time, and changes are at whole seconds.
     """
     fixed = zone_offset(zone)
     if fixed is not None:
@@ -85,14 +90,14 @@ def transitions(zone: str) -> tuple[np.ndarray, np.ndarray]:
 def instants(
     days: np.ndarray, of_day: np.ndarray, zone: str, preferred: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The instants of local times, [rows] int64 microseconds since 1970, and which of them overflow [rows] bool.
+    """The instants of local times, [rows] int64 microseconds since 1970, and which of them overflow, [rows] bool.
 
-    days, of_day: as `local_clock` returns them. preferred: the offsets from UTC to use where a local time has them, as
-    java.time.ZonedDateTime does. Otherwise a local time that occurs twice is the earlier one; one that clocks skip
-    moves forward by what they skip, or, without `preferred`, to the end of what they skip
+    `days` and `of_day` are as `local_clock` returns them. `preferred` has the offsets from UTC to use if they are valid
+    for a local time, as java.time.ZonedDateTime does. Otherwise, a local time that occurs twice is the earlier one; one
+    that clocks skip moves forward by the time that they skip, or, without `preferred`, to the end of it
     (java.time.LocalDate.atStartOfDay).
     """
-    # Before 1170 and after 2900 a local time is as it is some cycles of the calendar nearer to 1970.
+    # Before 1170 and after 2900 a local time is converted some 400-year cycles nearer to 1970, and then moved back.
     first, last = -2 * _CYCLE_DAYS, _REPEATS // DAY + _CYCLE_DAYS
     before, behind = np.minimum((days - first) // _CYCLE_DAYS, 0), np.maximum(-((last - days) // _CYCLE_DAYS), 0)
     cycles = before + behind
@@ -102,23 +107,25 @@ def instants(
 
 
 def first_instants(days: np.ndarray, of_day: np.ndarray, zone: str) -> tuple[np.ndarray, np.ndarray]:
-    """As `instants`: of a local time that occurs twice the earlier one; what clocks skip moves forward by it."""
+    """Like `instants`, but a local time that clocks skip moves forward by the time that they skip; one that occurs
+    twice is the earlier one."""
     before = offsets(np.clip(days, -_NEAR, _NEAR) * DAY + of_day - DAY, zone)
     return instants(days, of_day, zone, before)
 
 
 _NEAR = (1 << 63) // DAY - 2
-"""Days from 1970 within which local times are BIGINTs."""
+"""The most days before or after 1970 for which local times fit a BIGINT."""
 
 
 def month_bounds(months: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of months since 1970 their first days, and those of the months behind them, as days since 1970, int64."""
+    """The first day of each month and of the month behind it, as days since 1970, int64. Months are counted since
+    1970."""
     first, following = (each.astype("M8[M]").astype("M8[D]").astype(np.int64) for each in (months, months + 1))
     return first, following
 
 
 def days_of_dates(years: np.ndarray, months: np.ndarray, days: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Days since 1970 [rows] int64, and which dates do not exist [rows] bool; months from 1 to 12, or wrong."""
+    """Days since 1970 [rows] int64, and which dates do not exist [rows] bool, such as those in a month 0 or 13."""
     first, following = month_bounds((years - 1970) * 12 + months - 1)
     found = first + days - 1
     return found, (months < 1) | (months > 12) | (days < 1) | (found >= following)
@@ -131,7 +138,8 @@ def sums(one: np.ndarray, other: np.ndarray | int) -> tuple[np.ndarray, np.ndarr
 
 
 def _near_instants(local: np.ndarray, zone: str, preferred: np.ndarray | None) -> np.ndarray:
-    """The instants of local times whose sums with days do not overflow, all in microseconds since 1970."""
+    """The instants of local times, both [rows] int64 microseconds since 1970; a day added to or taken from them must
+    not overflow."""
     earlier, later = offsets(local - DAY, zone), offsets(local + DAY, zone)
     found = local - earlier
     moved = np.flatnonzero(earlier != later)

@@ -1,4 +1,4 @@
-"""Timestamps that texts spell, as Spark's ANSI casts read them: values, and where a text spells none."""
+"""Casts of texts to timestamps, as in Spark's ANSI mode: values, and a mask of the texts that have none."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from rules_index.language.evaluation.time_zones import days_of_dates, first_inst
 _PLAIN = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?Z?$"
 _PLACES = {"year": (0, 4), "month": (5, 7), "day": (8, 10), "hour": (11, 13), "minute": (14, 16), "second": (17, 19)}
 _LOCAL = -1
-"""In place of a zone's number: the text names no zone."""
+"""The number that stands for a zone if the text names none."""
 
 
 def _instants(columns: Columns, zone: str) -> Result:
-    """By the local clock of the zone where a text names none."""
+    """Texts as TIMESTAMPs. If a text names no zone, it is a local time of `zone`."""
     texts = columns[0]
     days, of_day, zones, names, failed = _local_times(texts, zone)
     micros = np.zeros(len(texts), np.int64)
@@ -45,7 +45,7 @@ def _instants(columns: Columns, zone: str) -> Result:
 
 
 def _wall_times(columns: Columns, _: str) -> Result:
-    """Local times, whatever zone a text names."""
+    """Texts as TIMESTAMP_NTZs: local times, whatever zone a text names."""
     texts = columns[0]
     days, of_day, *_zones, failed = _local_times(texts, None)
     micros, beyond = instants(days, of_day, "UTC")
@@ -53,13 +53,17 @@ def _wall_times(columns: Columns, _: str) -> Result:
 
 
 def _instants_or_null(columns: Columns, zone: str) -> Result:
+    """Texts as TIMESTAMPs, NULL where a text has none."""
     found, failed = _instants(columns, zone)
     return pc.if_else(pa.array(failed), pa.scalar(None, found.type), found), None
 
 
 def _local_times(texts: pa.Array, zone: str | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str], np.ndarray]:
-    """For each text its days since 1970, its microseconds of the day, and the number of the zone that it names; the
-    zones; and where a text spells no timestamp. A time of the day is one of today in `zone`."""
+    """For each text its days since 1970, its microseconds of the day, and the number of the zone that it names
+    (`_LOCAL` if none); the names of the zones by number; and a mask of the texts that are no timestamp.
+
+    A time without a date is on the current day of `zone`. If `zone` is None, such a text is no timestamp.
+    """
     trimmed = pc.utf8_trim(texts, characters=BLANK)
     plain = pc.fill_null(pc.match_substring_regex(trimmed, _PLAIN), False).to_numpy(zero_copy_only=False)
     days, of_day, failed = _plain_times(trimmed, plain)
@@ -82,7 +86,8 @@ def _local_times(texts: pa.Array, zone: str | None) -> tuple[np.ndarray, np.ndar
 
 
 def _plain_times(texts: pa.Array, plain: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Days and microseconds of texts like 2024-12-31 23:59:59.5, and where their date does not exist."""
+    """Days and microseconds of `plain` texts like 2024-12-31 23:59:59.5, and a mask of those whose date does not
+    exist."""
     digits = pc.if_else(pa.array(plain), texts, "1970-01-01 00:00:00")
     part = {
         name: pc.utf8_slice_codeunits(digits, *places).cast(pa.int64()).to_numpy(zero_copy_only=False)
@@ -96,6 +101,8 @@ def _plain_times(texts: pa.Array, plain: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def _parsed(text: str, zone: str | None) -> LocalTime | None:
+    """The local time of a text, with the name of its zone; None for a text that is no timestamp. If `zone` is given, a
+    time with an offset is converted to UTC."""
     if zone is not None and is_time_of_day(text):
         today = datetime.now(UTC).astimezone(zone_of(zone)).date()
         text = f"{today.isoformat()} {text.lstrip('T')}"
