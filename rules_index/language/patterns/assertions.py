@@ -1,4 +1,4 @@
-"""Which assertions of a regular expression hold between two code points of a string, by Java's meaning of a line."""
+"""Which assertions of a regular expression hold between two code points of a string, by Java's definition of lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def is_terminator(code):  # type: ignore[no-untyped-def]
 
 @bare
 def last_terminator(data, begin, end):  # type: ignore[no-untyped-def]
-    """Where the line terminator at the end of the string begins, else the end of the string."""
+    """The offset of the line terminator that ends the string `data[begin:end]`; `end` if there is none."""
     length = end - begin
     if length >= 1 and data[end - 1] == 0x0A:
         return end - 2 if length >= 2 and data[end - 2] == 0x0D else end - 1

@@ -17,8 +17,9 @@ from rules_index.language.patterns.syntax import Assertion, Characters, Choice, 
 from rules_index.work_budget import Work
 
 STATE_LIMIT = 10_000
+"""The most states of an automaton."""
 _CELLS_A_STEP = 100
-"""The number of intervals of code points, times sets, that counts as one step of work."""
+"""How many cells, each of one interval of code points and one set, are filled in one step of work."""
 CONSUME, SPLIT, ASSERT, MATCH = 0, 1, 2, 3
 WORD, WORD_UNICODE, MARK, BASE = 0, 1, 2, 3
 """Rows of `membership` for word boundaries: word characters, marks, and characters that a mark can combine with."""
@@ -27,13 +28,15 @@ WORD, WORD_UNICODE, MARK, BASE = 0, 1, 2, 3
 @dataclass(frozen=True)
 class Automaton:
     """States 0 to n - 1, with the start state `start`. Code points that no set of the pattern distinguishes are one
-    class. `from_start`: a match begins where the string does, `to_end`: it ends where the string does.
+    class. If `from_start`, a match begins where the string begins; if `to_end`, it ends where the string ends.
 
-    `kind`, `first`, `second`, `argument` `[states] int32`: CONSUME goes to `first` on a code point whose class is in
-    row `argument` of `membership` `[sets, classes] bool`; SPLIT goes to both; ASSERT goes to `first` where bit
-    `argument >> 1` of the place is not `argument & 1`. `cuts` `[intervals] int32` are ascending lower ends, `classes`
-    `[intervals] int32` the class of each, `ascii_classes` `[128] int32` those of ASCII. `slots` `[places] int32` is the
-    bit of each kind of place, -1 for those that the pattern does not test.
+    `kind`, `first`, `second`, `argument` are `[states] int32`. CONSUME goes to `first` on a code point whose class is
+    in row `argument` of `membership` `[sets, classes] bool`. SPLIT goes to both. ASSERT goes to `first` if bit
+    `argument >> 1` of the place is not `argument & 1`. MATCH ends a match.
+
+    `cuts` `[intervals] int32` are ascending lower ends, `classes` `[intervals] int32` the class of each interval,
+    `ascii_classes` `[128] int32` those of ASCII. `slots` `[places] int32` is the bit of each kind of place, -1 for
+    kinds that the pattern does not test.
     """
 
     kind: npt.NDArray[np.int32]
@@ -51,8 +54,8 @@ class Automaton:
 
 
 def build(node: Node, work: Work | None = None) -> Automaton:
-    """The automaton that finds a match of the node. Given the budget of work of a rule, raises `RuleError` where the
-    automaton would be too large; without it the pattern has been accepted before."""
+    """The automaton that finds a match of the node. With `work`, a rule's budget of work, raises `RuleError` if the
+    automaton would be too large; without, the pattern must have been accepted before."""
     if work is not None and size(node) > STATE_LIMIT:
         raise RuleError(
             "PATTERN",
@@ -90,8 +93,8 @@ def build(node: Node, work: Work | None = None) -> Automaton:
 
 
 def _anchored(node: Node) -> tuple[Node, bool, bool]:
-    """A pattern without the tests for the string's start and end that it begins and ends with, and whether it has
-    them."""
+    """A pattern without the assertion of the string's start at its beginning, and of the string's end at its end; and
+    whether it has the one and the other."""
     items = node.items if isinstance(node, Sequence) else (node,)
     from_start = items[:1] == (Assertion(Place.START),)
     items = items[from_start:]
@@ -120,7 +123,8 @@ class _Builder:
         return len(self.kind) - 1
 
     def add(self, node: Node, after: int) -> int:
-        """The start state of the node if `after` follows it."""
+        """Adds the states of a node, from which the automaton goes on to the state `after`. Returns the node's start
+        state."""
         match node:
             case Characters(members):
                 return self.state(CONSUME, after, argument=self.number(members))
@@ -141,7 +145,8 @@ class _Builder:
                 return self.state(ASSERT, after, argument=place * 2 + negated)
 
     def repeat(self, item: Node, low: int, high: int | None, after: int) -> int:
-        """The start state of `low` to `high` repetitions of an item, unbounded for None, if `after` follows them."""
+        """Adds the states of `low` to `high` repetitions (None: without limit) of an item, from which the automaton
+        goes on to `after`. Returns the start state."""
         if high is None:
             loop = self.state(SPLIT, 0, after)
             self.first[loop] = self.add(item, loop)
@@ -155,14 +160,14 @@ class _Builder:
         return after
 
     def number(self, members: ValueSet) -> int:
-        """The number of a set of characters; equal sets have one."""
-        number = self.numbers.setdefault(members, len(self.sets))  # hashes a set, which may be large, once
+        """The row in `membership` of a set of characters; equal sets share a row."""
+        number = self.numbers.setdefault(members, len(self.sets))  # hashes a set only once, since it may be large
         if number == len(self.sets):
             self.sets.append(members)
         return number
 
     def note(self, place: Place) -> None:
-        """Records that the pattern tests a kind of place, and the sets that define word boundaries."""
+        """Records that the pattern tests a kind of place. For word boundaries, adds the sets that define them."""
         self.places.add(place)
         if place is Place.WORD_EDGE:
             self.sets[WORD] = cp.letters_and_digits() | points((0x5F,))
@@ -174,14 +179,14 @@ class _Builder:
 
 
 def spend_on_sets(characters: int, work: Work) -> None:
-    """Counts the work of a pattern whose sets are so many different characters, which is that of `build`."""
+    """Spends the work of `build` for the sets of a pattern that has so many different characters."""
     work.spend(characters * 2 * characters // _CELLS_A_STEP)
 
 
 def _partition(
     sets: list[ValueSet], work: Work | None
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
-    """The lower ends of intervals, the class of each, and which sets contain which class."""
+    """The lower ends of intervals, the class of each, and which classes each set contains, as `Automaton` has them."""
     cuts = np.unique(np.array([0, *(cut for members in sets for cut in members.cuts)], np.int32))
     cuts = cuts[cuts < cp.CODE_POINTS]
     if work is not None:
@@ -190,7 +195,7 @@ def _partition(
     for row, members in enumerate(sets):
         flips = np.searchsorted(np.array(members.cuts, np.int64), cuts, side="right")
         held[row] = (flips % 2 == 1) ^ members.start
-    # the sets of each interval as one string of bits: NumPy takes far longer to compare columns
+    # the sets that contain an interval become one string of bits, since NumPy takes far longer to compare columns
     packed = np.ascontiguousarray(np.packbits(held, axis=0).T)
     by_interval = packed.view(f"V{packed.shape[1]}").reshape(-1)
     _, first, classes = np.unique(by_interval, return_index=True, return_inverse=True)

@@ -25,8 +25,8 @@ def _lower(character: str) -> str:
 
 @cache
 def _cased_codes() -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """The code points that case conversion changes, ascending, their upper case, and their folded case (the lower case
-    of the upper case), each [cased] int32."""
+    """The code points that case conversion changes, ascending; their upper case; and their folded case, the lower case
+    of the upper case. [cased] int32 each."""
     known = np.zeros(CODE_POINTS, np.bool_)
     cuts = _assigned().cuts
     for low, high in zip(cuts[::2], cuts[1::2], strict=True):
@@ -47,6 +47,7 @@ def _cased_codes() -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.ND
 
 
 def _ascii_variants(members: ValueSet) -> ValueSet:
+    """The set, with each ASCII letter also in the other case."""
     shifted = [
         interval(low + shift, high + shift)
         for part, shift in ((members & ASCII_UPPER, 32), (members & ASCII_LOWER, -32))
@@ -70,7 +71,7 @@ def single(code: int, ignore_case: bool, unicode_case: bool) -> ValueSet:
 
 
 def span(low: int, high: int, ignore_case: bool, unicode_case: bool) -> ValueSet:
-    """The code points that match the class range [low, high]."""
+    """The code points that match the class range [low, high], both included."""
     members = interval(low, high + 1)
     if not ignore_case:
         return members

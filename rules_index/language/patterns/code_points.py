@@ -31,9 +31,9 @@ _JOINED_LATER: dict[str, tuple[tuple[int, int], ...]] = {
     "Lowercase": ((0x10FC, 0x10FC), (0xAB69, 0xAB69)),
     "sc=HAN": ((0x16FE2, 0x16FE3),),
 }
-"""Code points, assigned long before, to which a later version of Unicode gave the property."""
+"""Code points that were assigned in Unicode 13.0, but got the property in a later version."""
 _MARKS_MOVED = (0x1734,)
-"""Code points that were non-spacing marks and are spacing marks in later versions."""
+"""Code points that are non-spacing marks in Unicode 13.0, and spacing marks in later versions."""
 
 LINE_TERMINATORS = points((0x0A, 0x0D, 0x85, 0x2028, 0x2029))
 ASCII_DIGIT = interval(0x30, 0x3A)
@@ -107,7 +107,8 @@ def _characters() -> pl.Series:
 
 @cache
 def _unicode(name: str) -> ValueSet | None:
-    """The set of a property that the regular expressions of Polars know, or None."""
+    """The set of a property in the Unicode version of Polars; None if its regular expressions do not have the
+    property."""
     try:
         mask = _characters().str.contains(rf"^(?s:\p{{{name}}})$")
     except pl.exceptions.PolarsError:
@@ -124,7 +125,7 @@ def _assigned() -> ValueSet:
 
 
 def _known(name: str) -> ValueSet:
-    """The assigned code points with a property."""
+    """The code points with a property in Unicode 13.0; none if Polars does not have the property."""
     members = _unicode(name)
     removed = union([interval(low, high + 1) for low, high in _JOINED_LATER.get(name, ())])
     return ValueSet(False, ()) if members is None else members & _assigned() & ~removed
@@ -132,6 +133,7 @@ def _known(name: str) -> ValueSet:
 
 @cache
 def _category_codes() -> npt.NDArray[np.uint8]:
+    """The general category of each code point in Unicode 13.0, as its index in `_CATEGORIES`, [0x110000] uint8."""
     order = {name: code for code, name in enumerate(_CATEGORIES)}
     codes = np.fromiter((order[unicodedata.category(chr(c))] for c in range(CODE_POINTS)), np.uint8, CODE_POINTS)
     cuts = np.array((0, *_assigned().cuts, CODE_POINTS))
@@ -287,7 +289,7 @@ def is_only_java(name: str) -> bool:
 
 @cache
 def named(name: str, ignore_case: bool, unicode_classes: bool) -> ValueSet | None:
-    r"""The set of `\p{name}`, or None where java.util.regex knows no such name, or only it does."""
+    r"""The set of `\p{name}`; None if java.util.regex has no such name, or if only Java knows the set."""
     if "=" in name:
         key, _, value = name.partition("=")
         if key.lower() in ("sc", "script"):

@@ -27,7 +27,8 @@ class Flags:
 
 
 class Cursor:
-    """A position in a pattern; reads code points, END behind the last."""
+    """A position in a pattern; reads code points, END behind the last. `origin[i]` is the position in the pattern from
+    which code point i of `text` came."""
 
     def __init__(self, pattern: str, work: Work) -> None:
         self.text, self.origin = without_quotations(pattern)
@@ -51,7 +52,7 @@ class Cursor:
         return self.text[index] if index < len(self.text) else END
 
     def past_white(self) -> int:
-        """Moves the cursor past what the flag (?x) ignores; returns the code point there."""
+        """Moves the cursor past white space and comments under the flag (?x); returns the code point there."""
         code = self.at(self.cursor)
         while "x" in self.flags:
             while code in _WHITE:
@@ -67,7 +68,7 @@ class Cursor:
         return code
 
     def ends_line(self, code: int) -> bool:
-        """Whether a comment ends at a code point."""
+        """Whether a code point ends a comment."""
         return code == 0x0A if "d" in self.flags else code in (0x0A, 0x0D, 0x85, 0x2028, 0x2029)
 
     def peek(self) -> int:
@@ -86,12 +87,12 @@ class Cursor:
         return self.past_white()
 
     def next_escaped(self) -> int:
-        """`next` where white space is significant."""
+        """Like `next`, but does not skip white space."""
         self.cursor += 1
         return self.at(self.cursor)
 
     def skip(self) -> int:
-        """Returns the code point behind the cursor, where white space is significant, and moves behind it."""
+        """Returns the code point behind the one at the cursor, and moves behind it, without skipping white space."""
         code = self.at(self.cursor + 1)
         self.cursor += 2
         return code
@@ -102,7 +103,8 @@ class Cursor:
 
 
 def without_quotations(pattern: str) -> tuple[list[int], list[int]]:
-    r"""The pattern's code points with `\Q...\E` expanded to escapes, and the position that each came from."""
+    r"""The pattern's code points, with `\Q...\E` expanded to escapes, and the position in the pattern from which each
+    came."""
     source = [ord(c) for c in pattern]
     text: list[int] = []
     origin: list[int] = []

@@ -16,7 +16,11 @@ _PLAIN_ESCAPES = {"a": 0x07, "e": 0x1B, "f": 0x0C, "n": 0x0A, "r": 0x0D, "t": 0x
 
 @dataclass
 class _Class:
-    """A character class while it is read. Literals are kept apart, because Java adds them last."""
+    """A character class while it is read. Literals are kept apart, because Java adds them last.
+
+    `last` is the part that was added last, None if that is a literal: with it `&&` intersects the class if nothing
+    stands on its right. `pending` is True if there are literals that `settle` has not added yet.
+    """
 
     literals: list[ValueSet] = field(default_factory=list)
     others: list[ValueSet] = field(default_factory=list)
@@ -34,7 +38,7 @@ class _Class:
         self.last = more
 
     def settle(self) -> None:
-        """Adds the literals to the rest."""
+        """Adds the literals to the other parts."""
         if self.pending:
             literals = union(self.literals)
             if not self.others:
@@ -51,24 +55,24 @@ class _Class:
 
 _STEPS_OF_SET = 4
 _CUTS_A_STEP = 16
-"""The ends of intervals of a set that count as one step of work."""
+"""How many cuts of a set count as one step of work."""
 
 
 class SetReader(Cursor):
     """A cursor that reads elements that match a single code point.
 
-    is_known: False after a property that only Java knows, until `characters` takes note of it.
+    `is_known` is False after a property that only Java knows, until `characters` has made a node of it.
     """
 
     is_known = True
 
     def characters(self, members: ValueSet) -> Characters:
-        """What was just read as a node."""
+        """The node of the set that was just read."""
         is_known, self.is_known = self.is_known, True
         return Characters(members) if is_known else Characters(cp.ALL, is_known=False)
 
     def single(self, code: int) -> ValueSet:
-        """The set of one literal."""
+        """The set of one literal, in any case under the flag i."""
         return self.spent(case_folding.single(code, "i" in self.flags, "u" in self.flags))
 
     def spent(self, members: ValueSet) -> ValueSet:
@@ -97,7 +101,8 @@ class SetReader(Cursor):
         return self.spent(cp.complement(members) if letter.isupper() else members)
 
     def escape(self, is_bound: bool) -> ValueSet | int:
-        r"""The meaning of an escape, from its backslash on; as the bound of a class range \v is one code point."""
+        r"""Reads an escape from its backslash on; returns its set or code point. As a bound of a class range, \v is one
+        code point."""
         code = self.skip()
         letter = chr(code)
         if letter == "0":
@@ -126,7 +131,7 @@ class SetReader(Cursor):
         return code
 
     def octal(self) -> int:
-        r"""The code point of `\0nnn`, read from behind the 0."""
+        r"""The code point of `\0nnn`, read from behind the 0 on."""
         digits = [self.read()]
         if not is_octal(digits[0]):
             self.fail("\\0 must be followed by an octal digit", 1)
@@ -139,7 +144,7 @@ class SetReader(Cursor):
         return int("".join(map(chr, digits)), 8)
 
     def hexadecimal(self) -> int:
-        r"""The code point of `\xhh` or `\x{h...}`, read from behind the x."""
+        r"""The code point of `\xhh` or `\x{h...}`, read from behind the x on."""
         code = self.read()
         if is_hex(code) and is_hex(second := self.read()):
             return int(chr(code) + chr(second), 16)
@@ -168,7 +173,7 @@ class SetReader(Cursor):
         return first
 
     def four_digits(self) -> int:
-        """A number of four hexadecimal digits."""
+        """Reads a number of four hexadecimal digits."""
         value = 0
         for _ in range(4):
             code = self.read()
@@ -178,7 +183,7 @@ class SetReader(Cursor):
         return value
 
     def character_name(self) -> int:
-        r"""The code point of `\N{name}`, read from behind the N."""
+        r"""The code point of `\N{name}`, read from behind the N on."""
         if self.read() != ord("{"):
             self.fail("\\N must be followed by a character's name in braces", 1)
         name = self.until_brace()
@@ -250,7 +255,7 @@ class SetReader(Cursor):
         return cp.complement(members) if negated else members
 
     def intersect(self, found: _Class) -> bool:
-        """Reads `&&` and its right operand; False, with nothing read, where the '&' is a literal."""
+        """Reads `&&` and its right operand. Returns False, with nothing read, if the '&' is a literal."""
         if self.next() != ord("&"):
             self.unread()
             return False

@@ -18,10 +18,11 @@ from rules_index.language.patterns.syntax import Assertion, Characters, Choice, 
 _DEGREE_LIMIT = 2
 _FACTOR_LIMIT = 1_000
 _FEW = 10
+"""Up to this many iterations of a repetition count as a constant."""
 _BMP = interval(0, 0x10000)
 
 Rest = ValueSet | None
-"""The code points that the rest of the pattern can begin with; None where nothing follows that could fail."""
+"""The code points with which the rest of the pattern can begin; None if nothing follows that could fail."""
 
 
 class _UnsafeError(Exception):
@@ -40,7 +41,8 @@ def is_safe_in_java(pattern: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def java_degree(pattern: str) -> tuple[int, int]:
-    """The steps in which java.util.regex matches a pattern: the power of the value's length, and a constant factor."""
+    """The steps that java.util.regex takes to match a pattern: the power of the value's length, and a constant
+    factor."""
     node = parse(pattern)
     degree, factor, _ = _cost(node, None)
     return degree + (not _is_anchored(node)), factor
@@ -48,8 +50,8 @@ def java_degree(pattern: str) -> tuple[int, int]:
 
 @lru_cache(maxsize=4096)
 def is_only_java(pattern: str) -> bool:
-    r"""Whether only Java can match a pattern: it knows all properties, and its `\B` also holds between the surrogates
-    of a code point."""
+    r"""Whether only Java can match a pattern: it has a property that only Java knows, or `\B`, which in Java also holds
+    between the surrogates of a code point."""
     return _is_only_java(parse(pattern))
 
 
@@ -79,7 +81,8 @@ def _is_anchored(node: Node) -> bool:
 
 
 def _cost(node: Node, rest: Rest) -> tuple[int, int, Rest]:
-    """The steps from one starting point, as the power of the value's length and a factor, and what can come first."""
+    """The steps from one starting point, as the power of the value's length and a constant factor; and with which code
+    points the node, followed by `rest`, can begin."""
     match node:
         case Characters(members):
             return 0, 1, members
@@ -113,7 +116,8 @@ def _choice(branches: list[tuple[int, int, Rest]]) -> tuple[int, int, Rest]:
 
 
 def _repeated_set(members: ValueSet, low: int, high: int | None, rest: Rest) -> tuple[int, int, Rest]:
-    """Backtracking into the repetition can help, and so costs, only where what follows can begin with a member."""
+    """The cost of a repeated set. Java backtracks into the repetition, which takes time, only if the rest can begin
+    with a member."""
     ambiguous = rest is not None and not (members & rest).is_empty
     first = members if low else None if rest is None else members | rest
     if not ambiguous:

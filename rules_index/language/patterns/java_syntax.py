@@ -19,11 +19,11 @@ _LINE_BREAK = Choice((_PAIR, Characters(cp.VERTICAL_SPACE)))
 _WHOLE_LINE_BREAK = Choice(
     (_PAIR, Sequence((Characters(cp.VERTICAL_SPACE), Assertion(Place.INSIDE_PAIR, negated=True))))
 )
-r"""What \R matches before a quantifier: there Java never gives back half of a \r\n pair."""
+r"""What \R matches before a quantifier, where Java never gives back half of a \r\n pair."""
 
 
 def parse(pattern: str, work: Work | None = None) -> Node:
-    """The syntax tree of a java.util.regex pattern. Raises `RuleError` (`PATTERN`) where it is refused or malformed."""
+    """The syntax tree of a java.util.regex pattern. Raises `RuleError` (`PATTERN`) if it is refused or malformed."""
     return _PatternParser(pattern, work or Work()).whole()
 
 
@@ -66,7 +66,7 @@ class _PatternParser(SetReader):
                 items.append(self.quantified(self.item(code)))
 
     def item(self, code: int) -> Node:
-        """One element that a quantifier can follow, other than a group."""
+        """Reads one element that a quantifier can follow, other than a group."""
         if code == ord("["):
             return self.characters(self.character_class(True))
         if code == ord("\\"):
@@ -85,13 +85,13 @@ class _PatternParser(SetReader):
         if code == ord("."):
             self.next()
             return Characters(self.dot())
-        if code == ord("{"):  # Java repeats an empty literal here
+        if code == ord("{"):  # Java reads it as the quantifier of an empty literal
             return EMPTY
         self.next()
         return self.literal(code)
 
     def dollar(self, multi: bool) -> Node:
-        """What '$' asserts under the flags; `multi`: at the end of every line."""
+        """What '$' asserts under the flags: the end of every line if `multi`, else the end of the string."""
         if "d" in self.flags:
             return Assertion(Place.DOLLAR_MULTI_UNIX if multi else Place.DOLLAR_UNIX)
         return Assertion(Place.DOLLAR_MULTI if multi else Place.DOLLAR)
@@ -107,7 +107,7 @@ class _PatternParser(SetReader):
         return Characters(self.single(code))
 
     def quantified(self, node: Node) -> Node:
-        """The item with the quantifier behind it, if there is one."""
+        """The item, repeated if a quantifier stands behind it."""
         code = self.peek()
         if code == ord("?"):
             low, high = 0, 1
@@ -155,7 +155,7 @@ class _PatternParser(SetReader):
     # Groups
 
     def group(self) -> Node | None:
-        """A group from its '('; None for flags that are alone, as in `(?i)`."""
+        """Reads a group from its '('. Returns None for flags alone, as in `(?i)`."""
         start, saved, number = self.cursor, self.flags, 0
         if self.next() == ord("?"):
             code = self.skip()
@@ -191,7 +191,7 @@ class _PatternParser(SetReader):
         self.fail(f"{what} cannot be matched in linear time; write the pattern without")
 
     def group_name(self, code: int) -> None:
-        """Reads a group's name, whose first letter has been read; fails if it is not the first of the name."""
+        """Reads a group's name, of which `code` is the first letter. Fails if another group has the same name."""
         letters = []
         if not is_alpha(code):
             self.fail("a group's name must start with a letter from a to z", 1)

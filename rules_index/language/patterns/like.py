@@ -1,7 +1,8 @@
 """LIKE and ILIKE: `%` for any string, `_` for one code point, in time linear in the value.
 
-A pattern is a list of segments between its `%`, the first and last of which are anchored. The most common patterns are
-functions of Arrow; the others are found by the automaton of regular expressions.
+The segments of a pattern are the parts between its `%`. The first one is anchored at the string's start, and the last
+one at its end. The most common patterns are evaluated by functions of Arrow, the others by the automaton of regular
+expressions.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _ANY_STRING = Repeat(_ANY_CHARACTER, 0, None)
 def segments(pattern: str, escape: str) -> list[list[int]]:
     """The code points between the `%` of a pattern, ANY_ONE for `_`; a single segment if there is no `%`.
 
-    Raises `RuleError` (`PATTERN`) where the escape character is misused.
+    Raises `RuleError` (`PATTERN`) if the escape character is misused.
     """
     found: list[list[int]] = [[]]
     index = 0
@@ -56,8 +57,8 @@ def _refuse(message: str, position: int) -> None:
 
 
 def check_like(pattern: str, escape: str, ignore_case: bool = False, work: Work | None = None) -> None:
-    """Raises `RuleError`: `PATTERN` where LIKE (or ILIKE, which lower-cases it first) does not accept the pattern;
-    `TOO_COMPLEX` where the remaining budget of work is too small for its different characters."""
+    """Raises `RuleError`: `PATTERN` if LIKE (or ILIKE, which first converts the pattern to lower case) does not accept
+    the pattern; `TOO_COMPLEX` if too little of the budget of work is left for its different characters."""
     parts = segments(lowered(pattern) if ignore_case else pattern, escape)
     if _plain(parts) is None:
         if sum(map(len, parts)) > STATE_LIMIT:
@@ -67,7 +68,8 @@ def check_like(pattern: str, escape: str, ignore_case: bool = False, work: Work 
 
 
 def text_like(pattern: str, escape: str = "\\") -> str:
-    """A string that a pattern of LIKE matches; for a regular expression, the pattern without its metacharacters."""
+    """A string that a pattern of LIKE matches: without `%`, and with x for `_`. For a regular expression, whose escape
+    is a backslash, the pattern without backslashes, which it often matches."""
     found, letters = [], iter(pattern)
     for letter in letters:
         if letter == escape:
@@ -78,8 +80,8 @@ def text_like(pattern: str, escape: str = "\\") -> str:
 
 
 def like_prefix(pattern: str, escape: str) -> tuple[str, bool] | None:
-    """(text, True) for a pattern that only the text matches, (text, False) for all strings that start with it, else
-    None."""
+    """(text, True) for a pattern that matches only the text, (text, False) for one that matches all strings that start
+    with the text, else None."""
     parts = segments(pattern, escape)
     if len(parts) > 2 or ANY_ONE in parts[0] or (len(parts) == 2 and parts[1]):
         return None
@@ -94,7 +96,7 @@ def lower(strings: pa.Array) -> pa.Array:
 
 def lowered(pattern: str) -> str:
     """A pattern in lower case, as ILIKE uses it."""
-    # Python's own is the same for ASCII, and takes a thousandth: a rule may have ten thousands of patterns
+    # Python's own is the same for ASCII in a thousandth of the time, and a rule may have tens of thousands of patterns
     return pattern.lower() if pattern.isascii() else str(lower(pa.array([pattern]))[0].as_py())
 
 
@@ -123,11 +125,14 @@ class LikeMatcher:
 
 @lru_cache(maxsize=1024)
 def like_matcher(pattern: str, escape: str = "\\", ignore_case: bool = False) -> LikeMatcher:
-    """The matcher of a pattern. ILIKE lower-cases value and pattern, but not the escape character, as Spark does."""
+    """The matcher of a pattern. ILIKE converts value and pattern to lower case, but not the escape character, as Spark
+    does."""
     return LikeMatcher(segments(lowered(pattern) if ignore_case else pattern, escape), ignore_case)
 
 
 def _plain(parts: list[list[int]]) -> tuple[str, str] | None:
+    """The function of `pyarrow.compute` that evaluates a pattern, and the text to look for; None if the automaton must
+    do it."""
     text = [part for part in parts if part]
     if len(text) != 1 or ANY_ONE in text[0]:
         return None
@@ -139,8 +144,8 @@ def _plain(parts: list[list[int]]) -> tuple[str, str] | None:
 
 
 def _node(parts: list[list[int]]) -> Node:
-    """The segments as a regular expression that need not match the whole string: where they begin or end with `%`, it
-    is not anchored."""
+    """The segments as a regular expression that is searched for. It is anchored at the string's start unless the
+    pattern begins with `%`, and at the end unless it ends with `%`."""
     whole = len(parts) == 1
     items: list[Node] = [Assertion(Place.START)] if parts[0] or whole else []
     for number, part in enumerate(parts):

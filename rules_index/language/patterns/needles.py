@@ -1,4 +1,4 @@
-"""Needles: texts of which a string must contain one to match a pattern, so that other strings can be skipped."""
+"""Needles: a string that contains none of a pattern's needles does not match the pattern, and can be skipped."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from rules_index.language.patterns.like import ANY_ONE, lowered, segments
 from rules_index.language.patterns.syntax import Characters, Choice, Node, Repeat, Sequence
 
 _REPLACEMENT = 0xFFFD
-"""Malformed bytes are read as this, so that a text with it can match bytes that are not its own."""
+"""Malformed bytes are decoded as this code point, so that a text with it can match bytes that do not contain its
+UTF-8."""
 _MOST = 4_096
 """The most needles of one pattern."""
 
 
 def like_needles(pattern: str, escape: str, ignore_case: bool) -> frozenset[bytes] | None:
-    """For LIKE: the longest text of its segments, lower-cased for ILIKE, as the string must be then. None for none."""
+    """The needle of a pattern of LIKE: its longest text without `%` and `_`; None if that cannot be used.
+
+    For ILIKE the needle is in lower case, and the string must be converted to lower case as well.
+    """
     found: list[list[int]] = [[]]
     for segment in segments(lowered(pattern) if ignore_case else pattern, escape):
         found.append([])
@@ -27,13 +31,13 @@ def like_needles(pattern: str, escape: str, ignore_case: bool) -> frozenset[byte
 
 
 def like_is_contains(pattern: str, escape: str, ignore_case: bool) -> bool:
-    """Whether the pattern is `%text%`, which matches wherever the text occurs."""
+    """Whether the pattern is `%text%`, so that every string that contains the text matches it."""
     parts = segments(lowered(pattern) if ignore_case else pattern, escape)
     return len(parts) == 3 and not parts[0] and not parts[2] and bool(parts[1]) and ANY_ONE not in parts[1]
 
 
 def rlike_needles(pattern: str) -> frozenset[bytes] | None:
-    """For RLIKE: texts of which a string with a match contains one; None where there are none."""
+    """The needles of a regular expression: each string that it matches contains one of them. None if there are none."""
     try:
         return _of(parse(pattern))
     except RuleError:
@@ -66,7 +70,8 @@ def _any_of(items: tuple[Node, ...]) -> frozenset[bytes] | None:
 
 
 def _of_sequence(items: tuple[Node, ...]) -> frozenset[bytes] | None:
-    """The most selective set of texts: from runs of adjacent single characters, or from another part."""
+    """The most selective needles of a sequence: its longest run of single characters, or the needles of another
+    item."""
     runs: list[list[int]] = [[]]
     others: list[frozenset[bytes]] = []
     for item in items:
@@ -83,6 +88,7 @@ def _of_sequence(items: tuple[Node, ...]) -> frozenset[bytes] | None:
 
 
 def _worth(texts: frozenset[bytes]) -> tuple[int, int]:
+    """The rank of a set of needles: higher if its shortest needle is longer, then if it has fewer needles."""
     return min(map(len, texts)), -len(texts)
 
 
@@ -97,6 +103,8 @@ def _single(node: Node) -> int | None:
 
 
 def _usable(codes: list[int]) -> frozenset[bytes] | None:
+    """The text of code points as the only needle; None if it is empty, or if a string can match without containing its
+    UTF-8."""
     if not codes or _REPLACEMENT in codes or any(0xD800 <= code < 0xE000 for code in codes):
         return None
     return frozenset(["".join(map(chr, codes)).encode()])

@@ -1,4 +1,4 @@
-"""Patterns of java.util.regex in RE2's syntax: where both match the same texts, or find the same parts of a text."""
+"""Patterns of java.util.regex in RE2's syntax, if both match the same texts, or find the same parts of a text."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from rules_index.work_budget import Work
 GROUP = "g"
 """The name of the group that is captured."""
 _MOST_KNOWN = 1 << 14
-"""The most patterns that are kept translated: each batch asks for those of all rules."""
+"""The most translated patterns that are cached. Each batch asks for those of all rules."""
 _MOST_REPEATS = 1_000
 """RE2's limit of a counted repetition."""
 _MOST_STATES, _MOST_RANGES = 100, 300
-"""The largest patterns that RE2 evaluates, with counted repetitions expanded: by states, each of which may cost some
-nanoseconds a byte of text, and by the ranges of code points of their sets, which take the time to compile."""
+"""The largest patterns that RE2 evaluates, with counted repetitions expanded. Each state may cost some nanoseconds for
+each byte of text. The ranges of code points in the sets take time to compile."""
 _LINE_END = r"(?:\r\n|[\n\r\x{85}\x{2028}\x{2029}])?\z"
 _REFUSAL = (
     "This regular expression stands inside a larger expression, where the edges of words and lines, blocks of Unicode "
@@ -33,12 +33,12 @@ _REFUSAL = (
 
 
 class _InexpressibleError(Exception):
-    """A part of a pattern that RE2 lacks, or with which it may find other parts of a text than Java."""
+    """RE2 lacks a part of a pattern, or may find other parts of a text with it than Java."""
 
 
 @lru_cache(maxsize=_MOST_KNOWN)
 def captured(pattern: str, group: int) -> str | None:
-    """The pattern in RE2's syntax, in which the group of this number (0: the whole match) is called `GROUP`. None where
+    """The pattern in RE2's syntax, in which the group with this number (0: the whole match) is called `GROUP`. None if
     there is no such group, or RE2 may capture something else than Java."""
     translated = _translated(pattern, group)
     return translated and _accepted(translated)
@@ -46,18 +46,18 @@ def captured(pattern: str, group: int) -> str | None:
 
 @lru_cache(maxsize=_MOST_KNOWN)
 def divided(pattern: str, at_start: bool = False) -> str | None:
-    """The pattern in RE2's syntax, for finding all its matches, none of which is empty, from left to right. None where
-    RE2 may find other ones than Java.
+    """The pattern in RE2's syntax, for finding all its matches from left to right. None if RE2 may find others than
+    Java, or if a match can be empty.
 
-    at_start: whether the pattern may test for the start of a text, which some functions of Arrow look for behind each
-    match again.
+    at_start: whether the pattern may test for the start of a text. Some functions of Arrow also take the place behind
+    each match for a start.
     """
     try:
         node = parse(pattern)
     except RuleError:
         return None
     if not _least_length(node) or (_tests_start(node) and (not at_start or r"\G" in pattern)):
-        return None  # \G is the end of the match before
+        return None  # in Java, \G is the end of the previous match
     translated = _translated(pattern, 0)
     return translated and _accepted(translated.replace(f"(?P<{GROUP}>", "(?:", 1))
 
@@ -65,8 +65,8 @@ def divided(pattern: str, at_start: bool = False) -> str | None:
 def rlike_as_re2(pattern: str) -> str:
     """The same pattern in RE2's syntax, to be searched for anywhere in a text.
 
-    Raises `RuleError` (`PATTERN`) where it is refused, tests word boundaries or line ends, which RE2 defines
-    differently from Java, or has a property that only Java knows.
+    Raises `RuleError` (`PATTERN`) if the pattern is refused, or has what RE2 defines differently: word boundaries, line
+    ends (except a last `$` that no carriage return can precede), or properties that only Java knows.
     """
     node = parse(pattern)
     build(node, Work())
@@ -77,11 +77,12 @@ def rlike_as_re2(pattern: str) -> str:
 
 
 def fewest_bytes(pattern: str) -> int:
-    """The fewest bytes of UTF-8 that a match of the pattern can have. Raises `RuleError` where it is malformed."""
+    """A lower bound of the bytes of UTF-8 in a match of the pattern. Raises `RuleError` if the pattern is malformed."""
     return _least_length(parse(pattern))
 
 
 def _least_length(node: Node) -> int:
+    """The fewest code points in a match."""
     match node:
         case Characters():
             return 1
@@ -96,6 +97,8 @@ def _least_length(node: Node) -> int:
 
 
 def _translated(pattern: str, group: int) -> str | None:
+    """The pattern in RE2's syntax, in which the group is called `GROUP`; None if RE2 lacks a part, or the pattern is
+    too large."""
     try:
         node = parse(pattern)
         if size(node) > _MOST_STATES or _ranges(node) > _MOST_RANGES:
@@ -108,6 +111,7 @@ def _translated(pattern: str, group: int) -> str | None:
 
 
 def _ranges(node: Node) -> int:
+    """The number of ranges of code points in a node's sets, with counted repetitions expanded."""
     match node:
         case Characters(members):
             return len(members.cuts) // 2
@@ -120,7 +124,7 @@ def _ranges(node: Node) -> int:
 
 
 def _accepted(translated: str) -> str | None:
-    """The pattern, if it is not too large for RE2."""
+    """The pattern, or None if RE2 refuses it as too large."""
     try:
         pc.match_substring_regex(pa.array([""]), translated)
     except pa.ArrowInvalid:
@@ -133,9 +137,9 @@ _WHOLE = -1
 
 
 class _Writer:
-    """Writes a pattern in RE2's syntax; raises `_InexpressibleError`.
+    """Writes a pattern in RE2's syntax. Raises `_InexpressibleError`.
 
-    group: the number of the group to capture; None where only the texts that match count, not what is found in them.
+    group: the number of the group to capture; None if it only matters which texts match, not what is found in them.
     """
 
     def __init__(self, group: int | None = None) -> None:
@@ -144,7 +148,7 @@ class _Writer:
         self._in_group = self._in_repeat = False
 
     def text(self, node: Node, is_last: bool, before: ValueSet) -> str:
-        """A node; `is_last`: nothing follows it; `before`: the code points that can precede it."""
+        """Writes a node. `is_last`: nothing follows it; `before`: the code points that can precede it."""
         match node:
             case Characters(members, True):
                 return _class(members)
@@ -178,7 +182,7 @@ class _Writer:
         return f"({f'?P<{GROUP}>' if is_wanted else '?:'}{''.join(parts)})"
 
     def _repeat(self, node: Repeat, before: ValueSet) -> str:
-        """A repetition. Java and RE2 end one of items that can be empty in different ways."""
+        """Writes a repetition. If its item can be empty, Java and RE2 end the repetition in different ways."""
         low, high = node.low, node.high
         if max(low, high or 0) > _MOST_REPEATS:
             raise _InexpressibleError(
@@ -208,7 +212,8 @@ def _tests_start(node: Node) -> bool:
 
 
 def _ends(node: Node, before: ValueSet) -> ValueSet:
-    """The code points that can precede what follows the node."""
+    """The code points that can stand before what follows the node; `before` are those that can stand before the
+    node."""
     match node:
         case Characters(members):
             return members

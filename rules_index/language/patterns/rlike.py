@@ -33,7 +33,7 @@ def rlike_matcher(pattern: str) -> RlikeMatcher:
 
 
 def check_rlike(pattern: str, work: Work | None = None) -> None:
-    """Raises `RuleError`: `PATTERN`, with the position in it, where RLIKE does not accept the pattern; `TOO_COMPLEX`
-    where the remaining budget of work is too small for it."""
+    """Raises `RuleError`: `PATTERN`, with the position in the pattern, if RLIKE does not accept it; `TOO_COMPLEX` if
+    too little of the budget of work is left for it."""
     work = work or Work()
     build(parse(pattern, work), work)

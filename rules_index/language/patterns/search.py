@@ -33,7 +33,7 @@ from rules_index.language.patterns.syntax import Place
 from rules_index.language.patterns.utf8 import decode
 
 CELL_LIMIT = 1 << 20
-"""The cached transitions, and 64-bit words of state sets, that one pattern may have."""
+"""The most cached transitions, and the most 64-bit words of state sets, of one pattern."""
 _UNKNOWN, _FOUND, _FULL = -1, -2, -3
 _EDGE, _EDGE_UNICODE = int(Place.WORD_EDGE), int(Place.WORD_EDGE_UNICODE)
 
@@ -56,6 +56,7 @@ class Searcher:
         self._memory = _Memory()
 
     def _allocated(self, nodes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Allocates the cache of this thread for a number of nodes."""
         memory = self._memory.arrays = (
             np.empty((nodes, self._columns), np.int32),
             np.zeros((nodes, self._words), np.uint64),
@@ -124,8 +125,8 @@ def _class_of(code, cuts, classes, ascii_classes):  # type: ignore[no-untyped-de
 
 @bare
 def _close(program, start, members, bits, accepts, stack, seen, stamp):  # type: ignore[no-untyped-def]
-    """Epsilon closure: follows splits and assertions from a set of states and, unless it is -1, the start. True where
-    MATCH is reached and a match may end here.
+    """Epsilon closure: follows splits and assertions from a set of states and, unless it is -1, the start. Returns True
+    if MATCH is reached and a match may end here.
 
     Afterwards `stack[1:1 + stack[0]]` are the states that consume a code point.
     """
@@ -201,7 +202,7 @@ def _log2(bit):  # type: ignore[no-untyped-def]
 
 @inner
 def _node_of(members, memory):  # type: ignore[no-untyped-def]
-    """The number of a set of states, a new one if it has none yet; _FULL where none is left."""
+    """The number of the node for a set of states, which is added if it is new; _FULL if there is no room for it."""
     steps, known, buckets, count = memory
     mask = np.uint64(len(buckets) - 1)
     bucket = _hash(members) & mask
@@ -227,7 +228,7 @@ def _node_of(members, memory):  # type: ignore[no-untyped-def]
 
 @jit
 def _forget(memory, kept):  # type: ignore[no-untyped-def]
-    """Clears the cache except for the members of the first `kept` nodes, of which each search needs some."""
+    """Clears the cache, except for the members of the first `kept` nodes, with which searches begin and end."""
     steps, known, buckets, count = memory
     buckets[:] = -1
     steps[:kept] = _UNKNOWN
@@ -241,7 +242,7 @@ def _forget(memory, kept):  # type: ignore[no-untyped-def]
 
 @inner
 def _step(node, bits, code_class, program, anchors, memory, may_forget, scratch):  # type: ignore[no-untyped-def]
-    """The node after a code point, _FOUND, or _FULL; caches the transition."""
+    """The node after a code point, or _FOUND or _FULL. Caches the transition."""
     start, from_start, to_end = anchors
     stack, seen, stamp, target = scratch
     steps, known, _, _ = memory
@@ -313,7 +314,7 @@ def _search(  # type: ignore[no-untyped-def]
                 if edges:
                     bits = edge * (membership[WORD, code_class] != word)
                     bits |= edge_unicode * (membership[WORD_UNICODE, code_class] != word_unicode)
-                # unsigned, so that no index is tested for counting from the end
+                # unsigned indices, so that Numba does not test whether they are negative
                 following = steps[np.uint64(node), np.uint64(bits * (classes + 1) + code_class)]
                 if following < first:
                     is_dead = following == 0

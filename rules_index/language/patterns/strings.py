@@ -32,10 +32,10 @@ def with_nulls(found: npt.NDArray[np.bool_], valid: npt.NDArray[np.bool_]) -> pa
 
 
 def decodable(values: pa.Array) -> pa.Array:
-    """Texts with U+FFFD in place of bytes that are no UTF-8, which is how Java decodes them; other values as they are.
+    """Texts with U+FFFD in place of bytes that are not UTF-8, as Java decodes them; other values are returned
+    unchanged.
 
-    Spark stores such bytes as they come. Arrow's and Polars's functions of texts end in an error, or read beyond the
-    text.
+    Spark stores such bytes as they are. Functions of Arrow and Polars raise on them, or read beyond the text.
     """
     if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)) or _is_ascii(values):
         return values
@@ -48,7 +48,7 @@ def decodable(values: pa.Array) -> pa.Array:
 
 
 def _is_ascii(texts: pa.Array) -> bool:
-    """Whether all bytes of texts are ASCII, which takes a tenth of the time that Arrow's check of UTF-8 does."""
+    """Whether all bytes of texts are ASCII. This takes a tenth of the time of Arrow's check of UTF-8."""
     _, offsets, data = texts.buffers()
     if data is None or offsets is None or not len(texts):
         return True
@@ -58,5 +58,5 @@ def _is_ascii(texts: pa.Array) -> bool:
 
 
 def _as_java(data: bytes) -> str:
-    """Java puts one U+FFFD for an encoded surrogate, and Python three."""
+    """Decodes bytes as Java does: an encoded surrogate becomes one U+FFFD, and not three as in Python."""
     return _SURROGATE.sub("\ufffd".encode(), data).decode(errors="replace")

@@ -29,7 +29,8 @@ class Place(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Characters:
-    """Matches one code point of a set; of all code points, where only Java knows of which (`is_known` is False)."""
+    """Matches one code point of a set. If only Java knows the set, `members` are all code points, and `is_known` is
+    False."""
 
     members: ValueSet
     is_known: bool = True
@@ -39,7 +40,7 @@ class Characters:
 class Sequence:
     """Matches its items one after the other; without items the empty string.
 
-    `group` is the number of the capturing group that it is, 0 if none.
+    `group` is its number if it is a capturing group, else 0.
     """
 
     items: tuple[Node, ...]
@@ -55,7 +56,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Matches its item `low` to `high` times (None: without limit), as often as it can or, if lazy, as it must."""
+    """Matches its item `low` to `high` times (None: without limit), as often as possible or, if lazy, as rarely."""
 
     item: Node
     low: int
@@ -65,7 +66,7 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Assertion:
-    """Holds at places of one kind (or, where `negated`, at all others), and consumes nothing."""
+    """Holds at places of one kind (or, if `negated`, at all others), and consumes nothing."""
 
     place: Place
     negated: bool = False
