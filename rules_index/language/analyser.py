@@ -84,7 +84,7 @@ class Analyser:
         }
 
     def value(self, node: Node) -> Value:
-        """The typed value of a node, computed once. Raises `RuleError` where the node is refused."""
+        """The typed value of a node, computed once. Raises `RuleError` if the node is refused."""
         value = self._values.get(node)
         if value is None:
             value = self._values[node] = self._kinds[node.kind](node)
@@ -182,7 +182,7 @@ class Analyser:
         return value
 
     def truth(self, node: Node) -> Expression | None:
-        """The tree of a condition; None where only Spark can evaluate it."""
+        """The tree of a condition; None if only Spark can evaluate it."""
         value = self.condition(node)
         if value.type == NULL:
             return Constant(None, BOOLEAN)
@@ -224,7 +224,7 @@ class Analyser:
         return None
 
     def common(self, node: Node, left: Value, right: Value) -> Type:
-        """The type in which two values are compared; None where only Spark can compare them."""
+        """The type in which two values are compared; None if only Spark can compare them."""
         first, second = type_beside(left, right.type), type_beside(right, left.type)
         try:
             common = common_type(first, second)
@@ -255,7 +255,7 @@ class Analyser:
         return self._negated(Value(node, BOOLEAN, tree), node.value)
 
     def common_of(self, node: Node, values: list[Value]) -> Type:
-        """The common type of a list of values; None where only Spark can compare them."""
+        """The common type of a list of values; None if only Spark can compare them."""
         try:
             common = common_of_all([value.type for value in values])
         except IncompatibleTypesError:

@@ -66,7 +66,7 @@ class Analysis(Protocol):
         """An analyser of the same text over another scope."""
 
     def truth(self, node: Node) -> Expression | None:
-        """The tree of a condition; None where only Spark can evaluate it."""
+        """The tree of a condition; None if only Spark can evaluate it."""
 
     def comparison(self, node: Node, operator: str, left: Node, right: Node) -> Value:
         """A comparison of two nodes."""
@@ -75,7 +75,7 @@ class Analysis(Protocol):
         """A comparison of two values."""
 
     def common_of(self, node: Node, values: list[Value]) -> Type:
-        """The common type of a list of values; None where only Spark can compare them."""
+        """The common type of a list of values; None if only Spark can compare them."""
 
     def pattern(self, node: Node) -> str | None:
         """The text of a pattern, which must be constant; None for NULL."""

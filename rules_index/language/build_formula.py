@@ -193,7 +193,7 @@ class Splitter:
 
     def _rows_equal(self, node: Node, left: Node, right: Node) -> Formula | None:
         """Equality of two row values: in all pairs both are equal, or both NULL. None if it must be evaluated as a
-        whole, as where types differ, which Spark may refuse."""
+        whole, because types differ (which Spark may refuse) or only Spark can compare a pair."""
         if len(left.children) != len(right.children):
             raise self.analyser.error("TYPE_MISMATCH", "The two rows have different numbers of values.", node)
         parts = []
@@ -295,7 +295,7 @@ class Splitter:
         return And(tuple(parts)) if quantifier == "ALL" else Or(tuple(parts))
 
     def _match(self, subject: Expression, pattern_node: Node, escape: str, ignore_case: bool) -> Formula:
-        """A single LIKE: an interval of strings where the pattern is a prefix, else the result of a matcher."""
+        """A single LIKE: an interval of strings if the pattern is a prefix, else the result of a matcher."""
         pattern = self.analyser.pattern(pattern_node)
         if pattern is None:
             return self._with_null("=", subject)

@@ -88,7 +88,7 @@ def _hint(name: str) -> str:
 
 
 def call(analyser: Analysis, node: Node) -> Value:
-    """The value of a call. Raises `RuleError` where the function or its arguments are refused."""
+    """The value of a call. Raises `RuleError` if the function or its arguments are refused."""
     name: str = node.value
     function = FUNCTIONS.get(name)
     position = analyser.tokens.starts[node.first]

@@ -21,7 +21,7 @@ DOUBLE = pa.float64()
 DATE = pa.date32()
 
 Type: TypeAlias = "pa.DataType | None"
-"""A type, or None where only Spark knows it."""
+"""A type, or None if only Spark knows it."""
 
 _NUMERIC_ORDER = [pa.int8(), pa.int16(), INT, BIGINT, FLOAT, DOUBLE]
 _DIGITS = {pa.int8(): 3, pa.int16(): 5, INT: 10, BIGINT: 20}
@@ -86,7 +86,7 @@ def _normalise_nested(data_type: pa.DataType) -> Type:
 
 
 def can_be_cast(source: Type, target: Type) -> bool:
-    """Whether Spark's ANSI mode can cast between two types; True where only Spark knows."""
+    """Whether Spark's ANSI mode can cast between two types; True if only Spark knows."""
     if source is None or target is None or source in (target, NULL, STRING) or target == STRING:
         return True
     if not (_is_plain(source) and _is_plain(target)):
@@ -133,7 +133,7 @@ def as_decimal(data_type: pa.DataType) -> pa.Decimal128Type:
 
 
 def wider_decimal(left: pa.DataType, right: pa.DataType) -> Type:
-    """The DECIMAL that holds all values of both, None where it would need more than 38 digits."""
+    """The DECIMAL that holds all values of both, None if it would need more than 38 digits."""
     left, right = as_decimal(left), as_decimal(right)
     scale = max(left.scale, right.scale)
     whole = max(left.precision - left.scale, right.precision - right.scale)
@@ -144,7 +144,7 @@ def wider_decimal(left: pa.DataType, right: pa.DataType) -> Type:
 def common_type(left: Type, right: Type) -> Type:
     """The type to which Spark casts two values that it compares, or that are branches of one value.
 
-    None where only Spark knows. Raises `IncompatibleTypesError` where there is none.
+    None if only Spark knows. Raises `IncompatibleTypesError` if there is none.
     """
     if left is None or right is None:
         return None
@@ -173,6 +173,7 @@ def _common_number(left: pa.DataType, right: pa.DataType) -> Type:
 
 
 def _common_with_string(other: pa.DataType) -> Type:
+    """The common type of a STRING and another type. Raises `IncompatibleTypesError` if there is none."""
     if is_integer(other):
         return BIGINT
     if is_number(other):
@@ -206,7 +207,7 @@ def is_joined_as_text(kind: Type) -> bool:
 
 
 def arithmetic_type(operator: str, left: Type, right: Type) -> Type:
-    """The type of `left operator right`; None where only Spark knows."""
+    """The type of `left operator right`; None if only Spark knows."""
     if left is None or right is None:
         return None
     if operator == "||":
@@ -231,18 +232,19 @@ def arithmetic_type(operator: str, left: Type, right: Type) -> Type:
 
 
 def _arithmetic_with_string(operator: str, number: Type) -> Type:
-    """The type of arithmetic between a string and a number; None where only Spark knows."""
+    """The type of arithmetic between a string and a number; None if only Spark knows."""
     if operator in ("+", "-", "*", "%"):
         return BIGINT if is_integer(number) else DOUBLE
     return DOUBLE if operator == "/" else None
 
 
 def shifted_type(shifted: Type) -> Type:
-    """The type of a number whose bits are shifted; None where only Spark knows."""
+    """The type of a number whose bits are shifted; None if only Spark knows."""
     return BIGINT if shifted == BIGINT else INT if is_integer(shifted) else None
 
 
 def _decimal_arithmetic(operator: str, left: pa.Decimal128Type, right: pa.Decimal128Type) -> Type:
+    """The type of `left operator right`, by Spark's rules for precision and scale; None for other operators."""
     p1, s1, p2, s2 = left.precision, left.scale, right.precision, right.scale
     if operator in ("+", "-"):
         scale = max(s1, s2)

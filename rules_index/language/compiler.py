@@ -20,7 +20,7 @@ class Compiler:
         self._known: dict[Hashable, Formula] = {}
 
     def compile(self, text: str) -> Formula:
-        """The formula of one rule. Raises `RuleError` where it is refused."""
+        """The formula of one rule. Raises `RuleError` if it is refused."""
         node, tokens = parse(text, self.scope.time_zone)
         return Splitter(Analyser(tokens, self.scope), self._known).rule(node)
 
@@ -40,5 +40,5 @@ class Compiler:
 
 
 def compile_expression(text: str, scope: Scope) -> Formula:
-    """The formula of one rule. Raises `RuleError` where it is refused."""
+    """The formula of one rule. Raises `RuleError` if it is refused."""
     return Compiler(scope).compile(text)

@@ -1,4 +1,4 @@
-"""The values of operators on numbers and strings. Raises `RuleError` where an operator does not accept the types."""
+"""The values of operators on numbers and strings. Raises `RuleError` if an operator does not accept the types."""
 
 from __future__ import annotations
 
@@ -51,6 +51,8 @@ def arithmetic(analysis: Analysis, node: Node) -> Value:
 
 
 def _binary(analysis: Analysis, node: Node, operator: str, left: Value, right: Value, with_tree: bool) -> Value:
+    """The value of `left operator right`; without a tree unless `with_tree`. `node` is the chain to which it
+    belongs."""
     first, second = type_beside(left, right.type), type_beside(right, left.type)
     moved = _moved_time(analysis, operator, left, right)
     if moved is not None:

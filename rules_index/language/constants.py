@@ -188,6 +188,7 @@ def raises(constant: Constant, target: pa.DataType) -> bool:
 def _cast_value(
     value: object, source: pa.DataType, target: pa.DataType, zone: str
 ) -> bool | int | float | str | bytes | None:
+    """The value of a constant after a cast; None if the cast raises, or only Spark knows the result."""
     if isinstance(value, str) and target == BINARY:
         return value.encode()
     if isinstance(value, str):
@@ -224,6 +225,7 @@ def _exact(value: object, source: pa.DataType) -> Fraction | float | None:
 
 
 def _number(exact: Fraction | float, source: pa.DataType, target: pa.DataType) -> int | float | None:
+    """A number of type `source` as a value of type `target`; None if that cannot hold it."""
     if is_float(target):
         if isinstance(exact, float):
             return exact
@@ -249,6 +251,7 @@ def _number(exact: Fraction | float, source: pa.DataType, target: pa.DataType) -
 
 
 def _from_text(text: str, target: pa.DataType, zone: str) -> bool | int | float | bytes | None:
+    """A text, without blanks around it, as a value of type `target`; None if it has none, or only Spark knows."""
     if is_integer(target):
         if not _INTEGER.fullmatch(text):
             return None
@@ -285,6 +288,7 @@ def _float32_of_text(text: str) -> float:
 
 
 def _decimal_from_text(text: str, target: pa.DataType) -> int | None:
+    """The unscaled value of a text as a DECIMAL, rounded half up; None if the text has none, or one too large."""
     if not _NUMBER.fullmatch(text):
         return None
     exact = Decimal(text)

@@ -7,7 +7,7 @@ nothing but its arguments. All others are refused, with the reason:
 - the clock, random numbers, the session, its user and catalog, the position of a row in its file;
 - Java reflection, functions that raise on purpose, encryption with a random start, sketches, XML and XPath (they parse
   documents that may name other documents), AI, HTTP and secret functions, user-defined functions;
-- what can need too much memory or time on a row is refused by its bounds (`costs`), not by its name.
+- a call that can need too much memory or time on a row is refused by its bounds (`costs`), not by its name.
 """
 
 from __future__ import annotations

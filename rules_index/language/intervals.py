@@ -38,6 +38,7 @@ def literal_length(analysis: Analysis, value: Value, units: Mapping[str, int] = 
 
 
 def _micros(analysis: Analysis, value: Value) -> Expression | None:
+    """The microseconds of a day-time interval, or NULL, as a BIGINT; None if only Spark can evaluate it."""
     node = value.node
     if value.type == NULL:
         return Constant(None, BIGINT)

@@ -110,6 +110,7 @@ def _exact(text: str, position: int) -> Decimal:
 
 
 def _decimal(text: str, position: int) -> Constant:
+    """The constant of a decimal literal, with just the digits that are written."""
     exact = _exact(text, position)
     sign, digits, exponent = exact.as_tuple()
     assert isinstance(exponent, int)
@@ -129,7 +130,7 @@ def _fraction(exact: Decimal) -> Fraction:
 
 
 def nearest_float32(exact: Fraction) -> float:
-    """The FLOAT nearest to a number, ties to even, as a Python float; infinite where it is out of range."""
+    """The FLOAT nearest to a number, ties to even, as a Python float; infinite if it is out of range."""
     if exact == 0:
         return 0.0
     magnitude = abs(exact)
@@ -176,6 +177,7 @@ def typed(kind: str, text: str, position: int, zone: str) -> Constant | pa.DataT
 
 
 def _refuse_moving(kind: str, text: str, position: int) -> None:
+    """Raises `NOT_REPEATABLE` for a text such as `today`, or a time without a date."""
     found = _MOVING.match(text)
     if found or datetime_parser.is_time_of_day(text):
         raise RuleError(
@@ -209,6 +211,7 @@ def _date(text: str, position: int) -> Constant:
 
 
 def _timestamp(kind: str, text: str, position: int, zone: str) -> Constant | pa.DataType:
+    """The constant of a timestamp literal; only its type if only Spark knows which instant it is."""
     local = kind == "TIMESTAMP_NTZ"
     data_type = TIMESTAMP_NTZ if local else TIMESTAMP
     if _is_epoch(text):

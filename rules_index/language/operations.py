@@ -36,7 +36,7 @@ MAX_CHAIN = 40
 
 
 def as_type(expression: Expression, target: pa.DataType, zone: str) -> Expression | None:
-    """The expression cast to a type; None where only Spark can do that."""
+    """The expression cast to a type; None if only Spark can do that."""
     if expression.type == target:
         return expression
     if isinstance(expression, Constant):
@@ -149,6 +149,7 @@ def is_sure(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def _is_widening(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether a cast certainly cannot raise."""
     if source == STRING:
         return False
     if is_float(target) or target == STRING or source == BOOLEAN:
@@ -159,7 +160,7 @@ def _is_widening(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def arithmetic(operator: str, left: Expression, right: Expression, result: pa.DataType, zone: str) -> Expression | None:
-    """`left operator right` in its result type; None where only Spark can evaluate it."""
+    """`left operator right` in its result type; None if only Spark can evaluate it."""
     if operator == "/" and is_decimal(result):
         return _of_decimals("divide", left, right, result, zone)
     if operator == "%" and is_decimal(result):
@@ -300,7 +301,7 @@ def _fold(name: str, left: Constant, right: Constant) -> Constant | None:
 
 
 def negated(operand: Expression) -> Expression | None:
-    """`- operand`; None where only Spark can evaluate it."""
+    """`- operand`; None if only Spark can evaluate it."""
     if not is_number(operand.type):
         return None
     if isinstance(operand, Constant):
@@ -311,7 +312,7 @@ def negated(operand: Expression) -> Expression | None:
 
 
 def compared(operator: str, left: Expression, right: Expression, common: pa.DataType, zone: str) -> Expression | None:
-    """A comparison of two expressions in their common type; None where only Spark can evaluate it."""
+    """A comparison of two expressions in their common type; None if only Spark can evaluate it."""
     if _is_moved((left, right), common):
         return None
     cast = as_type if isinstance(left, Constant) and isinstance(right, Constant) else comparable

@@ -381,7 +381,7 @@ def _prefixed(tokens: Tokens, bound: int, kind: str, operand: Node, first: int, 
 
 
 def _join(tokens: Tokens, kind: str, left: Node, right: Node, first: int, last: int) -> Node:
-    """AND or OR over two operands, flattened where an operand has the same connective."""
+    """AND or OR over two operands, flattened if an operand has the same connective."""
     depth = max(each.depth + (each.kind != kind) for each in (left, right))
     if left.kind == kind:
         children, pairs = left.children, left.value

@@ -50,7 +50,7 @@ _FIXED: dict[str, Type] = {
 
 
 def result_type(function: Function, arguments: Sequence[Type]) -> Type:
-    """The result's type; None where only Spark knows. Raises `IncompatibleTypesError`."""
+    """The result's type; None if only Spark knows. Raises `IncompatibleTypesError`."""
     rule = function.result
     if rule in _FIXED:
         return _FIXED[rule]

@@ -38,7 +38,7 @@ class Scope:
         return column_key(name) in self._columns
 
     def value_list(self, name: str, position: int) -> ValueList:
-        """The list of this name. Raises `RuleError` where it is unknown or missing."""
+        """The list of this name. Raises `RuleError` if it is unknown or missing."""
         found = self.lists.get(name)
         if found is None:
             raise RuleError(
@@ -59,7 +59,7 @@ class Scope:
         return Leaf(path, data_type)
 
     def column(self, name: str, position: int) -> tuple[str, Type]:
-        """The column's own spelling and its type (None where only Spark knows it). Raises `RuleError` for an unknown
+        """The column's own spelling and its type (None if only Spark knows it). Raises `RuleError` for an unknown
         name."""
         found = self._columns.get(column_key(name))
         if found is None:
@@ -92,7 +92,7 @@ def _hint(name: str, known: tuple[str, ...]) -> str:
 
 
 def quote(part: str) -> str:
-    """One part of a column's path, in back-quotes where it contains a dot or a back-quote, or is empty."""
+    """One part of a column's path, in back-quotes if it contains a dot or a back-quote, or is empty."""
     return back_quoted(part) if not part or "." in part or "`" in part else part
 
 

@@ -119,6 +119,7 @@ def _value_to_json(value: Any) -> Any:
 
 
 def _read(value: Any, depth: int, lists: Mapping[str, ValueList]) -> Expression:
+    """The expression in a JSON value that is `depth` levels deep."""
     if depth > _DEPTH_LIMIT:
         raise ValueError(f"An expression is nested more than {_DEPTH_LIMIT} deep.")
     if not isinstance(value, list) or not value:
@@ -141,6 +142,7 @@ def _read(value: Any, depth: int, lists: Mapping[str, ValueList]) -> Expression:
 def _operation(
     name: str, operands: tuple[Expression, ...], data_type: pa.DataType, parameters: tuple[Any, ...]
 ) -> Operation:
+    """The operation, after checks of its operands and parameters. Raises `ValueError` if they do not fit its name."""
     if name not in _OPERANDS:
         raise ValueError(f"{name!r:.60} is not an operation.")
     least, most = _OPERANDS[name]

@@ -75,6 +75,7 @@ def _trimmed(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | 
 
 
 def _coalesce(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
+    """`coalesce`, `ifnull` or `nvl` in the common type of its arguments."""
     common = analyser.common_of(node, arguments)
     if common is None or common == NULL or is_nested(common):
         return None

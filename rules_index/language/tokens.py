@@ -81,7 +81,7 @@ class Tokens:
 
 
 def tokenise(text: str) -> Tokens:
-    """Splits a rule's text into tokens. Raises `RuleError` where no token can begin."""
+    """Splits a rule's text into tokens. Raises `RuleError` if no token can begin."""
     if len(text) > MAX_LENGTH:
         raise RuleError(
             "TOO_LONG",

@@ -99,6 +99,7 @@ def _integer(cursor: Cursor) -> int:
 
 
 def _decimal(cursor: Cursor, first: int) -> pa.DataType | None:
+    """Reads the precision and scale behind DECIMAL; None for DECIMAL(0, 0), which Arrow does not have."""
     precision, scale = 10, 0
     if cursor.tokens.kinds[cursor.at] == "(":
         cursor.at += 1
@@ -127,6 +128,7 @@ def _timestamp(cursor: Cursor) -> pa.DataType:
 
 
 def _interval(cursor: Cursor) -> pa.DataType | None:
+    """Reads the fields behind INTERVAL; None for other intervals than day-time and year-month ones."""
     kinds = cursor.tokens.kinds
     field = kinds[cursor.at]
     for fields, data_type in ((_YEAR_FIELDS, MONTH_INTERVAL), (_DAY_FIELDS, DAY_INTERVAL)):

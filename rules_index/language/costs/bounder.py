@@ -97,6 +97,7 @@ class Bounder:
         return found
 
     def _checked(self, node: Node, bound: Bound) -> Bound:
+        """The bounds of a node. Raises `TOO_COSTLY` if one exceeds its limit."""
         if self.row <= ORDINARY_ROW and bound.steps.most > MAX_STEPS:
             raise self._too_costly(node, "steps", bound.steps.most, MAX_STEPS, ORDINARY_ROW)
         if bound.memory.most > MAX_BYTES:
@@ -247,6 +248,8 @@ class Bounder:
         return self._combine(node, size, cost.work(call, size) * self._dearness(node), copies)
 
     def _check_arguments(self, node: Node, sizes: list[Size]) -> None:
+        """Raises `NOT_ALLOWED` if an argument violates a limit (`limits.problem`). Adds known constants to `sizes`, in
+        place."""
         constants: list[Any] = [self.analyser.value(child).local for child in node.children]
         known = [
             size.but(constant=tree.value) if isinstance(tree, Constant) and size.constant is not tree.value else size

@@ -157,6 +157,7 @@ _SPELLED = {pa.bool_(): string_casts.booleans, pa.date32(): string_casts.dates, 
 
 
 def _from_texts(texts: pa.Array, target: pa.DataType) -> Outcome:
+    """Casts texts, which must be valid UTF-8."""
     if pa.types.is_decimal(target):
         return string_casts.decimals(texts, target)
     if not pa.types.is_integer(target):

@@ -167,7 +167,7 @@ def to_instant(local: int, zone: str) -> int | None:
 
 
 def to_local(instant: int, zone: str) -> int | None:
-    """The local time of a zone at an instant, both in microseconds since 1970; None where only Spark knows."""
+    """The local time of a zone at an instant, both in microseconds since 1970; None if only Spark knows."""
     offset = zone_offset(zone)
     if offset is not None:
         return instant + offset

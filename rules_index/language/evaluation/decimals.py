@@ -87,7 +87,7 @@ def negative_or_absolute(name: str, values: pa.Array) -> Outcome:
 
 
 def to_integers(values: pa.Array) -> tuple[npt.NDArray[np.int64], Mask]:
-    """The values truncated toward zero, `[rows] int64`, and where they overflow."""
+    """The values truncated toward zero, `[rows] int64`, and a mask of those that overflow."""
     whole = np.zeros(len(values), np.int64)
     failed = np.zeros(len(values), np.bool_)
     _truncate(halves_of(values), values.type.scale, whole, failed)

@@ -66,20 +66,22 @@ def constant_scalar(constant: Constant) -> pa.Scalar:
 
 
 def _nulls(operand: Evaluated) -> Mask:
-    """Where the operand is NULL and did not raise."""
+    """The rows where the operand is NULL and did not raise."""
     return nulls_of(operand.values) & ~_raised(operand)
 
 
 def _raised(operand: Evaluated) -> Mask:
+    """The rows where evaluating the operand raised."""
     return np.zeros(len(operand.values), np.bool_) if operand.raised is None else operand.raised
 
 
 def _is_true(operand: Evaluated) -> Mask:
-    """Where a BOOLEAN operand is TRUE."""
+    """The rows where a BOOLEAN operand is TRUE."""
     return pc.fill_null(operand.values, False).to_numpy(zero_copy_only=False)
 
 
 def _is_false(operand: Evaluated) -> Mask:
+    """The rows where a BOOLEAN operand is FALSE."""
     return ~pc.fill_null(operand.values, True).to_numpy(zero_copy_only=False)
 
 
@@ -91,7 +93,7 @@ def _finish(values: pa.Array, raised: Mask | None) -> Evaluated:
 
 
 def _either(operands: list[Evaluated]) -> Mask | None:
-    """Where an operand that Spark evaluates raised; Spark stops at the first NULL."""
+    """The rows where an operand that Spark evaluates raised. Spark stops at the first operand that is NULL."""
     if all(operand.raised is None for operand in operands):
         return None
     raised = np.zeros(len(operands[0].values), np.bool_)
@@ -141,7 +143,7 @@ def _quiet_division(operation: Operation, operands: list[Evaluated]) -> Evaluate
 
 
 def _divided(operation: Operation, operands: list[Evaluated]) -> tuple[pa.Array, Mask | None]:
-    """The values of a division, and where it fails."""
+    """The values of a division, and a mask of the rows where it fails."""
     name, (left, right) = operation.name.removeprefix("try_"), (operand.values for operand in operands)
     if not pa.types.is_decimal(operation.type):
         return divide(name, left, right)
@@ -184,6 +186,8 @@ def _null_safe_equal(operation: Operation, operands: list[Evaluated]) -> Evaluat
 
 
 def _and_or(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+    """AND or OR in three-valued logic. Spark evaluates operands from left to right, until one decides the result or
+    raises."""
     combine, decides = (pc.and_kleene, _is_false) if operation.name == "and" else (pc.or_kleene, _is_true)
     values = reduce(combine, (operand.values for operand in operands))
     if all(operand.raised is None for operand in operands):
@@ -223,6 +227,8 @@ def _in(operation: Operation, operands: list[Evaluated]) -> Evaluated:
 
 
 def _case(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+    """The branch of the first condition that is TRUE. Spark evaluates conditions up to that one, and only its
+    branch."""
     values, raised = operands[-1].values, _raised(operands[-1])
     for condition, branch in zip(operands[-3::-2], operands[-2::-2], strict=True):
         taken = _is_true(condition)
@@ -232,6 +238,7 @@ def _case(operation: Operation, operands: list[Evaluated]) -> Evaluated:
 
 
 def _coalesce(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+    """The first value that is not NULL. Spark evaluates operands up to that one."""
     values = operands[0].values if len(operands) == 1 else pc.coalesce(*(operand.values for operand in operands))
     raised = np.zeros(len(values), np.bool_)
     open_rows = ~raised

@@ -16,6 +16,7 @@ from rules_index.language.evaluation.scalar import Columns, Mask, Result, Scalar
 
 
 def _size(columns: Columns, _: str) -> Result:
+    """The number of items of each array, or of entries of each map."""
     column = columns[0]
     if pa.types.is_map(column.type):
         offsets = np.diff(column.offsets.to_numpy())

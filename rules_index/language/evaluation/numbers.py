@@ -98,6 +98,8 @@ def _bit_count(columns: Columns, _: str) -> Result:
 
 
 def _shift(shifted: Callable[[np.ndarray, np.ndarray], np.ndarray], unsigned: bool = False) -> Any:
+    """Returns the function that shifts the bits of its first column; `unsigned`: zeros are shifted in."""
+
     def evaluate(columns: Columns, _: str) -> Result:
         """Shifts by the lowest 5 bits of a number for an INT and the lowest 6 for a BIGINT, as Java does."""
         column, places = columns

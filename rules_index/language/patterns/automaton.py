@@ -179,7 +179,7 @@ class _Builder:
 
 
 def spend_on_sets(characters: int, work: Work) -> None:
-    """Spends the work of `build` for the sets of a pattern that has so many different characters."""
+    """Spends the work that `build` needs for the sets of a pattern with so many (`characters`) different characters."""
     work.spend(characters * 2 * characters // _CELLS_A_STEP)
 
 

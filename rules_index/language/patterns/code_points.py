@@ -271,6 +271,7 @@ def _general_property(name: str, ignore_case: bool) -> ValueSet | None:
 
 @cache
 def _script(name: str) -> ValueSet | None:
+    """The set of a script; None if java.util.regex or Polars does not have it."""
     if not is_script(name):
         return None
     upper = {"ZZZZ": "UNKNOWN", "HANI": "HAN", "ZYYY": "COMMON"}.get(name.upper(), name.upper())

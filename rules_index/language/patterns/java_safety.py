@@ -103,6 +103,8 @@ def _cost(node: Node, rest: Rest) -> tuple[int, int, Rest]:
 
 
 def _choice(branches: list[tuple[int, int, Rest]]) -> tuple[int, int, Rest]:
+    """The cost of a choice, from its branches' costs. If two branches can begin with the same code point, Java may try
+    all."""
     firsts = [first for _, _, first in branches]
     known = [first for first in firsts if first is not None]
     together: Rest = None
@@ -127,6 +129,7 @@ def _repeated_set(members: ValueSet, low: int, high: int | None, rest: Rest) -> 
 
 
 def _repeated_group(item: Node, low: int, high: int | None, rest: Rest) -> tuple[int, int, Rest]:
+    """The cost of a repeated group. Raises `_UnsafeError` if it repeats often, and its matches differ in length."""
     if high == 0:
         return 0, 1, rest
     if (low, high) in ((0, 1), (1, 1)):

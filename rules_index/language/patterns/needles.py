@@ -45,6 +45,7 @@ def rlike_needles(pattern: str) -> frozenset[bytes] | None:
 
 
 def _of(node: Node) -> frozenset[bytes] | None:
+    """The needles of a node; None if there are none."""
     match node:
         case Characters():
             code = _single(node)
@@ -60,6 +61,7 @@ def _of(node: Node) -> frozenset[bytes] | None:
 
 
 def _any_of(items: tuple[Node, ...]) -> frozenset[bytes] | None:
+    """The needles of all items together; None if an item has none, or there are too many."""
     found: set[bytes] = set()
     for item in items:
         texts = _of(item)

@@ -201,6 +201,7 @@ _SHORT = {(0, None): "*", (1, None): "+", (0, 1): "?"}
 
 
 def _tests_start(node: Node) -> bool:
+    """Whether a node has the assertion that it is at the start of a text."""
     match node:
         case Assertion(place):
             return place == Place.START

@@ -27,7 +27,7 @@ def buffers(strings: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.in
 
 
 def with_nulls(found: npt.NDArray[np.bool_], valid: npt.NDArray[np.bool_]) -> pa.BooleanArray:
-    """The results as BOOLEAN, NULL where the string was."""
+    """The results as BOOLEAN, NULL where the string is NULL."""
     return pa.array(found, pa.bool_(), mask=None if valid.all() else ~valid)
 
 
