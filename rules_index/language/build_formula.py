@@ -197,8 +197,8 @@ class Splitter:
         if len(left.children) != len(right.children):
             raise self.analyser.error("TYPE_MISMATCH", "The two rows have different numbers of values.", node)
         parts = []
-        for one, other in zip(left.children, right.children, strict=True):
-            first, second = self.analyser.value(one), self.analyser.value(other)
+        for left_child, right_child in zip(left.children, right.children, strict=True):
+            first, second = self.analyser.value(left_child), self.analyser.value(right_child)
             if first.type != second.type:
                 return None
             part = self.compare(node, "<=>", first, second)

@@ -279,11 +279,11 @@ def length_of_interval(text: str, units: Mapping[str, int]) -> int | None:
 
     None if the literal has another form than whole numbers with units, or names other units.
     """
-    at, total = len("INTERVAL"), 0
-    while at < len(text):
-        part = _PART.match(text, at)
+    position, total = len("INTERVAL"), 0
+    while position < len(text):
+        part = _PART.match(text, position)
         if part is None or part[4].upper() not in units:
             return None
         total += (-1 if part[1] == "-" else 1) * int(part[2] or part[3]) * units[part[4].upper()]
-        at = part.end()
+        position = part.end()
     return total if abs(total) < 1 << 62 else None

@@ -264,14 +264,14 @@ def _call(cursor: Cursor, kind: str) -> Node:
         children.append(cursor.value())
         cursor.expect(")", "A closing bracket is missing here.")
     elif kind in _UNIT_CALLS and kinds[cursor.at] in _UNITS and kinds[cursor.at + 1] == ",":
-        at = cursor.at
+        token = cursor.at
         cursor.at += 2
         children = cursor.list_of_expressions()
         if len(children) == 2:
-            children.insert(0, _leaf(cursor, "literal", Constant(kinds[at], pa.string()), at, at))
+            children.insert(0, _leaf(cursor, "literal", Constant(kinds[token], pa.string()), token, token))
             name = "timestampadd" if kind in ("TIMESTAMPADD", "DATEADD", "DATE_ADD") else "timestampdiff"
         else:  # `date_add(day, 1)` of a column with the name of a unit
-            children.insert(0, _leaf(cursor, "column", (tokens.name(at),), at, at))
+            children.insert(0, _leaf(cursor, "column", (tokens.name(token),), token, token))
     elif kind == "TRIM":
         name, children = _trim(cursor)
     elif kind == "POSITION":

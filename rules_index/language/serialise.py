@@ -164,15 +164,15 @@ def _operation(
     return Operation(name, operands, data_type, parameters)
 
 
-def _is_condition(condition: Expression, lists: pa.DataType) -> bool:
-    """Whether an expression is BOOLEAN, and its leaves are items of a list of type `lists`, or fields of these
+def _is_condition(condition: Expression, list_type: pa.DataType) -> bool:
+    """Whether an expression is BOOLEAN, and its leaves are items of a list of type `list_type`, or fields of these
     items."""
     leaves = list(leaves_of(condition))
-    if len({path_parts(leaf.name)[0] for leaf in leaves}) != 1 or not pa.types.is_list(lists):
+    if len({path_parts(leaf.name)[0] for leaf in leaves}) != 1 or not pa.types.is_list(list_type):
         return False
     if not pa.types.is_boolean(condition.type):
         return False
-    return all(leaf.text is None and leaf.type == _type_within(lists.value_type, leaf) for leaf in leaves)
+    return all(leaf.text is None and leaf.type == _type_within(list_type.value_type, leaf) for leaf in leaves)
 
 
 def _type_within(kind: pa.DataType, leaf: Leaf) -> pa.DataType | None:

@@ -256,10 +256,10 @@ def _timestampadd(analyser: Analysis, node: Node, arguments: list[Value]) -> Val
         return None
     word = str(unit.value).upper()
     name = "time_months_add" if word in _MONTHS else "time_add" if word in ("DAY", "WEEK") else "instant_add"
-    length, of = count.value * (_MONTHS | _MICROS).get(word, 0), INT if word in _MONTHS else BIGINT
-    if not 0 < abs(length) < 1 << (of.bit_width - 1):
+    length, count_type = count.value * (_MONTHS | _MICROS).get(word, 0), INT if word in _MONTHS else BIGINT
+    if not 0 < abs(length) < 1 << (count_type.bit_width - 1):
         return None
-    tree = function_registry.build(name, [time, Constant(length, of)], kind, analyser.scope.time_zone)
+    tree = function_registry.build(name, [time, Constant(length, count_type)], kind, analyser.scope.time_zone)
     return analyser.make_value(node, kind, tree)
 
 
@@ -305,8 +305,8 @@ def _is_nan(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | N
     return analyser.make_value(node, BOOLEAN, operations.operation("<=>", [number.local, nan], BOOLEAN))
 
 
-def _widens(kind: pa.DataType, to: Type) -> bool:
-    return is_integer(kind) and is_integer(to) and INTEGER_BITS[kind] <= INTEGER_BITS[to]
+def _widens(kind: pa.DataType, target: Type) -> bool:
+    return is_integer(kind) and is_integer(target) and INTEGER_BITS[kind] <= INTEGER_BITS[target]
 
 
 def _condition_on(analyser: Analysis, body: Node, kind: pa.DataType) -> Operation | None:

@@ -111,14 +111,14 @@ class Bounder:
             )
         return bound
 
-    def _too_costly(self, node: Node, what: str, found: float, limit: float, row: float) -> RuleError:
+    def _too_costly(self, node: Node, unit: str, needed: float, limit: float, row: float) -> RuleError:
         tokens = self.analyser.tokens
         text = tokens.text[tokens.starts[node.first] : tokens.ends[node.last]]
         shown = text if len(text) <= 60 else f"{text[:57]}..."
-        amount = f"{int(found):,}" if found < 1e18 else "more than 10^18"
+        amount = f"{int(needed):,}" if needed < 1e18 else "more than 10^18"
         return self.analyser.error(
             "TOO_COSTLY",
-            f"{shown} may need {amount} {what} on a row of {int(row):,} bytes; at most {int(limit):,} are allowed. Use "
+            f"{shown} may need {amount} {unit} on a row of {int(row):,} bytes; at most {int(limit):,} are allowed. Use "
             "smaller constants, nest less, or cut what it works on, as in left(text, 100) and slice(items, 1, 100).",
             node,
         )

@@ -68,15 +68,15 @@ def integer_operation(name: str, left: pa.Array, right: pa.Array, data_type: pa.
             # A wrapped product does not divide back, except for the one quotient that itself overflows
             failed = (a != 0) & (result // np.where(a == 0, 1, a) != b) | ((a == -1) & (b == _MIN_LONG))
     values, narrow = _narrow(result, data_type)
-    either = pc.or_(left.is_null(), right.is_null()).to_numpy(zero_copy_only=False)
-    return pa.array(values, data_type, mask=either), (failed | narrow) & ~either
+    nulls = pc.or_(left.is_null(), right.is_null()).to_numpy(zero_copy_only=False)
+    return pa.array(values, data_type, mask=nulls), (failed | narrow) & ~nulls
 
 
 def divide(name: str, left: pa.Array, right: pa.Array) -> Outcome:
     """`divide` of DOUBLEs, `quotient` of BIGINTs (toward zero), `remainder` (with the sign of the dividend) or
     `positive_remainder` of numbers of one type. Fails where the divisor is 0 or the type cannot hold the quotient."""
     a, b = _numbers(left), _numbers(right)
-    either = pc.or_(left.is_null(), right.is_null()).to_numpy(zero_copy_only=False)
+    nulls = pc.or_(left.is_null(), right.is_null()).to_numpy(zero_copy_only=False)
     failed = b == 0
     if name == "quotient":
         failed = failed | ((a == _MIN_LONG) & (b == -1))
@@ -94,7 +94,7 @@ def divide(name: str, left: pa.Array, right: pa.Array) -> Outcome:
             result = np.fmod(a, divisors)
         if name == "positive_remainder":
             result = np.where(result < 0, np.fmod(_as_in_java(result) + divisors, divisors), result)
-    return pa.array(result, left.type, mask=either), failed & ~either
+    return pa.array(result, left.type, mask=nulls), failed & ~nulls
 
 
 def _as_in_java(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:

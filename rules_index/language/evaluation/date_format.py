@@ -97,12 +97,12 @@ def _clock(letters: str) -> _Part:
 def _parts(pattern: str) -> tuple[tuple[_Part, ...], int] | None:
     """The parts of a pattern, and the microseconds of its shortest unit; None for a pattern that is left to Spark."""
     parts: list[_Part] = []
-    unit, at = DAY, 0
-    while at < len(pattern):
-        found = TOKEN.match(pattern, at)
+    unit, position = DAY, 0
+    while position < len(pattern):
+        found = TOKEN.match(pattern, position)
         if found is None:
             return None
-        at, letters = found.end(), found["letters"]
+        position, letters = found.end(), found["letters"]
         if letters is None:
             parts.append(_text(found["plain"] or found["quoted"].replace("''", "'") or "'"))
         elif letters in _DATES:

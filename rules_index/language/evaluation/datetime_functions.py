@@ -65,11 +65,11 @@ _SECONDS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3_600, "DAY": 86_400, "WEEK": 604
 def _whole_units(columns: Columns, zone: str) -> Result:
     """`timestampdiff`: whole units from the second column's local time to the third's, truncated toward zero."""
     unit, start, end = columns
-    (first, rest), (last, more) = (local_clock(each, zone) for each in (start, end))
-    seconds = (last - first) * _DAY_SECONDS + more // _SECOND - rest // _SECOND
-    rest, more = rest % _SECOND, more % _SECOND
-    seconds -= (seconds > 0) & (more < rest)
-    seconds += (seconds < 0) & (more > rest)
+    (start_days, start_micros), (end_days, end_micros) = (local_clock(each, zone) for each in (start, end))
+    seconds = (end_days - start_days) * _DAY_SECONDS + end_micros // _SECOND - start_micros // _SECOND
+    start_micros, end_micros = start_micros % _SECOND, end_micros % _SECOND
+    seconds -= (seconds > 0) & (end_micros < start_micros)
+    seconds += (seconds < 0) & (end_micros > start_micros)
     length = _SECONDS[unit[0].as_py()]
     return like(start, np.sign(seconds) * (np.abs(seconds) // length), BIGINT, end), None
 
@@ -81,9 +81,13 @@ def _whole_months(columns: Columns, zone: str) -> Result:
     """`timestampdiff`: whole months, quarters or years from the second column's local time to the third's, truncated
     toward zero."""
     unit, start, end = columns
-    (first, rest), (last, more) = (local_clock(each, zone) for each in (start, end))
-    last = last - ((last > first) & (more < rest)) + ((last < first) & (more > rest))
-    packed = [_count(days, "M") * 32 + _since(days, "M") for days in (first, last)]
+    (start_days, start_micros), (end_days, end_micros) = (local_clock(each, zone) for each in (start, end))
+    end_days = (
+        end_days
+        - ((end_days > start_days) & (end_micros < start_micros))
+        + ((end_days < start_days) & (end_micros > start_micros))
+    )
+    packed = [_count(days, "M") * 32 + _since(days, "M") for days in (start_days, end_days)]
     difference = packed[1] - packed[0]
     length = 32 * _MONTHS[unit[0].as_py()]
     return like(start, np.sign(difference) * (np.abs(difference) // length), BIGINT, end), None

@@ -62,13 +62,13 @@ def remainder(left: pa.Array, right: pa.Array, result: pa.DataType) -> Outcome:
 def _divide(left, right, power, out, failed):  # type: ignore[no-untyped-def]
     """Writes left * 10 ** power / right, rounded half up (away from zero), to `out`, and where `right` is 0 to `failed`
     [rows] bool. The numbers are two's complement, [rows, 2] uint64; those in `right` fit 63 bits."""
-    dividend, divisor = np.zeros(_LIMBS, np.uint64), np.zeros(_LIMBS, np.uint64)
+    dividend, divisor_limbs = np.zeros(_LIMBS, np.uint64), np.zeros(_LIMBS, np.uint64)
     one, top = np.uint64(1), np.uint64(31)
     for row in range(len(left)):
         negative = load_limbs(left[row, 0], left[row, 1], dividend)
-        other = load_limbs(right[row, 0], right[row, 1], divisor)
-        by = divisor[0] | (divisor[1] << np.uint64(32))
-        if by == 0:
+        other = load_limbs(right[row, 0], right[row, 1], divisor_limbs)
+        divisor = divisor_limbs[0] | (divisor_limbs[1] << np.uint64(32))
+        if divisor == 0:
             failed[row] = True
             continue
         scale_up(dividend, power)
@@ -81,11 +81,11 @@ def _divide(left, right, power, out, failed):  # type: ignore[no-untyped-def]
             for bit in range(32):
                 remainder = (remainder << one) | ((digits >> (top - np.uint64(bit))) & one)
                 quotient <<= one
-                if remainder >= by:
-                    remainder -= by
+                if remainder >= divisor:
+                    remainder -= divisor
                     quotient |= one
             dividend[limb] = quotient
-        if remainder + remainder >= by:
+        if remainder + remainder >= divisor:
             _add_one(dividend)
         store_limbs(dividend, negative != other, out[row])
 

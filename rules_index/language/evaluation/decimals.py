@@ -247,9 +247,9 @@ def _operate(  # type: ignore[no-untyped-def]
         b_negative = load_limbs(right[row, 0], right[row, 1], b)
         if operation == 1:
             b_negative = not b_negative
-        at = max(left_scale, right_scale)
-        scale_up(a, at - left_scale)
-        scale_up(b, at - right_scale)
+        common_scale = max(left_scale, right_scale)
+        scale_up(a, common_scale - left_scale)
+        scale_up(b, common_scale - right_scale)
         if a_negative == b_negative:
             result[:] = a
             _add(result, b)
@@ -260,13 +260,13 @@ def _operate(  # type: ignore[no-untyped-def]
         else:
             _subtract(a, b, result)
             negative = a_negative
-        if at > scale:
-            _scale_down(result, at - scale, True)
-        elif at < scale:
-            if _digits(result, spare) + scale - at > precision:
+        if common_scale > scale:
+            _scale_down(result, common_scale - scale, True)
+        elif common_scale < scale:
+            if _digits(result, spare) + scale - common_scale > precision:
                 failed[row] = True
                 continue
-            scale_up(result, scale - at)
+            scale_up(result, scale - common_scale)
         if _less(result, limit):
             store_limbs(result, negative, out[row])
         else:

@@ -43,8 +43,8 @@ def _hash(numbers: Callable[..., None], texts: Callable[..., None], kind: pa.Dat
                 texts(*buffers(column), hashes)
             else:
                 numbers(*_bits(column), ~nulls_of(column), hashes)
-        width = hashes.astype(np.uint32).view(np.int32) if kind == INT else hashes.view(np.int64)
-        return pa.array(width, kind), None
+        signed = hashes.astype(np.uint32).view(np.int32) if kind == INT else hashes.view(np.int64)
+        return pa.array(signed, kind), None
 
     return evaluate
 
@@ -66,9 +66,9 @@ def _bits(column: pa.Array) -> tuple[np.ndarray, bool]:
 
 
 @inlined
-def _rotated(value, by, width):  # type: ignore[no-untyped-def]
+def _rotated(value, count, width):  # type: ignore[no-untyped-def]
     """A word of `width` bits, rotated to the left by `by` bits."""
-    value = (value << np.uint64(by)) | (value >> np.uint64(width - by))
+    value = (value << np.uint64(count)) | (value >> np.uint64(width - count))
     return value & np.uint64(_WORDS) if width == 32 else value
 
 

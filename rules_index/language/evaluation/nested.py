@@ -61,8 +61,8 @@ def _array_extreme(columns: Columns, _: str, last: bool) -> Result:
     order = pc.sort_indices(rows, [("owner", "ascending"), ("item", "ascending")]).to_numpy()
     places = np.searchsorted(owner, np.arange(len(lists) + 1))
     empty = places[:-1] == places[1:]
-    at = np.where(empty, 0, places[1:] - 1 if last else places[:-1])
-    taken = order[at] if len(order) else at
+    positions = np.where(empty, 0, places[1:] - 1 if last else places[:-1])
+    taken = order[positions] if len(order) else positions
     return items.take(pa.array(taken, pa.int64(), mask=empty)), None
 
 
@@ -89,19 +89,19 @@ def _item(columns: Columns, _: str, first: int, raises: bool) -> Result:
     array, place = columns
     begins, ends = _bounds(array)
     places, sizes = filled(place).astype(np.int64), ends - begins
-    at = places - first
+    indices = places - first
     if first:
-        at = np.where(places < 0, sizes + places, at)
-    inside = (at >= 0) & (at < sizes)
+        indices = np.where(places < 0, sizes + places, indices)
+    inside = (indices >= 0) & (indices < sizes)
     known = ~(nulls_of(array) | nulls_of(place))
-    taken = pa.array(begins + at, mask=~(inside & known))
+    taken = pa.array(begins + indices, mask=~(inside & known))
     return array.values.take(taken), known & ~inside if raises else None
 
 
 def _value_of_key(columns: Columns, _: str) -> Result:
     """The value of the first entry of each map with this key; NULL if there is none."""
-    at, held = _entry(columns)
-    return columns[0].items.take(pa.array(at, mask=~held)), None
+    first, exists = _entry(columns)
+    return columns[0].items.take(pa.array(first, mask=~exists)), None
 
 
 def _has_key(columns: Columns, _: str) -> Result:
@@ -118,8 +118,8 @@ def _entry(columns: Columns) -> tuple[np.ndarray, np.ndarray]:
     wanted = key[0] if _is_constant(key) else key.take(pa.array(owner))
     equal = pc.fill_null(pc.equal(entries, wanted), False)
     hits = np.flatnonzero(equal.to_numpy(zero_copy_only=False)) + begins[0]
-    at = np.append(hits, len(maps.keys))[np.searchsorted(hits, begins)]
-    return at, (at < ends) & ~nulls_of(maps)
+    first = np.append(hits, len(maps.keys))[np.searchsorted(hits, begins)]
+    return first, (first < ends) & ~nulls_of(maps)
 
 
 def _is_constant(values: pa.Array) -> bool:

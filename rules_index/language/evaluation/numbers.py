@@ -106,8 +106,8 @@ def _shift(shifted: Callable[[np.ndarray, np.ndarray], np.ndarray], unsigned: bo
         values = filled(column) if column.type == BIGINT else filled(column).astype(np.int32)
         width = 8 * values.itemsize
         words = values.view(f"u{values.itemsize}") if unsigned else values
-        by = (filled(places).astype(np.int64) & (width - 1)).astype(words.dtype)
-        return like(column, shifted(words, by).view(values.dtype), BIGINT if width == 64 else INT, places), None
+        distances = (filled(places).astype(np.int64) & (width - 1)).astype(words.dtype)
+        return like(column, shifted(words, distances).view(values.dtype), BIGINT if width == 64 else INT, places), None
 
     return evaluate
 

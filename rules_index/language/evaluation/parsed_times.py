@@ -44,35 +44,35 @@ def expression_of(pattern: str) -> str | None:
     pattern."""
     found: list[str] = []
     names: list[str] = []
-    at, before = 0, ""
-    while at < len(pattern):
-        token = TOKEN.match(pattern, at)
+    position, previous = 0, ""
+    while position < len(pattern):
+        token = TOKEN.match(pattern, position)
         if token is None:
             return None
-        at, letters = token.end(), token["letters"]
+        position, letters = token.end(), token["letters"]
         if letters is None:
             text = token["plain"] or token["quoted"]
             if not text or "'" in text or not text.isascii() or any(letter.isdigit() for letter in text):
                 return None
             found.append(f"(?i:{re.escape(text)})")
-            before = ""
+            previous = ""
             continue
-        name, part = _field(letters, before)
+        name, part = _field(letters, previous)
         # next to another number, a number must have a fixed width: else it could take its neighbour's digits
-        touches = before not in ("", _FIXED, _YEAR) or (before and part not in (_FIXED, _YEAR))
+        touches = previous not in ("", _FIXED, _YEAR) or (previous and part not in (_FIXED, _YEAR))
         if not name or name in names or touches:
             return None
         found.append(f"(?P<{name}>{part})")
         names.append(name)
-        before = part
+        previous = part
     clock = [name for name in names if name in _CLOCK]
     is_whole = sorted(clock, key=_CLOCK.index) == list(_CLOCK[: len(clock)])
     return f"^{''.join(found)}$" if names and is_whole else None
 
 
-def _field(letters: str, before: str) -> tuple[str, str]:
+def _field(letters: str, previous: str) -> tuple[str, str]:
     """A field's name and its regular expression; both empty for a field that is left to Spark."""
-    if set(letters) == {"S"} and len(letters) <= _MOST_OF_SECOND and not before:
+    if set(letters) == {"S"} and len(letters) <= _MOST_OF_SECOND and not previous:
         return "fraction", f"[0-9]{{1,{len(letters)}}}"
     return _FIELDS.get(letters, ("", ""))
 

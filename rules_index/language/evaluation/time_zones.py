@@ -99,8 +99,9 @@ def instants(
     """
     # Before 1170 and after 2900 a local time is converted some 400-year cycles nearer to 1970, and then moved back.
     first, last = -2 * _CYCLE_DAYS, _REPEATS // DAY + _CYCLE_DAYS
-    before, behind = np.minimum((days - first) // _CYCLE_DAYS, 0), np.maximum(-((last - days) // _CYCLE_DAYS), 0)
-    cycles = before + behind
+    cycles_before = np.minimum((days - first) // _CYCLE_DAYS, 0)
+    cycles_behind = np.maximum(-((last - days) // _CYCLE_DAYS), 0)
+    cycles = cycles_before + cycles_behind
     near = _near_instants((days - cycles * _CYCLE_DAYS) * DAY + of_day, zone, preferred)
     found, failed = sums(near, cycles * _CYCLE)
     return found, failed | (np.abs(cycles) > _MOST_CYCLES)
@@ -143,9 +144,9 @@ def _near_instants(local: np.ndarray, zone: str, preferred: np.ndarray | None) -
     earlier, later = offsets(local - DAY, zone), offsets(local + DAY, zone)
     found = local - earlier
     moved = np.flatnonzero(earlier != later)
-    for one in (later, earlier) if preferred is None else (later, earlier, preferred):
-        tried = local[moved] - one[moved]
-        holds = offsets(tried, zone) == one[moved]
+    for shift in (later, earlier) if preferred is None else (later, earlier, preferred):
+        tried = local[moved] - shift[moved]
+        holds = offsets(tried, zone) == shift[moved]
         found[moved[holds]] = tried[holds]
     if preferred is None:
         skipped = moved[(offsets(found[moved], zone) == later[moved]) & (local[moved] - later[moved] != found[moved])]

@@ -63,10 +63,10 @@ def single(code: int, ignore_case: bool, unicode_case: bool) -> ValueSet:
     if not unicode_case:
         return _ascii_variants(points((code,)))
     codes, upper, folded = _cased_codes()
-    at = int(np.searchsorted(codes, code))
-    if at == len(codes) or codes[at] != code or upper[at] == folded[at]:
+    index = int(np.searchsorted(codes, code))
+    if index == len(codes) or codes[index] != code or upper[index] == folded[index]:
         return points((code,))
-    lowest = int(folded[at])
+    lowest = int(folded[index])
     return points((lowest, *codes[folded == lowest].tolist()))
 
 

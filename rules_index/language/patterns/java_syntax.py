@@ -185,10 +185,10 @@ class _PatternParser(SetReader):
         self.groups += 1
         return self.groups
 
-    def refuse_group(self, start: int, what: str) -> NoReturn:
+    def refuse_group(self, start: int, construct: str) -> NoReturn:
         """Fails at a group's start."""
         self.cursor = start
-        self.fail(f"{what} cannot be matched in linear time; write the pattern without")
+        self.fail(f"{construct} cannot be matched in linear time; write the pattern without")
 
     def group_name(self, code: int) -> None:
         """Reads a group's name, of which `code` is the first letter. Fails if another group has the same name."""

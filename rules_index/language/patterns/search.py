@@ -285,7 +285,7 @@ def _search(  # type: ignore[no-untyped-def]
         np.zeros(memory[1].shape[1], np.uint64),
     )
     places = False
-    no = membership[0, 0] & False
+    no = membership[0, 0] & False  # of the type of `membership`, so that Numba infers one type
     for slot in slots:
         places = places or slot >= 0
     edge, edge_unicode = assertion_bit(slots, _EDGE, True), assertion_bit(slots, _EDGE_UNICODE, True)
@@ -338,20 +338,20 @@ def _search(  # type: ignore[no-untyped-def]
             if places:
                 bits = line_bits(slots, data, begin, end, last, position, previous, code)
                 if edges:
-                    plain = unicode = left = no
+                    plain = unicode = left_mark = no
                     if code >= 0:
                         mark = membership[MARK, code_class] and base
                         plain = membership[WORD, code_class] or mark
                         unicode = membership[WORD_UNICODE, code_class] or mark
-                        left = membership[MARK, code_class] and base and code <= 0xFFFF
+                        left_mark = membership[MARK, code_class] and base and code <= 0xFFFF
                         if not membership[MARK, code_class]:
                             base = membership[BASE, code_class]
                         # Java looks back by UTF-16 unit, so that a surrogate pair ends the search for a base character
                         base = base & (code <= 0xFFFF)
                     bits |= edge * (plain != word) | edge_unicode * (unicode != word_unicode)
                     if code >= 0:
-                        word = membership[WORD, code_class] or left
-                        word_unicode = membership[WORD_UNICODE, code_class] or left
+                        word = membership[WORD, code_class] or left_mark
+                        word_unicode = membership[WORD_UNICODE, code_class] or left_mark
             following = steps[node, bits * (classes + 1) + code_class]
             if following == _UNKNOWN:
                 following = _step(node, bits, code_class, program, anchors, memory, may_forget, scratch)
