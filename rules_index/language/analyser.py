@@ -264,7 +264,7 @@ class Analyser:
         return None if any(value.collated for value in values) else common
 
     def pattern(self, node: Node) -> str | None:
-        """The text of a pattern, which must be constant; None for NULL."""
+        """The text of a pattern; None for NULL. Raises `PATTERN` if the pattern is not constant."""
         value = self.value(node)
         if isinstance(value.local, Constant):
             text = constants.cast(value.local, STRING, self.scope.time_zone)

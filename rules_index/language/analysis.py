@@ -78,7 +78,7 @@ class Analysis(Protocol):
         """The common type of a list of values; None if only Spark can compare them."""
 
     def pattern(self, node: Node) -> str | None:
-        """The text of a pattern, which must be constant; None for NULL."""
+        """The text of a pattern; None for NULL. Raises `PATTERN` if the pattern is not constant."""
 
     def refuse_rlike(self, pattern: str, node: Node) -> None:
         """Raises `RuleError` for a regular expression that Java refuses, or that can take too long."""

@@ -1,4 +1,4 @@
-"""Which operands AND and OR accept beside each other."""
+"""Whether the operands of AND and OR may stand beside each other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ CONDITIONS = frozenset(("and", "or", "not", "compare", "distinct", "between", "i
 
 
 def may_be_texts(analyser: Analysis, first: Node, second: Node) -> bool:
-    """Whether two adjacent operands may both be STRING, if only Spark knows. It casts a STRING only beside a condition.
+    """Whether two adjacent operands may both be STRING, which only Spark knows. Spark casts a STRING only beside a
+    condition.
 
     Raises `RuleError` if both are known to be STRING, or one is and the other is NULL.
     """

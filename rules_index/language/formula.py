@@ -22,7 +22,7 @@ class Truth(IntEnum):
 class Predicate:
     """A comparison of one attribute with constants.
 
-    `attribute` is the expression whose value is coded; equal expressions are one attribute. The predicate is TRUE on
+    `attribute` is the expression whose value is encoded; equal expressions are one attribute. The predicate is TRUE on
     the values in `true`, FALSE on those in `false` (disjoint), NULL on all others, and `null` where the attribute is
     NULL. On a row where evaluating the attribute raised, it is NULL.
     """
