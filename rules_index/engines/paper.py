@@ -1,5 +1,4 @@
-"""What the papers' engines share: a structure that is stored, searched row by row, and descended by the batch
-kernel."""
+"""Base classes of the papers' engines, whose structure is stored with the index and can be searched row by row."""
 
 from __future__ import annotations
 
@@ -22,20 +21,20 @@ _STORED = "structure_"
 
 
 class PaperEngine(KernelEngine):
-    """An engine with a paper's structure; its keys number the conjunctions of rules.
+    """An engine with a paper's structure. The structure's keys are numbers of conjunctions; see `Refinement`.
 
-    The structure is stored as arrays. A loaded index opens, and checks, them at the first search: matching batches
-    reads only the kernel's arrays. Searches are thread-safe.
+    The structure is stored as arrays. A loaded index opens and checks them at the first search only, since a batch is
+    matched by the kernel's arrays. Searches are thread-safe.
     """
 
     structure_class: ClassVar[str]
     """The structure's module and class, `package.module:Class`; imported when it is built or opened."""
     parameters: ClassVar[dict[str, Any]] = {}
     searches_sets: ClassVar[bool] = False
-    """Whether the structure's search also evaluates sets with gaps, so that only shared disjunctions remain to be
-    checked."""
+    """Whether the structure's search also evaluates sets with gaps, so that only shared disjunctions are left to
+    test."""
     searches_events: ClassVar[bool] = False
-    """Whether the structure can find what an event that is an expression may match."""
+    """Whether the structure can find the conjunctions that an event given as an expression may match."""
 
     def __init__(
         self,
@@ -44,7 +43,7 @@ class PaperEngine(KernelEngine):
         sample: np.ndarray | None = None,
         stored: dict[str, np.ndarray] | None = None,
     ) -> None:
-        """stored: the arrays of the structure over these conjunctions."""
+        """stored: the arrays of the structure over these conjunctions; None if it has to be built from them."""
         super().__init__(conjunctions, kernel, sample)
         self._refinement = Refinement(conjunctions)
         self._stored = stored
@@ -53,7 +52,7 @@ class PaperEngine(KernelEngine):
 
     @classmethod
     def load(cls, arrays: dict[str, np.ndarray], attributes: int, rules: int) -> Self:
-        """Loads stored arrays. Raises `InvalidArraysError` where they are inconsistent; those of the structure are
+        """Loads stored arrays. Raises `InvalidArraysError` if they are inconsistent; the structure's arrays are only
         checked when it is opened."""
         stored = {name[len(_STORED) :]: array for name, array in arrays.items() if name.startswith(_STORED)}
         if not stored:
@@ -73,7 +72,7 @@ class PaperEngine(KernelEngine):
 
     @property
     def structure(self) -> Any:
-        """The paper's structure. Raises `InvalidArraysError` where its stored arrays are inconsistent."""
+        """The paper's structure. Raises `InvalidArraysError` if its stored arrays are inconsistent."""
         if self._structure is None:
             with self._opening:
                 if self._structure is None:
@@ -103,8 +102,8 @@ class PaperEngine(KernelEngine):
 
     def search_event(self, event: Event) -> tuple[np.ndarray, dict[str, int]]:
         """The rules [.] int32, ascending, that an event given as an expression matches by some conjunction, and the
-        search's cost: conjunctions that the structure finds are compared with the event, or all if it cannot search
-        events."""
+        search's cost. Only the conjunctions that the structure finds are compared with the event, or all of them if it
+        cannot search for events."""
         if not self.searches_events:
             return super().search_event(event)
         keys, counters = self.structure.search_event(event)

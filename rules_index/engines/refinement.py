@@ -1,5 +1,5 @@
-"""The refinement step of the papers' engines: a structure finds conjunctions by their boxes, and what a box does not
-express is tested here."""
+"""The refinement step of the papers' engines: a structure finds candidate conjunctions by their boxes, and the terms
+that a box does not express are tested here."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from rules_index.single_events.exact import ExactTerms
 
 
 class Refinement:
-    """Tests conjunctions of rules by key, their number among these conjunctions."""
+    """Tests candidate conjunctions by key. A key is a conjunction's number among the conjunctions of rules, which are
+    stored after those of shared disjunctions."""
 
     def __init__(self, conjunctions: Conjunctions) -> None:
         self._conjunctions = conjunctions
         self._first = int(conjunctions.disjunction_start[-1])
 
     def has(self, keys: np.ndarray) -> bool:
-        """Whether each of these keys has a conjunction."""
+        """Whether every key is the number of a conjunction."""
         count = len(self._conjunctions.target) - self._first
         return bool(((keys >= 0) & (keys < count)).all())
 
@@ -31,26 +32,28 @@ class Refinement:
 
     @cached_property
     def sets(self) -> TermSets:
-        """The terms that are not intervals and so are not expressed by a conjunction's box, without shared
-        disjunctions."""
+        """The terms that a conjunction's box does not express because they are sets with gaps; shared disjunctions are
+        left out."""
         return sets_of(self._conjunctions)
 
     def passes(self, keys: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        """Which conjunctions [keys] bool match a row of codes [attributes]."""
+        """Returns which conjunctions [keys] bool a row of codes [attributes] satisfies."""
         return met(self._terms, self._first + keys, offered_row(codes))
 
     def meets(self, keys: np.ndarray, event: Event) -> np.ndarray:
-        """Which conjunctions [keys] bool an event matches."""
+        """Returns which conjunctions [keys] bool an event matches."""
         return met(self._terms, self._first + keys, offered_event(event, len(self._conjunctions.sizes)))
 
     def passes_disjunctions(self, keys: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        """Which conjunctions [keys] bool match a row of codes [attributes] that satisfies all their other terms."""
+        """Like `passes`, for conjunctions whose other terms the row is known to satisfy: tests only those that name a
+        shared disjunction."""
         held, with_disjunction = np.ones(len(keys), bool), self._with_disjunction[keys]
         held[with_disjunction] = self.passes(keys[with_disjunction], codes)
         return held
 
     def meets_disjunctions(self, keys: np.ndarray, event: Event) -> np.ndarray:
-        """Which conjunctions [keys] bool an event matches that matches all their other terms."""
+        """Like `meets`, for conjunctions whose other terms the event is known to match: tests only those that name a
+        shared disjunction."""
         held, with_disjunction = np.ones(len(keys), bool), self._with_disjunction[keys]
         held[with_disjunction] = self.meets(keys[with_disjunction], event)
         return held

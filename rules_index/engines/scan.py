@@ -26,7 +26,7 @@ class Scan:
 
     @classmethod
     def load(cls, arrays: dict[str, np.ndarray], attributes: int, rules: int) -> Self:
-        """Loads stored arrays. Raises `InvalidArraysError` where they are inconsistent."""
+        """Loads stored arrays. Raises `InvalidArraysError` if they are inconsistent."""
         return cls(validate_conjunctions(arrays, attributes, rules))
 
     @property
@@ -35,7 +35,8 @@ class Scan:
         return {name: getattr(self._conjunctions, name) for name in Conjunctions.__dataclass_fields__}
 
     def search(self, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
-        """The rules [.] int32, ascending, that a row of codes [attributes] satisfies, and the conjunctions compared."""
+        """The rules [.] int32, ascending, that a row of codes [attributes] satisfies, and the number of conjunctions
+        compared."""
         _, rules = self.match(codes[:, None])
         return rules, {"expressions checked": len(self._conjunctions.target)}
 

@@ -64,7 +64,7 @@ class Part:
 
 
 def rule_of(compiled: CompiledRules, rule_id: RuleId) -> Part:
-    """The parts of a rule of an index. Raises `UnknownRuleError` where it has no rule with this id, `RulesIndexError`
+    """The parts of a rule of an index. Raises `UnknownRuleError` if it has no rule with this id, `RulesIndexError`
     where it has no texts."""
     ordinal = _ordinal(compiled, rule_id)
     if compiled.texts is None:

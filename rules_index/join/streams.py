@@ -61,7 +61,7 @@ def find_owners(compiled: CompiledRules, streams: Sequence[str]) -> Owners:
 
 def side_columns(rows: pa.Table, leaves: Sequence[Leaf]) -> pa.Table:
     """A stream's rows with columns named as their leaves. A leaf's column is found without the stream's name or,
-    failing that, by its whole path. Raises `SchemaError` where neither exists."""
+    failing that, by its whole path. Raises `SchemaError` if neither exists."""
     return pa.table({leaf.name: _side_column(rows, leaf) for leaf in leaves})
 
 

@@ -80,7 +80,7 @@ class SelectionConstructs:
 
     @classmethod
     def load(cls, arrays: dict[str, np.ndarray], sizes: np.ndarray) -> Self:
-        """Loads saved `arrays`. Raises `InvalidArraysError` where they are inconsistent."""
+        """Loads saved `arrays`. Raises `InvalidArraysError` if they are inconsistent."""
         for name, dtype, dimensions in (
             ("key_of", np.int32, 1), ("unbounded", np.int32, 1), ("qub", np.int64, 2), ("qrb", np.int64, 2),
         ):  # fmt: skip
@@ -158,7 +158,7 @@ class SelectionConstructs:
         """Adds the conjunction that names `attributes` [.] int32, ascending; `sets[i]` [., 2] are the closed intervals
         of codes of the i-th.
 
-        Raises `ValueError` where the key is negative or in use or the sets exceed the codes, `ConstructsTooLargeError`
+        Raises `ValueError` if the key is negative or in use or the sets exceed the codes, `ConstructsTooLargeError`
         where there is no room.
         """
         self._require_sound(key, attributes, sets)
@@ -189,7 +189,7 @@ class SelectionConstructs:
         self._changed()
 
     def delete(self, key: int) -> None:
-        """Removes a conjunction. Raises `KeyError` where no conjunction has this key."""
+        """Removes a conjunction. Raises `KeyError` if no conjunction has this key."""
         kept = self._unbounded != key
         if not kept.all():
             self._unbounded = self._unbounded[kept]
@@ -236,7 +236,7 @@ class SelectionConstructs:
         return self._evaluate(codes, order, False)[2]
 
     def order(self, macro: np.ndarray | None = None, arrows: np.ndarray | None = None) -> Order:
-        """A sequence over these constructs. Raises `ValueError` where it does not name every p-attribute once."""
+        """A sequence over these constructs. Raises `ValueError` if it does not name every p-attribute once."""
         attributes = self.attributes
         chosen = attributes if macro is None else np.asarray(macro, np.int32)
         if not np.array_equal(np.sort(chosen), attributes):
@@ -247,14 +247,14 @@ class SelectionConstructs:
         return Order(chosen, targets)
 
     def rows(self, codes: np.ndarray) -> np.ndarray:
-        """`codes` [attributes, rows] as kernels take them. Raises `ValueError` where they exceed the sizes."""
+        """`codes` [attributes, rows] as kernels take them. Raises `ValueError` if they exceed the sizes."""
         if codes.shape[0] != len(self.sizes) or (codes < 0).any() or (codes >= self.sizes[:, None]).any():
             raise ValueError("codes are not one row per attribute, or not within its codes")
         # a single memory layout and dtype, so that each kernel is compiled once
         return np.ascontiguousarray(codes, np.int32)
 
     def check(self) -> None:
-        """Raises `AssertionError` where the bitmaps contradict definition 1 or each other."""
+        """Raises `AssertionError` if the bitmaps contradict definition 1 or each other."""
         wrong = self._wrong()
         assert not wrong, wrong
         assert self._slot_of == {int(k): i for i, k in enumerate(self._key_of) if k >= 0}, "keys"

@@ -104,7 +104,7 @@ def to_arrays(store: Store) -> dict[str, np.ndarray]:
 
 
 def from_arrays(arrays: dict[str, np.ndarray], sizes: np.ndarray, spare: float = SPARE, words: int = 0) -> Store:
-    """The tree with these arrays, laid out in their order. Raises `InvalidArraysError` where they are inconsistent.
+    """The tree with these arrays, laid out in their order. Raises `InvalidArraysError` if they are inconsistent.
 
     spare: room to grow, as a share of what is in use; words: further free words for expressions.
     """

@@ -12,7 +12,7 @@ def interval(operator: str, values: Sequence[int], lowest: int, highest: int) ->
 
     operator: one of `OPERATORS`; values: its operand, its set (in any order), or the two ends of BETWEEN. The interval
     of `IN`, `<>` and `NOT IN` also has values that the predicate excludes; evaluating the predicate itself rejects
-    them. Raises `ValueError` where the interval is empty, or the operator is unknown.
+    them. Raises `ValueError` if the interval is empty, or the operator is unknown.
     """
     if operator not in OPERATORS:
         raise ValueError(f"operator {operator!r} is not one of {', '.join(OPERATORS)}")

@@ -80,7 +80,7 @@ class BETree:
 
     @classmethod
     def build(cls, boxes: Boxes, *, batch: bool = True, **parameters: Any) -> Self:
-        """The tree over all boxes. Raises `ValueError` where boxes or parameters are out of bounds.
+        """The tree over all boxes. Raises `ValueError` if boxes or parameters are out of bounds.
 
         parameters: those of `Parameters`. batch: cuts space knowing all boxes, from the root down (BE-B, section 7.2);
         otherwise inserts them one by one (BE). Both follow the same rules, but may choose different attributes.
@@ -104,7 +104,7 @@ class BETree:
 
     @classmethod
     def load(cls, arrays: dict[str, np.ndarray], sizes: np.ndarray) -> Self:
-        """Loads saved `arrays`. Raises `InvalidArraysError` where they are inconsistent."""
+        """Loads saved `arrays`. Raises `InvalidArraysError` if they are inconsistent."""
         return cls(from_arrays(arrays, sizes))
 
     @property
@@ -133,7 +133,7 @@ class BETree:
         return int(self._store.c_nodes[0]["below"])
 
     def insert(self, key: int, attributes: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
-        """Adds a box under a new key. Raises `ValueError` where the key is in use, or the box out of bounds.
+        """Adds a box under a new key. Raises `ValueError` if the key is in use, or the box out of bounds.
 
         Memory grows with the largest key.
         """
@@ -148,7 +148,7 @@ class BETree:
         self._insert(np.array([key], np.int32), np.array([0, len(predicates)]), predicates)
 
     def delete(self, key: int) -> None:
-        """Removes a box. Raises `KeyError` where no box has this key."""
+        """Removes a box. Raises `KeyError` if no box has this key."""
         expressions = self._store.expressions
         if not 0 <= key < len(expressions) or expressions[key] == NO_EXPRESSION:
             raise KeyError(key)

@@ -1,4 +1,4 @@
-"""Boxes by key, added and removed one by one: the id lists refer to them, and candidates are compared with them."""
+"""A table of boxes by key, which can be added and removed one by one. Id lists refer to its slots."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rules_index.index.boxes import Boxes
 from rules_index.kernels.jit import jit
 
 SPARE_TERMS = 4096
-"""The terms are compacted when so many, and half of all, belong to removed boxes."""
+"""The terms are compacted if more than this number, and more than half of all, belong to removed boxes."""
 
 
 class Slots(NamedTuple):
@@ -31,7 +31,7 @@ class Slots(NamedTuple):
 
 
 class BoxTable:
-    """Boxes in slots. The terms of a box are ordered by ascending width."""
+    """Boxes in slots. The terms of a box are ordered by ascending share of their attributes' codes."""
 
     def __init__(self, slots: Slots, sizes: np.ndarray) -> None:
         self.slots = slots
@@ -41,7 +41,7 @@ class BoxTable:
 
     @classmethod
     def of_boxes(cls, boxes: Boxes) -> Self:
-        """The table of all boxes, box i with key i in slot i. Raises `ValueError` where a box is invalid."""
+        """The table of all boxes, box i with key i in slot i. Raises `ValueError` if a box is invalid."""
         sizes = boxes.sizes.astype(np.int32)
         terms = np.stack([boxes.attributes, boxes.low, boxes.high], axis=1).astype(np.int32)
         count = np.diff(boxes.start).astype(np.int32)
@@ -53,7 +53,7 @@ class BoxTable:
 
     @classmethod
     def load(cls, arrays: dict[str, np.ndarray], sizes: np.ndarray) -> Self:
-        """Loads the arrays that `arrays` saves. Raises `InvalidArraysError` where they are inconsistent."""
+        """Loads the arrays that `arrays` saves. Raises `InvalidArraysError` if they are inconsistent."""
         keys, start, terms = arrays["keys"], arrays["start"], arrays["terms"]
         require(keys.ndim == 1 and keys.dtype == np.int32 and len(start) == len(keys) + 1, "keys")
         require(len(keys) == 0 or bool(keys[0] >= 0 and (np.diff(keys.astype(np.int64)) > 0).all()), "keys")
@@ -92,7 +92,8 @@ class BoxTable:
         return {"keys": self.slots.keys[live], "start": start, "terms": self.terms_of(live)[0]}
 
     def terms_of(self, slots: np.ndarray, first: bool = False) -> tuple[np.ndarray, np.ndarray]:
-        """(terms [., 3] int32, owner [.] int32): the terms of some slots, slot by slot, or only the first of each."""
+        """Returns the terms [., 3] int32 of the boxes in these slots, slot by slot, and the slot [.] int32 of each
+        term. first: only the first term of each box."""
         count = self.slots.number[slots].astype(np.int64)
         if first:
             count = np.minimum(count, 1)
@@ -105,11 +106,11 @@ class BoxTable:
         return dict(zip(self.slots.keys[taken].tolist(), taken.tolist(), strict=True))
 
     def slot(self, key: int) -> int:
-        """The slot of a box. Raises `KeyError` where no box has this key."""
+        """The slot of a box. Raises `KeyError` if no box has this key."""
         return self._slot_of[key]
 
     def add(self, key: int, attributes: np.ndarray, low: np.ndarray, high: np.ndarray) -> int:
-        """Puts a box into a slot; returns the slot. Raises `ValueError` where the key is negative or in use, or the box
+        """Puts a box into a slot; returns the slot. Raises `ValueError` if the key is negative or in use, or the box
         invalid."""
         if not 0 <= key < np.iinfo(np.int32).max or key in self._slot_of:
             raise ValueError(f"key {key} is not a number of 32 bits, or in use")
@@ -163,7 +164,7 @@ class BoxTable:
 
 @jit
 def are_sound(terms: np.ndarray, start: np.ndarray, sizes: np.ndarray) -> bool:
-    """Whether attributes ascend within a box and 0 <= low <= high < size in every term."""
+    """Whether attributes exist and ascend within each box, and 0 <= low <= high < size in every term."""
     for box in range(len(start) - 1):
         for term in range(start[box], start[box + 1]):
             attribute, low, high = terms[term, 0], terms[term, 1], terms[term, 2]
@@ -176,7 +177,7 @@ def are_sound(terms: np.ndarray, start: np.ndarray, sizes: np.ndarray) -> bool:
 
 @jit
 def _narrowest_first(start: np.ndarray, terms: np.ndarray, sizes: np.ndarray) -> None:
-    """Orders the terms of every box by share of the attribute's codes, stable, in place."""
+    """Sorts the terms of every box in place by share of the attribute's codes; stable."""
     for box in range(len(start) - 1):
         for term in range(start[box] + 1, start[box + 1]):
             attribute, low, high = terms[term, 0], terms[term, 1], terms[term, 2]

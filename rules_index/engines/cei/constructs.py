@@ -5,7 +5,7 @@ kinds:
 
 - CEI: for each segment a perfect binary tree of intervals of lengths L, L/2, .. 1. The local id l is 1 for the whole
   segment; the halves of l are 2l and 2l + 1. In segment i the id is l + 2iL, so that the id 2iL is unused.
-- LCI: from every start the lengths 1, 2, 4, .. L; the one of length 2^j has the id start (1 + k) + j.
+- LCI: at every start an interval of each length 1, 2, 4, .. L; the one of length 2^j has the id start (1 + k) + j.
 - UI: every unit interval; the id is its start.
 
 The constructs of all attributes are numbered consecutively: construct `id` of attribute a has the place `at[a] + id`.
@@ -26,9 +26,9 @@ KINDS: dict[Kind, int] = {"cei": CEI, "lci": LCI, "ui": UI}
 MAX_CONSTRUCTS = 1 << 27
 """The most constructs of a layout; each takes 16 bytes, not counting its list."""
 LEAST_SEGMENTS_LOG = 6
-"""Segments are so long that a domain has at most 2^6 of them, and an open-ended interval few pieces."""
+"""Segments are long enough that a domain has at most 2^6 of them, which limits the pieces of an open-ended interval."""
 USUAL_K = 4
-"""log L if no interval is known yet: L = 16, as in section 5."""
+"""log L of an attribute without intervals: L = 16, as in section 5."""
 
 
 class ConstructLayout(NamedTuple):
@@ -45,7 +45,8 @@ class ConstructLayout(NamedTuple):
 
 
 def lay_out(kind: np.ndarray, sizes: np.ndarray, k: np.ndarray) -> ConstructLayout:
-    """The constructs over domains [0, sizes[a]). Raises `ValueError` where there are more than `MAX_CONSTRUCTS`."""
+    """Lays out the constructs over domains [0, sizes[a]); kind, k: [attributes]. Raises `ValueError` if there are more
+    than `MAX_CONSTRUCTS`."""
     k = np.where(kind == UI, 0, k).astype(np.int32)
     r = (sizes.astype(np.int64) + (np.int64(1) << k) - 1) >> k << k
     ids = np.select([kind == CEI, kind == LCI], [2 * r, r * (1 + k)], r)
@@ -59,11 +60,12 @@ def lay_out(kind: np.ndarray, sizes: np.ndarray, k: np.ndarray) -> ConstructLayo
 
 
 def choose_k(sizes: np.ndarray, terms: np.ndarray, segment_length: int) -> np.ndarray:
-    """log L [attributes] int32 for intervals `terms` [., 3] (attribute, low, high), closed.
+    """Returns log L [attributes] int32 for intervals `terms` [., 3] (attribute, low, high), closed.
 
-    `segment_length` is L for every attribute, a power of two. With 0 the choice is ours, because the paper gives none:
-    the power of two nearest to the mean width of the attribute's intervals (beyond it storage no longer decreases,
-    section 5.1), but so long that the domain has at most 64 segments. L is at most r rounded up to a power of two.
+    `segment_length` is L for every attribute, a power of two; 0: L is chosen for each attribute. The choice is *ours*,
+    since the paper gives none: the power of two nearest to the mean width of the attribute's intervals (beyond it
+    storage no longer decreases, section 5.1), but large enough that the domain has at most 64 segments. L is at most r
+    rounded up to a power of two.
     """
     attributes = len(sizes)
     whole = np.ceil(np.log2(np.maximum(sizes, 1))).astype(np.int32)

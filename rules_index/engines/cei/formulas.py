@@ -28,7 +28,7 @@ def storage_bytes(N: int, n: int, mu: float) -> float:
 
 
 def mu_bounds(kind: Kind, L: int, W: int) -> tuple[float, float]:
-    """The lower and upper bound of mu (Table 2); equal for UI. Raises `ValueError` where W < L, which Table 2
+    """The lower and upper bound of mu (Table 2); equal for UI. Raises `ValueError` if W < L, which Table 2
     excludes."""
     if kind == "ui":
         return (1 + W) / 2, (1 + W) / 2
@@ -47,12 +47,13 @@ def cei_total(beta: int, L: int) -> float:
 
 
 def cei_total_of_multiple(i: int, L: int) -> float:
-    """T of (iL, (i + 1) L], i >= 1 (lemmas 5 and 6)."""
+    """T(iL, (i + 1) L]: pieces of all intervals that start in one segment, with widths in this range; i >= 1 (lemmas 5
+    and 6)."""
     return L * L / 2 + 1.5 * L + L * L * log(L) + (i - 1) * L * L
 
 
 def cei_total_of_fraction(j: int, L: int) -> float:
-    """T of (L / 2^j, L / 2^(j - 1)], 1 <= j <= log L (lemma 7)."""
+    """T(L / 2^j, L / 2^(j - 1)], for 1 <= j <= log L (lemma 7)."""
     return L * L / 2 ** (j + 1) + 1.5 * L + L * L * (log(L) - j) / 2**j - 2.0 ** (j - 1)
 
 
@@ -62,12 +63,12 @@ def lci_total(beta: int, L: int) -> float:
 
 
 def lci_total_of_multiple(i: int, L: int) -> float:
-    """T' of (iL, (i + 1) L], i >= 0 (lemmas 8 and 9)."""
+    """T'(iL, (i + 1) L]: pieces of the intervals from one start, with widths in this range; i >= 0 (lemmas 8 and 9)."""
     return 1 + L * log(L) / 2 + i * L
 
 
 def log(L: int) -> int:
-    """k = log L. Raises `ValueError` where L is not a power of two."""
+    """k = log L. Raises `ValueError` if L is not a power of two."""
     if L < 1 or L & (L - 1):
         raise ValueError(f"a segment length is a power of two, not {L}")
     return L.bit_length() - 1

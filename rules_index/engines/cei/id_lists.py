@@ -11,10 +11,11 @@ from rules_index.kernels.jit import jit
 from rules_index.kernels.lists import grown
 
 SPARE_ENTRIES = 4096
-"""The lists are compacted when so many entries, and half of the pool, are unused because lists have moved."""
+"""The lists are compacted if more than this number of entries, and more than half of the pool's used part, belong to no
+list because lists have moved."""
 
 MOST_ENTRIES = (1 << 31) - 1
-"""With at most so many, the header of a construct, where its list begins, has 4 bytes, as in the paper."""
+"""The most entries in all lists: the start of a list, a construct's header, then fits in 4 bytes, as in the paper."""
 
 
 class IdLists:
@@ -22,13 +23,13 @@ class IdLists:
 
     start     [places] int32
     length    [places] int32
-    capacity  [places] int32 once a list has grown: a full list moves to the end of the pool, with twice the room
+    capacity  [places] int32, None before the first `add`; a full list moves to the end of the pool, with twice the room
     pool      [.] int32
-    use       [2] int64: the entries of the pool in use, and those among them that no list has any more
+    use       [2] int64: the length of the pool's used part, and the number of entries in it that lists have left behind
     """
 
     def __init__(self, offsets: np.ndarray, ids: np.ndarray) -> None:
-        """Lists that are concatenated, the p-th being `ids[offsets[p] : offsets[p + 1]]`."""
+        """Takes concatenated lists; the p-th is `ids[offsets[p] : offsets[p + 1]]`."""
         self._take(offsets, ids)
 
     def _take(self, offsets: np.ndarray, ids: np.ndarray) -> None:
@@ -42,8 +43,8 @@ class IdLists:
 
     @classmethod
     def of_terms(cls, layout: ConstructLayout, terms: np.ndarray, owner: np.ndarray) -> Self:
-        """The lists of all constructs; each has the owners [.] int32, in their order, of the terms [., 3] int32
-        (attribute, low, high; closed) of which the construct is a piece."""
+        """Builds the lists of all constructs from terms [., 3] int32 (attribute, low, high; closed): the owner [.]
+        int32 of each term is added to the lists of all its pieces, in the order of the terms."""
         places = int(layout.at[-1])
         offsets = np.zeros(places + 1, np.int64)
         _count_places(layout, terms, offsets)
@@ -121,7 +122,7 @@ def _append(
     pool: np.ndarray,
     use: np.ndarray,
 ) -> np.ndarray:
-    """Appends an owner to a list; returns the pool, reallocated where it had to grow."""
+    """Appends an owner to a list; returns the pool, reallocated if it had to grow."""
     if length[place] == capacity[place]:
         room = max(4, 2 * capacity[place])
         end = use[0] + room
@@ -149,7 +150,7 @@ def _add_terms(
     pool: np.ndarray,
     use: np.ndarray,
 ) -> np.ndarray:
-    """Appends an owner to the lists of all pieces of its terms; returns the pool, reallocated where it had to grow."""
+    """Appends an owner to the lists of all pieces of its terms; returns the pool, reallocated if it had to grow."""
     for term in range(len(terms)):
         attribute = terms[term, 0]
         kind, k, at = layout.kind[attribute], layout.k[attribute], layout.at[attribute]

@@ -1,4 +1,4 @@
-"""The index of one attribute's intervals as in the CEI paper: insert, delete, and search by value."""
+"""The CEI paper's index of one attribute's intervals: insert, delete, and search by value."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class IntervalIndex:
     """Intervals [a, b) of integers in [0, r) by key, cut into virtual constructs of one kind.
 
     A value x is in the interval of a key if a <= x < b or, for a closed interval, at the integer x = b; x may be any
-    real number. The index keeps an entry for every number up to the largest key.
+    real number. Keys should be dense: memory grows with the largest one.
 
-    `segment_length` is L of the paper, a power of two; 0: see `choose_k`.
+    `segment_length` is the paper's L, a power of two; 0: `choose_k` chooses it.
     """
 
     def __init__(self, r: int, segment_length: int = 0, kind: Kind = "cei") -> None:
@@ -56,7 +56,8 @@ class IntervalIndex:
         segment_length: int = 0,
         kind: Kind = "cei",
     ) -> Self:
-        """The index of the intervals [a, b) [.] int64, with keys 0, 1, ..; [a, b] where `closed` [.] bool."""
+        """Builds the index of the intervals [a, b), both [intervals] int64, with keys 0, 1, ..; of [a, b] where
+        `closed` [intervals] bool."""
         index = cls(r, segment_length, kind)
         index._a, index._b = np.array(a, np.int64), np.array(b, np.int64)
         index._closed = np.zeros(len(a), bool) if closed is None else np.array(closed, bool)
@@ -73,7 +74,7 @@ class IntervalIndex:
 
     @property
     def segment_length(self) -> int:
-        """L."""
+        """The segment length L."""
         return 1 << int(self._layout.k[INTERVAL])
 
     @property
@@ -85,7 +86,7 @@ class IntervalIndex:
     def most_pieces_of_open_ended(self) -> int:
         """The most pieces of an interval [a, r): r/L - 1 segments and log L pieces in the remnant.
 
-        Section 3.4 says r/L. With L = r it is log r, as there.
+        Section 3.4 says r/L, which leaves out the remnant. For L = r the result is log r, as there.
         """
         segments = self.r // self.segment_length
         k = int(self._layout.k[INTERVAL])
@@ -101,7 +102,7 @@ class IntervalIndex:
         return offsets, ids
 
     def insert(self, key: int, a: int, b: int | None = None, closed: bool = False) -> None:
-        """Adds [a, b), or [a, b] if `closed`, or [a, r) if b is None. Raises `ValueError` where the key is in use."""
+        """Adds [a, b), or [a, b] if `closed`, or [a, r) if b is None. Raises `ValueError` if the key is in use."""
         if key < 0 or (key < len(self._a) and self._a[key] >= 0):
             raise ValueError(f"key {key} is negative or in use")
         end = self._r if b is None else b
@@ -115,7 +116,7 @@ class IntervalIndex:
         self._lists.add(self._layout, self._terms(np.array([key]))[0], key)
 
     def delete(self, key: int) -> None:
-        """Removes an interval. Raises `KeyError` where no interval has this key."""
+        """Removes an interval. Raises `KeyError` if no interval has this key."""
         if not 0 <= key < len(self._a) or self._a[key] < 0:
             raise KeyError(key)
         self._lists.remove(self._layout, self._terms(np.array([key]))[0], key)
@@ -126,7 +127,8 @@ class IntervalIndex:
         return self.search_many(np.array([x]))[1]
 
     def search_many(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(offsets [values + 1] int64, keys [.] int32): the intervals that contain each value of x [values]."""
+        """Returns (offsets [values + 1] int64, keys [.] int32): the intervals that contain each value of x [values], in
+        the order of the lists."""
         below = np.floor(x).astype(np.int64)
         if len(below) and (below.min() < 0 or below.max() >= self._r):
             raise ValueError(f"a value is outside of the domain [0, {self._r})")
@@ -146,8 +148,8 @@ class IntervalIndex:
         return ids
 
     def check(self) -> None:
-        """Raises `AssertionError` where an interval is not the union of disjoint pieces, fewer would be enough, or the
-        lists do not have exactly the pieces of the present intervals."""
+        """Raises `AssertionError` if the pieces of an interval overlap, do not cover it or are more than needed, or if
+        the lists do not have exactly the pieces of the present intervals."""
         terms, owner = self._terms(np.flatnonzero(self._a >= 0))
         check_decomposition(self._layout, terms)
         counts = np.bincount(owner, minlength=len(self._a))
@@ -163,7 +165,8 @@ class IntervalIndex:
         self._layout = lay_out(np.array([KINDS[self.kind], UI]), np.array([self._r] * 2), np.append(k, 0))
 
     def _terms(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(terms [., 3], owner [.]) of intervals, key by key: [a, b) as constructs, and a closed end b as a point."""
+        """Returns the terms [., 3] int32 of intervals, key by key, and the key [.] int32 of each: [a, b) for the
+        constructs, and a closed end b for the point lists."""
         a, b, closed = self._a[keys], self._b[keys], self._closed[keys]
         interval = np.stack([np.full(len(keys), INTERVAL), a, b - 1], axis=1)
         point = np.stack([np.full(len(keys), POINT), b, b], axis=1)
@@ -185,7 +188,8 @@ def _search(
     length: np.ndarray,
     pool: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(offsets, keys) for values with the floors `below`, equal to these where `whole`."""
+    """Returns offsets [values + 1] int64 and keys [.] int32. below: the floor [values] of each value; whole: whether
+    the value is an integer, so that its point list is read as well."""
     offsets = np.zeros(len(below) + 1, np.int64)
     keys = np.empty(max(64, len(below)), np.int32)
     found = 0

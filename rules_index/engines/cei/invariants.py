@@ -19,7 +19,7 @@ _WRONG = (
 def check_lists(
     layout: ConstructLayout, at: np.ndarray, count: np.ndarray, terms: np.ndarray, offsets: np.ndarray, ids: np.ndarray
 ) -> str:
-    """What is wrong with the lists `ids[offsets[p] : offsets[p + 1]]`, or "".
+    """Returns what is wrong with the lists `ids[offsets[p] : offsets[p + 1]]`, or "".
 
     Owner o has the filed terms `terms[at[o] : at[o] + count[o]]` (attribute, low, high; closed), all within their
     bounds, each attribute at most once. The ids may be arbitrary.
@@ -58,7 +58,7 @@ def _check_lists(
                 if last_seen[owner] == place:
                     return 3
                 last_seen[owner] = place
-    # every entry is right and none occurs twice: so none is missing if their number is right
+    # every entry is right and none occurs twice, so none is missing if their number is right
     pieces = 0
     for owner in range(owners):
         for term in range(at[owner], at[owner] + count[owner]):
@@ -74,8 +74,8 @@ def _check_lists(
 def _first_wrong_term(layout: ConstructLayout, terms: np.ndarray) -> int:
     """The first term with a wrong decomposition, or -1.
 
-    A partition into constructs is minimal if, for CEI, no piece's parent is inside the interval (lemma 1), and for LCI,
-    there are w div L + ones(w mod L) pieces.
+    A partition of an interval of width w into constructs is minimal for CEI if no piece's parent is inside the interval
+    (lemma 1), and for LCI if it has w div L + ones(w mod L) pieces, ones being the number of 1 bits.
     """
     for term in range(len(terms)):
         kind, k = layout.kind[terms[term, 0]], layout.k[terms[term, 0]]

@@ -1,4 +1,5 @@
-"""Searches rows over all attributes: the lists of a row's codes are merged, or their boxes compared."""
+"""Searches rows over all attributes: the lists of a row's codes are merged, or the boxes in them are compared with the
+row."""
 
 from __future__ import annotations
 
@@ -33,11 +34,12 @@ def search_rows(
 ) -> tuple[np.ndarray, np.ndarray]:
     """(offsets [rows + 1] int64, keys [.] int32, ascending within a row) of the boxes that each row is inside.
 
-    codes [attributes, rows] int32. filed [attributes]: number of terms in the lists of an attribute. merge: an id is a
-    satisfied predicate, and a box is found once all its predicates are (phase 2 of section 2.1); otherwise an id is a
-    candidate, whose terms after the first are compared. For a set with gaps the lists have all codes from its lowest to
-    its highest, so that the set is compared wherever it is filed. tally [slots] int64, with no search from
-    `first_search` on. everywhere [.] int32: the keys of the boxes without terms. Adds to costs [4] int64.
+    codes [attributes, rows] int32. filed [attributes]: the number of terms filed under each attribute. merge: an id in
+    a list is a satisfied predicate, and a box is found once all its predicates are satisfied (phase 2 of section 2.1).
+    Otherwise an id is a candidate, whose terms after the first are compared. A set with gaps is filed like the interval
+    from its lowest to its highest code, so the set itself is tested for each of its entries. tally [slots] int64: of
+    searches with numbers below `first_search` only. everywhere [.] int32: the keys of the boxes without terms. Adds to
+    costs [4] int64.
     """
     rows = codes.shape[1]
     offsets = np.zeros(rows + 1, np.int64)
@@ -91,8 +93,8 @@ def _count(
     keys: np.ndarray,
     found: int,
 ) -> tuple[int, int]:
-    """Increments the tally of every entry whose set has the code; boxes with all their predicates are found. Returns
-    (end of the keys found, sets compared)."""
+    """Increments the tally of every entry whose set contains the code, and finds the boxes that now have all their
+    predicates satisfied. Returns (end of the keys found, sets compared)."""
     evaluated = 0
     for slot in entries:
         number = set_number(sets, slots.keys[slot], attribute)
@@ -112,8 +114,8 @@ def _count(
 def _compare(
     entries: np.ndarray, codes: np.ndarray, row: int, slots: Slots, sets: TermSets, keys: np.ndarray, found: int
 ) -> tuple[int, int]:
-    """Compares the other terms of entries, up to the first that fails; before these the term they are filed under, if
-    it is a set with gaps. Returns (end of the keys found, predicates evaluated)."""
+    """Compares the terms of each entry with the row, up to the first that fails. The first term, under which the entry
+    is filed, is known to hold unless it is a set with gaps. Returns (end of the keys found, predicates evaluated)."""
     evaluated = 0
     terms = slots.terms
     for slot in entries:

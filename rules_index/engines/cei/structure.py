@@ -46,8 +46,8 @@ class Parameters:
 class Cei:
     """Boxes in id lists, one for each virtual construct of every attribute (`index.boxes.Structure`).
 
-    Boxes that bound no attribute contain every row and are in no list. Searches share a tally, so that a lock
-    serialises them.
+    Boxes that bound no attribute contain every row and are in no list. Searches share a tally of satisfied predicates,
+    so a lock serialises them.
     """
 
     def __init__(self, parameters: Parameters, boxes: BoxTable, layout: ConstructLayout, lists: IdLists) -> None:
@@ -64,7 +64,7 @@ class Cei:
 
     @classmethod
     def build(cls, boxes: Boxes, **parameters: Any) -> Self:
-        """The structure over all boxes at once; `parameters` as in `Parameters`."""
+        """Builds the structure over all boxes at once; `parameters` are the fields of `Parameters`."""
         return cls._of_table(Parameters(**parameters), BoxTable.of_boxes(boxes))
 
     @classmethod
@@ -76,7 +76,7 @@ class Cei:
 
     @classmethod
     def load(cls, arrays: dict[str, np.ndarray], sizes: np.ndarray) -> Self:
-        """Loads saved `arrays`. Raises `InvalidArraysError` where they are inconsistent."""
+        """Loads saved `arrays`. Raises `InvalidArraysError` if they are inconsistent."""
         for name in ("parameters", "k", "keys", "start", "terms", "list_start", "ids"):
             require(name in arrays, name)
         require(arrays["parameters"].shape == (3,) and arrays["parameters"].dtype == np.int64, "parameters")
@@ -120,11 +120,11 @@ class Cei:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The number of its virtual constructs, and of those whose id list is not empty."""
+        """The number of virtual constructs, and of id lists that are not empty."""
         return {"constructs": len(self._lists.length), "id_lists": int(np.count_nonzero(self._lists.length))}
 
     def insert(self, key: int, attributes: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
-        """Adds a box under a new key. Raises `ValueError` where the key is in use, or the box invalid."""
+        """Adds a box under a new key. Raises `ValueError` if the key is in use, or the box invalid."""
         slot = self._boxes.add(key, attributes, low, high)
         terms, _ = self._filed_terms(np.array([slot]))
         self._lists.add(self._layout, terms, slot)
@@ -133,7 +133,7 @@ class Cei:
             self._everywhere = np.sort(np.append(self._everywhere, np.int32(key)))
 
     def delete(self, key: int) -> None:
-        """Removes a box. Raises `KeyError` where no box has this key."""
+        """Removes a box. Raises `KeyError` if no box has this key."""
         slot = self._boxes.slot(key)
         terms, _ = self._filed_terms(np.array([slot]))
         self._lists.remove(self._layout, terms, slot)
@@ -148,11 +148,12 @@ class Cei:
 
     def search_rows(self, codes: np.ndarray, sets: TermSets = NO_SETS) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
         """(offsets [rows + 1] int64, keys [.] int32, costs) of rows searched one by one, codes [attributes, rows]
-        int32; the keys of a row ascend. sets: the terms of which boxes have only the lowest and the highest code.
+        int32; the keys of a row ascend. sets: the terms that are sets with gaps; boxes have only their lowest and
+        highest code.
 
-        Costs: `lists_read` (those of the constructs that cover a value, including empty ones), `ids_read` (satisfied
-        predicates, or candidates), `predicates_evaluated` (comparisons of candidates' other terms, and of sets with
-        gaps), `matches`.
+        Costs: `lists_read` (those of the constructs that cover a value, including empty ones), `ids_read` (with access
+        "every" satisfied predicates, with "narrowest" candidates), `predicates_evaluated` (comparisons of candidates'
+        other terms, and of sets with gaps), `matches`.
         """
         sizes = self._boxes.sizes
         # a single memory layout and dtype, so that the kernel is compiled once
@@ -172,8 +173,8 @@ class Cei:
         return offsets, keys, dict(zip(COSTS, costs.tolist(), strict=True))
 
     def tree(self) -> Tree:
-        """For the batch kernel: a node for every construct whose list has boxes filed under their narrowest attribute,
-        and one without tests for the boxes that contain every row."""
+        """The nodes for the batch kernel, with boxes filed under their narrowest attribute only: one for each construct
+        whose list is not empty, and one without tests for the boxes that contain every row, if there are any."""
         narrow = self
         if self.parameters.access == "every":
             p = self.parameters
@@ -195,8 +196,8 @@ class Cei:
         )
 
     def check(self) -> None:
-        """Raises `AssertionError` where the pieces of a filed interval are not a minimal partition of it, or a list
-        does not have exactly the boxes of which it is a piece."""
+        """Raises `AssertionError` if the pieces of a filed interval are not a minimal partition of it, or the list of a
+        construct does not have exactly the boxes with an interval that it is a piece of."""
         terms, _ = self._filed_terms(self._boxes.live)
         check_decomposition(self._layout, terms)
         wrong = self._wrong()
@@ -210,5 +211,6 @@ class Cei:
         return check_lists(self._layout, slots.at, count, slots.terms, *self._lists.packed())
 
     def _filed_terms(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(terms, owner) under which the boxes of some slots are filed."""
+        """Returns the terms [., 3] int32 under which the boxes in these slots are filed, and the slot [.] int32 of
+        each."""
         return self._boxes.terms_of(slots, self.parameters.access == "narrowest")

@@ -14,8 +14,8 @@ from rules_index.kernels.jit import jit
 
 
 def fill_pages(store: BoxStore, dimensions: Dimensions, turns: Turns, page_size: int) -> tuple[Nodes, np.ndarray]:
-    """The pages over all boxes of the store, which are reordered by page, and the number of halvings [pages] of
-    each."""
+    """Returns the pages over all boxes of the store, and the number of halvings [pages] of each. Reorders the store's
+    boxes by page."""
     slots = store.slots
     points = all_bounds(slots, store.view, dimensions)
     levels: list[Level] = []
@@ -45,8 +45,8 @@ def fill_pages(store: BoxStore, dimensions: Dimensions, turns: Turns, page_size:
 def _partition(points: np.ndarray, page_size: int, turns: Turns) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Divides points [n, c], or regions given by one of their points, among pages of at most `page_size`.
 
-    Returns an order [n] of the points, the begin of each page in it [pages + 1], and its number of halvings [pages]
-    int32. A page has more points only where no halving separates them.
+    Returns an order [n] of the points, where each page begins in it [pages + 1], and the number of halvings [pages]
+    int32 of each page. Only points that no halving separates make a page larger than `page_size`.
     """
     most = most_halvings(turns)
     order = np.arange(len(points))
@@ -90,7 +90,8 @@ def _halve(order: np.ndarray, begin: int, end: int, points: np.ndarray, turn: in
 def _regions(
     points: np.ndarray, order: np.ndarray, begins: np.ndarray, halvings: np.ndarray, turns: Turns
 ) -> np.ndarray:
-    """The bounds [pages, c] int32 of pages, given one of their points; the whole space for a page without points."""
+    """The bounds [pages, c] int32 of each page's region, found from one of its points; a page without points has the
+    whole space."""
     bounds = np.zeros((len(halvings), points.shape[1]), np.int32)
     for page in range(len(halvings)):
         if begins[page] < begins[page + 1]:

@@ -12,7 +12,7 @@ from rules_index.kernels.jit import jit
 
 @jit
 def delete_point(slot: int, nodes: Nodes, halvings: np.ndarray, boxes: BoxArrays, turns: Turns) -> None:
-    """Removes a box's point, and merges pages upwards as long as a directory page loses an entry by that."""
+    """Removes a box's point, then merges pages level by level upwards, until a directory page keeps all its entries."""
     node = boxes.leaf[slot]
     _take_out(slot, node, nodes)
     while node != nodes.header[ROOT]:
@@ -35,7 +35,7 @@ def delete_point(slot: int, nodes: Nodes, halvings: np.ndarray, boxes: BoxArrays
 
 @jit
 def _take_out(slot: int, page: int, nodes: Nodes) -> None:
-    """Removes a slot from a data page; only the page itself, not the blocks behind it, may be partly filled."""
+    """Removes a slot from a data page. Keeps the blocks behind the page full: the page itself fills the gap."""
     block = page
     while not drop(block, slot, nodes):
         block = nodes.following[block]
@@ -53,9 +53,10 @@ def _take_out(slot: int, page: int, nodes: Nodes) -> None:
 
 @jit
 def _merge(node: int, above: int, nodes: Nodes, halvings: np.ndarray, boxes: BoxArrays, turns: Turns) -> None:
-    """Undoes the halvings around a page, one after the other, as long as the members of the whole fit in a page.
+    """Undoes the halvings that made a page's region, the last one first, as long as the members of the larger region
+    fit in one page. above: the directory page that has the page as an entry.
 
-    A page without entries is removed first, so that its buddy alone takes over the whole region.
+    A page without entries is removed first, so that its buddy takes over the whole region.
     """
     page_size = nodes.entries.shape[1]
     region = nodes.bounds[node].copy()
@@ -88,7 +89,8 @@ def _merge(node: int, above: int, nodes: Nodes, halvings: np.ndarray, boxes: Box
 
 @jit
 def members_within(region: np.ndarray, length: int, page: int, nodes: Nodes, turns: Turns) -> int:
-    """The number of members that a directory page's entries have in the region around a point after `length` halvings.
+    """Returns how many members a directory page's entries have in the region that contains a point after `length`
+    halvings.
 
     For a data page with blocks behind it, only one block is counted.
     """

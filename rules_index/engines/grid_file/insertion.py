@@ -14,7 +14,7 @@ from rules_index.kernels.jit import jit
 def pages_needed(level: int) -> int:
     """The most pages that one `insert_point` takes from a pool whose root has this level.
 
-    A new page and a split one on every level, a root, and a block of points that no halving separates.
+    A new page and a page split off on every level, a new root, and a block for points that no halving separates.
     """
     return 2 * (level + 1) + 2
 
@@ -25,8 +25,8 @@ def insert_point(
 ) -> None:
     """Adds a box's point to the data page whose region contains it; the pool must have `pages_needed` free nodes.
 
-    If no entry of a directory page contains it, it is in an empty half: a page is made for the largest region that is
-    disjoint from all entries.
+    If no entry of a directory page contains the point, the point is in an empty half. A page is then made for the
+    largest region around the point that is disjoint from all entries.
     """
     point = np.empty(nodes.bounds.shape[1], np.int32)
     box_bounds(slot, boxes, dimensions, point)
@@ -94,7 +94,8 @@ def _divide(
     members: np.ndarray, points: np.ndarray, node: int, sibling: int, turn: int,
     nodes: Nodes, halvings: np.ndarray, boxes: BoxArrays, turns: Turns,
 ) -> None:  # fmt: skip
-    """Divides a page's members between it and a sibling, by the half of the region that they are in."""
+    """Divides a page's members, with points [members, c], between the page and a sibling, by the half of the region
+    that each is in."""
     halvings[node] = halvings[sibling] = turn + 1
     nodes.filled[node] = 0
     for i in range(len(members)):
@@ -106,7 +107,7 @@ def _divide(
 
 @jit
 def _raise_root(sibling: int, nodes: Nodes, halvings: np.ndarray, boxes: BoxArrays, turns: Turns) -> None:
-    """Makes a root of the whole space above one that no longer covers it."""
+    """Makes a root of the whole space above the old root, which no longer covers it, and its sibling (-1: none)."""
     node = nodes.header[ROOT]
     root = make_root(node, sibling, nodes, boxes)
     halvings[root] = 0

@@ -1,4 +1,4 @@
-"""Checks the invariants of the pages of a grid file, beyond their being a tree over all boxes."""
+"""Checks the invariants of a grid file's pages; that they are a tree over all boxes is checked by `nodes.link`."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ _FAULTS = (
 
 
 def page_fault(nodes: Nodes, halvings: np.ndarray, boxes: BoxArrays, dimensions: Dimensions, turns: Turns) -> str:
-    """The first rule that some page breaks, or ""; there must be no more halvings than turns."""
+    """Returns the first invariant that some page violates, or "". No page may have more halvings than there are
+    turns."""
     return _FAULTS[_page_fault(nodes, halvings, boxes, dimensions, turns)]
 
 
 @jit
 def _page_fault(nodes: Nodes, halvings: np.ndarray, boxes: BoxArrays, dimensions: Dimensions, turns: Turns) -> int:
-    """The index in `_FAULTS` of the first rule that some page breaks, 0 for none."""
+    """The index in `_FAULTS` of the first invariant that some page violates, 0 for none."""
     root = nodes.header[ROOT]
     region = np.empty(nodes.bounds.shape[1], np.int32)
     if halvings[root] != 0:

@@ -1,5 +1,4 @@
-"""The regions of a grid file: what is left of the space of points after halving it along one coordinate after the
-other.
+"""The regions of a grid file: parts of the space of points, made by halving it along one coordinate after the other.
 
 A box over d dimensions is a point of 2 d coordinates: the low and high side of the first dimension, of the second, and
 so on. Halvings take the coordinates in turn, each time by the next bit of its code; a coordinate whose bits are used up
@@ -17,12 +16,12 @@ from rules_index.kernels.jit import jit
 
 
 class Turns(NamedTuple):
-    """The order of the t halvings of c = 2 d coordinates, round by round; the last element is what would be the next
-    one.
+    """The order of the t halvings of c = 2 d coordinates, round by round. The last element stands for a halving after
+    all t, so that t can be an index, too.
 
     bits        [c] int32, the number of bits of each coordinate's codes
     coordinate  [t + 1] int32, the coordinate that is halved; ascending within a round
-    round       [t + 1] int32, how often the coordinates that still have bits have been halved before
+    round       [t + 1] int32, how often the coordinates that have bits left have been halved before
     """
 
     bits: np.ndarray
@@ -46,14 +45,15 @@ def most_halvings(turns: Turns) -> int:
 
 @jit
 def is_upper(point: np.ndarray, halvings: int, turns: Turns) -> int:
-    """The half, 0 or 1, of a region of so many halvings that its point [c] is in."""
+    """Returns in which half of its region a point [c] is, 0 or 1: the region results from `halvings` halvings, and the
+    next one divides it."""
     i = turns.coordinate[halvings]
     return point[i] >> (turns.bits[i] - 1 - turns.round[halvings]) & 1
 
 
 @jit
 def _free_bits(i: int, halvings: int, turns: Turns) -> int:
-    """The number of a coordinate's low bits that so many halvings leave free."""
+    """Returns how many of a coordinate's low bits are not yet fixed after so many halvings."""
     fixed = min(turns.bits[i], turns.round[halvings])
     if turns.bits[i] > turns.round[halvings] and i < turns.coordinate[halvings]:
         fixed += 1
@@ -62,7 +62,8 @@ def _free_bits(i: int, halvings: int, turns: Turns) -> int:
 
 @jit
 def set_region(bounds: np.ndarray, point: np.ndarray, halvings: int, turns: Turns) -> None:
-    """Writes the least low sides and the greatest high sides of a region's points [c] to `bounds` [c]."""
+    """Writes the least low sides and the greatest high sides in a region to `bounds` [c]; the region is the one that
+    contains `point` [c] after so many halvings. `bounds` may be `point`."""
     for i in range(len(bounds)):
         free = _free_bits(i, halvings, turns)
         side = np.int64(point[i]) >> free << free
@@ -82,8 +83,8 @@ def same_region(a: np.ndarray, b: np.ndarray, halvings: int, turns: Turns) -> bo
 
 @jit
 def first_difference(a: np.ndarray, b: np.ndarray, halvings: int, most: int, turns: Turns) -> int:
-    """The number of halvings, from `halvings` on, after which the next one separates two points; `most` if none
-    does."""
+    """Returns the number, counted from 0, of the first halving that separates two points, beginning with number
+    `halvings`; `most` if none before it does."""
     while halvings < most and is_upper(a, halvings, turns) == is_upper(b, halvings, turns):
         halvings += 1
     return halvings

@@ -25,10 +25,10 @@ class GridFile(BoxTree):
     """Boxes as points, low and high side of each indexed dimension, in pages with disjoint regions.
 
     A row v is the range query low_i in [0..v_i], high_i in [v_i..last]: the bounds of a page are the least low sides
-    and the greatest high sides in its region. A region is given by its halvings, so that the pages depend on the boxes
-    alone: a page's region is the largest whose members fit in a page. Points that no halving separates stay in one
-    page, whatever their number: blocks of `page_size` are linked behind it, each of which counts as a page read. Bounds
-    on attributes that are not indexed are checked at the box's point.
+    and the greatest high sides in its region. A page's region is the largest one made by halving whose members fit in a
+    page, so the pages do not depend on the order of insertion. Points that no halving separates stay in one page,
+    however many they are: further blocks of `page_size` points are linked behind it, and each counts as a page read. A
+    box's bounds on attributes that are not indexed are tested when its point is read.
     """
 
     def __init__(
@@ -41,10 +41,10 @@ class GridFile(BoxTree):
 
     @classmethod
     def build(cls, boxes: Boxes, *, dimensions: Sequence[int] | np.ndarray | None = None, page_size: int = 32) -> Self:
-        """A grid file over all boxes at once. Raises `ValueError` for invalid parameters.
+        """Builds a grid file over all boxes at once. Raises `ValueError` for invalid parameters.
 
         dimensions: the attributes whose sides are coordinates; by default the most selective ones. page_size: the most
-        entries of a directory page, and the most points of a data page (*ours*, the paper gives none).
+        entries of a directory page, and the most points of a data page (the default is *ours*, the paper gives none).
         """
         if page_size < 2:
             raise ValueError(f"page_size is at least 2, not {page_size}")
@@ -54,7 +54,7 @@ class GridFile(BoxTree):
 
     @classmethod
     def load(cls, arrays: dict[str, np.ndarray], sizes: np.ndarray) -> Self:
-        """Loads saved `arrays`. Raises `InvalidArraysError` where they are inconsistent."""
+        """Loads saved `arrays`. Raises `InvalidArraysError` if they are inconsistent."""
         store, dimensions, nodes = load_parts(arrays, sizes)
         halvings = loaded(arrays, "page_halvings", np.int32, 1)
         require(nodes.entries.shape[1] >= 2 and halvings.shape == nodes.level.shape, "page_halvings")
@@ -76,7 +76,7 @@ class GridFile(BoxTree):
         return {"directory_pages": int((level > 0).sum()), "buckets": int((level == 0).sum())}
 
     def insert(self, key: int, attributes: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
-        """Adds a box under a new key. Raises `ValueError` where the key is in use."""
+        """Adds a box under a new key. Raises `ValueError` if the key is in use."""
         slot = self._store.add(key, attributes, low, high)
         nodes = self._nodes
         self._nodes = nodes = reserve(nodes, pages_needed(int(nodes.level[nodes.header[ROOT]])))
@@ -84,7 +84,7 @@ class GridFile(BoxTree):
         insert_point(slot, nodes, self._halvings, self._store.view, self._dimensions, self._turns)
 
     def delete(self, key: int) -> None:
-        """Removes a box. Raises `KeyError` where no box has this key."""
+        """Removes a box. Raises `KeyError` if no box has this key."""
         delete_point(self._store.slot(key), self._nodes, self._halvings, self._store.view, self._turns)
         self._store.remove(key)
 

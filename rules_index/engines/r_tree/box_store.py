@@ -48,7 +48,7 @@ class BoxStore:
 
     @classmethod
     def of(cls, boxes: Boxes) -> BoxStore:
-        """A store in which a box's number is its key and its slot."""
+        """Builds a store in which a box's number is both its key and its slot."""
         terms = np.stack([boxes.attributes, boxes.low, boxes.high], axis=1).astype(np.int32)
         return cls(boxes.sizes, boxes.start, terms, np.arange(len(boxes)))
 
@@ -79,7 +79,7 @@ class BoxStore:
 
     @classmethod
     def load(cls, arrays: dict[str, np.ndarray], sizes: np.ndarray) -> BoxStore:
-        """Loads saved `arrays`. Raises `InvalidArraysError` where they are inconsistent."""
+        """Loads saved `arrays`. Raises `InvalidArraysError` if they are inconsistent."""
         start = loaded(arrays, "box_start", np.int64, 1)
         terms = loaded(arrays, "box_terms", np.int32, 2)
         key = loaded(arrays, "box_key", np.int32, 1)
@@ -100,14 +100,14 @@ class BoxStore:
         return cls(sizes, start, terms, key)
 
     def slot(self, key: int) -> int:
-        """The slot of a box. Raises `KeyError` where no box has this key."""
+        """The slot of a box. Raises `KeyError` if no box has this key."""
         slot = self._find(key)
         if slot < 0:
             raise KeyError(key)
         return slot
 
     def add(self, key: int, attributes: np.ndarray, low: np.ndarray, high: np.ndarray) -> int:
-        """Adds a box; returns its slot. Raises `ValueError` where the key is in use or negative."""
+        """Adds a box; returns its slot. Raises `ValueError` if the key is in use or negative."""
         if not 0 <= key < INT32_MAX:
             raise ValueError(f"a key is an integer from 0 on, not {key}")
         if self._find(key) >= 0:
@@ -136,7 +136,8 @@ class BoxStore:
         self._free.append(slot)
 
     def reorder(self, slots: np.ndarray) -> None:
-        """Moves the boxes, given as all slots in use, to the slots 0, 1, ..., so that neighbours are contiguous."""
+        """Moves the box in `slots[i]` to slot i, so that the boxes of a leaf are contiguous. `slots` must be all slots
+        in use."""
         self._compact(slots)
         self._key = self._key[slots]
         self._leaf = np.full(len(slots), -1, np.int32)
@@ -145,7 +146,7 @@ class BoxStore:
         self._note_keys()
 
     def _compact(self, slots: np.ndarray) -> None:
-        """Reorders terms, start and length by slot, and drops terms that belong to no box."""
+        """Makes the box in `slots[i]` the i-th of start, length and terms, and drops terms that belong to no box."""
         count = self._length[slots].astype(np.int64)
         start = np.cumsum(count) - count
         if self._lost_terms or not np.array_equal(start, self._start[slots]):
@@ -156,7 +157,7 @@ class BoxStore:
         self._used_terms, self._lost_terms = int(count.sum()), 0
 
     def _note_keys(self) -> None:
-        """Sorts the present keys for binary search; later keys are in a dictionary."""
+        """Sorts the present keys for binary search; keys that are added later are kept in the dictionary `_recent`."""
         slots = self.slots
         order = np.argsort(self._key[slots], kind="stable")
         self._known, self._known_slot = self._key[slots[order]], slots[order]
@@ -167,7 +168,7 @@ class BoxStore:
         slot = self._recent.get(key, -1)
         if slot < 0 <= key < INT32_MAX:
             at = int(np.searchsorted(self._known, np.int32(key)))
-            # a key that has been removed since is still known, but its slot now has another one
+            # a key that has been removed since is still in `_known`, but its slot is free or has another key
             if at < len(self._known) and self._known[at] == key and self._key[self._known_slot[at]] == key:
                 slot = int(self._known_slot[at])
         return slot
@@ -185,7 +186,7 @@ class BoxStore:
 
 
 def loaded(arrays: dict[str, np.ndarray], name: str, dtype: type[np.generic], axes: int) -> np.ndarray:
-    """A writable copy of a stored array. Raises `InvalidArraysError` where its dtype or dimensions differ."""
+    """A writable copy of a stored array. Raises `InvalidArraysError` if its dtype or dimensions differ."""
     require(name in arrays, name)
     array = arrays[name]
     require(array.dtype == dtype and array.ndim == axes, name)

@@ -1,4 +1,4 @@
-"""What the R-tree and the grid file share: boxes in leaves, below nodes that bound them in some attributes."""
+"""Base class of the R-tree and the grid file: boxes in leaves, below nodes that bound them in some attributes."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from rules_index.index.events import Event
 class BoxTree(ABC):
     """A tree over boxes that can be searched with a row, with some of its attributes, or with a box.
 
-    Nodes have numbers and boxes have slots, which they keep through `insert` and `delete` as long as they exist;
-    `build` and `load` assign new ones. So marks on nodes and entries (PDFA, Wang and Kitsuregawa, section
-    3.3) can be stored outside of the tree: stamps [len(nodes.level)] for nodes, because an inner node's entries are its
-    children, and stamps [len(boxes.key)] for the entries of leaves, which are slots. A freed number can be reused, so
-    that stamps are valid until the next update. Only updates write to nodes and boxes.
+    A node keeps its number and a box its slot through `insert` and `delete`, as long as it exists; `build` and `load`
+    assign new ones. So the marks of PDFA on nodes and entries (Wang and Kitsuregawa, section 3.3) can be stored outside
+    the tree: stamps [len(nodes.level)] for the entries of inner nodes, which are nodes, and stamps [len(boxes.key)] for
+    the entries of leaves, which are slots. Stamps are valid until the next update, because a freed number can be
+    reused. Only updates write to nodes and boxes.
     """
 
     def __init__(self, store: BoxStore, dimensions: Dimensions, nodes: Nodes) -> None:
@@ -74,8 +74,8 @@ class BoxTree(ABC):
         return self._search(codes, codes)
 
     def search_event(self, event: Event) -> tuple[np.ndarray, dict[str, int]]:
-        """The keys of the boxes that may contain a row with codes that an event offers, and the cost; attributes that
-        the event does not have may have any code."""
+        """Returns candidates for an event: the keys [.] int32, ascending, of the boxes that overlap the bounds of its
+        offered codes, and the cost. Attributes that the event does not have are not bounded."""
         attributes, start, intervals = event
         begin, end = start[:-1], start[1:]
         some = end > begin
@@ -114,7 +114,7 @@ class BoxTree(ABC):
         return np.ascontiguousarray(codes, np.int32)
 
     def _range(self, attributes: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The sides [attributes, 1] of a box in every attribute."""
+        """Returns the low and the high sides, both [attributes, 1] int32, of a box that bounds only some attributes."""
         sides = np.stack([np.zeros_like(self.sizes), self.sizes - 1])[:, :, None]
         sides[0, attributes, 0] = low
         sides[1, attributes, 0] = high
@@ -129,7 +129,7 @@ class BoxTree(ABC):
 
 
 def load_parts(arrays: dict[str, np.ndarray], sizes: np.ndarray) -> tuple[BoxStore, Dimensions, Nodes]:
-    """Loads the boxes, dimensions and nodes of a saved tree. Raises `InvalidArraysError` where they are
+    """Loads the boxes, dimensions and nodes of a saved tree. Raises `InvalidArraysError` if they are
     inconsistent."""
     store = BoxStore.load(arrays, sizes)
     try:

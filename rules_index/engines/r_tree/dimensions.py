@@ -29,9 +29,10 @@ class Dimensions(NamedTuple):
 
 
 def most_selective(boxes: Boxes) -> np.ndarray:
-    """The attributes [at most `MOST_DIMENSIONS`] int32 of whose codes boxes have the smallest mean share.
+    """Returns the attributes [at most `MOST_DIMENSIONS`] int32 in which a box spans the smallest share of the codes on
+    average, the most selective one first (Kuntschke and Kemper, section 3.6).
 
-    Kuntschke and Kemper, section 3.6; a box that does not bound an attribute has all of its codes.
+    A box that does not bound an attribute spans all of its codes.
     """
     width = boxes.high.astype(np.int64) - boxes.low + 1
     spared = np.bincount(
@@ -41,7 +42,7 @@ def most_selective(boxes: Boxes) -> np.ndarray:
 
 
 def make_dimensions(sizes: np.ndarray, attributes: Sequence[int] | np.ndarray) -> Dimensions:
-    """The dimensions for these attributes. Raises `ValueError` where one is unknown or given twice."""
+    """The dimensions for these attributes. Raises `ValueError` if one is unknown or given twice."""
     chosen = np.array(attributes, np.int32).reshape(-1)
     if len(np.unique(chosen)) < len(chosen) or ((chosen < 0) | (chosen >= len(sizes))).any():
         raise ValueError(f"dimensions are distinct attributes below {len(sizes)}, not {chosen.tolist()}")
@@ -54,7 +55,7 @@ def make_dimensions(sizes: np.ndarray, attributes: Sequence[int] | np.ndarray) -
 def box_bounds(slot: int, boxes: BoxArrays, dimensions: Dimensions, bounds: np.ndarray) -> None:
     """Writes a box's sides in every dimension to `bounds` [2 d]: low, high, low, high, ...
 
-    An unbounded dimension has the attribute's whole range of codes.
+    In a dimension that it does not bound, a box spans the attribute's whole range of codes.
     """
     for dimension in range(len(dimensions.last)):
         bounds[2 * dimension] = 0

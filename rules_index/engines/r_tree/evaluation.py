@@ -20,7 +20,8 @@ from rules_index.kernels.jit import inlined, jit
 def evaluate_rows(
     codes: np.ndarray, nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions, short_circuit: bool, last_level: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """IE, or IE+SC, of a code matrix [attributes, rows] int32: holds [rows] bool, totals [2] int64 of nodes and boxes.
+    """Evaluates the rows of a code matrix [attributes, rows] int32 by IE, or by IE+SC if `short_circuit`. Returns holds
+    [rows] bool and totals [2] int64: nodes visited and boxes tested.
 
     Nodes below `last_level` are not visited; at that level an entry's bounds decide.
     """
@@ -70,7 +71,8 @@ def _leaf_holds(
 
 
 def scan_evaluate(boxes: Boxes, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
-    """SE (algorithm 5) of a code matrix [attributes, rows] int32: holds [rows] bool, and the cost.
+    """Evaluates the rows of a code matrix [attributes, rows] int32 by SE (algorithm 5). Returns holds [rows] bool, and
+    the cost.
 
     Boxes are tested in their order; the paper (section 6.1) sorts them by decreasing volume first.
     """

@@ -16,7 +16,7 @@ from rules_index.engines.r_tree.split import quadratic_split, r_star_split
 from rules_index.kernels.jit import jit
 
 MOST_LEVELS = 32
-"""A tree whose nodes have at least two entries has fewer levels than the number of its boxes has bits."""
+"""No tree has more levels: nodes have at least two entries, and the number of boxes has at most 32 bits."""
 REINSERTED = 0.3
 """The share of an overfull node's entries that the R*-tree reinserts (section 4.3: best for all nodes tested)."""
 
@@ -53,8 +53,8 @@ def reinserted_entries(most_entries: int) -> int:
 def nodes_needed(level: int, most_entries: int) -> int:
     """The most nodes that one `insert_entry` takes from a pool whose root has this level.
 
-    Every entry, including those reinserted, can cause splits up to a new root. A root that has split has two entries,
-    so that fewer than one level is gained for every two on which entries are reinserted.
+    Every entry, including those reinserted, can cause splits up to a new root. A root that has split has only two
+    entries, so the tree gains fewer than one level for every two levels on which entries are reinserted.
     """
     most_levels = 2 * level + 5
     return (1 + most_levels * int(reinserted_entries(most_entries))) * (most_levels + 1)
@@ -73,8 +73,8 @@ def _entry_bounds(
 
 @jit
 def bound(node: int, nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions, rectangle: np.ndarray) -> bool:
-    """Makes a node's bounds tight around its entries, or the whole range without entries; returns whether they
-    changed."""
+    """Makes a node's bounds tight around its entries, or the whole range if it has none. Returns whether they changed.
+    rectangle: [2 d] int32, scratch."""
     cover = np.empty(len(rectangle), np.int32)
     for i in range(len(dimensions.last)):
         cover[2 * i], cover[2 * i + 1] = 0, dimensions.last[i]
@@ -91,7 +91,7 @@ def bound(node: int, nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions, rec
 
 @jit
 def _bound_path(node: int, nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions) -> None:
-    """Makes bounds tight from a node upwards, until one does not change."""
+    """Makes bounds tight from a node upwards, until a node's bounds do not change."""
     rectangle = np.empty(nodes.bounds.shape[1], np.int32)
     while node >= 0 and bound(node, nodes, boxes, dimensions, rectangle):
         node = nodes.parent[node]
@@ -99,7 +99,8 @@ def _bound_path(node: int, nodes: Nodes, boxes: BoxArrays, dimensions: Dimension
 
 @jit
 def _choose(rectangle: np.ndarray, level: int, nodes: Nodes, share: np.ndarray, r_star: bool) -> int:
-    """The node of this level that an entry is added to: ChooseLeaf, ChooseSubtree."""
+    """Returns the node of this level that an entry with this rectangle is added to (Guttman's ChooseLeaf, the R*-tree's
+    ChooseSubtree). share: [d] float64, the length of one code."""
     node = nodes.header[ROOT]
     while nodes.level[node] > level:
         entries = nodes.entries[node, : nodes.filled[node]]
@@ -125,7 +126,7 @@ def _choose(rectangle: np.ndarray, level: int, nodes: Nodes, share: np.ndarray, 
 def _overlap_enlargement(
     entry: int, entries: np.ndarray, rectangle: np.ndarray, nodes: Nodes, share: np.ndarray
 ) -> float:
-    """By how much an entry's overlap with the others grows when it is enlarged by a rectangle."""
+    """Returns how much an entry's overlap with the others grows if it is enlarged to contain a rectangle."""
     larger = nodes.bounds[entry].copy()
     enlarge(larger, rectangle)
     total = 0.0
@@ -141,7 +142,12 @@ def _add(
     entry: int, node: int, nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions, share: np.ndarray,
     min_entries: int, r_star: bool, treated: np.ndarray, waiting: np.ndarray, count: int,
 ) -> int:  # fmt: skip
-    """Adds an entry to a node, and splits upwards or queues entries for reinsertion; returns how many are queued."""
+    """Adds an entry to a node, and splits nodes upwards or queues entries for reinsertion. Returns how many entries are
+    queued.
+
+    The queue is `waiting` [., 2] int32 (entry, level) up to `count`; `treated` [levels] bool are the levels that have
+    had their one forced reinsertion (OverflowTreatment).
+    """
     while nodes.filled[node] == nodes.entries.shape[1]:
         members = np.empty(nodes.entries.shape[1] + 1, np.int32)
         members[:-1] = nodes.entries[node]
@@ -176,7 +182,8 @@ def _reinsert(
     members: np.ndarray, rectangles: np.ndarray, node: int, nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions,
     share: np.ndarray, waiting: np.ndarray, count: int,
 ) -> int:  # fmt: skip
-    """Removes the entries farthest from the node's centre, and queues them so that the nearest one is next."""
+    """Removes the entries farthest from an overfull node's centre, and queues them so that the nearest of them is
+    inserted first (close reinsert). Returns how many entries are queued."""
     cover = rectangles[0].copy()
     for rectangle in rectangles:
         enlarge(cover, rectangle)
@@ -222,7 +229,7 @@ def take_out(slot: int, nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions, 
 
 @jit
 def loose_node(nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions) -> int:
-    """A node whose bounds were not tight, or -1; makes its bounds tight."""
+    """Returns the first node whose bounds are not tight, or -1; makes its bounds tight."""
     rectangle = np.empty(nodes.bounds.shape[1], np.int32)
     for node in range(len(nodes.level)):
         if nodes.level[node] >= 0 and bound(node, nodes, boxes, dimensions, rectangle):

@@ -1,4 +1,4 @@
-"""The nodes of a tree over boxes: a pool of numbered nodes, and the check that their links are a tree."""
+"""The nodes of a tree over boxes: a pool of numbered nodes, and a check that their links form a tree."""
 
 from __future__ import annotations
 
@@ -20,13 +20,12 @@ ROOT, USED, FIRST_FREE = range(3)
 class Nodes(NamedTuple):
     """A pool of nodes over d dimensions. A node keeps its number as long as it exists.
 
-    level      [nodes] int32, 0 for a leaf, one more than its children else, `FREE` where not in use
-    parent     [nodes] int32, -1 for the root; for a free node the next free one; for a `following` one the leaf
+    level      [nodes] int32, 0 for a leaf, otherwise one more than its children's; `FREE` if not in use
+    parent     [nodes] int32, -1 for the root; of a free node the next free one; of a `following` node the leaf
     filled     [nodes] int32, number of entries
-    following  [nodes] int32, a node with those of a leaf's entries that do not fit in one, or -1
-    entries    [nodes, most entries] int32, children, or the slots of boxes in a leaf
-    bounds     [nodes, 2 d] int32, low and high side in each dimension; everything below has a lowest code of at
-               least low and a highest one of at most high
+    following  [nodes] int32, the next node of a leaf whose entries do not fit in one node, or -1
+    entries    [nodes, most entries] int32, children; in a leaf the slots of boxes
+    bounds     [nodes, 2 d] int32, low and high side in each dimension; every box below the node is within them
     header     [3] int64, see `ROOT`
     """
 
@@ -84,7 +83,7 @@ def number_levels(levels: list[Level], boxes: BoxArrays, most_entries: int) -> N
 
 
 def reserve(nodes: Nodes, more: int) -> Nodes:
-    """The pool, or a larger one, from which `new_node` can take so many nodes."""
+    """Returns the pool, enlarged if necessary, so that `new_node` can take this many nodes from it."""
     needed = int(nodes.header[USED]) + more
     if needed <= len(nodes.level):
         return nodes
@@ -101,7 +100,7 @@ def reserve(nodes: Nodes, more: int) -> Nodes:
 
 @jit
 def new_node(level: int, nodes: Nodes) -> int:
-    """Takes a node without entries from the pool, which must have a free one."""
+    """Takes a node from the pool, which must have a free one; the node has no entries."""
     node = nodes.header[FIRST_FREE]
     if node >= 0:
         nodes.header[FIRST_FREE] = nodes.parent[node]
@@ -138,7 +137,7 @@ def adopt(node: int, entry: int, nodes: Nodes, boxes: BoxArrays) -> None:
 
 @jit
 def drop(node: int, entry: int, nodes: Nodes) -> bool:
-    """Removes an entry from a node; False where it is not there."""
+    """Removes an entry from a node. Returns whether it was there."""
     for i in range(nodes.filled[node]):
         if nodes.entries[node, i] == entry:
             nodes.filled[node] -= 1
@@ -159,7 +158,7 @@ def make_root(node: int, sibling: int, nodes: Nodes, boxes: BoxArrays) -> int:
 
 
 def saved(nodes: Nodes) -> dict[str, np.ndarray]:
-    """The nodes to save; parents and the list of free nodes can be derived from them."""
+    """Returns the arrays to save; `load_nodes` derives parents and the list of free nodes from them."""
     used = int(nodes.header[USED])
     return {
         "root": nodes.header[ROOT : ROOT + 1].copy(),
@@ -171,7 +170,7 @@ _SAVED = ("level", "filled", "following", "entries", "bounds")
 
 
 def load_nodes(arrays: dict[str, np.ndarray], boxes: BoxArrays, dimensions: int) -> Nodes:
-    """Loads saved nodes, and sets the boxes' leaves. Raises `InvalidArraysError` where they are not a tree over all
+    """Loads saved nodes, and sets the boxes' leaves. Raises `InvalidArraysError` if they are not a tree over all
     boxes."""
     root = loaded(arrays, "root", np.int64, 1)
     level, filled, following = (loaded(arrays, f"node_{name}", np.int32, 1) for name in _SAVED[:3])
@@ -194,10 +193,10 @@ def load_nodes(arrays: dict[str, np.ndarray], boxes: BoxArrays, dimensions: int)
 
 
 def link(nodes: Nodes, boxes: BoxArrays, parent: np.ndarray, leaf: np.ndarray) -> str:
-    """Writes the parent [nodes] of every node and the leaf [slots] of every box. Returns why the links are not a tree,
-    or "".
+    """Writes the parent [nodes] int32 of every node and the leaf [slots] int32 of every box. Returns why the links do
+    not form a tree, or "".
 
-    Levels, numbers of entries and `following` must be within their bounds; links may be arbitrary.
+    Levels, numbers of entries and `following` must be within their bounds; entries may be arbitrary.
     """
     faults = (
         "",

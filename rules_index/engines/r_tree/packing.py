@@ -1,7 +1,7 @@
 """Sort-tile-recursive bulk loading of an R-tree (*ours*; Leutenegger, Lopez and Edgington, STR, ICDE 1997).
 
-Boxes are first grouped by the dimensions that they bound: a node with one box that is unbounded in a dimension is
-unbounded in it itself. Each group is tiled by the centres in the dimensions that it bounds.
+Boxes are first grouped by the dimensions that they bound, because one box that is unbounded in a dimension makes its
+whole node unbounded there. Each group is tiled by the boxes' centres in the dimensions that it bounds.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from rules_index.engines.r_tree.nodes import Level, Nodes, number_levels
 from rules_index.kernels.jit import jit
 
 GROUPING_DIMENSIONS = 32
-"""Groups are formed by so many of the dimensions, the first ones."""
+"""Only this many dimensions, the first ones, distinguish groups."""
 
 
 def pack(store: BoxStore, dimensions: Dimensions, min_entries: int, max_entries: int) -> Nodes:
-    """The nodes over all boxes of the store, which are reordered by leaf.
+    """Returns the nodes over all boxes of the store, and reorders its boxes by leaf.
 
     Every node except the root has `min_entries` to `max_entries` entries; 2 * min_entries is at most max_entries + 1.
     """
@@ -38,7 +38,7 @@ def pack(store: BoxStore, dimensions: Dimensions, min_entries: int, max_entries:
 
 
 def _tile(sides: np.ndarray, last: np.ndarray, min_entries: int, max_entries: int) -> tuple[np.ndarray, np.ndarray]:
-    """An order [n] of rectangles [n, 2 d], and where each node begins in it [nodes + 1].
+    """Returns an order [n] of rectangles [n, 2 d], and where each node's entries begin in it [nodes + 1].
 
     All groups are tiled at once, with one sort for each dimension that they bound.
     """
@@ -63,22 +63,23 @@ def _tile(sides: np.ndarray, last: np.ndarray, min_entries: int, max_entries: in
         centre[np.repeat(left <= 0, tile_entries)] = 0
         tile = np.repeat(np.arange(len(group)), tile_entries)
         order = order[np.argsort(tile << 33 | centre, kind="stable")]
-        # so many slabs that the remaining dimensions can cut each into as many; rounding errors of the root are
-        # tolerated
+        # STR: the k-th root of the number of nodes is the number of slabs, if k dimensions are left; 1e-9 is for
+        # rounding errors of the root
         slabs = np.where(left > 0, np.ceil(tile_nodes ** (1 / np.maximum(left, 1)) - 1e-9), 1).astype(np.int64)
         tile_begin, group = _cut(tile_begin, tile_nodes, slabs), np.repeat(group, slabs)
     return order, node_begins
 
 
 def _cut(begin: np.ndarray, length: np.ndarray, pieces: np.ndarray) -> np.ndarray:
-    """Where the pieces [.] begin when ranges are cut evenly; given begin, length and number of pieces of each range."""
+    """Cuts ranges evenly into pieces: where the pieces [.] begin, given the begin, the length and the number of pieces
+    of each range."""
     place = np.arange(pieces.sum()) - np.repeat(np.cumsum(pieces) - pieces, pieces)
     return np.repeat(begin, pieces) + place * np.repeat(length, pieces) // np.repeat(pieces, pieces)
 
 
 def _groups(bounded: np.ndarray, min_entries: int) -> tuple[np.ndarray, np.ndarray]:
-    """An order [n] that makes boxes with the same bounded dimensions adjacent, and where groups begin in it [groups +
-    1].
+    """Returns an order [n] that makes boxes with the same bounded dimensions adjacent, and where each group begins in
+    it [groups + 1].
 
     bounded: [n, d] bool. Groups that are too small for a node are merged with their neighbours.
     """
@@ -92,7 +93,7 @@ def _groups(bounded: np.ndarray, min_entries: int) -> tuple[np.ndarray, np.ndarr
 
 @jit
 def _large_groups(begins: np.ndarray, min_entries: int) -> np.ndarray:
-    """Those of the borders [.] of groups that leave at least `min_entries` between any two."""
+    """Returns the borders [.] that are left when groups of fewer than `min_entries` are merged with a neighbour."""
     kept = begins.copy()
     count = 1
     for border in begins[1:]:

@@ -1,4 +1,4 @@
-"""A tree over boxes as nodes for the batch kernel."""
+"""Converts a tree over boxes to nodes for the batch kernel."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def preorder(nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions) -> Tree:
 
 @jit
 def _preorder(nodes: Nodes, key: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The nodes in preorder, and for each: the first node behind its subtree, where its keys begin, the keys."""
+    """Returns the nodes in preorder [n]; for each node the place of the first node behind its subtree [n] and where its
+    keys begin [n + 1]; and the keys."""
     used = nodes.header[USED]
     order = np.empty(used, np.int32)
     place = np.empty(used, np.int32)

@@ -63,7 +63,7 @@ def enlarge(a: np.ndarray, b: np.ndarray) -> None:
 
 @jit
 def distance(a: np.ndarray, b: np.ndarray, share: np.ndarray) -> float:
-    """The square of the distance between the centres, in shares."""
+    """The square of the distance between the centres, lengths being shares."""
     total = 0.0
     for i in range(len(share)):
         apart = 0.5 * share[i] * (np.float64(a[2 * i]) + a[2 * i + 1] - b[2 * i] - b[2 * i + 1])

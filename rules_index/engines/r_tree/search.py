@@ -1,4 +1,4 @@
-"""Searches of a tree over boxes, for a batch of rows; a row is a box with one code in every attribute."""
+"""Searches a tree over boxes for a batch of rows; a row is a box with one code in every attribute."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def box_meets(slot: int, boxes: BoxArrays, low: np.ndarray, high: np.ndarray) ->
 def find_overlapping(
     low: np.ndarray, high: np.ndarray, nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The boxes that overlap [low, high], both [attributes, rows] int32, in every attribute.
+    """Finds, for each row, the boxes that overlap its [low, high] in every attribute; both are [attributes, rows]
+    int32.
 
     Returns offsets [rows + 1] int64, keys [.] int32, ascending within a row, and the totals [3] int64 of inner
     nodes visited, leaves visited and boxes tested.

@@ -14,10 +14,10 @@ from rules_index.kernels.jit import jit
 
 @jit
 def quadratic_split(rectangles: np.ndarray, share: np.ndarray, min_entries: int) -> np.ndarray:
-    """The side [n] uint8 of each of `rectangles` [n, 2 d], with at least `min_entries` on both.
+    """Returns the side, 0 or 1 ([n] uint8), of each of `rectangles` [n, 2 d]; both sides have at least `min_entries`.
 
-    The two rectangles that waste most area together are the seeds. Then the one with the greatest preference joins the
-    side that it enlarges less; ties by area, then by number of entries.
+    The two rectangles that waste most area together are the seeds. Then, one by one, the rectangle with the greatest
+    preference joins the side that it enlarges less; ties by area, then by number of entries.
     """
     n = len(rectangles)
     side = np.full(n, 2, np.uint8)
@@ -51,7 +51,7 @@ def quadratic_split(rectangles: np.ndarray, share: np.ndarray, min_entries: int)
 
 @jit
 def _pick_seeds(rectangles: np.ndarray, share: np.ndarray) -> tuple[int, int]:
-    """The pair whose bounding rectangle has the most area that is in neither."""
+    """The two rectangles that waste most area: that of their bounding rectangle less their own."""
     first, second, most = 0, 1, -np.inf
     for i in range(len(rectangles)):
         for j in range(i + 1, len(rectangles)):
@@ -64,10 +64,10 @@ def _pick_seeds(rectangles: np.ndarray, share: np.ndarray) -> tuple[int, int]:
 
 @jit
 def r_star_split(rectangles: np.ndarray, share: np.ndarray, min_entries: int) -> np.ndarray:
-    """The side [n] uint8 of each of `rectangles` [n, 2 d], with at least `min_entries` on both.
+    """Returns the side, 0 or 1 ([n] uint8), of each of `rectangles` [n, 2 d]; both sides have at least `min_entries`.
 
-    The axis is the one with the smallest sum of margins over all distributions, sorted by low and by high sides. The
-    distribution along it is the one with least overlap, ties by area.
+    The axis is the one with the smallest sum of margins over all distributions of the rectangles, sorted by their low
+    and by their high sides. Along it, the distribution with the least overlap is taken, ties by area.
     """
     n = len(rectangles)
     axis, least = 0, np.inf

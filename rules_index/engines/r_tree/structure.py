@@ -23,8 +23,8 @@ Split = Literal["quadratic", "r_star"]
 class RTree(BoxTree):
     """Boxes below nodes whose rectangles bound them tightly in the indexed dimensions.
 
-    A dimension that a box does not bound has the attribute's whole range of codes. Bounds on other attributes are
-    checked at the box, an entry of a leaf, so that no rectangle is stored for a box.
+    In a dimension that it does not bound, a box spans the attribute's whole range of codes. A leaf tests all bounds of
+    its boxes, including those on attributes that are not indexed, so no rectangle is stored for a box.
     """
 
     def __init__(
@@ -45,12 +45,12 @@ class RTree(BoxTree):
         max_entries: int = 10,
         split: Split = "quadratic",
     ) -> Self:
-        """A tree over all boxes, packed by sort-tile-recursive bulk loading. Raises `ValueError` for invalid
-        parameters.
+        """Builds a tree over all boxes by sort-tile-recursive bulk loading. Raises `ValueError` for invalid parameters.
 
-        dimensions: the attributes that nodes bound; by default the most selective ones. min_entries, max_entries: of
-        every node but the root (section 6.1: 5 and 10). split: how later insertions choose a node and divide a full
-        one, as Guttman does or as the R*-tree does.
+        dimensions: the attributes that nodes bound; by default the most selective ones. min_entries, max_entries: the
+        least and the most entries of a node (section 6.1: 5 and 10); the root may have fewer. split: how later
+        insertions choose a node and split a full one, as in Guttman's R-tree ("quadratic") or in the R*-tree
+        ("r_star").
         """
         if not 2 <= min_entries <= (max_entries + 1) // 2:
             raise ValueError(f"min_entries is from 2 to half of max_entries + 1, not {min_entries} of {max_entries}")
@@ -62,7 +62,7 @@ class RTree(BoxTree):
 
     @classmethod
     def load(cls, arrays: dict[str, np.ndarray], sizes: np.ndarray) -> Self:
-        """Loads saved `arrays`. Raises `InvalidArraysError` where they are inconsistent."""
+        """Loads saved `arrays`. Raises `InvalidArraysError` if they are inconsistent."""
         store, dimensions, nodes = load_parts(arrays, sizes)
         parameters = loaded(arrays, "parameters", np.int64, 1)
         require(parameters.shape == (2,) and parameters[1] in (0, 1), "parameters")
@@ -87,15 +87,15 @@ class RTree(BoxTree):
         return {"nodes": int((level != FREE).sum()), "leaves": int((level == 0).sum())}
 
     def insert(self, key: int, attributes: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
-        """Adds a box under a new key. Raises `ValueError` where the key is in use."""
+        """Adds a box under a new key. Raises `ValueError` if the key is in use."""
         self._insert_entry(self._store.add(key, attributes, low, high), 0)
 
     def delete(self, key: int) -> None:
-        """Removes a box. Raises `KeyError` where no box has this key."""
+        """Removes a box. Raises `KeyError` if no box has this key."""
         slot = self._store.slot(key)
         orphans = take_out(slot, self._nodes, self._store.view, self._dimensions, self._min_entries)
         self._store.remove(key)
-        # the highest level first: their entries are subtrees, into which those of lower levels are then inserted
+        # the highest level first: its entries are subtrees, into which entries of lower levels can then be inserted
         for node in orphans[::-1].tolist():
             level, count = int(self._nodes.level[node]), int(self._nodes.filled[node])
             entries = self._nodes.entries[node, :count].tolist()
@@ -112,7 +112,8 @@ class RTree(BoxTree):
     def holds(
         self, codes: np.ndarray, *, short_circuit: bool = True, level_limit: int | None = None
     ) -> tuple[bool, dict[str, int]]:
-        """Whether a row of codes [attributes] is in the union of the boxes (IE+SC; IE), and the cost.
+        """Returns whether a row of codes [attributes] is in the union of the boxes, and the cost. Evaluated by IE+SC,
+        or by IE without `short_circuit`.
 
         level_limit: the number of levels, from the root on, whose nodes are visited. A row that is not in the union may
         then count as inside; one that is in it always does (section 4.2).
