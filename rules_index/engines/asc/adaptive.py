@@ -16,8 +16,8 @@ USUAL_LAMBDA = 10_000
 
 
 class Period(NamedTuple):
-    """A recomputation period: its rows, their cost, the cost of monitoring in addition (the paper does not say whether
-    it counts), the dropping ratio d_cur, and whether the sequence is rearranged after it."""
+    """A recomputation period: its rows, the cost of evaluating them, the additional cost of monitoring (the paper does
+    not say whether it counts), the dropping ratio d_cur, and whether the sequence is rearranged after the period."""
 
     rows: int
     constructs_evaluated: int
@@ -29,13 +29,14 @@ class Period(NamedTuple):
 class AdaptiveSearch:
     """Evaluates rows and monitors them for a better sequence.
 
-    The first `lambda_` rows are monitored, and so are those after a decision to rearrange: for a macro-sequence and,
-    where `hybrid`, then for its micro-arrows; then the new sequence is used. Its d_init is the dropping ratio of the
-    period in which that happens (ours). After every period the sequence is rearranged if |(d_cur - d_init) / d_init| >=
-    `mu` (equation 5). If d_init is 0, it is rearranged if d_cur is not 0; for mu = 0 it is always rearranged.
+    Monitoring begins with the first row and after each decision to rearrange. It searches a macro-sequence and, if
+    `hybrid`, then micro-arrows for it; from then on the new sequence is used. Its d_init is the dropping ratio of the
+    recomputation period in which it was completed (*ours*). After every later period of `lambda_` rows the sequence is
+    rearranged if |(d_cur - d_init) / d_init| >= `mu` (equation 5). If d_init is 0, it is rearranged if d_cur is not 0;
+    if mu is 0, always.
 
-    `tau`, the rows of a monitoring period, is by default such a share of `lambda_` (ours) that all monitoring fits into
-    one recomputation period. A change of the constructs restarts the monitoring.
+    `tau` is the number of rows of a monitoring period. By default it is the largest share of `lambda_` with which all
+    monitoring fits into one recomputation period (*ours*). A change of the constructs restarts the monitoring.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class AdaptiveSearch:
         self._advance()
 
     def _observe(self, rows: np.ndarray) -> int:
-        """Passes rows to the monitoring; returns the cost of that."""
+        """Passes rows to the search that is monitoring, if there is one. Returns the constructs that it evaluated."""
         if self._monitor is None:
             return 0
         before = self._monitor.monitoring_cost
@@ -121,7 +122,8 @@ class AdaptiveSearch:
         return cost
 
     def _advance(self) -> None:
-        """Goes on from a complete macro-sequence to its micro-arrows, and from these to the new current sequence."""
+        """Goes on from a complete macro-sequence to the search for its micro-arrows, and from a complete search to
+        using the new sequence."""
         monitor = self._monitor
         if isinstance(monitor, MacroSearch) and monitor.remaining == 0:
             if self._hybrid:

@@ -47,10 +47,10 @@ def candidate_arrows(
 
 
 def words_of(bits: np.ndarray) -> np.ndarray:
-    """Packs Booleans [.., bits], a multiple of 64, into words [.., bits / 64] uint64."""
+    """Packs Booleans [.., bits], bits being a multiple of 64, into words [.., bits / 64] uint64."""
     return np.packbits(bits, axis=-1, bitorder="little").view(np.uint64)
 
 
 def bits_of(words: np.ndarray) -> np.ndarray:
-    """The inverse of `words_of`."""
+    """Unpacks words [.., words] uint64 into Booleans [.., 64 words]: the inverse of `words_of`."""
     return np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=-1, bitorder="little").astype(bool)

@@ -1,7 +1,7 @@
-"""Attribute selection constructs of the ASC paper: one row at a time, a bitmap over all queries for each region.
+"""The ASC paper's attribute selection constructs: a bitmap over all queries for each region, searched row by row.
 
-The paper's query is a conjunction here, and a region a region code. The constructs of the p-attributes (those that some
-conjunction names) are
+A query of the paper is a conjunction here, and a region is a region code. The constructs of the p-attributes (those
+that some conjunction names) are
 
 - `qub` [attributes, words] uint64, the query-usage bitmaps: 1 where the conjunction names the attribute;
 - `qrb` [regions, words] uint64, the query-result bitmaps: 0 where no row with this code satisfies the conjunction, so 1
@@ -37,7 +37,7 @@ class SelectionConstructs:
     """Conjunctions by key, as bitmaps: built, updated, and searched row by row along an evaluation sequence."""
 
     def __init__(self, sizes: np.ndarray) -> None:
-        """No conjunctions yet, over attributes of `sizes` [attributes] int32 codes."""
+        """Constructs without conjunctions; sizes [attributes] int32: the number of codes of each attribute."""
         self.sizes = sizes.astype(np.int32)
         self.version = 0
         """Increases with every change: a sequence that was found before may no longer fit."""
@@ -52,9 +52,9 @@ class SelectionConstructs:
 
     @classmethod
     def build(cls, conjunctions: Conjunctions) -> Self:
-        """The constructs of all conjunctions, with their numbers as keys.
+        """Builds the constructs of all conjunctions, with their numbers as keys.
 
-        Shared disjunctions are ignored here; the caller checks them on the conjunctions found. Raises
+        Shared disjunctions are ignored here; the caller tests them on the conjunctions found. Raises
         `ConstructsTooLargeError`.
         """
         c = conjunctions
@@ -158,8 +158,8 @@ class SelectionConstructs:
         """Adds the conjunction that names `attributes` [.] int32, ascending; `sets[i]` [., 2] are the closed intervals
         of codes of the i-th.
 
-        Raises `ValueError` if the key is negative or in use or the sets exceed the codes, `ConstructsTooLargeError`
-        where there is no room.
+        Raises `ValueError` if the key is negative or in use or the sets exceed the codes, `ConstructsTooLargeError` if
+        there is no room.
         """
         self._require_sound(key, attributes, sets)
         if len(attributes) == 0:
@@ -217,8 +217,8 @@ class SelectionConstructs:
         return self._evaluate(codes, order, True)
 
     def search_event(self, event: Event) -> tuple[np.ndarray, dict[str, int]]:
-        """The keys [.] int32, ascending, of the conjunctions that an event matches, and the cost: GRB is ANDed with the
-        union of the regions that the event offers for an attribute (ours)."""
+        """The keys [.] int32, ascending, of the conjunctions that an event matches, and the cost. For each p-attribute,
+        GRB is ANDed with the union of the bitmaps of all regions that the event offers (*ours*)."""
         offered = offered_by(event)
         left, evaluated = self._live.copy(), 0
         for attribute in self.attributes.tolist():
@@ -236,7 +236,8 @@ class SelectionConstructs:
         return self._evaluate(codes, order, False)[2]
 
     def order(self, macro: np.ndarray | None = None, arrows: np.ndarray | None = None) -> Order:
-        """A sequence over these constructs. Raises `ValueError` if it does not name every p-attribute once."""
+        """Returns a sequence over these constructs, by default the p-attributes in ascending order without
+        micro-arrows. Raises `ValueError` if it does not name every p-attribute once."""
         attributes = self.attributes
         chosen = attributes if macro is None else np.asarray(macro, np.int32)
         if not np.array_equal(np.sort(chosen), attributes):
@@ -296,7 +297,8 @@ class SelectionConstructs:
         return np.where(used, np.cumsum(width) - width, -1)
 
     def _lay_out(self) -> None:
-        """Makes room for the regions of exactly the p-attributes; those of a new one leave all conjunctions open."""
+        """Gives `qrb` the regions of exactly the p-attributes; the regions of a new p-attribute leave all conjunctions
+        open."""
         region_at = self._places()
         rows = int(self.sizes[region_at >= 0].sum(dtype=np.int64))
         qrb = np.empty((rows, len(self._live)), np.uint64)
@@ -307,7 +309,7 @@ class SelectionConstructs:
         self._qrb, self._region_at = qrb, region_at
 
     def _place(self, keys: np.ndarray) -> None:
-        """Assigns the first slots to conjunctions with these keys."""
+        """Assigns the first slots to the conjunctions with these keys; only before any other conjunction is added."""
         words = max(1, -(-len(keys) // 64))
         self._key_of = np.full(64 * words, -1, np.int32)
         self._key_of[: len(keys)] = keys

@@ -1,8 +1,9 @@
 """Engine `asc`: attribute selection constructs, transposed for matching a batch of rows.
 
-The paper has a bitmap over the rules for each region of an attribute; `search` reads these row by row. For a batch,
-every interval of regions has instead a bitmap over the rows of a block, and all conjunctions are scanned, the terms
-with the fewest rows first: that is the paper's conditional selectivity, measured again after a number of rows.
+The paper has a bitmap over the rules for each region of an attribute; `search` reads these row by row. For a batch it
+is the other way round: every interval of regions has a bitmap over the rows of a block. All conjunctions are scanned,
+each from the term that the fewest rows satisfy. This takes the place of the paper's conditional selectivity, and is
+measured again after a number of rows.
 """
 
 from __future__ import annotations

@@ -57,9 +57,9 @@ def next_attribute(order: Order, region: int, geb: np.ndarray, position: int) ->
     """(attribute, position, whether by a micro-arrow): where the evaluation continues after a region.
 
     It continues with the target of the region's micro-arrow, unless there is none or GEB shows it as evaluated
-    (possible on another path than those on which the arrow was found). Otherwise it continues with the earliest
-    attribute of the macro-sequence that GEB does not show; all before `position` are evaluated. At least one must be
-    left.
+    (possible on a path other than those on which the arrow was found). Otherwise it continues with the earliest
+    attribute of the macro-sequence that GEB does not show as evaluated. All attributes before `position` of the
+    macro-sequence are evaluated; at least one attribute must be left.
     """
     if len(order.arrows) > 0:
         target = order.arrows[region]
@@ -126,7 +126,8 @@ def evaluate_rows(
 def _collect(
     grb: np.ndarray, words: int, key_of: np.ndarray, unbounded: np.ndarray, keys: np.ndarray, begin: int
 ) -> tuple[np.ndarray, int]:
-    """Appends the conjunctions whose bits are left. Returns (keys, reallocated where it had to grow; the new end)."""
+    """Appends the conjunctions whose bits are left. Returns the keys, reallocated if they had to grow, and their new
+    end."""
     found = begin
     needed = begin + len(unbounded) + 64 * words
     if needed > len(keys):

@@ -12,8 +12,8 @@ from rules_index.kernels.jit import jit
 from rules_index.kernels.vectors import count_bits
 
 OPEN_ROWS, PASSED, OFFERED, COVERED_ROWS, DROPPED = range(5)
-"""The counters of an arrow. Over rows whose path is not yet a cover set: evaluation instances passed, and bits that
-were open. Over rows whose path is a cover set: the rows, and those dropped."""
+"""The counters of an arrow. Of rows whose path is not yet a cover set: their number, the evaluation instances passed,
+and the bits that were open. Of rows whose path is a cover set: their number, and how many were dropped."""
 
 
 class Tallies(NamedTuple):
@@ -34,8 +34,8 @@ class HybridSearch:
     """Extends all hybrid paths by one arrow per monitoring period of `tau` rows, in n - 1 periods.
 
     A row follows the arrows found so far, up to the first region of its path that no row reached in an earlier period.
-    There the path ends, and the candidate arrows are measured on the row. After the period every such region is
-    settled: its micro-arrow leads to the candidate that filtered best, unless the macro-arrow filtered better or there
+    There the path ends, and the candidate arrows are measured on the row. At the end of the period every such region is
+    settled: it gets a micro-arrow to the candidate that filtered best, unless the macro-arrow filtered better or there
     was no candidate. A region in which no path ends keeps the macro-arrow.
 
     The candidates of a row are the attributes in the region's `cab` that are not on its path. They are measured by
@@ -94,7 +94,7 @@ class HybridSearch:
             selectivity = counts[..., PASSED] / counts[..., OFFERED]
             kept = 1 - counts[..., DROPPED] / counts[..., COVERED_ROWS]
         covering = counts[:, -1, COVERED_ROWS] > counts[:, -1, OPEN_ROWS]
-        # 0 / 0 where no row was measured
+        # 0 / 0 if no row was measured
         values = np.nan_to_num(np.where(covering[:, None], kept, selectivity), nan=np.inf)
         candidates, macro_arrow = values[:, :-1], values[:, -1]
         lowest = candidates.min(axis=1, initial=np.inf)
@@ -117,7 +117,8 @@ def _observe(
     tallies: Tallies,
     ends: int,
 ) -> tuple[int, int]:
-    """Adds rows to the tallies. Returns (regions in which a path has ended in this period, constructs evaluated)."""
+    """Adds rows to the tallies, in which `ends` regions are in use. Returns the number of regions in which a path has
+    ended in this period, and the number of constructs evaluated."""
     cost = 0
     number = len(order.macro)
     grb = np.empty(bitmaps.words, np.uint64)

@@ -1,4 +1,4 @@
-"""Searches a macro-sequence: the best order, on average, to evaluate constructs in (ASC paper, section 4.2)."""
+"""Searches a macro-sequence: the order of evaluating constructs that is best on average (ASC paper, section 4.2)."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class MacroSearch:
     """Extends a macro-sequence by one attribute per monitoring period of `tau` rows, in n - 1 periods (section 4.2.3).
 
     Phase 1 appends the attribute with the lowest conditional selectivity until the sequence is a cover set (not
-    necessarily a minimal one, because the choice is greedy). Phase 2 appends that with the highest tuple dropping
-    ratio. Ties: in phase 2 the lower selectivity of the attribute alone, measured in the first period; then the lower
-    attribute (ours). The constructs must not change meanwhile.
+    necessarily a minimal one, because the choice is greedy). Phase 2 appends the attribute with the highest tuple
+    dropping ratio. Ties in phase 2 are decided by the lower selectivity of the attribute alone, measured in the first
+    period; all other ties by the lower attribute (*ours*). The constructs must not change meanwhile.
     """
 
     def __init__(self, constructs: SelectionConstructs, tau: int) -> None:
@@ -67,7 +67,8 @@ class MacroSearch:
 
     @property
     def cover(self) -> int:
-        """The number of attributes at the start of the sequence that form the cover set, as far as it is found."""
+        """The number of attributes at the start of the sequence that form the cover set; if it is not complete yet, the
+        length of the sequence."""
         open_ = self._constructs.bitmaps.live.copy()
         for number, attribute in enumerate(self._found):
             if not open_.any():
@@ -138,10 +139,11 @@ def _observe(
     passed: np.ndarray,
     dropped: np.ndarray,
 ) -> int:
-    """Adds to the instance counters of the candidate sequences. Returns the number of constructs evaluated.
+    """Adds rows to the instance counters of the candidate sequences. Returns the number of constructs evaluated.
 
-    passed [candidates] int64: evaluation instances passed, the ones of GRB among the `uncovered` bits (equation 2);
-    dropped [candidates] int64: rows whose GRB is all zeros.
+    prefix: the sequence so far, which each of `candidates` would extend. passed [candidates] int64: evaluation
+    instances passed, the ones of GRB among the `uncovered` bits (equation 2); dropped [candidates] int64: rows whose
+    GRB is all zeros.
     """
     cost = 0
     grb = np.empty(bitmaps.words, np.uint64)

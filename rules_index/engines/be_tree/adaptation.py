@@ -19,9 +19,10 @@ _L_NODE, _C_NODE, _P_NODE = 1, 2, 4
 class Trace(NamedTuple):
     """The c-nodes that an event visited, in order.
 
-    steps      [visits, 4] int32: the c-node; the visit that led to it; the matches in it, later also below its p-nodes;
-               the matches in the halves of its bucket and below
-    discarded  [visits] int64, predicate evaluations in its l-node for expressions that did not match
+    steps      [visits, 4] int32: the c-node; the visit that led to it; the matches in its l-node, and after
+               `_enter` also below its p-nodes; the matches in the halves of its bucket and below, replaced in `_close`
+               by the windows that it closed
+    discarded  [visits] int64, the predicates evaluated in its l-node for expressions that did not match
     """
 
     steps: np.ndarray
@@ -36,10 +37,10 @@ def new_trace(visits: int) -> Trace:
 
 @inner
 def observe(store: Store, trace: Trace, visits: int) -> bool:
-    """Adds one event to the windows. Returns whether expressions of recycled nodes are left for `cut.work`.
+    """Adds one event to the windows. Returns whether expressions of recycled nodes are left for `space_cutting.work`.
 
-    All windows that are over are closed before the first Rank is computed. Nodes are examined from the root down, so
-    that those recycled with a node above them are not recycled again.
+    All windows that are over are closed before the first Rank is computed. Nodes are examined from the root down, so a
+    node that is recycled with a node above it is not recycled again.
     """
     store.scalars[OPERATIONS] += 1
     store.scalars[EVENTS] += 1
@@ -85,10 +86,11 @@ def _close(store: Store, steps: np.ndarray, visits: int) -> None:
 
 @inner
 def _next_to_recycle(store: Store, steps: np.ndarray, begin: int, visits: int) -> tuple[int, int]:
-    """The first visit from `begin` on to a node whose Rank is below theta at the end of its window, and that node; 0
-    where there is none.
+    """Finds the first visit, from `begin` on, to a node whose Rank is below theta at the end of its window. Returns the
+    visit and which of the nodes there it is (`_L_NODE`, `_C_NODE`, `_P_NODE`; 0 if there is none).
 
-    The root is excluded: it has no path to leave. A node that was removed with one recycled before has depth -1.
+    The root is excluded: its expressions could not move anywhere else. A node that was removed together with a recycled
+    one has depth -1.
     """
     c_nodes, p_nodes, theta = store.c_nodes, store.p_nodes, store.theta
     l_windows, c_windows = store.l_windows, store.c_windows
@@ -110,7 +112,8 @@ def _next_to_recycle(store: Store, steps: np.ndarray, begin: int, visits: int) -
 
 @inner
 def _enter(store: Store, trace: Trace, visits: int) -> None:
-    """Adds the discarded evaluations: those of the l-nodes, and one for each c-node and p-node without a match."""
+    """Adds the discarded evaluations to the windows: those of the l-nodes, and one for each c-node and p-node without a
+    match."""
     steps, c_nodes = trace.steps, store.c_nodes
     l_windows, c_windows, p_windows = store.l_windows, store.c_windows, store.p_windows
     for visit in range(visits):

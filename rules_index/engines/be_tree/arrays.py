@@ -211,8 +211,8 @@ def _read(
     store: Store, c_nodes: np.ndarray, p_nodes: np.ndarray, start: np.ndarray, predicates: np.ndarray,
     keys: np.ndarray,
 ) -> bool:  # fmt: skip
-    """Fills an empty store from valid links and bounds. False where an attribute is twice on a path or in an
-    expression, or where an expression or a node is not where the rules of `cut` and `shrink` place it."""
+    """Fills an empty store from valid links and bounds. Returns False if an attribute occurs twice on a path or in an
+    expression, or if an expression or a node is not where the rules of `space_cutting` and `deletion` place it."""
     p_node = 0
     box = 0
     for number in range(len(c_nodes)):
@@ -252,10 +252,11 @@ def _read(
 def _count_inside(
     predicates: np.ndarray, begin: int, end: int, path: np.ndarray, uses: np.ndarray, box: int, c_node: int
 ) -> int:
-    """The number of predicates of a box that are inside the buckets of the marked path; -1 where the box names an
-    attribute twice, or one by which its c-node is partitioned.
+    """Returns how many predicates of a box are inside the buckets of the marked path; -1 if the box names an attribute
+    twice, or one by which its c-node is partitioned.
 
-    uses[:, 0] has the last box that named the attribute, plus 1; uses[:, 1] the last c-node that is partitioned by it.
+    uses[:, 0]: the last box that named the attribute, plus 1; uses[:, 1]: the last c-node that is partitioned by it,
+    plus 1.
     """
     inside = 0
     for i in range(begin, end):
@@ -295,7 +296,8 @@ def _follows_rules(store: Store) -> bool:
 def _read_expressions(
     store: Store, c_node: int, start: np.ndarray, predicates: np.ndarray, keys: np.ndarray, box: int, count: int
 ) -> None:
-    """Puts the boxes `box` to `box + count` into an l-node in this order, except as `push` reorders them."""
+    """Puts `count` boxes, from number `box` on, into an l-node: first those with an attribute that is not on the path,
+    then the others, as `push` does, and otherwise in their order."""
     node = store.c_nodes[c_node]
     words = store.words
     for exhausted in range(2):

@@ -1,8 +1,8 @@
 """Deletion, underflow, the merge rule, and recycling (sections 4.2, 4.3 and 5).
 
 Interpretations where the paper leaves a choice: A p-node underflows when fewer than min_size expressions are left below
-it, the number that it took to make it; they are inserted again from the root. Two sibling leaf buckets are merged into
-their parent only together, and only if that is an open bucket and all three l-nodes fit into max_cap: merging one half
+it, the number needed to make one; they are inserted again from the root. Two sibling leaf buckets are only merged into
+their parent together, and only if all three are open and their l-nodes together fit into max_cap. Merging one half
 alone would leave its later expressions in the parent.
 """
 
@@ -35,7 +35,8 @@ from rules_index.kernels.jit import inner, jit
 
 @jit
 def remove(store: Store, key: int) -> None:
-    """Removes the expression of a key that is in use; underflowing nodes are left to `cut.work`."""
+    """Removes the expression of a key that is in use. Nodes that underflow are dissolved; `space_cutting.work` must
+    then insert their expressions again."""
     expression = store.expressions[key]
     store.expressions[key] = NO_EXPRESSION
     store.scalars[OPERATIONS] += 1
@@ -65,7 +66,7 @@ def tidy(store: Store, c_node: int) -> None:
 
 @inner
 def _can_merge(c_nodes: np.ndarray, c_node: int, max_cap: int) -> bool:
-    """The merge rule: whether the halves of a bucket can be merged into it."""
+    """Returns whether the halves of a bucket can be merged into it (the merge rule)."""
     node = c_nodes[c_node]
     if node.left == NO_NODE:
         return False
@@ -153,7 +154,8 @@ def recycle_l_node(store: Store, c_node: int) -> None:
 
 @inner
 def recycle_c_node(store: Store, c_node: int) -> None:
-    """Likewise empties the l-node and the p-directory of a c-node other than the root."""
+    """Empties the l-node and the p-directory of a c-node other than the root, and leaves their expressions to be
+    inserted again."""
     node = store.c_nodes[c_node]
     while node.first != NO_NODE:
         dissolve(store, node.first)

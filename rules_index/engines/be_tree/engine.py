@@ -28,8 +28,8 @@ class BETree(BoxEngine):
         return BETree.build(boxes_of(conjunctions), **{"max_cap": max_cap_for(share)} | cls.parameters)
 
     def search_event(self, event: Event) -> tuple[np.ndarray, dict[str, int]]:
-        """See `KernelEngine.search_event`. The structure finds the conjunctions; only their shared disjunctions remain
-        to be checked."""
+        """See `KernelEngine.search_event`. The structure's search evaluates all terms but shared disjunctions, which
+        are tested here."""
         keys, counters = self.structure.search_event(event, sets=self._refinement.sets)
         self._require_known(keys)
         held = keys[self._refinement.meets_disjunctions(keys, event)]

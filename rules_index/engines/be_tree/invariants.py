@@ -160,7 +160,7 @@ class _Checker:
     def expression(
         self, expression: int, node: SimpleNamespace, path: dict[int, Bucket], partitioned: set[int]
     ) -> None:
-        """Checks that an expression belongs into its l-node, and that its predicates are in evaluation order."""
+        """Checks that an expression belongs in its l-node, and that its predicates are in the order of evaluation."""
         key, length = self.words[expression + KEY], self.words[expression + COUNT]
         assert key not in self.keys and self.store.expressions[key] == expression, "key to expression"
         self.keys.add(key)

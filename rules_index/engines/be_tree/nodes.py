@@ -30,7 +30,7 @@ from rules_index.kernels.jit import inner, jit
 
 @jit
 def capacity_of(count: int, max_cap: int) -> int:
-    """The expressions that an l-node with `count` of them may have before it is cut: max_cap_j of section 4.2."""
+    """Returns how many expressions an l-node that has `count` may have before it is cut: max_cap_j of section 4.2."""
     return max(1, -(-count // max_cap)) * max_cap
 
 
@@ -79,7 +79,7 @@ def new_c_node(store: Store, above: int, up: int, low: int, high: int) -> int:
 
 @inner
 def new_p_node(store: Store, c_node: int, attribute: int) -> int:
-    """Makes an empty p-node, without bucket, in the p-directory of a c-node; returns its number."""
+    """Makes an empty p-node, still without a bucket, in the p-directory of a c-node; returns its number."""
     number = store.scalars[P_USED]
     store.scalars[P_USED] = number + 1
     store.scalars[P_ALIVE] += 1
@@ -121,8 +121,8 @@ def drop_p_node(store: Store, number: int) -> None:
 
 @inner
 def new_expression(store: Store, key: int, predicates: np.ndarray, begin: int, end: int) -> int:
-    """Writes an expression with the predicates [begin, end) of [., 3] (attribute, low, high), still in no l-node;
-    returns its number."""
+    """Writes an expression with the predicates `predicates[begin:end]` (attribute, low, high), which is still in no
+    l-node; returns its number."""
     words = store.words
     number = store.scalars[WORDS_USED]
     store.scalars[WORDS_USED] = number + HEADER + 3 * (end - begin)
@@ -140,7 +140,7 @@ def new_expression(store: Store, key: int, predicates: np.ndarray, begin: int, e
 
 @inner
 def find_predicate(words: np.ndarray, expression: int, attribute: int) -> int:
-    """The word where an expression's predicate on an attribute begins, or -1."""
+    """Returns where an expression's predicate on an attribute begins in `words`, or -1."""
     at = expression + HEADER
     for _ in range(words[expression + COUNT]):
         if words[at] == attribute:
@@ -151,8 +151,8 @@ def find_predicate(words: np.ndarray, expression: int, attribute: int) -> int:
 
 @inner
 def push(c_nodes: np.ndarray, words: np.ndarray, c_node: int, expression: int) -> None:
-    """Puts an expression into an l-node; at its end if all its attributes are on the path, so that those that can still
-    be partitioned come first."""
+    """Puts an expression into an l-node: at the end if all its attributes are on the path, else at the front, so that
+    expressions by which the l-node can still be partitioned come first."""
     node = c_nodes[c_node]
     if words[expression + COUNT] <= node.depth:
         append(c_nodes, words, c_node, expression)
@@ -202,14 +202,15 @@ def unlink(c_nodes: np.ndarray, words: np.ndarray, expression: int) -> None:
 
 @inner
 def defer(store: Store, expression: int) -> None:
-    """Leaves an expression that is in no l-node for `cut.work` to insert."""
+    """Leaves an expression that is in no l-node for `space_cutting.work` to insert."""
     store.words[expression + NEXT] = store.scalars[PENDING]
     store.scalars[PENDING] = expression
 
 
 @inner
 def add_above(c_nodes: np.ndarray, p_nodes: np.ndarray, c_node: int, expressions: int, gain: int) -> None:
-    """Adds to the number of expressions and the Gain of a c-node and all nodes above it."""
+    """Adds to the numbers of expressions of a c-node and all nodes above it, and to the Gain of the p-nodes among
+    these."""
     c_nodes[c_node].below += expressions
     while c_node != 0:
         p_node = p_nodes[c_nodes[c_node].above]
@@ -229,7 +230,7 @@ def add_loss(c_nodes: np.ndarray, p_nodes: np.ndarray, p_node: int, loss: float)
 
 @inner
 def mark_path(c_nodes: np.ndarray, path: np.ndarray, c_node: int) -> None:
-    """Writes the buckets on the path to a c-node to `path`."""
+    """Writes the buckets on the path to a c-node to `path` [attributes, 2]."""
     while c_node != 0:
         node = c_nodes[c_node]
         path[node.attribute, 0] = node.low
@@ -247,8 +248,9 @@ def clear_path(c_nodes: np.ndarray, path: np.ndarray, c_node: int) -> None:
 
 @inner
 def _role(words: np.ndarray, path: np.ndarray, at: int) -> int:
-    """The role of a predicate on the marked path: 0 if the path does not have its attribute, 1 if the path covers it, 2
-    if it equals the path's bucket. Such a predicate is subsumed (section 5), and searches do not evaluate it again."""
+    """Returns the role of the predicate that begins at `at`, given the marked path (section 5): 0 if its attribute is
+    not on the path, 1 if it is covered, 2 if it is subsumed, being equal to the path's bucket. Searches do not evaluate
+    a subsumed predicate again."""
     low, high = path[words[at], 0], path[words[at], 1]
     subsumed = (words[at + 1] == low) & (words[at + 2] == high)
     return 0 if low < 0 else 1 + subsumed
@@ -256,7 +258,7 @@ def _role(words: np.ndarray, path: np.ndarray, at: int) -> int:
 
 @inner
 def arrange(words: np.ndarray, path: np.ndarray, expression: int) -> None:
-    """Orders an expression's predicates for the marked path: by role, then by attribute."""
+    """Orders an expression's predicates by their role on the marked path, then by attribute."""
     begin = expression + HEADER
     subsumed = 0
     for i in range(words[expression + COUNT]):

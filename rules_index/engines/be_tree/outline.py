@@ -1,4 +1,4 @@
-"""A BE-Tree for other readers: its l-nodes by key, and its nodes for the batch kernel."""
+"""Derived forms of a stored BE-Tree: its l-nodes with their keys, and its nodes for the batch kernel."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ class LNode:
 
     key       section 4.1: the conjunction of the buckets (attribute, low, high) on its path, the root's first
     boxes     the keys of its boxes, ascending
-    covered, subsumed   the number of their predicates on attributes of the path, and of those that equal its bucket
+    covered   the number of their predicates on attributes of the path that are not subsumed
+    subsumed  the number of their predicates that equal a bucket of the path
     loss      Loss over the last whole window; 0 before
     """
 

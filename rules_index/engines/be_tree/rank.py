@@ -1,15 +1,15 @@
 """Section 5: Rank, Gain and Loss of nodes, the rank of a new attribute, and the windows over which Loss is measured.
 
 All weights are 1, as in the paper. The Rank of an l-node is Gain - Loss; that of another node is the sum of its
-children's Ranks - its Loss. Because that is linear, a p-node keeps two sums over everything below it, and its Rank is
-their difference. The Gain of an l-node is the number of its expressions' predicates on attributes of its path; those
-equal to the path's bucket (subsumed) and the others (covered) count alike.
+children's Ranks - its Loss. Because these are sums, a p-node only keeps the total Gain and the total Loss of everything
+below it, and its Rank is their difference. The Gain of an l-node is the number of its expressions' predicates on
+attributes of its path; subsumed ones, which equal the path's bucket, and the others, which it covers, count alike.
 
-Interpretations where the paper leaves a choice: A node's window is a number of operations on the whole tree. Loss is
-per event of the window, whether or not the event reached the node: what the node adds to the cost of an average event.
-In an l-node every evaluated predicate of an expression that does not match is discarded; in a c-node or p-node, the
-single evaluation that led to it if nothing below it matches. The end of a window is noticed by the next adapting search
-that reaches the node.
+Interpretations where the paper leaves a choice: The length of a node's window is a number of operations on the whole
+tree. Loss is the mean over all events of the window, whether or not they reached the node: what the node adds to the
+cost of an average event. In an l-node every evaluated predicate of an expression that does not match is discarded; in a
+c-node or p-node, the single evaluation that led to it if nothing below it matches. The end of a window is noticed by
+the next adapting search that reaches the node.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ LOSS_STEPS = 1024.0
 
 @inner
 def best_attribute(store: Store, c_node: int) -> int:
-    """The best-ranked attribute to partition an l-node by, or -1 (GetNextHighestScoreUnusedAttr of algorithm 5).
+    """Returns the best-ranked attribute to partition an l-node by, or -1 (GetNextHighestScoreUnusedAttr of algorithm
+    5).
 
-    It is not on the path, and at least min_size of the expressions have it. Its Gain is their number; its Loss, where
-    estimated, is the mean bucket size of a histogram with a bucket for each code. The first of equally good ones is
-    taken.
+    It is not on the path, and at least min_size of the l-node's expressions name it. Its Gain is their number. Its
+    Loss, if estimated (`histogram`), is the mean bucket size of a histogram with a bucket for each code. Ties: the
+    lowest attribute.
     """
     words, path, uses = store.words, store.path, store.uses
     mark_path(store.c_nodes, path, c_node)
@@ -69,7 +70,7 @@ def _count_uses(words: np.ndarray, path: np.ndarray, uses: np.ndarray, expressio
 def _best_use(
     words: np.ndarray, uses: np.ndarray, sizes: np.ndarray, expression: int, depth: int, min_size: int, histogram: bool
 ) -> int:
-    """The best-ranked of the attributes counted, or -1; resets the counters."""
+    """Returns the best-ranked of the attributes counted, or -1. Resets the counters."""
     best = -1
     best_rank = 0.0
     while expression != NO_EXPRESSION and words[expression + COUNT] > depth:
@@ -114,7 +115,8 @@ def rank_of_c_node(
 
 @inner
 def is_over(windows: np.ndarray, number: int, scalars: np.ndarray, rank_window: float, expressions: int) -> bool:
-    """Whether a node's window has lasted rank_window times as many operations as there are expressions below it."""
+    """Whether a node's window is over: it lasts `rank_window` operations per expression below the node, and at least
+    one."""
     return scalars[OPERATIONS] - windows[number].operations >= max(1, math.ceil(rank_window * expressions))
 
 

@@ -53,8 +53,9 @@ class Batch(NamedTuple):
 
 
 class _Event(NamedTuple):
-    """One event: for each attribute the lowest and highest code and the range of its intervals; and the attributes
-    named."""
+    """One event: for each attribute [attributes] the lowest and the highest code (`ABSENT` and -1 if it is not named)
+    and the range of its intervals; the attributes named [.]; and whether one of them has several intervals
+    (`scattered`)."""
 
     first: np.ndarray
     last: np.ndarray
@@ -71,7 +72,7 @@ def match_batch(
     counters: np.ndarray, adapt: bool,
 ) -> tuple[int, np.ndarray]:  # fmt: skip
     """Matches events from number `begin` on. Returns the number at which it stopped, and `found` [.] int32, reallocated
-    where it had to grow.
+    if it had to grow.
 
     The keys that match event i are written to found[offsets[i] : offsets[i + 1]] in the order in which they are found,
     and the costs are added to `counters` [5] int64. With `adapt`, it stops after an event that recycled a node.
@@ -117,7 +118,8 @@ def match_batch(
 def _load(
     batch: Batch, number: int, first: np.ndarray, last: np.ndarray, ends: np.ndarray, named: np.ndarray
 ) -> tuple[int, bool]:
-    """Spreads an event over the attributes. Returns how many it names, and whether one has several intervals."""
+    """Writes an event to arrays by attribute. Returns how many attributes it names, and whether one has several
+    intervals."""
     count = 0
     scattered = False
     for i in range(batch.event_start[number], batch.event_start[number + 1]):
@@ -151,8 +153,8 @@ def _match(
     store: Store, event: _Event, sets: TermSets, matches: int, found: np.ndarray, stack: np.ndarray, cost: np.ndarray,
     trace: Trace, adapt: bool,
 ) -> int:  # fmt: skip
-    """MatchBETree: returns the end of the keys in `found`, or a code for the array that is too small; the call must
-    then be repeated from the start.
+    """MatchBETree. Returns the end of the keys in `found`, or the negative code of an array that is too small; the call
+    must then be repeated with a larger one.
 
     A row of `stack` is a c-node and the visit that led to it (see `Trace`).
     """
@@ -228,9 +230,10 @@ def _check(
 def _check_sets(
     words: np.ndarray, expression: int, event: _Event, sets: TermSets, key: int, met: int
 ) -> tuple[int, bool]:
-    """The number of predicates of an expression that are evaluated, and whether all hold, if some are sets with gaps.
+    """Evaluates an expression of which some predicates are sets with gaps. Returns the number of predicates evaluated,
+    and whether all hold.
 
-    met: the number of predicates, from the first on, whose bounds the event satisfies. A predicate with the bounds of
+    met: how many predicates, from the first on, have bounds that the event satisfies. A predicate with the bounds of
     its bucket is subsumed only if it has no gaps.
     """
     evaluated = 0
@@ -260,7 +263,7 @@ def _shares_set(event: _Event, attribute: int, sets: TermSets, number: int) -> b
 
 @inner
 def _push_all(p_nodes: np.ndarray, p_node: int, last: np.ndarray, stack: np.ndarray, top: int, visit: int) -> int:
-    """Pushes the first buckets of those p-nodes, from a given one on, whose attribute the event names."""
+    """Pushes the first buckets of the p-nodes, from a given one on, whose attribute the event names."""
     while p_node != NO_NODE:
         if last[p_nodes[p_node].attribute] >= 0:
             top = _push(stack, top, p_nodes[p_node].top, visit)
@@ -273,7 +276,7 @@ def _push_named(
     p_nodes: np.ndarray, directory: np.ndarray, c_node: int, named: np.ndarray, last: np.ndarray, stack: np.ndarray,
     top: int, visit: int,
 ) -> int:  # fmt: skip
-    """`_push_all` by looking up the attributes that the event names, if these are fewer."""
+    """Like `_push_all`, but looks up each attribute that the event names: for a c-node with more p-nodes than that."""
     for i in range(len(named)):
         if last[named[i]] >= 0:
             p_node = find_p_node(directory, p_nodes, c_node, named[i])

@@ -1,8 +1,8 @@
 """Two-phase cutting of space: insertion, partitioning and clustering (algorithms 3 to 6).
 
-The work to do is stored in the store: expressions that are in no l-node (`PENDING`) and c-nodes that may overflow
-(`schedule`). `work` does it in steps that each need little room, so that it can stop when a pool is full, and resume
-with larger pools.
+Unfinished work is kept in the store: expressions that are in no l-node (`PENDING`), and c-nodes whose l-node may
+overflow (`schedule`). `work` proceeds in steps that each need little room, so it can stop when a pool is full and
+resume with larger pools.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def is_box(sizes: np.ndarray, predicates: np.ndarray) -> bool:
 @jit
 def insert_boxes(store: Store, keys: np.ndarray, start: np.ndarray, predicates: np.ndarray, begin: int) -> int:
     """Inserts boxes one by one, from number `begin` on. Returns the number at which it stopped, for lack of room or at
-    the end.
+    the end. The last box that it took is still pending: `work` must follow.
 
     keys [boxes] int32, not in use; start [boxes + 1] int64 into predicates [., 3] int32 (attribute, low, high).
     """
@@ -83,7 +83,7 @@ def work(store: Store) -> int:
 
 @inner
 def _work(store: Store) -> bool:
-    """The work of `work`; False where it stopped for lack of room."""
+    """Does the work of `work`. Returns False if it stopped for lack of room."""
     scalars = store.scalars
     while scalars[SCHEDULED] > 0 or scalars[PENDING] != NO_EXPRESSION:
         if not has_room(store):
@@ -99,8 +99,8 @@ def _work(store: Store) -> bool:
 
 @jit
 def schedule(store: Store, c_node: int, capacity: int, new: bool) -> None:
-    """Schedules an l-node to be cut until it has at most `capacity` expressions, which are then arranged if all of them
-    are `new`."""
+    """Schedules an l-node to be cut until it has at most `capacity` expressions. new: all its expressions have just
+    been moved there, so those that stay are arranged in the end."""
     row = store.scalars[SCHEDULED]
     store.schedule[row, 0] = c_node
     store.schedule[row, 1] = capacity
@@ -132,8 +132,9 @@ def _insert(store: Store, expression: int) -> None:
 def _best_p_node(
     c_nodes: np.ndarray, p_nodes: np.ndarray, directory: np.ndarray, words: np.ndarray, c_node: int, expression: int
 ) -> int:
-    """The word of an expression's predicate on the attribute whose p-node in a p-directory has the highest Rank; -1
-    where none of its attributes has a p-node. None of them is on the path, because no attribute occurs twice."""
+    """Returns where the predicate to descend by begins in `words`: among the expression's attributes, the one whose
+    p-node in the c-node's p-directory has the highest Rank. -1 if none has a p-node. Attributes on the path need not be
+    excluded: none occurs twice on a path, so they have no p-node here."""
     best = -1
     if c_nodes[c_node].partitions == 0:
         return best
@@ -151,8 +152,8 @@ def _best_p_node(
 
 @inner
 def _home(c_nodes: np.ndarray, c_node: int, low: int, high: int) -> int:
-    """The c-node with the smallest bucket, from a given one down, that encloses an interval (InsertCDir, algorithm
-    4)."""
+    """Returns the c-node with the smallest bucket that encloses an interval, searched from a given c-node down
+    (InsertCDir, algorithm 4)."""
     half = c_node
     while half != NO_NODE:
         c_node = half
@@ -163,8 +164,8 @@ def _home(c_nodes: np.ndarray, c_node: int, low: int, high: int) -> int:
 
 @inner
 def _cut_one(store: Store) -> None:
-    """One step on the c-node that was scheduled last: a split, a partitioning, or the end of its work (SpaceClustering,
-    algorithm 6; at the root it is SpacePartitioning).
+    """Takes one step with the c-node that was scheduled last: splits its bucket, partitions it, or ends its work
+    (SpaceClustering, algorithm 6; at the root it is SpacePartitioning).
 
     By the forced split rule a leaf bucket that can be halved is halved first. If no attribute qualifies, the l-node
     keeps its expressions, and its capacity grows.
@@ -187,7 +188,8 @@ def _cut_one(store: Store) -> None:
 
 @inner
 def _split(store: Store, c_node: int) -> None:
-    """Halves a leaf bucket [s, e] into [s, m] and [m + 1, e], m = (s + e) div 2, and moves what a half encloses."""
+    """Halves a leaf bucket [s, e] into [s, m] and [m + 1, e], m = (s + e) div 2, and moves the expressions that a half
+    encloses into it."""
     c_nodes, words = store.c_nodes, store.words
     node = c_nodes[c_node]
     left = new_c_node(store, node.above, c_node, node.low, node.middle)

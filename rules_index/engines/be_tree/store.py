@@ -1,7 +1,7 @@
-"""The arrays of a BE-Tree: c-nodes, p-nodes, expressions, and the work that remains to be done on them.
+"""The arrays of a BE-Tree in memory: c-nodes, p-nodes, expressions, and the work that is still to be done on them.
 
-Everything is addressed by number, and the three pools only grow: what is removed leaves a gap until the tree is laid
-out again. A bucket, its c-node and its l-node are one record, because they correspond one to one.
+Everything is addressed by number. The three pools only grow: a removed node or expression leaves a gap until the tree
+is laid out again. A bucket, its c-node and its l-node are one record, because they correspond one to one.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Parameters(NamedTuple):
 
 
 def directory_size(p_nodes: int) -> int:
-    """The number of slots that a hash table of so many p-nodes at most half fills."""
+    """Returns the number of slots of a hash table that this many p-nodes fill by at most a half."""
     return 1 << max(4, (2 * p_nodes - 1).bit_length())
 
 
@@ -165,8 +165,8 @@ def parameters_of(store: Store) -> Parameters:
 
 
 def enlarged(store: Store) -> Store:
-    """The same tree, including unfinished work, with room for another step of it: pools that are short of room are
-    doubled."""
+    """Returns the same tree with its unfinished work, and with room for another step of that work: pools without room
+    are doubled."""
     used = store.scalars
     c_nodes, p_nodes, schedule = store.c_nodes, store.p_nodes, store.schedule
     if used[C_USED] + 2 > len(c_nodes):
@@ -221,7 +221,7 @@ def _doubled(pool: np.ndarray) -> np.ndarray:
 
 @inner
 def has_room(store: Store) -> bool:
-    """Whether one step of work (see `cut`) is certain to have enough room."""
+    """Whether one step of work (see `space_cutting`) is certain to have enough room."""
     c_used, p_used, scheduled = store.scalars[C_USED], store.scalars[P_USED], store.scalars[SCHEDULED]
     spare = min(len(store.c_nodes) - c_used - 2, len(store.p_nodes) - p_used - 1, len(store.schedule) - scheduled - 3)
     return spare >= 0
@@ -229,7 +229,7 @@ def has_room(store: Store) -> bool:
 
 @jit
 def is_crowded(store: Store, words: int) -> bool:
-    """Whether there is no room for so many words, or little for nodes, so that the tree should be laid out again."""
+    """Whether the tree should be laid out again: there is no room for `words` more words, or little room for nodes."""
     c_used, p_used, words_used = store.scalars[C_USED], store.scalars[P_USED], store.scalars[WORDS_USED]
     c_spare = len(store.c_nodes) // 16 * 15 - c_used
     p_spare = len(store.p_nodes) // 16 * 15 - p_used
@@ -238,7 +238,7 @@ def is_crowded(store: Store, words: int) -> bool:
 
 @inner
 def _slot(directory: np.ndarray, c_node: int, attribute: int) -> int:
-    """The home slot of a p-directory's entry in the hash table."""
+    """Returns the hash table's home slot for a p-directory's entry."""
     mixed = c_node * 0x9E3779B97F4A7C1 + attribute * 0x2545F4914F6CDD1D
     mixed ^= mixed >> 29
     return ((mixed * 0x5851F42D4C957F2D) >> 33) & (len(directory) - 1)

@@ -31,7 +31,7 @@ from rules_index.index.boxes import Boxes, Tree
 from rules_index.index.term_sets import NO_SETS, TermSets
 
 GROWTH = 1.0
-"""The spare room of a tree that has grown, in a new layout, as a share of what is in use."""
+"""The spare room in the new layout of a tree that has grown, as a share of what is in use."""
 MOST_KEYS = 2**31 - 1
 
 
@@ -80,10 +80,10 @@ class BETree:
 
     @classmethod
     def build(cls, boxes: Boxes, *, batch: bool = True, **parameters: Any) -> Self:
-        """The tree over all boxes. Raises `ValueError` if boxes or parameters are out of bounds.
+        """Builds the tree over all boxes. Raises `ValueError` if boxes or parameters are out of bounds.
 
-        parameters: those of `Parameters`. batch: cuts space knowing all boxes, from the root down (BE-B, section 7.2);
-        otherwise inserts them one by one (BE). Both follow the same rules, but may choose different attributes.
+        parameters: those of `Parameters`. batch: the root is cut with all boxes known (BE-B, section 7.2); otherwise
+        they are inserted one by one (BE). Both follow the same rules, but may choose different attributes.
         """
         chosen = Parameters(**parameters)
         require_parameters(chosen)
@@ -160,8 +160,9 @@ class BETree:
     ) -> tuple[np.ndarray, dict[str, int]]:
         """The keys [.] int32, ascending, of the boxes that a row is inside, and the cost (`COUNTERS`).
 
-        codes: [attributes] int32, the code of every attribute. adapt: the search's discarded evaluations count as Loss,
-        and nodes are recycled (section 5). sets: the predicates of which boxes have only the lowest and highest code.
+        codes: [attributes] int32, the code of every attribute. adapt: the evaluations that the search discards count as
+        Loss, and nodes of low Rank are recycled (section 5). sets: the predicates that are sets with gaps; boxes have
+        only their lowest and highest code.
         """
         _, keys, counters = self.search_rows(np.reshape(codes, (-1, 1)), adapt, sets)
         return np.sort(keys), counters
@@ -207,11 +208,11 @@ class BETree:
         return self._search(batch, sets, len(events), adapt)
 
     def tree(self) -> Tree:
-        """Its nodes for the batch kernel: one for each bucket that has a box in it or below."""
+        """The nodes for the batch kernel: one for each bucket that has a box in it or below it."""
         return batch_tree(to_arrays(self._store))
 
     def l_nodes(self) -> list[LNode]:
-        """Its l-nodes with their keys, boxes and Rank."""
+        """The l-nodes with their keys, boxes and Rank."""
         return l_nodes(to_arrays(self._store))
 
     def check(self) -> None:
@@ -229,7 +230,7 @@ class BETree:
             self._finish()
 
     def _finish(self) -> None:
-        """Finishes the work of an update, with more room where that is needed."""
+        """Finishes the work of an update; makes more room when it runs out."""
         outcome = work(self._store)
         while outcome != DONE:
             self._store = enlarged(self._store) if outcome == SHORT else laid_out(self._store, GROWTH)

@@ -24,7 +24,8 @@ MOST_PER_NODE = 2**30
 
 
 def require_arrays(arrays: dict[str, np.ndarray], sizes: np.ndarray) -> Parameters:
-    """The parameters of a tree, after checking its arrays except for the relation of paths to expressions."""
+    """Checks the arrays of a tree, except for whether expressions fit the paths to their l-nodes. Returns its
+    parameters."""
     for name, (kind, rest) in _SHAPES.items():
         require(name in arrays, name)
         array = arrays[name]
@@ -64,8 +65,8 @@ def require_predicates(predicates: np.ndarray, sizes: np.ndarray) -> None:
 
 
 def _require_nodes(c_nodes: np.ndarray, p_nodes: np.ndarray, sizes: np.ndarray) -> None:
-    """Requires that every node comes after its parent, so that there is no cycle; that every p-node has one largest
-    bucket, its whole domain; and that every bucket has no halves, or two that together are the bucket."""
+    """Requires that every node comes after its parent, so that there is no cycle; that every p-node has exactly one
+    bucket that is not a half, its whole domain; and that every bucket has no halves, or two that make it up."""
     require(len(c_nodes) > 0, "c_nodes")
     require(bool((c_nodes[0, :2] == NO_NODE).all()), "c_nodes")
     require(bool((c_nodes[:, 4] >= 0).all()), "c_nodes")
