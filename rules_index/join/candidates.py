@@ -1,4 +1,4 @@
-"""Builds the joined rows of entries, without those that fail a local conjunct that has no list."""
+"""Builds the joined rows of entries, except those that fail a part (local conjunct) without a list."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rules_index.kernels.jit import inner, jit
 
 
 class Checks(NamedTuple):
-    """The parts (local conjuncts) of all streams, and the codes with which they are checked.
+    """The parts (local conjuncts) of all streams, and the codes of the rows to check them on.
 
     part_base  [streams] int64, number of the first part of each stream
     start      [parts + 1] int64, offsets into terms
@@ -38,7 +38,7 @@ class Checks(NamedTuple):
 
 
 def part_checks(split: Split) -> Checks:
-    """The parts of all streams, still without codes."""
+    """Returns the parts of all streams, still without codes."""
     rules = [parts.rules for parts in split.parts]
     starts = [c.start[int(c.disjunction_start[-1]) :] for c in rules]
     attributes, sets = 0, 0
@@ -59,7 +59,8 @@ def part_checks(split: Split) -> Checks:
 
 
 def with_codes(checks: Checks, rows: Rows, codes: Sequence[np.ndarray]) -> Checks:
-    """The same parts with the codes of rows to check them on: per stream [attributes, rows] int32."""
+    """Returns the same parts with the codes of rows to check them on; codes: for each stream [attributes, rows]
+    int32."""
     at, code_at = 0, []
     for each, begin in zip(codes, rows.begin.tolist(), strict=False):
         code_at.append(at + np.arange(len(each)) * each.shape[1] - begin)
@@ -83,9 +84,10 @@ def part_holds(part: int, position: int, checks: Checks) -> bool:
 def expand(
     entries: Entries, lists: Lists, checked: np.ndarray, checks: Checks, size: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The `size` joined rows of the entries, without those that fail a part of `checked` [conjunctions, streams] int32.
+    """Builds the `size` joined rows of the entries, except those that fail a part of `checked` [conjunctions, streams]
+    int32.
 
-    Returns (the entry [.] int32 of each, the positions of its rows [streams, .] int32).
+    Returns the entry [.] int32 of each joined row, and the positions [streams, .] int32 of its rows.
     """
     streams = entries.ranges.shape[1]
     entry_of = np.empty(size, np.int32)
@@ -107,7 +109,7 @@ def expand(
             if part >= 0 and not part_holds(checks.part_base[stream] + part, position, checks):
                 place[stream] += 1
                 continue
-            # streams that come later overwrite the rest, until all streams have a row
+            # a later choice for a stream overwrites this one, until all streams have a row
             positions[stream, filled] = position
             if stream + 1 < streams:
                 stream += 1
@@ -124,9 +126,10 @@ def expand(
 
 @jit
 def sort_candidates(entries: Entries, entry_of: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """The stable order [candidates] int32 that makes equal joined rows adjacent, anchor after anchor.
+    """Returns the stable order [candidates] int32 that makes equal joined rows adjacent, anchor after anchor.
 
-    Entries are ordered by anchor and the candidates of each ascend, so that those of one anchor are runs to merge.
+    Entries are ordered by anchor, and the candidates of each entry ascend. So the candidates of an anchor are sorted
+    runs, one for each entry, which are merged.
     """
     size = len(entry_of)
     order = np.arange(size).astype(np.int32)
@@ -180,7 +183,7 @@ def _comes_before(one: int, other: int, positions: np.ndarray) -> bool:
 def gather(
     entries: Entries, entry_of: np.ndarray, positions: np.ndarray, order: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Numbers joined rows, given candidates in an order in which equal joined rows are adjacent.
+    """Numbers the distinct joined rows, given candidates in an order that makes equal joined rows adjacent.
 
     Returns the conjunction [candidates] int32 and the number of the joined row [candidates] int32, ascending, of each
     candidate, and the positions [streams, joined rows] int32.
@@ -208,10 +211,10 @@ def gather(
 def list_rules(
     conjunction: np.ndarray, number: np.ndarray, joined: np.ndarray, target: np.ndarray, row: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The rules of joined rows, given candidates that are ordered by joined row and then by conjunction.
+    """Lists the rules of each joined row, given candidates that are ordered by joined row and then by conjunction.
 
-    target: [conjunctions] int32, ascending, their rules; row: [positions] int64, the number of each row within its
-    side. Returns (rows [streams, joined rows] int64, offsets [joined rows + 1] int64, rules [.] int32).
+    target: [conjunctions] int32, ascending, the rule of each conjunction; row: [positions] int64, the number of each
+    row within its side. Returns (rows [streams, joined rows] int64, offsets [joined rows + 1] int64, rules [.] int32).
     """
     streams = len(joined)
     rows = np.empty((streams, joined.shape[1]), np.int64)

@@ -1,7 +1,8 @@
 """Finds the anchors of each conjunction, and the rows of the other streams that it can join with them.
 
 Given its anchor, a joined row is any choice of one row of each other stream that has the same key and is within the
-stream's window before the anchor. These are a product of ranges, which are found without building the product.
+stream's window before the anchor. These joined rows are a product of ranges of rows. The ranges are found without
+building the product.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ class Entries(NamedTuple):
 def find_entries(
     lists: Lists, pairs: np.ndarray, reach: np.ndarray, owned: np.ndarray, combinations: list[int], most: int
 ) -> tuple[Entries | None, float]:
-    """All entries whose anchor is owned [positions] bool; None where there are more than `most`. Also returns the share
-    of the conjunctions that they are of.
+    """Finds all entries whose anchor is owned [positions] bool. Returns them, or None as soon as there are more than
+    `most`; and the share of the conjunctions that were searched until then.
 
-    pairs: [conjunctions, streams] int32, the pair of lists that a conjunction reads of each stream. combinations: of
-    old and new rows; bit i is set where the row of stream i is a new one.
+    pairs: [conjunctions, streams] int32, the pair of lists of each stream that a conjunction reads. combinations: of
+    old and new rows; bit i is set if the row of stream i is a new one.
     """
     conjunctions, streams = pairs.shape
     found = Entries(np.empty(1024, np.int32), np.empty(1024, np.int32), np.empty((1024, streams, 2), np.int32))
@@ -69,9 +70,9 @@ def _find_while_room(
     begin: int, combination: int, start: np.ndarray, position: np.ndarray, pairs: np.ndarray, reach: np.ndarray,
     owned: np.ndarray, found: Entries, filled: int,
 ) -> tuple[int, int, int]:  # fmt: skip
-    """Appends the entries of conjunctions from `begin` on, up to one whose entries may not fit.
+    """Appends the entries of conjunctions from `begin` on, up to the first whose entries may not fit.
 
-    Returns that conjunction, the number of entries and how much room it may need besides.
+    Returns that conjunction, the number of entries so far, and for how many entries it may need room.
     """
     streams = pairs.shape[1]
     room = len(found.anchor)
@@ -100,8 +101,8 @@ def _find_anchors(
     stream: int, driver: int, conjunction: int, ends: np.ndarray, near: np.ndarray, position: np.ndarray,
     reach: np.ndarray, owned: np.ndarray, found: Entries, filled: int,
 ) -> int:  # fmt: skip
-    """Appends the entries of a conjunction whose anchor is of one stream: rows within reach of a row of the driver, the
-    stream with the shortest list, or rows of the driver itself."""
+    """Appends the entries of a conjunction whose anchors are rows of one stream. The driver is the stream with the
+    shortest list; anchors are its own rows, or rows within reach of one of them."""
     done = ends[stream, 0]
     for at in range(ends[driver, 0], ends[driver, 1]):
         first, last = at, at + 1
@@ -124,7 +125,7 @@ def _set_ranges(
     stream: int, anchor: int, place: int, ends: np.ndarray, near: np.ndarray, position: np.ndarray, reach: np.ndarray,
     ranges: np.ndarray,
 ) -> bool:  # fmt: skip
-    """Writes the ranges [streams, 2] of an anchor; False where one is empty. `near` [streams, 2] has those of the
+    """Writes the ranges [streams, 2] of an anchor. Returns False if one is empty. near: [streams, 2], the ranges of the
     anchor before, where the search begins."""
     for other in range(len(ends)):
         first, last = place, place + 1
@@ -140,8 +141,8 @@ def _set_ranges(
 
 @jit
 def cut_ranges(ranges: np.ndarray, position: np.ndarray, at: int) -> np.ndarray:
-    """The indices [ranges] int32 at which the positions from `at` on begin in ranges [ranges, 2] of
-    `Lists.position`."""
+    """Returns where each of `ranges` [ranges, 2] of `Lists.position` has its first position of at least `at`: an index
+    [ranges] int32, the end of the range if there is none."""
     cuts = np.empty(len(ranges), np.int32)
     for i in range(len(ranges)):
         cuts[i] = seek(position, ranges[i, 0], ranges[i, 1], at)

@@ -1,10 +1,10 @@
 """Matches the rules of a join with batches of its streams: joined rows are built only where a conjunction can hold.
 
 The rows of each side are matched with the distinct parts (local conjuncts) that conjunctions have on its stream. The
-rows on which a part holds are a list by key and time. A conjunction's joined rows are found by searching in its lists,
-beginning with the shortest one, so that pairs of rows that satisfy no rule are never formed (Wang and Kitsuregawa,
-section 3.2: the result of a search is the intersection of the streams' results; here rows are intersected in place of
-rules).
+rows on which a part holds form a list, ordered by key and time. A conjunction's joined rows are found by searching in
+its lists, beginning with the shortest one, so that pairs of rows that satisfy no rule are never formed (Wang and
+Kitsuregawa, section 3.2: the result of a search is the intersection of the streams' results; here rows are intersected
+in place of rules).
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 Method = Literal["batch", "pdfa"]
 """How joined rows are found: from lists of the rows on which each part holds, or row by row as in the paper."""
 PIECE = 1 << 20
-"""The most pairs of a joined row and a conjunction that a piece is made from, unless one joined row has more."""
+"""The most pairs of a joined row and a conjunction that a piece is made from, unless a single joined row has more."""
 GROWTH = 8
-"""A plan made from too few rows for measurements is made again for a batch with so many times more rows."""
+"""A plan that was made from too few rows is made again for a batch with this many times more rows."""
 
 
 @dataclass
@@ -63,7 +63,7 @@ class JoinIndex:
 
     @classmethod
     def of(cls, compiled: CompiledRules, streams: Sequence[str]) -> JoinIndex:
-        """The rules of a join of streams, given in the order in which the sides of rows will come.
+        """Makes an index of the rules of a join; the sides of `match` must come in the order of `streams`.
 
         compiled: over a schema with one STRUCT column per stream, named as the stream, and, if it was compiled with an
         event time, that of joined rows, a timestamp in microseconds. Raises `RulesIndexError` for fewer than two or
@@ -91,8 +91,8 @@ class JoinIndex:
     def uncertain(self) -> np.ndarray:
         """The rules [.] int32, ascending, that read inputs that only Spark can evaluate from several streams.
 
-        No side has them; `match` takes every test of them as satisfied. So these rules are only candidates where
-        `match` returns them; all others are exact.
+        No side has them; `match` takes every test of them as satisfied. So if `match` returns one of these rules for a
+        joined row, it is only a candidate; all others are exact.
         """
         return np.unique(self._split.target[self._split.uncertain])
 
@@ -102,8 +102,8 @@ class JoinIndex:
         return bool(self.owners.leaves[place]) and not bool((self._split.parts[place].number == NOTHING).any())
 
     def useful(self, stream: str, rows: pa.Table) -> np.ndarray:
-        """Which rows [rows] bool of a stream can be part of a joined row that satisfies a rule, judged by the stream's
-        own columns. `rows` has at least what `inputs` names, as in `Side.rows`."""
+        """Returns which rows [rows] bool of a stream can be part of a joined row that satisfies a rule, as far as the
+        stream's own columns tell. `rows` has at least what `inputs` names, as in `Side.rows`."""
         place = self.owners.streams.index(stream)
         parts = self._split.parts[place]
         if (parts.number == NOTHING).any():
@@ -119,7 +119,8 @@ class JoinIndex:
     def match(
         self, sides: Sequence[Side], windows: Sequence[int], piece: int = PIECE, method: Method = "batch"
     ) -> Iterator[Piece]:
-        """The joined rows that satisfy a rule, contain a new row, and have an owned anchor; each once, with its rules.
+        """Yields the joined rows that satisfy a rule, contain a new row, and have an owned anchor; each once, with its
+        rules.
 
         sides: for each stream its rows. windows: for each stream, microseconds, 0 or more: rows of equal keys join if,
         with t the latest of their times, the row of each stream i has its time in [t - windows[i], t]. method: both
@@ -160,7 +161,7 @@ class JoinIndex:
         return self._row_by_row
 
     def _planned(self, rows: Rows, codes: Sequence[np.ndarray]) -> Plan:
-        """The current plan, or a new one where it was made from far fewer rows than these."""
+        """Returns the current plan, or a new one if that was made from few rows, and far fewer than these."""
         plan = self._plan
         if plan is None or (plan.rows < SAMPLE_ROWS and len(rows) >= GROWTH * plan.rows):
             plan = self._plan = make_plan(self._split, rows, codes)
@@ -168,7 +169,7 @@ class JoinIndex:
 
 
 class _Coder(NamedTuple):
-    """Turns rows of one stream into codes, given the attributes, the regions of each and the leaves that they read."""
+    """Encodes rows of one stream: the attributes, the regions of each, and the leaves that they read."""
 
     attributes: tuple[Expression, ...]
     regions: tuple[Regions, ...]

@@ -1,4 +1,4 @@
-"""Makes pieces of joined rows with their rules from the sides' rows, one slice of the anchors' time after the other."""
+"""Makes pieces of joined rows with their rules from the sides' rows, one slice of time after the other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from rules_index.join.window_partners import Rows
 ENTRIES = 1 << 22
 """The most entries in memory at a time, unless one anchor has more."""
 MOST_PARTS = 64
-"""Anchors with too many entries are divided into at most so many groups at once."""
+"""If anchors have too many entries, they are divided into about this many groups at most, and these again if
+necessary."""
 HITS = 1 << 25
 """If rows are in more lists than this, time is divided into slices, so that memory does not grow with the sides."""
 
@@ -45,8 +46,11 @@ class Piece:
 
 @dataclass(frozen=True)
 class Matcher:
-    """What stays the same from one slice of time to the next. A piece is made from `most` pairs of a joined row and a
-    conjunction."""
+    """Matches a batch of sides; the fields are the same for all its slices of time.
+
+    most: the most pairs of a joined row and a conjunction that a piece is made from, unless a single joined row has
+    more.
+    """
 
     split: Split
     plan: Plan
@@ -56,7 +60,7 @@ class Matcher:
     most: int
 
     def pieces(self, rows: Rows, codes: Sequence[np.ndarray]) -> Iterator[Piece]:
-        """The pieces of rows with these codes: per stream [attributes, rows] int32."""
+        """Yields the pieces of rows with these codes: for each stream [attributes, rows] int32."""
         cuts = _cuts(rows, int(np.diff(rows.begin) @ (1 + self.plan.hits)) // HITS)
         if not len(cuts):
             yield from self._slice(rows, codes)
@@ -67,7 +71,7 @@ class Matcher:
             yield from self._slice(part, [each[:, chosen[begin:end]] for each, begin, end in sides])
 
     def _slice(self, rows: Rows, codes: Sequence[np.ndarray]) -> Iterator[Piece]:
-        """The pieces of one slice of time; anchors are divided by time until there are few enough entries."""
+        """Yields the pieces of one slice of time; anchors are divided by time until there are few enough entries."""
         matched = [
             (np.zeros(each.shape[1] + 1, np.int64), np.empty(0, np.int32)) if engine is None else engine.match(each)
             for engine, each in zip(self.plan.engines, codes, strict=True)
@@ -109,7 +113,8 @@ class Matcher:
 
 
 def _combinations(rows: Rows) -> list[int]:
-    """Which streams' rows are new and which old, as bits; every combination but that of old rows only."""
+    """Lists the combinations of old and new rows that can occur, bit i of each being set if the row of stream i is new;
+    the combination of old rows only is left out."""
     streams = len(rows.windows)
     sides = [rows.new[rows.begin[stream] : rows.begin[stream + 1]] for stream in range(streams)]
     never_new = sum(1 << stream for stream, new in enumerate(sides) if not new.any())
@@ -118,8 +123,8 @@ def _combinations(rows: Rows) -> list[int]:
 
 
 def _cuts(rows: Rows, most: int) -> np.ndarray:
-    """Times at which to divide the rows, at most `most`. They are no closer to each other than the longest window, so
-    that no more rows are in two slices than in one."""
+    """Returns at most `most` times at which to divide the rows. They are farther apart than the longest window, so that
+    a row is in at most two slices."""
     times = np.sort(rows.time[rows.owned])
     cuts: list[int] = []
     for cut in times[np.arange(1, most + 1) * len(times) // (most + 1)].tolist() if len(times) else ():
@@ -129,8 +134,8 @@ def _cuts(rows: Rows, most: int) -> np.ndarray:
 
 
 def _cut(entries: Entries, lists: Lists, most: int) -> Iterator[Entries]:
-    """Entries, ordered by anchor, in groups with at most `most` joined rows in all. An anchor is divided only if it has
-    more by itself."""
+    """Divides entries, which are ordered by anchor, into groups with at most `most` joined rows each. An anchor's
+    entries are only divided if they alone have more."""
     ends = np.flatnonzero(np.diff(entries.anchor, append=-1)) + 1
     total = np.cumsum(entries.sizes)[ends - 1]
     group = begin = 0
@@ -142,8 +147,8 @@ def _cut(entries: Entries, lists: Lists, most: int) -> Iterator[Entries]:
 
 
 def _divided(entries: Entries, lists: Lists, most: int) -> Iterator[Entries]:
-    """The same joined rows in groups of at most `most`: the longest range of rows is halved until they are few enough,
-    or one joined row is left."""
+    """Yields the same joined rows in groups of at most `most`: the longest range of rows is halved until they are few
+    enough, or a single joined row is left."""
     waiting = [entries]
     while waiting:
         entries = waiting.pop()

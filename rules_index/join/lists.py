@@ -1,4 +1,4 @@
-"""Lists of the rows on which each part (local conjunct) of a join's conjunctions holds, and searching in them."""
+"""Lists of the rows on which each part (local conjunct) of a join's conjunctions holds, and searches in them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from rules_index.kernels.jit import inner, jit
 
 
 class Lists(NamedTuple):
-    """The lists; each has the positions (`Rows`) of its rows, ascending.
+    """Lists of rows, each by their ascending positions (see `Rows`).
 
-    Lists come in pairs, that of the old rows and that of the new ones. Pairs are ordered by stream: one for each part
-    that is listed, then one with all rows.
+    Lists come in pairs: one of the old rows, one of the new ones. Pairs are ordered by stream; a stream has one for
+    each part that is listed, then one with all its rows.
 
     start     [lists + 1] int64, offsets into position
     position  [.] int32
@@ -28,8 +28,8 @@ class Lists(NamedTuple):
 
 
 def fill_lists(rows: Rows, matched: Sequence[tuple[np.ndarray, np.ndarray]], parts: Sequence[int]) -> Lists:
-    """Makes the lists from what rows matched: per stream offsets [rows + 1] int64 and ordinals [.] int32 of parts.
-    `parts` is the number of parts of each stream."""
+    """Makes the lists. matched: for each stream, offsets [rows + 1] int64 and ordinals [.] int32 of the parts that hold
+    on each row; parts: the number of parts of each stream."""
     filled = [
         _fill(offsets, ordinals, rows.new, int(rows.begin[stream]), parts[stream])
         for stream, (offsets, ordinals) in enumerate(matched)
@@ -46,7 +46,7 @@ def fill_lists(rows: Rows, matched: Sequence[tuple[np.ndarray, np.ndarray]], par
 def _fill(
     offsets: np.ndarray, ordinals: np.ndarray, new: np.ndarray, begin: int, parts: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The sizes [2 parts + 2] int64 of the lists of one stream, and the positions [.] int32 in them."""
+    """Returns the sizes [2 parts + 2] int64 of one stream's lists, and the positions [.] int32 in them."""
     rows = len(offsets) - 1
     sizes = np.zeros(2 * parts + 2, np.int64)
     for row in range(rows):
@@ -89,7 +89,7 @@ def seek(values: np.ndarray, at: int, end: int, value: int) -> int:
 
 @jit
 def radix_order(values: np.ndarray) -> np.ndarray:
-    """The stable order [values] int32 of `values` [values] int32, by radix sort."""
+    """Returns the stable ascending order [values] int32 of `values` [values] int32, by radix sort."""
     order = np.arange(len(values)).astype(np.int32)
     sorted_order = np.empty(len(values), np.int32)
     count = np.empty(2049, np.int64)

@@ -1,8 +1,8 @@
 """Divides conjunctions by stream: the distinct parts (local conjuncts) on the columns of one stream become its rules.
 
-A part holds wherever its conjunctions do; what it leaves out is checked elsewhere. A shared disjunction with columns of
-several streams is weakened for each stream: of its conjunctions only the terms on that stream are kept, and it is
-dropped where one of them has none.
+A part holds on the rows of every joined row that satisfies one of its conjunctions; the terms that it leaves out are
+tested elsewhere. A shared disjunction with columns of several streams is weakened for each stream: its conjunctions
+keep only their terms on that stream, and if one of them has none, the whole shared disjunction is dropped.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rules_index.join.streams import ACROSS, UNKNOWN
 from rules_index.kernels.jit import jit
 
 NOTHING = -1
-"""The part of a conjunction that has no terms on a stream."""
+"""The number in place of a part, for a conjunction that has no terms on a stream."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Split:
 
 
 def split(c: Conjunctions, owner: np.ndarray, streams: int) -> Split:
-    """Divides conjunctions, given the owner of each attribute [attributes] int32 (`streams.Owners.of`)."""
+    """Divides conjunctions by stream. owner: [attributes] int32, the owner of each attribute (`streams.Owners.of`)."""
     first = int(c.disjunction_start[-1])
     begin = int(c.start[first])
     is_disjunction = c.terms[:, 0] == DISJUNCTION
@@ -96,8 +96,8 @@ def split(c: Conjunctions, owner: np.ndarray, streams: int) -> Split:
 
 
 def parts_of(c: Conjunctions, attributes: np.ndarray, chosen: np.ndarray) -> Parts:
-    """The parts made of the chosen terms [terms] bool; shared disjunctions are weakened to `attributes` [attributes]
-    bool."""
+    """Returns the parts that consist of the chosen terms [terms] bool; shared disjunctions are weakened to `attributes`
+    [attributes] bool."""
     first = int(c.disjunction_start[-1])
     begin = int(c.start[first])
     is_disjunction = c.terms[:, 0] == DISJUNCTION
@@ -119,8 +119,8 @@ def parts_of(c: Conjunctions, attributes: np.ndarray, chosen: np.ndarray) -> Par
 def _renumbered(
     c: Conjunctions, terms: np.ndarray, start: np.ndarray, attributes: np.ndarray, disjunctions: np.ndarray
 ) -> Conjunctions:
-    """The conjunctions of some shared disjunctions [disjunctions] bool, then those of parts, with only the attributes,
-    shared disjunctions and sets that they name."""
+    """Returns the conjunctions of some shared disjunctions [disjunctions] bool, then those of parts. Attributes, shared
+    disjunctions and sets are renumbered, without those that are not named."""
     is_disjunction = terms[:, 0] == DISJUNCTION
     sets = np.zeros(len(c.set_start) - 1, bool)
     sets[terms[~is_disjunction, 1]] = True
@@ -144,8 +144,8 @@ def _renumbered(
 
 @jit
 def _number_parts(start: np.ndarray, terms: np.ndarray, kept: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers [conjunctions] int32 of the conjunctions from `first` on, equal where their kept terms are equal; and the
-    first conjunction [.] int64 of each number."""
+    """Numbers the conjunctions from `first` on by their kept terms. Returns the numbers [conjunctions] int32, the same
+    for equal sets of kept terms and -1 for none, and the first conjunction [.] int64 of each number."""
     count = len(start) - 1 - first
     number = np.full(count, np.int32(-1))
     firsts = np.empty(count, np.int64)
@@ -186,7 +186,8 @@ def _number_parts(start: np.ndarray, terms: np.ndarray, kept: np.ndarray, first:
 def _find_part(
     keys: np.ndarray, key_start: np.ndarray, begin: int, end: int, table: np.ndarray, mask: int
 ) -> tuple[int, int]:
-    """The part with the keys [begin, end), or -1; and its slot, or the free slot for it, in the hash table."""
+    """Returns the part whose keys equal `keys[begin:end]`, or -1; and its slot in the hash table, or the free slot for
+    it."""
     state = np.uint64(0xCBF29CE484222325)
     for i in range(begin, end):
         state = (state ^ np.uint64(keys[i])) * np.uint64(0x9E3779B97F4A7C15)

@@ -1,7 +1,7 @@
-"""Chooses the parts (local conjuncts) whose rows are listed, by comparing costs on a sample of rows.
+"""Chooses the parts (local conjuncts) whose rows are listed, by comparing costs on the rows of a batch.
 
-A part that is listed costs a hit for each row on which it holds. A part that is not is checked on each candidate, a
-joined row that the conjunction's listed parts allow. The part of a conjunction with the fewest rows is always listed.
+A listed part costs a hit for each row on which it holds. Any other part is checked on each candidate: a joined row that
+the conjunction's listed parts allow. A conjunction's part that holds on the fewest rows is always listed.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from rules_index.join.window_partners import FIRST, LAST, Rows
 class Plan:
     """How the conjunctions of a join find their rows.
 
-    engines  for each stream the engine that finds its listed parts, renumbered; None where there are none
+    engines  for each stream the engine that finds its listed parts, renumbered; None if there are none
     listed   for each stream the number of parts that are listed
     pairs    [conjunctions, streams] int32, the pair of lists (`lists.Lists`) that is read
     checked  [conjunctions, streams] int32, the part that is checked on candidates, or `NOTHING`
     hits     [streams] expected number of listed parts that a row satisfies
-    rows     the number of rows that it was made for
+    rows     the number of rows that the plan was made for
     """
 
     engines: tuple[Engine | None, ...]
@@ -40,7 +40,7 @@ class Plan:
 
 
 def make_plan(split: Split, rows: Rows, codes: Sequence[np.ndarray]) -> Plan:
-    """A plan for rows with these codes: per stream [attributes, rows] int32."""
+    """Makes a plan for rows with these codes: for each stream [attributes, rows] int32."""
     shares = [_shares(parts.rules, each) for parts, each in zip(split.parts, codes, strict=True)]
     listed = _choose_listed(split, shares, rows)
     engines: list[Engine | None] = []
@@ -71,7 +71,7 @@ def _sample(codes: np.ndarray) -> np.ndarray:
 
 
 def _choose_listed(split: Split, shares: list[np.ndarray], rows: Rows) -> list[np.ndarray]:
-    """Which parts [parts] bool of each stream are listed."""
+    """Returns for each stream which of its parts are listed, [parts] bool."""
     sizes = np.diff(rows.begin)
     cost = np.stack(
         [np.append(share, 1.0)[parts.number] * size for share, parts, size in _zip(shares, split.parts, sizes)], axis=1
@@ -98,8 +98,8 @@ def _zip(
 
 
 def _partners(rows: Rows) -> np.ndarray:
-    """The average number of rows of a stream within reach of a row of another, [streams, streams]; the first index is
-    the other one's."""
+    """Returns the mean number of rows of stream j within reach of a row of stream i, [i, j] of [streams, streams]
+    float64."""
     streams = len(rows.windows)
     partners = np.zeros((streams, streams))
     for stream in range(streams):
@@ -112,10 +112,10 @@ def _partners(rows: Rows) -> np.ndarray:
 
 
 def _shares(c: Conjunctions, codes: np.ndarray) -> np.ndarray:
-    """The share [parts] of rows on which each part holds if its terms are independent; shared disjunctions count as
-    satisfied.
+    """Estimates the share [parts] float64 of rows on which each part holds, as if its terms were independent. Shared
+    disjunctions count as satisfied.
 
-    A part that holds on none of these rows counts as holding on half a row, because later rows may differ.
+    A term that none of these rows satisfies counts as satisfied by half a row, because later rows may differ.
     """
     begin = int(c.start[c.disjunction_start[-1]])
     attributes, sets = c.terms[begin:].T
@@ -142,7 +142,7 @@ def _has_disjunction(parts: Parts) -> np.ndarray:
 
 
 def _only(c: Conjunctions, chosen: np.ndarray) -> Conjunctions:
-    """The shared disjunctions and the chosen parts [parts] bool, renumbered."""
+    """Returns all shared disjunctions and only the chosen parts [parts] bool, renumbered."""
     if chosen.all():
         return c
     first = int(c.disjunction_start[-1])

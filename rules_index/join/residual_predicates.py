@@ -27,7 +27,7 @@ class AcrossValues:
     """Values computed from several streams, for the joined rows of one batch of sides."""
 
     def __init__(self, compiled: CompiledRules, owners: Owners, tables: Sequence[pa.Table]) -> None:
-        """tables: for each stream its columns, named as its leaves."""
+        """tables: for each stream its rows, with columns named as the stream's leaves."""
         self._compiled = compiled
         self._stream = {leaf.name: stream for stream, leaves in enumerate(owners.leaves) for leaf in leaves}
         self._tables = tables
@@ -55,7 +55,7 @@ class AcrossValues:
 
 
 class AcrossTests:
-    """The terms and shared disjunctions of conjunctions that need several streams."""
+    """Tests the terms and shared disjunctions of conjunctions that need several streams."""
 
     def __init__(self, split: Split, owners: Owners) -> None:
         self._split = split
@@ -80,10 +80,10 @@ class AcrossTests:
         codes: Sequence[np.ndarray],
         values: AcrossValues,
     ) -> np.ndarray:
-        """Which candidates [candidates] bool pass.
+        """Returns which candidates [candidates] bool pass.
 
-        A candidate is a conjunction and the number of a joined row, ascending. positions [streams, joined rows] are
-        those of the joined rows' rows. codes: per stream [attributes, rows] int32.
+        A candidate is a conjunction and the number of a joined row; the numbers ascend. positions [streams, joined
+        rows]: of the rows that each joined row consists of. codes: per stream [attributes, rows] int32.
         """
         held = np.ones(len(conjunction), bool)
         self._test_terms(conjunction, number, positions, rows, values, held)
@@ -121,7 +121,8 @@ class AcrossTests:
     def _all_codes(
         self, rows: Rows, positions: np.ndarray, codes: Sequence[np.ndarray], values: AcrossValues
     ) -> np.ndarray:
-        """The code matrix of the shared disjunctions' attributes on joined rows."""
+        """Returns the code matrix [attributes, joined rows] of the attributes of shared disjunctions; attributes that
+        none names are 0."""
         attributes = self._split.disjunctions.attributes
         matrix = np.zeros((len(attributes), positions.shape[1]), np.int32)
         used = np.zeros(len(attributes), bool)

@@ -1,4 +1,5 @@
-"""Which owners the shared disjunctions of a rule set name, and which of them constrain given attributes."""
+"""Finds which owners the shared disjunctions of a rule set name, and which shared disjunctions constrain given
+attributes."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from rules_index.kernels.jit import jit
 def named_owners(
     start: np.ndarray, terms: np.ndarray, disjunction_start: np.ndarray, owner: np.ndarray, streams: int
 ) -> np.ndarray:
-    """The owners that each shared disjunction names, directly or through others: bits [disjunctions] int64, one for
-    each stream, then one for `ACROSS` and one for `UNKNOWN`."""
+    """Returns the owners that each shared disjunction names, directly or through others: bits [disjunctions] int64, one
+    for each stream, then one for `ACROSS` and one for `UNKNOWN`."""
     named = np.zeros(len(disjunction_start) - 1, np.int64)
     for disjunction in range(len(named)):
         for term in range(start[disjunction_start[disjunction]], start[disjunction_start[disjunction + 1]]):
@@ -31,8 +32,8 @@ def named_owners(
 def always_open(
     start: np.ndarray, terms: np.ndarray, disjunction_start: np.ndarray, attributes: np.ndarray
 ) -> np.ndarray:
-    """Which shared disjunctions [disjunctions] bool do not constrain `attributes` [attributes] bool: all rows satisfy
-    them when their terms on other attributes count as satisfied."""
+    """Returns which shared disjunctions [disjunctions] bool do not constrain `attributes` [attributes] bool: those that
+    every row satisfies if terms on other attributes count as satisfied."""
     found = np.zeros(len(disjunction_start) - 1, np.bool_)
     for disjunction in range(len(found)):
         for conjunction in range(disjunction_start[disjunction], disjunction_start[disjunction + 1]):
@@ -51,8 +52,8 @@ def always_open(
 def reached_disjunctions(
     start: np.ndarray, terms: np.ndarray, disjunction_start: np.ndarray, kept: np.ndarray, conjunctions: np.ndarray
 ) -> np.ndarray:
-    """Which shared disjunctions [disjunctions] bool some conjunctions name by terms that are kept [terms] bool,
-    directly or through others."""
+    """Returns which shared disjunctions [disjunctions] bool are named by `conjunctions` [.], directly or through
+    others; only terms that are kept [terms] bool count."""
     found = np.zeros(len(disjunction_start) - 1, np.bool_)
     for conjunction in conjunctions:
         for term in range(start[conjunction], start[conjunction + 1]):

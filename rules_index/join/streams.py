@@ -1,5 +1,5 @@
-"""From which stream's columns an attribute of a join's rules is computed: one stream's or several streams', here or by
-Spark.
+"""Finds the owner of each attribute of a join's rules: the one stream whose columns it is computed from, or else
+`ACROSS` or `UNKNOWN`.
 
 A join's rules are compiled over one STRUCT column per stream, so that the first part of a column's path names its
 stream. They may also name the joined row's event time, the latest one among its rows.
@@ -24,9 +24,9 @@ from rules_index.language.typed import Expression, Leaf, leaves_of
 from rules_index.names import column_key, path_parts
 
 ACROSS = -1
-"""The owner of what is computed from several streams, or from the joined row's event time."""
+"""The owner of an attribute that is computed from several streams, or from the joined row's event time."""
 UNKNOWN = -2
-"""The owner of what only Spark can evaluate, from several streams."""
+"""The owner of an attribute that only Spark can evaluate, from several streams."""
 MOST_STREAMS = 6
 
 
@@ -47,7 +47,7 @@ class Owners:
 
 
 def find_owners(compiled: CompiledRules, streams: Sequence[str]) -> Owners:
-    """The owners of a rule set's attributes. Raises `RulesIndexError` for a column of no stream."""
+    """Finds the owners of a rule set's attributes. Raises `RulesIndexError` for a column that belongs to no stream."""
     if not 2 <= len(streams) <= MOST_STREAMS or len({column_key(name) for name in streams}) < len(streams):
         raise RulesIndexError(f"A join has two to {MOST_STREAMS} streams of different names, not {list(streams)}.")
     owner = {leaf: _owner_of_leaf(leaf, compiled, streams) for leaf in compiled.inputs}
@@ -60,8 +60,8 @@ def find_owners(compiled: CompiledRules, streams: Sequence[str]) -> Owners:
 
 
 def side_columns(rows: pa.Table, leaves: Sequence[Leaf]) -> pa.Table:
-    """A stream's rows with columns named as their leaves. A leaf's column is found without the stream's name or,
-    failing that, by its whole path. Raises `SchemaError` if neither exists."""
+    """Returns a stream's rows with a column for each leaf, named as the leaf. A leaf's column is found without the
+    stream's name or, failing that, by its whole path. Raises `SchemaError` if neither exists."""
     return pa.table({leaf.name: _side_column(rows, leaf) for leaf in leaves})
 
 

@@ -1,4 +1,5 @@
-"""Orders the rows of all sides of a join, and finds the rows of the other sides that each can be joined with."""
+"""Orders the rows of all sides of a join, and finds for each row the rows of the other sides that it can be joined
+with."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from rules_index.kernels.jit import jit
 FIRST, BETWEEN, LAST = range(3)
 """Indices into the second dimension of `Rows.reach`."""
 FARTHEST = 1 << 61
-"""Event times are closer to the epoch than this, in microseconds, so that the difference of two fits 64 bits."""
+"""Event times must be closer to the epoch than this, in microseconds, so that the difference of two fits in 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,9 @@ class Side:
     owned  [rows] bool; only joined rows with an owned anchor are found; the anchor is the row with the latest time, of
            several such rows that of the first stream
 
-    Rows may be in any order. Where time is divided into slices that are matched separately, each slice owns its own
-    rows and also brings those of the longest window before it. Where rows arrive in batches, each row is new in exactly
-    one of them. Either way each joined row is found once.
+    Rows may be in any order. If time is divided into slices that are matched separately, each slice owns its own rows
+    and also brings the rows of the longest window before it. If rows arrive in batches, each row is new in exactly one
+    of them. Either way each joined row is found once.
     """
 
     rows: pa.Table
@@ -74,40 +75,42 @@ class Rows:
 
     @cached_property
     def reach(self) -> np.ndarray:
-        """[streams, 3, positions] int32: the positions of the rows of a stream within reach of each row.
+        """For each row the positions of the rows of a stream within its reach: [streams, 3, positions] int32.
 
-        Rows from `FIRST` up to `BETWEEN` have it as their anchor, if only the two are joined; those from there up to
-        `LAST` are its anchor. The values for a row's own stream are meaningless.
+        If only the two are joined, the row is the anchor of those from `FIRST` up to `BETWEEN`, and those from
+        `BETWEEN` up to `LAST` are the row's anchor. The values for a row's own stream are meaningless.
         """
         return _find_reach(self.begin, self.key, self.time, self.windows)
 
     def only(self, chosen: np.ndarray, owned: np.ndarray | None = None) -> Rows:
-        """The chosen rows [positions] bool; `owned` [positions] bool replaces the present one if given."""
+        """Returns the chosen rows [positions] bool. If `owned` [positions] bool is given, it replaces the present
+        one."""
         begin = np.concatenate([[0], np.cumsum(chosen)])[self.begin]
         owned = self.owned if owned is None else owned
         columns = (self.row, self.key, self.time, self.new, owned)
         return Rows(self.windows, begin, *(column[chosen] for column in columns))
 
     def useful(self) -> np.ndarray:
-        """Which rows [positions] bool have within reach a row on every other side, a new row and an owned row."""
+        """Returns which rows [positions] bool may be part of a joined row that is wanted: each has a row of every other
+        side within reach; it or one of these is new; and it or one of these that can be its anchor is owned."""
         return _find_useful(self.begin, self.reach, self.new, self.owned)
 
     def between(self, low: float, high: float) -> tuple[Rows, np.ndarray]:
-        """The rows that can be in joined rows with a time in [low, high), and which rows [positions] bool these are.
-        Only rows with such a time are owned."""
+        """Returns the rows that can be in joined rows with a time in [low, high), and which rows [positions] bool they
+        are. Of these, only rows with such a time stay owned."""
         chosen = (self.time + self.windows[self.stream] >= low) & (self.time < high)
         return self.only(chosen, self.owned & (self.time >= low)), chosen
 
 
 def place_rows(sides: Sequence[Side], windows: Sequence[int]) -> Rows:
-    """The rows of all sides that can be part of a joined row."""
+    """Orders the rows of all sides that can be part of a joined row."""
     rows = order_rows(sides, windows)
     return rows.only(rows.useful())
 
 
 def order_rows(sides: Sequence[Side], windows: Sequence[int], by_key: bool = True) -> Rows:
-    """The rows of all sides that have a key. Without `by_key` the rows of a side are ordered by time alone, and `reach`
-    is meaningless. Raises `RulesIndexError` for sides or windows that do not fit."""
+    """Orders the rows of all sides that have a key. Without `by_key` the rows of a side are ordered by time alone, and
+    `reach` is meaningless. Raises `RulesIndexError` for sides or windows that do not fit."""
     if len(windows) != len(sides) or any(window < 0 for window in windows):
         raise RulesIndexError(f"Each of the {len(sides)} streams has a window of 0 or more, not {list(windows)}.")
     columns: list[tuple[np.ndarray, ...]] = []
@@ -136,7 +139,7 @@ def _find_reach(begin: np.ndarray, key: np.ndarray, time: np.ndarray, windows: n
         for other in range(streams):
             if other == stream:
                 continue
-            # of rows of one time, that of the first stream is the anchor
+            # of rows of one time, the row of the first stream is the anchor
             tie = np.int64(other > stream)
             first = between = last = begin[other]
             end = begin[other + 1]

@@ -1,4 +1,5 @@
-"""What a Spark worker runs for a join: from one partition's rows of all sides, by time, to tagged joined rows.
+"""The work of a worker on one partition of a join: reads the rows of all sides, ordered by time, and returns tagged
+joined rows.
 
 Workers import this library and nothing else of the project. A partition is read once, front to back. Only a chunk of
 rows is in memory, together with the earlier rows that a window still reaches.
@@ -20,12 +21,13 @@ from rules_index.names import path_parts
 from rules_index.workers.spark_worker import open_index
 
 STREAM, TIME, NEW, OWNED, KEY = "#stream", "#time", "#new", "#owned", "#key"
-"""Columns of a partition's rows besides those of the streams (`own_column`) and the derived ones. The columns of other
-streams than the row's own are NULL. Spark passes plain columns far faster than STRUCTs of them."""
+"""Columns of a partition's rows besides those of the streams (`own_column`) and the derived ones. In a row, the columns
+of all streams but its own are NULL. Spark passes plain columns far faster than STRUCTs of them."""
 CHUNK_ROWS, CHUNK_BYTES = 1 << 19, 1 << 28
-"""The most rows, and bytes, that are matched at a time; more only where more rows have the same event time."""
+"""Rows are matched in chunks: a chunk ends when it has so many rows, or so many bytes, and before the last event time
+read, which the next batch may continue."""
 OUTPUT_ROWS = 1 << 14
-"""The joined rows of a batch that is returned to Spark."""
+"""The most joined rows of a batch that is returned."""
 _KEPT = 4
 _indexes: dict[tuple[str, tuple[str, ...]], JoinIndex] = {}
 
@@ -56,7 +58,7 @@ def own_column(stream: str, column: str) -> str:
 
 
 def open_join(path: str, streams: tuple[str, ...]) -> JoinIndex:
-    """The index in a file, opened once per process. The file's name must change with its content."""
+    """Returns the index in a file, which is opened once per process. The file's name must change with its content."""
     found = _indexes.get((path, streams))
     if found is None:
         found = JoinIndex.of(open_index(path), streams)
@@ -69,11 +71,11 @@ def open_join(path: str, streams: tuple[str, ...]) -> JoinIndex:
 def join_partition(
     index: JoinIndex, task: JoinTask, batches: Iterable[pa.RecordBatch], chunk_rows: int = CHUNK_ROWS
 ) -> Iterator[pa.RecordBatch]:
-    """The joined rows that satisfy a rule: one STRUCT per stream, and `rule_ids`, ascending.
+    """Yields the joined rows that satisfy a rule: one STRUCT per stream, and `rule_ids`, ascending.
 
-    batches: rows by ascending event time, each with its key (of any type that Arrow can encode as a dictionary; a NULL
-    joins nothing), whether it is new, and whether it is owned: whether joined rows with it as their anchor belong to
-    this partition.
+    batches: rows by ascending event time, each with its key (of any type that Arrow can encode as a dictionary; a row
+    with a NULL joins nothing), whether it is new, and whether it is owned, that is, whether joined rows with it as
+    their anchor belong to this partition.
     """
     before: pa.Table | None = None
     ids = index.compiled.ids.cast(task.id_type)
@@ -89,7 +91,8 @@ def join_partition(
 
 
 def _chunks(batches: Iterable[pa.RecordBatch], least: int) -> Iterator[pa.Table]:
-    """Tables of at least so many rows or bytes, except the last one; rows of one time are in the same table."""
+    """Yields tables made from at least `least` rows, or `CHUNK_BYTES`, except the last one. Rows of one time are in the
+    same table."""
     waiting: list[pa.RecordBatch] = []
     count = size = 0
     for batch in batches:
@@ -101,7 +104,7 @@ def _chunks(batches: Iterable[pa.RecordBatch], least: int) -> Iterator[pa.Table]
             continue
         table = pa.Table.from_batches(waiting)
         times = table[TIME].to_numpy()
-        # the next batch can continue the last time
+        # the next batch may have more rows of the last time
         complete = int(np.searchsorted(times, times[-1]))
         if complete:
             yield table.slice(0, complete).combine_chunks()
@@ -114,7 +117,7 @@ def _chunks(batches: Iterable[pa.RecordBatch], least: int) -> Iterator[pa.Table]
 def _sides(
     index: JoinIndex, task: JoinTask, rows: pa.Table, owned: np.ndarray
 ) -> tuple[list[Side], tuple[np.ndarray, ...]]:
-    """The rows of each stream, and their indices among all rows."""
+    """Returns the rows of each stream as a side, and their indices [rows of the stream] among all rows."""
     of, times, new = (rows[name].to_numpy() for name in (STREAM, TIME, NEW))
     keys = key_numbers([rows[f"{KEY}{place}"] for place in range(task.keys)])
     sides, numbers = [], []
@@ -130,8 +133,8 @@ def _sides(
 
 
 def _inputs(index: JoinIndex, task: JoinTask, rows: pa.Table, number: int) -> dict[str, pa.ChunkedArray]:
-    """The columns of a stream that rules read, with its own columns under their own names; for all rows of the
-    partition."""
+    """Returns the columns of a stream that rules read, for all `rows`; the stream's own columns have the names that
+    they have in the stream."""
     stream = task.streams[number]
     columns: dict[str, pa.ChunkedArray] = {}
     for leaf in index.inputs(stream):
@@ -145,7 +148,8 @@ def _inputs(index: JoinIndex, task: JoinTask, rows: pa.Table, number: int) -> di
 
 
 def key_numbers(columns: list[pa.ChunkedArray]) -> np.ndarray:
-    """A number [rows] int64 for each row, equal where all columns are equal; -1 where one is NULL."""
+    """Returns a number [rows] int64 for each row: the same for rows that are equal in all columns, -1 for a row with a
+    NULL."""
     rows = len(columns[0])
     numbers, null = np.zeros(rows, np.int64), np.zeros(rows, bool)
     for column in columns:
@@ -162,7 +166,7 @@ def key_numbers(columns: list[pa.ChunkedArray]) -> np.ndarray:
 def _joined(
     ids: pa.Array, task: JoinTask, rows: pa.Table, numbers: tuple[np.ndarray, ...], piece: Piece
 ) -> Iterator[pa.RecordBatch]:
-    """The joined rows of a piece, in batches."""
+    """Yields the joined rows of a piece in batches."""
     for start in range(0, len(piece), OUTPUT_ROWS):
         stop = min(start + OUTPUT_ROWS, len(piece))
         offsets = piece.offsets[start : stop + 1]
@@ -177,7 +181,7 @@ def _joined(
 
 
 def _still_reached(rows: pa.Table, task: JoinTask) -> pa.Table:
-    """The rows that can be part of joined rows with a later time."""
+    """Returns the rows that rows of a later time can still be joined with."""
     of, times = rows[STREAM].to_numpy(), rows[TIME].to_numpy()
     windows = np.array([min(window, FARTHEST) for window in task.windows], np.int64)
     return rows.filter(pa.array(times + windows[of] > times[-1])).combine_chunks()

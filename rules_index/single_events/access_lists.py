@@ -1,6 +1,6 @@
 """Lists of conjunctions by their access predicate, and the search of one event in them.
 
-A conjunction is an *entry* of the list for the codes of one of its terms, the access predicate (as in Propagation,
+A conjunction is an *entry* in the lists for the codes of one of its terms, the access predicate (as in Propagation,
 Fabret and others). A list is for a single code, or for a bucket: two neighbouring blocks of 2 ** shift codes, so that
 each code is in two buckets of a level. An entry contains its rarest predicates, so that a search reads memory
 sequentially.
@@ -68,9 +68,12 @@ def search_row(
     levels: np.ndarray, starts: np.ndarray, heads: np.ndarray, tails: np.ndarray, words: np.ndarray, codes: np.ndarray,
     bounds: np.ndarray, found: np.ndarray,
 ) -> int:  # fmt: skip
-    """Finds what a row of codes [attributes] int32 satisfies. Writes to `found` [.] int32 rules from the front, and
-    conjunctions whose bounds are not exact from the end. Returns their numbers as rules + (conjunctions << 32), or
-    `TOO_SMALL`. bounds [levels, 2] int64 is scratch."""
+    """Finds the conjunctions whose bounds a row of codes [attributes] int32 satisfies.
+
+    Writes to `found` [.] int32 the rules that match, ascending, from the front; and from the end the numbers of
+    conjunctions whose bounds are not exact, which the caller must test. Returns how many there are of each as rules +
+    (conjunctions << 32), or `TOO_SMALL` if `found` has no room. bounds: [levels, 2] int64, scratch.
+    """
     rules = np.int64(0)
     doubtful = np.int64(0)
     # a first pass starts all memory reads before any result is needed
@@ -86,8 +89,7 @@ def search_row(
         for entry in range(bounds[level, 0], bounds[level, 1]):
             if attribute >= 0:
                 second, third = codes[heads[entry, 2]], codes[heads[entry, 5]]
-                # negative if some code is out of its bounds: a single branch that is seldom taken, instead of six with
-                # frequent mispredictions
+                # negative if some code is out of its bounds: one branch instead of six that are often mispredicted
                 outside = (own - heads[entry, 0]) | (heads[entry, 1] - own)
                 outside |= (second - heads[entry, 3]) | (heads[entry, 4] - second)
                 outside |= (third - heads[entry, 6]) | (heads[entry, 7] - third)
@@ -143,7 +145,7 @@ def search_event(
     levels: np.ndarray, starts: np.ndarray, heads: np.ndarray, tails: np.ndarray, words: np.ndarray, first: np.ndarray,
     last: np.ndarray, start: np.ndarray, intervals: np.ndarray, found: np.ndarray,
 ) -> int:  # fmt: skip
-    """`search_row` for an event that is an expression; a result may be found several times.
+    """Like `search_row`, for an event that is an expression. A conjunction may be written several times.
 
     first, last [attributes] int32: the lowest and highest code of each, `ABSENT` and -1 where the event does not have
     it; start [attributes, 2] int64, the range of its intervals in intervals [., 2] int32, closed and ascending.

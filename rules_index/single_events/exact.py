@@ -1,4 +1,5 @@
-"""Whether an event matches conjunctions, term by term: sets of several intervals, and shared disjunctions."""
+"""Tests conjunctions term by term on one event: with the sets themselves, not only their bounds, and with shared
+disjunctions."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ class ExactTerms(NamedTuple):
 def _shares(
     begin: int, end: int, intervals: np.ndarray, low: int, high: int, start: int, stop: int, offered: np.ndarray
 ) -> bool:
-    """Whether intervals [begin, end) contain an offered code; the offered intervals [start, stop) are in [low,
-    high]."""
+    """Whether the intervals [begin, end) of a set contain an offered code: one in [low, high] or, if the event offers
+    several intervals [start, stop), in one of those."""
     at = start
     while True:
         if stop - start > 1:
@@ -46,8 +47,8 @@ def _shares(
 def meets(
     conjunctions: np.ndarray, c: ExactTerms, first: np.ndarray, last: np.ndarray, start: np.ndarray, offered: np.ndarray
 ) -> np.ndarray:
-    """Which conjunctions [.] bool an event, as in `access_lists.search_event`, matches. For a row, `first` and `last`
-    are its codes, and there are no offered intervals."""
+    """Returns which of `conjunctions` [.] (numbers) an event matches, as bool; the event is given as in
+    `access_lists.search_event`. For a row, `first` and `last` are its codes, and there are no offered intervals."""
     met = np.zeros(len(conjunctions), np.bool_)
     disjunctions = np.zeros(len(c.disjunction_start) - 1, np.uint8)
     waiting = np.empty(len(disjunctions) + 1, np.int64)
@@ -57,7 +58,8 @@ def meets(
             if disjunction < 0:
                 met[i] = disjunction == -1
                 break
-            # a shared disjunction names only earlier ones, so that this terminates
+            # decides this disjunction and those that it needs, depth first; one names only earlier ones, so this
+            # terminates
             waiting[0] = disjunction
             depth = 1
             while depth > 0:
@@ -85,8 +87,8 @@ def _blocked(
     conjunction: int, c: ExactTerms, first: np.ndarray, last: np.ndarray, start: np.ndarray, offered: np.ndarray,
     disjunctions: np.ndarray,
 ) -> Any:  # fmt: skip
-    """-1 where the event matches the conjunction, -2 where it does not, else a shared disjunction that must be decided
-    first."""
+    """Returns -1 if the event matches the conjunction, -2 if it does not, else a shared disjunction that must be
+    decided first."""
     needed = np.int64(-1)
     for term in range(c.start[conjunction], c.start[conjunction + 1]):
         attribute, which = c.terms[term, 0], c.terms[term, 1]

@@ -82,8 +82,9 @@ class BETree:
     def build(cls, boxes: Boxes, *, batch: bool = True, **parameters: Any) -> Self:
         """Builds the tree over all boxes. Raises `ValueError` if boxes or parameters are out of bounds.
 
-        parameters: those of `Parameters`. batch: the root is cut with all boxes known (BE-B, section 7.2); otherwise
-        they are inserted one by one (BE). Both follow the same rules, but may choose different attributes.
+        parameters: those of `Parameters`. batch: space is cut from the root down with all boxes known (BE-B, section
+        7.2); otherwise they are inserted one by one (BE). Both follow the same rules, but may choose different
+        attributes.
         """
         chosen = Parameters(**parameters)
         require_parameters(chosen)

@@ -2,10 +2,10 @@
 
 One kernel does figure 5's two steps for each arriving row. FIRST searches the index with the row's own dimensions,
 once, however many rows it joins. SECOND takes the dimensions of the other streams, one stream after the other. With two
-streams these are the paper's two steps; with more, it is what section 6 leaves to future work. What joined rows have in
-common is checked once, and where no query is left, no further row is joined. For the first of the other streams SECOND
-reads the list of intermediate results (figure 6) if that is short, and follows the marked paths (figure 7) if it is
-long. For each later stream it reads the list that the stream before has left.
+streams these are the paper's two steps; with more, they are what section 6 leaves to future work. Rows that several
+joined rows have in common are checked once, and as soon as no query is left, no further row is joined. For the first of
+the other streams SECOND reads the list of intermediate results (figure 6) if that is short, and follows the marked
+paths (figure 7) if it is long. For each later stream it reads the list that the stream before has left.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NODES, ENTRIES, FIRST, SECOND, PROBES = range(5)
 """Indices into `Work.counters`: nodes visited and entries of leaves checked; FIRST searches; SECOND searches, one for
 each row of another stream that extends a partial join result; rows that probed the buffer."""
 LISTED = 64
-"""At most so many intermediate results are checked one by one; if there are more, the marked paths are followed
+"""Up to this many intermediate results are checked one by one; if there are more, the marked paths are followed
 (*ours*)."""
 
 
@@ -39,7 +39,7 @@ class Arriving(NamedTuple):
     stream    [rows] int64
     key       [rows] int64, a number for each key, 0 or more
     time      [rows] int64
-    new, owned  [rows] bool
+    new, owned  [rows] bool, see `join.window_partners.Side`
     position  [rows] int32, in `join.window_partners.Rows`
     code_at   [rows] int64, the offset of the row's codes
     codes     [.] int32
@@ -80,7 +80,8 @@ class Work(NamedTuple):
     left      [streams, queries] int32, the list of intermediate results after each stream
     stack     [`filtering.stack_size`] int32, nodes still to visit in a search
     row       [dimensions] int32, the codes of the row that is searched with
-    begin     [streams] int64, the partner of each stream at which to resume; 0 for a new row
+    begin     [streams] int64, the partner at which to resume, by the order in which SECOND takes the streams; 0 for a
+              row that has just arrived
     counters  [5] int64
     """
 
@@ -109,7 +110,7 @@ class Found(NamedTuple):
 
 @jit
 def let_arrive(at: int, arriving: Arriving, index: QueryIndex, work: Work, most: int) -> tuple[int, Found]:
-    """Joins and keeps the rows from `at` on, until `most` pairs of a query and a joined row are found.
+    """Joins and keeps the rows from number `at` on, until `most` pairs of a query and a joined row are found.
 
     Returns the row at which to resume, which may be partly joined, and what was found: at most `most` pairs, unless a
     single joined row has more.
@@ -138,8 +139,9 @@ def let_arrive(at: int, arriving: Arriving, index: QueryIndex, work: Work, most:
 
 @inner
 def _probe(at: int, arriving: Arriving, work: Work, counts: np.ndarray, turns: np.ndarray) -> bool:
-    """Finds the arriving row's partners in each other stream; `turns` orders the streams by their numbers of partners.
-    Returns whether there may be a joined row with a new row in it."""
+    """Writes the arriving row's partners to `work.partners`, their numbers to `counts` [streams], and the other
+    streams, those with the fewest partners first, to `turns`. Returns whether there may be a joined row with a new row
+    in it."""
     streams = len(arriving.windows)
     own = arriving.stream[at]
     is_new = arriving.new[at]
@@ -172,7 +174,7 @@ def _probe(at: int, arriving: Arriving, work: Work, counts: np.ndarray, turns: n
 def _search_first(at: int, arriving: Arriving, index: QueryIndex, work: Work) -> int:
     """FIRST: writes the queries that match the arriving row's own dimensions to `work.left[0]`; returns their number.
 
-    They are marked, and ascend if there are at most `LISTED`.
+    The queries are marked. They ascend if there are at most `LISTED`.
     """
     stream = arriving.stream[at]
     left = work.left[0]
@@ -228,8 +230,12 @@ def _search_second(
     at: int, left: int, arriving: Arriving, index: QueryIndex, work: Work, counts: np.ndarray, turns: np.ndarray,
     found: Found, pairs: int, joined: int, most: int,
 ) -> tuple[Found, int, int, bool]:  # fmt: skip
-    """SECOND: appends the joined rows of the arriving row and their queries. The last result is False if some did not
-    fit."""
+    """SECOND: appends the arriving row's joined rows and their queries to `found`, which has `pairs` and `joined` of
+    them.
+
+    turns: the order in which it takes the other streams. Returns `found`, the new `pairs` and `joined`, and whether
+    that is all; if not, `work.begin` says where to resume.
+    """
     streams = len(turns)
     last = streams - 2
     choice = np.zeros(streams, np.int64)
@@ -287,8 +293,8 @@ def _search_second(
 
 @inner
 def _sift(given: np.ndarray, stream: int, begin: int, arriving: Arriving, terms: QueryTerms, left: np.ndarray) -> int:
-    """Writes those of the given queries that a row of a stream satisfies; its codes begin at `begin`. Returns their
-    number."""
+    """Writes to `left` the given queries whose terms on a stream a row satisfies; the row's codes begin at `begin`.
+    Returns their number."""
     count = 0
     for query in given:
         left[count] = query
@@ -310,7 +316,7 @@ def _holds(query: int, stream: int, begin: int, arriving: Arriving, terms: Query
 
 @inner
 def _with_room(found: Found, pairs: int, joined: int) -> Found:
-    """The same if it has room for so many, else a copy with at least twice the room."""
+    """Returns `found` if it has room for so many pairs and joined rows, else a copy with at least twice the room."""
     if pairs <= len(found.query) and joined <= len(found.rows):
         return found
     query = np.empty(max(pairs, 2 * len(found.query)), np.int32)

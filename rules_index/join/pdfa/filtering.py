@@ -1,8 +1,8 @@
 """Searches an index of boxes by the dimensions of some streams: PDFA's two searches.
 
-A box can bound any attribute. Of a row's codes [attributes] int32 only those of the dimensions in question are read.
-Figure 7's test is "inside" for a box, and "overlaps" for the bounds of a node. That is the same for an R-tree and,
-where its pages bound points, for a grid file.
+A box can bound any attribute. Of a row's codes [attributes] int32, only those of the chosen attributes are read. Where
+figure 7 tests "inside", a box has to contain the row, and a node's bounds have to overlap it. One test serves both
+trees, since the bounds of a grid file's page are the least low sides and the greatest high sides of its boxes.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ NODES, ENTRIES = range(2)
 
 
 BUCKETS = 64
-"""An attribute's codes are divided into so many ranges; for each range it is known which survivors overlap it, before
-they are compared (*ours*)."""
+"""An attribute's codes are divided into at most this many ranges. For each range a bitmap has the survivors that
+overlap it, so that only those are compared with a row (*ours*)."""
 
 
 class Marks(NamedTuple):
-    """What the first search found, stored apart from the tree. A mark is valid if it equals the current `stamp`, a
+    """The marks that FIRST sets, stored apart from the tree. A mark is valid if it equals the current `stamp`, a
     counter.
 
     node   [nodes] int64, marks of the nodes on the paths to the boxes found
@@ -40,7 +40,7 @@ class Marks(NamedTuple):
 
 
 class Survivors(NamedTuple):
-    """The list of intermediate results (figure 6), with the bounds that remain to be checked in columns.
+    """The list of intermediate results (figure 6), with the bounds that SECOND still has to test in columns.
 
     key        [survivors] int32, ascending
     low, high  [attributes, survivors] int32, closed; the whole range of codes for an attribute that a box does not
@@ -82,7 +82,8 @@ def collect_first(
     row: np.ndarray, chosen: np.ndarray, nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions, marks: Marks,
     stamp: int, totals: np.ndarray, stack: np.ndarray, found: np.ndarray,
 ) -> int:  # fmt: skip
-    """`search_first` into `found` [slots]; returns the number of boxes. `stack` has `stack_size` elements."""
+    """Like `search_first`, but writes to `found` [slots] and returns the number of boxes. `stack` has `stack_size`
+    elements."""
     stack[0] = nodes.header[ROOT]
     waiting, count = 1, 0
     while waiting > 0:
@@ -150,7 +151,7 @@ def collect_marked(
 
 @jit
 def list_survivors(slots: np.ndarray, attributes: np.ndarray, boxes: BoxArrays, sizes: np.ndarray) -> Survivors:
-    """The boxes in these slots as survivors, with their bounds on some attributes [.] int64, in that order."""
+    """Returns the boxes in these slots as survivors, with their bounds on `attributes` [.] int64, in that order."""
     slots = slots[np.argsort(boxes.key[slots])]
     place = np.full(len(sizes), np.int64(-1))
     low = np.zeros((len(attributes), len(slots)), np.int32)
@@ -181,7 +182,7 @@ def _set_reaching(low: np.ndarray, high: np.ndarray, shift: int, reaching: np.nd
         bit = np.uint64(1) << np.uint64(i & 63)
         reaching[low[i] >> shift, i >> 6] ^= bit
         reaching[(high[i] >> shift) + 1, i >> 6] ^= bit
-    # a bit that flips at a bucket stays so until it flips again: a running XOR
+    # a running XOR: a survivor's bit is set from the bucket of its low bound to that of its high bound
     for bucket in range(1, len(reaching)):
         for word in range(reaching.shape[1]):
             reaching[bucket, word] ^= reaching[bucket - 1, word]
@@ -189,8 +190,7 @@ def _set_reaching(low: np.ndarray, high: np.ndarray, shift: int, reaching: np.nd
 
 @jit
 def search_list(rows: np.ndarray, survivors: Survivors, totals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """SECOND on the list of survivors, for each of several rows of codes [rows, attributes] int32; the attributes are
-    those of the survivors.
+    """SECOND on the list of survivors, for rows of codes [rows, attributes] int32 of the survivors' attributes.
 
     Returns offsets [rows + 1] int64 and the keys [.] int32 of the boxes, ascending for each row.
     """

@@ -23,8 +23,8 @@ class StreamRows(NamedTuple):
     codes         [room, attributes of the stream] int32
     following     [room] int64, the next arrival of the same key, or `NO_ROW`
     table_key     [slots] int64; the number of slots is a power of two
-    first, last   [slots] int64, the earliest and the latest arrival of the key; `NO_ROW` where none is kept any more,
-                  `NO_KEY` where the slot is free
+    first, last   [slots] int64, the earliest and the latest arrival of the key; both are `NO_KEY` in a free slot, and
+                  `first` is `NO_ROW` if none of the key's rows is kept any more
     header        [3] int64, see `OLDEST_KEPT`
     """
 
@@ -77,7 +77,8 @@ class JoinBuffer:
 
 
 def make_rows(places: int, slots: int, attributes: int, first: int) -> StreamRows:
-    """Room for so many rows and keys, powers of two; `first` is the number of the first arrival."""
+    """Makes an empty store with `places` rows and `slots` slots for keys, both powers of two; `first` is the number of
+    the first arrival."""
     return StreamRows(
         key=np.empty(places, np.int64),
         time=np.empty(places, np.int64),
@@ -95,7 +96,7 @@ def _with_room(rows: StreamRows, kept: int) -> StreamRows:
     room = LEAST_ROOM
     while room < 2 * (kept + 1):
         room *= 2
-    # at most half of the slots are used, also after as many rows again
+    # at most half of the slots are used, even when all room is taken
     larger = make_rows(room, 2 * room, rows.codes.shape[1], int(rows.header[OLDEST_KEPT]))
     _copy(rows, larger)
     return larger
@@ -181,8 +182,8 @@ def _probe(rows: StreamRows, key: int, earliest: int, latest: int) -> np.ndarray
 
 @jit
 def combine(begin: np.ndarray, times: np.ndarray, windows: np.ndarray, time: int, window: int) -> np.ndarray:
-    """The combinations [., streams] int32 of one candidate each of several streams, ascending, that an arrived row with
-    this time and window is joined with: the latest time among all of them is within everyone's window.
+    """Returns the combinations [., streams] int32, ascending, of one candidate of each other stream that an arriving
+    row with this time and window is joined with: the latest time among all rows is within every row's window.
 
     begin: [streams + 1] int64, offsets into times [candidates] int64; windows: [streams] int64.
     """
@@ -197,7 +198,7 @@ def combine(begin: np.ndarray, times: np.ndarray, windows: np.ndarray, time: int
 def _combine(
     begin: np.ndarray, times: np.ndarray, windows: np.ndarray, time: int, window: int, found: np.ndarray
 ) -> int:
-    """The number of combinations; they are written to `found` unless it is empty."""
+    """Returns the number of combinations, and writes them to `found` unless that is empty."""
     streams = len(windows)
     chosen = begin[:-1].copy()
     latest = np.full(streams + 1, np.int64(time))
@@ -226,8 +227,8 @@ def _combine(
 
 @inner
 def partners(rows: StreamRows, key: int, earliest: int, found: np.ndarray) -> int:
-    """Writes the arrivals with a key and a time from `earliest` on to `found` [.] int64, ascending, and removes the
-    older ones of the key; returns the number written. Rows must have arrived in the order of time."""
+    """Writes the arrivals of a key whose time is at least `earliest` to `found` [.] int64, ascending, and removes the
+    key's older ones. Returns the number written. Rows must have arrived in the order of time."""
     mask = len(rows.key) - 1
     slot = _slot(rows, key)
     arrival = rows.first[slot]

@@ -1,8 +1,8 @@
 """The conjunctions of a join's rules as the queries of the paper's system: boxes over the dimensions of all streams.
 
-A dimension is an attribute of one stream, or a shared disjunction over attributes of one stream, whose code is 1 where
-it is TRUE and 0 elsewhere. What is computed from several streams is not a dimension (section 2.2 has no such thing): it
-is tested on the joined rows that are left, as in the batch form.
+A dimension is an attribute of one stream, or a shared disjunction over attributes of one stream, whose code is 1 if it
+is TRUE and else 0. An attribute computed from several streams is not a dimension (section 2.2 has no such thing): it is
+tested on the joined rows that are left, as in the batch form.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from rules_index.index.hybrid import Hybrid
 from rules_index.join.local_conjuncts import NOTHING, Parts, Split
 
 MOST_DIMENSIONS = 8
-"""At most so many dimensions are indexed, the most selective of each stream; bounds on others are checked at a box."""
+"""The number of dimensions that are indexed, divided equally among the streams but at least two of each: the most
+selective ones. Bounds on the others are tested at a box."""
 
 
 class QueryTerms(NamedTuple):
@@ -44,7 +45,7 @@ class Queries:
     first  [streams + 1] int64, the first dimension of each stream; attributes come before shared disjunctions
     boxes  the conjunctions' boxes over all dimensions; the key is the conjunction's number
     terms  the conjunctions' terms
-    disjunctions  for each stream the engine that evaluates its shared disjunctions; None where there are none
+    disjunctions  for each stream the engine that evaluates its shared disjunctions; None if it has none
     """
 
     first: np.ndarray
@@ -54,7 +55,7 @@ class Queries:
 
     @classmethod
     def of(cls, split: Split) -> Queries:
-        """The queries of conjunctions that are divided by stream."""
+        """Makes queries from conjunctions that are divided by stream."""
         streams = len(split.parts)
         each = [_dimensions(parts) for parts in split.parts]
         first = offsets_of(np.array([len(c.sizes) for c, _ in each]))
@@ -87,8 +88,8 @@ class Queries:
         )
 
     def codes(self, stream: int, codes: np.ndarray) -> np.ndarray:
-        """The codes [rows, dimensions of the stream] int32 of rows whose attributes have these codes [attributes,
-        rows] int32."""
+        """Returns the codes [rows, dimensions of the stream] int32 of a stream's rows, given those of its attributes
+        [attributes, rows] int32."""
         width = int(self.first[stream + 1] - self.first[stream])
         found = np.zeros((codes.shape[1], width), np.int32)
         found[:, : len(codes)] = codes.T
@@ -99,7 +100,8 @@ class Queries:
         return found
 
     def indexed(self) -> np.ndarray:
-        """The dimensions [.] int64 that are indexed. FIRST uses those of one stream alone, so each stream has some."""
+        """The dimensions [.] int64 that are indexed. FIRST searches with the dimensions of one stream alone, so each
+        stream has its own share of them."""
         boxes = self.boxes
         width = boxes.high.astype(np.int64) - boxes.low + 1
         share = 1 - width / boxes.sizes[boxes.attributes]
@@ -115,8 +117,8 @@ class Queries:
 
 
 def _dimensions(parts: Parts) -> tuple[Conjunctions, Hybrid | None]:
-    """The parts of a stream without shared disjunctions, which become dimensions behind its attributes; and the engine
-    that evaluates these."""
+    """Returns the parts of a stream with their shared disjunctions replaced by dimensions, numbered after its
+    attributes; and the engine that evaluates the shared disjunctions, None if there are none."""
     c = parts.rules
     disjunction_conjunctions = int(c.disjunction_start[-1])
     begin = int(c.start[disjunction_conjunctions])

@@ -27,8 +27,8 @@ _LARGEST_KEY = 1 << 60
 class RowByRow:
     """The rules of one join as queries in one index.
 
-    counters: summed over all batches: `nodes` visited and `entries` of leaves checked by FIRST, `first` and `second`
-    searches, and rows that probed the join buffer (`probes`).
+    counters: summed over all batches: `nodes` visited and `entries` of leaves checked, by FIRST and along marked paths
+    by SECOND; `first` and `second` searches; and rows that probed the join buffer (`probes`).
     """
 
     def __init__(self, split: Split, engine: str) -> None:
@@ -42,8 +42,8 @@ class RowByRow:
     def pieces(
         self, rows: Rows, codes: Sequence[np.ndarray], tests: AcrossTests, values: AcrossValues, most: int
     ) -> Iterator[Piece]:
-        """The pieces of joined rows, each of `most` pairs of a joined row and a conjunction. `rows` are by time on each
-        side.
+        """Yields pieces of joined rows, each made from at most `most` pairs of a joined row and a conjunction, unless
+        one joined row has more. `rows` are ordered by time within each side.
 
         codes: per stream [attributes, rows] int32.
         """
@@ -87,7 +87,7 @@ class RowByRow:
         room = LEAST_ROOM
         while room < rows:
             room *= 2
-        # there are no more keys than rows, so that at most half of the slots are used
+        # there are no more pairs of a key and a stream than rows, so at most half of the slots are used
         return Work(
             buffer=make_rows(room, 2 * room, 0, 0),
             marks=Marks(np.zeros(len(self._tree.nodes.level), np.int64), np.zeros(len(self._tree.boxes.key), np.int64)),

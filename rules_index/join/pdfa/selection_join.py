@@ -43,7 +43,7 @@ class SelectionJoin:
     A query's box bounds attributes of all streams. An arriving row is joined with earlier rows that have the same key
     and are within the windows: with t the latest time among the rows, the time of the row of stream i is in [t -
     windows[i], t]. Rows may come late, in any order of times. A row expires once no row that is at most `lateness`
-    behind the latest time seen can be joined with it, or never where lateness is None. A row that is later than that is
+    behind the latest time seen can be joined with it, or never if `lateness` is None. A row that comes even later is
     joined with the rows that are still kept.
 
     search: how joined rows are filtered.
@@ -68,8 +68,8 @@ class SelectionJoin:
         lateness: int | None = None,
         **parameters: Any,
     ) -> None:
-        """boxes: the queries. stream_of: [attributes] the stream of each attribute. windows: of each stream, in the
-        unit of the rows' times. parameters: passed to the index."""
+        """boxes: the queries. stream_of: [attributes] the stream of each attribute. windows: the length of each
+        stream's window, in the unit of the rows' times. parameters: passed to the index."""
         self._stream_of = np.asarray(stream_of, np.int64)
         if len(self._stream_of) != len(boxes.sizes) or not np.isin(self._stream_of, np.arange(len(windows))).all():
             raise ValueError("every attribute is of one of the streams")
@@ -110,7 +110,8 @@ class SelectionJoin:
     def _filtered(
         self, stream: int, others: list[int], codes: np.ndarray, partners: list[np.ndarray], time: int
     ) -> Arrival:
-        """The joined rows of a row with rows of the other streams, and their queries."""
+        """Forms the joined rows of an arriving row with its partners, the arrivals of each other stream, and finds
+        their queries."""
         begin = offsets_of(np.array([len(each) for each in partners]))
         times = np.concatenate([self.buffer.times(*pair) for pair in zip(others, partners, strict=True)])
         combinations = combine(begin, times, self._windows[others], time, int(self._windows[stream]))
@@ -133,8 +134,8 @@ class SelectionJoin:
     def _filter(
         self, stream: int, others: list[int], joined: np.ndarray, totals: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """offsets [joined rows + 1] and keys of the boxes that contain joined rows with codes [joined rows,
-        attributes]."""
+        """Returns offsets [joined rows + 1] int64 and keys [.] int32: the boxes that contain joined rows with the codes
+        `joined` [joined rows, attributes]. Adds to totals [2] int64."""
         tree = self.index
         if self._search == "scan":
             return filtering.scan_boxes(joined, tree.boxes, totals)
