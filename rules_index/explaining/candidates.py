@@ -1,8 +1,9 @@
-"""Values of one column that can change a predicate's truth: the nearest of each region, and what computations need.
+"""Proposes values of one column that can change a predicate's truth: the nearest value of each region, and values for
+which computations may give another result.
 
-Predicates on the column itself divide its values into regions; the value of each that is nearest to the row's is
-enough. Values computed from the column are aimed at: by a straight line through two of its values, by constants, and by
-patterns.
+Predicates on the column itself divide its values into regions; in each region the value nearest to the row's is enough.
+If a predicate compares a computation, inputs for it are estimated by a straight line through two of its values, and
+taken from its constants and patterns.
 """
 
 from __future__ import annotations
@@ -42,15 +43,16 @@ from rules_index.language.typed import Constant, Expression, Leaf, Operation, le
 MOST_VALUES = 4096
 """The most values of one column that are tried."""
 TO_NULL, NOT_FINITE, TINY, FROM_NULL, OTHER_TEXT = 4.0, 2.0, 1.5, 0.75, 0.5
-"""Distances where there is no difference to measure, or where it misleads, as that of the least numbers beside 0: no
-row has these. NULL is the last resort."""
+"""Distances of values whose difference cannot be measured or would mislead: that of the least numbers beside 0 is tiny,
+but no row has such numbers. NULL is the last resort."""
 _COMPARISONS = frozenset(("=", "<>", "<", "<=", ">", ">=", "<=>"))
 
 
 def candidates(leaf: Leaf, formulas: Iterable[Formula], inputs: Mapping[str, Evaluated]) -> tuple[pa.Array, np.ndarray]:
-    """Values [n] for a column, other than the row's, nearest first, including NULL; and the distance [n] of each.
+    """Returns values [n] for a column other than the row's, nearest first, then NULL; and the distance [n] float64 of
+    each.
 
-    formulas: those of the predicates that read it. inputs: the row's values by name, one row.
+    formulas: of the predicates that read the column. inputs: the row's values by name, one row.
     """
     now = keys_of(inputs[leaf.name].values)[0]
     found: dict[Key, None] = {}
@@ -74,8 +76,9 @@ def candidates(leaf: Leaf, formulas: Iterable[Formula], inputs: Mapping[str, Eva
 
 
 def distance(now: Key | None, then: Key, data_type: pa.DataType) -> float:
-    """The distance of a value from the row's, from 0 to 1: for numbers their difference relative to the row's value,
-    for times relative to a year."""
+    """Returns the distance of a value from the row's: for numbers their difference relative to the row's value, for
+    times relative to a year, both from 0 to 1; a text is nearer the longer the prefix that it shares; other values have
+    the constants above."""
     if is_float(data_type) and abs(then) >= INFINITY_KEY:
         return NOT_FINITE + (then == NAN_KEY)
     if now is None:
@@ -105,7 +108,7 @@ def distance(now: Key | None, then: Key, data_type: pa.DataType) -> float:
 
 
 def _nearest_of_regions(cuts: Iterable[Key], now: Key | None, data_type: pa.DataType) -> Iterator[Key]:
-    """The key nearest to the row's value in each region that cuts make, except the region of the row's value."""
+    """Yields the key nearest to the row's value in each region that the cuts make, except the row's own region."""
     ordered = sorted(cuts)
     if not ordered:
         yield from _usual(data_type)
@@ -146,8 +149,8 @@ def _texts_from(low: bytes, high: bytes | None, data_type: pa.DataType) -> Itera
 
 
 def _near_key(key: int, low: int, last: int, data_type: pa.DataType) -> Iterator[int]:
-    """The key in [low, last], or next to one, that is a value's: there is no DOUBLE between infinity and NaN, and no
-    FLOAT between neighbours."""
+    """Yields a key in [low, last] at or next to `key` that belongs to a value: there is no DOUBLE between infinity and
+    NaN, and most DOUBLEs are not FLOATs."""
     if not is_float(data_type):
         yield key
         return
@@ -164,7 +167,7 @@ def _near_key(key: int, low: int, last: int, data_type: pa.DataType) -> Iterator
 
 
 def _readable_key(key: int, low: int, last: int, now: Key | None, data_type: pa.DataType) -> Iterator[int]:
-    """The key in [low, last] of the number with the fewest digits near the number of a key, if there is one."""
+    """Yields, if there is one in [low, last], the key of the number with the fewest digits near the number of `key`."""
     value = _float_of(key)
     for found in readable_near(value, None if now is None else _float_of(int(now)), data_type):
         near = float_key(float(np.float32(found)) if data_type == pa.float32() else found)
@@ -252,7 +255,8 @@ def _of_patterns(expression: Expression, leaf: Leaf) -> Iterator[Key]:
 def _where_equal(
     left: Expression, right: Expression, leaf: Leaf, now: Key, inputs: Mapping[str, Evaluated]
 ) -> Iterator[Key]:
-    """Values of the column at which two sides are equal, and their neighbours, if the sides' difference is linear."""
+    """Yields values of the column for which two sides are equal, and their neighbours, if the sides' difference is
+    linear."""
     points = _points(leaf, now)
     first, second = (_numbers_at(points, side, leaf, inputs) for side in (left, right))
     heights = [None if one is None or two is None else one - two for one, two in zip(first, second, strict=True)]
@@ -262,7 +266,8 @@ def _where_equal(
 def _on_a_line(
     expression: Expression, wanted: Sequence[Fraction], leaf: Leaf, now: Key, inputs: Mapping[str, Evaluated]
 ) -> Iterator[Key]:
-    """Values of the column at which an expression has wanted values, if it is linear, or divides by what is linear."""
+    """Yields values of the column for which an expression has wanted values, if the expression or its reciprocal is
+    linear."""
     points = _points(leaf, now)
     heights = _numbers_at(points, expression, leaf, inputs)
     yield from _solved(points, heights, wanted, leaf)
@@ -272,7 +277,8 @@ def _on_a_line(
 
 
 def _points(leaf: Leaf, now: Key) -> list[Key]:
-    """The row's value of a column, and other values to determine a straight line where that one raises."""
+    """Returns the row's value of a column, and further values, so that two are left to determine a straight line if
+    some raise."""
     start = fraction(now, leaf.type)
     numbers = (
         [Fraction(0), Fraction(1)] if start is None else [start + 1, start - 1, start - 2, Fraction(0), Fraction(1)]
@@ -284,7 +290,7 @@ def _points(leaf: Leaf, now: Key) -> list[Key]:
 def _numbers_at(
     points: Sequence[Key], expression: Expression, leaf: Leaf, inputs: Mapping[str, Evaluated]
 ) -> list[Fraction | None]:
-    """The values of an expression at values of a column; None where they are not numbers."""
+    """Returns the values of an expression for given values of a column; None for a value that is not a number."""
     given = {name: repeated(each, len(points)) for name, each in inputs.items()}
     given[leaf.name] = Evaluated(values_of(points, leaf.type))
     result = Truths(given, len(points)).value(expression).values
@@ -295,7 +301,8 @@ def _numbers_at(
 def _solved(
     points: Sequence[Key], heights: Sequence[Fraction | None], goals: Iterable[Fraction], leaf: Leaf
 ) -> Iterator[Key]:
-    """Where the line through the first two points that have a height reaches the wanted heights."""
+    """Yields keys around the places where the line through the first two points with a height reaches the wanted
+    heights."""
     known = [
         (place, height)
         for key, height in zip(points, heights, strict=True)

@@ -16,7 +16,8 @@ from rules_index.language.typed import Leaf
 
 
 def inputs_of_row(row: Mapping[str, Any], leaves: Collection[Leaf], time_zone: str) -> dict[str, Evaluated]:
-    """The value of each leaf, one row. Raises `SchemaError` for a value that is missing or of another type."""
+    """Returns the value of each leaf by name, as one row. Raises `SchemaError` for a value that is missing or of
+    another type."""
     read = values_of_row(row, [*leaves], time_zone)
     return {name: truth_values(each) if isinstance(each, np.ndarray) else each for name, each in read.items()}
 
@@ -26,7 +27,7 @@ def truth_of_parts(rule: Part, truths: Truths) -> dict[Part, np.ndarray]:
     found: dict[Part, np.ndarray] = {}
 
     def of(part: Part) -> np.ndarray:
-        """The truth codes of a part; notes those of its children, too."""
+        """Returns the truth codes of a part, and adds them to `found`, with those of all parts below it."""
         inner = [of(child) for child in part.children]
         if part.operator == "NOT":
             truth = negated(inner[0])

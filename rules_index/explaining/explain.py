@@ -41,8 +41,8 @@ def explain(
 def _explained(
     part: Part, row: Mapping[str, Any], inputs: Mapping[str, Evaluated], truth: Mapping[Part, int], wanted: int | None
 ) -> Explanation:
-    """The explanation of a part. `wanted` is the truth code that the part alone would need for the rule to match; None
-    where no change of this part alone is enough."""
+    """Returns the explanation of a part. `wanted` is the truth code that the part alone would need for the rule to
+    match; None if no change of this part alone is enough, or the rule matches."""
     if not part.children:
         stands_alone = wanted is not None and truth[part] != wanted
         return Explanation(
@@ -58,8 +58,8 @@ def _explained(
 
 
 def _wanted(operator: str, wanted: int | None, others: int) -> int | None:
-    """The truth that a child alone would need for its parent to be as wanted; `others` siblings are not as they should
-    be."""
+    """Returns the truth code that a child alone would need for its parent to have the truth `wanted`, or None. others:
+    how many of its siblings have another truth than `wanted`."""
     if wanted is None:
         return None
     if operator == "NOT":
@@ -80,7 +80,8 @@ def _values(part: Part, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _computed(part: Part, inputs: Mapping[str, Evaluated]) -> dict[str, str]:
-    """The values of texts that only Spark evaluates, formatted; without the predicate itself."""
+    """Returns the values, formatted, of the texts in a predicate that only Spark evaluates; not of the predicate
+    itself."""
     found = {}
     for attribute in part.attributes:
         for leaf in leaves_of(attribute):

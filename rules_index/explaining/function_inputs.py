@@ -1,6 +1,7 @@
-"""Values of a text, date or timestamp for which functions of it may have wanted values: `upper(c) = 'ECOM'`.
+"""Guesses values of a text, date or timestamp column for which functions of it have the values in a rule, as in
+`upper(c) = 'ECOM'`.
 
-They are guesses: a change is only shown after it has been matched.
+Guesses are enough, because a change is only shown after it has been matched.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from rules_index.language.patterns.like import text_like
 from rules_index.language.typed import Constant, Expression, Leaf, Operation, leaves_of, operations_of
 
 MOST_GOALS = 64
-"""The most values of an expression that are aimed at."""
+"""The most values of an expression that inputs are sought for."""
 _MOST_LETTERS = 1_000
 _EPOCH = date(1970, 1, 1)
 _LENGTHS = frozenset(("length", "char_length", "character_length", "len"))
@@ -28,15 +29,16 @@ _CASTS = frozenset(("cast", "try_cast"))
 
 
 def texts_for(predicate: Predicate, leaf: Leaf, now: str) -> Iterator[str]:
-    """Texts in place of the row's, `now`, with which functions of the column may have the values that decide."""
+    """Yields texts that can replace the row's text `now`, so that functions of the column may decide the predicate
+    otherwise."""
     yield from (now.upper(), now.lower(), now.strip())
     for expression, goal in _goals(predicate):
         yield from _through(expression, goal, leaf, now)
 
 
 def moments_near(leaf: Leaf, now: int, predicates: Iterable[Predicate]) -> Iterator[int]:
-    """Keys of dates or timestamps with each hour, day, weekday and month around the row's, and with years that
-    predicates name.
+    """Yields keys of dates or timestamps near the row's: each hour of the weeks around it, each day of the months
+    around it, each month of its year, and the years that predicates name.
 
     now: days or microseconds since 1970, by UTC for TIMESTAMP: a change by an hour reaches all hours of any zone.
     """
@@ -62,7 +64,8 @@ def moments_near(leaf: Leaf, now: int, predicates: Iterable[Predicate]) -> Itera
 
 
 def _goals(predicate: Predicate) -> Iterator[tuple[Expression, Any]]:
-    """Expressions within a predicate, each with a value that may decide it: a text or a whole number."""
+    """Yields expressions within a predicate, each with a value, a text or a whole number, that may decide the
+    predicate."""
     for goal in _of_cuts((predicate.true, predicate.false), predicate.attribute.type):
         yield predicate.attribute, goal
     for operation in operations_of(predicate.attribute):
@@ -80,7 +83,7 @@ def _goals(predicate: Predicate) -> Iterator[tuple[Expression, Any]]:
 
 
 def _of_cuts(sets: Iterable[ValueSet], kind: pa.DataType) -> Iterator[Any]:
-    """A value on each side of each cut."""
+    """Yields a value on each side of each cut of the sets."""
     cuts: list[Key] = sorted({cut for each in sets for cut in each.cuts})[:MOST_GOALS]
     for cut in cuts:
         if isinstance(cut, bytes):
@@ -100,10 +103,10 @@ def _numbers_around(cut: int, kind: pa.DataType) -> Iterator[int]:
 
 
 def _through(expression: Expression, goal: Any, leaf: Leaf, now: str) -> Iterator[str]:
-    """Texts of the column for which an expression may be `goal`.
+    """Yields texts of the column for which an expression may have the value `goal`.
 
-    All parts of one depth are aimed at together, each value once: functions with several inputs for one value would
-    otherwise double the work with each function around them.
+    The expression is inverted depth by depth, with each pair of a part and a value once. Otherwise functions with
+    several inputs for one value would multiply the work at each depth.
     """
     level: list[tuple[Expression, Any]] = [(expression, goal)]
     while level:
@@ -117,7 +120,8 @@ def _through(expression: Expression, goal: Any, leaf: Leaf, now: str) -> Iterato
 
 
 def _of_operands(expression: Expression, goal: Any, leaf: Leaf, now: str) -> Iterator[tuple[Expression, Any]]:
-    """The operands that read the column, each with a value for which the expression may be `goal`."""
+    """Yields the operands that read the column, each with a value for which the expression may have the value
+    `goal`."""
     if goal is None or not isinstance(expression, Operation):
         return
     name = expression.parameters[0] if expression.name == "call" else expression.name
@@ -128,9 +132,9 @@ def _of_operands(expression: Expression, goal: Any, leaf: Leaf, now: str) -> Ite
 
 
 def _inner(name: str, goal: Any, fixed: list[Any], place: int, now: str, kind: pa.DataType) -> Iterator[Any]:
-    """What the argument at `place` of a function may be for the function to be `goal`.
+    """Yields values of the argument at `place` with which a function may return `goal`.
 
-    fixed: the values of its constant arguments, None for others; kind: the function's type.
+    fixed: the values of the constant arguments, None for others; kind: the function's type.
     """
     if isinstance(goal, int):
         if name in _LENGTHS and 0 <= goal <= _MOST_LETTERS:
@@ -157,7 +161,7 @@ def _inner(name: str, goal: Any, fixed: list[Any], place: int, now: str, kind: p
 
 
 def _with_part(name: str, goal: str, fixed: list[Any], now: str) -> Iterator[str]:
-    """The row's text with another part: `goal` at the place that a function takes it from."""
+    """Yields the row's text with `goal` at the place from which the function takes a part."""
     first = fixed[1] if isinstance(fixed[1], int) else 1
     if name == "right" or (name != "left" and first < 0):
         kept = -first if name != "right" else len(goal)

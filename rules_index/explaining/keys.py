@@ -1,4 +1,4 @@
-"""Keys of values as numbers and as arrays, and the keys of the values around a number."""
+"""Converts keys to numbers and to arrays of values, and finds the keys of values around a number."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def keys_around(value: Fraction, data_type: pa.DataType) -> list[Key]:
 
 
 def is_a_value(key: Key, data_type: pa.DataType) -> bool:
-    """Whether a key is that of a value that Python can represent."""
+    """Whether a key belongs to a value of the type that Python can represent."""
     least, greatest = constants.domain(data_type)
     if key < least or (greatest is not None and key > greatest):
         return False

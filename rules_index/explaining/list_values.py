@@ -1,4 +1,4 @@
-"""Values in a value list, and values beside it, near the value of a row: candidates for near misses of IN LIST."""
+"""Finds values inside and outside a value list, near the row's value: candidates for near misses of IN LIST."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NEAR = 4
 
 
 def keys_near(wanted: ValueList, now: Key | None) -> Iterator[Key]:
-    """Keys near that of the row's value at which membership may differ: some in the list, some beside it."""
+    """Yields keys near that of the row's value (`now`), of which some are in the list and some are not."""
     for regions in (wanted.regions, wanted.difference):
         if regions is not None and regions.is_bytes:
             yield from _texts_near(regions, now if isinstance(now, bytes) else b"")

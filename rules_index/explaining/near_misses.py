@@ -1,9 +1,9 @@
-"""The smallest change of one or two columns with which a rule would have matched a row.
+"""Finds the smallest change of one or two columns with which a rule would have matched a row.
 
-The columns to change are determined first, by sets: a predicate without its wanted truth needs a change of one of its
-columns, an AND the changes of all its parts, an OR those of one of them. Only changes of such columns are tried,
-nearest values first. Floating-point numbers then get as few digits as the rule allows. The change that is returned has
-been matched.
+First the sets of columns that could change the result are determined: a predicate with the wrong truth needs a change
+of one of its columns, an AND needs the changes of all its parts, an OR those of one part. Only changes of such columns
+are tried, nearest values first. Floating-point numbers then get as few digits as the rule allows. The change that is
+returned has been matched.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rules_index.index.compiled import CompiledRules, RuleId
 
 MOST_OF_A_PAIR = 32
-"""The most values of each column that are tried where two are changed."""
+"""The most values of each column that are tried if two columns are changed."""
 MOST_TRIED = 1 << 15
 """The most pairs of values that are tried."""
 MOST_MATCHED = 8
@@ -47,10 +47,11 @@ Columns = frozenset[str]
 def near_miss(
     compiled: CompiledRules, rule: Part, rule_id: RuleId, row: Mapping[str, Any], fixed: Collection[str]
 ) -> NearMiss | None:
-    """The smallest change of one or two columns, other than `fixed`, with which the rule matches; None where none is
+    """The smallest change of one or two columns, other than `fixed`, with which the rule matches; None if none is
     found.
 
-    A change of one column is smaller than of two; then the relative difference decides; NULL comes last.
+    A change of one column counts as smaller than a change of two; then the relative difference decides; NULL comes
+    last.
     """
     return _Search(compiled, rule, rule_id, row, fixed).found()
 
@@ -83,7 +84,7 @@ class _Search:
         return None if found is None else self._readable(found)
 
     def _readable(self, miss: NearMiss) -> NearMiss:
-        """A near miss with fewer digits in its floating-point numbers, where the rule still matches."""
+        """Returns a near miss with fewer digits in its floating-point numbers, as far as the rule still matches."""
         for place, change in enumerate(miss):
             data_type = self._leaves[change.column].type
             if not is_float(data_type) or change.after is None:
@@ -94,20 +95,21 @@ class _Search:
                 each.column: pa.array([each.after] * len(numbers), self._leaves[each.column].type) for each in miss
             }
             changed[change.column] = pa.array(numbers, data_type)
-            # in the order of the numbers, which are no nearer the fewer digits they have
+            # the distances keep the order of the numbers, from few digits to many
             tried = [found for _, found in self._satisfying(changed, np.arange(len(numbers), dtype=float))]
             kept = (tuple(each if at == place else miss[at] for at, each in enumerate(found)) for found in tried)
             miss = next((found for found in kept if self._matches(found)), miss)
         return miss
 
     def _first_that_matches(self, tried: list[tuple[float, NearMiss]]) -> NearMiss | None:
-        """The nearest of some changes that the index matches."""
+        """Returns the nearest change with which the index matches, out of the nearest `MOST_MATCHED`; None if there is
+        none."""
         ordered = sorted(tried, key=lambda each: each[0])[:MOST_MATCHED]
         return next((miss for _, miss in ordered if self._matches(miss)), None)
 
     def _needed(self, part: Part, truth: Mapping[Part, int], wanted: int) -> set[Columns]:
-        """The minimal sets, of at most two columns: without a change of all columns of one set, a part cannot be as
-        wanted."""
+        """Returns the minimal sets of at most two columns: all columns of one of them must change for a part to have
+        the wanted truth."""
         if truth[part] == wanted:
             return {frozenset()}
         if not part.children:
@@ -154,7 +156,8 @@ class _Search:
         return values.take(pa.array(chosen)), distances[chosen]
 
     def _satisfying(self, changed: Mapping[str, pa.Array], distances: np.ndarray) -> list[tuple[float, NearMiss]]:
-        """Those of some changes [n] with which the rule is TRUE, nearest first, with their distances."""
+        """Returns the nearest changes, out of n, with which the rule is TRUE: at most `MOST_MATCHED`, nearest first,
+        with their distances. changed: the new values [n] by column; distances: [n]."""
         rows = len(distances)
         if not rows:
             return []
@@ -176,7 +179,8 @@ class _Search:
         return Change(name, value_in(self._row, leaf), after)
 
     def _matches(self, miss: NearMiss) -> bool:
-        """Whether the index matches the changed row, if the row has all that the index reads."""
+        """Whether the index matches the changed row; if the row lacks columns that only other rules read, whether the
+        rule's text is TRUE."""
         changed = {**self._row, **{_key_of(change.column): change.after for change in miss}}
         try:
             return self._rule_id in self._compiled.match_one(changed)
@@ -192,8 +196,8 @@ def _key_of(column: str) -> str:
 
 
 def _changeable(rule: Part, fixed: Columns) -> list[Leaf]:
-    """The columns that may be changed: those whose effect on the rule is known without Spark, and that do not overlap
-    another column that is read."""
+    """Returns the columns that may be changed: their effect on the rule is known without Spark, and they do not overlap
+    another column that the rule reads."""
     read = {leaf.name: leaf for part in rule.predicates for leaf in part.columns}
     compared = {leaf.name for leaf in rule.leaves}  # no other column has an effect
     frozen = set(fixed)

@@ -1,5 +1,5 @@
-"""The rules that a row is nearest to matching: those with a conjunction of which it fails the fewest terms, by
-codes."""
+"""Finds the rules that a row comes nearest to matching: those with a conjunction of which its codes fail the fewest
+terms."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rules_index.index.compiled import CompiledRules, RuleId
 
 MOST_TERMS = 2
-"""Rules that fail more terms are left out: a near miss changes at most two columns."""
+"""Rules of which a row fails more terms are left out: a near miss changes at most two columns."""
 
 
 class NearestRules:
@@ -29,14 +29,15 @@ class NearestRules:
         self._conjunctions = Conjunctions(*(arrays[name] for name in Conjunctions.__dataclass_fields__))
         terms = self._conjunctions.terms
         self._is_disjunction = terms[:, 0] == DISJUNCTION
-        # rules have most of their terms in common
+        # most terms occur in many rules, so each distinct one is tested once
         sets = max(1, len(self._conjunctions.set_start) - 1)
         named = terms[~self._is_disjunction].astype(np.int64)
         distinct, self._place = np.unique(named[:, 0] * sets + named[:, 1], return_inverse=True)
         self._distinct = np.stack([distinct // sets, distinct % sets], axis=1)
 
     def of(self, row: Mapping[str, Any], most: int) -> list[RuleId]:
-        """The ids of at most `most` rules that do not match a row, those that fail the fewest terms first.
+        """Returns the ids of at most `most` rules that do not match a row, the rules of which it fails the fewest terms
+        first.
 
         row: as for `CompiledRules.match_one`.
         """
@@ -57,7 +58,7 @@ class NearestRules:
         return [compiled.ids[int(rule)].as_py() for rule in rules[near]]
 
     def _unmet(self, codes: np.ndarray) -> np.ndarray:
-        """Which distinct terms [.] bool the codes [attributes] do not satisfy."""
+        """Returns which of the distinct terms [.] bool the codes [attributes] do not satisfy."""
         c = self._conjunctions
         gather, offsets = gather_indices(c.set_start, self._distinct[:, 1])
         term = segment_ids(offsets)
@@ -68,7 +69,7 @@ class NearestRules:
         return unmet
 
     def _count_disjunctions(self, lacking: np.ndarray) -> None:
-        """Replaces the count of each term that names a shared disjunction by that of the disjunction's nearest
+        """Sets the count of each term that names a shared disjunction: how many terms fail in the disjunction's nearest
         conjunction."""
         c = self._conjunctions
         found = np.zeros(c.disjunctions, np.int64)

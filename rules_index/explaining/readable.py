@@ -1,7 +1,7 @@
-"""Floating-point numbers with few digits beside a given one, for near misses that people can read.
+"""Finds floating-point numbers with few digits near a given one, for near misses that people can read.
 
-The number that is nearest to a bound has some 17 digits, or is the least number above 0. The last digit of the row's
-value and that of the bound tell which differences are meaningful.
+The number nearest to a bound has some 17 digits, or is the least number above 0. The last digits of the row's value and
+of the bound show which differences are meaningful.
 """
 
 from __future__ import annotations
@@ -14,23 +14,26 @@ import numpy as np
 import pyarrow as pa
 
 MOST_DIGITS = 15
-"""The most significant digits of a number that is proposed, unless nothing but another one is accepted."""
+"""The most significant digits of a number that is proposed, unless only numbers with more digits are accepted."""
 _MOST_MEANT, _FEW = 9, 3
-"""A number of more significant digits than the first is read as one of the second: a calculation may have left them."""
+"""A number with more than `_MOST_MEANT` significant digits counts as one with `_FEW`: the others may be rounding
+errors."""
 _CONTEXT = Context(prec=800, Emin=-9999, Emax=9999)
 """All digits of all DOUBLEs."""
 
 
 def readable_near(value: float, now: float | None, data_type: pa.DataType) -> Iterator[float]:
-    """Numbers of a floating-point type near a value, with ever more digits; none if the value itself has few digits.
+    """Yields numbers of a floating-point type near a value, with more and more digits; none if the value itself has
+    few.
 
-    now: the row's value. Of each number of digits the number beyond the value, as seen from there, comes first.
+    now: the row's value, None for NULL. Of two numbers with the same digits, the one that is farther from `now` comes
+    first.
     """
     if not math.isfinite(value):
         return
     beside = [each for each in _beside(value, data_type) if math.isfinite(each)]
     digits = {each: _last_digit(each, data_type) for each in beside}
-    # the one with the fewest digits; 0 rather than the least number beside it
+    # the constant is probably the one with the fewest digits; 0 rather than the least number beside it
     bound = min(beside, key=lambda each: (_first_digit(each, data_type) - digits[each], -digits[each]))
     last = min(_last_meant(bound, data_type), 0)
     if now is not None and math.isfinite(now):
@@ -48,13 +51,13 @@ def readable_near(value: float, now: float | None, data_type: pa.DataType) -> It
 
 
 def shortest(value: float, data_type: pa.DataType) -> float:
-    """The number with the fewest digits that is this one in a floating-point type."""
+    """Returns the number with the fewest digits that denotes this value in a floating-point type."""
     with np.errstate(over="ignore"):
         return float(str(np.float32(value))) if data_type == pa.float32() else value
 
 
 def _beside(value: float, data_type: pa.DataType) -> list[float]:
-    """The value and its neighbours, of which one may be the constant that is compared with."""
+    """Returns the value and its neighbours; one of them may be the constant of a comparison."""
     kind = np.float32 if data_type == pa.float32() else np.float64
     with np.errstate(over="ignore", under="ignore"):
         return [value, *(float(np.nextafter(kind(value), kind(end))) for end in (-math.inf, math.inf))]
@@ -73,7 +76,7 @@ def _last_digit(value: float, data_type: pa.DataType) -> int:
 
 
 def _last_meant(value: float, data_type: pa.DataType) -> int:
-    """The power of ten of the last digit that is more than a calculation's rounding."""
+    """The power of ten of the last digit that is not a rounding error of a calculation."""
     first, last = _first_digit(value, data_type), _last_digit(value, data_type)
     return last if first - last < _MOST_MEANT else first - _FEW + 1
 

@@ -1,4 +1,5 @@
-"""A rule's text parsed again: AND, OR and NOT over predicates, each with its formula and the columns that it reads."""
+"""Parses a rule's text again, into AND, OR and NOT over predicates, each with its formula and the columns that it
+reads."""
 
 from __future__ import annotations
 
@@ -58,14 +59,15 @@ class Part:
 
     @property
     def leaves(self) -> tuple[Leaf, ...]:
-        """The row values that its predicates need; derived columns by name."""
+        """The inputs that the values of all predicates are computed from, each once; a derived column is one of
+        them."""
         found = {leaf.name: leaf for part in self.predicates for each in part.attributes for leaf in leaves_of(each)}
         return tuple(found.values())
 
 
 def rule_of(compiled: CompiledRules, rule_id: RuleId) -> Part:
-    """The parts of a rule of an index. Raises `UnknownRuleError` if it has no rule with this id, `RulesIndexError`
-    where it has no texts."""
+    """The parts of a rule of an index. Raises `UnknownRuleError` if it has no rule with this id, `RulesIndexError` if
+    the index keeps no texts."""
     ordinal = _ordinal(compiled, rule_id)
     if compiled.texts is None:
         raise RulesIndexError(
@@ -101,7 +103,7 @@ def _ordinal(compiled: CompiledRules, rule_id: RuleId) -> int:
 
 
 def parts_of(rule: RuleText, scope: Scope, event_time: str | None) -> Part:
-    """The parts of a rule's text; for a rule with validity bounds, under an AND with these."""
+    """Returns the parts of a rule's text; if the rule has validity bounds, an AND of its text and these."""
     node, tokens = parse(rule.expression, scope.time_zone)
     root = _PartBuilder(Splitter(Analyser(tokens, scope))).part(node, is_rule=True)
     bounds = list(_bounds(rule, scope, event_time))
@@ -150,7 +152,7 @@ class _PartBuilder:
         self._analyser = splitter.analyser
 
     def part(self, node: Node, is_rule: bool = False) -> Part:
-        """The part of a node; connectives and NOT have the parts of their operands."""
+        """Returns the part for a node; the children of AND, OR and NOT are the parts of their operands."""
         tokens = self._analyser.tokens
         text = tokens.text[tokens.starts[node.first] : tokens.ends[node.last]]
         if node.kind == "not":

@@ -40,11 +40,11 @@ class Explanation:
     """A rule, or a part of one, on a row.
 
     text      the part as its author wrote it
-    value     True, False, None for NULL, or "error" where evaluating it raised
+    value     True, False, None for NULL, or "error" if evaluating it raised
     operator  "AND", "OR", "NOT", or "" for a predicate
     values    the row's values of the columns that a predicate reads, by column, without those that the row lacks
     computed  the values of the texts in a predicate that only Spark evaluates, formatted, by text
-    stands_alone  whether the rule would match if only this predicate had another truth value
+    stands_alone  whether the rule would match if this predicate alone had another truth value
     """
 
     text: str
@@ -64,8 +64,8 @@ class Explanation:
 
     @cached_property
     def near_miss(self) -> NearMiss | None:
-        """The smallest change of one or two columns with which the rule would have matched; it has been tried. None
-        where the rule matches, or no such change was found. Computed on first use, and for the whole rule only."""
+        """The smallest change of one or two columns found with which the rule would have matched; it has been tried.
+        None if the rule matches, or no such change was found. Computed on first use, and for whole rules only."""
         return self.seek()
 
     @property
@@ -104,7 +104,7 @@ def _reason(value: bool | str | None) -> str:
 
 
 def _lines(part: Explanation, first: str, rest: str) -> list[str]:
-    """A part and, indented below it, its children."""
+    """Returns the lines of a part and, indented below it, of its children."""
     own = part.operator or _cut(" ".join(part.text.split()))
     line = f"{first}{_WORDS[part.value]:<5}  {own}"
     details = [f"{escaped(name)} = {shown(value)}" for name, value in part.values.items()]
@@ -121,7 +121,7 @@ def _lines(part: Explanation, first: str, rest: str) -> list[str]:
 
 
 def shown(value: Any) -> str:
-    """A value as it is shown in a line, similar to SQL."""
+    """Formats a value for a line, similar to SQL."""
     if value is None or isinstance(value, bool):
         return _WORDS[value].upper()
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Evaluates formulas on rows, in SQL's three truth values and a fourth one: evaluation raised."""
+"""Evaluates formulas on rows, with SQL's three truth values and a fourth one for evaluation that raised."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VALUES: dict[int, bool | str | None] = {FALSE: False, TRUE: True, NULL: None, RA
 
 
 class Truths:
-    """Formulas on some rows, given the values of their leaves by name; common parts are evaluated once."""
+    """Evaluates formulas on some rows, given the values of their leaves by name; common parts are evaluated once."""
 
     def __init__(self, inputs: Mapping[str, Evaluated], rows: int) -> None:
         self.rows = rows
@@ -62,7 +62,7 @@ class Truths:
 
 
 def _members(values: pa.Array, missing: np.ndarray, wanted: ValueSet) -> np.ndarray:
-    """Which values [rows] bool are in a set; undefined where they are NULL."""
+    """Returns which values [rows] bool are in a set; meaningless for NULLs."""
     wanted = clamp(wanted, values.type)
     if not wanted.cuts:
         return np.full(len(values), wanted.start)
