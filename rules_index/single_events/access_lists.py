@@ -9,7 +9,7 @@ levels   [., 3] int32: attribute, shift (-1: a list per code), and where its lis
          a single list, of the conjunctions without terms
 starts   [lists + 1] int64, offsets into heads
 heads    [entries, WIDTH] uint8, uint16 or int32, as codes and attributes need: low and high of the access predicate;
-         attribute, low and high of the next `NEXT`, with the access predicate repeated where there are fewer
+         attribute, low and high of the next `NEXT`, with the access predicate repeated if there are fewer
 tails    [entries, 2] int32: the rule, and where `words` has more of the conjunction, or -1
 words    [.] int32, for a conjunction: its number where bounds are not exact (else -1), the number of its terms that
          are not in `heads`, then attribute, low and high of each of these

@@ -58,7 +58,7 @@ def insert_point(
 def _add(
     entry: int, node: int, nodes: Nodes, halvings: np.ndarray, boxes: BoxArrays, dimensions: Dimensions, turns: Turns
 ) -> None:
-    """Adds an entry to a page, and splits upwards where pages overflow."""
+    """Adds an entry to a page, and splits the pages that overflow, upwards from there."""
     page_size, most = nodes.entries.shape[1], most_halvings(turns)
     members = np.empty(page_size + 1, np.int32)
     points = np.empty((page_size + 1, nodes.bounds.shape[1]), np.int32)

@@ -57,7 +57,7 @@ class Arriving(NamedTuple):
 
 
 class QueryIndex(NamedTuple):
-    """The index of all queries: the paper's tree over boxes, and what boxes do not express.
+    """The index of all queries: the paper's tree over boxes, and the exact terms, which boxes may not express.
 
     first   [streams + 1] int64, the first dimension of each stream
     chosen  [streams, dimensions] bool, the dimensions of each stream
