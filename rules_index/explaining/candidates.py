@@ -84,8 +84,8 @@ def distance(now: Key | None, then: Key, data_type: pa.DataType) -> float:
     if now is None:
         return FROM_NULL
     if isinstance(now, bytes):
-        alike = next((i for i, pair in enumerate(zip(now, then, strict=False)) if pair[0] != pair[1]), None)
-        shared = min(len(now), len(then)) if alike is None else alike
+        differs_at = next((i for i, pair in enumerate(zip(now, then, strict=False)) if pair[0] != pair[1]), None)
+        shared = min(len(now), len(then)) if differs_at is None else differs_at
         return OTHER_TEXT + OTHER_TEXT / 2 * (1 - shared / max(len(now), len(then), 1))
     if is_float(data_type):
         first, second = (float(each) for each in doubles(np.array([now, then], np.int64)))
@@ -310,9 +310,9 @@ def _solved(
     ]
     if len(known) < 2 or known[0][1] == known[1][1]:
         return
-    (place, height), (other, beside) = known[:2]
+    (place, height), (other_place, other_height) = known[:2]
     for goal in goals:
-        yield from keys_around(place + (goal - height) * (other - place) / (beside - height), leaf.type)
+        yield from keys_around(place + (goal - height) * (other_place - place) / (other_height - height), leaf.type)
 
 
 def repeated(given: Evaluated, rows: int) -> Evaluated:

@@ -26,9 +26,9 @@ def truth_of_parts(rule: Part, truths: Truths) -> dict[Part, np.ndarray]:
     """The truth codes [rows] of each part."""
     found: dict[Part, np.ndarray] = {}
 
-    def of(part: Part) -> np.ndarray:
+    def evaluate_part(part: Part) -> np.ndarray:
         """Returns the truth codes of a part, and adds them to `found`, with those of all parts below it."""
-        inner = [of(child) for child in part.children]
+        inner = [evaluate_part(child) for child in part.children]
         if part.operator == "NOT":
             truth = negated(inner[0])
         elif part.operator:
@@ -39,5 +39,5 @@ def truth_of_parts(rule: Part, truths: Truths) -> dict[Part, np.ndarray]:
         found[part] = truth
         return truth
 
-    of(rule)
+    evaluate_part(rule)
     return found

@@ -31,10 +31,10 @@ def readable_near(value: float, now: float | None, data_type: pa.DataType) -> It
     """
     if not math.isfinite(value):
         return
-    beside = [each for each in _beside(value, data_type) if math.isfinite(each)]
-    digits = {each: _last_digit(each, data_type) for each in beside}
+    neighbours = [each for each in _beside(value, data_type) if math.isfinite(each)]
+    digits = {each: _last_digit(each, data_type) for each in neighbours}
     # the constant is probably the one with the fewest digits; 0 rather than the least number beside it
-    bound = min(beside, key=lambda each: (_first_digit(each, data_type) - digits[each], -digits[each]))
+    bound = min(neighbours, key=lambda each: (_first_digit(each, data_type) - digits[each], -digits[each]))
     last = min(_last_meant(bound, data_type), 0)
     if now is not None and math.isfinite(now):
         last = min(last, _last_meant(now, data_type))

@@ -74,8 +74,8 @@ def part_holds(part: int, position: int, checks: Checks) -> bool:
     """Whether a part without shared disjunctions, numbered over all streams, holds on the row at a position."""
     for term in range(checks.start[part], checks.start[part + 1]):
         code = checks.codes[checks.code_at[checks.terms[term, 0]] + position]
-        which = checks.terms[term, 1]
-        if not in_intervals(code, checks.set_start[which], checks.set_start[which + 1], checks.intervals):
+        set_index = checks.terms[term, 1]
+        if not in_intervals(code, checks.set_start[set_index], checks.set_start[set_index + 1], checks.intervals):
             return False
     return True
 

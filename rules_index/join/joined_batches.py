@@ -95,8 +95,8 @@ class Matcher:
                 waiting += list(pairwise(bounds))[::-1]
                 continue
             entries = entries.chosen(radix_order(rank[entries.anchor]))
-            for few in _cut(entries, lists, self.most):
-                piece = self._piece(few, lists, checks, rows, codes)
+            for group in _cut(entries, lists, self.most):
+                piece = self._piece(group, lists, checks, rows, codes)
                 if len(piece):
                     yield piece
 

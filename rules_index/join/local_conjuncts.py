@@ -71,8 +71,10 @@ def split(c: Conjunctions, owner: np.ndarray, streams: int) -> Split:
     is_disjunction = c.terms[:, 0] == DISJUNCTION
     # the owners that each term names, as bits like those of `named_owners`
     named = np.empty(len(c.terms), np.int64)
-    own = owner[c.terms[~is_disjunction, 0]]
-    named[~is_disjunction] = 1 << np.where(own >= 0, own, np.where(own == ACROSS, streams, streams + 1))
+    term_owner = owner[c.terms[~is_disjunction, 0]]
+    named[~is_disjunction] = 1 << np.where(
+        term_owner >= 0, term_owner, np.where(term_owner == ACROSS, streams, streams + 1)
+    )
     named[is_disjunction] = named_owners(c.start, c.terms, c.disjunction_start, owner, streams)[
         c.terms[is_disjunction, 1]
     ]

@@ -46,15 +46,15 @@ def make_plan(split: Split, rows: Rows, codes: Sequence[np.ndarray]) -> Plan:
     engines: list[Engine | None] = []
     pairs = np.empty((len(split.target), len(shares)), np.int32)
     checked = np.empty_like(pairs)
-    before = 0
+    pairs_before = 0
     for stream, (parts, chosen) in enumerate(zip(split.parts, listed, strict=True)):
         engines.append(build(_only(parts.rules, chosen), sample=_sample(codes[stream]))[0] if chosen.any() else None)
         # the appended element is for conjunctions without a part (`NOTHING`)
         is_listed = np.append(chosen, False)[parts.number]
         place = np.append(np.cumsum(chosen) - 1, 0)[parts.number]
-        pairs[:, stream] = before + np.where(is_listed, place, chosen.sum())
+        pairs[:, stream] = pairs_before + np.where(is_listed, place, chosen.sum())
         checked[:, stream] = np.where(is_listed, NOTHING, parts.number)
-        before += int(chosen.sum()) + 1
+        pairs_before += int(chosen.sum()) + 1
     return Plan(
         tuple(engines),
         tuple(int(chosen.sum()) for chosen in listed),
@@ -123,13 +123,13 @@ def _shares(c: Conjunctions, codes: np.ndarray) -> np.ndarray:
         np.concatenate([[0], np.cumsum(np.bincount(each, minlength=size))])
         for each, size in zip(codes, c.sizes, strict=True)
     ]
-    at = offsets_of(c.sizes.astype(np.int64) + 1)[:-1]
+    count_start = offsets_of(c.sizes.astype(np.int64) + 1)[:-1]
     row_counts = np.concatenate([np.zeros(0, np.int64), *below])
     is_disjunction = attributes == DISJUNCTION
     gather, offsets = gather_indices(c.set_start, sets[~is_disjunction])
     low, high = c.intervals[gather].T
-    of = at[attributes[~is_disjunction]][segment_ids(offsets)]
-    held = offsets_of(row_counts[of + high + 1] - row_counts[of + low])[offsets]
+    first_count = count_start[attributes[~is_disjunction]][segment_ids(offsets)]
+    held = offsets_of(row_counts[first_count + high + 1] - row_counts[first_count + low])[offsets]
     share = np.ones(len(sets))
     share[~is_disjunction] = np.maximum(np.diff(held), 0.5) / max(1, codes.shape[1])
     starts = c.start[int(c.disjunction_start[-1]) :] - begin

@@ -118,11 +118,11 @@ def _sides(
     index: JoinIndex, task: JoinTask, rows: pa.Table, owned: np.ndarray
 ) -> tuple[list[Side], tuple[np.ndarray, ...]]:
     """Returns the rows of each stream as a side, and their indices [rows of the stream] among all rows."""
-    of, times, new = (rows[name].to_numpy() for name in (STREAM, TIME, NEW))
+    stream_of, times, new = (rows[name].to_numpy() for name in (STREAM, TIME, NEW))
     keys = key_numbers([rows[f"{KEY}{place}"] for place in range(task.keys)])
     sides, numbers = [], []
     for number in range(len(task.streams)):
-        chosen = np.flatnonzero(of == number)
+        chosen = np.flatnonzero(stream_of == number)
         places = pa.array(chosen)
         columns = {name: column.take(places) for name, column in _inputs(index, task, rows, number).items()}
         # a table without columns would lose its number of rows
@@ -182,6 +182,6 @@ def _joined(
 
 def _still_reached(rows: pa.Table, task: JoinTask) -> pa.Table:
     """Returns the rows that rows of a later time can still be joined with."""
-    of, times = rows[STREAM].to_numpy(), rows[TIME].to_numpy()
+    stream_of, times = rows[STREAM].to_numpy(), rows[TIME].to_numpy()
     windows = np.array([min(window, FARTHEST) for window in task.windows], np.int64)
-    return rows.filter(pa.array(times + windows[of] > times[-1])).combine_chunks()
+    return rows.filter(pa.array(times + windows[stream_of] > times[-1])).combine_chunks()

@@ -85,12 +85,12 @@ def search_row(
             prefetch(heads, line)
     for level in range(len(levels)):
         attribute = levels[level, 0]
-        own = codes[max(attribute, 0)] if len(codes) else np.int32(0)
+        own_code = codes[max(attribute, 0)] if len(codes) else np.int32(0)
         for entry in range(bounds[level, 0], bounds[level, 1]):
             if attribute >= 0:
                 second, third = codes[heads[entry, 2]], codes[heads[entry, 5]]
                 # negative if some code is out of its bounds: one branch instead of six that are often mispredicted
-                outside = (own - heads[entry, 0]) | (heads[entry, 1] - own)
+                outside = (own_code - heads[entry, 0]) | (heads[entry, 1] - own_code)
                 outside |= (second - heads[entry, 3]) | (heads[entry, 4] - second)
                 outside |= (third - heads[entry, 6]) | (heads[entry, 7] - third)
                 if outside < 0:

@@ -60,7 +60,7 @@ class SelectionConstructs:
         c = conjunctions
         constructs = cls(c.sizes)
         plain = c.terms[:, 0] != DISJUNCTION
-        attribute, which = c.terms[plain].T
+        attribute, set_index = c.terms[plain].T
         owner = np.repeat(np.arange(len(c.start) - 1), np.diff(c.start))[plain]
         uses = np.zeros(len(c.start) - 1, bool)
         uses[owner] = True
@@ -75,7 +75,7 @@ class SelectionConstructs:
         constructs._lay_out()
         for a in constructs.attributes:
             constructs._qrb[constructs._regions(a)] &= ~constructs._qub[a]
-        set_codes(constructs._qrb, constructs._region_at[attribute], slot, which, c.set_start, c.intervals)
+        set_codes(constructs._qrb, constructs._region_at[attribute], slot, set_index, c.set_start, c.intervals)
         return constructs
 
     @classmethod

@@ -181,10 +181,10 @@ def _measure(
         attribute = order.macro[candidate]
         if geb[attribute] != 0 or (cab[region, attribute] == 0 and attribute != target):
             continue
-        to = bitmaps.region_at[attribute] + codes[attribute, row]
+        target_region = bitmaps.region_at[attribute] + codes[attribute, row]
         passed = np.int64(0)
         for word in range(bitmaps.words):
-            passed += np.int64(count_bits(grb[word] & bitmaps.qrb[to, word]))
+            passed += np.int64(count_bits(grb[word] & bitmaps.qrb[target_region, word]))
         cost += 1
         if cab[region, attribute] != 0:
             _add(counts[candidate], is_open, passed, offered)

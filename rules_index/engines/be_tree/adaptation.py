@@ -46,16 +46,16 @@ def observe(store: Store, trace: Trace, visits: int) -> bool:
     store.scalars[EVENTS] += 1
     _enter(store, trace, visits)
     _close(store, trace.steps, visits)
-    visit, which = _next_to_recycle(store, trace.steps, 0, visits)
-    while which != 0:
+    visit, kind = _next_to_recycle(store, trace.steps, 0, visits)
+    while kind != 0:
         c_node = trace.steps[visit, 0]
-        if which == _P_NODE:
+        if kind == _P_NODE:
             recycle_p_node(store, store.c_nodes[c_node].above)
-        elif which == _C_NODE:
+        elif kind == _C_NODE:
             recycle_c_node(store, c_node)
         else:
             recycle_l_node(store, c_node)
-        visit, which = _next_to_recycle(store, trace.steps, visit + 1, visits)
+        visit, kind = _next_to_recycle(store, trace.steps, visit + 1, visits)
     return store.scalars[PENDING] != NO_EXPRESSION
 
 
@@ -89,24 +89,23 @@ def _next_to_recycle(store: Store, steps: np.ndarray, begin: int, visits: int) -
     """Finds the first visit, from `begin` on, to a node whose Rank is below theta at the end of its window. Returns the
     visit and which of the nodes there it is (`_L_NODE`, `_C_NODE`, `_P_NODE`; 0 if there is none).
 
-    The root is excluded: its expressions could not move anywhere else. A node that was removed together with a recycled
-    one has depth -1.
+    The root is excluded: its path is empty. A node that was removed together with a recycled one has depth -1.
     """
     c_nodes, p_nodes, theta = store.c_nodes, store.p_nodes, store.theta
     l_windows, c_windows = store.l_windows, store.c_windows
     for visit in range(begin, visits):
         c_node, closed = steps[visit, 0], steps[visit, 3]
         depth = c_nodes[c_node].depth
-        which = 0
+        kind = 0
         if depth > 0 and closed & _L_NODE != 0 and rank_of_l_node(c_nodes, l_windows, c_node) < theta:
-            which = _L_NODE
+            kind = _L_NODE
         ranked = depth > 0 and closed & _C_NODE != 0
         if ranked and rank_of_c_node(c_nodes, p_nodes, l_windows, c_windows, c_node) < theta:
-            which = _C_NODE
+            kind = _C_NODE
         if depth > 0 and closed & _P_NODE != 0 and rank_of_p_node(p_nodes, c_nodes[c_node].above) < theta:
-            which = _P_NODE
-        if which != 0:
-            return visit, which
+            kind = _P_NODE
+        if kind != 0:
+            return visit, kind
     return visits, 0
 
 

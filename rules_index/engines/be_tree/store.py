@@ -200,7 +200,7 @@ def with_windows(store: Store) -> Store:
 def used_bytes(store: Store) -> int:
     """The bytes of a tree, without its arrays' spare room."""
     pools = ((C_USED, (store.c_nodes, store.l_windows, store.c_windows)), (P_USED, (store.p_nodes, store.p_windows)))
-    nodes = sum(pool[: store.scalars[used]].nbytes for used, of in pools for pool in of)
+    nodes = sum(pool[: store.scalars[used]].nbytes for used, arrays in pools for pool in arrays)
     return nodes + 4 * int(store.scalars[WORDS_USED]) + store.directory.nbytes + store.expressions.nbytes
 
 

@@ -89,10 +89,10 @@ def _require_nodes(c_nodes: np.ndarray, p_nodes: np.ndarray, sizes: np.ndarray) 
     halves = halves[np.argsort(up[halves], kind="stable")]
     left, right = halves[::2], halves[1::2]
     require(len(left) == len(right) and bool((np.diff(up[left]) > 0).all()), "c_nodes")
-    of = up[left] - 1
+    halved = up[left] - 1
     require(bool((up[left] > 0).all() and (up[left] == up[right]).all()), "c_nodes")
-    require(bool((above[left] == above[of]).all() and (above[right] == above[of]).all()), "c_nodes")
-    require(bool((low[left] == low[of]).all() and (high[right] == high[of]).all()), "c_nodes")
+    require(bool((above[left] == above[halved]).all() and (above[right] == above[halved]).all()), "c_nodes")
+    require(bool((low[left] == low[halved]).all() and (high[right] == high[halved]).all()), "c_nodes")
     require(bool((high[left] + 1 == low[right]).all()), "c_nodes")
 
 

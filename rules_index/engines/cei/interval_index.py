@@ -194,8 +194,8 @@ def _search(
     keys = np.empty(max(64, len(below)), np.int32)
     found = 0
     for value in range(len(below)):
-        for sort in range(INTERVAL, POINT + 1 if whole[value] else POINT):
-            kind, k, at = layout.kind[sort], layout.k[sort], layout.at[sort]
+        for list_kind in range(INTERVAL, POINT + 1 if whole[value] else POINT):
+            kind, k, at = layout.kind[list_kind], layout.k[list_kind], layout.at[list_kind]
             for level in range(levels(kind, k)):
                 construct, number, step = covering(kind, k, below[value], level)
                 for _ in range(number):

@@ -183,14 +183,14 @@ class Cei:
         places = np.flatnonzero(lists.length)
         tests = bounds_of_places(layout, places)
         start, ids = lists.packed()
-        some = int(len(self._everywhere) > 0)
-        nodes = some + len(places)
+        unbounded_nodes = int(len(self._everywhere) > 0)
+        nodes = unbounded_nodes + len(places)
         return Tree(
             end=np.arange(1, nodes + 1, dtype=np.int32),
-            test_start=np.maximum(np.arange(nodes + 1, dtype=np.int64) - some, 0),
+            test_start=np.maximum(np.arange(nodes + 1, dtype=np.int64) - unbounded_nodes, 0),
             tests=tests,
             key_start=np.concatenate(
-                [np.zeros(some, np.int64), len(self._everywhere) + start[np.append(places, len(start) - 1)]]
+                [np.zeros(unbounded_nodes, np.int64), len(self._everywhere) + start[np.append(places, len(start) - 1)]]
             ),
             keys=np.concatenate([self._everywhere, self._boxes.slots.keys[ids]]),
         )

@@ -99,10 +99,10 @@ def _divide(
     halvings[node] = halvings[sibling] = turn + 1
     nodes.filled[node] = 0
     for i in range(len(members)):
-        to = sibling if is_upper(points[i], turn, turns) else node
-        if nodes.filled[to] == 0:
-            set_region(nodes.bounds[to], points[i], turn + 1, turns)
-        adopt(to, members[i], nodes, boxes)
+        page = sibling if is_upper(points[i], turn, turns) else node
+        if nodes.filled[page] == 0:
+            set_region(nodes.bounds[page], points[i], turn + 1, turns)
+        adopt(page, members[i], nodes, boxes)
 
 
 @jit

@@ -78,9 +78,9 @@ class BoxTree(ABC):
         offered codes, and the cost. Attributes that the event does not have are not bounded."""
         attributes, start, intervals = event
         begin, end = start[:-1], start[1:]
-        some = end > begin
-        low, high = intervals[begin[some], 0], intervals[end[some] - 1, 1]
-        _, keys, counters = self._search(*self._range(attributes[some], low, high))
+        nonempty = end > begin
+        low, high = intervals[begin[nonempty], 0], intervals[end[nonempty] - 1, 1]
+        _, keys, counters = self._search(*self._range(attributes[nonempty], low, high))
         return keys, counters
 
     def overlapping(self, attributes: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:

@@ -187,10 +187,10 @@ def _reinsert(
     cover = rectangles[0].copy()
     for rectangle in rectangles:
         enlarge(cover, rectangle)
-    far = np.empty(len(members))
+    negative_distance = np.empty(len(members))
     for i in range(len(members)):
-        far[i] = -distance(rectangles[i], cover, share)
-    order = np.argsort(far, kind="mergesort")
+        negative_distance[i] = -distance(rectangles[i], cover, share)
+    order = np.argsort(negative_distance, kind="mergesort")
     reinserted = reinserted_entries(len(members) - 1)
     nodes.filled[node] = 0
     for i in range(len(order)):

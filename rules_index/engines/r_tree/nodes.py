@@ -70,15 +70,15 @@ def number_levels(levels: list[Level], boxes: BoxArrays, most_entries: int) -> N
     nodes = make_nodes(int(at[-1]), most_entries, levels[0].bounds.shape[1] // 2)
     nodes.header[ROOT], nodes.header[USED] = at[-1] - 1, at[-1]
     for i, (first, filled, bounds) in enumerate(levels):
-        here = slice(int(at[i]), int(at[i + 1]))
-        nodes.level[here] = i
-        nodes.filled[here] = filled
-        nodes.bounds[here] = bounds
+        span = slice(int(at[i]), int(at[i + 1]))
+        nodes.level[span] = i
+        nodes.filled[span] = filled
+        nodes.bounds[span] = bounds
         taken = np.arange(most_entries) < filled[:, None]
         entry = first[:, None] + np.arange(most_entries) + (at[i - 1] if i else 0)
-        nodes.entries[here] = np.where(taken, entry, 0)
+        nodes.entries[span] = np.where(taken, entry, 0)
         owner = nodes.parent if i else boxes.leaf
-        owner[entry[taken]] = np.repeat(np.arange(here.start, here.stop), filled)
+        owner[entry[taken]] = np.repeat(np.arange(span.start, span.stop), filled)
     return nodes
 
 

@@ -83,9 +83,9 @@ def _groups(bounded: np.ndarray, min_entries: int) -> tuple[np.ndarray, np.ndarr
 
     bounded: [n, d] bool. Groups that are too small for a node are merged with their neighbours.
     """
-    some = bounded[:, :GROUPING_DIMENSIONS]
+    grouping = bounded[:, :GROUPING_DIMENSIONS]
     # the first dimension is the most significant bit, so that neighbouring groups differ in less selective ones
-    pattern = some @ (1 << np.arange(some.shape[1])[::-1].astype(np.int64))
+    pattern = grouping @ (1 << np.arange(grouping.shape[1])[::-1].astype(np.int64))
     order = np.argsort(pattern, kind="stable")
     begins = np.flatnonzero(np.diff(pattern[order], prepend=-1))
     return order, _large_groups(np.append(begins, len(bounded)), min_entries)

@@ -36,16 +36,16 @@ def quadratic_split(rectangles: np.ndarray, share: np.ndarray, min_entries: int)
                 if chosen < 0 or abs(grown_1 - grown_0) > abs(preference):
                     chosen, preference = i, grown_1 - grown_0
         if members[0] + left == min_entries or members[1] + left == min_entries:
-            to = 0 if members[0] + left == min_entries else 1
+            target = 0 if members[0] + left == min_entries else 1
         elif preference != 0:
-            to = 0 if preference > 0 else 1
+            target = 0 if preference > 0 else 1
         elif areas[0] != areas[1]:
-            to = 0 if areas[0] < areas[1] else 1
+            target = 0 if areas[0] < areas[1] else 1
         else:
-            to = 0 if members[0] <= members[1] else 1
-        side[chosen] = to
-        members[to] += 1
-        enlarge(covers[to], rectangles[chosen])
+            target = 0 if members[0] <= members[1] else 1
+        side[chosen] = target
+        members[target] += 1
+        enlarge(covers[target], rectangles[chosen])
     return side
 
 
@@ -88,9 +88,9 @@ def r_star_split(rectangles: np.ndarray, share: np.ndarray, min_entries: int) ->
         left, right = _covers(rectangles, order)
         for k in range(min_entries, n - min_entries + 1):
             overlap = overlap_area(left[k - 1], right[k], share)
-            both = area(left[k - 1], share) + area(right[k], share)
-            if overlap < best_overlap or (overlap == best_overlap and both < best_area):
-                best_overlap, best_area = overlap, both
+            total_area = area(left[k - 1], share) + area(right[k], share)
+            if overlap < best_overlap or (overlap == best_overlap and total_area < best_area):
+                best_overlap, best_area = overlap, total_area
                 side[:] = 1
                 side[order[:k]] = 0
     return side

@@ -143,12 +143,12 @@ def _probe(at: int, arriving: Arriving, work: Work, counts: np.ndarray, turns: n
     streams, those with the fewest partners first, to `turns`. Returns whether there may be a joined row with a new row
     in it."""
     streams = len(arriving.windows)
-    own = arriving.stream[at]
+    own_stream = arriving.stream[at]
     is_new = arriving.new[at]
     work.counters[PROBES] += 1
     others = 0
     for stream in range(streams):
-        if stream == own:
+        if stream == own_stream:
             continue
         count = partners(
             work.buffer,
@@ -305,11 +305,11 @@ def _sift(given: np.ndarray, stream: int, begin: int, arriving: Arriving, terms:
 @inner
 def _holds(query: int, stream: int, begin: int, arriving: Arriving, terms: QueryTerms) -> bool:
     """Whether a row, whose codes begin at `begin`, satisfies a query's terms on its stream."""
-    of = query * len(arriving.windows) + stream
-    for term in range(terms.start[of], terms.start[of + 1]):
+    segment = query * len(arriving.windows) + stream
+    for term in range(terms.start[segment], terms.start[segment + 1]):
         code = arriving.codes[begin + terms.terms[term, 0]]
-        which = terms.terms[term, 1]
-        if not in_intervals(code, terms.set_start[which], terms.set_start[which + 1], terms.intervals):
+        set_index = terms.terms[term, 1]
+        if not in_intervals(code, terms.set_start[set_index], terms.set_start[set_index + 1], terms.intervals):
             return False
     return True
 

@@ -144,14 +144,14 @@ class SelectionJoin:
             *nodes, entries = cost.values()
             totals += np.array([sum(nodes), entries])
             return offsets, keys
-        own = self._stream_of == stream
-        slots = self._search_first(joined[0], own, totals)
+        own_attributes = self._stream_of == stream
+        slots = self._search_first(joined[0], own_attributes, totals)
         attributes = np.concatenate([self._attributes[other] for other in others])
         survivors = filtering.list_survivors(slots, attributes, tree.boxes, tree.sizes)
         self.counters["second"] += len(joined)
         return filtering.search_list(joined[:, attributes], survivors, totals)
 
-    def _search_first(self, row: np.ndarray, own: np.ndarray, totals: np.ndarray) -> np.ndarray:
+    def _search_first(self, row: np.ndarray, own_attributes: np.ndarray, totals: np.ndarray) -> np.ndarray:
         """FIRST with a new stamp: the slots [.] int32 that survive."""
         tree = self.index
         if len(self._marks.node) < len(tree.nodes.level) or len(self._marks.entry) < len(tree.boxes.key):
@@ -159,5 +159,5 @@ class SelectionJoin:
         self._stamp += 1
         self.counters["first"] += 1
         return filtering.search_first(
-            row, own, tree.nodes, tree.boxes, tree.dimensions, self._marks, self._stamp, totals
+            row, own_attributes, tree.nodes, tree.boxes, tree.dimensions, self._marks, self._stamp, totals
         )
