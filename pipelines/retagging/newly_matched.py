@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
 def left_rows_out(batches: Iterable[MicroBatch]) -> list[MicroBatch]:
     """The micro-batches of which the tagged table may lack rows, since only matched ones were written."""
-    return [batch for batch in batches if batch.plan.get("output") == "matched" and batch.plan.get("files")]
+    return [
+        batch
+        for batch in batches
+        if batch.plan.get("output") == "matched" and batch.plan.get("files") and batch.rows != 0
+    ]
 
 
 def history_of(stream: Stream, histories: IndexHistories, batch: MicroBatch) -> History:

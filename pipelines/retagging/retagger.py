@@ -163,22 +163,23 @@ class Retagger:
     def _retag(self, work: _Work, planned: MicroBatch | None) -> Outcome:
         """Match the rows again and write what changes. Starts over from the tables' newest versions if other writers
         have removed files in the meantime."""
-        started = time.perf_counter()
-        for attempt in range(_ATTEMPTS):
+        started, conflicts = time.perf_counter(), 0
+        while True:
             tables = self._tables(work.stored, work.changes)
             with tables.session():
                 found = tables.find(work.at.tagged)
                 try:
                     newly_matched = self._newly_matched(work, tables)
                 except NeedsSparkError as error:
-                    self._needs_spark = error
+                    self._needs_spark = error  # once: Spark's tables do not raise it
                     continue
                 rows = found.changed + newly_matched
                 batch = self._record(work, planned, {"files_read": found.read, "rows_changed": rows})
                 try:
                     written = self._write(work, tables, found, newly_matched, batch) if rows else 0
                 except TableError as error:
-                    if attempt == _ATTEMPTS - 1 or not _is_conflict(error):
+                    conflicts += 1
+                    if conflicts == _ATTEMPTS or not _is_conflict(error):
                         raise
                     work, planned = self._work(), batch
                     continue
@@ -187,7 +188,6 @@ class Retagger:
                     self._follow(tables, batch)
             seconds = time.perf_counter() - started
             return self._done(batch, Outcome(work.stored.rules_version, found.read, written, rows), seconds)
-        raise AssertionError("the last attempt returns or raises")
 
     def _write(self, work: _Work, tables: Tables, found: Found, newly_matched: int, batch: MicroBatch) -> int:
         """Write the changes to the tagged table, in one commit; returns the number of files added.

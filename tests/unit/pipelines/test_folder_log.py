@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
@@ -39,6 +42,20 @@ class TestFolderLog:
         monkeypatch.setattr(FolderLog, "latest", lambda self: stale)
         assert not log.append([], "a", 5)
         assert log.append([], "a", 6)
+
+    def test_a_link_that_is_made_before_its_request_is_repeated_is_a_commit(self, tmp_path, monkeypatch) -> None:
+        """As by a network file system that loses an answer: it says that the file exists, which this process made."""
+        log, link = self.log(tmp_path), os.link
+
+        def repeated(source: Path, target: Path) -> None:
+            link(source, target)
+            link(source, target)
+
+        monkeypatch.setattr(os, "link", repeated)
+        before = log.latest().number
+        assert log.append([], "a", 0)
+        assert log.latest().number == before + 1
+        assert not log.append([], "a", 0)
 
     def test_other_columns_meanwhile_are_a_conflict(self, tmp_path, monkeypatch) -> None:
         log, latest = self.log(tmp_path), FolderLog.latest

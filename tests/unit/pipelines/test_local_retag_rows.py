@@ -8,8 +8,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, TableFeatures, write_deltalake
+from deltalake.transaction import AddAction
 
 import rules_index as ri
 from pipelines.errors import SourceError
@@ -130,6 +132,23 @@ def test_rows_that_match_only_now_come_from_the_source(make_retagged) -> None:
     write_rules(workspace, {"one": "n = 1", "many": "n > 9"})
     with pytest.raises(SourceError, match=r"are gone .* deltatag tag s --restart"):
         retag(workspace, "s")
+
+
+def test_a_micro_batch_without_rows_leaves_nothing_out(make_retagged) -> None:
+    workspace = make_retagged(output="matched")
+    source = workspace.configuration.streams["s"].source
+    append(workspace, 0, 20)
+    write_rules(workspace, {"one": "n = 1"})
+    tag_stream(workspace, "s")
+    empty = Path(source) / "empty.parquet"
+    pq.write_table(rows(0, 1).slice(0, 0), empty)
+    table = DeltaTable(source)
+    add = AddAction(empty.name, empty.stat().st_size, {}, 0, True, "{}")  # no statistics tell that it is empty
+    table.create_write_transaction([add], mode="append", schema=table.schema(), partition_by=[])
+    tag_stream(workspace, "s")
+    write_rules(workspace, {"one": "n = 1", "more": "n > 9"})
+    assert retag(workspace, "s").rows_changed > 0
+    assert_like_anew(workspace)
 
 
 def test_many_small_micro_batches_give_few_files(make_retagged) -> None:
