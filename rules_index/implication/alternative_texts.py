@@ -1,5 +1,5 @@
-"""The alternatives of rules as their authors wrote them, each compiled by itself: which are never TRUE, and which are
-redundant beside the others."""
+"""Finds alternatives that are never TRUE, or redundant beside the others. Each is compiled by itself, as the rule's
+author wrote it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rules_index.implication.text_spans import Alternatives
 from rules_index.language.scope import Scope
 
 _MOST_CHARACTERS = 1 << 20
-"""The most characters of a rule, times the number of its alternatives, for these to be tested within the whole rule."""
+"""The most characters of a rule, times the number of its alternatives, up to which these are tested within the rule."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Superfluous:
 
     alternative  [n] int64, their numbers among all alternatives, ascending
     rule         [n] int64
-    unreachable  [n] bool, whether it is never TRUE; if not, another alternative of its group is TRUE wherever it is
+    unreachable  [n] bool, whether it is never TRUE; if not, one of the others of its group is TRUE wherever it is
     examples     struct [n], a row on which it and the rule are TRUE; NULL where there is none, or none was made
     """
 
@@ -51,7 +51,7 @@ def superfluous(given: Alternatives, chosen: np.ndarray, scope: Scope, splits: i
     accepted[ids] = True
     box_start = np.searchsorted(ids[boxes.rule], np.arange(count + 1))
     group = segment_ids(given.start)
-    # a part that does not compile by itself, though its rule does, is not understood
+    # if an alternative does not compile by itself, though its rule does, nothing is known about its group
     known = chosen[given.rule] & (segment_counts(~accepted, given.start) == 0)
     never = known[group] & (np.diff(box_start) == 0)
     more = known[group] & redundant(boxes, box_start, given.start, splits)
@@ -63,11 +63,11 @@ def superfluous(given: Alternatives, chosen: np.ndarray, scope: Scope, splits: i
 def superfluous_in_rule(
     given: Alternatives, texts: Sequence[str], chosen: np.ndarray, scope: Scope, splits: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which alternatives [.] the chosen rules [rules] bool do not need because of the rest of the rule, and whether
-    each is never TRUE within it, [.] bool. Of alternatives that are redundant only together the last one of a rule is
-    returned.
+    """Returns the alternatives [n] int64 that the chosen rules [rules] bool do not need because of the rest of the
+    rule, and whether each is never TRUE within it, [n] bool.
 
-    texts: of the rules. An alternative is needed unless the rule with FALSE in its place means the same.
+    An alternative is needed unless the rule with FALSE in its place means the same. Of alternatives of a rule that are
+    redundant, but not unreachable, only the last is returned: without it, the others may be needed. texts: the rules'.
     """
     group = segment_ids(given.start)
     lengths = np.array([len(text) for text in texts], np.int64)
@@ -86,7 +86,8 @@ def superfluous_in_rule(
     accepted[ids] = True
     known = accepted.reshape(-1, 3).all(axis=1)
     box_start = np.searchsorted(ids[boxes.rule], np.arange(len(variants) + 1))
-    # pairs: the rule and then its variant without the alternative; the alternative itself comes third
+    # two groups for each alternative: the variant without it and the rule, of which the rule is tried first; and the
+    # variant without the other alternatives
     start = np.stack([np.arange(0, len(variants), 3), np.arange(2, len(variants) + 1, 3)], axis=1).reshape(-1)
     spared = redundant(boxes, box_start, np.append(start, len(variants)), splits).reshape(-1, 3)[:, 1] & known
     never = spared & (np.diff(box_start).reshape(-1, 3)[:, 2] == 0)

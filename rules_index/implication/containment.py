@@ -1,8 +1,8 @@
-"""Which rules are TRUE only where others are.
+"""Finds rules that other rules imply: rules that are TRUE only where the others are.
 
-A rule is implied by others if each of its boxes is covered by theirs. Rows inside the rule determine the candidates:
-each row must satisfy one of them. Where the candidates so far leave a row of the rule uncovered, that row is matched
-next: either no other rule is TRUE on it, or there is one more candidate.
+A rule is implied by others if each of its boxes is covered by theirs. Candidates for the others are found by matching
+rows inside the rule, on each of which one of them must be TRUE. If the candidates leave a row of the rule uncovered,
+that row is matched next. It adds candidates, unless no further rule is TRUE on it.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from rules_index.index.engine import Matching
 from rules_index.index.hybrid import Hybrid
 
 ROUNDS = 64
-"""The most rows with which the candidates for a union are collected."""
+"""The most uncovered rows per rule that are matched in search of further candidates for a union."""
 MOST_COVERING = 1 << 10
-"""If more rules are TRUE on a corner, only a sample of them is considered."""
+"""A corner is matched with a larger sample of the rules only if at most about so many of these should be TRUE on it."""
 _SAMPLES = (512, 64, 8, 1)
-"""One rule in so many is matched with first; then more are."""
+"""Corners are matched with one rule in so many: the smallest sample comes first, and all rules come last."""
 _LEAST_SAMPLED = 1 << 12
-"""Up to so many rules are matched with all at once."""
+"""Up to so many rules are matched without samples."""
 _MOST_CODES, _MOST_HITS = 1 << 24, 1 << 25
 """The most codes and matches in memory at once."""
 _FIRST_RULES = 1 << 8
+"""The number of rules in the first batch; later ones depend on how many matches a row has had so far."""
 _MOST_UNIONS = 1 << 12
 """The number of rules for which unions are searched for at once."""
 
@@ -45,23 +46,23 @@ class Others:
 
     @classmethod
     def of(cls, rules: np.ndarray, padded: np.ndarray, count: np.ndarray) -> Others:
-        """For each rule the first count[i] of `padded` [n, .]."""
+        """Takes the first count[i] of padded[i] [n, .] as the others of rule i."""
         taken = np.arange(padded.shape[1]) < count[:, None]
         return cls(rules, offsets_of(count), padded[taken])
 
     def only(self, chosen: np.ndarray) -> Others:
-        """The chosen rules [n] bool."""
+        """Only the chosen rules [n] bool, with their others."""
         gather, start = gather_indices(self.start, np.flatnonzero(chosen))
         return Others(self.rules[chosen], start, self.others[gather])
 
     def of_all(self, rules: np.ndarray) -> Others:
-        """The same for the rules [.], which include these in this order; all further ones have no others."""
+        """The same others for the rules [.], which contain the present ones in their order; added rules have none."""
         lengths = np.zeros(len(rules), np.int64)
         lengths[np.isin(rules, self.rules)] = np.diff(self.start)
         return Others(rules, offsets_of(lengths), self.others)
 
     def with_more(self, added: np.ndarray, count: np.ndarray) -> Others:
-        """With the first count[i] of `added` [n, .] appended."""
+        """Appends the first count[i] of added[i] [n, .] to the others of rule i."""
         taken = np.arange(added.shape[1]) < count[:, None]
         order = np.argsort(np.concatenate([segment_ids(self.start), np.nonzero(taken)[0]]), kind="stable")
         others = np.concatenate([self.others, added[taken]])[order]
@@ -69,7 +70,7 @@ class Others:
 
 
 def joined(parts: list[Others]) -> Others:
-    """All parts as one."""
+    """Concatenates parts."""
     nothing = np.empty(0, np.int64)
     return Others(
         np.concatenate([nothing, *(part.rules for part in parts)]),
@@ -79,9 +80,10 @@ def joined(parts: list[Others]) -> Others:
 
 
 class Containment:
-    """Rules, some of their boxes, and an engine that matches rows with them.
+    """Compares the boxes of a rule set's rules, with an engine that finds the rules that are TRUE on a row.
 
-    conjunctions: of the engine; kept: the boxes that rules are made of; splits: `most` of `cover_boxes`.
+    kept: [.] int64, the boxes that the rules consist of; redundant ones can be left out. conjunctions: the engine's.
+    splits: `most` of `cover_boxes`.
     """
 
     def __init__(
@@ -96,11 +98,12 @@ class Containment:
         self.box_start = np.searchsorted(boxes.rule[kept], np.arange(boxes.rules + 1))
 
     def found(self, eligible: np.ndarray) -> tuple[Others, Others]:
-        """Those of the rules [rules] bool that a single other one implies, and those that several imply together; the
-        latter with as few others as were found.
+        """Compares the eligible rules [rules] bool with each other. Returns those that a single other rule implies,
+        with that rule, and those that several others imply together, with as few others as were found.
 
-        Rows are matched with a sample of the rules first, and a corner on which very many rules are TRUE with that
-        sample only. So there are at most about `MOST_COVERING` times as many matches as corners.
+        Corners of boxes are matched with a sample of the rules first. A corner on which very many of these are TRUE is
+        not matched with larger samples, so that there are at most about `MOST_COVERING` times as many matches as
+        corners.
         """
         single, together = [], []
         rules = np.flatnonzero(eligible)
@@ -126,11 +129,12 @@ class Containment:
     def implied(
         self, rules: np.ndarray, others: np.ndarray, always: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Those of the rules [n] int64, each of which has boxes, that others [rules] bool imply, alone or together; and
-        those that have a row on which none of the others is TRUE, with its codes [., attributes]. All remaining rules
-        took too long.
+        """Returns which of `rules` [n] int64 the others [rules] bool imply, alone or together; which of them have a row
+        on which none of the others is TRUE; and the codes [., attributes] int32 of such a row. The remaining rules are
+        undecided.
 
-        always: [.] int32, rules without conjunctions; their boxes are added to the others' for each rule.
+        Each of `rules` must have boxes. always: [.] int32, rules that have boxes but no conjunctions, so that the
+        engine never finds them; they are among the candidates of every rule.
         """
         order = np.random.default_rng(0).permutation(np.flatnonzero(others))
         light = np.ones(2 * len(self._kept), bool)
@@ -158,10 +162,11 @@ class Containment:
     def _candidates(
         self, engine: Matching, rules: np.ndarray, eligible: np.ndarray, light: np.ndarray, most: int
     ) -> Iterator[tuple[np.ndarray, Others, Others, np.ndarray]]:
-        """Yields batches of rules [n]: the others that are TRUE on all their corners; some others that are TRUE on one,
-        without rules that have a corner on which no other is; and which rules [n] bool have no light corner left.
+        """Yields batch by batch: the rules [n] int64; for each, other rules that are TRUE on all its corners; for each,
+        some other rules that are TRUE on a corner, leaving out rules with a corner on which no other one is; and which
+        rules [n] bool have no light corner left.
 
-        light: [2 * kept] bool, the corners to match; those on which more than `most` rules are TRUE are cleared.
+        light: [2 * kept] bool, the corners to match; those on which more than `most` rules are TRUE are cleared here.
         """
         begin, share = 0, _FIRST_RULES
         while begin < len(rules):
@@ -194,7 +199,7 @@ class Containment:
         return offsets, hits
 
     def _one_of(self, alone: Others) -> Others:
-        """For each rule the first of its others that implies it; rules without one are left out."""
+        """Returns for each rule the first of its others that implies it; rules without one are left out."""
         count = np.diff(alone.start)
         implying = np.full(len(count), -1)
         for turn in range(int(count.max(initial=0))):
@@ -209,8 +214,9 @@ class Containment:
     def _unions(
         self, engine: Matching, candidates: Others, eligible: np.ndarray
     ) -> tuple[Others, np.ndarray, np.ndarray]:
-        """The rules that several others imply together; and those [n] with a row on which no rule of the engine is
-        TRUE, with its codes [n, attributes]."""
+        """Returns the rules that their candidates imply together, with these candidates; the rules [n] int64 that have
+        a row on which no rule of the engine is TRUE; and the codes [n, attributes] int32 of that row. No rule of the
+        engine itself has such a row."""
         found, left, left_over = [], [np.empty(0, np.int64)], [np.empty((0, self._attributes), np.int32)]
         for _ in range(ROUNDS):
             if not len(candidates.rules):
@@ -222,7 +228,8 @@ class Containment:
             added, count = further_covering_rules(
                 candidates.rules, candidates.start, candidates.others, offsets, hits, eligible
             )
-            # if a row is matched only by rules that were candidates before, it depends on a shared disjunction
+            # a row that adds no candidate ends the search: no other rule is TRUE on it, or only rules that were
+            # candidates before, and then it depends on a shared disjunction
             held = np.diff(offsets) > 0
             left.append(candidates.rules[~held])
             left_over.append(rows[~held])
@@ -230,7 +237,8 @@ class Containment:
         return joined(found), np.concatenate(left), np.concatenate(left_over)
 
     def _spared(self, covered: Others) -> Others:
-        """Removes others one after the other where the remaining ones still cover the rule."""
+        """Removes the others that a rule does not need, from the last to the first: the remaining ones still cover
+        it."""
         needed = np.ones(len(covered.others), bool)
         count = np.diff(covered.start)
         for turn in range(int(count.max(initial=0))):
@@ -242,8 +250,8 @@ class Containment:
         return _without(covered, needed)
 
     def _covers(self, given: Others) -> tuple[np.ndarray, np.ndarray]:
-        """Whether their others cover rules: `COVERED`, `UNCOVERED` or `UNDECIDED` [n] int8; and the codes [n,
-        attributes] of a row that they do not cover, for each uncovered rule."""
+        """Returns for each rule whether its others cover it, `COVERED`, `UNCOVERED` or `UNDECIDED` [n] int8; and for
+        each uncovered rule the codes [n, attributes] int32 of a row that they do not cover."""
         gather, first = gather_indices(self.box_start, given.rules)
         boxes = self._kept[gather]
         covering, ends = gather_indices(self.box_start, given.others)
@@ -262,7 +270,7 @@ class Containment:
 
 
 def _without(given: Others, needed: np.ndarray) -> Others:
-    """With only the needed [.] bool of the others."""
+    """Keeps only the needed [.] bool of the others."""
     kept = np.concatenate([[0], np.cumsum(needed)])
     return Others(given.rules, kept[given.start], given.others[needed])
 

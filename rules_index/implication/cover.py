@@ -1,8 +1,9 @@
 """Exact matching over sets of regions: is a box covered by the union of others?
 
-Kuntschke and Kemper, algorithms 9 and 11, with sets in place of intervals: in each dimension the inside of a box is an
-intersection, and the outside a difference, so a single part. Codes of a dimension that no other box distinguishes are
-one class, so that a part is a few words of bits, one for each class.
+Kuntschke and Kemper, algorithms 9 and 11, with sets in place of intervals. In each dimension, what is inside another
+box is an intersection of two sets, and what is outside is their difference: a single part, where an interval would
+leave two. Codes of a dimension that no other box distinguishes form one class, so that a part is a few words, with one
+bit for each class.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from rules_index.kernels.jit import inner, jit
 
 COVERED, UNCOVERED, UNDECIDED = 1, 0, -1
 _MOST_WAITING = 1 << 14
-"""The most parts on the stack; depth first there are few."""
+"""The most parts on the stack; a depth-first search has few."""
 
 
 @inner
@@ -49,7 +50,7 @@ def relation_of_sets(part: int, box: int, a: BoxArrays) -> tuple[bool, bool]:
 
 @inner
 def relation(part: int, box: int, a: BoxArrays) -> int:
-    """`COVERED` where a box is inside another, `UNDECIDED` where they share a row, else `UNCOVERED`."""
+    """`COVERED` if the box `part` is inside `box`, else `UNDECIDED` if they share a row, else `UNCOVERED`."""
     within = True
     at, last = a.start[part], a.start[part + 1]
     for term in range(a.start[box], a.start[box + 1]):
@@ -68,7 +69,7 @@ def relation(part: int, box: int, a: BoxArrays) -> int:
 
 @inner
 def _set_of(box: int, dimension: int, a: BoxArrays) -> int:
-    """The set of a box in a dimension, -1 where it names none."""
+    """The set of a box in a dimension, -1 if the box does not name it."""
     at = first_at_least(dimension, a.start[box], a.start[box + 1], a.dimensions)
     found = at < a.start[box + 1] and a.dimensions[at] == dimension
     return a.sets[at] if found else -1
@@ -98,7 +99,8 @@ def _distinct(values: np.ndarray, count: int) -> int:
 
 @inner
 def _edges(dimension: int, others: np.ndarray, count: int, a: BoxArrays, edges: np.ndarray) -> int:
-    """Writes the codes at which `count` others begin or end, and 0, to `edges`; returns their number."""
+    """Writes to `edges`, ascending, 0 and the codes at which the first `count` others begin, or behind which they end;
+    returns their number."""
     edges[0] = 0
     found = 1
     for i in range(count):
@@ -113,9 +115,10 @@ def _edges(dimension: int, others: np.ndarray, count: int, a: BoxArrays, edges: 
 
 @inner
 def _classes(box: int, dimension: int, edges: np.ndarray, count: int, a: BoxArrays, codes: np.ndarray, at: int) -> int:
-    """Writes one code of `box` for each class of its codes that `edges` distinguish to `codes[at:]`; returns the end.
+    """Writes to `codes[at:]` one code of `box` for each class of its codes that `edges` distinguish; returns the end.
 
-    In a dimension that the box does not name it is the last code of the class, which is most often NULL's.
+    In a dimension that the box does not name, the last code of each class is chosen: in the last class it most often
+    stands for NULL.
     """
     own = _set_of(box, dimension, a)
     for i in range(count):
@@ -136,7 +139,7 @@ def _mask(
     box: int, dimensions: np.ndarray, code_start: np.ndarray, word_start: np.ndarray, codes: np.ndarray, a: BoxArrays,
     mask: np.ndarray,
 ) -> None:  # fmt: skip
-    """Sets the bits of the classes with codes inside a box; all classes of a dimension that it does not name."""
+    """Sets the bits of the classes that are inside a box, and all bits of a dimension that it does not name."""
     for word in range(len(mask)):
         mask[word] = 0
     for d in range(len(word_start) - 1):
@@ -148,7 +151,7 @@ def _mask(
 
 @inner
 def _cuts(part: np.ndarray, mask: np.ndarray, word_start: np.ndarray) -> int:
-    """The number of dimensions in which a part extends beyond a box; -1 where they share no row."""
+    """The number of dimensions in which a part extends beyond a box; -1 if they share no row."""
     cuts = 0
     for d in range(len(word_start) - 1):
         shares = stands_out = np.uint64(0)
@@ -163,7 +166,8 @@ def _cuts(part: np.ndarray, mask: np.ndarray, word_start: np.ndarray) -> int:
 
 @inner
 def _cut(part: np.ndarray, mask: np.ndarray, word_start: np.ndarray, stack: np.ndarray, waiting: int) -> int:
-    """Algorithm 9: pushes the parts outside of a box onto the stack; returns the new height of the stack."""
+    """Algorithm 9: cuts a part. Pushes the parts outside of a box onto the stack, and leaves in `part` what is inside;
+    returns the new height of the stack."""
     for d in range(len(word_start) - 1):
         begin, end = word_start[d], word_start[d + 1]
         stands_out = False
@@ -181,7 +185,8 @@ def _cut(part: np.ndarray, mask: np.ndarray, word_start: np.ndarray, stack: np.n
 
 @inner
 def _search(masks: np.ndarray, word_start: np.ndarray, most: int, part: np.ndarray) -> int:
-    """Algorithm 11 over bits: whether all masks but the last cover the last; `part` receives what they do not cover."""
+    """Algorithm 11 over bits: whether the masks before the last one cover that one, `COVERED`, `UNCOVERED` or
+    `UNDECIDED`. If it is uncovered, `part` receives a part of it that is outside of all of them."""
     others, each = len(masks) - 1, len(word_start) - 1
     room = min(others * each, _MOST_WAITING) + each + 1
     stack = np.empty((room, len(part)), np.uint64)
@@ -212,8 +217,8 @@ def _search(masks: np.ndarray, word_start: np.ndarray, most: int, part: np.ndarr
 
 @inner
 def _near(box: int, others: np.ndarray, a: BoxArrays, near: np.ndarray) -> tuple[int, int, int]:
-    """Writes the others that share rows with a box to `near`. Returns their number, and those of their terms and
-    intervals; (-1, 0, 0) where one of them covers the box."""
+    """Writes the others that share rows with a box to `near`. Returns how many these are, and how many terms and
+    intervals they have; (-1, 0, 0) if one of them covers the box."""
     count = terms = intervals = 0
     for i in range(len(others)):
         other = others[i]
@@ -253,7 +258,7 @@ def _cover(box: int, others: np.ndarray, most: int, a: BoxArrays, row: np.ndarra
         word_start[d + 1] = word_start[d] + ((code_start[d + 1] - code_start[d] + 63) >> 6)
     masks = np.empty((count + 1, word_start[named]), np.uint64)
     for i in range(count + 1):
-        # the last box contains every row
+        # the last mask is the box itself: all classes are its own, and the last box of all contains every row
         of = near[i] if i < count else len(a.start) - 2
         _mask(of, dimensions, code_start, word_start, codes, a, masks[i])
     part = np.empty(word_start[named], np.uint64)
@@ -296,7 +301,8 @@ def cover_boxes(
     """Whether each box [n] int64 is covered by the others [.] int64 of its group, others[start[g]:start[g + 1]].
 
     Returns `COVERED`, `UNCOVERED` or, after `most` comparisons of a part with a box, `UNDECIDED` [n] int8. rows: [n, d]
-    int32, receives codes of the first d dimensions of a row in the box that, if it is `UNCOVERED`, is in no other.
+    int32, receives the codes of a row in each box, in the first d dimensions. If the box is `UNCOVERED`, the row is in
+    none of the others.
     """
     found = np.empty(len(boxes), np.int8)
     for i in range(len(boxes)):
@@ -318,8 +324,8 @@ def corners(boxes: np.ndarray, dimensions: int, a: BoxArrays) -> np.ndarray:
 
 @jit
 def rows_held(boxes: np.ndarray, codes: np.ndarray, unknown: bool, a: BoxArrays) -> np.ndarray:
-    """Which rows [rows] bool of codes [dimensions, rows] int32 are in some box. A code of -1 is unknown, one of -2 is
-    one of the last two codes; a row that depends on such a code counts as inside if `unknown` is True."""
+    """Which rows [rows] bool of codes [dimensions, rows] int32 are in some box. A code of -1 is unknown, and -2 stands
+    for one of the last two codes; a row for which such a code decides counts as inside if `unknown` is True."""
     held = np.zeros(codes.shape[1], np.bool_)
     for row in range(len(held)):
         for box in boxes:
@@ -345,8 +351,8 @@ def rows_held(boxes: np.ndarray, codes: np.ndarray, unknown: bool, a: BoxArrays)
 
 @jit
 def rows_within(boxes: np.ndarray, codes: np.ndarray, a: BoxArrays) -> np.ndarray:
-    """Whether each row [rows] bool of codes [dimensions, rows] int32 is in its own box [rows] int64; a row that depends
-    on an unknown code, -1, is not."""
+    """Whether each row [rows] bool of codes [dimensions, rows] int32 is in its own box [rows] int64. A row whose box
+    names a dimension with an unknown code, which is negative, is not."""
     held = np.ones(len(boxes), np.bool_)
     for row in range(len(boxes)):
         for term in range(a.start[boxes[row]], a.start[boxes[row] + 1]):

@@ -8,9 +8,9 @@ from rules_index.kernels.bisection import in_list
 from rules_index.kernels.jit import inner, jit
 
 MOST_ALONE = 32
-"""Of the rules that are TRUE on all rows of a rule, so many are tried alone."""
+"""The most rules, of those that are TRUE on all matched rows of a rule, that are tried alone."""
 MOST_STARTED, MOST_ADDED = 8, 8
-"""A union begins with so many rules, and each further row adds so many."""
+"""The most rules with which a union begins, and the most that each further row adds."""
 
 
 @inner
@@ -31,8 +31,8 @@ def covering_rules(
 
     The rules hits[offsets[row]:offsets[row + 1]], ascending, are TRUE on a row; eligible: [rules] bool, which others
     are considered. Returns the others that are TRUE on all rows of the rule, [n, MOST_ALONE] int32, and their number
-    [n] int32; and some that are TRUE on one of the rows, [n, MOST_STARTED] int32, and their number [n] int32, which is
-    0 where no other is TRUE on some row.
+    [n] int32; and some that are TRUE on one of the rows, [n, MOST_STARTED] int32, and their number [n] int32. This is 0
+    if there is a row on which no other is TRUE.
     """
     alone, in_union = np.empty((len(rules), MOST_ALONE), np.int32), np.empty((len(rules), MOST_STARTED), np.int32)
     alone_count, in_union_count = np.zeros((2, len(rules)), np.int32)

@@ -1,4 +1,4 @@
-"""Rules that no row of a kind can match, because their boxes are disjoint from those of such rows."""
+"""Finds rules that match no row on which a condition is TRUE, because their boxes are disjoint from the condition's."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ def disjoint_rules(
     time_zone: str = "UTC",
     lists: Sequence[AnyList] = (),
 ) -> dict[str | int, str | None]:
-    """The rules that match no row on which `condition` is TRUE: by id, a column that shows it.
+    """Returns the ids of the rules that match no row on which `condition` is TRUE, each with the separating column.
 
-    Rules that match no row at all are left out; the column is None where several are needed. rules: a frame with
-    rule_id and expression, and validity as in `compile_rules`; the other arguments are as there, too. Raises
-    `RuleError` where the condition does not compile.
+    The rule and the condition allow different values of that column. It is None if several columns are needed, or a
+    computation over columns separates the two. Rules that match no row at all are left out. rules: a frame with rule_id
+    and expression, and validity as in `compile_rules`; the other arguments are as there, too. Raises `RuleError` if the
+    condition does not compile.
     """
     ids = rules["rule_id"]
     extra: str | int = "" if ids.dtype == pl.String else 0
@@ -59,8 +60,9 @@ _MEETS, _SEVERAL = -1, -2
 
 @jit
 def separating_dimensions(rule_start: np.ndarray, known: np.ndarray, a: BoxArrays) -> np.ndarray:
-    """For each rule [rules] int64 a dimension in which each of its boxes is disjoint from all of the `known` boxes [.]
-    int64; -2 where several dimensions are needed, -1 where two boxes may share a row."""
+    """Returns for each rule [rules] int64 a dimension in which each of its boxes is disjoint from each of the `known`
+    boxes [.] int64; -1 if two boxes may share a row, and -2 if there are no boxes, or the first dimension in which two
+    boxes are disjoint is not always the same."""
     found = np.empty(len(rule_start) - 1, np.int64)
     for rule in range(len(found)):
         found[rule] = _SEVERAL

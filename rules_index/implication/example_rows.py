@@ -30,13 +30,13 @@ _NULLS = 0.15
 
 
 NO_VALUE = -2
-"""Stands for the code of an attribute that is NULL or whose evaluation failed."""
+"""Stands for one of an attribute's last two codes: it is NULL, or its evaluation failed."""
 
 
 class Rows:
     """Makes rows for the attributes of a compiled rule set, from a seed.
 
-    scope: if given, columns that only the parts for Spark need are made, too, as NULL.
+    scope: the rules'; if given, columns that only derived columns need are made, too, as NULL.
     """
 
     def __init__(self, compiled: CompiledRules, codes: Codes, scope: Scope | None = None, seed: int = 0) -> None:
@@ -65,9 +65,10 @@ class Rows:
         }
 
     def table(self, wanted: np.ndarray, free: np.ndarray | None = None) -> pa.Table:
-        """Rows with the wanted codes [attributes, rows] int32, as far as columns have them; NULL for -1.
+        """Makes rows in which columns that are attributes have the wanted codes [attributes, rows] int32, NULL for -1.
+        Other columns are drawn at random.
 
-        free: [rows] bool, on which columns that are attributes themselves are drawn, too, if an expression reads them.
+        free: [rows] bool, rows in which columns that are attributes are drawn, too, if an expression reads them.
         """
         columns = []
         for leaf in self.columns:
@@ -85,8 +86,8 @@ class Rows:
         return pa.Table.from_arrays([*columns, pa.nulls(wanted.shape[1])], [*names, ""]).select(names)
 
     def read(self, table: pa.Table, dimensions: int) -> np.ndarray:
-        """The codes [dimensions, rows] int32 of rows made here. For attributes that cannot be computed here, and
-        dimensions that are not attributes, `NO_VALUE` if a column that they need is NULL, else -1."""
+        """The codes [dimensions, rows] int32 of rows made here. The code of an attribute that cannot be computed here
+        is `NO_VALUE` if a column that it needs is NULL, else -1; that of a shared disjunction is always -1."""
         rows = table.num_rows
         codes = np.full((dimensions, rows), -1, np.int32)
         values = {leaf.name: Evaluated(table.column(leaf.name).combine_chunks()) for leaf in self.columns}
@@ -102,7 +103,7 @@ class Rows:
         return codes
 
     def _is_new(self, leaf: Leaf) -> bool:
-        """Whether a column is read by nothing else, and is neither a part of such a column nor contains one."""
+        """Whether a column is none of the present ones, nor a field of one, and contains none."""
         return not any(
             leaf == other or _lies_within(leaf, other) or _lies_within(other, leaf) for other in self.columns
         )
@@ -120,7 +121,8 @@ class Rows:
         return pool.take(pa.array(places, mask=self._random.random(rows) < _NULLS))
 
     def _pool(self, leaf: Leaf, readers: Collection[Expression]) -> pa.Array:
-        """The values to draw a column's from: those of its own regions and of the expressions that read it."""
+        """The values to draw from for a column: a value of each of its own regions, values near those of expressions
+        that read it and of attributes of its type, and usual ones."""
         parts = [self._codes.values[self._number[leaf]]] if leaf in self._number else []
         near: list[Any] = []
         for number, attribute in enumerate(self._compiled.attributes):
@@ -142,7 +144,8 @@ def _one(values: Any) -> pa.Array:
 
 
 def _like(values: pa.Array, data_type: pa.DataType) -> pa.Array | None:
-    """Numbers of one type as another numeric type, together with adjacent integers."""
+    """Values of one type as another one: numbers together with one less and one more each; None if they are not
+    numbers. Values that have the type already are returned as they are."""
     if values.type == data_type:
         return values
     if not (_is_number(values.type) and _is_number(data_type)):

@@ -16,8 +16,8 @@ from rules_index.implication.region_boxes import RegionBoxes
 _MOST_CODES = 1 << 24
 """The most codes in memory at once."""
 _ROUNDS, _MOST_TRIES = 8, 1 << 14
-"""How often examples are searched for where expressions must be hit by chance, and the rows that are made each time,
-unless there are more findings."""
+"""The rounds of the search for examples if expressions must be hit by chance, and the most rows that a round makes,
+unless more findings have no example yet."""
 _FIRST_DAY, _LAST_DAY = (
     day.toordinal() - datetime.date(1970, 1, 1).toordinal() for day in (datetime.date.min, datetime.date.max)
 )
@@ -26,8 +26,8 @@ _DAY = 86_400_000_000
 
 
 def examples(boxes: np.ndarray, rows: Rows, known: RegionBoxes) -> pa.Array:
-    """A row in each box [n] as struct of the columns; NULL for -1, and where no row that Python can represent certainly
-    is in the box."""
+    """Returns a row in each box [n] int64 as a struct of the columns that the rules read. It is NULL for a box of -1,
+    and if no row was found that is certainly in the box and that Python can represent. known: all boxes."""
     share = max(1, _MOST_CODES // max(len(known.arrays.sizes), 1))
     parts = [_examples_of(boxes[at : at + share], rows, known) for at in range(0, len(boxes), share)]
     fields = pa.struct([(leaf.name, leaf.type) for leaf in rows.columns])

@@ -54,10 +54,10 @@ def findings(compiled: CompiledRules) -> pa.Table:
     | redundant_alternative | where it is TRUE, another alternative of the rule is; the example is such a row |
     | unreachable_alternative | no row satisfies it |
 
-    Of equal rules only the first is examined further, and tautologies are never among the others. Findings are
-    certain. Attributes are taken to be independent, and shared disjunctions and what Spark evaluates to have any value,
-    so that what depends on these, or takes more than `SPLITS` comparisons, may be missed. An alternative is a
-    conjunction of the compiled rule: alternatives over the same attribute have been merged to one predicate, and
+    Of equal rules only the first is examined further, and tautologies are never among the others. Findings are certain,
+    but not complete. Attributes are taken to be independent, and shared disjunctions and derived columns to have any
+    value. A finding that depends on these, or takes more than `SPLITS` comparisons, may be missed. An alternative is a
+    conjunction of the compiled rule: alternatives over the same attribute have been merged into one predicate, and
     contradictory ones have been removed; both can be found only from the rule's text.
     """
     conjunctions = conjunctions_of(compiled)
@@ -112,8 +112,11 @@ class _Findings:
 
 
 def _groups(boxes: RegionBoxes, kept: np.ndarray, box_start: np.ndarray, special: np.ndarray) -> Others:
-    """For each group of rules with the same boxes the first rule, with the others; `special` [rules] bool are in
-    none."""
+    """Returns the first rule of each group of rules with the same boxes, and the rest of the group as its others.
+
+    kept: [.] int64, the boxes of the rules; box_start: [rules + 1] int64, the first of each in `kept`; special: [rules]
+    bool, rules that are in no group.
+    """
     a = boxes.arrays
     terms, start = gather_indices(a.start, kept)
     pairs = np.stack([a.dimensions[terms], a.sets[terms]], axis=1).astype(np.int64).reshape(-1)

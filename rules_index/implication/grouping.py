@@ -1,9 +1,10 @@
 """Divides many boxes into few groups, so that the box around each group contains little more than its boxes do.
 
 Kuntschke and Kemper relax a predicate box by box (HCR, algorithm 8); the result depends on which boxes come first. Here
-a sample is divided first: until the boxes of each group have a dimension in common, and then like a node of an R*-tree,
-each time the group that gains most. Finally algorithm 8 puts each box into a group. A box's extent is the product of
-its shares of the codes of each dimension, so that no extent is infinite and all types are measured alike.
+a sample is divided first. Groups whose boxes all name no common dimension are divided until there are none; then the
+group that gains most is divided, like a node of an R*-tree. Finally algorithm 8 puts each box into a group. A box's
+extent is a product over the dimensions of the share of their codes that it contains, so that no extent is infinite and
+all types are measured alike.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ import numpy as np
 from rules_index.kernels.jit import inner, jit
 
 SAMPLE = 1 << 12
-"""At most so many boxes are divided; of more a sample is."""
+"""The most boxes that are divided; if there are more, a sample of them is."""
 _MOST_KEYS = 1 << 5
-"""Dimensions along which to divide: those that most boxes name."""
+"""The most dimensions along which a division is tried: those that most boxes name."""
 _LEAST_GAIN = 1e-9
 _MOST_SHARES = 1 << 22
-"""The most shares that are computed at a time, for a division along one dimension."""
+"""The most ranges of the sample: its boxes times all dimensions."""
 
 
 class Shares(NamedTuple):
@@ -60,7 +61,7 @@ def grouped(boxes: Shares, groups: int) -> np.ndarray:
 
 
 def _dense(boxes: Shares, chosen: np.ndarray) -> np.ndarray:
-    """The chosen boxes [chosen, dimensions, 2] int32."""
+    """The lowest and the highest code of the chosen boxes in every dimension, [chosen, dimensions, 2] int32."""
     dense = np.empty((len(chosen), len(boxes.sizes), 2), np.int32)
     dense[:, :, 0], dense[:, :, 1] = 0, boxes.sizes - 1
     for place, box in enumerate(chosen.tolist()):
@@ -71,12 +72,13 @@ def _dense(boxes: Shares, chosen: np.ndarray) -> np.ndarray:
 
 
 def _around(dense: np.ndarray) -> np.ndarray:
-    """The bounding box [dimensions, 2] of some boxes."""
+    """The bounding box [dimensions, 2] of boxes [n, dimensions, 2]."""
     return np.stack([dense[:, :, 0].min(axis=0), dense[:, :, 1].max(axis=0)], axis=1)
 
 
 def _divided(dense: np.ndarray, sizes: np.ndarray, groups: int) -> list[np.ndarray]:
-    """The boxes of each group."""
+    """Divides boxes [n, dimensions, 2] into at most `groups` groups; returns the indices [.] int64 of each one's
+    boxes."""
     parts = [np.arange(len(dense))]
     divisions = [_division(dense, sizes)]
     while len(parts) < groups:
@@ -93,9 +95,9 @@ def _divided(dense: np.ndarray, sizes: np.ndarray, groups: int) -> list[np.ndarr
 class _Division(NamedTuple):
     """A group's best division.
 
-    says_nothing: whether all boxes name no dimension in common, so that the group contains everything; saved: the part
-    of its extent that is in neither half, 0 where these overlap by as much; gain: the decrease of the sum of the
-    logarithms of the extents that the boxes are in; first: [boxes] bool, one half.
+    says_nothing: whether no dimension is named by all boxes, so that the box around the group contains everything;
+    saved: the group's extent less those of its halves, at least 0; gain: how much the logarithms of the extents around
+    the boxes, summed over the boxes, decrease; first: [boxes] bool, one half.
     """
 
     says_nothing: bool
@@ -111,6 +113,11 @@ class _Division(NamedTuple):
 
 
 def _division(dense: np.ndarray, sizes: np.ndarray) -> _Division:
+    """The best division of a group of boxes [n, dimensions, 2].
+
+    If they all name no common dimension, it separates those that name the most frequent one from the rest. Else the
+    boxes are sorted along each dimension by low end, by high end and by width, and each order is divided in two.
+    """
     named = ((dense[:, :, 0] > 0) | (dense[:, :, 1] < sizes - 1)).sum(axis=0)
     along = np.argsort(-named, kind="stable")[:_MOST_KEYS]
     if named.max(initial=0) < len(dense):
@@ -132,7 +139,7 @@ def _division(dense: np.ndarray, sizes: np.ndarray) -> _Division:
 
 @inner
 def _extent(box: np.ndarray, sizes: np.ndarray) -> float:
-    """The product of a box's [dimensions, 2] shares of the codes of each dimension."""
+    """The product over the dimensions of the share of their codes that a box [dimensions, 2] contains."""
     found = 1.0
     for d in range(len(sizes)):
         found *= (box[d, 1] - box[d, 0] + 1) / sizes[d]
@@ -150,8 +157,9 @@ def _widen(box: np.ndarray, other: np.ndarray) -> None:
 
 @jit
 def divide(dense: np.ndarray, order: np.ndarray, sizes: np.ndarray) -> tuple[float, float, int]:
-    """The best division of boxes [n, d, 2] into the first of an order [n] int64 and the rest: `saved` and `gain` as in
-    `_Division`, and how many are the first. If none saves anything, it is the one with most gain."""
+    """The best division of boxes [n, d, 2] into the first few of an order [n] int64 and the rest: its `saved` and
+    `gain` as in `_Division`, and how many boxes come first. Of divisions that save the same, the one that gains
+    most."""
     count = len(order)
     behind = np.empty(count + 1)
     box = dense[order[count - 1]].copy()
@@ -172,8 +180,8 @@ def divide(dense: np.ndarray, order: np.ndarray, sizes: np.ndarray) -> tuple[flo
 
 @jit
 def put(boxes: Shares, around: np.ndarray) -> np.ndarray:
-    """Algorithm 8: puts each box into the group whose box [groups, d, 2] grows least by it, and widens that box.
-    Returns the group [boxes] int64 of each."""
+    """Algorithm 8: puts each box into the group that has to grow least to contain it, and widens the box `around`
+    [groups, d, 2] of that group. Returns the group [boxes] int64 of each box."""
     groups = len(around)
     found = np.empty(len(boxes.start) - 1, np.int64)
     extent = np.empty(groups)

@@ -1,4 +1,4 @@
-"""Does one rule imply another: is the other TRUE on every row on which the one is?"""
+"""Decides whether a rule p implies a rule q: whether q is TRUE on every row on which p is TRUE."""
 
 from __future__ import annotations
 
@@ -18,18 +18,22 @@ from rules_index.implication.search_limits import Budget
 from rules_index.language.scope import Scope
 
 _MOST_CONJUNCTIONS = 1 << 12
-"""The most conjunctions that two rules may become by expanding their shared disjunctions."""
+"""The most conjunctions that two rules may become by expanding their shared disjunctions; if there are more, they
+stay."""
 _TRIES = 1 << 11
-"""The number of rows that are made where expressions must be hit by chance."""
+"""About how many rows are made in search of a counterexample if expressions must be hit by chance."""
 _FIRST_SPLITS, _GROWTH = 1 << 12, 8
-"""The comparisons of the first attempt of a search, and the factor for each next one."""
+"""The most comparisons in the first attempt of a search, and the factor by which each further attempt allows more."""
 _P, _Q = 0, 1
 
 
 @dataclass(frozen=True)
 class Decision:
-    """implied: whether p implies q, None where that is unknown; row: where it does not, a row of the columns that the
-    rules read on which p is TRUE and q is not."""
+    """Whether p implies q.
+
+    implied: None if unknown. row: if `implied` is False, one row of the columns that the rules read, on which p is TRUE
+    and q is FALSE or NULL.
+    """
 
     implied: bool | None
     row: pa.Table | None = None
@@ -77,7 +81,7 @@ def decide(p: str, q: str, schema: pa.Schema, time_zone: str = "UTC", budget: Bu
         return Decision(True if decided else None)
     rows = Rows(compiled, boxes.codes, scope)
     if not rows.is_plain:
-        # boxes that are uncovered whatever the unknown dimensions are come first
+        # first come rows that are in p and outside of q whatever their values in unknown dimensions are
         unknown = np.ones(len(boxes.arrays.sizes), bool)
         unknown[: len(rows.known)] = ~rows.known
         hangs = boxes.naming(unknown)
@@ -89,17 +93,18 @@ def decide(p: str, q: str, schema: pa.Schema, time_zone: str = "UTC", budget: Bu
 
 
 class _Search:
-    """Searches for rows of boxes that are in no others, within a budget."""
+    """Searches boxes for rows that other boxes do not contain, within a budget."""
 
     def __init__(self, budget: Budget) -> None:
         self._splits = budget.splits
         self._ends = time.monotonic() + budget.seconds
 
     def uncovered(self, boxes: np.ndarray, others: np.ndarray, arrays: BoxArrays) -> tuple[np.ndarray, bool]:
-        """The codes [rows, dimensions] of a row of each box [.] int64 that others [.] int64 do not cover, and whether
-        all boxes were decided.
+        """Returns a row of each of `boxes` [.] int64 that the `others` [.] int64 do not cover, outside of all of these,
+        as codes [rows, dimensions] int32; and whether all boxes were decided.
 
-        Undecided boxes are tried again with more and more comparisons, as long as the next attempt should end in time.
+        Undecided boxes are tried again with more and more comparisons, as long as the next attempt is expected to end
+        in time.
         """
         found = [np.empty((0, len(arrays.sizes)), np.int32)]
         most = _FIRST_SPLITS
@@ -119,10 +124,10 @@ class _Search:
 
 
 def _counterexample(rows: Rows, boxes: RegionBoxes, uncovered: np.ndarray) -> pa.Table | None:
-    """A row on which p is certainly TRUE and q certainly is not, whatever Spark would evaluate; None where none is
+    """Returns a row on which p is certainly TRUE and q certainly is not, whatever Spark would evaluate; None if none is
     found.
 
-    uncovered: codes [rows, dimensions] to aim at.
+    uncovered: the codes [rows, dimensions] int32 of rows to aim at.
     """
     tries = 1 if rows.is_plain else max(1, _TRIES // len(uncovered))
     wanted = np.repeat(uncovered.T[: len(rows.known)], tries, axis=1)

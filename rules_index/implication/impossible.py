@@ -1,8 +1,8 @@
-"""Combinations of attributes' values that are impossible, as boxes of codes that contain no row.
+"""Finds impossible combinations of attributes' values, as boxes of codes that contain no row.
 
-Boxes take attributes to be independent. Some depend on each other: comparisons of the same values (`a < b`, `b >= a`,
-`a < b AND b < c`), and what is NULL where its columns are. With such boxes added to those of a predicate, exact
-matching also finds what follows from these dependencies.
+Boxes treat attributes as independent, but some depend on each other: comparisons of the same values (`a < b`, `b >= a`,
+`a < b AND b < c`), and computations that are NULL if their columns are. If the impossible boxes are added to those of a
+predicate, exact matching also finds what follows from these dependencies.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _EXACT = {
 def impossible(
     attributes: Sequence[Expression], regions: Sequence[Regions], codes: Codes, scope: Scope | None = None
 ) -> list[Box]:
-    """Boxes that contain no row, for the attributes and regions of a compiled rule set. scope: of the rules; without it
-    nothing is known about what only Spark can evaluate."""
+    """Boxes that contain no row, for the attributes and regions of a compiled rule set. scope: the rules'; without it
+    nothing is known about derived columns."""
     numbers = {attribute: number for number, attribute in enumerate(attributes)}
     found = [*_with_null_columns(numbers, codes, scope)]
     for terms, members in _groups(attributes):
@@ -56,7 +56,7 @@ def impossible(
 
 
 def possible(boxes: RegionBoxes, attributes: Sequence[Expression], regions: Sequence[Regions]) -> RegionBoxes:
-    """The boxes without those that contain no row because attributes depend on each other."""
+    """Leaves out boxes that contain no row because attributes depend on each other."""
     added = boxes.with_boxes(impossible(attributes, regions, boxes.codes))
     a, numbers = added.arrays, added.added
     # only a box that names a computed attribute can be impossible
@@ -85,7 +85,7 @@ def _terms(a: BoxArrays, boxes: np.ndarray, dimensions: np.ndarray) -> tuple[np.
 
 
 def _classes(number: int, attribute: Expression, codes: Codes) -> list[np.ndarray]:
-    """The codes of an attribute for NULL, for failed evaluation, and for values."""
+    """The codes of an attribute for NULL, for failed evaluation, and for values, at `_NULL`, `_RAISED` and `_VALUE`."""
     size, raises = int(codes.sizes[number]), can_raise(attribute)
     every = np.arange(size)
     null = size - 1 - raises
@@ -93,7 +93,8 @@ def _classes(number: int, attribute: Expression, codes: Codes) -> list[np.ndarra
 
 
 def _with_null_columns(numbers: Mapping[Expression, int], codes: Codes, scope: Scope | None) -> Iterator[Box]:
-    """A value together with a NULL column that it needs; NULL together with its only column having a value."""
+    """Yields boxes in which an attribute has a value although a column that it needs is NULL, or is NULL although its
+    only column has a value."""
     for attribute, number in numbers.items():
         mine = _classes(number, attribute, codes)
         leaves = needed(attribute, scope)
@@ -111,9 +112,10 @@ def _with_null_columns(numbers: Mapping[Expression, int], codes: Codes, scope: S
 
 
 def _groups(attributes: Sequence[Expression]) -> Iterator[tuple[list[Expression], dict[int, Expression]]]:
-    """Values that are compared with each other, and by number the attributes that compare them, as expressions over
-    columns "0", "1", ... in their places. Where there are very many values, only those that one attribute compares are
-    a group.
+    """Yields groups of values that are compared with each other, and the attributes that compare them, by number: as
+    expressions over columns "0", "1", ... that stand for the values. Values are in one group if attributes connect
+    them. If that is more than `_MOST_TERMS`, only attributes that compare the same values share a group, and larger
+    ones are left out.
     """
     terms_of: dict[int, frozenset[Expression]] = {}
     for number, attribute in enumerate(attributes):
@@ -154,8 +156,8 @@ def _connected(terms_of: Mapping[int, frozenset[Expression]]) -> Iterator[tuple[
 
 
 def _over(value: Expression, terms: dict[Expression, int]) -> Expression | None:
-    """A truth value as an expression over the compared values `terms`, to which new ones are added; None where it
-    depends on anything else."""
+    """A truth value as an expression over the compared values `terms`, to which new ones are added; None if it depends
+    on anything else."""
     if not isinstance(value, Operation):
         return value if isinstance(value, Constant) and (value.value is None or isinstance(value.value, bool)) else None
     if value.name in _COMPARISONS:
@@ -171,7 +173,7 @@ def _over(value: Expression, terms: dict[Expression, int]) -> Expression | None:
 
 
 def _without_widening(value: Expression) -> Expression:
-    """A number without casts to a wider type, which do not change it, so that it is the same value in all
+    """Strips casts to a wider numeric type. They do not change a number, which so counts as the same value in all
     comparisons."""
     while isinstance(value, Operation) and value.name == "cast":
         held = _EXACT.get(value.type, frozenset())
@@ -188,7 +190,11 @@ def _impossible_comparisons(
     regions: Sequence[Regions],
     codes: Codes,
 ) -> Iterator[Box]:
-    """Impossible combinations of comparisons of the same values. numbers: of all attributes."""
+    """Yields boxes of results that comparisons of the same values cannot have together.
+
+    Tries all orders of the values, each of which can also be NULL (-1) or fail (-2). terms: the values; members: by
+    number the attributes that compare them, over columns "0", "1", ...; numbers: those of all attributes.
+    """
     states = [[-1, *([-2] if can_raise(term) else []), *range(len(terms))] for term in terms]
     ranks = np.array(list(itertools.product(*states)), np.int64).T
     outcomes = ranks.shape[1]
@@ -211,8 +217,10 @@ def _impossible_comparisons(
 
 
 def _rest(points: np.ndarray, choices: Sequence[tuple[int, list[np.ndarray]]]) -> Iterator[Box]:
-    """Boxes that contain none of some points [points, dimensions], over dimensions with their classes of codes; a point
-    names one class of each."""
+    """Yields boxes that together contain everything but some points [points, dimensions].
+
+    choices: the number of each dimension, and its codes divided into classes; a point names a class of each dimension.
+    """
     if not choices:
         return
     (dimension, classes), *others = choices

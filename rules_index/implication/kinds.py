@@ -10,7 +10,7 @@ REDUNDANT_ALTERNATIVE, UNREACHABLE_ALTERNATIVE = "redundant_alternative", "unrea
 OF_RULE_SETS = (
     CONTRADICTION, TAUTOLOGY, DUPLICATE, IMPLIED, IMPLIED_BY_UNION, REDUNDANT_ALTERNATIVE, UNREACHABLE_ALTERNATIVE,
 )  # fmt: skip
-"""Those that are found in a compiled rule set."""
+"""The kinds that are found in a compiled rule set."""
 
 ALWAYS_RAISES, MAY_RAISE, NEVER_TRUE = "always_raises", "may_raise", "never_true"
 TRUE_UNLESS_NULL, MISSING_BRACKETS = "true_unless_null", "missing_brackets"
@@ -20,10 +20,10 @@ MISTAKES = (
     ALWAYS_RAISES, NEVER_TRUE, UNKNOWN_VALUE, TRUE_UNLESS_NULL, MISSING_BRACKETS, NULL_TEXT, PADDED_TEXT, UNIT,
     SEPARATED_NUMBER, NO_WILDCARD, MAY_RAISE, PADDED_ID,
 )  # fmt: skip
-"""Those that are found in one rule's text."""
+"""The kinds that are found in the text of a single rule."""
 
 LINT_KINDS = (
     REJECTED, CONTRADICTION, TAUTOLOGY, NULL_COMPARISON, DUPLICATE, IMPLIED, IMPLIED_BY_UNION, REDUNDANT_ALTERNATIVE,
     UNREACHABLE_ALTERNATIVE, *MISTAKES,
 )  # fmt: skip
-"""All of them, in the order in which lint lists the findings of one rule."""
+"""All kinds, in the order in which lint lists the findings of one rule."""

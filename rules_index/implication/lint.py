@@ -57,11 +57,11 @@ def lint(
 ) -> pa.Table:
     """Findings about rules: those that never or always match, repeat other rules, or have parts without effect.
 
-    It reads the rules, and no row, so that it can run before any are tagged. Findings are certain, but not
-    complete: what only Spark can evaluate (`hour(t) > 5`) and what is computed (`a - b > 5`) is taken to be TRUE or not
-    independently of everything else, except for comparisons of the same values in one rule (`a < b AND b < a`). Rules,
-    schema, event_time, time_zone and lists are those of `compile_rules`. known: what is known of the values of columns,
-    by name, from `known_values`; without it there are no findings that depend on values.
+    It reads the rules, and no row, so that it can run before any are tagged. Findings are certain, but not complete:
+    computations (`a - b > 5`), and expressions that only Spark can evaluate (`hour(t) > 5`), are taken to be TRUE or
+    not independently of everything else, except for comparisons of the same values in one rule (`a < b AND b < a`).
+    Rules, schema, event_time, time_zone and lists are those of `compile_rules`. known: by column name, what
+    `known_values` returns; without it there are no findings that depend on values.
 
         >>> import pyarrow as pa
         >>> schema = pa.schema([("origin", pa.string()), ("delay", pa.int32())])
@@ -174,12 +174,12 @@ def _constant(found: pa.Table, rules: int) -> np.ndarray:
 
 
 def _is_plain(finding: _Finding, constant: np.ndarray) -> bool:
-    """Whether a part that is TRUE unless it is NULL is already told of as a rule that is always TRUE, or never."""
+    """Whether a finding that a part is TRUE unless NULL adds nothing, since its rule is always or never TRUE."""
     return finding.kind == TRUE_UNLESS_NULL and bool(constant[finding.rule])
 
 
 def _is_explained(alternative: _Finding, false_parts: Iterable[_Finding]) -> bool:
-    """Whether an alternative is never TRUE because of a comparison in it that never is."""
+    """Whether an alternative is never TRUE because it contains a comparison that never is, and has its own finding."""
     begin, text = alternative.position or 0, alternative.text or ""
     inside = range(begin, begin + len(text))
     return alternative.kind == UNREACHABLE_ALTERNATIVE and any(each.position in inside for each in false_parts)
@@ -199,7 +199,7 @@ def _mistakes(texts: pa.LargeStringArray, scope: Scope, known: Mapping[str, Know
 
 
 def _padded_ids(ids: pa.Array) -> Iterator[_Finding]:
-    """Rules whose ids have blanks at an end, which readers do not see."""
+    """Rules with ids that have blanks at an end, which readers do not see."""
     if not (pa.types.is_string(ids.type) or pa.types.is_large_string(ids.type)):
         return
     padded = pc.not_equal(ids, pc.utf8_trim_whitespace(ids))
@@ -244,13 +244,14 @@ def _in_context(
     texts: pa.LargeStringArray,
     scope: Scope,
 ) -> Iterator[_Finding]:
-    """Alternatives that a rule does not need because of the rest of the rule. They are searched for where `findings`
-    has a redundant conjunction, which may stem from several alternatives, all of which the rule needs."""
+    """Yields alternatives that a rule does not need because of the rest of the rule. Only rules for which `findings`
+    has a redundant or unreachable conjunction are searched. Such a conjunction alone proves nothing: it may stem from
+    several alternatives, all of which the rule needs."""
     places: dict[int, int] = {}
     for number, (rule, kind) in enumerate(zip(found["rule"].to_pylist(), found["kind"].to_pylist(), strict=True)):
         adds_nothing = kind in (REDUNDANT_ALTERNATIVE, UNREACHABLE_ALTERNATIVE)
         if adds_nothing and rule not in explained and len(places) < _MOST_IN_CONTEXT:
-            # a redundant one comes first, and has an example
+            # of the rule's findings the redundant ones come first, and have an example
             places.setdefault(rule, number)
     if not places:
         return
@@ -282,10 +283,11 @@ def _whole(
     ids: pa.Array,
     scope: Scope,
 ) -> Iterator[_Finding]:
-    """The findings of `findings` except those about alternatives, which are found from the texts.
+    """Yields the findings of `findings` except those about alternatives, which are found from the texts.
 
-    causes: for rules that are never TRUE, the comparison that causes it; never_applies: the messages for rules that
-    never apply; raising: rules with a part that raises on every row. No rule implies one of these that matches no row.
+    causes: for rules that are never TRUE, the finding about the comparison that causes it; never_applies: the messages
+    for rules that never apply; raising: rules with a part that raises on every row. If no row was found on which one of
+    these is TRUE, it may match none, and is not reported as a duplicate or as implied.
     """
     has_example = found["example"].is_valid().to_pylist()
     instances = messages.example_texts(found["example"].combine_chunks(), texts.take(found["rule"]).to_pylist())
@@ -321,7 +323,10 @@ def _whole(
 
 
 def _never_applies(rules: RuleColumns, places: np.ndarray, time_zone: str) -> dict[int, str]:
-    """By ordinal, the message for each rule whose valid_to is not after its valid_from; its row is at `places`."""
+    """By ordinal, the message for each compiled rule with a valid_to that is not after its valid_from.
+
+    places: [compiled rules] int64, the row of each in `rules`.
+    """
     if rules.valid_from is None or rules.valid_to is None:
         return {}
     begin, end = (column.take(pa.array(places)) for column in (rules.valid_from, rules.valid_to))
@@ -380,7 +385,7 @@ def _rejects(compiled: CompiledRules, enabled: RuleColumns, schema: pa.Schema) -
 
 
 def _rest(text: str | None, position: int | None) -> str | None:
-    """A text from a position on; None where one of the two is unknown."""
+    """A text from a position on; None if one of the two is unknown."""
     return None if text is None or position is None else text[position:]
 
 

@@ -17,8 +17,11 @@ _MOST_IDS, _MOST_COLUMNS, _LONGEST = 5, 8, 120
 
 
 def contradiction(conflict: Sequence[str], with_null: str | None) -> str:
-    """conflict: one of the rule's comparisons that is never TRUE, or two that exclude each other, if they are known;
-    with_null: the message for one with NULL."""
+    """The rule is never TRUE.
+
+    conflict: one of the rule's comparisons that is never TRUE, or two that exclude each other, if they are known;
+    with_null: the message about the comparison that causes it, one with NULL or one that is never TRUE, if it is known.
+    """
     if with_null is not None:
         return f"The rule is never TRUE. {with_null}"
     if len(conflict) == 1:
@@ -160,9 +163,9 @@ def _instance(example: str | None) -> str:
 
 
 def example_texts(examples: pa.StructArray, rules: Sequence[str]) -> list[str | None]:
-    """The non-NULL columns of rows, with their values; None where there is no row, or no such column.
+    """The non-NULL columns of rows, with their values; None if there is no row, or the rule contains no such column.
 
-    rules: the text of the rule that each row is for; columns that it does not contain are left out.
+    rules: [rows], the text of each row's rule; columns that it does not contain are left out.
     """
     columns = [
         (field.name, _last_part(field.name), _texts(column))

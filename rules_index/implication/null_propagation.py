@@ -1,7 +1,7 @@
-"""Which columns a value needs: where one of them is NULL, the value is NULL or its evaluation fails.
+"""Finds the columns that a value needs: if one of them is NULL, the value is NULL or its evaluation fails.
 
-Of what only Spark can evaluate the text alone is known; this is the only property that can be derived from it without
-Spark.
+Of an expression that only Spark can evaluate, only the text is known. This is the one property that can be derived from
+it without Spark.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _STRICT_CALLS = words("""
     split_part sqrt startswith string substr substring substring_index tan timestamp timestamp_micros
     timestamp_millis timestamp_seconds tinyint to_date to_timestamp transform translate trim trunc ucase unbase64
     unhex unix_date unix_micros unix_millis unix_seconds upper weekday weekofyear year""")
-"""Functions that are NULL where any of their arguments is."""
+"""Functions that are NULL if any of their arguments is."""
 
 
 def needed(value: Expression, scope: Scope | None) -> frozenset[Leaf]:
-    """The columns, or fields of columns, that a value needs; those in a text for Spark only if its scope is given."""
+    """The columns, or fields of columns, that a value needs. Without a scope a derived column needs none."""
     if isinstance(value, Leaf):
         if value.text is None:
             return frozenset((value,))
@@ -56,7 +56,7 @@ def needed(value: Expression, scope: Scope | None) -> frozenset[Leaf]:
 
 
 def is_null_with_its_columns_only(value: Expression) -> bool:
-    """Whether a value is NULL only on rows where one of its columns is; False where that is not certain."""
+    """Whether a value is certainly NULL only on rows on which one of its columns is."""
     if not isinstance(value, Operation):
         return isinstance(value, Leaf) and value.text is None
     if pa.types.is_decimal(value.type):

@@ -1,4 +1,4 @@
-"""The conjunctions of rules as boxes of sets of regions, of only those regions that have a value.
+"""The conjunctions of rules as boxes: products of sets of regions, without the regions that no value is in.
 
 A conjunction's box has one set of regions for each attribute that it names. A shared disjunction is treated as a
 further attribute, independent of all others, which the box requires to be TRUE. So a box contains at least the rows
@@ -28,7 +28,7 @@ from rules_index.language.typed import Expression
 
 
 class BoxArrays(NamedTuple):
-    """The boxes as kernels read them; codes are those of regions that have a value, counted from 0 in each dimension.
+    """The boxes as kernels read them. Codes are those of `Codes`, which skip regions without a value.
 
     sizes       [dimensions] int32, number of codes
     set_start   [sets + 1] int64, offsets into intervals
@@ -48,13 +48,14 @@ class BoxArrays(NamedTuple):
 
 @dataclass(frozen=True)
 class Codes:
-    """The regions of each attribute that have a value.
+    """The codes of the boxes: they number the regions of each attribute that have a value from 0, without gaps.
 
     start     [attributes + 1] int64, offsets into `region`
-    region    [.] int32, the region code of each code
+    region    [.] int32, the region code, as in a code matrix, for each code
     old_start [attributes + 1] int64, offsets into `code`
-    code      [.] int32, the code of each region code, -1 for one that no row has
-    values    for each attribute a value of each region; those of NULL and of rows that raised are left out
+    code      [.] int32, the code for each region code, -1 if no row has it
+    values    for each attribute a value of each region, NULL if it has none; the regions of NULL and of rows that
+              raised, which come last, are left out
     """
 
     start: np.ndarray
@@ -65,8 +66,8 @@ class Codes:
 
     @classmethod
     def of(cls, attributes: Sequence[Expression], regions: Sequence[Regions]) -> Codes:
-        """The codes of a compiled rule set. NULL is taken to occur everywhere, and a failure where evaluation can
-        raise."""
+        """The codes of a compiled rule set. Every attribute can be NULL, and has a code for rows that raised if its
+        evaluation can raise."""
         values = tuple(representatives(each) for each in regions)
         held = [
             np.append(np.asarray(found.is_valid()), [True, can_raise(attribute)])
@@ -90,8 +91,8 @@ class Codes:
 class RegionBoxes:
     """The boxes of all conjunctions that are satisfiable, by rule.
 
-    arrays       for kernels; behind the attributes there is a dimension of two codes for each shared disjunction, 1 for
-                 TRUE, and behind the boxes one that contains every row
+    arrays       for kernels. The attributes are followed by a dimension for each shared disjunction, with the codes 0
+                 and 1 (TRUE), and the boxes by one that contains every row
     codes        of the attributes
     rule         [boxes] int32, ascending; boxes that `with_boxes` adds belong to no rule
     alternative  [boxes] int32, the conjunction's number within its rule
@@ -126,8 +127,8 @@ class RegionBoxes:
         return np.arange(self.rule_start[rule], self.rule_start[rule + 1])
 
     def with_boxes(self, added: Sequence[Mapping[int, np.ndarray]]) -> RegionBoxes:
-        """The same with further boxes that belong to no rule; each gives its codes, ascending, in the dimensions it
-        names."""
+        """Adds boxes that belong to no rule. Each maps the dimensions that it names to its codes there, ascending; a
+        box without a code in some dimension is left out."""
         a = self.arrays
         kept = [
             {d: held for d in sorted(box) if len(held := box[d]) < a.sizes[d]}
@@ -148,7 +149,8 @@ class RegionBoxes:
         return replace(self, arrays=arrays)
 
     def only(self, kept: np.ndarray) -> RegionBoxes:
-        """The boxes `kept` [boxes] bool; the others become unreachable. There must be no boxes without a rule."""
+        """Only the boxes `kept` [boxes] bool; the conjunctions of the others become unreachable. Every box must belong
+        to a rule: call this before `with_boxes`."""
         a = self.arrays
         gather, start = gather_indices(a.start, np.append(np.flatnonzero(kept), self.everything))
         dead = np.stack([self.rule[~kept], self.alternative[~kept]], axis=1)
@@ -179,7 +181,7 @@ def conjunctions_of(compiled: CompiledRules) -> Conjunctions:
 
 
 def boxes_of(compiled: CompiledRules, most: int = 0) -> RegionBoxes:
-    """The boxes of a compiled rule set, with its shared disjunctions expanded where that takes at most `most`
+    """The boxes of a compiled rule set. Its shared disjunctions are expanded if that gives at most `most`
     conjunctions."""
     conjunctions = conjunctions_of(compiled)
     codes = Codes.of(compiled.attributes, compiled.regions)
@@ -237,7 +239,8 @@ def region_boxes(conjunctions: Conjunctions, codes: Codes, rules: int) -> Region
 
 
 def _sets(c: Conjunctions, codes: Codes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(offsets [sets + 1] int64, intervals [., 2] int32) of all sets as codes, and the attribute [sets] of each."""
+    """Returns all sets as codes, (offsets [sets + 1] int64, intervals [., 2] int32), and the attribute [sets] int64 of
+    each."""
     attribute = np.zeros(len(c.set_start) - 1, np.int64)
     named = c.terms[:, 0] != DISJUNCTION
     attribute[c.terms[named, 1]] = c.terms[named, 0]
@@ -248,7 +251,7 @@ def _sets(c: Conjunctions, codes: Codes) -> tuple[np.ndarray, np.ndarray, np.nda
     high = before[base + c.intervals[:, 1] + 1] - before[base] - 1
     held = low <= high
     low, high, owner = low[held], high[held], owner[held]
-    # where regions between them have no value, intervals can become adjacent
+    # intervals are adjacent now if no region between them has a value: they become one
     opens = np.ones(len(low), bool)
     opens[1:] = (owner[1:] != owner[:-1]) | (low[1:] > high[:-1] + 1)
     closes = np.append(opens[1:], True)[: len(low)]
@@ -257,15 +260,15 @@ def _sets(c: Conjunctions, codes: Codes) -> tuple[np.ndarray, np.ndarray, np.nda
 
 
 def _is_full(intervals: np.ndarray, first: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Which of the intervals with these indices contain all codes."""
+    """Which of the intervals `first` [.] contain all codes of their attributes, of which there are `sizes` [.]."""
     return np.asarray((intervals[first, 0] == 0) & (intervals[first, 1] == sizes - 1))
 
 
 def _distinct(
     set_start: np.ndarray, intervals: np.ndarray, attribute: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(the number [sets] of each set among the distinct ones, the offsets and intervals of these); the last one, which
-    is no set's, is {1}."""
+    """Returns the number [sets] int64 of each set among the distinct ones, and the offsets and intervals of these. One
+    more follows them: {1}, for a shared disjunction that must be TRUE."""
     lengths = 2 * np.diff(set_start) + 1
     offsets = offsets_of(lengths)
     flat = np.empty(offsets[-1], np.int64)
@@ -280,8 +283,8 @@ def _distinct(
 
 
 def distinct_lists(offsets: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(the first [distinct] int64 of each group of equal lists, the group [lists] int64 of each list), for lists of
-    integers [offsets[-1]] int64."""
+    """Returns the first list [distinct] int64 of each group of equal lists, and the group [lists] int64 of each list.
+    List i is values[offsets[i]:offsets[i + 1]], int64."""
     nowhere = np.zeros(len(offsets) - 1, bool)
     return SetArrays(nowhere, nowhere, offsets, values).distinct()
 
@@ -295,7 +298,11 @@ def _settle(
     empty: np.ndarray,
     full: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which conjunctions [conjunctions] bool may be satisfiable, and which terms [terms] bool exclude some row."""
+    """Returns which conjunctions [conjunctions] bool may be satisfiable, and which terms [terms] bool exclude some row.
+
+    empty, full: [sets] bool, which sets contain no code, or all of them. The conjunctions of shared disjunctions come
+    before those that name them, so one pass is enough.
+    """
     disjunctions = len(disjunction_start) - 1
     alive = np.ones(len(target), np.bool_)
     kept = np.ones(len(terms), np.bool_)

@@ -1,7 +1,7 @@
 """A value of each region of an attribute, and which regions have none.
 
-Constants divide the keys of a type (`domains.values`), not all of which are keys of values: there is no integer between
-3 and 4, no FLOAT between two neighbours, no DOUBLE between infinity and NaN, and not all bytes are text.
+Constants divide the keys of a type (`domains.values`), but not every key belongs to a value: there is no integer
+between 3 and 4, no FLOAT between two neighbours, no DOUBLE between infinity and NaN, and not all bytes are text.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _INFINITY_KEY = float_key(float("inf"))
 _CODE_POINTS = 0x110000
 _FIRST_SURROGATE, _SURROGATES = 0xD800, 0x800
 _MOST_EXACT = 1 << 24
-"""Up to this every integer is a FLOAT."""
+"""Every integer up to this one is exact as a FLOAT."""
 
 
 def representatives(regions: Regions) -> pa.Array:
-    """A value of each region [regions], of the attribute's type; NULL where the region has none. It is next to a
-    constant, or an integer, where possible."""
+    """A value of each region [regions], of the attribute's type; NULL if the region has none. Values next to a constant
+    and integers are preferred, which are easier to read."""
     if regions.is_bytes:
         return _of_bytes(regions)
     codes, first, last = integer_pieces(regions)
@@ -45,8 +45,9 @@ def representatives(regions: Regions) -> pa.Array:
 
 
 def integer_pieces(regions: Regions) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The codes, and the least and greatest key, of each piece, int64, ascending; points divide a region into
-    several."""
+    """Returns the region code, the least and the greatest key [pieces] int64 of each piece, ascending. A piece is a
+    range of keys in one region, of which a region has several if points divide it. If the greatest key is below the
+    least one, the piece has no key of the type."""
     arrays = regions.arrays
     least, greatest = domain(regions.type)
     assert greatest is not None
@@ -63,7 +64,10 @@ def integer_pieces(regions: Regions) -> tuple[np.ndarray, np.ndarray, np.ndarray
 def _floats_within(
     first: np.ndarray, last: np.ndarray, held: np.ndarray, data_type: pa.DataType
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A key of a FLOAT or DOUBLE in each piece, and which pieces have one."""
+    """Returns the key [pieces] int64 of a FLOAT or DOUBLE in each piece, and which pieces [pieces] bool have one.
+
+    first, last: [pieces] int64, the least and the greatest key; held: [pieces] bool, whether there is any key.
+    """
     low, high = doubles(np.minimum(first, _INFINITY_KEY)), doubles(np.minimum(last, _INFINITY_KEY))
     narrow = data_type == pa.float32()
     keys = _keys(_rounded_up(low) if narrow else low)
@@ -99,7 +103,7 @@ def doubles(keys: np.ndarray) -> np.ndarray:
 
 
 def _of_keys(keys: np.ndarray, known: np.ndarray, data_type: pa.DataType) -> pa.Array:
-    """The values of integer keys; NULL where not known."""
+    """The values of integer keys [.] int64; NULL for those that are not `known` [.] bool."""
     missing = pa.array(~known)
     if pa.types.is_boolean(data_type):
         values = pa.array(keys.astype(bool))

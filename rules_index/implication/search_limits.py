@@ -1,4 +1,4 @@
-"""The limits of a search, beyond which its answer is left open."""
+"""The limits of a search. A search that reaches one leaves its question open."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Budget:
-    """The limits for one subpredicate, beyond which the answer is left open.
+    """The limits of the search for one subpredicate.
 
-    splits: comparisons of a part with a box (runs of algorithm 9); the parts taken together with the last one may
-    exceed it. seconds: approximate time.
+    splits: comparisons of a part with a box (runs of algorithm 9); slightly exceeded if the last step compares several
+    parts. seconds: approximate time.
     """
 
     splits: int = 1_000_000

@@ -15,8 +15,8 @@ _Box: TypeAlias = dict[int, _Set]
 
 
 def without_shared_disjunctions(conjunctions: Conjunctions, most: int) -> Conjunctions | None:
-    """The same rules without shared disjunctions; None where that takes more than `most` conjunctions, those of the
-    disjunctions included."""
+    """The same rules without shared disjunctions; None if that takes more than `most` conjunctions, including those of
+    the disjunctions."""
     c = conjunctions
     if c.disjunctions == 0:
         return c
@@ -40,7 +40,7 @@ def without_shared_disjunctions(conjunctions: Conjunctions, most: int) -> Conjun
 
 
 def _both(left: _Box, right: _Box) -> _Box | None:
-    """The rows in both boxes; None where there are none."""
+    """The rows that are in both boxes; None if there are none."""
     found = dict(left)
     for attribute, wanted in right.items():
         shared = _intersection(found[attribute], wanted) if attribute in found else wanted
@@ -65,6 +65,7 @@ def _intersection(left: _Set, right: _Set) -> _Set:
 
 
 def _flat(sizes: np.ndarray, rules: list[tuple[int, _Box]]) -> Conjunctions:
+    """The boxes as conjunctions, each of the rule with its number; sizes: [attributes], number of codes."""
     numbers: dict[_Set, int] = {}
     by_attribute: dict[tuple[int, int], int] = {}
     terms: list[tuple[int, int]] = []

@@ -18,11 +18,11 @@ _INFINITY_KEY = float_key(float("inf"))
 _DAY = 86_400_000_000
 _EPOCH = datetime.date(1970, 1, 1)
 _DAYS = [(day - _EPOCH).days for day in (datetime.date.min, datetime.date.max)]
-"""The range of days that literals and Python's dates have."""
+"""The first and the last day that literals and Python's dates can express, since 1970-01-01."""
 
 
 def literal_of(key: Key, data_type: pa.DataType) -> str:
-    """The literal of the value with a key; the type is the column's, or the one that the column is compared as."""
+    """A key's value as a literal; data_type: the column's, or the type that the column is cast to for comparisons."""
     t = pa.types
     if t.is_boolean(data_type):
         return "TRUE" if key else "FALSE"
@@ -79,7 +79,8 @@ def _between(name: str, data_type: pa.DataType, each: KeyRange) -> str:
 
 
 def lower(each: KeyRange, data_type: pa.DataType) -> tuple[Key, bool] | None:
-    """The key of a value at the lower end, and whether it belongs to the range; None for an unbounded end."""
+    """The key of a value at the lower end, and whether it belongs to the range; None if the end is unbounded, or no
+    literal can express it."""
     low = each.low
     if low is None:
         return None
@@ -142,7 +143,8 @@ def _is_written(key: Key, data_type: pa.DataType) -> bool:
 
 
 def _rounder(*ends: tuple[int, bool]) -> tuple[int, bool]:
-    """The one of two ends, at neighbouring doubles, that is shorter to write; the first if they are equally long."""
+    """Of two ends that are neighbouring doubles, the one that is shorter to write; the first if they are equally
+    long."""
     return min(ends, key=lambda end: len(repr(_double(end[0]))))
 
 

@@ -23,23 +23,23 @@ from rules_index.language.typed import Expression
 
 _CLOSING_OF = {"(": ")", "[": "]", "CASE": "END"}
 _CONNECTED = frozenset((")", "AND", "OR", END))
-"""The tokens behind brackets that are ANDed or ORed with the rest."""
+"""The tokens that may follow brackets which are ANDed or ORed with the rest of the rule."""
 _HAS_OR = r"(?i)\bor\b"
 _IS_NULL = r"(?i)\bis\s+(?:not\s+)?null\b"
 _HAS_NULL = r"(?i)null|\btry_"
-"""What a text contains if one of its comparisons may be with NULL, other than IS NULL."""
+"""What a text contains, beside IS NULL, if it may compare with NULL."""
 _MOST_PAIRS = 10_000
 """The most pairs of comparisons of one rule that are tested for excluding each other."""
 
 
 @dataclass(frozen=True)
 class Alternatives:
-    """The alternatives between the ORs of a rule, and of brackets in it that are ANDed or ORed with the rest, as
-    groups.
+    """The alternatives of rules, in groups: those between the ORs of a whole rule, and those between the ORs in
+    brackets that are ANDed or ORed with the rest of the rule.
 
     rule       [groups] int64, ascending
     is_whole   [groups] bool, whether the rule is TRUE wherever one of the group's alternatives is
-    start      [groups + 1] int64, offsets into the others
+    start      [groups + 1] int64, offsets into the next two
     texts      the text of each alternative
     positions  [.] int64, where it begins in the rule's text
     """
@@ -79,8 +79,12 @@ def _matching(expressions: pa.LargeStringArray, pattern: str) -> np.ndarray:
 
 @dataclass(slots=True)
 class _Level:
-    """The tokens between brackets, or all: whether they are ANDed or ORed with those around them, and these with the
-    rest; the first token; the tokens behind each OR; the number of BETWEENs whose AND is still to come."""
+    """The tokens between two brackets, or all tokens of a rule.
+
+    opening: the bracket, or CASE, that they follow, "" for all; is_connected: whether the brackets are ANDed or ORed
+    with the tokens around them; first: the index of the first token; alternatives: the index of the token behind each
+    OR; betweens: the number of BETWEENs that still lack their AND.
+    """
 
     opening: str
     is_connected: bool
@@ -93,8 +97,8 @@ _Spans: TypeAlias = list[tuple[int, int]]
 
 
 def _groups(tokens: Tokens) -> Iterator[tuple[bool, _Spans]]:
-    """Where each alternative begins and ends, group by group, and whether the group is the whole rule, except
-    brackets."""
+    """Yields for each group of alternatives whether it is the whole rule, apart from brackets around it, and where each
+    alternative begins and ends in the text."""
     kinds, connective = tokens.kinds, True
     levels = [_Level("", True, 0)]
     found: list[tuple[list[_Level], bool, _Spans]] = []
@@ -132,7 +136,7 @@ class NullComparison:
     """A comparison that NULL keeps from ever having the truth value that would make its rule TRUE.
 
     rule: the rule's number; begin, end: the comparison's position in its text; negated: whether it would have to be
-    FALSE; always: whether it is NULL on every row, not only where it is not FALSE (or TRUE, if negated).
+    FALSE; always: whether it is NULL on every row. Otherwise it can be FALSE, or TRUE if negated.
     """
 
     rule: int
@@ -195,8 +199,8 @@ def _never(formula: Formula, wanted: bool) -> bool:
 
 
 def conflict_of(text: str, scope: Scope) -> tuple[str, ...]:
-    """One comparison of a rule, which compiles, that must be TRUE and never is, or two that must both be TRUE and
-    cannot; () where more than two are needed, or the search takes too long."""
+    """One comparison that must be TRUE for a rule to be TRUE and never is, or two that must both be TRUE and cannot. ()
+    if there are none, or the search takes too long. The rule must compile."""
     try:
         return _conflict_of(text, scope)
     except MemoryError:
@@ -234,6 +238,6 @@ def _conflict_of(text: str, scope: Scope) -> tuple[str, ...]:
 
 
 def _exclude(one: Predicate, other: Predicate) -> bool:
-    """Whether two predicates on one attribute are TRUE together nowhere."""
+    """Whether there is no row on which two predicates on one attribute are both TRUE."""
     both_null = one.null is Truth.TRUE and other.null is Truth.TRUE
     return not both_null and clamp(one.true & other.true, one.attribute.type).is_empty

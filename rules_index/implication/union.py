@@ -1,4 +1,4 @@
-"""Do rules imply others together: on every row on which a rule is TRUE, is one of the others TRUE?"""
+"""Decides whether rules together imply another one: whether one of them is TRUE on every row on which that one is."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from rules_index.language.scope import Scope
 _SPLITS = 1 << 16
 """The comparisons of a part with a box after which a rule is left undecided."""
 _MOST_CONJUNCTIONS = 1 << 14
-"""The most conjunctions that all rules may become by expanding their shared disjunctions."""
+"""The most conjunctions that all rules may become by expanding their shared disjunctions; if there are more, they
+stay."""
 _MOST_IMPOSSIBLE = 1 << 9
-"""The most boxes without rows that are compared with every rule."""
+"""The most boxes without rows that are compared with every rule; if there are more, none is."""
 _TRIES = 1 << 12
-"""The fewest rows that are made to refute implications where expressions must be hit by chance."""
+"""About how many rows, and at least one per rule, are made to refute implications that depend on expressions."""
 
 
 def implied_by_union(
@@ -38,7 +39,7 @@ def implied_by_union(
     time_zone: str = "UTC",
     lists: Sequence[AnyList] = (),
 ) -> pa.Table:
-    """Whether others imply each rule together: whether each row that matches the rule matches one of `others`.
+    """Whether `others` together imply each of `rules`: whether each row that matches the rule matches one of `others`.
 
         >>> import pyarrow as pa
         >>> schema = pa.schema([("origin", pa.string()), ("delay", pa.int32())])
@@ -49,13 +50,14 @@ def implied_by_union(
 
     | column | |
     |---|---|
-    | rule_id | of each of `rules` that compiles; by it the table is ordered |
-    | implied | bool, as `implies` returns it: NULL where neither was shown |
+    | rule_id | the id of each of `rules` that compiles; the table is ordered by it |
+    | implied | bool, as `implies` returns it: NULL if neither was shown |
 
     This is the question to ask where every row that a rule of `rules` can match must be among the rows that `others`
     matched. A rule that does not compile matches nothing: among `rules` it is left out, among `others` it has no
-    effect. Validity counts, as bounds on `event_time`. The same id can be in both. Each of `rules` and `others`,
-    schema, event_time, time_zone and lists are those of `compile_rules`, and `RulesIndexError` is raised as there.
+    effect. Validity counts, as bounds on `event_time`. The same id can be in both. Each of `rules` and `others` is as
+    in `compile_rules`, and so are schema, event_time, time_zone and lists. Raises `RulesIndexError` as `compile_rules`
+    does.
     """
     asked, _ = read_rules(rules, time_zone)
     given, _ = read_rules(others, time_zone)
@@ -77,7 +79,10 @@ def _numbered(rules: RuleColumns, first: int) -> pa.Table:
 
 
 def _decided(compiled: CompiledRules, asked: np.ndarray, scope: Scope) -> np.ndarray:
-    """For the first rules, those `asked` [rules] bool, whether the others imply each: 1, 0, or -1 where unknown."""
+    """Returns for each asked rule whether the others imply it, [asked rules] int8: 1, 0, or -1 if unknown.
+
+    asked: [rules] bool; the asked rules come first, and all further ones are the others.
+    """
     boxes = possible(boxes_of(compiled, _MOST_CONJUNCTIONS), compiled.attributes, compiled.regions)
     rules = np.flatnonzero(asked & (np.diff(boxes.rule_start) > 0))
     implied = np.ones(int(asked.sum()), np.int8)
@@ -93,8 +98,8 @@ def _decided(compiled: CompiledRules, asked: np.ndarray, scope: Scope) -> np.nda
 
 
 def _with_impossible(boxes: RegionBoxes, compiled: CompiledRules, scope: Scope) -> tuple[RegionBoxes, np.ndarray]:
-    """The boxes with those that contain no row as a last rule, and that rule [1] int32, or [0] where there are too
-    many."""
+    """Adds the impossible boxes, which contain no row, as a last rule. Returns all boxes and that rule's number [1]
+    int32; or the boxes as they are, and no number, if there are no impossible boxes or too many."""
     found = impossible(compiled.attributes, compiled.regions, boxes.codes, scope)
     added = boxes.with_boxes(found)
     count = len(added.added)
@@ -108,8 +113,8 @@ def _with_impossible(boxes: RegionBoxes, compiled: CompiledRules, scope: Scope) 
 def _shown(
     compiled: CompiledRules, boxes: RegionBoxes, asked: np.ndarray, left: np.ndarray, codes: np.ndarray, scope: Scope
 ) -> np.ndarray:
-    """Which of the remaining rules [n] are shown not to be implied [n] bool: by a row of real values, made from codes
-    [n, attributes], on which the rule is certainly TRUE and none of the rules that are not asked is."""
+    """Which of the remaining rules `left` [n] are shown not to be implied, [n] bool: by a row of real values, made from
+    `codes` [n, attributes] int32, on which the rule is certainly TRUE and certainly none of the others is."""
     rows = Rows(compiled, boxes.codes, scope)
     if rows.is_plain and len(boxes.arrays.sizes) == len(compiled.attributes):
         return np.ones(len(left), bool)

@@ -21,7 +21,7 @@ _WIDE_DIGITS = 16
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """The values with keys in [low, high); None where there are no values beyond. Keys of decimals are integers."""
+    """The values with keys in [low, high). An end is None if no value lies beyond it. Keys of decimals are integers."""
 
     low: Key | None
     high: Key | None
@@ -47,8 +47,8 @@ class Pieces:
     is_boolean: bool = False
 
     def ranges(self, chosen: np.ndarray, most: int) -> list[KeyRange]:
-        """The pieces of chosen regions [regions] bool, merged to one range where no other value is between them. If
-        there are more than `most` ranges, those with the smallest gaps are merged."""
+        """The pieces of the chosen regions [regions] bool, merged into one range if no other value is between them. If
+        there are more than `most` ranges, those with the smallest gaps between them are merged."""
         taken = chosen[self.region]
         edges = np.flatnonzero(np.diff(np.concatenate([[False], taken, [False]])))
         begins, ends = edges[::2], edges[1::2]
@@ -56,7 +56,7 @@ class Pieces:
             widest = np.sort(np.argsort(-self._gaps(begins[1:], ends[:-1]), kind="stable")[: most - 1])
             begins, ends = np.append(begins[0], begins[1:][widest]), np.append(ends[:-1][widest], ends[-1])
         last = len(taken)
-        # BOOLEAN always has both bounds, because nobody asks for what is not above FALSE
+        # a BOOLEAN always has both bounds, which make the condition `= FALSE` in place of `<= FALSE`
         least, behind = (None, None) if not self.is_boolean else (self.low[0], self.high[-1])
         return [
             KeyRange(least if begin == 0 else self.low[begin], behind if end == last else self.high[end - 1])
@@ -64,8 +64,8 @@ class Pieces:
         ]
 
     def _gaps(self, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        """The size [.] float64 of the gaps from the pieces before `ends` to those at `begins`: in keys, or pieces of
-        strings."""
+        """The sizes [.] float64 of the gaps between a piece that ends before `ends` and the next one at `begins`: in
+        keys, or, if keys are byte strings, in pieces."""
         if isinstance(self.low[0], bytes):
             return np.asarray(begins - ends, float)
         pairs = zip(begins.tolist(), ends.tolist(), strict=True)
@@ -98,7 +98,8 @@ def pieces_of(regions: Regions, held: np.ndarray) -> Pieces:
 
 
 def _key(key: bytes, data_type: pa.DataType) -> Key:
-    """The integer of a decimal's key, or of its successor's; other keys unchanged."""
+    """The integer of a decimal's key, which is one more if the key is a successor, with a further byte; other keys
+    unchanged."""
     if not pa.types.is_decimal(data_type):
         return key
     digits = int.from_bytes(key[:_WIDE_DIGITS], "big") - (1 << 127)

@@ -1,4 +1,4 @@
-"""A whole rule set as a few conjunctions over plain columns, which every row that a rule matches satisfies."""
+"""Widens a whole rule set to a few conjunctions over plain columns, satisfied by every row that some rule matches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from rules_index.names import back_quoted_path
 MOST_RANGES = 64
 """The most values and ranges of a column in a condition."""
 _MOST_CONJUNCTIONS = 1 << 12
-"""The most conjunctions a rule set may become by expanding its shared disjunctions; else they are left out."""
+"""The most conjunctions that a rule set may become by expanding its shared disjunctions; if there are more, they are
+left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +175,8 @@ def _group_bounds(restricted: BoxArrays, group: np.ndarray) -> list[GroupBounds]
 
 
 def tidied(given: Sequence[GroupBounds]) -> list[GroupBounds]:
-    """The same rows by fewer conjunctions: without those that another contains, and with those that differ in a single
-    dimension merged."""
+    """Returns the same rows as fewer conjunctions: leaves out a conjunction that another one contains, and merges
+    conjunctions that differ in a single dimension."""
     found: list[GroupBounds] = []
     waiting = list(reversed(given))
     while waiting:
@@ -193,7 +194,7 @@ def tidied(given: Sequence[GroupBounds]) -> list[GroupBounds]:
 
 
 def _as_one(one: GroupBounds, other: GroupBounds) -> GroupBounds | None:
-    """Two conjunctions merged to one with no further row; None where there is none."""
+    """Merges two conjunctions into one that has the same rows; None if there is no such conjunction."""
     for left, right in ((one, other), (other, one)):
         if all(at in left and not (left[at] & ~codes).any() for at, codes in right.items()):
             return right
@@ -208,21 +209,22 @@ def _as_one(one: GroupBounds, other: GroupBounds) -> GroupBounds | None:
 
 
 def _regions(dimension: int, allowed: np.ndarray, codes: Codes) -> np.ndarray:
-    """Which region codes [region codes] bool of a dimension are among the codes [codes] bool."""
+    """Which region codes [region codes] bool of a dimension its allowed codes [codes] bool stand for."""
     found = np.zeros(codes.old_start[dimension + 1] - codes.old_start[dimension], bool)
     found[codes.region[codes.start[dimension] : codes.start[dimension + 1]][allowed]] = True
     return found
 
 
 def _pieces(regions: Regions, codes: Codes, dimension: int) -> Pieces | None:
-    """The pieces of a column; None where its type has none."""
+    """The pieces of a column; None if its type has no keys."""
     if not is_indexable(regions.type):
         return None
     return pieces_of(regions, codes.code[codes.old_start[dimension] :][: regions.count] >= 0)
 
 
 def _of_column(leaf: Leaf, allowed: np.ndarray, pieces: Pieces | None) -> tuple[str, ColumnRange]:
-    """The condition that a column is in the allowed regions [codes] bool, not all of them."""
+    """The condition that a column is in its allowed regions [region codes] bool, not all of them: as Spark SQL, "true"
+    if no literal can express a bound, and as the bounding range."""
     name = back_quoted_path(leaf.name)
     values, null = allowed[:-2], bool(allowed[-2])
     if pieces is None or not values.any():

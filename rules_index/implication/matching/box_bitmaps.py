@@ -60,8 +60,8 @@ def find_held(queries: np.ndarray, start: np.ndarray, bitmaps: BoxBitmaps, held:
     boxes of the stream predicate, extended by the subpredicates before them.
 
     queries, start: their boxes [subpredicates, d, 2] int32 and the first of each query [queries + 1]; held receives the
-    result [subpredicates, predicates] bool. Subpredicates that were not added are covered, so that their corners are in
-    boxes, too.
+    result [subpredicates, predicates] bool. All subpredicates before the current one count as added: a corner in one
+    that is not added is in a box anyway, since boxes cover that subpredicate.
     """
     predicates = held.shape[1]
     corner, boxes = np.empty((2, predicates), np.uint64)

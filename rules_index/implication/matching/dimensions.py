@@ -45,7 +45,7 @@ class Sorted(NamedTuple):
 
 @bare
 def relation(parts: np.ndarray, part: int, boxes: np.ndarray, box: int, rank: np.ndarray) -> int:
-    """`IMPLIED` where a part is inside a box, `OVERLAPS` where they share a row, else `APART`."""
+    """`IMPLIED` if a part is inside a box, else `OVERLAPS` if they share a row, else `APART`."""
     within = True
     for i in range(rank.shape[1]):
         d = rank[box, i]
@@ -84,8 +84,8 @@ def cut(boxes: np.ndarray, box: int, rank: np.ndarray, parts: np.ndarray, part: 
 def cut_off(
     boxes: np.ndarray, box: int, d: int, end: int, parts: np.ndarray, part: int, out: np.ndarray, at: int
 ) -> int:
-    """Writes what of a part is below (`end` 0) or above (1) a box in a dimension to `out[at]`, and reduces the part;
-    returns the number of parts written, 0 or 1."""
+    """Cuts off the piece of a part that is below (`end` 0) or above (1) a box in dimension d: writes it to `out[at]`,
+    and reduces the part. Returns the number of pieces, 0 or 1."""
     bound = boxes[box, d, end]
     if not (parts[part, d, 0] < bound if end == 0 else parts[part, d, 1] > bound):
         return 0
@@ -97,8 +97,8 @@ def cut_off(
 
 @jit
 def compare_dimensions(boxes: np.ndarray, box: int, rank: np.ndarray, part: np.ndarray) -> np.ndarray:
-    """Algorithm 9 (CD): the parts [parts, d, 2] of a part [1, d, 2] outside of a box; the whole part where the two do
-    not overlap."""
+    """Algorithm 9 (CD): the parts [parts, d, 2] of a part [1, d, 2] that are outside of a box; the whole part if the
+    two do not overlap."""
     out = np.empty((2 * part.shape[1], part.shape[1], 2), np.int32)
     if relation(part, 0, boxes, box, rank) == APART:
         return part.copy()
@@ -151,11 +151,12 @@ def measured(boxes: np.ndarray, lines: Lines) -> Sorted:
 @bare
 def relax(queries: np.ndarray, query: int, given: Sorted, order: np.ndarray, count: int, lines: Lines,
           wide: np.ndarray) -> int:  # fmt: skip
-    """Algorithm 8 (HCR), lines 6 to 31: which of `count` boxes is widened to contain a query's, or -1 where one
-    contains it.
+    """Algorithm 8 (HCR), lines 6 to 31: returns which of the first `count` boxes in `order` to widen, so that it
+    contains a query's box; -1 if one of them contains it already.
 
-    wide: [2, d, 2] int32, the first of which receives the widened box: the one with the fewest infinite ends i, then
-    with the least increase of volume e; the first in `order` on ties. An infinite extension counts in i alone.
+    It is the box that has the fewest infinite ends i once it is widened, then the one with the least increase of volume
+    e, then the first. An infinite extension counts in i alone. wide: [2, d, 2] int32, wide[0] receives the widened box,
+    wide[1] is scratch space.
     """
     best, best_i, best_e = -1, np.inf, np.inf
     for place in range(count):
@@ -184,7 +185,7 @@ def relax(queries: np.ndarray, query: int, given: Sorted, order: np.ndarray, cou
 
 @bare
 def _volume_of_others(wide: np.ndarray, but: int, lines: Lines) -> float:
-    """The product of the lengths, neither zero nor infinite, of a widened box in all dimensions but one."""
+    """The product of the lengths of the box wide[1] in all dimensions but one, without zero and infinite lengths."""
     volume = 1.0
     for d in range(len(lines.sizes)):
         length = _length(wide[1, d, 0], wide[1, d, 1], d, lines)
@@ -195,7 +196,8 @@ def _volume_of_others(wide: np.ndarray, but: int, lines: Lines) -> float:
 
 @bare
 def _infinite_ends(wide: np.ndarray, lines: Lines) -> int:
-    """2 (|D| - |D_c|) for the dimensions not referenced, and the infinite ends of the others."""
+    """The number of infinite ends of the box wide[1]: two for each dimension that it does not reference, 2 (|D| -
+    |D_c|), and those of the others."""
     ends = 0
     for d in range(len(lines.sizes)):
         ends += lines.lower[d, wide[1, d, 0]] == -np.inf

@@ -27,7 +27,7 @@ class Parts(NamedTuple):
     boxes     [., d, 2] int32
     position  [.] int32, the place in the order of work of the box that each is compared with next
     first     [.] int32, the index of the first part that was cut off together with it
-    current   [2 d + 1, d, 2] int32, those that are being compared
+    current   [2 d + 1, d, 2] int32, the parts that are being compared
     next      [2 d + 1] int32, the position of each of these
     state     [5] int64: head, tail, comparisons, the most parts at once, where the rest begins
     """
@@ -79,7 +79,7 @@ def _next(strategy: int, state: np.ndarray) -> int:
 @inlined
 def _take(strategy: int, parts: Parts) -> int:
     """Moves the next parts to `current` (algorithm 12: all that were cut off together last). Returns their number, or
-    -1 where there may be no room for their own parts."""
+    -1 if there may be no room for the parts that will be cut off from them."""
     state = parts.state
     begin = _next(strategy, state)
     if strategy == MIX:
@@ -111,8 +111,8 @@ def _add(made: int, position: int, parts: Parts) -> None:
 def compare(strategy: int, parts: Parts, given: Sorted, order: np.ndarray, count: int, skips: bool, steps: int) -> int:
     """Compares parts with the first `count` boxes of an order. Returns `COVERED`, `REST`, or why it stopped before.
 
-    A part is compared with one box after the other. If it `skips`, it continues with the next box that it shares a row
-    with, and is rest at once where there is none.
+    A part is compared with one box after the other. If `skips` is True, boxes that share no row with it are passed
+    over in the same step, and it is rest at once if no further box shares one.
     """
     state, current, boxes, rank = parts.state, parts.current, given.boxes, given.rank
     last = state[SPLITS] + steps

@@ -83,7 +83,7 @@ class Space:
         return cls(names, constants, sizes, lower, upper, is_open)
 
     def encode(self, predicate: Iterable[Conjunctive]) -> Disjunction:
-        """A predicate over the space, without conjunctions that no row satisfies.
+        """The boxes of a predicate over this space; conjunctions that no row satisfies are left out.
 
         Raises `ValueError` for a dimension or a constant that the space does not have.
         """
@@ -105,7 +105,7 @@ class Space:
     def decode(self, boxes: np.ndarray) -> list[dict[str, Interval | None]]:
         """Boxes [boxes, dimensions, 2] of codes as conjunctive predicates.
 
-        Raises `ValueError` for a range with NULL and some values, but not all: no `Interval` can express that.
+        Raises `ValueError` for a range of NULL and some values, but not all: no `Interval` can express that.
         """
         return [
             {
@@ -125,7 +125,7 @@ class Space:
         return box
 
     def _codes(self, dimension: int, interval: Interval) -> tuple[int, int]:
-        """The first and the last code of an interval; (1, 0) where it has no value."""
+        """The first and the last code of an interval; (1, 0) if it has no value."""
         for end in (interval.low, interval.high):
             if math.isfinite(end) and end not in self.constants[dimension]:
                 raise ValueError(f"{end} is no constant of the space's {self.names[dimension]}")
@@ -153,8 +153,8 @@ class Space:
 
 
 def _regions(constants: Sequence[float], whole: bool) -> list[tuple[float, float, bool]]:
-    """(lower, upper, open) of the regions that constants divide a dimension into; over integers only those that contain
-    one, with their ends included."""
+    """(lower, upper, open) of the regions into which constants divide a dimension. If it has only integers (`whole`),
+    regions without one are left out, and the others have integers as ends, which they include."""
     ends = [-math.inf, *constants, math.inf]
     regions = [(ends[0], ends[1], True)]
     for low, high in pairwise(ends[1:]):
@@ -195,7 +195,7 @@ class Disjunction:
 
     @cached_property
     def alone(self) -> Predicates:
-        """The predicate as the only one of several."""
+        """This predicate alone, as `Predicates`."""
         return Predicates.of([self])
 
     @property
@@ -233,7 +233,7 @@ class Predicates:
 
     @classmethod
     def of(cls, predicates: Sequence[Disjunction]) -> Predicates:
-        """One or more predicates. Raises `ValueError` where they are not over the same space."""
+        """Concatenates one or more predicates. Raises `ValueError` if they are not over the same space."""
         space = predicates[0].space
         if any(each.space is not space for each in predicates):
             raise ValueError("all predicates must be encoded by one space")
@@ -262,6 +262,6 @@ class Predicates:
         return Streams(self.subpredicates.measures, self.order, place, self.start)
 
     def index(self) -> BoxBitmaps:
-        """Bitmaps over the boxes of each."""
+        """Bitmaps over the boxes of each predicate."""
         sizes = self.subpredicates.space.sizes
         return BoxBitmaps.of(self.subpredicates.boxes, self.order, self.start, int(sizes.max(initial=0)))

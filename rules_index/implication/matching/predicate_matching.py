@@ -1,4 +1,4 @@
-"""Predicate matching (Kuntschke and Kemper, section 3): does p' imply p, and what must p become so that it does?"""
+"""Predicate matching (Kuntschke and Kemper, section 3): does p' imply p, and how must p be relaxed so that it does?"""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ _UNBOUNDED_EFFORT = Budget(1 << 62, float("inf"))
 
 @dataclass(frozen=True)
 class Matchings:
-    """The results of matching each of several query predicates with each of several p as it was given.
+    """The results of matching each of several query predicates with each of several stream predicates p as given.
 
     start       [queries + 1] int64, the first subpredicate of each query
-    known       [streams, subpredicates] int8: 1 where the method shows that it implies p as relaxed so far, 0 where it
-                does not, -1 where the budget was spent before it was known
+    known       [streams, subpredicates] int8: 1 if the method shows that the subpredicate implies p as the ones before
+                it in the query have relaxed it, 0 if it does not, -1 if the budget was spent before
     splits      [streams, subpredicates] int64, comparisons of a part with a box (runs of algorithm 9)
     most_parts  [streams, subpredicates] int64, the most parts at once
     """
@@ -74,10 +74,10 @@ class Matching:
     """The result of matching p' with p.
 
     implied   whether p' => p as far as the method can show: the heuristics miss some cases, exact matching none; None
-              where the budget was spent before it was known
-    relaxed   p, or what it was relaxed to so that p' implies it; p always implies it
-    rest      what of p' exact matching found uncovered: with "em_bfs" and no index all of a subpredicate's rest, else
-              the first part that was found
+              if the budget was spent before it was known
+    relaxed   p, or its relaxation that p' implies; p always implies it
+    rest      parts of p' that exact matching found uncovered: of each subpredicate all such parts with "em_bfs" and no
+              index, else the first one that was found
     splits, most_parts  summed over all subpredicates, and the largest of one, as in `Matchings`
     """
 
@@ -102,9 +102,9 @@ def match(
     method: "hsr" (algorithm 7), "hcr" (8), "em_bfs" (10), "em_dfs" (11), "em_mix" (12), each with or without the quick
     check (6). index: over the stream's boxes, by number (`Disjunction.index`, or an R-tree's `tree()`), for the quick
     check and exact matching (3.6). budget: for each subpredicate of p' that exact matching is used on. A subpredicate
-    that does not match, or for which that is unknown, is added whole (3.5). Other than in the text of algorithms 10 to
-    12, one that overlaps nothing makes the match fail. Raises `ValueError` where the two predicates are not over the
-    same space.
+    that does not match, or is undecided, is added whole (3.5). A subpredicate that overlaps no box makes the match
+    fail, which algorithms 10 to 12 as printed miss. Raises `ValueError` if the two predicates are not over the same
+    space.
     """
     given = stream.alone
     over_all = BoxTrees.of([index], given.start) if isinstance(index, Tree) else index
@@ -131,8 +131,8 @@ def match_each(
 ) -> Matchings:
     """Matches each of several query predicates with each of several stream predicates, as `match` does, in one call.
 
-    index: over the boxes of all stream predicates (`Predicates.index`, or one tree for each). As no rest is returned,
-    bitmaps can decide by a corner of a part that no box contains, without a comparison.
+    index: over the boxes of all stream predicates (`Predicates.index`, or one tree for each). No rest is returned. So
+    bitmaps can decide that a part is uncovered by a corner that is in no box, without a comparison.
     """
     run = _Run(queries, streams, method, quick_check, index, keeps=False)
     for _ in run.uncovered_parts(budget):
@@ -180,7 +180,7 @@ class _Run:
         return Matchings(self._start, *self._results)
 
     def relaxed(self) -> Disjunction:
-        """The only stream predicate as the last query has relaxed it."""
+        """The stream predicate, which must be the only one, as relaxed by the last query."""
         if self.found.implied[-1] is True:
             return self._given
         boxes, added_boxes = self._stream.given.boxes, self._stream.added_boxes[: self._stream.counts[ADDED]]
@@ -189,7 +189,8 @@ class _Run:
         return Disjunction(self._given.space, np.concatenate([boxes[:count], added]))
 
     def uncovered_parts(self, budget: Budget) -> Iterator[np.ndarray]:
-        """Processes all subpredicates; yields what stays uncovered of each, if that is kept."""
+        """Matches all subpredicates; yields the uncovered parts [parts, d, 2] int32 of each that has some, if they are
+        kept."""
         watched, ends = [-1, -1], 0.0
         while (how := self._go_on(budget.splits)) != DONE:
             if how == FULL:

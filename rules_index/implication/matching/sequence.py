@@ -1,4 +1,4 @@
-"""Matches all subpredicates of query predicates one after the other; those that fail relax the stream predicate.
+"""Matches the subpredicates of query predicates one after the other; one that fails relaxes the stream predicate.
 
 Kuntschke and Kemper, algorithms 7, 8 and 10 to 12, which have the same loop over subpredicates.
 """
@@ -34,9 +34,10 @@ SPENT, DONE = 4, 5
 YES, NO, UNDECIDED = 1, 0, -1
 STATE = 9
 STREAM, QUERY, SUBPREDICATE, STARTED, GIVEN_UP, QUICK_CHECK, KEEPS_RELAXED, KEEPS_REST, KNOWS_HELD = range(STATE)
-"""Indices into the state: the current stream predicate, query and subpredicate; whether its parts are being compared;
-whether it is to be given up; whether algorithm 6 comes first; whether each query's last subpredicate is to be added,
-too; whether to stop for each rest; whether `held` is filled."""
+"""Indices into the state: the current stream predicate, query and subpredicate; whether the parts of this subpredicate
+are being compared; whether to give it up; whether to begin with algorithm 6; whether to add even the last subpredicate
+of a query, for the relaxed predicate; whether to stop at each rest, for the caller to read; whether `held` is filled.
+"""
 SCAN, TREES, BITMAPS = range(3)
 """The kinds of index; a scan uses none."""
 
@@ -65,9 +66,9 @@ def match_in_turn(
     most: int,
     steps: int,
 ) -> int:
-    """Runs until all queries are matched with all stream predicates (`DONE`). Returns before that `FULL` where parts
-    need room, `PAUSED` after so many `steps` on one subpredicate, and `REST` after one that is not covered, if `state`
-    asks for it.
+    """Runs until all queries are matched with all stream predicates (`DONE`). It returns earlier with `FULL` if parts
+    need room, with `PAUSED` after so many `steps` on one subpredicate, and with `REST` after one that is not covered,
+    if `state` asks for it; call it again to go on.
 
     Each query begins with the stream predicate as it was given. held: [subpredicates, streams] bool, filled here if the
     index is bitmaps and no rest is asked for: a subpredicate with a corner that no box contains is not implied.
@@ -76,7 +77,8 @@ def match_in_turn(
     """
     known, splits, most_parts = results
     wide = np.empty((2, queries.boxes.shape[1], 2), np.int32)
-    # a corner is not a rest, and a widened box may come to contain further corners
+    # corners are no use if the relaxed predicate is returned: a corner gives no rest, and HCR's widened boxes may come
+    # to contain it
     corners = index.kind == BITMAPS and method != HCR and not state[KEEPS_RELAXED]
     if corners and not state[KNOWS_HELD]:
         find_held(queries.boxes, query_start, index.bitmaps, held)
@@ -87,7 +89,7 @@ def match_in_turn(
         while state[QUERY] < len(query_start) - 1:
             begin, end = query_start[state[QUERY]], query_start[state[QUERY] + 1]
             if corners and not held[begin:end, at].any():
-                # none is implied, and what they would add concerns no other query
+                # no subpredicate is implied, and the boxes that they would add are not for other queries
                 state[QUERY] += 1
                 state[SUBPREDICATE] = end
                 continue
@@ -135,7 +137,7 @@ def _one(
     most: int,
     steps: int,
 ) -> int:
-    """The result for one subpredicate; the method may widen a box to contain it."""
+    """Matches one subpredicate and returns the result; HCR may widen a box to contain it."""
     if not state[STARTED]:
         checked, first = OVERLAPS, np.int64(0)
         if index.kind == SCAN:
@@ -170,7 +172,8 @@ def _one(
 
 @bare
 def _check(queries: np.ndarray, query: int, stream: Stream) -> int:
-    """Algorithm 6 (QC)."""
+    """Algorithm 6 (QC): `IMPLIED` if a box contains the subpredicate, else `OVERLAPS` if one shares a row with it, else
+    `APART`."""
     found = APART
     boxes, rank, order = stream.given.boxes, stream.given.rank, stream.order
     for place in range(stream.counts[ORDERED]):
@@ -195,7 +198,7 @@ def _find(
 
 @bare
 def _widen(stream: Stream, streams: Streams, queries: Sorted, query: int, lines: Lines, wide: np.ndarray) -> int:
-    """Algorithm 8 for a subpredicate, which is added where there is no box to widen."""
+    """Algorithm 8 for a subpredicate, which is added if there is no box to widen."""
     if stream.counts[ORDERED] == 0:
         box = len(streams.order) + query
         copy(queries, query, stream.given, box)

@@ -1,7 +1,7 @@
 """The stream predicates: as they were given, and the current one as relaxed so far.
 
-Kuntschke and Kemper, sections 3.1, 3.4 and 3.5 (what a query does not imply is added, or a box is widened to contain
-it) and 6.1 (the order of work).
+Kuntschke and Kemper, sections 3.1, 3.4 and 3.5 (a subpredicate that does not imply the stream predicate is added to it,
+or one of its boxes is widened) and 6.1 (the order of work).
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ class Streams(NamedTuple):
 class Stream(NamedTuple):
     """The current stream predicate.
 
-    given   the boxes of all stream predicates, of which those of this one can be widened; then those of all queries,
+    given   the boxes of all stream predicates, of which the current one's can be widened; then those of all queries,
             which can be added
-    order   [.] int64, this one's boxes in the order of work, unless an index replaces it
-    added_boxes [.] int64, the boxes that the index does not have in their present form; they come last then
+    order   [.] int64, the current boxes in the order of work, unless an index replaces it
+    added_boxes [.] int64, the boxes that were added or widened, which an index does not have as they are now; with an
+            index they come last in the order of work
     near    [.] int64, the boxes that share a row with what is matched, in the order of work, as an R-tree finds them
     counts  [3] int64, the number of boxes in order, added_boxes and near
     """
@@ -51,7 +52,7 @@ class Stream(NamedTuple):
 
 
 def no_stream(streams: Streams, queries: Sorted, most: int) -> Stream:
-    """No current predicate yet, with room for so many boxes of one."""
+    """No current predicate yet; there is room for one of at most `most` boxes."""
     given = Sorted(*map(np.concatenate, zip(streams.given, queries, strict=True)))
     # a tree can contain a widened box, too
     order, added_boxes, near = (np.empty(room, np.int64) for room in (most, most, 2 * most))
@@ -93,7 +94,7 @@ def add(stream: Stream, box: int, ordered: bool) -> None:
 
 @bare
 def replace(stream: Stream, box: int, wide: np.ndarray, lines: Lines) -> None:
-    """Replaces a box by the first one of `wide`."""
+    """Replaces a box by the widened one, wide[0], at its new place in the order of work."""
     copy_box(wide, 0, stream.given.boxes, box)
     measure(stream.given, box, lines)
     order, counts = stream.order, stream.counts

@@ -1,1 +1,1 @@
-"""Mistakes that are found from a single rule's text, and from what is known of the columns' values."""
+"""Finds mistakes in a single rule from its text and from known values of the columns."""

@@ -19,7 +19,7 @@ from rules_index.language.nodes import Node
 from rules_index.language.typed import Expression, Leaf
 
 _MOST_PRUNED = 50
-"""If there are more alternatives, a message does not leave out those that it does not need."""
+"""If there are more alternatives, a message names all of them, even those that are not needed."""
 
 
 def missing_brackets(rule: Parsed) -> Iterator[Mistake]:
@@ -58,7 +58,7 @@ def _has_brackets(rule: Parsed, node: Node) -> bool:
 
 
 def _column_asked(rule: Parsed, node: Node) -> Leaf | None:
-    """The column that a comparison tests for a value, as = and IN do."""
+    """The column that a comparison by = or IN tests for a value; None for other nodes."""
     asked = (node.kind == "compare" and node.value == "=") or (node.kind == "in" and not node.value)
     if not asked or (node.kind == "compare" and rule.constant(node.children[1]) is None):
         return None
@@ -82,7 +82,7 @@ def true_unless_null(rule: Parsed) -> Iterator[Mistake]:
 
 
 def _may_be_beyond(rule: Parsed, each: Compared) -> bool:
-    """Whether a number is compared with a column that may have numbers only on one side of it."""
+    """Whether a column may have values on one side only of the number that it is compared with."""
     leaf = rule.leaf(each.subject)
     if leaf is None or not (is_integer(leaf.type) or is_decimal(leaf.type)):
         return False
@@ -90,7 +90,8 @@ def _may_be_beyond(rule: Parsed, each: Compared) -> bool:
 
 
 def _exhausted(rule: Parsed, alternatives: list[Node], wanted: bool) -> Iterator[Mistake]:
-    """Alternatives of which one is TRUE (or FALSE, if not `wanted`) for each value except NULL."""
+    """Finds alternatives on one attribute, at least one of which is TRUE (or FALSE, if not `wanted`) for each value
+    except NULL."""
     groups: dict[Expression, list[tuple[Node, Predicate]]] = {}
     asked = [node for node in alternatives if node.kind in ("compare", "in", "between")]
     subjects = Counter(_subject(rule, node) for node in asked)

@@ -20,16 +20,17 @@ from rules_index.language.coercion import STRING, is_decimal, is_float, is_numbe
 from rules_index.language.nodes import Node
 
 _LEAST_ROWS, _MOST_LISTED = 1_000, 20
-"""The fewest rows of a source, and the most distinct values, for reporting a value that no known one resembles."""
+"""A value that no known one resembles is reported only for a source of at least so many rows, and a column of at most
+so many distinct values."""
 _PERCENT = frozenset(("pct", "percent", "percentage", "perc", "prozent"))
 _FRACTION = frozenset(("probability", "prob", "fraction"))
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _LEAST_PERCENT = 10.0
-"""A column of percents has some value of at least so much."""
+"""A column of percents has at least one value that is at least this."""
 
 
 def spellings(rule: Parsed) -> Iterator[Mistake]:
-    """Strings that no row has, or that are padded, or are 'NULL'; one finding for each."""
+    """Strings that no row has, that begin or end with a blank, or that are 'NULL'; at most one finding for each."""
     for each in rule.comparisons:
         if each.operator not in EQUALITIES or each.constant.type != STRING:
             continue
@@ -86,7 +87,7 @@ def _unknown(rule: Parsed, each: Compared, text: str, known: KnownValues | None)
 
 
 def _of_few(rule: Parsed, each: Compared, known: KnownValues) -> Mistake | None:
-    """A value that is not among a column's few values, all of which are known."""
+    """Reports a value that is not among a column's few values, if all of these are known."""
     texts = known.texts or frozenset()
     if not known.complete or known.rows < _LEAST_ROWS or not 0 < len(texts) <= _MOST_LISTED:
         return None

@@ -40,8 +40,8 @@ _LONGEST = 100_000
 def mistakes(
     texts: pa.LargeStringArray, scope: Scope, known: Mapping[str, KnownValues]
 ) -> Iterator[tuple[int, Mistake]]:
-    """The mistakes in rules, all of which compile, each with the rule's number; known: what is known of columns, by
-    name."""
+    """Yields the mistakes in rules, all of which compile, each with the rule's number. known: by column name, what
+    `known_values` returns."""
     remembered: dict[Hashable, Formula] = {}
     for place, text in enumerate(texts.to_pylist()):
         if len(text) > _LONGEST:
@@ -51,7 +51,7 @@ def mistakes(
             found: dict[tuple[str, int, int], Mistake] = {}
             for look in _LOOKS:
                 for each in look(rule):
-                    # of the items of one list only the first wrong one is reported
+                    # all wrong items of a list are at the same position: only the first is reported
                     found.setdefault((each.kind, each.begin, each.end), each)
         except MemoryError:
             raise

@@ -1,4 +1,4 @@
-"""What is known of a column's values: the distinct strings, and the range of numbers."""
+"""Summaries of the values that a column is known to have: the distinct strings, or the range of numbers."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ _MOST_COMPARED = 1_000
 """The most distinct strings of a column for a search for one with nearly the same spelling."""
 _LEAST_LETTERS = 4
 _CLOSE = 0.8
+"""The shortest string that is compared with others, and the least similarity of these (`difflib.SequenceMatcher`)."""
 _BETWEEN_WORDS = re.compile(r"[\s_\-./]+")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KnownValues:
-    """The values of some rows, or of all, in one column.
+    """A summary of one column's values on some rows, or on all.
 
     rows: the number of rows; complete: whether these are all rows. texts: the distinct values of a STRING, the items of
-    an ARRAY of strings or the keys of a MAP; None for other types. low, high: the least and the greatest number, None
-    where there are none. has_zero: whether a number is 0; has_fraction: whether one is between 0 and 1, both excluded.
+    an ARRAY of strings or the keys of a MAP; None for other types. low, high: the least and the greatest finite number,
+    None for other types. has_zero: whether a number is 0; has_fraction: whether one is between 0 and 1, both excluded.
     """
 
     rows: int
@@ -40,7 +41,7 @@ class KnownValues:
     _folded: dict[str, str] = field(default_factory=dict, init=False, repr=False)
 
     def near(self, text: str) -> str | None:
-        """The known string that an unknown one was probably meant to be; None where there is none."""
+        """The known string that was probably meant by an unknown one; None if there is none."""
         if self.texts is None or text in self.texts:
             return None
         if text not in self._near:
@@ -60,13 +61,15 @@ class KnownValues:
 
 
 def folded(text: str) -> str:
-    """A string without what spellings of one value differ in: case, accents, blanks, dashes and underscores."""
+    """A string without the differences between spellings of one value: in lower case, without accents, and without
+    blanks, underscores, dashes, dots and slashes."""
     plain = unicodedata.normalize("NFKD", text).casefold()
     return _BETWEEN_WORDS.sub("", "".join(each for each in plain if not unicodedata.combining(each)))
 
 
 def known_values(column: pa.ChunkedArray | pa.Array, complete: bool) -> KnownValues | None:
-    """What is known of a column from some of its rows; None where there are none, or its type is not supported."""
+    """Summarises a column from some of its rows; None if there are none, or no finite number, or more than `MOST_TEXTS`
+    distinct strings, or if its type is not supported."""
     return known_values_in(column.type, column.chunks if isinstance(column, pa.ChunkedArray) else [column], complete)
 
 

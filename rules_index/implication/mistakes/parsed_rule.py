@@ -23,8 +23,8 @@ EQUALITIES = frozenset(("=", "<>", "<=>"))
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A comparison with a constant: the comparison's node, the subject, the operator with the subject on its left, the
-    constant and its node."""
+    """A comparison of a subject with a constant. node: the whole comparison; operator: as if the subject were on its
+    left."""
 
     node: Node
     subject: Node
@@ -34,8 +34,10 @@ class Compared:
 
 
 class Parsed:
-    """A rule, which compiles, with what is known of the columns, by name. `comparisons` are all those with constants,
-    `literals` the values of all literals."""
+    """The parsed text of a rule that compiles, and the known values of columns, by name.
+
+    `comparisons` are the rule's comparisons with constants, `literals` the values of its literals.
+    """
 
     def __init__(
         self,
@@ -62,7 +64,7 @@ class Parsed:
         return words_of(self.tokens, node)
 
     def mistake(self, kind: str, node: Node, message: str, last: Node | None = None) -> Mistake:
-        """A mistake in the text of a node, or from there to the end of the node `last`."""
+        """A mistake in the text of a node, or in the text from its begin to the end of the node `last`."""
         begin, end = node.first, (node if last is None else last).last
         kinds = self.tokens.kinds
         depth = least = 0
@@ -70,7 +72,7 @@ class Parsed:
             depth += (each == "(") - (each == ")")
             least = min(least, depth)
         depth -= least
-        # extended to the brackets that are closed or opened within
+        # a bracket that is only closed, or only opened, in the text extends it to the other bracket
         while least < 0:
             begin -= 1
             least += (kinds[begin] == "(") - (kinds[begin] == ")")
@@ -97,7 +99,7 @@ class Parsed:
         return self._leaves[node]
 
     def known(self, node: Node) -> KnownValues | None:
-        """What is known of the column that a node is; else None."""
+        """The known values of the column that a node is; None for other nodes, and if nothing is known."""
         leaf = self.leaf(node)
         return None if leaf is None else self._known.get(leaf.name)
 
@@ -138,7 +140,10 @@ class Parsed:
 
 
 def can_hold(leaf: Leaf, constant: Constant) -> bool:
-    """Whether a column of integers or decimals is known to be able to have a number as its value, as most can."""
+    """Whether a column of integers or decimals can certainly have a number as its value, and greater and smaller ones.
+
+    That is so for most constants: only for the others is a comparison analysed. False for a number of another kind.
+    """
     kind, value = leaf.type, constant.value
     if is_integer(kind):
         return is_integer(constant.type) and -(1 << INTEGER_BITS[kind]) < value < (1 << INTEGER_BITS[kind]) - 1

@@ -40,7 +40,7 @@ from rules_index.language.typed import Constant, Leaf
 
 _TIMES = {DATE: "DATE", TIMESTAMP: "TIMESTAMP", TIMESTAMP_NTZ: "TIMESTAMP_NTZ"}
 _PERHAPS_NUMBER = re.compile(r"(?i)[+-]?(?:[0-9.]+(?:e[+-]?[0-9]+)?[df]?|0x[0-9a-fp.+-]*[df]?|nan|inf|infinity)")
-"""What Java may parse as a number; it parses no other string."""
+"""Matches every string that Java parses as a number, and a few others."""
 _DAY_FIRST = re.compile(r"(\d{1,2})\s*([./-])\s*(\d{1,2})\s*[./-]\s*(\d{4})(.*)", re.DOTALL)
 _YEAR_FIRST = re.compile(r"(\d{4})\s*[-./]\s*(\d{1,2})\s*[-./]\s*(\d{1,2})(.*)", re.DOTALL)
 _DIVISIONS = frozenset(("/", "%", "DIV"))
@@ -49,7 +49,8 @@ _CAPITALS, _SMALL = frozenset(("upper", "ucase")), frozenset(("lower", "lcase"))
 
 
 def raises_always(rule: Parsed) -> Iterator[Mistake]:
-    """Strings compared with numbers, dates or truth values that cannot be cast to these, and divisions by 0."""
+    """Strings that cannot be cast to the number, time or truth value that they are compared with; strings in place of a
+    condition; and divisions by 0."""
     reported: set[Node] = set()
     for each in rule.comparisons:
         subject = rule.value(each.subject)
@@ -71,7 +72,8 @@ def raises_always(rule: Parsed) -> Iterator[Mistake]:
 
 
 def _beside_text(each: Compared, data_type: Type, rule: Parsed) -> Type:
-    """The type that a string is cast to beside a value; None where it is not cast, or the value's type is unknown."""
+    """The type to which a string is cast if it is compared with a value of `data_type`; None if it is not cast, or the
+    value's type is unknown."""
     if data_type is None or data_type == STRING:
         return None
     if each.node.kind == "in":
@@ -82,7 +84,7 @@ def _beside_text(each: Compared, data_type: Type, rule: Parsed) -> Type:
 
 
 def _is_refused(text: str, data_type: pa.DataType) -> bool:
-    """Whether Spark certainly raises when it casts a string."""
+    """Whether Spark certainly raises an error if it casts a string to a type."""
     text = text.strip("".join(map(chr, range(33))))
     if is_number(data_type):
         return not _PERHAPS_NUMBER.fullmatch(text) or (is_integer(data_type) and "." in text)
@@ -168,7 +170,8 @@ def divisions(rule: Parsed) -> Iterator[tuple[Node, Node]]:
 
 
 def may_raise(rule: Parsed) -> Iterator[Mistake]:
-    """Divisions by a column that has zeros, and strings compared with a number that cannot be cast to one."""
+    """Divisions by a column that has zeros, and columns of strings that are compared with a number although some of
+    their values are none. A division is left out if the rule tests its divisor, as in `b <> 0 AND a / b > 1`."""
     chosen = {leaf for node in rule.of("case", "is", "call") if _guards(node) for leaf in _leaves(rule, node)}
     asked = [each for each in rule.comparisons if rule.leaf(each.subject) is not None]
     chosen |= {leaf for each in asked if (leaf := rule.leaf(each.subject)) is not None}
@@ -198,6 +201,7 @@ def may_raise(rule: Parsed) -> Iterator[Mistake]:
 
 
 def _guards(node: Node) -> bool:
+    """Whether a node tests or replaces NULL or some values, so that a division by its columns may be safe."""
     return node.kind in ("case", "is") or (
         node.kind == "call"
         and node.value in ("if", "nullif", "coalesce", "isnotnull", "isnull", "greatest", "nullifzero")
