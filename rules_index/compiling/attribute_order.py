@@ -1,4 +1,4 @@
-"""Which attributes rules use, numbered by first use, whatever the order in which rules are compiled."""
+"""Orders the attributes that rules use by their first use, whatever the order in which rules are compiled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _UNUSED = np.iinfo(np.int64).max
 
 
 class AttributeOrder:
-    """The uses of attributes; attributes are given by their numbers in a growing list."""
+    """Notes which rules use which attributes. An attribute is given as its index in `attributes`, which may grow."""
 
     def __init__(self, attributes: Sequence[Expression]) -> None:
         self._attributes = attributes
@@ -28,7 +28,7 @@ class AttributeOrder:
         self._more: list[np.ndarray] = []
 
     def add(self, rule: int, attributes: Iterable[int]) -> None:
-        """Notes the attributes that a rule names, in its order. Rules come by ascending number."""
+        """Notes the attributes that a rule names, in the order of its text. Rules come by ascending number."""
         for place, attribute in enumerate(attributes):
             self._first.setdefault(attribute, rule << 32 | place)
             if not self._is_column(attribute):
@@ -60,8 +60,8 @@ class AttributeOrder:
         return np.argsort(first, kind="stable")[: int((first != _UNUSED).sum())]
 
     def computed(self, rank: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The uses (rules, ranks) [uses] int64 of attributes that are not plain columns, distinct, by rule and then by
-        `rank` [attributes], which replaces the attribute's number."""
+        """Returns the distinct uses of attributes that are not plain columns, as (rules, ranks) [uses] int64, by rule
+        and then by rank. rank: [attributes] int32, replaces the attribute's index."""
         rules = [np.array(self._rules, np.int64), *(pairs[:, 0] for pairs in self._more)]
         attributes = [np.array(self._computed, np.int64), *(pairs[:, 1] for pairs in self._more)]
         pairs = distinct(np.concatenate(rules) << 32 | rank[np.concatenate(attributes)])

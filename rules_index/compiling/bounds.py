@@ -19,8 +19,11 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def instants(table: pa.Table, name: str, time_zone: str) -> pa.Int64Array | None:
-    """Microseconds since the epoch. A timestamp without a zone is read in `time_zone`. A bound beyond what 64 bits
-    count is the last one that they do. Raises `RulesIndexError` for a column of another type."""
+    """Reads a column of bounds as microseconds since the epoch; None if there is no such column, or no bound in it.
+
+    A timestamp without a zone is read in `time_zone`. A bound that 64 bits cannot hold becomes the nearest one that
+    they can. Raises `RulesIndexError` for a column that is no timestamp.
+    """
     if name not in table.column_names or pa.types.is_null(table.schema.field(name).type):
         return None
     column = table.column(name)
@@ -44,7 +47,7 @@ def _microseconds(ticks: np.ndarray, unit: str) -> np.ndarray:
 
 
 def _earlier(local: np.ndarray, offset: Any) -> np.ndarray:
-    """`local` - `offset`, an integer or one for each, without an overflow."""
+    """`local` - `offset` without an overflow; offset: an integer, or an array with one for each."""
     low, high = -_LAST + np.maximum(offset, 0), _LAST + np.minimum(offset, 0)
     return np.clip(local, low, high) - offset
 

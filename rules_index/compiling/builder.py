@@ -30,13 +30,13 @@ from rules_index.language.operations import can_raise
 from rules_index.language.typed import Expression, Leaf, authors_text, leaves_of
 
 Analyse = Callable[[Sequence[Leaf]], Sequence[RuleError | str | None]]
-"""Given derived leaves, returns for each None or why Spark refuses it: a sentence, or an error with its own code."""
+"""Given derived columns, returns for each None, or why Spark refuses it: a sentence, or an error with its own code."""
 _MOST_KNOWN = 1 << 16
-"""The number of cached literals: a literal that many rules share is not added for each of them."""
+"""The most literals that are cached. A literal that many rules share is added once, not for each of them."""
 
 
 class ConjunctionBuilder:
-    """Collects rules as numbers of literals, shared disjunctions and attributes.
+    """Collects rules, in which literals, shared disjunctions and attributes are replaced by their numbers.
 
     `kept` [rules] bool are the rules that were added and not refused afterwards.
     """
@@ -52,7 +52,7 @@ class ConjunctionBuilder:
         self._uses = AttributeOrder(self.expansion.attributes)
 
     def add(self, rule: int, conjunctions: Iterable[Conjunction], attributes: Iterable[int]) -> None:
-        """Adds a rule that names these attributes, in its order, and is TRUE where one of the conjunctions is."""
+        """Adds a rule that is TRUE where one of the conjunctions is. attributes: as its text names them, in order."""
         self.literals.grow(self.expansion.attributes)
         self._uses.add(rule, attributes)
         for conjunction in conjunctions:
@@ -60,7 +60,7 @@ class ConjunctionBuilder:
         self.kept[rule] = True
 
     def add_formula(self, rule: int, formula: Formula) -> None:
-        """Adds a rule. Raises `RuleError` where its formula is nested too deeply, or takes too much work."""
+        """Adds a rule. Raises `RuleError` if its formula is nested too deeply, or takes too much work."""
         self.expansion.begin()
         try:
             conjunctions = self.expansion.conjunctions_of(formula)
@@ -69,7 +69,7 @@ class ConjunctionBuilder:
         self.add(rule, conjunctions, [self.expansion.number_of(p.attribute) for p in predicates_of(formula)])
 
     def extend(self, instances: Instances) -> None:
-        """Adds rules whose conjunctions have been instantiated."""
+        """Adds rules that were instantiated from templates."""
         self._uses.extend(instances)
         self._parts.append(LiteralLists(instances.target, instances.start, instances.terms))
         self.kept[instances.rules] = True
@@ -88,7 +88,7 @@ class ConjunctionBuilder:
         return number
 
     def refuse(self, analyse: Analyse, rejects: Rejects) -> None:
-        """Rejects the rules that name a derived leaf which Spark refuses."""
+        """Rejects the rules that name a derived column which Spark refuses."""
         order = self._uses.order()
         leaves: dict[Leaf, list[int]] = {}
         for place, number in enumerate(order.tolist()):
@@ -138,8 +138,9 @@ class ConjunctionBuilder:
         return Flattened(conjunctions, expressions, regions, (raising_start, place[order[raising]].astype(np.int64)))
 
     def _settled(self, rank: np.ndarray) -> tuple[SettledLiterals, LiteralLists, LiteralLists, np.ndarray]:
-        """All literals, the conjunctions of the shared disjunctions, those of the rules that are kept, and the numbers
-        of the literals that these name; their terms are indices into these numbers."""
+        """Returns all literals; the conjunctions of the shared disjunctions that kept rules name; the conjunctions of
+        the kept rules; and the numbers [used] int64 of the literals that all these conjunctions name. Their terms are
+        indices into these numbers."""
         growing = GrowingLists()
         for disjunction in self.expansion.disjunctions:
             for conjunction in disjunction.conjunctions:
@@ -174,8 +175,8 @@ class ConjunctionBuilder:
         return rank
 
     def _raising(self, order: np.ndarray, rank: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """CSR arrays: for each rule that is kept, the ranks of the attributes it uses whose evaluation can fail on a
-        row."""
+        """For each rule that is kept, the ranks of the attributes that it names and that can raise on some row, as CSR
+        arrays."""
         failing = np.array([can_raise(self.expansion.attributes[attribute]) for attribute in order.tolist()], bool)
         rules, attributes = self._uses.computed(rank)
         chosen = failing[attributes] & self.kept[rules]
@@ -185,7 +186,7 @@ class ConjunctionBuilder:
 
 @dataclass(frozen=True)
 class Flattened:
-    """All that an index is made of except its engine; `raising` is as in `CompiledRules`."""
+    """All parts of an index except its engine; `raising` is as in `CompiledRules`."""
 
     conjunctions: Conjunctions
     attributes: tuple[Expression, ...]
@@ -206,7 +207,11 @@ def _pairs(terms: np.ndarray, attribute_of: np.ndarray) -> np.ndarray:
 def _lay_out(
     expressions: Sequence[Expression], attributes: np.ndarray, literals: np.ndarray, settled: SettledLiterals
 ) -> tuple[tuple[Regions, ...], np.ndarray, np.ndarray]:
-    """The regions of attributes, and the codes of literals as CSR intervals."""
+    """Returns the regions of each attribute, and the codes of each literal as CSR intervals: offsets [literals + 1]
+    int64 into intervals [., 2] int32.
+
+    attributes: [.] int64, the number of each of `expressions`; literals: [.] int64, their numbers in `settled`.
+    """
     order = np.argsort(literals, kind="stable")
     bounds = np.searchsorted(literals[order], settled.begin)
     regions: list[Regions] = []
@@ -216,7 +221,7 @@ def _lay_out(
     for expression, attribute in zip(expressions, attributes.tolist(), strict=True):
         mine = order[bounds[attribute] : bounds[attribute + 1]]
         sets = settled.sets[attribute].take(literals[mine] - settled.begin[attribute])
-        # conditions that only Spark evaluates can be many, and their regions are all equal
+        # there can be many derived columns that are conditions, and all of these have equal regions
         alike = len(sets) <= 2 and isinstance(settled.keys[attribute], IntegerKeys)
         arrays = (sets.start, sets.null, sets.offsets, sets.cuts) if alike else ()
         key = (expression.type, *(array.tobytes() for array in arrays)) if alike else attribute

@@ -55,15 +55,15 @@ def compile_rules(
     engine: one of `ENGINES`, or "auto"
     event_time: the column that validity bounds are compared with
     time_zone: of timestamp literals and functions
-    analyse: given the derived leaves that only Spark can evaluate, returns for each None or why Spark refuses it
+    analyse: given derived columns, returns for each None, or why Spark refuses it
     sample: given the names of the columns that the rules read, returns some typical rows (of a table in memory:
         `table.select`), from which `auto` chooses; without it the frequencies of values are guessed
     annotate: what rows get besides ids, from the rules' columns priority, labels and severity (`index.annotations`);
         it is part of the fingerprint
-    lists: those that rules may name (`domains.value_lists`); the values of those that they do name become part of the
-        index and of the fingerprint
+    lists: the value lists that rules may name (`domains.value_lists`); the values of lists that a rule does name become
+        part of the index and of the fingerprint
 
-    A rule that does not compile is listed in `rejects` and does not affect others. Raises `RulesIndexError` where the
+    A rule that does not compile is listed in `rejects` and does not affect others. Raises `RulesIndexError` if the
     rules as a whole cannot be read.
     """
     started = time.perf_counter()
@@ -81,7 +81,7 @@ def compile_rules(
 
 @dataclass(frozen=True)
 class Settings:
-    """What rules are compiled for; the fields are the arguments of `compile_rules`."""
+    """The arguments of `compile_rules` that say what rules are compiled for; `lists` by name."""
 
     schema: pa.Schema
     engine: str
@@ -102,7 +102,8 @@ class Given:
 def compile_columns(
     given: Given, settings: Settings, analyse: Analyse | None, sample: Sample | None, started: float
 ) -> CompiledRules:
-    """The index of rules that were read; `given.rules` is emptied. started: the start by `time.perf_counter`."""
+    """Compiles rules that were read. `given.rules` is emptied, so that their texts can be freed before the index is
+    built. started: when compiling began, by `time.perf_counter`."""
     enabled, rejects = given.rules, given.rejects
     given.rules = enabled.chosen(np.arange(0))
     schema, engine, event_time, time_zone = settings.schema, settings.engine, settings.event_time, settings.time_zone

@@ -1,9 +1,10 @@
 """A rule's formula as conjunctions of literals: the disjunctive normal form of where the rule is TRUE.
 
-NOT is pushed down by asking of every subformula where it is TRUE and where it is FALSE, so that below it NULL needs no
-third value. OR multiplies conjunctions only while one AND has at most `DISTRIBUTION_LIMIT` of them. Beyond that the OR
-becomes a *shared disjunction*: it is evaluated once a batch, to a row bitmap, for all rules that contain it. So
-compiling takes time and memory linear in the length of the rules.
+NOT is pushed down: a formula below it is expanded to the rows on which it is FALSE in place of those on which it is
+TRUE. Rows on which it is NULL are in neither set, so that NULL needs no third case. OR multiplies conjunctions only
+while one AND has at most `DISTRIBUTION_LIMIT` of them. Beyond that the OR becomes a *shared disjunction*: it is
+evaluated once a batch, to a row bitmap, for all rules that contain it. So compiling takes time and memory linear in the
+length of the rules.
 """
 
 from __future__ import annotations
@@ -119,8 +120,7 @@ class Expansion:
         return literal.null and literal.values.is_full and not self._raising[literal.attribute]
 
     def any_of(self, parts: Iterable[Sequence[Conjunction]]) -> tuple[Conjunction, ...]:
-        """OR of several parts. Alternatives that are a single literal on the same attribute are united to one
-        literal."""
+        """OR of several parts. Alternatives that are single literals on the same attribute become one literal."""
         single: dict[int, list[Literal]] = {}
         others: dict[Conjunction, None] = {}
         for part in parts:
@@ -180,8 +180,7 @@ class Expansion:
         return self._disjunctions.setdefault(conjunctions, SharedDisjunction(len(self._disjunctions), conjunctions))
 
     def _merge(self, members: Iterable[Conjunction]) -> Conjunction | None:
-        """The AND of several conjunctions, with literals on one attribute intersected; None where it is
-        unsatisfiable."""
+        """The AND of several conjunctions, with literals on one attribute intersected; None if it is unsatisfiable."""
         literals: dict[int, list[Literal]] = {}
         result: set[Literal | SharedDisjunction] = set()
         for member in members:

@@ -1,5 +1,5 @@
-"""The fingerprint: SHA-256 of what decides a match, which is the format, the settings, the inputs and each rule's
-digest.
+"""The fingerprint: the SHA-256 of everything that decides a match, which is the format, the settings, the inputs and a
+digest of each rule.
 
 An index keeps the digests of its rules, so that the fingerprint of the next version needs new digests only for changed
 rules.
@@ -47,7 +47,7 @@ def rules_naming_lists(rules: RuleColumns) -> np.ndarray:
 
 
 def lists_named(rules: RuleColumns, lists: Mapping[str, AnyList]) -> tuple[ValueList, ...]:
-    """Those of the lists that rules name, by name."""
+    """The value lists that rules name, ordered by name; missing ones are left out."""
     if not lists:
         return ()
     named = {name for rule in rules_naming_lists(rules).tolist() for name in names_in(rules.text(rule))}
@@ -55,6 +55,7 @@ def lists_named(rules: RuleColumns, lists: Mapping[str, AnyList]) -> tuple[Value
 
 
 def _with_lists(digests: np.ndarray, rules: RuleColumns, lists: Mapping[str, AnyList]) -> np.ndarray:
+    """The digests, digested again with those of the lists that a rule names."""
     found = digests.copy()
     for rule in rules_naming_lists(rules).tolist():
         named = [lists[name].digest for name in names_in(rules.text(rule)) if name in lists]
@@ -65,6 +66,7 @@ def _with_lists(digests: np.ndarray, rules: RuleColumns, lists: Mapping[str, Any
 
 
 def _annotated(digests: np.ndarray, annotations: pa.Table) -> np.ndarray:
+    """The digests, digested again with each rule's annotations."""
     sha256 = hashlib.sha256
     paired = zip(digests, texts(annotations).to_list(), strict=True)
     found = [sha256(digest.tobytes() + text.encode()).digest()[:DIGEST_BYTES] for digest, text in paired]
@@ -96,8 +98,8 @@ def _digests(rules: RuleColumns, first: int, last: int) -> bytes:
 
 
 def _lines(rules: RuleColumns, first: int, last: int) -> tuple[list[int], memoryview]:
-    """The lines of the rules [first, last), concatenated, and where each begins. Lines that need escapes are written
-    one by one."""
+    """Returns where the line of each rule in [first, last) begins and ends, and all lines, concatenated. Lines that
+    need escapes are written one by one."""
     block = slice(first, last)
     ids, texts = rules.ids[block], rules.expressions[block]
     plain = pc.match_substring_regex(texts, _PLAIN)

@@ -40,8 +40,8 @@ class LiteralLists:
         return LiteralLists(self.owner, self.start, terms)
 
     def resolved(self) -> LiteralLists:
-        """The conjunctions, which must have no shared disjunctions, without terms that are `ALWAYS`; conjunctions with
-        a term that is `NEVER` are left out."""
+        """Leaves out conjunctions with a term that is `NEVER`, and of the others the terms that are `ALWAYS`. There
+        must be no shared disjunctions, whose numbers are negative, too."""
         special = self.terms < 0
         if not special.any():
             return self
@@ -92,10 +92,10 @@ class GrowingLists:
 
 
 def reached(disjunctions: LiteralLists, count: int, rules: LiteralLists) -> tuple[LiteralLists, LiteralLists]:
-    """The conjunctions of those of `count` shared disjunctions that the rules reach, and the conjunctions of the rules;
-    the shared disjunctions are renumbered.
+    """Leaves out shared disjunctions that no rule names, directly or through others, and renumbers the rest. Returns
+    the conjunctions of the shared disjunctions and those of the rules.
 
-    A shared disjunction names only earlier ones, and the conjunctions are ordered by shared disjunction.
+    count: the number of shared disjunctions. Each names only earlier ones, and `disjunctions` are ordered by owner.
     """
     found = np.zeros(count, bool)
     found[-1 - rules.terms[rules.terms < 0]] = True

@@ -18,9 +18,9 @@ from rules_index.domains.values import ValueSet
 from rules_index.language.typed import Expression
 
 NEVER, ALWAYS = -1, -2
-"""These replace a literal's number: a literal that no row satisfies, and one that every row satisfies."""
+"""These replace the number of a literal that no row satisfies, and of one that every row satisfies."""
 _BLOCK = 1 << 14
-"""So many sets that are added one by one are kept as objects before they become arrays."""
+"""The number of sets, added one by one, that are kept as objects until they become arrays."""
 
 
 class SetColumn:
@@ -43,7 +43,8 @@ class SetColumn:
             self._close()
 
     def referring(self, sets: SetArrays, strings: pa.LargeBinaryArray | None) -> SetArrays:
-        """Sets with cuts as references to `keys`, given sets whose cuts are keys or references to `strings`."""
+        """The sets with cuts as references to `keys`. Their cuts are given as keys, which are their own references, or
+        as references to `strings`."""
         if strings is None:
             return sets
         assert isinstance(self.keys, ByteKeys)
@@ -65,7 +66,7 @@ class SetColumn:
         return values, bool(part.null[place])
 
     def settle(self) -> SetArrays:
-        """All sets, with cuts as positions of the keys. No set can be added afterwards."""
+        """Returns all sets, with cuts as positions in the ascending keys. No set can be added afterwards."""
         self._close()
         self.keys.settle()
         sets = join(self._parts)
@@ -134,8 +135,11 @@ class LiteralSets:
         return np.where(sets.is_empty, np.int32(NEVER), numbers)
 
     def intersect(self, attribute: np.ndarray, members: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        """Adds for each group of literals the literal that all its members imply together; returns the numbers
-        [groups]. attribute [groups] is that of all members. The intersections are computed in `settle`."""
+        """Adds the intersection of each group of literals; returns the new literals' numbers [groups] int32.
+
+        attribute: [groups], that of all members of a group; group i has the literals members[offsets[i]:offsets[i +
+        1]]. The intersections are computed in `settle`.
+        """
         self._groups.append((len(self), members, offsets))
         return self._extend(attribute, np.full(len(attribute), -1))
 
@@ -151,8 +155,8 @@ class LiteralSets:
         return Literal(attribute, *self.columns[attribute][self._place[number]])
 
     def settle(self, raising: np.ndarray) -> SettledLiterals:
-        """All distinct literals. raising [attributes] bool: the attributes that can raise, on which no literal is
-        satisfied by every row. No literal can be added afterwards."""
+        """Returns all distinct literals. No literal can be added afterwards. raising: [attributes] bool, the attributes
+        that can raise: no literal on these is satisfied by every row."""
         attribute = np.array(self._attribute, np.int32)
         place = np.array(self._place, np.int64)
         groups = _joined(self._groups)
@@ -200,7 +204,10 @@ def _joined(groups: list[tuple[int, np.ndarray, np.ndarray]]) -> _Groups:
 
 
 def _with_intersections(sets: SetArrays, place: np.ndarray, merged: np.ndarray, groups: _Groups) -> SetArrays:
-    """Appends the sets of intersected literals, and notes their numbers."""
+    """Appends the intersections of groups to the sets of an attribute, and writes their numbers to `place` [literals].
+
+    merged: [.] int64, the literals of the attribute that are intersections.
+    """
     gather, offsets = gather_indices(groups.offsets, np.searchsorted(groups.first, merged))
     found = sets.intersections(place[groups.members[gather]], offsets)
     place[merged] = len(sets) + np.arange(len(merged))

@@ -1,4 +1,4 @@
-"""The priority, labels and severity of rules, brought from the forms users give them in into one."""
+"""Reads the priority, labels and severity of rules, which users can give in several forms."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _SEVERITY_LABELS = ("severity", "level")
 
 
 def read_annotations(rules: pa.Table, annotate: Annotate) -> pa.Table:
-    """The columns of `annotate.schema` of rules, in which priority, labels and severity are each optional.
+    """Returns the columns of `annotate.schema`; the rules' columns priority, labels and severity are each optional.
 
-    Labels are a list of texts, a text with commas, or a mapping, whose entries become labels `key=value`, or `key`
-    where there is no value. The labels of a rule are sorted and distinct. A rule without severity has that of its label
-    `severity` or `level`. Raises `RulesIndexError` for a column of another type.
+    Labels are given as a list of texts, a text with commas, or a mapping. An entry of a mapping becomes the label
+    `key=value`, or `key` if it has no value. The labels of a rule are sorted and distinct. A rule without severity has
+    the one in its label `severity` or `level`. Raises `RulesIndexError` for a column of another type.
     """
     found: dict[str, pl.Series] = {}
     wanted = annotate.schema.names
@@ -31,7 +31,7 @@ def read_annotations(rules: pa.Table, annotate: Annotate) -> pa.Table:
         priority = _column(rules, "priority", pl.Int32)
         if not (priority.dtype.is_integer() or priority.dtype == pl.Null):
             raise RulesIndexError(f"The rules' column priority is {_type_of(priority)}; it must be an integer.")
-        # one that is beyond an INT is the last or the first, so that it does not stop all other rules
+        # a priority that an INT cannot hold becomes the nearest one: an error would stop all other rules
         found["priority"] = priority.cast(pl.Int128).clip(-(1 << 31), (1 << 31) - 1).cast(pl.Int32)
     if "labels" in wanted:
         found["labels"] = _texts(labels)
@@ -55,7 +55,7 @@ def unknown_severities(rules: pa.Table | None, annotate: Annotate | None) -> lis
 
 
 def texts(rules: pa.Table) -> pl.Series:
-    """The annotations of each rule as one JSON text, equal where they are equal."""
+    """The annotations of each rule as a JSON text. Equal annotations have equal texts."""
     frame = pl.DataFrame(pl.from_arrow(rules))
     if not frame.width:
         return pl.Series("annotations", [""] * rules.num_rows, pl.String)
@@ -75,13 +75,14 @@ def _column(rules: pa.Table, name: str, kind: type[pl.DataType] = pl.Null) -> pl
 
 
 def _type_of(column: pl.Series) -> str:
-    """The name that Spark has for the type of a column, or else Arrow's."""
+    """Spark's name for the type of a column, or Arrow's if Spark has no such type."""
     kind = column.head(0).to_arrow().type
     return name_of(normalise(kind)) if normalise(kind) is not None else str(kind)
 
 
 def _entries(labels: pl.Series) -> pl.DataFrame | None:
-    """Key and value of each entry of labels that are mappings, with the rule's `place`; None for other labels."""
+    """The entries of labels that are mappings: columns `place` (the rule's number), `key` and `value`; None for other
+    labels."""
     inner = labels.dtype.inner if isinstance(labels.dtype, pl.List) else None
     if not isinstance(inner, pl.Struct) or len(inner.fields) != 2:
         return None
@@ -117,6 +118,7 @@ def _texts(labels: pl.Series) -> pl.Series:
 
 
 def _severity(severity: pl.Series, labels: pl.Series) -> pl.Series:
+    """The severity of each rule: from its column, or else from its labels."""
     entries = _entries(labels)
     if entries is None:
         return severity

@@ -32,8 +32,8 @@ class RuleColumns:
 
     ids                   [rules] string or int64, distinct
     expressions           [rules] large_string
-    valid_from, valid_to  [rules] int64, microseconds since the epoch, NULL for unbounded; None where no rule is bounded
-    annotations           [rules] the columns of `Annotate.schema`, None where none are asked for
+    valid_from, valid_to  [rules] int64, microseconds since the epoch, NULL for unbounded; None if no rule is bounded
+    annotations           [rules] the columns of `Annotate.schema`, None if none are asked for
     """
 
     ids: pa.Array
@@ -70,7 +70,7 @@ class RuleColumns:
         return found
 
     def chosen(self, places: np.ndarray) -> RuleColumns:
-        """The rules with these numbers."""
+        """The rules with these numbers [.] int64, in this order."""
         if len(places) == len(self) and bool((np.diff(places) == 1).all()):
             return self
         columns: tuple[Any, ...] = (self.ids, self.expressions, self.valid_from, self.valid_to, self.annotations)
@@ -105,9 +105,10 @@ class Rejects:
 
 
 def read_rules(rules: Rules, time_zone: str, annotate: Annotate | None = None) -> tuple[RuleColumns, Rejects]:
-    """The enabled rules by ascending id, with the annotations that are asked for; and the rejects: malformed rules.
+    """Returns the enabled rules by ascending id, with the annotations that are asked for, and the malformed ones as
+    rejects.
 
-    Every row of a repeated id is rejected. Raises `RulesIndexError` where the ids are of mixed types or a column is
+    Every row of a repeated id is rejected. Raises `RulesIndexError` if the ids are of mixed types, or a column is
     missing or of another type.
     """
     rejects = Rejects()
@@ -134,7 +135,8 @@ def read_rules(rules: Rules, time_zone: str, annotate: Annotate | None = None) -
 
 
 def _without_repeats(columns: RuleColumns, order: np.ndarray, rejects: Rejects) -> np.ndarray:
-    """`order`, the numbers of rules by ascending id, without the rules whose id occurs twice, which are rejected."""
+    """Rejects all rules with an id that occurs more than once. order: [.] int64, the numbers of rules by ascending id,
+    which are returned without the rejected ones."""
     ids = columns.ids.take(pa.array(order))
     opens = np.ones(len(order) + 1, bool)
     opens[1:-1] = pc.not_equal(ids[1:], ids[:-1]).to_numpy(zero_copy_only=False)
@@ -161,7 +163,7 @@ def as_rules_table(rules: Rules) -> pa.Table | None:
 
 
 def pairs_of(rules: Any) -> Iterator[list[tuple[Any, Any]]]:
-    """Rules given as pairs, in blocks. Raises `RulesIndexError` for what are no pairs."""
+    """Yields rules that are given as pairs, in blocks. Raises `RulesIndexError` if they are not pairs."""
     message = (
         f"Rules are a pyarrow or Polars table, or pairs (rule_id, expression); these are a {type(rules).__name__}."
     )
@@ -181,7 +183,7 @@ def pairs_of(rules: Any) -> Iterator[list[tuple[Any, Any]]]:
 
 
 def _columns(rules: Rules, time_zone: str, rejects: Rejects, annotate: Annotate | None) -> RuleColumns:
-    """The enabled rules, in the order given."""
+    """The enabled rules, in the order given; rejects those with an expression that is not UTF-8."""
     table = as_rules_table(rules)
     if table is None:
         return _of_pairs(pairs_of(rules), rejects, annotate)
@@ -273,7 +275,7 @@ def read_ids(column: pa.ChunkedArray | list[Any]) -> pa.Array:
 
 
 def _of_kinds(ids: list[Any]) -> pa.Array:
-    """Ids as one array, if they are all strings or all integers."""
+    """Ids as one array. They must be all strings or all integers; a string that cannot be encoded becomes NULL."""
     kinds = {type(rule_id) for rule_id in ids if rule_id is not None}
     if all(issubclass(kind, str) for kind in kinds):
         try:
@@ -297,6 +299,7 @@ def _contiguous(column: pa.ChunkedArray, data_type: pa.DataType) -> pa.Array:
 
 
 def _of_pairs(blocks: Iterable[list[tuple[Any, Any]]], rejects: Rejects, annotate: Annotate | None) -> RuleColumns:
+    """The rules of pairs, in the order given, without annotations of their own."""
     ids: list[Any] = []
     parts = [pa.array([], pa.large_string())]
     for block in blocks:
@@ -317,7 +320,7 @@ def _of_pairs(blocks: Iterable[list[tuple[Any, Any]]], rejects: Rejects, annotat
 
 
 def _surrogate(text: str) -> UnicodeEncodeError | None:
-    """What keeps a text from being encoded, with the place of the first unpaired surrogate; None for a valid text."""
+    """The error that encoding a text raises, with the position of its first unpaired surrogate; None if it is valid."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -326,7 +329,7 @@ def _surrogate(text: str) -> UnicodeEncodeError | None:
 
 
 def _encodable(ids: list[Any], texts: list[Any], rejects: Rejects) -> tuple[list[Any], list[Any]]:
-    """The pairs without those whose text has an unpaired surrogate, which are rejected."""
+    """Rejects the pairs with an unpaired surrogate in their text; returns the others."""
     kept: list[tuple[Any, Any]] = []
     for rule_id, text in zip(ids, texts, strict=True):
         error = _surrogate(text) if isinstance(text, str) else None

@@ -16,15 +16,15 @@ from rules_index.language.compiler import Compiler
 from rules_index.language.typed import Leaf
 
 LEAST = 2
-"""A skeleton of fewer rules is expanded for each rule."""
+"""A skeleton that fewer rules have is expanded for each of them."""
 _MOST_READ = 1 << 12
-"""The number of skeletons that are cached."""
+"""The most parsed skeletons that are cached."""
 
 
 class TemplateCompiler:
-    """The rules of a set by their skeletons and clauses.
+    """Splits rules into skeletons and clauses, and adds them to `builder`.
 
-    On creation all rules that can be instantiated from templates are added to `builder`. `add` adds another one.
+    Creating it adds all rules that can be instantiated from templates. `add` is for the others, one by one.
     """
 
     def __init__(
@@ -44,7 +44,8 @@ class TemplateCompiler:
         negated = _negated(self._rules, patterns, len(found.clauses))
         self._literals = ClauseLiterals(found.clauses, negated, compiler, builder.expansion, builder.literals)
         repeating = _repeating(self._rules, self._literals.question)
-        self._skeleton[repeating] = of_rule[repeating] = -1  # Spark may know their truth: `truth_tests.are_proven`
+        # Spark may know the result of these from their texts (`truth_tests.are_proven`): they are compiled one by one
+        self._skeleton[repeating] = of_rule[repeating] = -1
         if event_time_leaf is not None and bounded.any():
             chosen = np.flatnonzero(bounded)
             first = self._literals.append(
@@ -55,7 +56,7 @@ class TemplateCompiler:
             builder.extend(block)
 
     def add(self, rule: int) -> bool:
-        """Adds a rule if it was split and all its clauses compile; returns whether it did."""
+        """Adds a rule if it was split and all its clauses compile; returns whether it was added."""
         number = int(self._skeleton[rule])
         clauses = self._rules.clause[self._rules.start[rule] : self._rules.start[rule + 1]]
         if number < 0 or bool((self._literals.literal[1, clauses] == REFUSED).any()):
@@ -76,8 +77,8 @@ class TemplateCompiler:
 
 
 def _patterns(skeletons: StringPool, kind: np.ndarray) -> tuple[Patterns, np.ndarray]:
-    """The patterns that several rules have, and the pattern of each rule [rules] int32, or -1. A rule's kind [rules] is
-    twice its skeleton, plus one if it is bounded; -1 if it has no skeleton."""
+    """Returns the patterns that at least `LEAST` rules have, and the pattern [rules] int32 of each rule, or -1. kind:
+    [rules] int64, twice the rule's skeleton, plus one if it is bounded; -1 if it has no skeleton."""
     kinds, which, shared = np.unique(kind, return_inverse=True, return_counts=True)
     used = (kinds >= 0) & (shared >= LEAST)
     number = np.where(used, np.cumsum(used) - 1, -1).astype(np.int32)
@@ -85,7 +86,7 @@ def _patterns(skeletons: StringPool, kind: np.ndarray) -> tuple[Patterns, np.nda
 
 
 def _negated(rules: RuleClauses, patterns: Patterns, clauses: int) -> np.ndarray:
-    """Which clauses [clauses] bool some pattern negates."""
+    """Which clauses [clauses] bool must be FALSE in a conjunction of some rule's pattern."""
     found = np.zeros(clauses, bool)
     turned, offsets = patterns.negated()
     chosen = np.flatnonzero(rules.skeleton >= 0)

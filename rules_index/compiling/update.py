@@ -3,8 +3,8 @@
 The changed rules are compiled alone, beside the full compile that they change (`rules_index.index.updated_index`). An
 engine's own `insert` and `delete` would cost more. They would change arrays that other threads search and that are
 mapped into memory, the kernel's arrays of all rules would be laid out again, and each new constant would recode a
-column for all rules. Where the second index grows too large, or there are few rules, all are compiled from the texts in
-the index.
+column for all rules. If the second index grows too large, or there are few rules, all rules are compiled from the texts
+in the index.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def update(
     left_out = np.setdiff1d(np.union1d(layers.left_out, _ordinals(base.ids, named)), unchanged[unchanged >= 0])
     if not len(left_out) and not len(changed):
         table = _joined(refused, rejects.table(id_type))
-        # the base of a loaded index has none
+        # the base of a loaded index is stored without its fingerprint
         known_as = base.fingerprint or fingerprint([base.source.digests], _settings(base), base.inputs)
         stats = base.stats | {"rejected": table.num_rows}
         return replace(base, rejects=table, fingerprint=known_as, stats=stats, errors={})
@@ -78,7 +78,7 @@ def update(
     settings = Settings(_schema(base), compiled.engine, compiled.event_time, compiled.time_zone, annotate, by_name)
     known = _only_unknown(analyse, compiled.derived) if analyse is not None else None
     rules = len(base) - len(left_out) + len(changed)
-    # only a full compile has annotations
+    # an index of two layers cannot have annotations
     if (
         annotate is not None
         or not len(base)
@@ -105,12 +105,13 @@ def _overlaid(layers: Layers, rejects: pa.Table, started: float) -> CompiledRule
 
 
 def _settings(compiled: CompiledRules) -> list[Any]:
-    """The settings in the fingerprint of an index without annotations, as layers are."""
+    """The settings that are part of the fingerprint of an index without annotations. Layers never have annotations."""
     return [FORMAT_VERSION, compiled.time_zone, compiled.event_time]
 
 
 def _read(changes: Rules, compiled: CompiledRules) -> tuple[pa.Array, RuleColumns, Rejects]:
-    """The ids that the changes name, the rules among them that are not removed, and the rejects: malformed rules."""
+    """Returns the ids that the changes name, the rules among them that are not removed, and the malformed ones as
+    rejects."""
     table = as_rules_table(changes)
     annotate = compiled.annotations.annotate if compiled.annotations is not None else None
     named: pa.Array
@@ -139,7 +140,7 @@ def _read(changes: Rules, compiled: CompiledRules) -> tuple[pa.Array, RuleColumn
 def _with_rules_of_lists(
     base: CompiledRules, left_out: np.ndarray, named: pa.Array, enabled: RuleColumns, lists: Mapping[str, AnyList]
 ) -> tuple[pa.Array, RuleColumns]:
-    """The changes, extended by the rules of the base that name changed lists."""
+    """Adds to the changes the rules of the base that name a list with other values; returns the ids and the rules."""
     before = base.lists
     if all(lists[name] == each for name, each in before.items()):
         return named, enabled
@@ -210,7 +211,7 @@ def _merged(one: RuleColumns, other: RuleColumns) -> RuleColumns:
     taken = pa.array(order)
 
     def joined(mine: pa.Array | None, its: pa.Array | None) -> Any:
-        """The bounds of both, by ascending id; None where no rule of either is bounded."""
+        """A column of both, by ascending id; None if both lack it. Only bounds can be lacking."""
         if mine is None and its is None:
             return None
         mine, its = (
@@ -230,13 +231,13 @@ def _merged(one: RuleColumns, other: RuleColumns) -> RuleColumns:
 
 
 def _ordinals(ids: pa.Array, wanted: pa.Array) -> np.ndarray:
-    """The indices [.] int64, ascending, of those of `wanted` that are among the ascending `ids`."""
+    """The indices [.] int64, ascending, of wanted ids in the ascending `ids`; ids that are not there are left out."""
     found = _found(ids, wanted.drop_null())
     return np.sort(found[found >= 0])
 
 
 def _found(ids: pa.Array, wanted: pa.Array) -> np.ndarray:
-    """The index [wanted] int64 of each among the ascending `ids`, -1 for one that is not there."""
+    """The index [wanted] int64 of each wanted id in the ascending `ids`, -1 if it is not there."""
     if not len(ids):
         return np.full(len(wanted), -1)
     places = places_of(ids, wanted)
@@ -258,7 +259,7 @@ def _places_of_unchanged(base: CompiledRules, rules: RuleColumns, lists: Mapping
 
 
 def _only_unknown(analyse: Analyse, known: Sequence[Leaf]) -> Analyse:
-    """Wraps `analyse` so that it is not asked about leaves that are known to be valid."""
+    """Wraps `analyse`, so that it is not called for derived columns that Spark is known to accept."""
     sound = set(known)
 
     def asked(leaves: Sequence[Leaf]) -> Sequence[RuleError | str | None]:

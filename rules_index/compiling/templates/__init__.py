@@ -1,1 +1,1 @@
-"""Compiles rules by what they have in common: skeletons of AND, OR and NOT, and clauses."""
+"""Compiles the common parts of rules once: skeletons of AND, OR and NOT, and clauses."""

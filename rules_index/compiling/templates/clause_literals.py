@@ -1,4 +1,4 @@
-"""The distinct clauses of a rule set as literals: clauses of one template together, the others one by one."""
+"""Compiles the distinct clauses of a rule set to literals: clauses of one template together, the others one by one."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from rules_index.language.operations import can_raise
 from rules_index.language.typed import Expression, Leaf
 
 COMPLEMENT, SEVERAL, REFUSED = -3, -4, -5
-"""These replace a literal's number: the complement of the other truth value's literal, made on demand; a clause that is
-more than one literal; one that does not compile."""
+"""These replace a literal's number, for: the complement of the literal for the other truth value, made on demand; a
+clause that is more than one literal; a clause that does not compile."""
 _MOST_KNOWN = 1 << 16
 """The number of clauses whose conjunctions are cached."""
 
 
 class ClauseLiterals:
-    """Where each clause is TRUE, and where FALSE, as literals.
+    """For each clause a literal for the rows on which it is FALSE, and one for those on which it is TRUE.
 
-    literal    [2, clauses] int32, for FALSE and for TRUE: its number, or one of `NEVER`, `ALWAYS`, `COMPLEMENT`,
-               `SEVERAL` and `REFUSED`
-    attribute  [clauses] int32, of a clause that is a single predicate, else -1
-    question   [clauses] int32, the same for clauses that compare an attribute that can raise with the same constants,
-               so that one can be the negation of the other; -1 for others
+    literal    [2, clauses] int32, the literal for FALSE and for TRUE: its number, or one of `NEVER`, `ALWAYS`,
+               `COMPLEMENT`, `SEVERAL` and `REFUSED`
+    attribute  [clauses] int32, the attribute of a clause that is a single predicate, else -1
+    question   [clauses] int32, equal for clauses that compare the same attribute, which can raise, with the same
+               constants: one of them can be the negation of the other; -1 for other clauses
     """
 
     def __init__(
@@ -73,7 +73,8 @@ class ClauseLiterals:
         return [self._expansion.number_of(p.attribute) for p in predicates_of(self._several[clause])]
 
     def conjunctions(self, clause: int, wanted: bool) -> tuple[Conjunction, ...]:
-        """The conjunctions of where a clause, which must not be `REFUSED`, is TRUE or, if not `wanted`, FALSE."""
+        """The conjunctions for the rows on which a clause is TRUE or, if not `wanted`, FALSE. It must not be
+        `REFUSED`."""
         found = self._known.get((clause, wanted))
         if found is None:
             if len(self._known) == _MOST_KNOWN:

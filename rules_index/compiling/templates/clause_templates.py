@@ -26,7 +26,7 @@ from rules_index.language.formula import Predicate, Truth
 from rules_index.language.typed import Leaf
 
 LEAST = 8
-"""Fewer clauses than this are compiled faster one by one."""
+"""Fewer clauses of one shape are compiled faster one by one."""
 
 _PART = rb"(?:[A-Za-z_][A-Za-z0-9_]*|`[^`]+`)"
 _NAME = rb"(%b(?:\.%b)*)" % (_PART, _PART)
@@ -41,8 +41,11 @@ _SAME = {"==": "=", "!=": "<>"}
 
 @dataclass(frozen=True)
 class Template:
-    """What the clauses of one shape have in common. `form` is an operator, BETWEEN or IN; literals are (word, kind),
-    one for all literals of a list."""
+    """The common part of the clauses of one shape.
+
+    form: an operator, BETWEEN or IN; literals: the (word, kind) of each, like ("DATE", `TEXT`); a list has one for all
+    its literals.
+    """
 
     column: str
     form: str
@@ -102,7 +105,7 @@ def _literal(word: bytes | None, kind: bytes) -> tuple[str, int]:
 
 
 def instantiate(grouped_by_shape: ClausesOfShape, clauses: StringPool, compiler: Compiler) -> Batch | None:
-    """The clauses of one shape as predicates; None where each has to be compiled by itself."""
+    """The clauses of one shape as predicates; None if each has to be compiled by itself."""
     template = template_of(grouped_by_shape.shape) if len(grouped_by_shape.clauses) >= LEAST else None
     leaf = _column(template.column, compiler) if template is not None else None
     batch = (
@@ -122,7 +125,7 @@ def instantiate(grouped_by_shape: ClausesOfShape, clauses: StringPool, compiler:
 
 
 def _column(name: str, compiler: Compiler) -> Leaf | None:
-    """The column of this name; None where there is none, or its values have no keys."""
+    """The column of this name; None if there is none, or its values have no keys."""
     try:
         formula = compiler.compile_clause(f"{name} IS NULL")
     except MemoryError:
@@ -162,13 +165,14 @@ def _compared(operator: str, side: Bounds) -> SetArrays:
 
 
 def _points(low: np.ndarray, high: np.ndarray) -> SetArrays:
-    """Ranges, none of which is empty."""
+    """The ranges [low, high), which are known not to be empty."""
     count = len(low)
     nothing = np.zeros(count, bool)
     return SetArrays(nothing, nothing, 2 * np.arange(count + 1), np.stack([low, high], axis=1).reshape(-1))
 
 
 def _ranges(template: Template, low: Bounds, high: Bounds, leaf: Leaf) -> Batch:
+    """Clauses with BETWEEN, given the cuts of their lower and their upper bounds."""
     known = low.known & high.known
     least, beyond = low.low[known], high.high[known]
     strings = low.strings
@@ -182,6 +186,7 @@ def _ranges(template: Template, low: Bounds, high: Bounds, leaf: Leaf) -> Batch:
 
 
 def _lists(template: Template, found: Bounds, offsets: np.ndarray, leaf: Leaf) -> Batch:
+    """Clauses with IN; clause i has the literals offsets[i] to offsets[i + 1] - 1."""
     owner = segment_ids(offsets)
     unknown = np.bincount(owner[~found.known], minlength=len(offsets) - 1)
     known = unknown == 0

@@ -49,7 +49,7 @@ class StringPool:
 
 
 def _longer(array: np.ndarray, length: int) -> np.ndarray:
-    """The array with at least this length, doubled where it has to grow."""
+    """The array with at least this length; if it has to grow, it is at least doubled."""
     if len(array) >= length:
         return array
     grown = np.empty(max(length, 2 * len(array)), array.dtype)
@@ -92,7 +92,8 @@ def split_clauses(texts: pa.LargeStringArray) -> Cut:
         if lengths[first] > LONGEST:
             continue
         size = int(offsets[last] - offsets[first])
-        most = size // 3 + last - first  # a clause takes a letter and, except for the rule's last, a connective
+        # a clause has at least a letter and, except for the last one of a rule, a connective of two letters
+        most = size // 3 + last - first
         numbers = np.empty(most, np.int32)
         pools = skeletons.reserve(last - first, size), clauses.reserve(most, size)
         named = cut_rules(data, offsets, first, last, spans, scratch, *pools, skeleton, start, numbers)
@@ -101,7 +102,8 @@ def split_clauses(texts: pa.LargeStringArray) -> Cut:
 
 
 def _blocks(offsets: np.ndarray, lengths: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Ranges [first, last) of rules that are split together; a text that is too long is alone."""
+    """Yields ranges [first, last) of rules that are split together; a text that is too long to be split is alone in
+    its range."""
     first = 0
     overlong = [*np.flatnonzero(lengths > LONGEST).tolist(), len(lengths)]
     for stop in overlong:
@@ -117,7 +119,7 @@ def _blocks(offsets: np.ndarray, lengths: np.ndarray) -> Iterator[tuple[int, int
 
 @dataclass(frozen=True)
 class Literals:
-    """The literals of some clauses as `shape_clauses` writes them; spans are offsets into `data`."""
+    """The literals of some clauses as `shape_clauses` writes them; spans: [literals, 2] int64, offsets into `data`."""
 
     data: np.ndarray
     spans: np.ndarray
@@ -135,7 +137,7 @@ class Literals:
 
     def texts(self) -> pa.LargeBinaryArray:
         """The texts of the literals, without quotes."""
-        # spans ascend, so that what lies between two of them is a string too, which is dropped
+        # spans ascend, so they serve as offsets of strings: every second one lies between two literals and is dropped
         offsets = pa.py_buffer(np.ascontiguousarray(self.spans).reshape(-1))
         pieces = max(0, 2 * len(self) - 1)
         strings = pa.LargeBinaryArray.from_buffers(pa.large_binary(), pieces, [None, offsets, pa.py_buffer(self.data)])
@@ -153,7 +155,8 @@ class ClausesOfShape:
 
 
 def grouped_by_shape(clauses: StringPool) -> Iterator[ClausesOfShape]:
-    """All clauses grouped by shape, but at most a block of them at a time."""
+    """Yields all clauses grouped by shape, block by block: a shape with clauses in several blocks comes several
+    times."""
     pool = clauses.pool
     shapes = StringPool()
     for first in range(0, len(clauses), _BLOCK_CLAUSES):

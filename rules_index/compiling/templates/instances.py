@@ -1,8 +1,9 @@
-"""Instantiates the patterns of skeletons with the clauses of rules: conjunctions of literals, all rules at once.
+"""Instantiates the patterns of skeletons with the clauses of rules: conjunctions of literals, for all rules at once.
 
 The pattern of a skeleton (`skeletons.py`) can be used as it is unless two clauses of a rule name the same attribute, or
-a clause is not a literal, or is one that always or never holds. Literals that are in all conjunctions of a skeleton are
-intersected or dropped here. Rules with any other deviation are left to be expanded one by one.
+a clause is not a literal, or a literal holds on all rows or on none. Two of these cases are allowed for clauses that
+are in all conjunctions of the skeleton: literals on one attribute are intersected here, and literals that hold on all
+rows or on none are left to `LiteralLists.resolved`. All other rules are expanded one by one.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ class Instances:
     """Conjunctions of some rules.
 
     rules       [.] int64, the rules, ascending
-    attributes  [.] int32, those that their clauses name, in the order of the texts; `named` [rules + 1] int64 are
-                offsets
+    attributes  [.] int32, the attributes that their clauses name, in the order of the texts
+    named       [rules + 1] int64, offsets into attributes
     target      [conjunctions] int32, the rule of each, ascending
     start       [conjunctions + 1] int64, offsets into terms
     terms       [.] int32, literals, `NEVER` and `ALWAYS` among them
@@ -59,7 +60,7 @@ class Instances:
 def instances(
     rules: RuleClauses, patterns: Patterns, clauses: ClauseLiterals, into: LiteralSets
 ) -> Iterator[Instances]:
-    """The conjunctions of the rules that can be instantiated, block by block; adds intersections of literals to
+    """Yields, block by block, the conjunctions of the rules that can be instantiated; adds intersections of literals to
     `into`."""
     for first in range(0, len(rules.skeleton), _BLOCK):
         chosen, repeated = _candidates(rules, patterns, clauses, first)
@@ -78,7 +79,8 @@ def instances(
 def _candidates(
     rules: RuleClauses, patterns: Patterns, clauses: ClauseLiterals, first: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The rules [.] of a block whose pattern can be used for their attributes, and which [.] bool name one twice."""
+    """Returns the rules [.] int64 of a block that can use their pattern, as far as clauses and attributes decide, and
+    which of them [.] bool name an attribute twice."""
     chosen = first + np.flatnonzero(rules.skeleton[first : first + _BLOCK] >= 0)
     chosen = chosen[np.diff(patterns.conjunctions)[rules.skeleton[chosen]] > 0]
     gather, named = gather_indices(rules.start, chosen)
@@ -94,8 +96,13 @@ def _candidates(
 
 @dataclass(frozen=True)
 class _Expanded:
-    """Conjunctions: owner [conjunctions] the index of each one's rule, start [+ 1] offsets into clauses, literals and
-    common [.]; common says which clauses are in all conjunctions of their rule."""
+    """Conjunctions with their clauses filled in.
+
+    owner              [conjunctions] int64, the index of each one's rule among the chosen ones
+    start              [conjunctions + 1] int64, offsets into the others
+    clauses, literals  [.] int32
+    common             [.] bool, whether the clause is in all conjunctions of its rule
+    """
 
     owner: np.ndarray
     start: np.ndarray
@@ -123,7 +130,7 @@ def _expanded(rules: RuleClauses, patterns: Patterns, clauses: ClauseLiterals, c
 
 
 def _intersected(found: _Expanded, chosen: np.ndarray, clauses: ClauseLiterals, into: LiteralSets) -> _Expanded:
-    """The conjunctions; in the chosen ones [conjunctions] bool all literals on one attribute are intersected to one."""
+    """Replaces, in the chosen conjunctions [conjunctions] bool, the literals on one attribute by their intersection."""
     owner = segment_ids(found.start)
     joined = np.flatnonzero(chosen[owner] & (found.literals >= 0))
     attribute = clauses.attribute[found.clauses]

@@ -1,7 +1,7 @@
 """Turns columns of literals into keys: where each cuts the values of a column, as `constants.cut` does for one literal.
 
-Only for pairs of a column's type and a literal's kind whose comparison depends on nothing but the literal's value.
-Other pairs, and single literals that are out of range here, are left to be compiled one by one.
+This is done for those pairs of a column's type and a literal's kind for which a comparison depends only on the
+literal's value. Literals of other pairs, or out of range here, are compiled one by one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rules_index.language.evaluation import datetime_parser
 from rules_index.language.type_names import TIMESTAMP, TIMESTAMP_NTZ
 
 _LARGE = 1e308
-"""A number not far above this is refused because it is not a DOUBLE."""
+"""Numbers from here on are compiled one by one: a little above this, they are too large for a DOUBLE and refused."""
 _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TIME = r"[ T](?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?$"
 """Dates and times of day in their plainest form; literals in other forms are compiled one by one."""
@@ -33,7 +33,7 @@ class Bounds:
     """The cuts of literals: the lowest value not below the literal, the lowest value above it, each [literals] int64;
     and `known` [literals] bool, which literals have cuts here.
 
-    Values are keys, or, where there are `strings`, references to these (`interned_constants.ByteKeys`).
+    Values are keys or, if there are `strings`, references to these (`interned_constants.ByteKeys`).
     """
 
     low: np.ndarray
@@ -45,7 +45,7 @@ class Bounds:
 def bounds(literals: Literals, kind: int, word: str, column: pa.DataType, zone: str) -> Bounds | None:
     """The cuts of literals of one kind, each written `word literal` (`DATE '...'`), or alone for an empty word.
 
-    None where such literals are not compared with such a column here.
+    None if such a pair of literal and column is not supported here.
     """
     if word or kind == TEXT:
         return _of_texts(literals, word, column, zone) if kind == TEXT else None

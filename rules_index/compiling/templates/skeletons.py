@@ -13,7 +13,7 @@ from rules_index.domains.values import points
 from rules_index.kernels.rule_texts import AND, CLAUSE, NOT, OPENING, OR
 
 Clauses = Callable[[int, bool], tuple[Conjunction, ...]]
-"""Given a clause's place in the rule, returns the conjunctions of where it is TRUE or, given False, FALSE."""
+"""Given a clause's place in the rule, and True or False, returns the conjunctions for the rows on which it is that."""
 _ONE = points([1])
 
 
@@ -79,12 +79,12 @@ def _expanded(node: _Node, wanted: bool, expansion: Expansion, clauses: Clauses)
 
 @dataclass(frozen=True)
 class Patterns:
-    """The conjunctions of skeletons, valid where each clause is a literal on its own attribute.
+    """The conjunctions of skeletons, valid for rules in which each clause is a literal on an attribute of its own.
 
     conjunctions  [skeletons + 1] int64, offsets into terms; a skeleton without conjunctions has no pattern
     terms         [conjunctions + 1] int64, offsets into place and wanted
     place         [.] int32, the place of a clause in the rule
-    wanted        [.] int8, 1 where the clause has to be TRUE, 0 where FALSE
+    wanted        [.] int8, 1 if the clause has to be TRUE, 0 if FALSE
     slots         [skeletons + 1] int64, offsets into common
     common        [.] bool, for each clause by place whether it is in all conjunctions of the skeleton
     """
@@ -133,8 +133,7 @@ def patterns_of(skeletons: Iterable[tuple[bytes, bool]]) -> Patterns:
 
 
 def _pattern(skeleton: Skeleton, bounded: bool) -> tuple[Conjunction, ...]:
-    """The conjunctions of a skeleton, with the clauses' places as attributes; none where it needs shared
-    disjunctions."""
+    """The conjunctions of a skeleton, with the clauses' places as attributes; none if it needs shared disjunctions."""
 
     def literal(place: int, wanted: bool) -> tuple[Conjunction, ...]:
         return (frozenset((Literal(place, _ONE if wanted else ~_ONE, False),)),)
