@@ -1,4 +1,4 @@
-"""Which columns of a Parquet file can be copied into a Delta table's file without being encoded again."""
+"""Finds the columns of a Parquet file that can be copied into a Delta table's file without being encoded again."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _CODECS = {"none": 0, "snappy": 1, "gzip": 2, "zstd": 6}
 
 
 def copied_columns(file: ColumnFile, groups: Iterable[int], schema: pa.Schema, codec: str) -> frozenset[str]:
-    """The columns of `schema` that these row groups store just as a reader of the table wants them.
+    """Returns the names of the columns of `schema` that can be copied from all of these row groups.
 
-    They have the table's type, the codec that its files are to have, an encoding that Spark reads, and the statistics
-    that the table's log is to have.
+    They have the table's type, the codec of its files, an encoding that Spark reads, and the statistics that its log
+    needs.
     """
     stored = file.stored_types
     types = {name: stored.field(name).type for name in stored.names if stored.names.count(name) == 1}
@@ -46,6 +46,8 @@ def _is_copied(file: ColumnFile, group: int, field: pa.Field, codec: str) -> boo
 
 
 def _has_statistics(chunk: Struct, kind: pa.DataType) -> bool:
+    """Whether a chunk's footer has all statistics that the log can have of a type: NULLs, and bounds if it has any
+    value."""
     found = chunk.get(_STATISTICS, (0, {}))[1]
     if _NULL_COUNT not in found:
         return False

@@ -1,7 +1,7 @@
-"""Writes tagged rows as files that have the source's columns as they lie in the source's files.
+"""Writes tagged rows as files with column chunks that are copied from the source's files.
 
-Only the columns that deltatag adds are encoded and compressed, and those of the source that the table stores in another
-way. All columns have been decoded to be matched, so that a damaged file is found all the same.
+Only the columns that deltatag adds are encoded and compressed, and the source's columns that the table stores in
+another way. All columns have been decoded for matching, so a damaged file is still noticed.
 """
 
 from __future__ import annotations
@@ -26,15 +26,17 @@ _FEWEST_ROWS, _FEWEST_BYTES = 1 << 15, 4 << 20
 _MOST_WAITING = 128 << 20
 """The most bytes of new columns that are buffered for a row group."""
 _MOST_OPEN = 32
+"""The most files that are open at a time."""
 
 
 class LargeRowGroupError(Exception):
-    """A row group whose new columns take too much memory: its rows are to be written in several."""
+    """The new columns of a row group take too much memory: its rows must be written as several row groups."""
 
 
 @dataclass(frozen=True)
 class RowGroup:
-    """A row group, and those of its columns that are copied; where there are none, its rows are merged with others."""
+    """A row group of a source: its number in its file, and the columns that are copied. If there are none, there is no
+    file either, and its rows are merged with others."""
 
     rows: int
     file: ColumnFile | None = None
@@ -45,11 +47,11 @@ class RowGroup:
 def copied_row_groups(
     files: Sequence[SourceFile], schema: pa.Schema, codec: str, partition_by: Sequence[str]
 ) -> list[RowGroup]:
-    """The row groups of files with rows, in order; [] where none is to be copied. ParquetFooterError for an encrypted
-    file; OSError or pyarrow.ArrowException where one cannot be read.
+    """Returns the row groups of files that have rows, in order; [] if none is to be copied.
 
-    schema: the table's columns that the source has; partition_by: those of the table's partitions, by which the rows of
-    a row group that is copied need not be divided.
+    schema: the table's columns that the source has; partition_by: the table's partition columns. Row groups are copied
+    only if the source is partitioned by these, too, so that each has rows of a single partition. Raises
+    `ParquetFooterError` for an encrypted file, `OSError` or `pyarrow.ArrowException` if one cannot be read.
     """
     stored = pa.schema([field for field in schema if field.name not in partition_by])
     found: list[RowGroup] = []
@@ -72,8 +74,8 @@ def copied_row_groups(
 
 
 class CopiedFiles:
-    """The files of a tagged table for one piece of its source: one for each of the table's partitions, as long as the
-    source's files store their columns in the same way."""
+    """The files of a tagged table for one piece of its source: one for each partition of the table and each way in
+    which the source's files store their columns."""
 
     def __init__(
         self,
@@ -98,8 +100,8 @@ class CopiedFiles:
         self._written: list[NewFile] = []
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Adds rows: those of the row groups, in their order, with columns behind the source's. LargeRowGroupError if
-        they take too much memory; OSError where a file cannot be read or written."""
+        """Adds rows: those of the row groups, in their order, with new columns after the source's. Raises
+        `LargeRowGroupError` if these take too much memory, `OSError` if a file cannot be read or written."""
         if self._layout.columns:
             rows = rows.select(list(self._layout.columns))
         while len(rows):
@@ -115,7 +117,7 @@ class CopiedFiles:
                 self._add(part, self._file, self._group)
 
     def _begin(self, rows: pa.RecordBatch) -> None:
-        """Begins with the next row group; rows: begin with its rows."""
+        """Begins the next row group, the first rows of which are at the beginning of `rows`."""
         self._group = next(self._groups, None)
         if self._group is None:
             raise ParquetFooterError("More rows were read than the files' footers name.")
@@ -123,7 +125,7 @@ class CopiedFiles:
         self._file = self._file_of(rows, self._group) if self._group.columns else None
 
     def _add(self, rows: pa.RecordBatch, file: _CopiedFile, group: RowGroup) -> None:
-        """Adds rows of a row group, which is copied with the last of them."""
+        """Adds rows of a row group. The row group is copied once its last row is there."""
         rows = rows.drop_columns(list(self._layout.partition_by))
         file.add_bounds(rows)
         new = rows.drop_columns([name for name in rows.schema.names if name in group.columns])
@@ -136,7 +138,8 @@ class CopiedFiles:
             self._waiting, self._waiting_bytes = [], 0
 
     def _file_of(self, rows: pa.RecordBatch, group: RowGroup) -> _CopiedFile:
-        """The file of a row group's partition and way of storing its columns."""
+        """The open file for a row group's partition and the way in which its columns are stored; creates it if
+        needed."""
         assert group.file is not None
         values = tuple(partition_text(rows.column(name)[0].as_py()) for name in self._layout.partition_by)
         stored = [b"".join(map(write_struct, group.file.schema_of(name))) for name in sorted(group.columns)]
@@ -155,7 +158,7 @@ class CopiedFiles:
         self._entries.append(self._open.pop(key).close(self._footer))
 
     def close(self) -> list[dict[str, Any]]:
-        """Finishes the files; returns their `add` entries. ParquetFooterError if rows are lacking."""
+        """Finishes the files; returns their `add` entries. Raises `ParquetFooterError` if rows are lacking."""
         if self._lacking or next(self._groups, None) is not None:
             raise ParquetFooterError("Fewer rows were read than the files' footers name.")
         while self._open:
@@ -183,7 +186,7 @@ class _CopiedFile:
         self._created_by = b""
 
     def add_bounds(self, rows: pa.RecordBatch) -> None:
-        """Widens the bounds of floating-point columns, which no footer has."""
+        """Widens the bounds of floating-point columns, which the footers of copied files lack."""
         for name, bounds in self._floats.items():
             bounds.add(pa.chunked_array([rows.column(name)]))
 
@@ -204,5 +207,5 @@ class _CopiedFile:
         return self._file.added(statistics(written, self._schema, self._floats, self._indexed))
 
     def abandon(self) -> None:
-        """Leaves the file as it is."""
+        """Closes the unfinished file, without removing it."""
         self._out.abandon()

@@ -24,14 +24,14 @@ from rules_index.workers.file_statistics import float_bounds, statistics
 from rules_index.workers.parquet_writer import open_writer, write_row_group
 
 ROW_GROUP_BYTES = 64 << 20
-"""A row group is written when the buffered rows take this much memory; half of it where they are sorted, since that
-takes a second copy."""
+"""A row group is written when the buffered rows take this much memory; half of it if they are sorted, which takes a
+second copy."""
 _LONGEST_FOLDER = 255
-"""Characters that file systems allow in a name. Polars takes a partition's value from the name of its folder, so that
-it finds none in files that lie outside of one."""
+"""The most characters that file systems allow in a name. A folder for a partition value is left out if its name is
+longer; Polars, which takes the values from these names, then finds none."""
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 SORTED_ROWS = 1 << 14
-"""The rows of a row group where rows are sorted: few, so that a search for one value reads few rows."""
+"""The rows of a row group if rows are sorted: few, so that a search for one value reads few rows."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class Layout:
     """How the rows of a table are stored in its files.
 
     partition_by  columns that files do not have, because all rows of a file have the same value
-    sort_by       the column by which the rows of a file are sorted; its values are ordered as they are stored
-    indexed       the columns whose bounds the log has; None: the first INDEXED_LEAVES leaves
-    columns       the table's columns in its order, where the rows have another one; else ()
+    sort_by       the column by which the rows of a file are sorted; the values of a dictionary must ascend
+    indexed       the columns that have bounds in the log; None: the first INDEXED_LEAVES leaves
+    columns       the table's columns in its order, if the rows have another order; else ()
     """
 
     partition_by: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class NewFile:
     """A file of a Delta table that is not in its log yet: its name, and its `add` entry once it is written."""
 
     def __init__(self, folder: str, codec: str, partition: Mapping[str, str | None]) -> None:
-        """Makes the folder of the file's partition. OSError where it cannot.
+        """Makes the folder of the file's partition. Raises `OSError` if it cannot.
 
         partition: the values, as the log writes them, of the table's partition columns.
         """
@@ -96,7 +96,8 @@ class DeltaFile:
         layout: Layout = PLAIN,
         partition: Mapping[str, str | None] | None = None,
     ) -> None:
-        """Creates the file in the table's `folder`, with `footer` in its metadata. Raises `OSError` where it cannot.
+        """A file in the table's `folder`, with `footer` in its metadata. Raises `OSError` if the folder of its
+        partition cannot be made.
 
         partition: the values, as the log writes them, of the layout's partition columns, which are not in `schema`.
         """
@@ -160,15 +161,15 @@ class DeltaFile:
 
 
 def remove_files(folder: str, adds: Iterable[Mapping[str, Any]]) -> None:
-    """Removes written files, given by their `add` entries, that are not committed. One that stays does no harm: no log
-    names it."""
+    """Removes written files that are not committed, given by their `add` entries. One that cannot be removed does no
+    harm, since no log names it."""
     for add in adds:
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(folder, unquote(add["path"])))
 
 
 def _sorted(table: pa.Table, name: str) -> pa.Table:
-    """The rows sorted by a column; a dictionary's values are ascending."""
+    """The rows sorted by a column. If it has a dictionary, the values of this must ascend: rows are sorted by code."""
     column = table[name].combine_chunks()
     order = column.chunk(0) if isinstance(column, pa.ChunkedArray) and column.num_chunks else column
     if isinstance(order, pa.DictionaryArray) and len(order.dictionary) <= np.iinfo(np.uint16).max:
@@ -182,7 +183,7 @@ def _sorted(table: pa.Table, name: str) -> pa.Table:
 
 
 def is_constant(column: pa.ChunkedArray) -> bool:
-    """Whether all values are one integer, as those of versions mostly are."""
+    """Whether all values are the same BIGINT, as versions mostly are."""
     if not pa.types.is_int64(column.type) or column.null_count:
         return False
     found = pc.min_max(column)
@@ -190,8 +191,8 @@ def is_constant(column: pa.ChunkedArray) -> bool:
 
 
 def _narrowed(rows: pa.Table, name: str) -> pa.Table:
-    """Sorted rows with only that part of their dictionary in which their values are: the writer writes all of a
-    dictionary into each row group."""
+    """Cuts the dictionary of sorted rows to the range of their values, because the writer writes the whole dictionary
+    into each row group."""
     column = rows[name]
     if not pa.types.is_dictionary(column.type) or column.num_chunks != 1 or column.null_count:
         return rows
@@ -204,7 +205,7 @@ def _narrowed(rows: pa.Table, name: str) -> pa.Table:
 
 
 def _folder_name(partition: Mapping[str, str | None]) -> str:
-    """The name of a folder for a partition's files, for people and Polars to read: their values are in the log."""
+    """The name of a folder for a partition's files, which only people and Polars read: the log has the values."""
     if not partition:
         return ""
     parts = [
@@ -214,8 +215,8 @@ def _folder_name(partition: Mapping[str, str | None]) -> str:
 
 
 def partition_text(value: Any) -> str | None:
-    """A partition's value as the log writes it: a string, an integer, a Boolean, a date or a decimal. NULL for "",
-    because a partition does not distinguish the two."""
+    """A partition's value, a string, an integer, a Boolean, a date or a decimal, as the log writes it. None for NULL
+    and for "", which a partition does not distinguish."""
     if value is None or value == "":
         return None
     if isinstance(value, bool):

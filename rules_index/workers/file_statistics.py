@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 INDEXED_LEAVES = 32
-"""Delta keeps statistics of so many leaf columns, the first ones, unless a table asks for others."""
+"""Delta keeps statistics of the first so many leaf columns, unless a table asks for others."""
 _LONGEST_TEXT = 64
 _LONGEST_EXACT_DECIMAL = 15
 """The digits of a decimal that the log can have as a number, which is read as a double."""
@@ -24,8 +24,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass
 class FloatBounds:
-    """A file's statistics of a floating-point column: least and greatest number, number of NULLs, whether there is a
-    NaN."""
+    """A file's statistics of a floating-point column: the least and the greatest number (None if there is none), the
+    number of NULLs, and whether there is a NaN."""
 
     low: float | None = None
     high: float | None = None
@@ -45,7 +45,7 @@ class FloatBounds:
             self.high = found["max"] if self.high is None else max(self.high, found["max"])
 
     def put(self, found: dict[str, Any], name: str) -> None:
-        """Writes them to a file's statistics."""
+        """Writes them to a file's statistics `found`, under a column's name."""
         found["nullCount"][name] = self.nulls
         if self.low is not None and self.high is not None:
             found["minValues"][name] = _finite(self.low)
@@ -64,8 +64,9 @@ def statistics(
     floats: Mapping[str, FloatBounds],
     indexed: frozenset[str] | None = None,
 ) -> dict[str, Any]:
-    """Delta's per-file statistics from a file's footer, as the object that the log has as JSON text; for the columns
-    `indexed`, by default for the first leaves.
+    """Delta's per-file statistics from a file's footer, as the object that the log has as JSON text.
+
+    indexed: the columns that get statistics; None: the first `INDEXED_LEAVES` leaves.
 
     Bounds are given only where they certainly hold in Spark's order: none for Booleans, bytes, long decimals and values
     inside lists or maps. Those of floating-point columns are passed in; there is no upper one for a column with NaN.
@@ -117,7 +118,7 @@ def _unknown(kind: pa.StructType) -> Iterator[tuple[tuple[str, ...], None]]:
 
 
 def has_bounds(kind: pa.DataType) -> bool:
-    """Whether the log can have bounds of a type's values that a footer has."""
+    """Whether the bounds that a footer has for values of a type can be written to the log."""
     t = pa.types
     is_short_decimal = t.is_decimal(kind) and kind.precision <= _LONGEST_EXACT_DECIMAL
     return bool(t.is_integer(kind) or t.is_string(kind) or is_short_decimal or t.is_date(kind) or t.is_timestamp(kind))

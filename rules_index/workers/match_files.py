@@ -1,7 +1,7 @@
 """Writes the matches of rows as a file of their Delta table: one row for each pair of a rule and a row, sorted by rule.
 
-A pair waits as two numbers, those of its rule and its row, beside the keys of the rows. Its columns are made in the
-order in which they are written, as many rows at a time as a row group has.
+Until pairs are written, only the ordinals of their rules are kept, and for each row its number of pairs and its keys.
+Their columns are made after sorting, one row group at a time.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ if TYPE_CHECKING:
     from rules_index.workers.task import Task
 
 _PAIRS, _KEY_BYTES = 1 << 20, 32 << 20
-"""So many pairs are sorted together, or as many as have keys of so many bytes: the more, the fewer row groups have rows
-of one rule. A pair takes 4 bytes while it waits, and 8 more while it is sorted."""
+"""Pairs are sorted and written once there are so many, or the keys of their rows have so many bytes. The more pairs are
+sorted together, the fewer row groups contain a given rule. A pair takes 4 bytes while it waits, and 8 more while it is
+sorted."""
 
 
 class MatchFiles:
     """The file of matches for one piece of rows."""
 
     def __init__(self, folder: str, task: Task, layout: Layout, ids: pa.Array) -> None:
-        """ids: those of all rules, ascending, by their ordinals. The layout has no partitions."""
+        """ids: the ids of all rules by ordinal, which ascend. The layout must have no partitions."""
         self._folder, self._task, self._layout, self._ids = folder, task, layout, ids
         self._ordinals: list[np.ndarray] = []
         self._lengths: list[np.ndarray] = []
@@ -36,8 +37,8 @@ class MatchFiles:
         self._file: DeltaFile | None = None
 
     def add(self, keys: pa.RecordBatch, offsets: np.ndarray, ordinals: np.ndarray) -> None:
-        """Adds rows: their keys, and the ordinals int32 of their rules, those of row r from offsets[r] up to
-        offsets[r + 1]."""
+        """Adds rows: their keys, and the rules that they match. Row r matches ordinals[offsets[r]:offsets[r + 1]],
+        int32."""
         start = 0
         while start < len(keys):
             stop = int(np.searchsorted(offsets, offsets[start] + _PAIRS, side="right")) - 1
@@ -74,7 +75,7 @@ class MatchFiles:
         keys = pa.Table.from_batches(self._keys).combine_chunks()
         self._ordinals, self._lengths, self._keys = [], [], []
         self._waiting = self._key_bytes = 0
-        # a command that finds nothing to do has no need of Numba
+        # imported here, so that a command that finds nothing to do does not load Numba
         from rules_index.kernels.rows_by_rule import rows_by_rule
 
         starts, rows = np.zeros(len(self._ids) + 2, np.int64), np.empty(len(ordinals), np.int32)
@@ -85,8 +86,8 @@ class MatchFiles:
             self._file.write_row_group(part)
 
     def _parts(self, starts: np.ndarray, rows: np.ndarray, keys: pa.Table) -> Iterator[pa.Table]:
-        """The pairs as rows of the table, as many at a time as a row group has; the rows of rule r are those from
-        starts[r] up to starts[r + 1]."""
+        """Yields the pairs as rows of the table, one row group at a time. Rule r has the pairs starts[r] up to
+        starts[r + 1]; rows: [pairs] int32, the index of each pair's row in `keys`."""
         same = {name: keys[name][0] for name in keys.schema.names if is_constant(keys[name])}
         same |= {name: value for name, value in self._task.stamps.items() if name == "rules_version"}
         names = ("rule_id", *self._task.keys, "rules_version", "source_version")
@@ -103,8 +104,8 @@ class MatchFiles:
             yield pa.table({name: columns[name] for name in self._layout.columns or names})
 
     def _rule_ids(self, starts: np.ndarray, start: int, stop: int) -> pa.Array:
-        """The ids of the pairs from `start` up to `stop`; texts with just the dictionary that they need, since the
-        writer writes all of it."""
+        """The ids of the pairs from `start` up to `stop`. Text ids get a dictionary without unused values, since the
+        writer would write those, too."""
         first = int(np.searchsorted(starts, start, side="right")) - 1
         last = int(np.searchsorted(starts, stop, side="left"))
         lengths = np.diff(np.clip(starts[first : last + 1], start, stop))

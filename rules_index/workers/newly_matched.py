@@ -1,5 +1,5 @@
-"""Rows of a source that no rule matched when they were tagged, and some rule matches now: found, and written as rows of
-the tagged table, which has only rows that rules match."""
+"""Finds rows of a source that no rule matched when they were tagged, and that some rule matches now. They are written
+to the tagged table, which has only rows that rules match."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ def write_newly_matched(
     schema: pa.Schema,
     batches: Iterator[pa.RecordBatch],
 ) -> tuple[int, list[dict[str, Any]]]:
-    """Write the rows that rules of `compiled` match and none of `former` does: how many, and the files' `add` entries.
+    """Writes the rows that a rule of `compiled` matches and no rule of `former` does. Returns their number, and the
+    files' `add` entries.
 
-    Batches have the columns that the indexes read, and `source_version`; schema: the columns of the tagged table, NULL
-    where rows lack one. An `OSError` leaves no file behind.
+    Batches have the columns that the indexes read, and `source_version`. schema: the columns of the tagged table; a
+    column that batches lack is NULL. An `OSError` leaves no file behind.
     """
     files, rows = Files(task.folders["tagged"], task, task.layouts["tagged"]), 0
     try:
@@ -47,7 +48,7 @@ def write_newly_matched(
 def _newly_matched(
     compiled: CompiledRules, former: CompiledRules, replaced: ReplacedIds, batch: pa.RecordBatch
 ) -> tuple[pa.RecordBatch, pa.ListArray]:
-    """Such rows of a batch, and the ids of the rules that match them."""
+    """Returns the newly matched rows of a batch, and the ids of the rules that match them."""
     ids = matched_ids(compiled, replaced, batch)
     kept = pa.array(np.flatnonzero(np.diff(ids.offsets.to_numpy())))
     batch, ids = batch.take(kept), ids.take(kept)

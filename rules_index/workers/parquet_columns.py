@@ -1,7 +1,7 @@
-"""Parquet files made of column chunks of other files, which are copied as they lie there, without being decoded.
+"""Makes Parquet files of column chunks of other files, which are copied without being decoded.
 
-Apache Parquet format, "File format" and "Metadata"; a footer is a Thrift structure in the compact protocol. A column
-chunk's bytes name no place, so that only the footer's offsets change.
+Apache Parquet format, "File format" and "Metadata"; a footer is a Thrift structure in the compact protocol. The bytes
+of a column chunk contain no file offset, so only the offsets in the footer change.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _ORDER_OF_TYPE: Struct = {1: (STRUCT, {})}
 
 
 class ParquetFooterError(Exception):
-    """A file whose footer is not as it must be for its columns to be copied."""
+    """The columns of a file cannot be copied, because of its footer."""
 
 
 class ColumnFile:
-    """A Parquet file whose column chunks can be copied. It is only open while it is read."""
+    """A Parquet file from which column chunks can be copied. It is only open while it is read."""
 
     def __init__(self, file: str | io.BytesIO) -> None:
-        """Reads the footer. ParquetFooterError for a file that has none, or an encrypted one; OSError where the file
-        cannot be read.
+        """Reads the footer. Raises `ParquetFooterError` for a file without a footer, or with an encrypted one;
+        `OSError` if the file cannot be read.
 
         file: a path, or a file in memory.
         """
@@ -54,28 +54,28 @@ class ColumnFile:
         self._groups = [self._by_column(group) for group in self._footer[_ROW_GROUPS][1][1]]
 
     def opened(self) -> AbstractContextManager[BinaryIO]:
-        """The file, to be read."""
+        """Opens the file for reading."""
         return open(self._file, "rb") if isinstance(self._file, str) else nullcontext(self._file)
 
     @property
     def names(self) -> list[str]:
-        """The columns."""
+        """The names of the top-level columns."""
         return list(self._schema)
 
     @property
     def row_groups(self) -> int:
-        """How many there are."""
+        """The number of row groups."""
         return len(self._groups)
 
     @property
     def key_values(self) -> dict[str, str]:
-        """The metadata that the writer has added."""
+        """The key-value metadata that the writer has added."""
         pairs = self._footer[_KEY_VALUES][1][1] if _KEY_VALUES in self._footer else []
         return {pair[1][1].decode(): pair[2][1].decode() for pair in pairs if 2 in pair}
 
     @property
     def created_by(self) -> bytes:
-        """Who wrote it: readers know of some that they wrote wrong statistics."""
+        """The program that wrote the file. It must be kept, since readers ignore the statistics of some programs."""
         return bytes(self._footer[_CREATED_BY][1]) if _CREATED_BY in self._footer else b""
 
     @property
@@ -86,7 +86,7 @@ class ColumnFile:
         return pq.read_schema(file)
 
     def schema_of(self, name: str) -> list[Struct]:
-        """The schema's elements of a column."""
+        """The schema elements of a column: its own, followed by those of its children."""
         return self._schema[name]
 
     def chunks(self, group: int, name: str) -> list[Struct]:
@@ -107,16 +107,16 @@ class CompositeFile:
     """A Parquet file being made of the column chunks of others."""
 
     def __init__(self, path: str) -> None:
-        """Creates the file. OSError where it cannot."""
+        """Creates the file. Raises `OSError` if it cannot."""
         self._out = open(path, "wb")  # noqa: SIM115 - it stays open for further row groups
         self._out.write(_MAGIC)
         self._groups: list[Struct] = []
         self._rows = 0
 
     def add(self, rows: int, columns: Sequence[tuple[ColumnFile, int, str]]) -> None:
-        """Adds a row group of so many rows: for each column its file, and its row group and name there.
+        """Adds a row group of so many rows. columns: for each column its file, and its row group and name there.
 
-        ParquetFooterError where a file ends too early; OSError where one cannot be read or written.
+        Raises `ParquetFooterError` if a file ends too early, `OSError` if one cannot be read or written.
         """
         begun = self._out.tell()
         with ExitStack() as stack:
@@ -187,12 +187,12 @@ def encoded(table: pa.Table, codec: str) -> ColumnFile:
 def with_columns(
     source: str, target: str, replaced: Sequence[pa.Table], codec: str, kept: Sequence[Collection[str]] = ()
 ) -> None:
-    """Write to `target` the file `source` with other values in some columns.
+    """Writes to `target` a copy of the file `source` with other values in some of its top-level columns.
 
-    replaced: for each of its row groups a table of as many rows, with columns that the file has at its top level; kept:
-    for each of them those of its columns whose values stay, which are copied where the file stores them alike.
-    ParquetFooterError for a file that is encrypted or whose parts are elsewhere; OSError where one cannot be read or
-    written.
+    replaced: for each row group of the file a table with as many rows, which has these columns. kept: for each row
+    group the columns in its table that have the same values as before; such a column is copied if the file stores it as
+    it would be written now. Raises `ParquetFooterError` for a file that is encrypted or has parts elsewhere, `OSError`
+    if one cannot be read or written.
     """
     old = ColumnFile(source)
     if old.row_groups != len(replaced):
@@ -216,7 +216,7 @@ def with_columns(
 
 
 def _copied(source: BinaryIO, out: BinaryIO, chunk: Struct) -> Struct:
-    """A column chunk, copied; its description with the places that it has now."""
+    """Copies a column chunk; returns its description with the new offsets."""
     chunk = {field: value for field, value in chunk.items() if field not in _OF_PAGE_INDEX}
     metadata = {f: value for f, value in chunk[_CHUNK_METADATA][1].items() if f not in _OF_BLOOM_FILTER}
     if metadata[_KIND][1] in _FLOATS and _STATISTICS in metadata:
@@ -224,7 +224,7 @@ def _copied(source: BinaryIO, out: BinaryIO, chunk: Struct) -> Struct:
         kept = {field: value for field, value in metadata[_STATISTICS][1].items() if field == _NULL_COUNT}
         metadata[_STATISTICS] = (STRUCT, kept)
     places = [metadata[field][1] for field in _OFFSETS if field in metadata and metadata[field][1] > 0]
-    start = min(places) if places else 0  # of no rows there are no pages
+    start = min(places) if places else 0  # a chunk without rows has no pages
     moved = out.tell() - start
     source.seek(start)
     left = metadata[_SIZE][1]
@@ -252,7 +252,7 @@ def _name(element: Struct) -> str:
 
 
 def _subtrees(elements: list[Struct]) -> Iterator[list[Struct]]:
-    """The elements of each column at the top level, in their order; the first one of a schema is its root."""
+    """Yields the schema elements of each top-level column, in order; the first element of a schema is its root."""
     place = 1
     while place < len(elements):
         stop = place + 1
@@ -265,7 +265,7 @@ def _subtrees(elements: list[Struct]) -> Iterator[list[Struct]]:
 
 
 def read_footer(file: BinaryIO) -> Struct:
-    """The footer of a Parquet file. ParquetFooterError where there is none that can be read."""
+    """The footer of a Parquet file. Raises `ParquetFooterError` if there is none that can be read."""
     file.seek(-8, os.SEEK_END)
     end = file.read(8)
     if end[4:] != _MAGIC:

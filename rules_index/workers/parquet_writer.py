@@ -1,4 +1,4 @@
-"""Opens the Parquet files that deltatag writes, with the encodings and statistics that its rows ask for."""
+"""Opens the Parquet files that deltatag writes, with encodings and statistics that suit their rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOOKED_AT = 1 << 13
 def open_writer(
     sink: Any, schema: pa.Schema, rows: pa.Table, codec: str, footers: list[pq.FileMetaData] | None = None
 ) -> pq.ParquetWriter:
-    """The writer of a file, with encodings that suit its first rows.
+    """Opens the writer of a file, with encodings that suit its first rows.
 
     sink: a path, or a file to write to. footers: gets the file's footer when the writer is closed.
     """
@@ -28,7 +28,7 @@ def open_writer(
     named = [(".".join(path), kind) for path, kind in leaves(schema)]
     unbounded = {name for name, kind in named if kind is None or pa.types.is_floating(kind)}
     bounded = [name for name, _ in named if name not in unbounded]
-    # Arrow takes a column `a.b` and a field `b` of a column `a` for the same
+    # Arrow does not distinguish a column `a.b` from a field `b` of a column `a`: neither gets an encoding of its own
     count = Counter(".".join(path) for path in stored_paths(schema))
     packed = [name for name in schema.names if count[name] == 1 and _is_packed(rows[name])]
     encoded = [".".join(path) for path in stored_paths(schema) if path[0] not in packed]
@@ -45,7 +45,7 @@ def open_writer(
 
 
 def write_row_group(writer: pq.ParquetWriter, rows: pa.Table) -> None:
-    """Writes rows as one row group, whose bounds are those of its values."""
+    """Writes rows as one row group, with bounds of the values that the rows have, not of a whole dictionary."""
     for place, column in enumerate(rows.columns):
         if pa.types.is_dictionary(column.type) and column.null_count:
             rows = rows.set_column(place, rows.field(place), _with_values_in_use(column))
@@ -53,9 +53,10 @@ def write_row_group(writer: pq.ParquetWriter, rows: pa.Table) -> None:
 
 
 def _with_values_in_use(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column with NULLs, without the values of its dictionary that no row has where Arrow would count them in.
+    """Removes unused values from the dictionary of a column with NULLs, if Arrow would include them in the bounds.
 
-    Arrow takes the bounds of the whole dictionary if there are as many different values as it has; NULL counts as one.
+    Arrow takes the bounds of the whole dictionary if a chunk has as many distinct values as the dictionary, and counts
+    NULL as one of these.
     """
     chunks = [
         chunk.dictionary_decode().dictionary_encode().cast(column.type)
@@ -67,8 +68,8 @@ def _with_values_in_use(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _is_packed(column: pa.ChunkedArray) -> bool:
-    """Whether a column's integers are delta-encoded: if most of its first values are distinct, a dictionary of them
-    takes longer to write and more space."""
+    """Whether to delta-encode a column's integers: if most of its first values are distinct, a dictionary would take
+    longer to write, and more space."""
     kind = column.type
     if not (
         pa.types.is_int64(kind) or pa.types.is_int32(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind)

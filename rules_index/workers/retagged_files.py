@@ -1,5 +1,5 @@
 """Re-tags single files of a tagged table. Only the columns that rules read are decoded; a file whose ids change is
-written anew, with all other columns copied as they are."""
+written again, with all other columns copied as they are."""
 
 from __future__ import annotations
 
@@ -32,11 +32,15 @@ _KEPT_OF_ADD = ("partitionValues", "tags", "clusteringProvider")
 
 @dataclass(frozen=True)
 class FileTask:
-    """How files of a table in `folder` are matched and written.
+    """How files of a table are matched and written.
 
-    columns: those that the index and the range of `rows` read, with their types; rows: those to be matched, None for
-    all; the others of a file keep what they have; codec: of the columns that are written; stamps: columns with
-    one value for all rows of a file that is written; source: the folder in which the files are read, if another.
+    folder    of the table, in which files are written
+    replaced  the ids that rows lose before they are matched
+    columns   the columns that the index and the range `rows` read, with their types
+    codec     the compression of columns that are written
+    stamps    columns with one value for all rows that are matched
+    source    the folder in which files are read; None: `folder`
+    rows      the range of rows that are matched, the others keep what they have; None: all rows
     """
 
     folder: str
@@ -50,8 +54,11 @@ class FileTask:
 
 @dataclass(frozen=True)
 class _Known:
-    """What is known of a row group: the ids of its rows as they are to be or, where these were not read, those of the
-    rules that differ; and whether any row changes."""
+    """The result of matching a row group.
+
+    ids: the rows' new ids, None if their present ids were not read; matched: the ids of the rules that differ and match
+    each row; changes: whether any row changes.
+    """
 
     ids: pa.ListArray | None
     matched: pa.ListArray
@@ -60,14 +67,17 @@ class _Known:
 
 @dataclass
 class Matched:
-    """What files matched when they were looked at, for when they are written; up to so many bytes of it."""
+    """The results of matching files, kept from `count_changes` until `write_file`.
+
+    bytes: how many more bytes may be kept; groups: by the path of a file in the log, the results for its row groups.
+    """
 
     bytes: int
     groups: dict[str, list[_Known]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def keep(self, path: str, groups: list[_Known]) -> None:
-        """Keep what is known of a file's row groups, if there is room for it."""
+        """Keeps the results for a file's row groups, if there is room for them."""
         size = sum((each.matched if each.ids is None else each.ids).nbytes for each in groups)
         with self._lock:
             if size <= self.bytes:
@@ -78,9 +88,9 @@ class Matched:
 def count_changes(
     compiled: CompiledRules | None, task: FileTask, add: Mapping[str, Any], kept: Matched | None = None
 ) -> tuple[int, int]:
-    """In how many rows of a file (the log's `add` action) the ids change, and how many of these have none any more.
+    """Returns how many rows of a file (the log's `add` action) change, and how many of these have no id any more.
 
-    kept: where to keep what the rows match, for `write_file`.
+    kept: receives what the rows match, for `write_file`.
     """
     changed = emptied = 0
     found = []
@@ -99,9 +109,9 @@ def count_changes(
 def write_file(
     compiled: CompiledRules | None, task: FileTask, add: Mapping[str, Any], kept: Matched | None = None
 ) -> dict[str, Any]:
-    """Write a file of the log's `add` action anew, with the rows' new ids: its own `add` entry.
+    """Writes a file (the log's `add` action) again, with the rows' new ids; returns the new file's `add` entry.
 
-    kept: what `count_changes` has kept of what the rows match, so that no column is read once more for it.
+    kept: what `count_changes` has kept; a file whose results are there is not matched again.
     """
     known = kept.groups.pop(add["path"], None) if kept is not None else None
     found = list(_replaced_columns(compiled, task, add, known))
@@ -129,7 +139,7 @@ def write_file(
 def _replaced_columns(
     compiled: CompiledRules | None, task: FileTask, add: Mapping[str, Any], known: Sequence[_Known] | None
 ) -> Iterator[tuple[pa.Table, bool]]:
-    """Of each row group the columns that are written anew, and whether the ids of a row change."""
+    """Yields for each row group the columns that are written again, and whether any row changes."""
     if known is None:
         stamps = [pa.field(name, value.type) for name, value in task.stamps.items()] if task.rows is not None else []
         for batch in _batches(task, add, with_ids=True, more=stamps):
@@ -144,7 +154,7 @@ def _replaced_columns(
 
 
 def _replaced(task: FileTask, ids: pa.ListArray, batch: pa.RecordBatch | None = None) -> pa.Table:
-    """The columns of a row group that are written anew; batch: its rows as they are, where not all are in range."""
+    """The columns of a row group that are written again. batch: the present rows, needed if not all are in range."""
     columns: dict[str, pa.Array] = {}
     if task.replaced.annotations is not None:
         columns |= plain(task.replaced.annotations.of_ids(ids))
@@ -157,8 +167,12 @@ def _replaced(task: FileTask, ids: pa.ListArray, batch: pa.RecordBatch | None = 
 def _batches(
     task: FileTask, add: Mapping[str, Any], with_ids: bool, more: Sequence[pa.Field] = ()
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, one batch for each of its row groups: the columns that are read, with NULL where the file is
-    older than a column, the values of its partition, and IN_RANGE where not all rows are to be matched."""
+    """Reads the rows of a file, one batch for each of its row groups.
+
+    A batch has `task.columns`; if `with_ids`, rule_ids and annotations; the columns `more`; and IN_RANGE if not all
+    rows are to be matched. A column that the file does not store has its partition's value, or NULL if the file is
+    older than the column.
+    """
     kind = task.replaced.id_type
     kind = pa.dictionary(pa.int32(), kind) if pa.types.is_string(kind) else kind
     ids = [pa.field("rule_ids", pa.list_(kind)), *task.replaced.columns] if with_ids else []
@@ -182,7 +196,7 @@ def _batches(
                     continue
                 chunks = table[each.name].cast(each.type).combine_chunks()
                 arrays.append(pa.concat_arrays(chunks.chunks) if isinstance(chunks, pa.ChunkedArray) else chunks)
-            if not arrays:  # an index that reads no column still has rows to be matched with
+            if not arrays:  # an index that reads no column is matched with rows, too
                 yield pa.RecordBatch.from_arrays([pa.nulls(rows)], ["_"])
                 continue
             batch = pa.RecordBatch.from_arrays(arrays, list(wanted.names))
@@ -196,7 +210,8 @@ def _place(task: FileTask, path: str) -> str:
 
 
 def _statistics(text: str, task: FileTask) -> str:
-    """A file's statistics with those of the columns that have one value now, and none of others with new values."""
+    """The statistics of a file that is written again. A column that now has one value has it as both bounds; other
+    columns with new values have no statistics any more."""
     found = json.loads(text)
     stamps = task.stamps if task.rows is None else {}
     for part in ("nullCount", "minValues", "maxValues"):

@@ -1,6 +1,6 @@
-"""Rows that are tagged already, matched again with the rules that differ: whose ids change, and files with the new ids.
+"""Matches tagged rows again with the rules that differ: counts the rows that change, and writes their new ids.
 
-An id of a rule that does not differ stays where it is; the others are replaced by what the rows match now.
+The ids of rules that do not differ stay; the others are replaced by the ids of the rules that a row matches now.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from rules_index.index.compiled import CompiledRules
 
 FILE, IN_RANGE = "deltatag:file", "deltatag:in_range"
-"""Columns of the rows that are handed over: the number of a row's file, and whether the row is to be matched."""
+"""Columns that batches have beside the table's: the number of a row's file, and whether the row is to be matched."""
 COUNTS = "file bigint, changed bigint, emptied bigint"
-"""Columns, as Spark spells them, of what `count_changes` gives."""
+"""The columns, in Spark's notation, of what `count_changes` yields."""
 
 
 @dataclass(frozen=True)
 class RowRange:
-    """Rows whose value of `column`, a date or a time, is at least `low` and less than `high`; None is no bound, but not
-    both. A row without a value is in no range."""
+    """Rows with a value of `column`, a date or a time, that is at least `low` and less than `high`. One of the two can
+    be None, for no bound. A row without a value is in no range."""
 
     column: str
     low: pa.Scalar | None
@@ -41,7 +41,7 @@ class RowRange:
 
     @property
     def type(self) -> pa.DataType:
-        """That of the column."""
+        """The type of the column."""
         bound = self.low if self.low is not None else self.high
         assert bound is not None
         return bound.type
@@ -60,7 +60,7 @@ class RowRange:
 class ReplacedIds:
     """The ids that rows lose before they are matched again: those in `held`, or all (`everything`).
 
-    annotations: what rows get beside ids, by the rules that there are now.
+    annotations: what the present rules give rows beside ids, None if nothing.
     """
 
     id_type: pa.DataType
@@ -70,12 +70,12 @@ class ReplacedIds:
 
     @property
     def reads_ids(self) -> bool:
-        """False where no row has an id that it could lose, and nothing is made of its ids."""
+        """Whether the present ids of rows are needed: because rows may lose some, or annotations depend on all ids."""
         return self.everything or len(self.held) > 0 or self.annotations is not None
 
     @property
     def columns(self) -> pa.Schema:
-        """Those of the tagged table, beside ids, that are compared with what rows are to have."""
+        """The tagged table's columns of annotations, which are compared with the annotations that rows should have."""
         return pa.schema(list(self.annotations.types().items()) if self.annotations is not None else [])
 
 
@@ -88,8 +88,8 @@ def new_ids(
     """Returns each row's new ids, and a mask [rows] bool of the rows whose ids or annotations change. Text ids are
     dictionary-encoded if the dictionary is small.
 
-    `batch` has the columns that the index reads, IN_RANGE where not all rows are to be matched, and rule_ids unless no
-    row has an id that it could lose. matched: what the rows match, where that is known already.
+    `batch` has the columns that the index reads, IN_RANGE if not all rows are to be matched, and rule_ids unless no row
+    has an id that it could lose. matched: the result of `matched_ids`, if it is known already.
     """
     found = _Lists.of(matched_ids(compiled, replaced, batch) if matched is None else matched)
     before = _Lists.of(_lists(batch, replaced))
@@ -125,7 +125,7 @@ class _Lists:
 
     @classmethod
     def of(cls, lists: pa.ListArray) -> _Lists:
-        """Arrow's lists, whose values may be a dictionary's; NULL has no ids."""
+        """The lists of an Arrow array, with values that may be dictionary-encoded; NULL has no ids."""
         offsets = lists.offsets.to_numpy()
         # flatten copies a dictionary's indices
         values = lists.flatten() if lists.null_count else lists.values.slice(offsets[0], offsets[-1] - offsets[0])
@@ -139,7 +139,7 @@ class _Lists:
         return found
 
     def over(self, ids: pa.Array) -> _Lists:
-        """The same lists with codes of `ids`, which are followed by those that are not among them."""
+        """The same lists with other codes: the given ids come first, followed by the present ones that they lack."""
         places = pc.index_in(self.ids, value_set=ids)
         lacking = places.is_null().to_numpy(zero_copy_only=False)
         codes = pc.fill_null(places, 0).to_numpy().copy()
@@ -147,7 +147,8 @@ class _Lists:
         return _Lists(self.offsets, codes[self.codes], pa.concat_arrays([ids, self.ids.filter(pa.array(lacking))]))
 
     def array(self) -> pa.ListArray:
-        """As Arrow has it; a large dictionary, which Parquet's writer does not want, is decoded."""
+        """The lists as an Arrow array, without unused ids. Integers are decoded, and texts if their dictionary is too
+        large to help Parquet's writer."""
         used = np.flatnonzero(np.bincount(self.codes, minlength=len(self.ids)))
         ids, codes = self.ids, self.codes
         if len(used) < len(ids):
@@ -161,7 +162,7 @@ class _Lists:
 
 
 def _differing(annotations: Annotations, batch: pa.RecordBatch, ids: pa.ListArray) -> np.ndarray:
-    """Which rows [rows] bool have other annotations than their ids are to give them."""
+    """Which rows [rows] bool have other annotations than their ids give them."""
     found = np.zeros(len(batch), bool)
     for name, column in plain(annotations.of_ids(ids)).items():
         held, wanted = (pl.Series(pl.from_arrow(each)) for each in (batch.column(name), column))
@@ -179,7 +180,7 @@ def _replaced(before: _Lists, found: _Lists, own: np.ndarray, changed: np.ndarra
     owners = np.concatenate([segment_ids(starts)[stays], segment_ids(found_starts)])
     made = np.concatenate([before.codes[places[stays]], found.codes[matched]])
     rank = _ranks(made, found.ids)
-    # both parts are in order, and a stable sort merges what is
+    # kept and new ids of a row are each in order, so that a stable sort only has to merge them
     made = made[np.argsort(owners * (len(rank) + 1) + rank[made], kind="stable")]
     lengths = before.lengths
     lengths[rows] = np.bincount(owners, minlength=len(rows))
@@ -192,7 +193,7 @@ def _replaced(before: _Lists, found: _Lists, own: np.ndarray, changed: np.ndarra
 
 
 def _ranks(codes: np.ndarray, ids: pa.Array) -> np.ndarray:
-    """Of each id [ids] int64 that a code names, its place in the order of all these."""
+    """The rank [ids] int64 of each id among the ids that occur in `codes`; 0 for ids that do not."""
     used = np.flatnonzero(np.bincount(codes, minlength=len(ids)))
     ranks = np.zeros(len(ids), np.int64)
     ranks[used] = pc.rank(ids.take(pa.array(used)), tiebreaker="first").to_numpy()
@@ -207,7 +208,8 @@ def _all_but(places: np.ndarray, count: int) -> np.ndarray:
 
 
 def matched_ids(compiled: CompiledRules | None, replaced: ReplacedIds, batch: pa.RecordBatch) -> pa.ListArray:
-    """The ids of the rules that differ which each row satisfies, as a dictionary."""
+    """The ids, as a dictionary, of those rules of `compiled`, the ones that differ, that each row satisfies. Rows have
+    no ids if there is no index."""
     if compiled is None:
         return _empty(len(batch), replaced)
     if not compiled.inputs:
@@ -237,7 +239,7 @@ def _own(lists: _Lists, replaced: ReplacedIds) -> np.ndarray:
 
 
 def is_among(values: pa.Array, ids: pa.Array) -> np.ndarray:
-    """Which values [.] bool, that may be a dictionary's, are among some."""
+    """Which values [.] bool, dictionary-encoded or not, are among `ids`."""
     if not pa.types.is_dictionary(values.type):
         found: np.ndarray = pc.is_in(values, ids).to_numpy(zero_copy_only=False)
         return found
@@ -248,7 +250,8 @@ def is_among(values: pa.Array, ids: pa.Array) -> np.ndarray:
 def count_changes(
     compiled: CompiledRules | None, replaced: ReplacedIds, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """For each file of which a batch has rows that change: how many, and how many of them have no id any more."""
+    """Yields for each batch with rows that change, file by file, how many do and how many of them have no id any more,
+    as `COUNTS`."""
     for batch in batches:
         ids, changed = new_ids(compiled, replaced, batch)
         if not changed.any():
@@ -267,10 +270,10 @@ def count_changes(
 def write_files(
     compiled: CompiledRules | None, replaced: ReplacedIds, task: Task, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Write rows of the tagged table anew with their new ids: gives what `tagged_files.write_files` gives.
+    """Writes rows of the tagged table again with their new ids; yields what `tagged_files.write_files` does.
 
-    `task.columns` are the table's columns; its `stamps` replace those of rows that are matched. `task.only_matched`:
-    rows that change and have no id any more are left out.
+    `task.columns` are the table's columns; `task.stamps` replace the values of rows that are matched. If
+    `task.only_matched`, rows that change and have no id any more are left out.
     """
     files = Files(task.folders["tagged"], task, task.layouts["tagged"])
     rows = count = 0

@@ -23,9 +23,10 @@ _OUTCOMES = ("TRUE", "FALSE", "NULL")
 
 @dataclass(frozen=True)
 class RowChecks:
-    """The key and the checks of a stream; `needs_spark` names a check that cannot be evaluated here, if there is one.
+    """The key and the checks of a stream.
 
-    Nothing is compiled, and the compiler not imported, where a stream has no checks.
+    compiled: the checks as rules, None if there are none: then the compiler is not even imported. needs_spark: the name
+    of a check that cannot be evaluated here, None if all can.
     """
 
     key: tuple[str, ...]

@@ -23,9 +23,9 @@ from rules_index.names import column_key, spelled
 BATCH_ROWS = 1 << 16
 """The most rows of a batch."""
 _BATCH_BYTES = 16 << 20
-"""About the most bytes of a batch as they are encoded; decoded, dictionaries of texts take several times as many."""
+"""About the most bytes of a batch, encoded as in its file but not compressed. Decoded texts take a multiple."""
 SOURCE_VERSION = "source_version"
-"""The column behind the table's own columns: the version that added the row's file."""
+"""The column that follows the table's own columns: the version that added the row's file."""
 _BYTES_OF_A_CODE = 4.0
 """A string column with fewer bytes per value in a file, before compression, is taken to be dictionary-encoded."""
 _DICTIONARY = pa.dictionary(pa.int32(), pa.string())
@@ -57,12 +57,13 @@ def read_batches(
     coded: Sequence[str] = (),
     with_version: bool = True,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of files, with the columns of `schema` (or those named) in their order and types, and `source_version`
-    unless `with_version` is False; then at least one column must be read.
+    """Yields the rows of files, with the columns of `schema` (or those named in `columns`) in their order and types,
+    and `source_version` unless `with_version` is False; then at least one column must be read.
 
-    schema: the table's columns, including those of its partitions. Columns that a file lacks are NULL. Strings come as
-    dictionaries if all files have them so, and always in lists of the columns `coded`. Raises `UnreadableFileError` for
-    a file that only Spark can read, `OSError` or `pyarrow.ArrowException` where a file cannot be read.
+    schema: the table's columns, including those of its partitions. Columns that a file lacks are NULL. A string column
+    is dictionary-encoded if all files store it so; a list of strings always is if it is named in `coded`. Raises
+    `UnreadableFileError` for a file that only Spark can read, `OSError` or `pyarrow.ArrowException` if a file cannot be
+    read.
     """
     wanted = [field for field in schema if columns is None or field.name in columns]
     footers = [_footer(file) for file in files]
@@ -76,7 +77,7 @@ def read_batches(
 
 @contextmanager
 def naming(path: str) -> Iterator[None]:
-    """Put the file's path into the message of Arrow's error about what the file holds, which lacks it."""
+    """Adds the file's path to Arrow's errors about a file's content, the messages of which lack it."""
     try:
         yield
     except (pa.ArrowException, OSError) as error:
@@ -165,14 +166,14 @@ def _batches(
 
 
 def leaves_of(footer: pq.FileMetaData, name: str) -> list[str]:
-    """The paths of the leaves that a column has in a file: writers name the items of a
-    list in different ways."""
+    """The paths of a column's leaves in a file, which must be looked up: writers name the items of a list in different
+    ways."""
     paths = (footer.schema.column(number).path for number in range(footer.num_columns))
     return [path for path in paths if path == name or path.startswith(f"{name}.")]
 
 
 def _check_times(path: str, footer: pq.FileMetaData, groups: Sequence[int], columns: Sequence[str]) -> None:
-    """Raises `UnreadableFileError` where Arrow may read a timestamp of type INT96 differently from Spark.
+    """Raises `UnreadableFileError` if Arrow may read a timestamp of type INT96 differently from Spark.
 
     For days before -4713 and beyond 287,000 Spark's day number is signed and Arrow's is not, so that Arrow may return
     any time. In milliseconds such a time is outside of all years, except for day 0, which becomes the start of 1970.
@@ -193,7 +194,7 @@ def _check_times(path: str, footer: pq.FileMetaData, groups: Sequence[int], colu
 
 
 def _leaves(column: pa.Array) -> Iterator[pa.Array]:
-    """The arrays without children that a nested array consists of."""
+    """Yields the leaves of an array: the arrays without children of which it consists."""
     kind = column.type
     if pa.types.is_map(kind):
         parts = [column.keys, column.items]
@@ -209,7 +210,7 @@ def _leaves(column: pa.Array) -> Iterator[pa.Array]:
 
 
 def _rows_at_once(footer: pq.FileMetaData, groups: Sequence[int], columns: Sequence[str]) -> int:
-    """How many rows of these columns are read at a time: fewer where they are wide."""
+    """How many rows of these columns are read at a time: fewer if rows are wide."""
     begins = tuple(f"{name}." for name in columns)
     leaves = [n for n in range(footer.num_columns) if f"{footer.schema.column(n).path}.".startswith(begins)]
     widest = 1.0
@@ -222,9 +223,9 @@ def _rows_at_once(footer: pq.FileMetaData, groups: Sequence[int], columns: Seque
 def _rows(
     parquet: pq.ParquetFile, groups: Sequence[int], columns: list[str], at_once: int, apart: bool
 ) -> Iterator[tuple[int, pa.RecordBatch | None]]:
-    """The number of rows of each batch, and its columns; None in their place if no column is read.
+    """Yields the number of rows of each batch, and its columns, or None if no column is read.
 
-    apart: no batch has rows of several row groups, of which Arrow cannot unite lists with dictionaries.
+    apart: whether to read each row group by itself: Arrow cannot unite lists of dictionary-encoded texts from several.
     """
     if columns:
         # a name with dots would be taken for a path, so leaves are requested by their first part
@@ -242,7 +243,7 @@ def _rows(
 
 
 def _as(column: pa.Array, kind: pa.DataType, path: str, name: str) -> pa.Array:
-    """The column in the table's type. Raises `UnreadableFileError` where the file's type cannot be cast without
+    """The column in the table's type. Raises `UnreadableFileError` if the file's type cannot be cast to it without
     loss."""
     if column.type == kind:
         return column
@@ -257,7 +258,8 @@ def _as(column: pa.Array, kind: pa.DataType, path: str, name: str) -> pa.Array:
 
 
 def _constant(text: str | None, of: pa.DataType, kind: pa.DataType, rows: int) -> pa.Array:
-    """A partition's value, repeated for each row."""
+    """A partition's value, repeated for each row. of: the type of the column; kind: of the array, which may be a
+    dictionary."""
     value = partition_value(text, of)
     if pa.types.is_dictionary(kind):
         return pa.DictionaryArray.from_arrays(
@@ -268,8 +270,8 @@ def _constant(text: str | None, of: pa.DataType, kind: pa.DataType, rows: int) -
 
 
 def partition_value(text: str | None, kind: pa.DataType) -> pa.Scalar:
-    """A partition's value, given as the log writes it. Raises `UnreadableFileError` for a type that writers format in
-    different ways."""
+    """A partition's value, given as the log writes it. Raises `UnreadableFileError` for a value of another type, or a
+    type that writers format in different ways."""
     if text is None or (text == "" and not pa.types.is_binary(kind)):
         return pa.scalar(None, kind)
     if not is_partition_type(kind):

@@ -17,6 +17,7 @@ Figures: TypeAlias = dict[Any, int]
 """Counts of one micro-batch: `rows`, `matches`, and, under ("error", id), the rows on which a rule raised."""
 
 _KEPT = 4
+"""The most indexes that a process keeps open."""
 _open: dict[str, CompiledRules] = {}
 
 
@@ -34,7 +35,7 @@ def open_index(path: str) -> CompiledRules:
 def match(
     compiled: CompiledRules, names: Sequence[str], columns: Sequence[pa.Array], id_type: pa.DataType
 ) -> tuple[pa.Array, dict[RuleId, int]]:
-    """The rows' rule ids as lists of `id_type`, and per rule the rows on which a predicate raised.
+    """Returns the rows' rule ids as lists of `id_type`, and per rule the number of rows on which a predicate raised.
 
     `columns` are those of `compiled.inputs`, in the order of `names`.
     """
@@ -56,7 +57,7 @@ class Counts:
         return {}
 
     def addInPlace(self, value1: Figures, value2: Figures) -> Figures:  # noqa: N802
-        """The sums of both."""
+        """Adds the second figures to the first ones, and returns these."""
         for key, count in value2.items():
             value1[key] = value1.get(key, 0) + count
         return value1

@@ -44,7 +44,7 @@ class Files:
             max(self._open.values(), key=lambda file: file.waiting_bytes).flush()
 
     def _parts(self, rows: pa.RecordBatch) -> Iterator[tuple[tuple[str | None, ...], pa.RecordBatch]]:
-        """The rows of each partition, without the partition's columns, and the partition's values."""
+        """Yields for each partition its values, as the log writes them, and its rows without the partition columns."""
         names = self._layout.partition_by
         if not names:
             yield (), rows

@@ -30,21 +30,22 @@ if TYPE_CHECKING:
 RESULT = "name string, entry string, figures string"
 """The columns, in Spark's notation, of what `write_files` returns."""
 UNREADABLE = "unreadable"
-"""Replaces a table's name: the rows of a piece must be read by Spark's own reader."""
+"""In place of a table's name, it says that only Spark's own reader can read the rows of a piece."""
 _MOST_MATCHES, _MOST_GROWTH = 1 << 23, 8
-"""About the most matches that are in memory for a thread, and how many times more rows are matched than before."""
+"""About the most matches that a thread has in memory, and the most times by which a part has more rows than the one
+before it."""
 _FEW_ROWS, _FEW_BYTES = 1 << 14, 16 << 20
-"""Batches are joined with their neighbours as long as these have no more rows and bytes together."""
+"""Neighbouring batches are joined as long as they have no more rows and bytes together."""
 SMALL_DICTIONARY = 1 << 18
-"""Ids with fewer bytes in all go to Parquet as a dictionary, which saves Parquet the lookup of each."""
+"""If all ids have no more bytes, they go to Parquet as a dictionary: it need not look up each id."""
 
 
 def write_files(compiled: CompiledRules, task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Tags the rows of one partition and writes them.
 
-    Batches have the columns that the index reads, `task.columns` and `source_version`. Returns one row with the figures
-    (`rows`, `matches`, and `errors` as pairs of rule id and rows, JSON) and one for each file with the table's name and
-    the `add` entry for its log (JSON). An `OSError` leaves no file behind.
+    Batches have the columns that the index reads, `task.columns` and `source_version`. Yields one row with the figures
+    (JSON: `rows`, `matches`, and `errors` as pairs of a rule id and a number of rows), and one row for each file with
+    the table's name and the `add` entry for its log (JSON). An `OSError` leaves no file behind.
     """
     yield _written(compiled, task, batches, {name: _files(compiled, task, name) for name in task.folders})
 
@@ -52,8 +53,8 @@ def write_files(compiled: CompiledRules, task: Task, batches: Iterator[pa.Record
 def write_piece(
     compiled: CompiledRules, task: Task, files: Sequence[SourceFile], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """`write_files` for all rows of files of a table with the columns of `schema`; columns that its files store as the
-    tagged table does are copied. `UnreadableFileError` if only Spark can read one of the files."""
+    """`write_files` for all rows of source files, whose table has the columns of `schema`. Columns that the files store
+    as the tagged table does are copied. Raises `UnreadableFileError` if only Spark can read one of the files."""
     batches = partial(read_batches, files, schema)
     if "tagged" in task.folders and not task.only_matched:
         layout = task.layouts.get("tagged", PLAIN)
@@ -71,8 +72,11 @@ def write_piece(
 def _matched(
     compiled: CompiledRules, batches: Iterator[pa.RecordBatch], known: pa.Array
 ) -> Iterator[tuple[pa.RecordBatch, pa.ListArray, np.ndarray, dict[RuleId, int]]]:
-    """The batches with what `_ids` gives for them, in parts with about `_MOST_MATCHES` at most, by the matches of the
-    rows before. No row can have more than there are rules."""
+    """Yields the batches in parts, each with what `_ids` returns for it.
+
+    The number of rows of a part is chosen so that it should have about `_MOST_MATCHES` matches at most, judging by the
+    part before. The first part is small enough for rows that match all rules.
+    """
     at_once = max(1, _MOST_MATCHES // max(len(known), 1))
     for batch in batches:
         start = 0
@@ -86,7 +90,7 @@ def _matched(
 
 
 def unreadable() -> pa.RecordBatch:
-    """Replaces the results of a piece whose rows must be read by Spark's own reader."""
+    """The result for a piece that only Spark's own reader can read."""
     return pa.RecordBatch.from_pydict({"name": [UNREADABLE], "entry": [""], "figures": [""]})
 
 
@@ -103,7 +107,7 @@ def _written(
     batches: Iterator[pa.RecordBatch],
     files: Mapping[str, Files | MatchFiles | CopiedFiles],
 ) -> pa.RecordBatch:
-    """Tags rows and writes them to the files; returns what `write_files` does."""
+    """Tags rows and writes them to the files; returns what `write_files` yields."""
     rows = matches = 0
     errors: Counter[Any] = Counter()
     known = compiled.ids.cast(task.id_type)
@@ -133,8 +137,8 @@ def _written(
 def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same rows in the same order, with small batches joined.
 
-    What matching does once a batch, such as calling an Arrow function for each part of a rule, takes milliseconds: far
-    longer than matching the rows of a small file, of which a source may have thousands.
+    Matching does some work once per batch, such as calling an Arrow function for each part of a rule. That takes
+    milliseconds: far longer than matching the rows of a small file, of which a source may have thousands.
     """
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
@@ -155,10 +159,10 @@ def _concatenated(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 def _ids(
     compiled: CompiledRules, batch: pa.RecordBatch, known: pa.Array
 ) -> tuple[pa.ListArray, np.ndarray, dict[RuleId, int]]:
-    """The rows' rule ids, as a dictionary of all ids, `known`, if that is small; the concatenated ordinals of the
-    rules; and the errors by rule.
+    """Returns the rows' rule ids, the concatenated ordinals [matches] int32 of these rules, and the number of rows on
+    which each rule raised. Thread-safe.
 
-    Thread-safe.
+    known: the ids of all rules by ordinal; if they are small texts, the rows' ids have them as dictionary.
     """
     if not compiled.inputs:
         batch = pa.RecordBatch.from_arrays([pa.nulls(len(batch))], ["_"])
@@ -184,7 +188,7 @@ def _tagged(batch: pa.RecordBatch, ids: pa.ListArray, ordinals: np.ndarray, task
 
 
 def _stamps(batch: pa.RecordBatch, task: Task, names: tuple[str, ...]) -> dict[str, pa.Array]:
-    """The columns behind the source's: those with a single value, and those that the batch has."""
+    """The columns that follow the source's, by name: a single value for all rows, or the batch's own column."""
     found: dict[str, pa.Array] = {}
     for name in names:
         value = task.stamps.get(name)

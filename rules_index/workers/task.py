@@ -1,4 +1,4 @@
-"""How the rows of a micro-batch are written: what workers get beside the index and the rows."""
+"""What workers get beside the index and the rows, to write the rows of a micro-batch."""
 
 from __future__ import annotations
 
@@ -15,9 +15,16 @@ from rules_index.workers.delta_file_writer import Layout
 class Task:
     """How a micro-batch's rows are written.
 
-    `columns` are the source's columns in the tagged table, `keys` those of them that a match repeats. `stamps` are
-    columns with the same value in all rows. `folders` has, by name, `tagged` and, if matches are kept and not yet
-    written, `matches`; `layouts` how the rows of these are stored; `annotations` what tagged rows get besides ids.
+    id_type       the type of rule ids in the tables
+    columns       the source's columns in the tagged table
+    keys          those of `columns` that each match repeats
+    stamps        columns with one value for all rows, by name
+    only_matched  whether rows without ids are left out
+    codec         the compression of files
+    footer        metadata in the footer of each file
+    folders       by name, the folders of `tagged` and, if matches are kept and not yet written, of `matches`
+    layouts       by the same names, how rows are stored in files
+    annotations   what tagged rows get besides ids
     """
 
     id_type: pa.DataType

@@ -11,11 +11,12 @@ TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range
 
 
 class ThriftError(Exception):
-    """Bytes that are no structure."""
+    """Bytes that are not a structure."""
 
 
 def read_struct(data: bytes) -> Struct:
-    """The structure that the bytes begin with. ThriftError, or IndexError where they end before it does."""
+    """The structure at the beginning of the bytes. Raises `ThriftError` if there is none, `IndexError` if they end
+    before it does."""
     return _CompactReader(data).struct()
 
 
