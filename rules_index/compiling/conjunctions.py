@@ -27,7 +27,7 @@ _TERMS_A_STEP = 8
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """The rows where an attribute's value is in `values`, or is NULL and `null` is set.
+    """The rows on which an attribute's value is in `values`, or is NULL if `null` is set.
 
     `attribute` is the attribute's number in `Expansion.attributes`.
     """
@@ -75,8 +75,8 @@ class Expansion:
         self._work = Work()
 
     def conjunctions_of(self, formula: Formula, wanted: bool = True) -> tuple[Conjunction, ...]:
-        """The conjunctions whose union is where `formula` is TRUE or, if not `wanted`, FALSE. `ALWAYS` and `NEVER`
-        stand for all rows and none."""
+        """The conjunctions that together have the rows on which `formula` is TRUE or, if not `wanted`, FALSE. `ALWAYS`
+        and `NEVER` stand for all rows and none."""
         return self._expand(formula, wanted)
 
     @property

@@ -18,7 +18,7 @@ class LiteralLists:
 
     owner  [conjunctions] int32, the rule or shared disjunction of each
     start  [conjunctions + 1] int64 into terms
-    terms  [.] int32, the number of a literal, or -1 - that of a shared disjunction
+    terms  [.] int32, the number of a literal, or -1 minus the number of a shared disjunction
     """
 
     owner: np.ndarray

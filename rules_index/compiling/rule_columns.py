@@ -227,7 +227,7 @@ def _check_names(rules: pa.Table) -> None:
 
 
 def _valid(texts: pa.Array) -> pa.Array:
-    """The texts, with NULL in place of those that are no UTF-8: Arrow reads these from files without a complaint."""
+    """The texts, with NULL for bytes that are not UTF-8, which Arrow reads from files without an error."""
     try:
         texts.validate(full=True)
     except pa.ArrowInvalid:
@@ -259,7 +259,7 @@ def _is_text(data_type: pa.DataType) -> bool:
 
 
 def read_ids(column: pa.ChunkedArray | list[Any]) -> pa.Array:
-    """Rule ids as strings or as 64-bit integers; NULL for those that are no valid text. Raises `RulesIndexError` for
+    """Rule ids as strings or as 64-bit integers; NULL for an id that is no valid text. Raises `RulesIndexError` for
     other types, or a mixture."""
     if isinstance(column, list):
         return _of_kinds(column)

@@ -8,7 +8,7 @@ from rules_index.kernels.bisection import in_list
 from rules_index.kernels.jit import inner, jit
 
 MOST_ALONE = 32
-"""The most rules, of those that are TRUE on all matched rows of a rule, that are tried alone."""
+"""If more rules are TRUE on all matched rows of a rule, only so many of them are tried alone."""
 MOST_STARTED, MOST_ADDED = 8, 8
 """The most rules with which a union begins, and the most that each further row adds."""
 

@@ -1,7 +1,7 @@
 """Divides many boxes into few groups, so that the box around each group contains little more than its boxes do.
 
 Kuntschke and Kemper relax a predicate box by box (HCR, algorithm 8); the result depends on which boxes come first. Here
-a sample is divided first. Groups whose boxes all name no common dimension are divided until there are none; then the
+a sample is divided first. While there is a group without a dimension that all its boxes name, it is divided; then the
 group that gains most is divided, like a node of an R*-tree. Finally algorithm 8 puts each box into a group. A box's
 extent is a product over the dimensions of the share of their codes that it contains, so that no extent is infinite and
 all types are measured alike.
@@ -115,7 +115,7 @@ class _Division(NamedTuple):
 def _division(dense: np.ndarray, sizes: np.ndarray) -> _Division:
     """The best division of a group of boxes [n, dimensions, 2].
 
-    If they all name no common dimension, it separates those that name the most frequent one from the rest. Else the
+    If no dimension is named by all boxes, it separates the boxes that name the most frequent one from the rest. Else
     boxes are sorted along each dimension by low end, by high end and by width, and each order is divided in two.
     """
     named = ((dense[:, :, 0] > 0) | (dense[:, :, 1] < sizes - 1)).sum(axis=0)

@@ -1,4 +1,4 @@
-"""Finds what is odd in a rule set, rule by rule, and says so in words that authors understand."""
+"""Finds likely mistakes in a rule set, rule by rule, and explains them to the authors of rules."""
 
 from __future__ import annotations
 
@@ -216,8 +216,8 @@ def _alternatives(
 ) -> tuple[list[_Finding], pa.StructArray]:
     """The findings about alternatives, and the examples; the first example has the index `first`.
 
-    known: the rules [rules] bool that are always or never TRUE, which are left out; and those that do not apply at all
-    times, for which a row that satisfies their text is not an example.
+    known: two masks [rules] bool: the rules that are always or never TRUE, which are left out; and the rules with a
+    validity bound, which get no example: a row that satisfies a rule's text may be out of its bounds.
     """
     constant, bounded = known
     found = superfluous(given, ~constant, scope, SPLITS)

@@ -164,7 +164,7 @@ def _values_from(low: bytes, data_type: pa.DataType, high: bytes | None = None) 
 
 
 def least_text(low: bytes) -> bytes | None:
-    """The least UTF-8 string at or above `low`; None where there is none."""
+    """The least UTF-8 string at or above `low`; None if there is none."""
     try:
         low.decode()
         return low

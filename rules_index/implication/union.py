@@ -1,4 +1,4 @@
-"""Decides whether rules together imply another one: whether one of them is TRUE on every row on which that one is."""
+"""Decides whether rules together imply another one: whether on each row on which that one is TRUE, one of them is."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class ColumnRange:
     """The values that a column may have: from `low` to `high`, both included, None for an unbounded end; NULL if
     `null`.
 
-    `holds_values` is False where only NULL is left. Values are Python's, as PyArrow's `to_pylist` returns them.
+    `holds_values` is False if only NULL is left. Values are Python's, as PyArrow's `to_pylist` returns them.
     """
 
     column: str
@@ -48,7 +48,7 @@ class ColumnRange:
 class WideConjunction:
     """An AND of conditions, at most one per column.
 
-    sql: Spark SQL, "true" where it has no condition; ranges: the bounding ranges of the same conditions.
+    sql: Spark SQL, "true" if it has no condition; ranges: the bounding ranges of the same conditions.
     """
 
     sql: str
@@ -57,13 +57,13 @@ class WideConjunction:
 
 @dataclass(frozen=True, slots=True)
 class Widened:
-    """An OR of conjunctions, none where no rule can match any row."""
+    """An OR of conjunctions. There are none if no rule can match any row."""
 
     conjunctions: tuple[WideConjunction, ...]
 
     @property
     def sql(self) -> str:
-        """The whole as Spark SQL: "true" where there is no restriction, "false" where no row can match."""
+        """The whole as Spark SQL: "true" if there is no restriction, "false" if no row can match."""
         if len(self.conjunctions) < 2:
             return self.conjunctions[0].sql if self.conjunctions else "false"
         return " OR ".join(f"({each.sql})" for each in self.conjunctions)

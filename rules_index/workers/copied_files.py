@@ -86,7 +86,7 @@ class CopiedFiles:
         groups: Sequence[RowGroup],
         plain: Files,
     ) -> None:
-        """plain: the files for rows of which no column is copied."""
+        """plain: the files for rows without copied columns."""
         self._folder, self._codec, self._footer, self._layout = folder, codec, footer, layout
         self._plain = plain
         self._groups = iter(groups)

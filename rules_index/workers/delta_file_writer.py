@@ -1,4 +1,4 @@
-"""Writes Parquet files of a Delta table where the rows are, with the statistics for the table's log.
+"""Writes Parquet files of a Delta table in the process that has the rows, with the statistics for the table's log.
 
 Delta protocol, "Add File". The caller adds the entries to the log.
 """

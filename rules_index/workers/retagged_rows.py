@@ -116,8 +116,8 @@ def new_ids(
 
 @dataclass(frozen=True)
 class _Lists:
-    """Lists of ids: those of row r are `ids[codes[offsets[r]:offsets[r + 1]]]`. All work is on integer codes; texts are
-    touched once for each distinct id."""
+    """Lists of ids. Row r has `ids[codes[offsets[r]:offsets[r + 1]]]`. All work is on integer codes; texts are touched
+    once for each distinct id."""
 
     offsets: np.ndarray
     codes: np.ndarray
@@ -208,8 +208,8 @@ def _all_but(places: np.ndarray, count: int) -> np.ndarray:
 
 
 def matched_ids(compiled: CompiledRules | None, replaced: ReplacedIds, batch: pa.RecordBatch) -> pa.ListArray:
-    """The ids, as a dictionary, of those rules of `compiled`, the ones that differ, that each row satisfies. Rows have
-    no ids if there is no index."""
+    """Returns for each row the ids of the rules of `compiled` that it satisfies, as lists of dictionary-encoded values.
+    These are the rules that differ; without an index there are none."""
     if compiled is None:
         return _empty(len(batch), replaced)
     if not compiled.inputs:
@@ -304,7 +304,7 @@ def stamped(
 ) -> pa.RecordBatch:
     """Rows of the tagged table with new ids, their annotations and the task's stamps.
 
-    schema: the table's columns, NULL where the rows lack one. Rows that are not to be matched keep what they have.
+    schema: the table's columns; a column that the rows lack is NULL. Rows that are not to be matched keep their values.
     """
     made = plain(replaced.annotations.of_ids(ids)) if replaced.annotations is not None else {}
     columns = []

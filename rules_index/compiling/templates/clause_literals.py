@@ -23,7 +23,7 @@ COMPLEMENT, SEVERAL, REFUSED = -3, -4, -5
 """These replace a literal's number, for: the complement of the literal for the other truth value, made on demand; a
 clause that is more than one literal; a clause that does not compile."""
 _MOST_KNOWN = 1 << 16
-"""The number of clauses whose conjunctions are cached."""
+"""The most clauses with cached conjunctions."""
 
 
 class ClauseLiterals:
@@ -39,8 +39,10 @@ class ClauseLiterals:
     def __init__(
         self, clauses: StringPool, negated: np.ndarray, compiler: Compiler, expansion: Expansion, literals: LiteralSets
     ) -> None:
-        """Compiles clauses, those `negated` [clauses] bool for FALSE too. Numbers their attributes in `expansion` and
-        their literals in `literals`."""
+        """Compiles clauses, and numbers their attributes in `expansion` and their literals in `literals`.
+
+        negated: [clauses] bool, the clauses for which a literal for FALSE is made at once.
+        """
         self.literal = np.full((2, len(clauses)), REFUSED, np.int32)
         self.attribute = np.full(len(clauses), -1, np.int32)
         self.question = np.full(len(clauses), -1, np.int32)

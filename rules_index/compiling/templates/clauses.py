@@ -35,7 +35,7 @@ class StringPool:
         return self.pool.data[self.pool.offsets[number] : self.pool.offsets[number + 1]].tobytes()
 
     def reserve(self, strings: int, size: int) -> Pool:
-        """The pool, with room for so many more strings with so many bytes in all."""
+        """The pool, with room for `strings` more strings of `size` bytes in all."""
         pool = self.pool
         needed = len(self) + strings
         data = _longer(pool.data, int(pool.offsets[len(self)]) + size)

@@ -125,7 +125,8 @@ def _local(literals: Literals) -> pl.Series:
 
 
 def _instants(local: pl.Series, zone: str) -> pl.Series:
-    """Microseconds since the epoch (Int64) of local times in a zone; NULL where they are ambiguous or do not exist."""
+    """Microseconds since the epoch (Int64) of local times in a zone; NULL for times that are ambiguous or do not
+    exist."""
     offset = datetime_parser.zone_offset(zone)
     if offset is not None:
         return local - offset

@@ -36,7 +36,8 @@ class Skeleton:
         self._root = self._either()
 
     def conjunctions(self, expansion: Expansion, clauses: Clauses) -> tuple[Conjunction, ...]:
-        """The conjunctions whose union is where a rule with these clauses is TRUE, expanded as `Expansion` does."""
+        """The conjunctions that together have the rows on which a rule with these clauses is TRUE, expanded as
+        `Expansion` does."""
         return _expanded(self._root, True, expansion, clauses)
 
     def _either(self) -> _Node:

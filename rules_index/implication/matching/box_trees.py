@@ -1,6 +1,7 @@
 """Searches R-trees over the boxes of predicates (Kuntschke and Kemper, section 3.6).
 
-A subpredicate is looked up once; its parts then skip those of the boxes found that do not overlap them.
+A subpredicate is looked up once. Its parts are compared only with the boxes that were found, and skip those that do not
+overlap them.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class Lines(NamedTuple):
 
 
 class Sorted(NamedTuple):
-    """Boxes and what the order of work depends on (section 6.1).
+    """Boxes with the measures on which the order of work depends (section 6.1).
 
     boxes      [boxes, d, 2] int32
     unbounded  [boxes] int64, number of infinite ends
@@ -110,7 +110,7 @@ def compare_dimensions(boxes: np.ndarray, box: int, rank: np.ndarray, part: np.n
 
 @bare
 def _length(low: int, high: int, d: int, lines: Lines) -> float:
-    """The length of a range of codes on the number line; that of NULL alone is 0."""
+    """The length of a range of codes on the number line; 0 for NULL alone."""
     return 0.0 if low == lines.sizes[d] - 1 else lines.upper[d, high] - lines.lower[d, low]
 
 

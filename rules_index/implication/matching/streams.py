@@ -40,7 +40,8 @@ class Stream(NamedTuple):
     order   [.] int64, the current boxes in the order of work, unless an index replaces it
     added_boxes [.] int64, the boxes that were added or widened, which an index does not have as they are now; with an
             index they come last in the order of work
-    near    [.] int64, the boxes that share a row with what is matched, in the order of work, as an R-tree finds them
+    near    [.] int64, the boxes that share a row with the current subpredicate, as found by R-trees, in the order of
+            work
     counts  [3] int64, the number of boxes in order, added_boxes and near
     """
 
