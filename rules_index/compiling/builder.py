@@ -219,8 +219,8 @@ def _lay_out(
     found: list[np.ndarray] = []
     known: dict[object, tuple[Regions, np.ndarray, np.ndarray]] = {}
     for expression, attribute in zip(expressions, attributes.tolist(), strict=True):
-        mine = order[bounds[attribute] : bounds[attribute + 1]]
-        sets = settled.sets[attribute].take(literals[mine] - settled.begin[attribute])
+        members = order[bounds[attribute] : bounds[attribute + 1]]
+        sets = settled.sets[attribute].take(literals[members] - settled.begin[attribute])
         # there can be many derived columns that are conditions, and all of these have equal regions
         alike = len(sets) <= 2 and isinstance(settled.keys[attribute], IntegerKeys)
         arrays = (sets.start, sets.null, sets.offsets, sets.cuts) if alike else ()
@@ -233,7 +233,7 @@ def _lay_out(
             if alike:
                 known[key] = coded
         regions.append(coded[0])
-        lengths[mine] = np.diff(coded[1])
+        lengths[members] = np.diff(coded[1])
         found.append(coded[2])
     start = offsets_of(lengths)
     intervals = np.empty((int(start[-1]), 2), np.int32)

@@ -97,15 +97,15 @@ def reached(disjunctions: LiteralLists, count: int, rules: LiteralLists) -> tupl
 
     count: the number of shared disjunctions. Each names only earlier ones, and `disjunctions` are ordered by owner.
     """
-    found = np.zeros(count, bool)
-    found[-1 - rules.terms[rules.terms < 0]] = True
+    used = np.zeros(count, bool)
+    used[-1 - rules.terms[rules.terms < 0]] = True
     named = disjunctions.terms < 0
-    by, inner = disjunctions.owner[segment_ids(disjunctions.start)[named]], -1 - disjunctions.terms[named]
+    owner, inner = disjunctions.owner[segment_ids(disjunctions.start)[named]], -1 - disjunctions.terms[named]
     for disjunction in range(count - 1, -1, -1):
-        if found[disjunction]:
-            found[inner[np.searchsorted(by, disjunction) : np.searchsorted(by, disjunction, side="right")]] = True
-    number = -np.cumsum(found, dtype=np.int32)
-    disjunctions = disjunctions.only(found[disjunctions.owner])
+        if used[disjunction]:
+            used[inner[np.searchsorted(owner, disjunction) : np.searchsorted(owner, disjunction, side="right")]] = True
+    number = -np.cumsum(used, dtype=np.int32)
+    disjunctions = disjunctions.only(used[disjunctions.owner])
     both = []
     for part in (disjunctions, rules):
         terms = part.terms.copy()

@@ -124,8 +124,8 @@ def _severity(severity: pl.Series, labels: pl.Series) -> pl.Series:
         return severity
     found = severity
     for name in _SEVERITY_LABELS:
-        mine = entries.filter(pl.col("key") == name).unique("place", keep="first")
+        labelled = entries.filter(pl.col("key") == name).unique("place", keep="first")
         places = pl.DataFrame({"place": pl.Series(range(len(labels)), dtype=entries.schema["place"])})
-        said = places.join(mine, on="place", how="left", maintain_order="left")["value"]
-        found = pl.DataFrame({"a": found, "b": said}).select(pl.coalesce("a", "b"))["a"]
+        from_labels = places.join(labelled, on="place", how="left", maintain_order="left")["value"]
+        found = pl.DataFrame({"a": found, "b": from_labels}).select(pl.coalesce("a", "b"))["a"]
     return found

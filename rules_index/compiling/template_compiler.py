@@ -34,7 +34,7 @@ class TemplateCompiler:
         bounded = rules.bounded & (found.skeleton >= 0)
         if event_time_leaf is None:
             found.skeleton[bounded] = -1
-        self._flattener = builder
+        self._builder = builder
         self._skeletons, self._skeleton = found.skeletons, found.skeleton
         patterns, of_rule = _patterns(
             found.skeletons, np.where(found.skeleton >= 0, 2 * found.skeleton.astype(np.int64) + bounded, -1)
@@ -67,12 +67,12 @@ class TemplateCompiler:
                 self._read.clear()
             skeleton = self._read[number] = Skeleton(self._skeletons[number])
         numbers = clauses.tolist()
-        expansion, known = self._flattener.expansion, self._literals.conjunctions
+        expansion, known = self._builder.expansion, self._literals.conjunctions
         expansion.begin()
         found = skeleton.conjunctions(expansion, lambda place, wanted: known(numbers[place], wanted))
         if len(numbers) > skeleton.clauses:
             found = expansion.all_of([found, known(numbers[-1], True)])
-        self._flattener.add(rule, found, [number for clause in numbers for number in self._literals.attributes(clause)])
+        self._builder.add(rule, found, [number for clause in numbers for number in self._literals.attributes(clause)])
         return True
 
 

@@ -64,9 +64,9 @@ def update(
     named, enabled = _with_rules_of_lists(base, layers.left_out, named, enabled, by_name)
     id_type = named.type
     refused = compiled.rejects.filter(pc.invert(pc.is_in(compiled.rejects.column("rule_id").cast(id_type), named)))
-    standing = _no_rules(id_type) if is_base else _without(_columns(layers.changed), named)
+    remaining = _no_rules(id_type) if is_base else _without(_columns(layers.changed), named)
     unchanged = _places_of_unchanged(base, enabled, by_name)
-    changed = _merged(standing, enabled.chosen(np.flatnonzero(unchanged < 0)))
+    changed = _merged(remaining, enabled.chosen(np.flatnonzero(unchanged < 0)))
     left_out = np.setdiff1d(np.union1d(layers.left_out, _ordinals(base.ids, named)), unchanged[unchanged >= 0])
     if not len(left_out) and not len(changed):
         table = _joined(refused, rejects.table(id_type))
@@ -210,14 +210,15 @@ def _merged(one: RuleColumns, other: RuleColumns) -> RuleColumns:
     order[~is_other] = np.arange(len(one))
     taken = pa.array(order)
 
-    def joined(mine: pa.Array | None, its: pa.Array | None) -> Any:
+    def joined(first: pa.Array | None, second: pa.Array | None) -> Any:
         """A column of both, by ascending id; None if both lack it. Only bounds can be lacking."""
-        if mine is None and its is None:
+        if first is None and second is None:
             return None
-        mine, its = (
-            pa.nulls(len(rules), pa.int64()) if each is None else each for rules, each in ((one, mine), (other, its))
+        first, second = (
+            pa.nulls(len(rules), pa.int64()) if each is None else each
+            for rules, each in ((one, first), (other, second))
         )
-        return pa.concat_arrays([mine, its]).take(taken)
+        return pa.concat_arrays([first, second]).take(taken)
 
     return RuleColumns(
         joined(one.ids, other.ids),
@@ -260,10 +261,10 @@ def _places_of_unchanged(base: CompiledRules, rules: RuleColumns, lists: Mapping
 
 def _only_unknown(analyse: Analyse, known: Sequence[Leaf]) -> Analyse:
     """Wraps `analyse`, so that it is not called for derived columns that Spark is known to accept."""
-    sound = set(known)
+    accepted = set(known)
 
     def asked(leaves: Sequence[Leaf]) -> Sequence[RuleError | str | None]:
-        unknown = [leaf for leaf in leaves if leaf not in sound]
+        unknown = [leaf for leaf in leaves if leaf not in accepted]
         answers = dict(zip(unknown, analyse(unknown) if unknown else (), strict=True))
         return [answers.get(leaf) for leaf in leaves]
 

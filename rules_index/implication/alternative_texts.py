@@ -93,8 +93,8 @@ def superfluous_in_rule(
     never = spared & (np.diff(box_start).reshape(-1, 3)[:, 2] == 0)
     last = np.zeros(len(tried), bool)
     rules = given.rule[group[tried]]
-    merely = np.flatnonzero(spared & ~never)
-    last[merely[np.append(rules[merely][1:] != rules[merely][:-1], True)[: len(merely)]]] = True
+    extra = np.flatnonzero(spared & ~never)
+    last[extra[np.append(rules[extra][1:] != rules[extra][:-1], True)[: len(extra)]]] = True
     found = never | last
     return tried[found], never[found]
 

@@ -33,11 +33,11 @@ def redundant(boxes: RegionBoxes, box_start: np.ndarray, start: np.ndarray, spli
         gather, group = gather_indices(start, rules)
         others, other_start = gather_indices(box_start, gather[needed[gather]])
         other_start = other_start[offsets_of(segment_counts(needed[gather], group))]
-        mine, mine_start = gather_indices(box_start, tried)
-        owner = np.repeat(np.arange(len(tried)), np.diff(mine_start))
-        covered = _covered(mine, owner, other_start, others, splits, boxes)
-        held = segment_counts(covered, mine_start)
-        needed[tried] = (held < np.diff(mine_start)) | (held == 0)
+        tried_boxes, tried_start = gather_indices(box_start, tried)
+        owner = np.repeat(np.arange(len(tried)), np.diff(tried_start))
+        covered = _covered(tried_boxes, owner, other_start, others, splits, boxes)
+        held = segment_counts(covered, tried_start)
+        needed[tried] = (held < np.diff(tried_start)) | (held == 0)
     return ~needed
 
 

@@ -122,7 +122,7 @@ class Containment:
                 is_open = ~np.isin(chosen, implied.rules)
                 left.append(chosen[is_open & ~crowded])
                 unions.append(candidates.only(np.isin(candidates.rules, chosen[is_open & crowded])))
-            together.append(self._spared(self._unions(engine, joined(unions), others)[0]))
+            together.append(self._without_unneeded(self._unions(engine, joined(unions), others)[0]))
             rules = np.concatenate([rules[:0], *left])
         return joined(single), joined(together)
 
@@ -236,7 +236,7 @@ class Containment:
             candidates = candidates.with_more(added, count).only(count > 0)
         return joined(found), np.concatenate(left), np.concatenate(left_over)
 
-    def _spared(self, covered: Others) -> Others:
+    def _without_unneeded(self, covered: Others) -> Others:
         """Removes the others that a rule does not need, from the last to the first: the remaining ones still cover
         it."""
         needed = np.ones(len(covered.others), bool)

@@ -120,15 +120,15 @@ def _classes(box: int, dimension: int, edges: np.ndarray, count: int, a: BoxArra
     In a dimension that the box does not name, the last code of each class is chosen: in the last class it most often
     stands for NULL.
     """
-    own = _set_of(box, dimension, a)
+    own_set = _set_of(box, dimension, a)
     for i in range(count):
         last = edges[i + 1] - 1 if i + 1 < count else np.int64(a.sizes[dimension]) - 1
-        if own < 0:
+        if own_set < 0:
             codes[at] = last
             at += 1
             continue
-        reached = _first_reaching(edges[i], own, a)
-        if reached < a.set_start[own + 1] and a.intervals[reached, 0] <= last:
+        reached = _first_reaching(edges[i], own_set, a)
+        if reached < a.set_start[own_set + 1] and a.intervals[reached, 0] <= last:
             codes[at] = max(np.int64(a.intervals[reached, 0]), edges[i])
             at += 1
     return at
@@ -259,8 +259,8 @@ def _cover(box: int, others: np.ndarray, most: int, a: BoxArrays, row: np.ndarra
     masks = np.empty((count + 1, word_start[named]), np.uint64)
     for i in range(count + 1):
         # the last mask is the box itself: all classes are its own, and the last box of all contains every row
-        of = near[i] if i < count else len(a.start) - 2
-        _mask(of, dimensions, code_start, word_start, codes, a, masks[i])
+        masked_box = near[i] if i < count else len(a.start) - 2
+        _mask(masked_box, dimensions, code_start, word_start, codes, a, masks[i])
     part = np.empty(word_start[named], np.uint64)
     how = _search(masks, word_start, most, part)
     if how != UNCOVERED:

@@ -45,11 +45,11 @@ def _examples_of(boxes: np.ndarray, rows: Rows, known: RegionBoxes) -> pa.Array:
         left = np.flatnonzero((boxes >= 0) & ~held)
         tried = np.repeat(left, max(1, min(_MOST_TRIES // _ROUNDS, _MOST_TRIES // max(len(left), 1))))
         again = rows.table(wanted[:, tried], np.arange(len(tried)) % 2 == 0)
-        right = np.flatnonzero(rows_within(boxes[tried], rows.read(again, len(a.sizes)), a))
+        hits = np.flatnonzero(rows_within(boxes[tried], rows.read(again, len(a.sizes)), a))
         place = np.arange(len(boxes))
-        place[tried[right]] = len(boxes) + right
+        place[tried[hits]] = len(boxes) + hits
         table = pa.concat_tables([table, again]).take(pa.array(place))
-        held[tried[right]] = True
+        held[tried[hits]] = True
     if not table.num_columns:
         return pa.array([{} if each else None for each in held.tolist()], pa.struct([]))
     columns = [column.combine_chunks() for column in table.columns]
@@ -72,8 +72,8 @@ def joined_examples(parts: Sequence[pa.StructArray]) -> pa.StructArray:
     types = dict(sorted({field.name: field.type for part in parts for field in part.type}.items()))
     found = []
     for part in parts:
-        mine = {field.name: column for field, column in zip(part.type, part.flatten(), strict=True)}
-        columns = [mine.get(name, pa.nulls(len(part), data_type)) for name, data_type in types.items()]
+        present = {field.name: column for field, column in zip(part.type, part.flatten(), strict=True)}
+        columns = [present.get(name, pa.nulls(len(part), data_type)) for name, data_type in types.items()]
         if columns:
             found.append(pa.StructArray.from_arrays(columns, list(types), mask=part.is_null()))
         else:

@@ -84,8 +84,8 @@ def decide(p: str, q: str, schema: pa.Schema, time_zone: str = "UTC", budget: Bu
         # first come rows that are in p and outside of q whatever their values in unknown dimensions are
         unknown = np.ones(len(boxes.arrays.sizes), bool)
         unknown[: len(rows.known)] = ~rows.known
-        hangs = boxes.naming(unknown)
-        certain, others = (which[~hangs[which]] for which in (boxes.of_rule(_P), boxes.added))
+        depends = boxes.naming(unknown)
+        certain, others = (which[~depends[which]] for which in (boxes.of_rule(_P), boxes.added))
         others = np.concatenate([boxes.of_rule(_Q), others])
         uncovered = np.concatenate([search.uncovered(certain, others, boxes.without(unknown))[0], uncovered])
     row = _counterexample(rows, boxes, uncovered)

@@ -66,12 +66,12 @@ def possible(boxes: RegionBoxes, attributes: Sequence[Expression], regions: Sequ
     order = np.argsort(a.dimensions[terms], kind="stable")
     naming = numbers[owner[order]]
     first = offsets_of(np.bincount(a.dimensions[terms], minlength=len(a.sizes)))
-    mine, owner = _terms(a, np.arange(len(boxes.rule)), computed)
-    gather, each = gather_indices(first, a.dimensions[mine])
+    computed_terms, owner = _terms(a, np.arange(len(boxes.rule)), computed)
+    gather, each = gather_indices(first, a.dimensions[computed_terms])
     begins = each[np.searchsorted(owner, np.arange(len(boxes.rule) + 1))]
-    met = np.flatnonzero(np.diff(begins) > 0)
-    how = cover_boxes(met, met, begins, naming[gather], _SPLITS, a, np.empty((len(met), 0), np.int32))
-    return boxes.only(~np.isin(np.arange(len(boxes.rule)), met[how == COVERED]))
+    suspects = np.flatnonzero(np.diff(begins) > 0)
+    how = cover_boxes(suspects, suspects, begins, naming[gather], _SPLITS, a, np.empty((len(suspects), 0), np.int32))
+    return boxes.only(~np.isin(np.arange(len(boxes.rule)), suspects[how == COVERED]))
 
 
 def _terms(a: BoxArrays, boxes: np.ndarray, dimensions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -96,16 +96,16 @@ def _with_null_columns(numbers: Mapping[Expression, int], codes: Codes, scope: S
     """Yields boxes in which an attribute has a value although a column that it needs is NULL, or is NULL although its
     only column has a value."""
     for attribute, number in numbers.items():
-        mine = _classes(number, attribute, codes)
+        codes_of_attribute = _classes(number, attribute, codes)
         leaves = needed(attribute, scope)
         for leaf in leaves - {attribute}:
             column = numbers.get(leaf)
             if column is None:
                 continue
-            theirs = _classes(column, leaf, codes)
-            yield {number: mine[_VALUE], column: theirs[_NULL]}
+            codes_of_column = _classes(column, leaf, codes)
+            yield {number: codes_of_attribute[_VALUE], column: codes_of_column[_NULL]}
             if len(leaves) == 1 and is_null_with_its_columns_only(attribute):
-                yield {number: mine[_NULL], column: theirs[_VALUE]}
+                yield {number: codes_of_attribute[_NULL], column: codes_of_column[_VALUE]}
 
 
 # Comparisons
@@ -213,10 +213,10 @@ def _impossible_comparisons(
         regions[number].encode(result.values, result.raised, met)
         columns.append(codes.code[codes.old_start[number] + met])
         choices.append((number, list(np.arange(codes.sizes[number])[:, None])))
-    yield from _rest(np.unique(np.stack(columns, axis=1), axis=0), choices)
+    yield from _complement(np.unique(np.stack(columns, axis=1), axis=0), choices)
 
 
-def _rest(points: np.ndarray, choices: Sequence[tuple[int, list[np.ndarray]]]) -> Iterator[Box]:
+def _complement(points: np.ndarray, choices: Sequence[tuple[int, list[np.ndarray]]]) -> Iterator[Box]:
     """Yields boxes that together contain everything but some points [points, dimensions].
 
     choices: the number of each dimension, and its codes divided into classes; a point names a class of each dimension.
@@ -234,5 +234,5 @@ def _rest(points: np.ndarray, choices: Sequence[tuple[int, list[np.ndarray]]]) -
     for alike in tails.values():
         here = np.sort(np.concatenate([classes[which] for which in alike]))
         if len(here):
-            for box in _rest(points[points[:, 0] == alike[0], 1:], others):
+            for box in _complement(points[points[:, 0] == alike[0], 1:], others):
                 yield {dimension: here, **box}

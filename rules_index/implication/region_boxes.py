@@ -309,17 +309,17 @@ def _settle(
     passable = np.zeros(disjunctions, np.bool_)
     always = np.zeros(disjunctions, np.bool_)
     for conjunction in range(len(target)):
-        says = False
+        restricts = False
         for term in range(start[conjunction], start[conjunction + 1]):
-            which = terms[term, 1]
+            number = terms[term, 1]
             if terms[term, 0] == DISJUNCTION:
-                never, certain = not passable[which], always[which]
+                never, certain = not passable[number], always[number]
             else:
-                never, certain = empty[which], full[which]
+                never, certain = empty[number], full[number]
             alive[conjunction] &= not never
             kept[term] = not certain
-            says |= not certain
+            restricts |= not certain
         if conjunction < disjunction_start[disjunctions] and alive[conjunction]:
             passable[target[conjunction]] = True
-            always[target[conjunction]] |= not says
+            always[target[conjunction]] |= not restricts
     return alive, kept

@@ -212,7 +212,7 @@ def conflict_of(text: str, scope: Scope) -> tuple[str, ...]:
 def _conflict_of(text: str, scope: Scope) -> tuple[str, ...]:
     node, tokens = parse(text, scope.time_zone)
     splitter = Splitter(Analyser(tokens, scope))
-    met: dict[Expression, list[tuple[str, Predicate]]] = {}
+    by_attribute: dict[Expression, list[tuple[str, Predicate]]] = {}
     tried = 0
     waiting = [node]
     while waiting:
@@ -220,20 +220,20 @@ def _conflict_of(text: str, scope: Scope) -> tuple[str, ...]:
         if node.kind == "and":
             waiting += reversed(node.children)
             continue
-        mine = text[tokens.starts[node.first] : tokens.ends[node.last]]
+        comparison = text[tokens.starts[node.first] : tokens.ends[node.last]]
         formula = splitter.formula(node)
         if _never(formula, True):
-            return (mine,)
+            return (comparison,)
         if not isinstance(formula, Predicate):
             continue
-        beside = met.setdefault(formula.attribute, [])
-        tried += len(beside)
+        earlier = by_attribute.setdefault(formula.attribute, [])
+        tried += len(earlier)
         if tried > _MOST_PAIRS:
             return ()
-        for other, known in beside:
+        for other, known in earlier:
             if _exclude(known, formula):
-                return other, mine
-        beside.append((mine, formula))
+                return other, comparison
+        earlier.append((comparison, formula))
     return ()
 
 

@@ -122,7 +122,9 @@ def widen_compiled(compiled: CompiledRules, k: int = 16) -> Widened:
     pieces = {dimension: _pieces(compiled.regions[dimension], codes, dimension) for dimension in set().union(*bounds)}
     return Widened(
         tuple(
-            _conjunction([_of_column(leaves[at], _regions(at, mine, codes), pieces[at]) for at, mine in each.items()])
+            _conjunction(
+                [_of_column(leaves[at], _regions(at, allowed, codes), pieces[at]) for at, allowed in each.items()]
+            )
             for each in bounds
         )
     )
@@ -160,12 +162,12 @@ def _group_bounds(restricted: BoxArrays, group: np.ndarray) -> list[GroupBounds]
     bounds = np.searchsorted(restricted.dimensions[order], np.arange(len(restricted.sizes) + 1))
     for dimension in np.flatnonzero(np.diff(bounds)).tolist():
         terms = order[bounds[dimension] : bounds[dimension + 1]]
-        of = group[box[terms]]
-        whole = np.bincount(of, minlength=groups) == members
-        chosen = whole[of]
+        term_group = group[box[terms]]
+        whole = np.bincount(term_group, minlength=groups) == members
+        chosen = whole[term_group]
         gather, start = gather_indices(restricted.set_start, restricted.sets[terms[chosen]])
         size = int(restricted.sizes[dimension]) + 1
-        first = of[chosen][segment_ids(start)] * size
+        first = term_group[chosen][segment_ids(start)] * size
         change = np.bincount(first + restricted.intervals[gather, 0], minlength=groups * size)
         change -= np.bincount(first + restricted.intervals[gather, 1] + 1, minlength=groups * size)
         codes = np.cumsum(change.reshape(groups, size), axis=1)[:, :-1] > 0
@@ -244,5 +246,5 @@ def _of_column(leaf: Leaf, allowed: np.ndarray, pieces: Pieces | None) -> tuple[
 
 
 def _conjunction(parts: list[tuple[str, ColumnRange]]) -> WideConjunction:
-    said = [part for part in parts if part[0] != "true"]
-    return WideConjunction(" AND ".join(sql for sql, _ in said) or "true", tuple(each for _, each in said))
+    conditions = [part for part in parts if part[0] != "true"]
+    return WideConjunction(" AND ".join(sql for sql, _ in conditions) or "true", tuple(each for _, each in conditions))

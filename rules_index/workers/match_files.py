@@ -88,14 +88,14 @@ class MatchFiles:
     def _parts(self, starts: np.ndarray, rows: np.ndarray, keys: pa.Table) -> Iterator[pa.Table]:
         """Yields the pairs as rows of the table, one row group at a time. Rule r has the pairs starts[r] up to
         starts[r + 1]; rows: [pairs] int32, the index of each pair's row in `keys`."""
-        same = {name: keys[name][0] for name in keys.schema.names if is_constant(keys[name])}
-        same |= {name: value for name, value in self._task.stamps.items() if name == "rules_version"}
+        constants = {name: keys[name][0] for name in keys.schema.names if is_constant(keys[name])}
+        constants |= {name: value for name, value in self._task.stamps.items() if name == "rules_version"}
         names = ("rule_id", *self._task.keys, "rules_version", "source_version")
         for start in range(0, len(rows), SORTED_ROWS):
             taken = pa.array(rows[start : start + SORTED_ROWS])
             columns = {"rule_id": self._rule_ids(starts, start, start + len(taken))}
             for name in names[1:]:
-                constant = same.get(name)
+                constant = constants.get(name)
                 columns[name] = (
                     pc.take(keys[name], taken, boundscheck=False)
                     if constant is None

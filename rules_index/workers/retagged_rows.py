@@ -94,17 +94,17 @@ def new_ids(
     found = _Lists.of(matched_ids(compiled, replaced, batch) if matched is None else matched)
     before = _Lists.of(_lists(batch, replaced))
     found = found.over(before.ids)
-    own = _own(before, replaced)
+    removed = _removed(before, replaced)
     counts = found.lengths
-    changed: np.ndarray = counts != (segment_counts(own, before.offsets) if own.any() else 0)
+    changed: np.ndarray = counts != (segment_counts(removed, before.offsets) if removed.any() else 0)
     alike = ~changed & (counts > 0)
     if alike.any():
-        old = before.codes[own & np.repeat(alike, before.lengths)]
+        old = before.codes[removed & np.repeat(alike, before.lengths)]
         differs = old != found.codes[np.repeat(alike, counts)]
         changed[np.repeat(np.flatnonzero(alike), counts[alike])[differs]] = True
     if IN_RANGE in batch.schema.names:
         changed &= pc.fill_null(batch.column(IN_RANGE), False).to_numpy(zero_copy_only=False)
-    ids = (_replaced(before, found, own, changed) if changed.any() else before).array()
+    ids = (_replaced(before, found, removed, changed) if changed.any() else before).array()
     names = replaced.columns.names
     if replaced.annotations is not None and set(names) <= set(batch.schema.names):
         other = _differing(replaced.annotations, batch, ids)
@@ -170,12 +170,12 @@ def _differing(annotations: Annotations, batch: pa.RecordBatch, ids: pa.ListArra
     return found
 
 
-def _replaced(before: _Lists, found: _Lists, own: np.ndarray, changed: np.ndarray) -> _Lists:
-    """Returns the new lists: a row that `changed` keeps the ids that are not `own`, gets those of `found`, and is
+def _replaced(before: _Lists, found: _Lists, removed: np.ndarray, changed: np.ndarray) -> _Lists:
+    """Returns the new lists: a row that `changed` keeps the ids that are not `removed`, gets those of `found`, and is
     sorted again. The codes of `found` index ids that begin with those of `before`."""
     rows = np.flatnonzero(changed)
     places, starts = gather_indices(before.offsets, rows)
-    stays = ~own[places]
+    stays = ~removed[places]
     matched, found_starts = gather_indices(found.offsets, rows)
     owners = np.concatenate([segment_ids(starts)[stays], segment_ids(found_starts)])
     made = np.concatenate([before.codes[places[stays]], found.codes[matched]])
@@ -231,7 +231,7 @@ def _empty(rows: int, replaced: ReplacedIds) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(np.zeros(rows + 1, np.int32)), pa.array([], replaced.id_type))
 
 
-def _own(lists: _Lists, replaced: ReplacedIds) -> np.ndarray:
+def _removed(lists: _Lists, replaced: ReplacedIds) -> np.ndarray:
     """Which ids [.] bool rows lose unless they match them again."""
     if replaced.everything or not len(replaced.held):
         return np.full(len(lists.codes), replaced.everything)

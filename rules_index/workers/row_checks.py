@@ -84,9 +84,9 @@ class RowChecks:
         for row in range(len(batch)):
             reasons = [f"the key {name} is NULL" for name, is_null in nulls if is_null[row]]
             for number, name in enumerate(self.names):
-                what = int(outcomes[number, row])
-                if what:
-                    reasons.append(f"the check {name} " + ("", "is FALSE", "is NULL", "raised an error")[what])
+                outcome = int(outcomes[number, row])
+                if outcome:
+                    reasons.append(f"the check {name} " + ("", "is FALSE", "is NULL", "raised an error")[outcome])
             found.append("; ".join(reasons))
         return found
 

@@ -147,8 +147,8 @@ def _batches(
     )
     groups = range(parquet.num_row_groups) if file.groups is None else file.groups
     _check_times(file.path, footer, groups, read)
-    apart = any(pa.types.is_list(kind) for kind in encoded.values())
-    for rows, batch in _rows(parquet, groups, read, _rows_at_once(footer, groups, read), apart):
+    group_by_group = any(pa.types.is_list(kind) for kind in encoded.values())
+    for rows, batch in _rows(parquet, groups, read, _rows_at_once(footer, groups, read), group_by_group):
         arrays = []
         for field in wanted:
             kind = encoded.get(field.name, field.type)
@@ -179,8 +179,8 @@ def _check_times(path: str, footer: pq.FileMetaData, groups: Sequence[int], colu
     any time. In milliseconds such a time is outside of all years, except for day 0, which becomes the start of 1970.
     """
     parts = [footer.schema.column(number) for number in range(footer.num_columns)]
-    begins = tuple(f"{name}." for name in columns)
-    leaves = [each.path for each in parts if each.physical_type == "INT96" and f"{each.path}.".startswith(begins)]
+    prefixes = tuple(f"{name}." for name in columns)
+    leaves = [each.path for each in parts if each.physical_type == "INT96" and f"{each.path}.".startswith(prefixes)]
     if not leaves:
         return
     with pq.ParquetFile(path, metadata=footer, memory_map=True, coerce_int96_timestamp_unit="ms") as parquet:
@@ -211,8 +211,8 @@ def _leaves(column: pa.Array) -> Iterator[pa.Array]:
 
 def _rows_at_once(footer: pq.FileMetaData, groups: Sequence[int], columns: Sequence[str]) -> int:
     """How many rows of these columns are read at a time: fewer if rows are wide."""
-    begins = tuple(f"{name}." for name in columns)
-    leaves = [n for n in range(footer.num_columns) if f"{footer.schema.column(n).path}.".startswith(begins)]
+    prefixes = tuple(f"{name}." for name in columns)
+    leaves = [n for n in range(footer.num_columns) if f"{footer.schema.column(n).path}.".startswith(prefixes)]
     widest = 1.0
     for group in map(footer.row_group, groups):
         size = sum(group.column(leaf).total_uncompressed_size for leaf in leaves)
@@ -221,15 +221,16 @@ def _rows_at_once(footer: pq.FileMetaData, groups: Sequence[int], columns: Seque
 
 
 def _rows(
-    parquet: pq.ParquetFile, groups: Sequence[int], columns: list[str], at_once: int, apart: bool
+    parquet: pq.ParquetFile, groups: Sequence[int], columns: list[str], at_once: int, group_by_group: bool
 ) -> Iterator[tuple[int, pa.RecordBatch | None]]:
     """Yields the number of rows of each batch, and its columns, or None if no column is read.
 
-    apart: whether to read each row group by itself: Arrow cannot unite lists of dictionary-encoded texts from several.
+    group_by_group: whether to read each row group by itself: Arrow cannot unite lists of dictionary-encoded texts from
+    several.
     """
     if columns:
         # a name with dots would be taken for a path, so leaves are requested by their first part
-        for part in [[group] for group in groups] if apart else [groups]:
+        for part in [[group] for group in groups] if group_by_group else [groups]:
             for batch in parquet.iter_batches(at_once, part, columns=columns, use_threads=False):
                 if len(batch):
                     yield len(batch), batch
@@ -257,10 +258,9 @@ def _as(column: pa.Array, kind: pa.DataType, path: str, name: str) -> pa.Array:
         raise UnreadableFileError(f"{path}: the column {name} is {column.type}, not {kind}: {error}") from error
 
 
-def _constant(text: str | None, of: pa.DataType, kind: pa.DataType, rows: int) -> pa.Array:
-    """A partition's value, repeated for each row. of: the type of the column; kind: of the array, which may be a
-    dictionary."""
-    value = partition_value(text, of)
+def _constant(text: str | None, column_type: pa.DataType, kind: pa.DataType, rows: int) -> pa.Array:
+    """A partition's value, repeated for each row. kind: the type of the array, which may be a dictionary."""
+    value = partition_value(text, column_type)
     if pa.types.is_dictionary(kind):
         return pa.DictionaryArray.from_arrays(
             pa.repeat(pa.scalar(0 if value.is_valid else None, pa.int32()), rows),
