@@ -1,1 +1,1 @@
-"""Spark jobs on Delta tables: rules to an index, new rows to tagged rows, one module for each verb."""
+"""Jobs on Delta tables, with or without Spark: one module for each verb, and packages for what the verbs share."""

@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _AT_ONCE = 64
+"""Maximum number of leaves that are analysed in one query."""
 _CLOCK = "NOT_REPEATABLE"
 _MOVING = ("now", "today", "tomorrow", "yesterday")
+"""Texts that Spark casts to another time on each run; "epoch" is always the same time."""
 
 
 def spark_analyser(scope: Scope) -> Callable[[Sequence[Leaf]], list[RuleError | None]]:
-    """A function that checks derived leaves over the scope's columns: for each, None or Spark's error.
+    """Returns a function that checks derived leaves over the scope's columns: for each, None or Spark's error.
 
     Spark is started only when the function is called, so rules without derived leaves need no JVM.
     """
@@ -54,7 +56,7 @@ class _Analyser:
         self._spark, self._rows = spark, rows
 
     def analyse(self, leaves: list[Leaf]) -> dict[Leaf, RuleError | None]:
-        """None, or Spark's error, for each leaf: each text is parsed first, then all types are resolved together."""
+        """Maps leaves to Spark's error or None: texts are parsed one by one, then all types are resolved together."""
         refused: dict[Leaf, RuleError | None] = {}
         columns: list[tuple[Leaf, Column]] = []
         for leaf in leaves:
@@ -71,7 +73,7 @@ class _Analyser:
         return refused | (self._of_columns(columns) if columns else {})
 
     def _of_columns(self, asked: list[tuple[Leaf, Column]]) -> dict[Leaf, RuleError | None]:
-        """Resolve many leaves in one query; if it fails, bisect down to the leaf at fault."""
+        """Resolve the types of many leaves in one query; if it fails, bisect down to the leaf at fault."""
         try:
             answer = self._types([column for _, column in asked])
             if not isinstance(answer, RuleError) and self._reads_clock(asked):
@@ -95,7 +97,10 @@ class _Analyser:
         return self._of_columns(asked[:middle]) | self._of_columns(asked[middle:])
 
     def _unforeseen(self, error: Exception) -> RuleError:
-        """The error as the rule's own. It is raised instead if Spark has ended, for which the rule is not to blame."""
+        """Returns an unexpected error as a reject of the rule; raises it if Spark's JVM has ended.
+
+        The end of the JVM is not the rule's fault.
+        """
         from pipelines.spark.jvm import lives
 
         if not lives(self._spark):
@@ -140,7 +145,10 @@ class _Analyser:
         return self._rows.select(*(column.alias(str(i)) for i, column in enumerate(columns)))
 
     def _no_condition(self, leaf: Leaf) -> RuleError | None:
-        """NOT_BOOLEAN if a condition is needed and Spark gives another type; None if that is not the reason."""
+        """A NOT_BOOLEAN error if Spark refused the leaf because it, or an operand of its AND or OR, is no condition.
+
+        None if Spark refused it for another reason.
+        """
         from pipelines.spark.catalyst import operands_in_structs
 
         text = authors_text(leaf)
@@ -160,7 +168,7 @@ class _Analyser:
 
 
 def _refusal(action: Callable[[], _T]) -> _T | RuleError:
-    """The result of an action, or Spark's refusal as a RuleError."""
+    """The result of an action, or the error with which Spark refused it, as a RuleError."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -177,7 +185,7 @@ def _refusal(action: Callable[[], _T]) -> _T | RuleError:
 
 
 def _type_differs(leaf: Leaf, found: DataType) -> RuleError | None:
-    """The error of a leaf to which Spark gives another type, `found`, than the compiler expects; None if they agree."""
+    """The error of a leaf if Spark gives it another type, `found`, than the compiler expects; None if they agree."""
     from pyspark.sql.types import StructField, StructType
 
     name = found.simpleString().upper()

@@ -38,7 +38,7 @@ def refused_severities(configuration: Configuration, scope: str, rules: pl.DataF
 
 
 def annotations_of(compiled: ri.CompiledRules | None, columns: Sequence[str]) -> Annotations | None:
-    """An index's annotations for those of `columns` for which it was compiled; None if it has no annotations."""
+    """An index's annotations, restricted to the `columns` that it was compiled for; None if it has no annotations."""
     found = compiled.annotations if compiled is not None else None
     return found.chosen(columns) if found is not None else None
 
@@ -55,7 +55,10 @@ def check_compiled(compiled: ri.CompiledRules, columns: Sequence[str], scope: st
 
 
 def check_widened(scope: str, held: Iterable[str], columns: Sequence[str], id_type: str) -> None:
-    """Raise TableError, with the statement to run, if a scope's tagged table lacks one of the annotation `columns`."""
+    """Raise TableError, with the statement to run, if a scope's tagged table lacks one of the annotation `columns`.
+
+    held: the names of the table's columns; id_type: the type of rule ids.
+    """
     names = {name.lower() for name in held}
     before, added = "rule_ids", []
     for column in annotation_columns(columns, id_type):

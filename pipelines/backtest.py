@@ -1,4 +1,4 @@
-"""The verb backtest: what rules would have matched in a source's rows, without a JVM; nothing is written."""
+"""The verb backtest: what rules would have matched among a source's rows, without a JVM; nothing is written."""
 
 from __future__ import annotations
 
@@ -66,9 +66,11 @@ class Candidate:
 class Backtested:
     """What a rule would have matched.
 
-    gained, lost: rows that only the new text, or only the replaced one, matches; over_time: matches by the hour of the
-    event time; overlaps: current rules that match some of the same rows, with how many; cost: nanoseconds that matching
-    a row by this rule alone takes, None if it was not measured; error: why the rule was not tried.
+    matches, errors: rows that the new text matches, and rows on which one of its predicates raised an error; gained,
+    lost: rows that only the new text, or only the replaced one, matches; examples: some of these, with the keys `kind`
+    ("gained" or "lost") and `row`; overlaps: current rules that match some of the same rows, with how many; over_time:
+    matches by the hour of the event time, local in the zone of rules; cost: nanoseconds for matching one row with this
+    rule alone, None if it was not measured; error: why the rule was not tried.
     """
 
     rule_id: str
@@ -103,11 +105,11 @@ def backtest(
     until: str | None = None,
     sample: int | None = None,
 ) -> BacktestResult:
-    """Tries rules on the rows of a stream's source as it is now.
+    """Try rules on the current rows of a stream's source.
 
     since, until: ISO 8601, of the event time, `until` excluded. sample: about how many rows to look at, spread over the
-    source; by default all. ConfigurationError for a join, or a range without an event time; SourceError where the
-    source cannot be read without Spark.
+    source; by default all. ConfigurationError for a join, or a range without an event time; SourceError if the source
+    cannot be read without Spark.
     """
     started = time.perf_counter()
     over = scope_of(workspace, scope)
@@ -131,7 +133,7 @@ def backtest(
 
 
 def _with_texts(candidates: Sequence[Candidate]) -> pl.DataFrame:
-    """The candidates as rules: the id is `n` and number for a new text, `o` and number for the one that it replaces."""
+    """The candidates as rules: number `i` has the id `n{i}` with its new text, and `o{i}` with the one it replaces."""
     texts = [(f"n{i}", each.new, each.new_labels) for i, each in enumerate(candidates)]
     texts += [(f"o{i}", each.old, each.old_labels) for i, each in enumerate(candidates)]
     return pl.DataFrame(
@@ -141,7 +143,10 @@ def _with_texts(candidates: Sequence[Candidate]) -> pl.DataFrame:
 
 
 def _compiler(workspace: Workspace, scope: StreamScope, schema: pa.Schema, texts: pl.Series) -> _Compile:
-    """Compiles rules over the stream; texts: those of all rules, for the lists that they name."""
+    """Returns a function that compiles rules over the stream; rules that need Spark are rejected.
+
+    texts: the expressions of all rules that will be compiled, whose value lists are read now.
+    """
     lists, _ = read_lists(workspace.configuration, texts)
     return lambda rules: ri.compile_rules(
         rules.to_arrow(),
@@ -157,9 +162,10 @@ def _compiler(workspace: Workspace, scope: StreamScope, schema: pa.Schema, texts
 def _compiled(
     there: pl.DataFrame, tried: pl.DataFrame, compile_: _Compile, candidates: Sequence[Candidate]
 ) -> tuple[list[Backtested], ri.CompiledRules, list[str]]:
-    """Compile the candidates (`tried`) and the current rules (`there`), whose ids get a `t`, into one index.
+    """Compile the candidates (`tried`) and the current rules (`there`), whose ids get the prefix `t`, into one index.
 
-    A replaced text that compile rejects for its severity is not in it: it has matched nothing.
+    Returns a result for each candidate, with the error if it is rejected, then the index, and notes for people. A
+    replaced text that is rejected for its severity is no error: it has matched nothing.
     """
     there = there.select(name for name in (*RULE_COLUMNS, *ANNOTATED_BY) if name in there.columns)
     there = there.with_columns(pl.format("t{}", "rule_id").alias("rule_id"))
@@ -177,9 +183,9 @@ def _compiled(
 
 
 def _measure(found: Sequence[Backtested], tried: pl.DataFrame, compile_: _Compile, rows: pa.Table) -> None:
-    """Measure what the first rules cost: the faster of two matches of some rows with the rule alone.
+    """Measure the cost of the first `MOST_MEASURED` rules: the faster of two matches with the rule alone.
 
-    Few rows are repeated, so that what a match costs beside its rows is not seen.
+    `rows` are repeated up to `MEASURED_ROWS`, so that the fixed cost of a match becomes negligible.
     """
     rows = pa.concat_tables([rows] * -(-MEASURED_ROWS // len(rows))).combine_chunks()
     for number, each in enumerate(found[:MOST_MEASURED]):
@@ -203,7 +209,7 @@ def _annotated(labels: Mapping[str, Any]) -> dict[str, Any]:
 def _times(
     workspace: Workspace, scope: StreamScope, schema: pa.Schema, since: str | None, until: str | None
 ) -> ds.Expression | None:
-    """The range of event times as a filter."""
+    """The range of event times as a filter; None without bounds. ConfigurationError without an event time."""
     if since is None and until is None:
         return None
     if scope.event_time is None:
@@ -219,7 +225,10 @@ def _times(
 
 
 class _Rows:
-    """The source's rows in batches, with the columns that the rules read, the event time and the key."""
+    """The source's rows in batches, with the columns that the rules read, the event time and the key.
+
+    read: how many rows the batches had so far; sampled: whether they are only a sample.
+    """
 
     def __init__(
         self,
@@ -276,7 +285,7 @@ class _Rows:
 
 
 def _strided(table: pa.Table, sample: int, rows: int) -> pa.Table:
-    """Evenly spaced rows of a part: its share of a sample of `sample` out of `rows` rows."""
+    """Evenly spaced rows of a part of the source: its share, at least one row, of a sample of `sample` of `rows`."""
     if sample >= rows:
         return table
     wanted = max(1, round(table.num_rows * sample / rows))
@@ -286,6 +295,7 @@ def _strided(table: pa.Table, sample: int, rows: int) -> pa.Table:
 def _count(
     found: Sequence[Backtested], compiled: ri.CompiledRules, rows: pa.Table, scope: StreamScope, zone: ZoneInfo
 ) -> None:
+    """Add the counts and examples of a batch of rows to the results in `found`."""
     offsets, ordinals, errors = compiled.match_ordinals(rows)
     owner = np.repeat(np.arange(rows.num_rows), np.diff(offsets))
     ids = compiled.ids.to_pylist()
@@ -324,6 +334,7 @@ def _short(value: Any) -> Any:
 
 
 def _add_times(each: Backtested, column: pa.ChunkedArray, matched: np.ndarray, zone: ZoneInfo) -> None:
+    """Add the matched rows to the counts by hour; timestamps are converted to the zone."""
     times = pl.Series(pl.from_arrow(column)).filter(pl.Series(matched))
     if isinstance(times.dtype, pl.Datetime) and times.dtype.time_zone is not None:
         times = times.dt.convert_time_zone(zone.key).dt.replace_time_zone(None)

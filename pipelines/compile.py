@@ -103,7 +103,10 @@ def _mark(workspace: Workspace, rules: RuleSet, results: Sequence[ScopeResult]) 
 
 
 def _read_again(workspace: Workspace, rules: RuleSet) -> RuleSet:
-    """The same rules after they were compiled: a kept rule may have been rejected, and then is kept no longer."""
+    """The same rules, read again once they are compiled: a kept rule that was rejected is no longer kept.
+
+    Returns `rules` itself if it has no kept rules, or the table has a newer version by now.
+    """
     again = rules if rules.kept.is_empty() else current_rules(workspace)
     return again if again.version == rules.version else rules
 
@@ -111,7 +114,7 @@ def _read_again(workspace: Workspace, rules: RuleSet) -> RuleSet:
 def _compile_scope(
     scope: Scope, rules: RuleSet, before: pl.DataFrame, force: bool, engine: str
 ) -> tuple[ScopeResult, pl.DataFrame]:
-    """The scope's result, and the rejects of the library among its rules."""
+    """The scope's result, and the library's rejects among its rules."""
     started = time.perf_counter()
     kept = compile_rejects_of(before, {scope.name}, rules)
     try:
@@ -129,6 +132,7 @@ def _compile_scope(
 def _bring_up_to_date(
     scope: Scope, rules: RuleSet, kept: pl.DataFrame, force: bool, engine: str
 ) -> tuple[ScopeResult, pl.DataFrame]:
+    """Like `_compile_scope`, but errors are raised. kept: the library's stored rejects among the current rules."""
     lake, name, settings = scope.workspace.lake, scope.name, scope.workspace.configuration.rules
     schema = scope.columns()
     content = rules_hash(scope, rules, engine, versions_of(scope, rules))
@@ -178,7 +182,7 @@ def _bring_up_to_date(
         return indexed("unchanged", stored, counts), rejected
     statistics = {**compiled.stats, "format_version": FORMAT_VERSION, LIST_FILES: compiled.list_files, **found}
     fingerprint, built, path = compiled.fingerprint, compiled.engine, saved(compiled)
-    # the index is in its file, and writing the table needs the memory
+    # the index is saved in its file: free its memory for writing the table
     del compiled
     release_freed_memory()
     written = store(lake, path, name, rules.version, fingerprint, built, statistics, force)

@@ -1,4 +1,4 @@
-"""Rules with duplicate ids (several enabled rows have one): the version that was compiled last stays in force."""
+"""Duplicate ids: while several enabled rules share an id, the rule that was compiled last stays in force."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 def current_rules(workspace: Workspace) -> RuleSet:
-    """The enabled rules of the newest version of `rules`; for each duplicate id the rule as it was compiled last.
+    """The enabled rules of the newest version of `rules`; for each duplicate id, the rule that was compiled last.
 
-    That is the rule from which the scope's newest index was compiled. There is none if the scope has no index, or
-    if the index lacks the rule (it may have been rejected). Where rows are annotated, there is none either if that
-    version of `rules` is no longer readable.
+    This is the rule in the scope's newest index. A duplicate id has no rule if the scope has no index, or if the index
+    lacks the rule (it may have been rejected). If rows are annotated, it also has none if the version of `rules` from
+    which the index was compiled is no longer readable.
     """
     annotated = workspace.configuration.annotates
     rules = read_rules(workspace.lake, scopes_of(workspace), annotated=annotated)
@@ -47,7 +47,7 @@ def duplicate_notice(rejects: pl.DataFrame) -> str:
 def rules_of_index(workspace: Workspace, stored: StoredIndex) -> pl.DataFrame:
     """The valid rules that an index was compiled from, with the `version` of `rules` that each was taken from.
 
-    Raises what `read_rules` raises where one of these versions is gone.
+    Raises what `read_rules` raises if one of these versions is gone.
     """
     kept, found = stored.kept, []
     for version in sorted({stored.rules_version, *kept.values()}):
@@ -72,7 +72,10 @@ def _with_last_good(workspace: Workspace, rules: RuleSet, scope: str, ids: list[
 
 
 def _as_compiled(workspace: Workspace, index: StoredIndex, ids: pl.Series) -> pl.DataFrame:
-    """Those of some rules that an index has, as it was compiled from them, with the columns of `rules_of_index`."""
+    """The rules with these ids from which an index was compiled, with the columns of `rules_of_index`.
+
+    Ids that the index lacks are left out; all are if rule ids have another type now.
+    """
     found = indexed_rules(ri.load(fetch_index(workspace.lake, index)), ids.to_list())
     if found["rule_id"].dtype != ids.dtype:
         return found.clear()
@@ -80,14 +83,15 @@ def _as_compiled(workspace: Workspace, index: StoredIndex, ids: pl.Series) -> pl
     version = [versions.get(name, index.rules_version) for name in names]
     found = found.with_columns(scope=pl.lit(index.scope), version=pl.Series(version, dtype=pl.Int64))
     if workspace.configuration.annotates:
-        # the index has no priority and no labels: only the rows of that version, if they still have the same texts
+        # the index keeps no priority, labels and severity: take them from that version of `rules`, which may have been
+        # replaced by another table's, so only for rules with the same text
         rows = rules_of_index(workspace, index).select("rule_id", "expression", *ANNOTATED_BY)
         found = found.join(rows, on=["rule_id", "expression"], how="inner", maintain_order="left")
     return found
 
 
 def _added(rules: RuleSet, kept: pl.DataFrame) -> RuleSet:
-    """The rules together with the kept ones; the rejects of these say which version stays in force."""
+    """The rules together with the kept ones; the messages of the duplicate ids' rejects say what stays in force."""
     notes = kept.select(
         "scope",
         pl.col("rule_id").cast(pl.String),

@@ -6,13 +6,14 @@ import errno
 import re
 
 AGAIN = "Nothing is lost: free some space and run the same command again, which goes on where it stopped."
-"""What people should do about a full disk, where work goes on from what is recorded in `runs`."""
+"""Advice for a full disk, if the interrupted work goes on from its plan in `runs`."""
 
 _DENIED = {
     errno.EACCES: "this user has no permission for it",
     errno.EPERM: "this user has no permission for it",
     errno.EROFS: "the file system is read-only",
 }
+# Rust libraries such as delta-rs end their messages with the errno in this form
 _DENIED_TEXTS = {f"(os error {number})": number for number in _DENIED}
 _FULL = {
     errno.ENOSPC: "no space is left on the disk",
@@ -29,8 +30,10 @@ _MARKS = re.compile(rf"\x1b\[\d*m|{_CAUSE}")
 
 
 def first_line(error: object) -> str:
-    """The first non-empty line of an error's text, for a message of one paragraph; of an error of an object store
-    all of them, since each names the cause of the one before."""
+    """The first non-empty line of an error's text, for a message of one paragraph; the class's name if there is none.
+
+    An error of an object store has a line for each cause in turn: all lines are joined.
+    """
     lines = [line.strip() for line in _MARKS.sub("", str(error)).splitlines()]
     found = [line for line in lines if line] or [type(error).__name__]
     return ": ".join(found) if _CAUSE in str(error) else found[0]
@@ -47,7 +50,11 @@ def why_full(error: BaseException) -> str | None:
 
 
 def _reason(error: BaseException, reasons: dict[int, str], texts: dict[str, int]) -> str | None:
-    """By its number. Libraries tell of it in their text alone, or in an error that theirs was raised from."""
+    """The reason for an error, by its errno.
+
+    Libraries may report the errno only in their text, or only in the error that caused theirs: so `texts` are looked
+    for, too, and the chain of causes is followed.
+    """
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, OSError) and seen.errno in reasons:

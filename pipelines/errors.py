@@ -33,7 +33,7 @@ class UnforeseenError(PipelineError):
 
     @classmethod
     def of(cls, error: Exception) -> UnforeseenError:
-        """The error with its kind, for a message of one paragraph; its stack trace is logged, which --verbose shows."""
+        """An error as one paragraph with its kind; also logs its stack trace, which --verbose shows."""
         logging.getLogger("deltatag").error("unforeseen", exc_info=error)
         text = next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")
         if reason := why_full(error):
@@ -53,8 +53,7 @@ class AccessError(TableError):
 
 
 def not_written(what: str, error: Exception, then: str = AGAIN) -> TableError:
-    """The error of a write that failed; a full disk and a missing permission have sentences of their own, not the words
-    of the library that wrote.
+    """The error for a failed write. A full disk or a missing permission is stated in our own words, not the library's.
 
     what: the sentence's beginning, such as "The table runs cannot be written"; then: what to do if there is no space.
     """
@@ -72,7 +71,7 @@ class IndexDamagedError(PipelineError):
 
 
 class IndexOutdatedError(PipelineError):
-    """An index does not fit any more: the source has other column types, it lacks annotations, or it cannot be read."""
+    """An index no longer fits: the source has other column types, or the index lacks annotations or is unreadable."""
 
 
 class SourceError(PipelineError):
@@ -84,12 +83,14 @@ class SourceChangedError(SourceError):
 
 
 class NotImpliedError(SourceError):
-    """A stream reads another stream's tagged rows, and has rules that could match rows which that one left out."""
+    """A stream reads another stream's tagged rows, and its rules could match rows that the other stream left out."""
 
 
 class NeedsSparkError(PipelineError):
-    """Only Spark can read, evaluate or write something exactly. The message is a clause that follows "because":
-    whoever goes on with Spark, or refuses to, makes a sentence of it."""
+    """Only Spark can read, evaluate or write something exactly.
+
+    The message is a clause that can follow "because": the caller that goes on with Spark, or refuses to, completes it.
+    """
 
 
 class SparkRuledOutError(PipelineError):
@@ -125,5 +126,5 @@ class StatementError(PipelineError):
 
 
 def as_failure(error: Exception) -> Exception:
-    """The error by which one scope has failed: itself if it was raised on purpose, else an UnforeseenError of it."""
+    """The error to report for a failed scope: `error` itself if it was raised on purpose, else an UnforeseenError."""
     return error if isinstance(error, (PipelineError, RulesIndexError)) else UnforeseenError.of(error)

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from rules_index.explaining.tree import Explanation
 
 MOST_MATCHED, MOST_NEAR = 100, 5
-"""How many rules of a row are explained if none is named: of those that match it, and of near misses."""
+"""Maximum numbers of matching rules, and of near misses, that are explained for a row if no rule is named."""
 _MOST_TRIED = 20
-"""How many candidates for near misses of a row are tried."""
+"""Maximum number of candidates for near misses that are tried for a row."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,11 @@ class ExplainResult:
 
 @dataclass
 class _Task:
-    """What to explain, and the results so far."""
+    """What to explain, and the results so far.
+
+    rules: the named ones, empty for those that match and near misses; fixed: columns that a near miss must not change;
+    notes: sentences for people, a dict to keep each once and in order; unknown: by rule, why an index lacks it.
+    """
 
     scope: Scope
     indexes: Indexes
@@ -100,7 +104,10 @@ def explain(
 
 
 def _by_index(rows: pa.Table, version: int | None) -> list[tuple[int | None, str | None, pa.Table]]:
-    """The rows grouped by the index that explains them, without the columns that name it."""
+    """The rows grouped by the index that explains them: its rules_version, its fingerprint, and its rows.
+
+    The rows are without the columns that name the index. Both None stand for the newest index.
+    """
     if "rules_version" not in rows.column_names:
         return [(version, None, rows)] if rows.num_rows else []
     plain = rows.drop_columns([*TAGGED_WITH])

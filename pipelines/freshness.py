@@ -18,13 +18,14 @@ from pipelines.workspace import Workspace
 _WITHOUT_ROWS = ("OPTIMIZE", "VACUUM", "DELETE", "SET ", "UNSET ", "ADD ", "DROP ", "CHANGE ", "RENAME ", "UPGRADE ")
 """Prefixes of operations that add no row."""
 _ADDED = ("numOutputRows", "num_added_rows", "numTargetRowsInserted", "num_target_rows_inserted")
+"""Operation metrics that count added rows, as Spark and delta-rs name them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The commits of a source with untagged rows.
+    """The commits of a source that added rows which are not tagged yet.
 
-    since: when the first of them was made, None if there is none; known: False if only Spark can read the log.
+    since: the time of the first of them, None if there is none; known: False if only Spark can read the log.
     """
 
     commits: int = 0

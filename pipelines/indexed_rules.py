@@ -1,7 +1,7 @@
-"""The rules that an index was compiled from, as the index keeps them.
+"""Reads the rules that an index was compiled from out of the index itself.
 
-The version of `rules` that had them may be gone: vacuumed, or of a table that was dropped and made anew since, in which
-the same number stands for other rules.
+Their version of `rules` may be gone: VACUUM may have removed it, or the table may have been dropped and created again,
+so that the version number now stands for other rules.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import rules_index as ri
 _BOUND = pl.Datetime("us", "UTC")
 _TEXT = {"expression": pl.String, "valid_from": pl.Int64, "valid_to": pl.Int64}
 _FEW = 64
-"""Up to so many texts are read one by one; each of them takes a block of `RuleTexts`."""
+"""Maximum number of texts that are read one by one, which decodes a whole block of `RuleTexts` for each."""
 
 
 def indexed_rules(compiled: ri.CompiledRules, ids: Sequence[str | int] | None = None) -> pl.DataFrame:
-    """rule_id, expression, valid_from and valid_to of the rules of an index, by ascending id; ids: of some of them.
+    """The columns rule_id, expression, valid_from and valid_to of an index's rules, by ascending id.
 
-    Ids that the index lacks are left out. Raises ArtifactError if the index has no texts, or damaged ones.
+    ids: only of these rules; ids that the index lacks are left out. ArtifactError if the index has no texts, or damaged
+    ones.
     """
     known = pl.Series("rule_id", pl.from_arrow(compiled.ids))
     chosen = pl.int_range(len(known), eager=True)

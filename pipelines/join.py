@@ -1,7 +1,7 @@
 """The verb join: new rows on any side of a join -> quarantine and tagged joined rows, exactly once.
 
-Joins of the same streams by the same keys run together: rows that they all take are read, filtered and shuffled once
-for all of them.
+Joins of the same streams by the same keys run together: the rows that all of them take are read, filtered and shuffled
+only once.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def join_together(
 
 
 def _alike(workspace: Workspace, joins: Sequence[Join]) -> list[list[Join]]:
-    """Joins grouped by streams and keys; those with rules that only Spark evaluates are apart, and come last."""
+    """The joins in groups with the same streams and keys; joins that need Spark are grouped apart, and come last."""
     found: dict[str, list[Join]] = {}
     for join in joins:
         needs_spark = why_spark_evaluates_newest(workspace.lake, join.name) is not None
@@ -124,6 +124,7 @@ class _Run:
     def __init__(self, workspace: Workspace, joins: Sequence[Join], failures: dict[str, Exception]) -> None:
         """failures: gets the error of each join that fails."""
         self.workspace, self.joins, self.failures = workspace, joins, failures
+        # its windows are the longest of all joins, so that its rows suffice for each of them
         self.widest = replace(
             joins[0], window={name: max(join.window[name] for join in joins) for name in joins[0].streams}
         )
@@ -188,7 +189,7 @@ class _Run:
         return due
 
     def _execute(self, together: Sequence[tuple[Joiner, Planned]]) -> None:
-        """Write micro-batches that read the same rows; one after the other where those of all cannot be read."""
+        """Write micro-batches that read the same rows; if these cannot be read for all, each micro-batch alone."""
         placed = self._place(together)
         if placed is None:
             for each in together if len(together) > 1 else ():
@@ -203,7 +204,7 @@ class _Run:
                 placed.release()
 
     def _place(self, together: Sequence[tuple[Joiner, Planned]]) -> Placed | None:
-        """The rows of micro-batches; None where they cannot be read, by which one that is alone has failed."""
+        """The rows of micro-batches; None if they cannot be read. Of a single micro-batch the failure is recorded."""
         try:
             return self.runner.place(self.widest, [planned for _, planned in together])
         except Exception as error:
@@ -236,7 +237,7 @@ class _Run:
         self.results[name] = replace(result, seconds=result.seconds + time.perf_counter() - started)
 
     def _fail(self, name: str, error: Exception) -> None:
-        """Record by what a join has failed, so that the others go on. What ends the runner of all is raised."""
+        """Record a join's error, so that the others go on. Errors that end the runner of all joins are raised."""
         if isinstance(error, SparkEndedError):
             raise error
         if isinstance(error, NeedsSparkError):
@@ -247,6 +248,7 @@ class _Run:
 
 
 def _of_the_same_rows(due: Sequence[tuple[Joiner, Planned]]) -> list[list[tuple[Joiner, Planned]]]:
+    """The micro-batches in groups that read the same rows; one that is resumed stays alone."""
     found: dict[str, list[tuple[Joiner, Planned]]] = {}
     for joiner, planned in due:
         plan = planned.batch.plan
@@ -260,4 +262,5 @@ def _of_the_same_rows(due: Sequence[tuple[Joiner, Planned]]) -> list[list[tuple[
 
 
 def _last_version(end: Mapping[str, Any]) -> int:
+    """The last version from which rows were taken before the position `end` of a plan."""
     return int(end["version"]) - (0 if end["index"] or end["snapshot"] else 1)

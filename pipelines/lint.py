@@ -42,16 +42,16 @@ from rules_index.implication.kinds import (
 )
 
 RUNS, NOISY_SHARE = 10, 0.5
-"""How many micro-batches are looked back at, and the share of rows from which a rule counts as noisy."""
+"""How many of the last micro-batches count, and the share of their rows from which a rule is noisy."""
 _EXPLAIN_NO_MATCH = (REJECTED, CONTRADICTION, OUT_OF_RANGE, ALWAYS_RAISES, NEVER_TRUE, UNKNOWN_VALUE)
 """Kinds of findings that already say why a rule matches nothing."""
 _EXPLAIN_RANGE = (UNKNOWN_VALUE, UNIT, PADDED_TEXT, NULL_TEXT, ALWAYS_RAISES)
 """Kinds of findings that say more about a constant than that it is out of range."""
 LEAST_ROWS = 100
-"""How many rows must have been tagged before a rule is called dead or noisy."""
+"""Minimum number of rows that a rule must have been tried on before it is called dead or noisy."""
 
 _NUMBER = re.compile(r"^(-?[\d.]+(?:E-?\d+)?)(?:BD|D)$")
-"""A DECIMAL or DOUBLE as a literal, whose suffix nobody needs to read."""
+"""A DECIMAL or DOUBLE literal; messages show the number without the suffix."""
 _FAILURES = (PipelineError, ri.RulesIndexError, OSError)
 
 
@@ -59,7 +59,8 @@ _FAILURES = (PipelineError, ri.RulesIndexError, OSError)
 class Finding:
     """One finding, of `rules_index.lint` or of a kind in `lint_kinds`.
 
-    rule_id: None for a finding about a whole stream; expression, owner: those of the rule, if the table has them.
+    rule_id: None for a finding about a whole stream; position, text: 0-based offset of the part of the expression at
+    fault, and that part, if known; expression, owner: those of the rule, if the table has them.
     """
 
     rule_id: str | int | None
@@ -224,7 +225,10 @@ def _of_rules(scope: Scope, rules: pl.DataFrame) -> Iterable[Finding]:
 
 
 def _of_source(scope: Scope, rules: pl.DataFrame, known: Sequence[Finding]) -> list[Finding]:
-    """Rules that no row of the source can match, by its files' statistics, unless a `known` finding explains it."""
+    """Findings on rules that no row of the source can match, by the files' statistics.
+
+    A rule is left out if a `known` finding explains the same constant better.
+    """
     if not isinstance(scope, StreamScope):
         return []
     schema = scope.columns()
@@ -310,9 +314,10 @@ def _matches(scope: StreamScope, rules_version: int) -> dict[Any, dict[int, int]
 
 
 def _unchanged_since(scope: StreamScope, rules: pl.DataFrame, versions: Sequence[int]) -> dict[Any, int]:
-    """For each rule that is the same in the newest of these versions as now, the oldest version since when it is.
+    """Maps each rule that has not changed since the newest of these versions to the oldest since which it is the same.
 
-    Versions that can no longer be read, or have ids of another type, and those before them, are not considered.
+    Rules with validity bounds are left out. The search ends before a version that can no longer be read, or whose ids
+    have another type.
     """
     same = rules.filter(pl.col("valid_from").is_null() & pl.col("valid_to").is_null()).select("rule_id", "expression")
     found: dict[Any, int] = {}

@@ -1,7 +1,7 @@
-"""Which rows of a list's table were added and removed since a version of it, from the files in which they differ.
+"""Finds the values that were added to a list's table and removed from it since one of its versions.
 
-The table's change data feed tells them, if it has one. Else the data files that only one of the two versions has are
-read: DELETE and MERGE write a file anew without the rows that go, so most of its rows are in both.
+They are in the table's change data feed, if it has one. Otherwise the data files that only one of the two versions has
+are compared. DELETE and MERGE write a file again without the rows that they remove, so most rows are in both.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ MOST_VERSIONS = 1_000
 """Maximum number of versions whose changes are read: each is one file or more."""
 
 Changed = tuple[pa.ChunkedArray, pa.ChunkedArray]
-"""The values of rows that were removed, and of those that were added; some may be in both."""
+"""The values of removed rows, and the values of added rows; some may be in both."""
 
 
 def changed_values(table: DeltaTable, uri: str, column: str, version: int) -> Iterator[Changed]:
-    """The values of a column in the rows that changed after a version, up to the version that is open: by the feed, and
-    by the files.
+    """Yields the values of a column in the rows that changed after `version`, up to the open version.
 
-    Yields nothing if the version or one of its files is gone, or if the table has deletion vectors or column mapping,
-    which neither reader supports. The caller then reads all rows.
+    There are up to two answers: from the feed, which may be incomplete, and from the files. There is none if the
+    version or one of its files is gone, or if the table has deletion vectors or column mapping, which neither reader
+    supports. The caller then reads all rows.
     """
     if not arrow_reads(table) or not 0 <= int(table.version()) - version <= MOST_VERSIONS:
         return
@@ -49,7 +49,7 @@ def changed_values(table: DeltaTable, uri: str, column: str, version: int) -> It
 
 
 def _of_feed(table: DeltaTable, uri: str, column: str, version: int) -> Changed | None:
-    """The changes by the feed; None if the table has none."""
+    """The changes from the feed; None if the table has no feed, or the column a type that lists do not have."""
     if table.metadata().configuration.get("delta.enableChangeDataFeed") != "true":
         return None
     now = int(table.version())
@@ -58,14 +58,14 @@ def _of_feed(table: DeltaTable, uri: str, column: str, version: int) -> Changed 
     kind = list_type(changes[column].type)
     if kind is None:
         return None
-    # not every kernel of Arrow knows the view types that the feed comes in
+    # the feed comes in view types, which not every kernel of Arrow supports
     values, types = changes[column].cast(kind), changes["_change_type"].cast(pa.string())
     is_added = pc.is_in(types, pa.array(["insert", "update_postimage"]))
     return values.filter(pc.invert(is_added)), values.filter(is_added)
 
 
 def _of_files(now: DeltaTable, uri: str, column: str, version: int) -> Changed:
-    """The rows of the files that only one of two versions has."""
+    """The changes from the files that only one of the two versions has, without most of the rows that are in both."""
     before = open_delta(uri, version, "a list", "")
     datasets = [as_dataset(table) for table in (before, now)]
     files = [{each.path: each for each in dataset.get_fragments()} for dataset in datasets]
@@ -74,7 +74,7 @@ def _of_files(now: DeltaTable, uri: str, column: str, version: int) -> Changed:
         for dataset, mine, other in zip(datasets, files, reversed(files), strict=True)
     )
     kinds = [dataset.schema.field(column).type for dataset in datasets]
-    # rows that were put in are in files of their own, which are smaller
+    # rewritten files first, as among the removed ones: inserted rows are in files of their own, which are smaller
     added.sort(key=len, reverse=True)
     one, two = (_joined(parts, kind) for parts, kind in zip((removed, added), kinds, strict=True))
     return differing(one.combine_chunks(), two.combine_chunks()) if one.type == two.type else (one, two)

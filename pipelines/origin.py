@@ -1,7 +1,7 @@
 """Proves that the tagged table of another stream, the origin, holds every row that a stream's rules can match.
 
-The origin's table may hold only rows that matched the rules in force when it tagged them. So for each slice that a
-stream takes from there, each of its rules must be implied by the union of those rules.
+The origin's table may hold only rows that matched the rules in force when they were tagged. So for each slice that a
+stream takes from it, each rule of the stream must be implied by the union of those rules.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Origin:
         self.origin = workspace.configuration.stream(stream.source_stream)
 
     def implies_now(self, rules: pl.DataFrame, known: str | None) -> str | None:
-        """The fingerprint of the origin's newest index, after proving that its rules imply these.
+        """Proves that the rules of the origin's newest index imply these rules; returns the index's fingerprint.
 
         rules: the stream's, with the columns of `IndexedRules`; known: a fingerprint for which that is already proven.
         None if the origin keeps all rows, so that nothing must be implied. Raises NotImpliedError; NoIndexError if the
@@ -104,10 +104,10 @@ class Origin:
     def implies_taken(
         self, source: Source, taken: Slice, stored: StoredIndex, known: Collection[str | None]
     ) -> list[str]:
-        """The fingerprints of the indexes that tagged the slice's rows, after proving that each implies the stream's.
+        """Proves that each index that tagged rows of the slice implies the stream's rules; returns their fingerprints.
 
-        Only micro-batches in which the origin kept matching rows alone are considered. known: fingerprints for which
-        it is already proven. Raises NotImpliedError; SourceError if rows are missing for another reason, or nothing can
+        Only micro-batches in which the origin kept only matching rows count. known: fingerprints for which it is
+        already proven. Raises NotImpliedError; SourceError if rows are missing for another reason, or nothing can
         be proven.
         """
         found = {str(batch.fingerprint) for batch in self._batches(source, taken) if self._kept_only_matched(batch)}
@@ -217,7 +217,11 @@ class Origin:
 
 
 def implied_by(mine: IndexedRules, theirs: IndexedRules, schema: pa.Schema) -> pl.DataFrame:
-    """rule_id and implied of each of my rules, from `rules_index.implied_by_union` over theirs; implied may be NULL."""
+    """For each rule of `mine`, whether the rules of `theirs` together imply it: the columns rule_id and implied.
+
+    implied is NULL for a rule for which `rules_index.implied_by_union` cannot decide it, or that does not compile over
+    `schema`.
+    """
     others, event_time = theirs.rules, mine.event_time or theirs.event_time
     if event_time is not None and (theirs.event_time or event_time).lower() != event_time.lower():
         # bounds on another event time cannot be compared with mine
@@ -231,6 +235,7 @@ def implied_by(mine: IndexedRules, theirs: IndexedRules, schema: pa.Schema) -> p
 
 
 def _named(name: str, *indexed: IndexedRules) -> list[AnyList | None]:
+    """The list of this name in each rule set; None if the rule set has none."""
     return [next((each for each in one.lists if each.name == name), None) for one in indexed]
 
 

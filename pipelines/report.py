@@ -47,7 +47,7 @@ def report_scopes(workspace: Workspace, scopes: Sequence[str] | None, folder: Pa
 
 
 def write_page(found: Mapping[str, Any], folder: Path) -> Path:
-    """Write `<scope>.html` with these contents, which is never seen half-written; PipelineError if it cannot be."""
+    """Write `<scope>.html` with these contents, atomically; PipelineError if it cannot be written."""
     _make(folder)
     file = folder / f"{found['scope']}.html"
     written = file.with_name(f".{file.name}.part")

@@ -1,7 +1,7 @@
-"""Leaves out the rows that two long sequences have in common, in whatever order runs of them stand.
+"""Removes the rows that two long sequences have in common, even if runs of them come in another order.
 
-A writer that filters a file may read its parts at the same time and write their batches in turn. So the rows stand in
-long runs, with few rows missing, changed or put in. A run is found and compared as a whole.
+A writer that filters a file may read its parts concurrently, and write their batches in any order. So the common rows
+form long runs, between which few rows are missing, changed or inserted. A run is found and compared as a whole.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _MOST_STEPS = 4_000
-"""Maximum number of ends of runs, after which the remaining rows are taken for different."""
+"""Maximum number of runs that are looked for; the remaining rows then count as different."""
 _MOST_BETWEEN = 32
-"""Maximum number of rows that are missing, changed or put in between two runs."""
+"""Maximum number of rows that are missing, changed or inserted between two runs without a search for the next one."""
 _EQUAL_AGAIN = 4
-"""Number of equal rows that begin a run."""
+"""Number of equal rows that make the beginning of a run."""
 _RUN = 1 << 16
 """Maximum number of rows that are compared at once."""
 
@@ -22,7 +22,10 @@ Rows = tuple[pa.ChunkedArray, pa.ChunkedArray]
 
 
 def differing(one: pa.Array, two: pa.Array) -> Rows:
-    """Both sequences without rows that stand in both, each left out of both: most of them, where they stand in runs."""
+    """The rows of each sequence that the other one lacks, and some that both have.
+
+    A common row is removed from both sequences the same number of times. Rows outside of runs may be left in both.
+    """
     return _Comparison(one, two).differing()
 
 
@@ -36,7 +39,7 @@ class _Comparison:
         self.failures = 0
 
     def differing(self) -> Rows:
-        """See the function."""
+        """See the function of the same name."""
         place = 0
         for _ in range(_MOST_STEPS):
             first, last = self.gaps[place]
@@ -51,7 +54,7 @@ class _Comparison:
         return pa.chunked_array(self.left[0], self.one.type), pa.chunked_array(self.left[1], self.two.type)
 
     def _next(self, place: int) -> int:
-        """The gap that begins with the next run, after the rows between have been set aside."""
+        """The index of the gap that begins with the next run; the rows before that run are set aside as different."""
         head = self.two[self.at : self.at + _EQUAL_AGAIN]
         gaps = [place, *(each for each in range(len(self.gaps)) if each != place)]
         for each in gaps[1:]:
@@ -67,7 +70,7 @@ class _Comparison:
                 return each
         found = self._searched(head)
         if found is None:
-            # rows that were put in, of which there may be many: ever more are passed over
+            # probably inserted rows, of which there may be many: set aside twice as many each time
             self._set_aside(_EQUAL_AGAIN << self.failures)
             self.failures += 1
         return place if found is None else found
@@ -81,7 +84,10 @@ class _Comparison:
         return bool(self.one[first : min(last, first + len(head))].equals(head))
 
     def _searched(self, head: pa.Array) -> int | None:
-        """The second half of a gap, which is divided where the head stands in it."""
+        """Divides the gap in which the first row of `head` occurs first, there; returns the index of its second part.
+
+        None if that row is not inside a gap.
+        """
         where = pc.index(self.one, head[0]).as_py() if head[0].is_valid else -1
         for each, (first, last) in enumerate(self.gaps):
             if first < where < last:
@@ -92,7 +98,7 @@ class _Comparison:
 
 
 def _equal_rows(one: pa.Array, two: pa.Array) -> int:
-    """How many rows two sequences have in common at their beginning."""
+    """How many rows two sequences have in common at their beginning, by comparing ever longer, then shorter pieces."""
     equal, size, has_differed = 0, _EQUAL_AGAIN, False
     most = min(len(one), len(two))
     while equal < most:
@@ -108,7 +114,10 @@ def _equal_rows(one: pa.Array, two: pa.Array) -> int:
 
 
 def _between(one: pa.Array, two: pa.Array) -> tuple[int, int] | None:
-    """How many rows of two sequences, which begin with different ones, stand before equal rows; None if too many."""
+    """How many rows of each sequence come before the next equal rows; None if more than `_MOST_BETWEEN`.
+
+    The sequences begin with different rows: as many were removed, changed or inserted.
+    """
     for shift in range(1, _MOST_BETWEEN + 1):
         for first, second in ((shift, 0), (shift, shift), (0, shift)):
             run = one[first : first + _EQUAL_AGAIN]

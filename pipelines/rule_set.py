@@ -1,4 +1,7 @@
-"""The enabled rules of one version of `rules`, and those that are rejected for their row alone."""
+"""Reads the enabled rules of one version of `rules`, and finds those that are rejected for their row alone.
+
+That is before they are compiled: for a duplicate id, a missing value or an unknown scope.
+"""
 
 from __future__ import annotations
 
@@ -166,7 +169,7 @@ def _sort_out(version: int, enabled: pl.DataFrame, scopes: Sequence[str]) -> Rul
 
 
 def as_rejects(frame: pl.DataFrame) -> pl.DataFrame:
-    """The columns of rejects, in their order and types."""
+    """The frame with the columns of `REJECT_SCHEMA`, in that order and with those types."""
     return frame.select(pl.col(name).cast(kind) for name, kind in REJECT_SCHEMA.items())
 
 

@@ -1,6 +1,6 @@
-"""The verb run: compiles, tags, re-tags and joins what is due, once, with quality gates; for schedulers.
+"""The verb run, for schedulers: compiles, tags, re-tags and joins what is due, once, with quality gates.
 
-Each step is imported only when it is due: most scheduled runs find nothing to do.
+Each step is imported only when it is due, since most scheduled runs find nothing to do.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def run_due(workspace: Workspace, gates: Gates) -> RunReport:
 
 
 def _unless_failed(workspace: Workspace, report: RunReport, name: str, action: Callable[[], str | None]) -> None:
-    """Take a step of a scope, and record its failure; skipped if the scope, or the gate of the rules, has failed."""
+    """Take a step of a scope and record its failure; do nothing if the scope, or the gate of the rules, has failed."""
     if "rules" in report.failures or name in report.failures:
         return
     try:

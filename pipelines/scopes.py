@@ -45,7 +45,7 @@ class Scope(ABC):
 
     @abstractmethod
     def sample(self, columns: pa.Schema) -> Sample | None:
-        """Some rows, by which the engine is chosen; None if there are none."""
+        """A function that reads some rows, by which the engine is chosen; None for a join."""
 
     @abstractmethod
     def known_values(self, expressions: Sequence[str]) -> dict[str, KnownValues]:
@@ -75,7 +75,7 @@ class StreamScope(Scope):
         return _without_files(self.workspace, self.stream)
 
     def sample(self, columns: pa.Schema) -> Sample | None:
-        """Rows of the source."""
+        """A function that reads rows of the source."""
         from pipelines.sources.sample import source_sample
 
         return source_sample(self.stream, columns)
@@ -181,7 +181,7 @@ def scopes_of(workspace: Workspace) -> list[str]:
 
 
 def _kind(data_type: pa.DataType) -> str:
-    """The kind of type as which a key is compared; different types of one kind are cast to the wider one."""
+    """The kind of type under which keys are compared; different types of one kind are cast to the wider one."""
     t = pa.types
     if t.is_integer(data_type) or t.is_floating(data_type) or t.is_decimal(data_type):
         return "number"
@@ -193,6 +193,7 @@ def _kind(data_type: pa.DataType) -> str:
 
 
 def _without_files(workspace: Workspace, stream: Stream) -> DataFrame:
+    """A DataFrame with the source's columns and no rows; before an origin has tagged anything, its source's columns."""
     from pipelines.sources.source import open_source
     from pipelines.spark.delta_internals import COMMIT_VERSION
 

@@ -1,8 +1,8 @@
-"""Scratch files, which can be created again, and their clean-up: files in use are kept, others do not stay for long.
+"""Scratch files, which can be created again, and their clean-up, which removes files that no process uses.
 
-Indexes are shared by all processes of a user. What one JVM needs (shuffled rows, copies of files, its log) is in a
-folder of its own that only this user can read. A process locks the files that it uses; a lock ends with the process. A
-JVM itself locks its folder, since it may outlive the process that started it.
+Index files are shared by all processes of a user. Each JVM has a folder of its own, which only this user can read, for
+shuffled rows, copies of files and its log. A process locks the files that it uses, and its locks end with it. A JVM
+itself locks its folder, since it may outlive the process that started it.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ _MOST_REMOVED = 100
 """Maximum number of files and folders that one clean-up removes, so that no run waits long for it."""
 _LOCK = "lock"
 _UNUSABLE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOTDIR})
-"""Errors of a folder in which nothing can be created, whoever tries it again."""
+"""Errors of a folder in which nothing can be created, however often it is tried."""
 _held: dict[str, int] = {}
+"""The files that this process protects: path -> open handle, which has a shared lock."""
 
 
 def scratch_folder() -> Path:
@@ -50,7 +51,7 @@ def _made(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def _usable(folder: Path) -> Iterator[None]:
-    """Turn the errors of a folder in which nothing can be created into ScratchError; not that of a full disk."""
+    """Turn the errors of a folder in which nothing can be created into ScratchError; a full disk stays an OSError."""
     try:
         yield
     except OSError as error:
@@ -97,8 +98,10 @@ def new_file(folder: Path) -> tuple[int, Path]:
 
 
 def keep(path: Path) -> bool:
-    """Protect a file from clean-ups as long as this process lives; False if one has just removed it, or if it is
-    another user's, who does not share it."""
+    """Protect a file from clean-ups as long as this process lives.
+
+    False if a clean-up is just removing it, or this user may not read it.
+    """
     if str(path) in _held and _is_at(_held[str(path)], path):
         return True
     try:
@@ -139,7 +142,10 @@ def process_folder(kind: str) -> tuple[Path, int]:
 
 
 def clean_up(now: float | None = None) -> int:
-    """Remove what no living process uses: JVM folders at once, indexes after a day; returns how many were removed."""
+    """Remove what no living process uses, and return how many files and folders were removed.
+
+    Folders of JVMs and stores are removed at once, indexes after `KEPT_SECONDS`.
+    """
     now = time.time() if now is None else now
     removed = 0
     for path, lock in _candidates(now):
@@ -164,7 +170,7 @@ def _candidates(now: float) -> Iterator[tuple[Path, Path]]:
 
 
 def _remove(path: Path, lock: Path) -> bool:
-    """Remove a file or a folder that no process has locked; it holds the exclusive lock meanwhile."""
+    """Remove a file or a folder, with its lock held exclusively; False if another process has locked it."""
     try:
         handle = os.open(lock, os.O_RDONLY)
     except FileNotFoundError:

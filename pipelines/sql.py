@@ -50,7 +50,7 @@ def run_statement(workspace: Workspace, statement: str) -> DataFrame:
 def refuse_what_would_be_lost(spark: SparkSession, statement: str) -> None:
     """Raise StatementError if a statement creates a table or view that would be lost when the command ends.
 
-    That is one without a location, in a session catalog that is kept in memory.
+    This is the case for one without a location in a session catalog that is kept in memory.
     """
     from py4j.protocol import Py4JJavaError
 
@@ -178,7 +178,7 @@ def _locations(workspace: Workspace, statement: str | None) -> Iterator[tuple[st
 def _explain(workspace: Workspace, statement: str, error: PySparkException) -> str:
     """Spark's message as one paragraph, followed by the lines of the statement that Spark points at.
 
-    For a table of deltatag's that does not exist yet, how to create it.
+    If the statement names a table of deltatag's that does not exist yet, the message says how to create it.
     """
     condition = error.getCondition() if hasattr(error, "getCondition") else None
     if condition == "TABLE_OR_VIEW_NOT_FOUND":

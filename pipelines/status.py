@@ -84,8 +84,10 @@ def status(workspace: Workspace) -> list[ScopeStatus]:
 
 
 def lag_of(workspace: Workspace, name: str) -> tuple[int | None, int | None]:
-    """By how many versions and rows of its sources a stream or a join is behind; None if unknown, and for a
-    stream that only joins read."""
+    """How many versions and rows of its sources a stream or a join is behind.
+
+    None if that is unknown, and for a stream that only joins read.
+    """
     if is_only_joined(workspace, name):
         return None, None
     configuration = workspace.configuration
@@ -164,7 +166,7 @@ def _notices(scope: str, last: MicroBatch) -> tuple[str, ...]:
 
 
 def position_of(workspace: Workspace, stream: Stream, last: MicroBatch | None) -> tuple[Position | None, str | None]:
-    """The position after what is tagged of the stream's source (None: its start), and the id of the source's table."""
+    """The position after the tagged rows of a stream's source (None: the start), and its table's id (None: unknown)."""
     ((_, position, table_id),) = _positions(workspace, stream, last)
     return position, table_id
 
@@ -185,7 +187,7 @@ def _positions(
     for name in scope.streams:
         side = sides.get(name)
         position = position_from_plan(side["end" if taken else "position"]) if side else None
-        # of a start, which may be in the future, nothing is known yet
+        # until a row is taken, the position may be a start in the future, which says nothing of the table
         reached = side is not None and side["end" if taken else "position"] != side.get("first")
         yield workspace.configuration.stream(name), position, _table_id(side) if reached else None
 
@@ -214,7 +216,7 @@ def _lag(workspace: Workspace, stream: Stream, position: Position | None, table_
 
 
 def _obstacle(stream: Stream, position: Position | None, command: str) -> str | None:
-    """Why a run will stop at what came after a position, such as a commit that removed rows; None if it goes on."""
+    """Why a run will stop after a position, such as at a commit that removed rows; None if it will not."""
     if position is None or is_catalog_name(stream.source):
         return None
     try:

@@ -95,7 +95,7 @@ RULES = Table(
 )
 
 OPTIONAL_OF_RULES = (Column("severity", "string", "The rule's severity; NULL: that of its labels."),)
-"""Columns that `rules` has once they are added to it."""
+"""Columns that `rules` does not have at first, but that people may add to it."""
 
 RULE_REJECTS = Table(
     "rule_rejects",
@@ -201,7 +201,7 @@ LINT_ACCEPTED = Table(
 LAKE_TABLES: dict[str, Table] = {table.name: table for table in (RULES, RULE_REJECTS, RULE_INDEX, RUNS)}
 """The tables that `deltatag init` makes."""
 FIXED_TABLES: dict[str, Table] = {**LAKE_TABLES, LINT_ACCEPTED.name: LINT_ACCEPTED}
-"""These, and those that a verb makes when it first writes them."""
+"""The tables of `deltatag init`, and those that a verb creates when it first writes them."""
 
 ID_TYPES = ("string", "bigint")
 
@@ -326,12 +326,12 @@ def scope_tables(name: str, is_join: bool = False) -> tuple[str, ...]:
 
 
 def is_tagged(table: str) -> bool:
-    """Whether a table of a scope has its tagged rows, by its name."""
+    """Whether this is the name of a scope's tagged table."""
     return table.endswith(_TAGGED)
 
 
 def is_matches(table: str) -> bool:
-    """Whether a table of a scope has its (row, rule) pairs, by its name."""
+    """Whether this is the name of a stream's table of (row, rule) pairs."""
     return table.endswith(_MATCHES)
 
 

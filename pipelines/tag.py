@@ -162,7 +162,10 @@ class _Tagger(MicroBatchRun):
     def _plan(
         self, source: Source, taken: Slice, stored: StoredIndex, last: MicroBatch | None
     ) -> tuple[Slice, MicroBatch]:
-        """Check everything that could stop a slice, then write its plan; if another run was first, return its plan."""
+        """Check everything that could stop a slice, then write its plan; returns the slice and the plan.
+
+        If another run has planned the micro-batch before, its slice and its plan are returned.
+        """
         stream = self.stream
         columns = self.runner.columns(source, taken.schema_version)
         common = self._common_plan(last, stored)
@@ -199,7 +202,7 @@ class _Tagger(MicroBatchRun):
             return (None if taken.files else 0), 0
         known = rows_of(taken.files)
         if not checks["checks"] and known is not None and has_no_null(taken.files, checks["key"]):
-            return known, 0  # no row need be read: also Spark's own scan would pass over these files
+            return known, 0  # no row needs to be read: by these statistics, a scan of Spark would skip all files
         found = self.runner.refused(source, taken, checks)
         rows, refused = found.rows, found.refused
         limit = self.stream.max_quarantine_share
@@ -240,7 +243,7 @@ class _Tagger(MicroBatchRun):
             return True
 
         def changes(stored: StoredIndex) -> dict[str, Any]:
-            """What else the plan says with another index."""
+            """The entries of the plan that depend on the index."""
             origin = self._origin
             return {} if origin is None else {"implied_by": _implied_by(origin, source, taken, stored, None)}
 
@@ -286,7 +289,7 @@ class _Tagger(MicroBatchRun):
 def _implied_by(
     origin: Origin, source: Source, taken: Slice, stored: StoredIndex, last: MicroBatch | None
 ) -> list[str]:
-    """The fingerprints of the origin's indexes for a slice; proves that no row which a rule matches was left out."""
+    """Proves that the origin left out no row of the slice that a rule matches; returns its indexes' fingerprints."""
     same = last is not None and last.fingerprint == stored.fingerprint
     before: list[str] = last.plan.get("implied_by", []) if last is not None and same else []
     known = {*before, stored.implied_by}

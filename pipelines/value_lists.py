@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from rules_index.domains.value_lists import AnyList
 
 LISTS = "lists"
-"""The column of `contents`."""
+"""Name of the column that `contents` returns."""
 LEAST_EDITED = 100_000
-"""Values of a list from which only what has changed in its table is read: a shorter one is read at once."""
+"""Number of values from which a list is updated by the changes of its table; a shorter list is read as a whole."""
 Versions = Mapping[str, Sequence[Any]]
 """For each list, by name, what its values depend on: table id, version and column; or why it has no values."""
 
@@ -57,10 +57,10 @@ def read_lists(
 ) -> tuple[list[AnyList], Versions]:
     """The current lists that expressions name, and their versions.
 
-    held: lists of an index, which are used again if their versions are unchanged; of a long one with another version
-    only what has changed is read. A list without a table, or whose
-    column is missing or not comparable, becomes a `MissingList`: only the rules that name it are rejected. SourceError
-    if a table exists but cannot be read: the index that was compiled before then stays in use.
+    held: lists of an index. A list with an unchanged version is used again; a long one with another version is updated
+    by the changes of its table. A list becomes a `MissingList` if it has no table, or if its column is missing or not
+    comparable: then only the rules that name it are rejected. SourceError if a table exists but cannot be read: the
+    index that was compiled before then stays in use.
     """
     from rules_index.domains.value_lists import MissingList
 
@@ -78,7 +78,7 @@ def read_lists(
 
 
 def contents(rules: pl.DataFrame, lists: Iterable[ri.ValueList]) -> pl.Series:
-    """For each rule, the lists that it names with digests of their values; NULL if it names none."""
+    """For each rule, the lists that it names with the digests of their values, as one text; NULL if it names none."""
     digests = {each.name: each.digest for each in lists}
     named = rules["expression"].str.contains(NAMES_ANY).to_list()
     named_digests = [
@@ -89,7 +89,7 @@ def contents(rules: pl.DataFrame, lists: Iterable[ri.ValueList]) -> pl.Series:
 
 
 def _opened(wanted: ListTable) -> tuple[tuple[DeltaTable, str] | str, Sequence[Any]]:
-    """A list's table and column, or why there is none; and the list's version."""
+    """A list's table and column, or the reason why it has none; and its version, see `Versions`."""
     how = f'Make it, for instance with: deltatag sql "CREATE TABLE delta.`{wanted.source}` (value STRING) USING delta"'
     try:
         table = open_delta(wanted.source, None, f"the table of the list {wanted.name}", how)
@@ -111,13 +111,16 @@ def _opened(wanted: ListTable) -> tuple[tuple[DeltaTable, str] | str, Sequence[A
 
 
 def _next(held: ri.ValueList | None, wanted: ListTable, table: DeltaTable, column: str) -> AnyList:
-    """A list as it is now: the one that is held, edited by what has changed in its table since; or read as a whole."""
+    """The current list: a long held one with the changes of its table applied, otherwise read as a whole."""
     found = _edited(held, wanted, table, column) if held is not None and held.count >= LEAST_EDITED else None
     return found or _read(wanted, table, column)
 
 
 def _edited(held: ri.ValueList, wanted: ListTable, table: DeltaTable, column: str) -> ri.ValueList | None:
-    """None if the held list is one of another table or column, or its changes cannot be told."""
+    """The held list with the changes of its table applied.
+
+    None if it was read from another table or column, or if its changes cannot be found.
+    """
     from pipelines.list_changes import changed_values
     from rules_index.domains.list_edits import edited
 
@@ -128,14 +131,14 @@ def _edited(held: ri.ValueList, wanted: ListTable, table: DeltaTable, column: st
     rows = rows_in(table)
     for changed in changed_values(table, wanted.source, column, then[1]):
         found = edited(held, *changed, stamp)
-        # a feed may leave out what others write: at least the number of rows must be right
+        # other writers may leave their changes out of the feed: at least the number of rows must be right
         if found is not None and rows in (None, found.rows):
             return found
     return None
 
 
 def _stamp(table: DeltaTable, column: str) -> str:
-    """What a list keeps of what it was read from."""
+    """What a list was read from, as JSON: the table's id, its version and the column."""
     return json.dumps([str(table.metadata().id), int(table.version()), column])
 
 
