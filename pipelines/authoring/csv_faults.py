@@ -1,4 +1,4 @@
-"""Finds where a CSV text is at fault, which its reader does not say."""
+"""Finds the fault in a CSV text and its line, which the reader's own errors do not tell."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _SEPARATORS = {";": ";", "\t": "tabs", "|": "|"}
 
 
 def separated_otherwise(text: str) -> str | None:
-    """The separator of a text whose line of names has no commas, for people; None if it has, or only one name."""
+    """The separator, in words, of a text with another one than commas in its header; None if there is none."""
     names = next((line for line in text.splitlines() if line.strip()), "")
     return next((name for mark, name in _SEPARATORS.items() if mark in names and "," not in names), None)
 
 
 def repeated_name(text: str) -> str | None:
-    """The first column that the line of names has twice; None if it has none."""
+    """The first column that the header has twice; None if there is none."""
     try:
         _, names = next(_records(text))
     except (StopIteration, _WrongQuotesError):
@@ -25,7 +25,7 @@ def repeated_name(text: str) -> str | None:
 
 
 def fault_of(text: str) -> str | None:
-    """Where the first line with too many values, or with wrong quotes, is and what is wrong; None if there is none."""
+    """The line of the first record with too many values or wrong quotes, and what is wrong; None if there is none."""
     records = _records(text)
     try:
         _, names = next(records)
@@ -44,7 +44,7 @@ def fault_of(text: str) -> str | None:
 
 
 def line_of(text: str, number: int) -> int | None:
-    """The line on which the record of this number, from 1, begins behind the line of names; None if that is unknown."""
+    """The line on which a record begins; None if the text cannot be parsed so far. number: from 1, after the header."""
     try:
         for place, (line, _) in enumerate(_records(text)):
             if place == number:
@@ -61,7 +61,7 @@ class _WrongQuotesError(Exception):
 
 
 def _records(text: str) -> Iterator[tuple[int, list[str]]]:
-    """The records with the lines on which they begin, from the line of names on."""
+    """The records, the header first, each with the line on which it begins."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     begun, begins = False, 1
     try:

@@ -16,6 +16,7 @@ from pipelines.authoring.rule_files import MOST_BYTES, RuleFileError
 
 SUFFIXES = (".dmn",)
 _MOST_DEEP = 500
+"""Maximum depth to which elements may be nested."""
 MOST_ROWS = 200
 """Maximum rows of a table with hit policy FIRST: each rule excludes all rows before its own."""
 _INDEPENDENT = ("UNIQUE", "ANY", "COLLECT", "RULE ORDER")
@@ -33,10 +34,10 @@ _SHORT = {
 def read_dmn(path: Path, scope: str, schema: pa.Schema, mapping: Path | None) -> ForeignRules:
     """The decision tables of a file, or of all below a folder, over the columns `schema` of a scope.
 
-    A row's rule has the id `decision/row`, its outputs as labels and its number as priority. With the hit policies
-    UNIQUE, ANY, COLLECT and RULE ORDER a rule is what its row says; with FIRST it excludes what earlier rows match.
-    Tables with other policies, and rows with an unsupported test, are refused, and so are files of a folder that are
-    not XML or have a DOCTYPE. RuleFileError if `path` itself is such a file.
+    A row becomes a rule with the id `decision/row`, its outputs as labels and its number as priority. With the hit
+    policies UNIQUE, ANY, COLLECT and RULE ORDER a rule is its row's condition; with FIRST it also excludes what earlier
+    rows match. Tables with other policies, and rows with an unsupported test, are refused; so are files of a folder
+    that are not XML or have a DOCTYPE. RuleFileError if `path` itself is such a file.
     """
     fields = FieldMapping(schema, mapping)
     found = ForeignRules()
@@ -110,7 +111,7 @@ def _add(
     scope: str,
     fields: FieldMapping,
 ) -> None:
-    """Add the rules of one table of a decision, the element of a file."""
+    """Add the rules of one decision table. element: the file's `decision` element that contains the `table`."""
     rows, title = _children(table, "rule"), element.get("name")
     decision = element.get("id") or title or file.stem
     try:
@@ -154,6 +155,7 @@ def _add(
 
 
 def _policy(table: ElementTree.Element, rows: int) -> str:
+    """The hit policy of a table with so many rows, by its full name; RefusedError if it is not supported."""
     policy = (table.get("hitPolicy") or "UNIQUE").strip().upper()
     policy = _SHORT.get(policy, policy)
     if table.get("aggregation"):

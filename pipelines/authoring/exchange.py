@@ -39,10 +39,11 @@ _COMPILED = [*RULE_COLUMNS, *ANNOTATED_BY]
 
 @dataclass(frozen=True, slots=True)
 class ImportResult:
-    """The ids of rules that were, or would be, added, changed and removed; `rejected`: rules not written, and why.
+    """The ids of rules that were, or would be, added, changed and removed.
 
-    version: the version of `rules` after the import, None if nothing was written; left_out: how many rules were skipped
-    because their logsource is not the mapping file's.
+    rejected: the rules that are not written, and why; unchanged: how many are in the table already; version: of `rules`
+    after the import, None if nothing was written; left_out: how many rules were skipped because their logsource is not
+    the mapping file's.
     """
 
     added: tuple[str | int, ...] = ()
@@ -75,12 +76,13 @@ def import_rules(
     """Import the rules of a file into the table, in one commit. Rules that do not compile are left out and reported.
 
     language: "sigma" or "dmn" for a file, or a folder of files, of such rules; mapping: the file that names the column
-    of each of their fields; scope: the scope of rules for which the file names none; replace: remove the rules of the
-    file's scopes, or of `scope`, that are not in the file; none of a scope all of whose rules are rejected, and none at
-    all if a file of the folder cannot be read. Columns that the file lacks are left as they are. After a concurrent
-    edit of the table the import is planned again, so that no edit is lost. Spark is started only if a rule has a
-    derived part. RuleFileError for an unusable file, ConfigurationError for unusable arguments, TableError if the table
-    cannot be read or written.
+    of each of their fields; scope: the scope of rules for which the file names none; replace: also remove the rules of
+    the file's scopes, or of `scope`, that are not in the file. A scope whose rules in the file are all rejected keeps
+    its rules, and no rule is removed if a file of the folder cannot be read.
+
+    Columns that the file lacks are left as they are. After a concurrent edit of the table the import is planned again,
+    so that no edit is lost. Spark is started only if a rule has a derived part. RuleFileError for an unusable file,
+    ConfigurationError for unusable arguments, TableError if the table cannot be read or written.
     """
     lake = workspace.lake
     zone = ZoneInfo(workspace.configuration.rules.time_zone)
@@ -110,7 +112,7 @@ def import_rules(
 
 
 def _no_rules(file: Path, scope: str | None) -> str:
-    """The message for a file without rules that is to replace those of a scope."""
+    """The message if a file without rules should replace the rules of a scope."""
     removed = f"DELETE FROM rules WHERE scope = '{scope or 'NAME'}'"
     return (
         f"{file} holds no rules, so nothing is replaced; to remove all rules of {scope or 'a scope'}, write: "
@@ -135,7 +137,8 @@ def _foreign(
 
 
 def _with_refused(result: ImportResult, foreign: ForeignRules, replace: bool) -> ImportResult:
-    """The result with the rules and files that were refused as they were read, and each rule's file and title."""
+    """The result, with the rules and files added that were refused while they were read, and with each reject's file
+    and title."""
     refused = [
         each | {"message": f"{each['message']} No rule is removed, since the file's rules are unknown."}
         if replace and each["error"] == UNREADABLE
@@ -196,8 +199,8 @@ def _plan(
 ) -> _Plan:
     """What the import adds, changes and removes in this version of the table.
 
-    unread: ids of rules of the files that are not among the `given` ones, since they were rejected; that of a whole
-    decision table stands for its rows, whose ids are DECISION/NUMBER.
+    checked: see `_rejected`; unread: the ids of rules in the files that were refused, and so are not in `given`. They
+    are not removed. The id of a refused decision table stands for its rows, which have the ids DECISION/NUMBER.
     """
     stored = rules_of(workspace.lake, table)
     columns = [name for name in given.columns if name != "rule_id"]
@@ -236,7 +239,11 @@ def _rejected(
     repeated: set[Any],
     checked: dict[tuple[str, Any, str], dict[str, Any] | None],
 ) -> list[dict[str, Any]]:
-    """The edited rules that do not compile; `checked` caches the answers of earlier plans."""
+    """The edited rules that do not compile.
+
+    checked: a cache over repeated plans: scope, id and contents of a rule -> its reject, or None if it compiles;
+    repeated: ids that several rows of the table have.
+    """
     found = []
     scopes = scopes_of(workspace)
     for name, rules in edited.group_by("scope", maintain_order=True):

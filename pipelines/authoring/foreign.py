@@ -1,4 +1,4 @@
-"""Rules in other languages: the columns of their fields, and the rules that are refused."""
+"""Rules in other languages: the columns that their fields stand for, and the rules that are refused."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class RefusedError(Exception):
 class ForeignRules:
     """The rules of files in another language.
 
-    rows: rows of `rules`; rejected: refused rules and files, and why; left_out: how many have another logsource than is
-    wanted; origins: the file and the title of each row, by the rule's id.
+    rows: rows of `rules`; rejected: refused rules and files, and why; left_out: how many rules have another logsource
+    than the mapping file's; origins: the file and the title of each row, by the rule's id.
     """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -49,7 +49,7 @@ class ForeignRules:
 
     @property
     def is_partial(self) -> bool:
-        """Whether the rules of some file are unknown, since it cannot be read."""
+        """Whether some file cannot be read, so that its rules are unknown."""
         return any(each["error"] == UNREADABLE for each in self.rejected)
 
     def frame(self, columns: tuple[str, ...]) -> pl.DataFrame:
@@ -76,10 +76,10 @@ class ForeignRules:
     def contents(
         self, path: Path, suffixes: tuple[str, ...], read: Callable[[Path], _Content]
     ) -> Iterator[tuple[Path, _Content]]:
-        """A file, or each below a folder with one of the suffixes, and what `read` makes of it.
+        """The file at `path`, or each file with one of the suffixes below that folder, with the result of `read`.
 
         A file of a folder that cannot be read is refused, and the others follow. RuleFileError if `path` itself cannot
-        be read, or has no such file.
+        be read, or is a folder without such a file.
         """
         for file in files_in(path, suffixes):
             try:
@@ -165,7 +165,7 @@ def _find(schema: pa.Schema, name: str) -> Column | None:
 def files_in(path: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
     """A file, or the files below a folder with one of the suffixes, sorted; RuleFileError if there is none.
 
-    A link to a file that is gone is one of them, so that its rules are not taken for removed.
+    They include broken links: reading one fails, so that the rules of the missing file do not count as removed.
     """
     if not path.is_dir():
         yield path

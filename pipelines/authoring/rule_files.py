@@ -67,8 +67,8 @@ def read_rules_file(path: Path, id_type: str, zone: ZoneInfo, columns: Sequence[
 def read_text(path: Path) -> str:
     """A file's text; RuleFileError if it cannot be read, is not UTF-8, or exceeds `MOST_BYTES`.
 
-    A text within quotes keeps its line breaks. Only where the first line does not end with a line feed alone, as in
-    a file that a tool of Windows has written, all line breaks become line feeds.
+    Line breaks are kept, since quoted texts may contain some. Only if the first line has a carriage return, as in files
+    written on Windows, do all line breaks become line feeds.
     """
     try:
         if path.stat().st_size > MOST_BYTES:
@@ -119,7 +119,10 @@ def _column(path: Path, number: int, name: object, columns: Sequence[str]) -> st
 
 
 def _typed(path: Path, text: str, number: int, column: pa.Field, value: Any, zone: ZoneInfo) -> Any:
-    """A value of a rule in the type of its column, whether the file of this text gives it as text or typed."""
+    """A rule's value in the type of its column, whether the file has it as text or typed; RuleFileError if it has none.
+
+    text: of the whole file, to name the line in the message.
+    """
     name, kind = column.name, column.type
     try:
         if value is None:
@@ -154,10 +157,12 @@ def _wanted(column: pa.Field) -> str:
 
 
 def _refuse() -> int:
+    """Raise, within an expression, the error that `_typed` reports."""
     raise ValueError
 
 
 def _text(value: Any) -> str:
+    """A value as text; TypeError for one that is no scalar, UnicodeError for one that UTF-8 cannot encode."""
     if isinstance(value, (dict, list, set, bytes)):  # YAML has the last two
         raise TypeError
     text = json.dumps(value, allow_nan=False) if isinstance(value, (bool, float)) else str(value)
@@ -221,7 +226,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class _Loader(yaml.SafeLoader):
-    """A loader that reads every scalar but null as text, so that `no`, 012 and 2026-01-01 stay as written."""
+    """Reads every scalar but null as text, so that `no`, 012 and 2026-01-01 stay as written."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012
         first: [(tag, pattern) for tag, pattern in found if tag == "tag:yaml.org,2002:null"]

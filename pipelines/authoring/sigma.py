@@ -86,7 +86,7 @@ def _is_about(logsource: Any, wanted: dict[str, str]) -> bool:
 
 
 def _check_kind(rule: dict[str, Any], is_collection: bool) -> None:
-    """RefusedError for what is no rule of its own, whatever its logsource."""
+    """Raise RefusedError for a document that is no rule by itself, whatever its logsource."""
     if is_collection:
         raise RefusedError("COLLECTION", "A file of one rule in several documents (`action`) is not supported.")
     if "correlation" in rule:

@@ -25,11 +25,11 @@ _OPTIONAL = tuple(column.name for column in OPTIONAL_OF_RULES)
 MOST_VERSIONS = 1_000
 """Maximum number of versions of a table that a rule's history looks at, the newest first."""
 _DIGITS = 30
-"""More than any BIGINT has, and fewer than Python's `int` refuses."""
+"""Maximum length of an id's text: more than any BIGINT has, and fewer than Python's `int` refuses."""
 Counts = dict[int, int]
 """Rows that a rule matched in one version of a tagged table, by the version of `rules` that tagged them."""
 MOST_REWRITES = 10
-"""Maximum number of re-tags and restarts of a stream before which the history of a rule counts matches."""
+"""Maximum number of re-tags and restarts of a stream before each of which a rule's history counts matches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def names_of(columns: Iterable[str]) -> dict[str, str]:
 
 
 def columns_in(table: Any) -> tuple[str, ...]:
-    """Those of `COLUMNS` that rules of a version of `rules` can have: all but the optional ones that it lacks."""
+    """The columns that rules can have in this version of `rules`: `COLUMNS` without the optional ones that it lacks."""
     known = names_of(field.name for field in table.schema().fields)
     return tuple(name for name in COLUMNS if name in known or name not in _OPTIONAL)
 
@@ -77,7 +77,7 @@ def rules_of(lake: Lake, table: Any) -> pl.DataFrame:
 
 
 def _as_now(name: str, column: pl.Series, kind: pl.DataType, version: int) -> pl.Series:
-    """A column of this version of `rules` in the type that it has now; TableError if it has none of its values."""
+    """A column of an older version of `rules` in its current type; TableError if its values cannot be cast."""
     if column.dtype == kind:
         return column
     try:
@@ -97,7 +97,7 @@ def as_text(name: str) -> pl.Expr:
 
 
 def in_force(rules: pl.DataFrame) -> pl.DataFrame:
-    """One row for each id: the enabled one. Among several the first by scope and text, whatever their order."""
+    """One row for each id: an enabled one if there is one, and of several the first by scope and expression."""
     order = [~pl.col("enabled").fill_null(True), pl.col("scope"), pl.col("expression")]
     return rules.sort(order, nulls_last=True, maintain_order=True).unique("rule_id", keep="first", maintain_order=True)
 
@@ -152,8 +152,10 @@ def history(workspace: Workspace, rule_id: str) -> list[dict[str, Any]]:
 
 
 def _versions(lake: Lake, rule_id: str | int) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
-    """Each version's commit and the rule's row in it (None without one), newest first; they end before the first that
-    cannot be read. TableError if that is the newest one."""
+    """Yields each version's commit and the rule's row in it (None if it has none), newest first.
+
+    Ends before the first version that cannot be read. PipelineError if this is the newest one.
+    """
     first = True
     for commit in sorted(lake.delta("rules").history(MOST_VERSIONS), key=lambda each: -each["version"]):
         try:
@@ -170,8 +172,9 @@ def _versions(lake: Lake, rule_id: str | int) -> Iterator[tuple[dict[str, Any], 
 def _with_matches(entries: list[dict[str, Any]], scopes: Sequence[Sequence[Counts]]) -> list[dict[str, Any]]:
     """The entries with their counts: an edit counts the matches of all versions up to the next edit.
 
-    scopes: for each scope the counts in the versions of its tagged table. A row that was tagged anew by the same text
-    is in several of them, under other versions of `rules`: the version of the table with most rows has them all.
+    scopes: for each scope the counts in the versions of its tagged table. A row that was tagged again by the same text
+    is in several of them, under other versions of `rules`. So the counts are not added: for each edit, the version of
+    the table with the most rows counts.
     """
     found: list[dict[str, Any]] = []
     until: float = float("inf")
@@ -209,8 +212,10 @@ def _matches(workspace: Workspace, rule_id: str | int, scopes: set[str]) -> list
 
 
 def _matches_in(lake: Lake, name: str, rule_id: str | int) -> list[Counts]:
-    """The same for one tagged table: its newest version, and those before rows were tagged anew, newest first, as far
-    as their files are kept."""
+    """The counts in one tagged table: in its newest version, and in those before each re-tag or restart, newest first.
+
+    Ends before a version whose files are gone.
+    """
     found: list[Counts] = []
     rewrites = [int(commit["version"]) for commit in lake.delta(name).history(MOST_VERSIONS) if _rewrites_rows(commit)]
     for looked_at in (None, *(version - 1 for version in rewrites[:MOST_REWRITES] if version)):
@@ -234,7 +239,7 @@ def _counted(table: Any, rule_id: str | int) -> Counts:
 
 
 def _rewrites_rows(commit: Mapping[str, Any]) -> bool:
-    """Whether a commit tags rows anew, or makes the table anew, so that tags by older rules are gone."""
+    """Whether a commit tags rows again or replaces the table, so that tags by older rules are gone."""
     operation, parameters = str(commit.get("operation")), commit.get("operationParameters") or {}
     is_overwrite = str(parameters.get("mode")).lower() == "overwrite"
     return is_overwrite or any(each in operation for each in ("UPDATE", "MERGE", "DELETE", "REPLACE"))

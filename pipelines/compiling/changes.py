@@ -60,8 +60,11 @@ class RuleChanges:
 
 @dataclass(frozen=True, slots=True)
 class RulesTable:
-    """What the log says of a version of the table `rules`: the table's id, how many rows it has, and what identifies
-    its commit (None if the log does not say)."""
+    """What the log says of a version of the table `rules`.
+
+    id: the table's; rows: how many there are, None if unknown; commit: what identifies the version's commit, see
+    `_commit`.
+    """
 
     id: str
     version: int
@@ -75,8 +78,10 @@ class RulesTable:
         return cls(str(table.metadata().id), int(table.version()), rows_in(table), _commit(table, int(table.version())))
 
     def holds(self, lake: Lake, version: int, commit: str | None) -> bool:
-        """True if a version with this commit came before this one, or is it. An older copy that was put in the table's
-        place has the table's id, and gives later commits the numbers of others."""
+        """True if `version`, with this commit, is this version or an earlier one of the same history.
+
+        An older copy of the table that was put in its place has the same id, but reuses the numbers of later versions.
+        """
         return commit is not None and _commit(lake.delta("rules", self.version), version) == commit
 
     @property
@@ -86,7 +91,7 @@ class RulesTable:
 
 
 def _commit(table: DeltaTable, version: int) -> str | None:
-    """What tells the commit of a version from another one of that number; None if the log does not."""
+    """A SHA-256 that distinguishes a version's commit from others with the same number; None if the log lacks it."""
     from deltalake import exceptions
 
     back = int(table.version()) - version
@@ -104,8 +109,8 @@ def changes_since(
 ) -> RuleChanges | None:
     """The changes after a version of `rules`; None if the feed is no longer readable, or there are too many.
 
-    rows: how many rows that version has, if known: None also if the feed does not account for those that there are now,
-    since a writer may leave changes out of it.
+    rows: how many rows that version has, if known. The result is None, too, if the changes do not add up to the current
+    number of rows, since a writer may have left some out of the feed.
     """
     try:
         found = _touched(lake, table, version, rows)

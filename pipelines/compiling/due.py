@@ -40,7 +40,7 @@ def compile_is_due(workspace: Workspace, name: str) -> bool:
 def refusals_are_due(workspace: Workspace) -> bool:
     """True if `rule_rejects` does not list the rules that are now rejected for their row alone.
 
-    No index tells of these, so `compile_is_due` does not notice them.
+    No index depends on them, so `compile_is_due` does not notice them.
     """
     keys = ["scope", "rule_id", "error"]
     listed = stored_rejects(workspace.lake).filter(is_of_row()).select(keys)

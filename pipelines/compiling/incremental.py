@@ -77,6 +77,7 @@ def _compile_scope(scope: Scope, known: KnownRules) -> tuple[ScopeResult, pl.Dat
 def _bring_up_to_date(
     scope: Scope, known: KnownRules, kept: pl.DataFrame
 ) -> tuple[ScopeResult, pl.DataFrame, StoredIndex | None]:
+    """Like `_compile_scope`, but errors are raised. kept: the library's rejects that are stored for the scope."""
     lake, name, changes = scope.workspace.lake, scope.name, known.changes
     stored = known.indexes[name]
     path = fetch_index(lake, stored)
@@ -112,12 +113,13 @@ def _bring_up_to_date(
 def _updated(
     scope: Scope, stored: StoredIndex, path: Path, changes: RuleChanges
 ) -> tuple[ri.CompiledRules, pl.DataFrame, Versions]:
-    """The index of a file updated with the changes, the new rejects, and the versions of the lists that rules name."""
+    """The index at `path` updated with the changes, the new rejects, and the versions of the lists that rules name."""
     compiled, configuration = ri.load(path), scope.workspace.configuration
     mine = changes.rules.of_scope(scope.name).select(RULE_COLUMNS)
     ids = pl.Series("rule_id", changes.ids)
     gone = pl.DataFrame({"rule_id": ids.filter(~ids.is_in(mine["rule_id"].implode()))})
     edits = pl.concat([mine.cast({"rule_id": ids.dtype}), gone], how="diagonal_relaxed")
+    # unchanged rules may name these lists
     texts = pl.Series([f"LIST('{name}')" for name in stored.lists], dtype=pl.String)
     held = Held(compiled.lists, stored.lists)
     lists, versions = read_lists(configuration, pl.concat([texts, mine["expression"]]), held)

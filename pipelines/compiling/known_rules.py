@@ -52,7 +52,7 @@ class KnownRules:
         return pl.concat([unchanged, compile_rejects_of(others, scopes, self.changes.rules)])
 
     def counts(self, name: str, rules: int, rejected: int) -> Counts:
-        """The counts of a scope. rules: those in its index; rejected: those that the library rejected."""
+        """The counts of a scope. rules: how many are in its index; rejected: how many the library rejected."""
         refused = rejected + self.of_row.filter(pl.col("scope") == name).height
         return Counts(self.changes.version, rules + refused, refused)
 

@@ -21,9 +21,8 @@ _MARK = "deltatag.rules"
 class Mark:
     """Which rules a commit to `rule_rejects` describes.
 
-    table, version, rows, commit: id and version of the table `rules`, how many rows it has, and what identifies its
-    commit; scopes: all scopes; holds: by scope, the SHA-256 of its index
-    and a version of `rules` for which that index is up to date.
+    table, version, rows, commit: of `rules`, as in `changes.RulesTable`; scopes: all scopes; holds: for each scope, the
+    SHA-256 of its index and a version of `rules` for which that index is up to date.
     """
 
     table: str
@@ -71,7 +70,7 @@ def compile_rejects_of(stored: pl.DataFrame, scopes: set[str], rules: RuleSet) -
 
 
 def write_rejects(lake: Lake, rejects: Sequence[pl.DataFrame], version: int, mark: Mark | None) -> None:
-    """Replace the rows of `rule_rejects` in one commit with a mark; nothing is written if nothing changes."""
+    """Replace the rows of `rule_rejects` in one commit that carries the mark; write nothing if nothing changes."""
     from deltalake import CommitProperties, exceptions, write_deltalake
 
     columns = ["scope", "rule_id", "rules_version", "error", "message", "position"]

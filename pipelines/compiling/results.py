@@ -1,4 +1,4 @@
-"""The result of compiling a scope, and what its index is compiled from besides rules."""
+"""The result of compiling a scope, and the inputs of its index besides rules."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def library_rejects(compiled: ri.CompiledRules, scope: str) -> pl.DataFrame:
 
 
 def settings_of(scope: Scope, engine: str) -> list[Any]:
-    """What decides an index besides the rules and the source's columns; engine: the wanted one."""
+    """The inputs of an index besides the rules and the source's columns; engine: the configured one."""
     configuration = scope.workspace.configuration
     annotate = annotate_of(configuration, scope.name)
     others = [annotate.settings] if annotate is not None else []

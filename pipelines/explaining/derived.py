@@ -26,7 +26,7 @@ class RaisedError(Exception):
 
 
 def needs_of(compiled: ri.CompiledRules, rules: Iterable[Any]) -> tuple[list[Leaf], set[str]]:
-    """The leaves of some rules that Spark must evaluate, and the columns that these read; both may be empty."""
+    """The leaves of some rules that Spark must evaluate, and the columns that those leaves read; both may be empty."""
     if not compiled.derived:
         return [], set()
     leaves: dict[str, Leaf] = {}

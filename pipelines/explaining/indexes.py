@@ -1,4 +1,4 @@
-"""Finds the index that tagged a row, or that of a version of the rules, with the texts of its rules."""
+"""Finds the index that tagged a row, or the index of a version of the rules, with the texts of its rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds joined rows in the sources of a join, in this process: also those that satisfy no rule, and are in no table."""
+"""Finds joined rows in the sources of a join, in this process; also rows that satisfy no rule, so are in no table."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 
 def joined_rows_where(scope: JoinScope, compiled: ri.CompiledRules, wanted: int) -> list[pa.RecordBatch]:
-    """At least `wanted` joined rows of the sources as they are now that satisfy the rule in `compiled`, if there are as
-    many; one STRUCT column for each stream.
+    """Joined rows of the current sources that satisfy the rule in `compiled`, with one STRUCT column for each stream.
+
+    These are at least `wanted` rows, if there are as many.
 
     SourceError if a source cannot be read, or only Spark can read and compare the rows.
     """
@@ -60,7 +61,7 @@ def _joined(scope: JoinScope, compiled: ri.CompiledRules, wanted: int) -> Iterat
 
 
 def _all_files(scope: JoinScope, stream: Stream) -> SideFiles:
-    """All rows of a source, as new ones."""
+    """All files of a source's newest version, as if all their rows were new."""
     if reason := why_spark_reads(stream):
         raise NeedsSparkError(f"of the stream {stream.name}: {reason}")
     source = LocalJoins(scope.workspace).open_source(stream, f"deltatag join {scope.name}")

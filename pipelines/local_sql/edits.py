@@ -22,7 +22,7 @@ from pipelines.workspace import Workspace
 from rules_index.names import column_key
 
 _FEATURES = frozenset({"appendOnly", "invariants", "changeDataFeed", "checkConstraints", "generatedColumns"})
-"""Features that a table edited here may have; constraints and generated columns are then looked for themselves."""
+"""Features that a table edited here may have. `_editable` then looks for constraints and generated columns."""
 _REFUSED_PROPERTIES = ("delta.constraints.", "delta.appendOnly", "delta.columnMapping.mode", "delta.identity.")
 _MOST_NAMED = 1_000
 """Maximum number of rows that a commit's predicate names by their keys."""
@@ -33,7 +33,7 @@ _AGAIN = "The statement has changed nothing: free some space and execute it agai
 
 
 def insert(workspace: Workspace, statement: Insert) -> pa.Table:
-    """Append the rows; returns an empty result, as Spark does. TableError if the table cannot be written."""
+    """Append the rows; returns a table without columns, as Spark does. TableError if the table cannot be written."""
     from deltalake import write_deltalake
 
     def write(table: LocalTable) -> pa.Table:
@@ -68,7 +68,7 @@ def change(workspace: Workspace, statement: Change) -> pa.Table:
 
 
 def committed(workspace: Workspace, name: TableName, write: Callable[[LocalTable], pa.Table]) -> pa.Table:
-    """The result of `write` on the newest version of an editable table; called again after a concurrent commit."""
+    """The result of `write` on the newest version of an editable table; tried again after a concurrent commit."""
     from deltalake import exceptions
 
     for attempt in range(_ATTEMPTS):
@@ -118,8 +118,9 @@ def _chosen(table: LocalTable, statement: Change) -> tuple[int, str | None]:
 def _naming(rows: pa.Table, chosen: np.ndarray) -> str:
     """A predicate for delta-rs that is TRUE for the chosen rows alone.
 
-    The first column is the key. Rows that share it with rows that stay are named by all columns of `rows`, which are
-    all that the condition reads: rows that agree in them are all chosen, or none is.
+    The first column is the key. A chosen row is named by all columns of `rows` if its key is NULL, or is also the key
+    of a row that is not chosen. These are all columns that the condition reads, so that rows which agree in them are
+    either all chosen or all not.
     """
     key = rows.column_names[0]
     keys = rows.column(key).to_pylist()
@@ -148,7 +149,7 @@ def _equal_row(rows: pa.Table, place: int) -> str:
 
 
 def _editable(workspace: Workspace, name: TableName) -> LocalTable:
-    """The table, if people may edit it here and writing it needs nothing but rows; else NeedsSparkError."""
+    """The table; NeedsSparkError if it is neither `rules` nor a list, or if a writer must do more than write rows."""
     known = {RULES.name, *(each.lower() for each in workspace.configuration.lists)}
     if name.is_path or name.name.lower() not in known:
         raise NeedsSparkError("only rules and lists are edited without it")

@@ -92,7 +92,7 @@ class _Merged:
         return {quoted(name): f"{_GIVEN}.{self._put(term, name)}" for name, term in named}
 
     def _put(self, term: Term, column: str) -> str:
-        """Add the values of a term, one per source row in the type of a target column; returns their name there."""
+        """Add a term's values, one per source row, to `_given` in the type of a target column; returns their name."""
         kind, name = self._table.schema.field(column).type, f"c{len(self._given)}"
         rows, zone = self._statement.rows, self._table.zone
         place = self._places.get(column_key(term.column)) if term.column is not None else None

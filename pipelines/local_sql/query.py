@@ -14,7 +14,7 @@ from pipelines.local_sql.tables import LocalTable
 from pipelines.workspace import Workspace
 
 _KEPT_ROWS = 1 << 18
-"""Rows in memory above which they are reduced to those that the result can contain."""
+"""Number of rows in memory above which those that cannot be in the result are dropped."""
 _INT64 = (-(1 << 63), (1 << 63) - 1)
 
 
@@ -47,7 +47,7 @@ def _rows(table: LocalTable, query: Select) -> pa.Table:
 
 
 def _sorted_by(table: LocalTable, key: SortKey, columns: Sequence[str], names: Sequence[str]) -> str:
-    """The table's column of a sort key: named by the result, else by the table."""
+    """The table's column of a sort key, which names a column of the result, or else one of the table."""
     if isinstance(key.by, int):
         return columns[_place(key.by, len(columns))]
     named = [column for column, name in zip(columns, names, strict=True) if name.lower() == key.by.lower()]

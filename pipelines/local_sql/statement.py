@@ -14,8 +14,7 @@ from rules_index.errors import RulesIndexError
 def execute(workspace: Workspace, statement: str) -> pa.Table:
     """The result of a statement, in the form of `pipelines.sql.statement_result`.
 
-    NeedsSparkError, with the reason and before anything is done, if Spark must execute it. TableError if a commit
-    fails.
+    If Spark must execute it, nothing is done and NeedsSparkError has the reason. TableError if a commit fails.
     """
     reason = why_spark_works(workspace)
     if reason is not None:

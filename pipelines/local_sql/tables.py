@@ -1,4 +1,4 @@
-"""Reads the table that a statement names without Spark, if that is exact."""
+"""Reads the table that a statement names, without Spark, if the rows are then the same."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class LocalTable:
         return Condition(compiled)
 
     def batches(self, columns: Sequence[str], kept: Condition | None, most_rows: int = _ALL) -> Iterator[pa.Table]:
-        """At most `most_rows` rows that satisfy `kept`, with these columns; none is dictionary-encoded."""
+        """Yields at most `most_rows` rows that satisfy `kept`, with these columns; none is dictionary-encoded."""
         asked = [*columns, *(self.column(name) for name in (kept.columns if kept is not None else ()))]
         read = [name for name in self.schema.names if name in asked]
         for name in read:
@@ -113,7 +113,7 @@ class Condition:
 
     @property
     def may_raise(self) -> bool:
-        """True if it may raise an error on some row: then no file may be skipped."""
+        """True if it may raise an error on some row, which Spark would report: then no file may be skipped."""
         return bool(len(self.compiled.raising[1]))
 
     @cached_property
@@ -122,7 +122,7 @@ class Condition:
         return widen_compiled(self.compiled)
 
     def of(self, rows: pa.Table) -> np.ndarray:
-        """The rows that satisfy it, [rows] bool; NeedsSparkError if it raises on one, so that Spark reports it."""
+        """Which rows satisfy it, [rows] bool; NeedsSparkError if it raises on one, so that Spark reports that."""
         asked = rows if self.compiled.inputs else pa.table({"_": pa.nulls(rows.num_rows)})
         offsets, _, errors = self.compiled.match_ordinals(asked)
         if errors:

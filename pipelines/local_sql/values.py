@@ -1,4 +1,4 @@
-"""Constants in statements: their values, if they need no cast to the column's type."""
+"""Evaluates constants in statements, if they need no cast to the column's type."""
 
 from __future__ import annotations
 

@@ -81,9 +81,9 @@ def contents(workspace: Workspace, name: str) -> dict[str, Any]:
 
 
 def _times(scope: Scope) -> tuple[str, list[tuple[str, ...]]]:
-    """The name of a row's time, and the paths of the columns whose latest value it is.
+    """The name of a row's time, and the paths of columns: the time is the latest of their values.
 
-    For a stream its event time, or else when the row was tagged; for a join the streams' event times.
+    For a stream this is the event time, or else when the row was tagged; for a join the streams' event times.
     """
     if isinstance(scope, JoinScope):
         paths = [(stream.name, stream.event_time) for stream in scope.streams if stream.event_time]

@@ -21,7 +21,7 @@ from pipelines.lake.lake import Lake
 from pipelines.lake.reading import arrow_reads, as_dataset, files_in, read_rows
 
 MOST_ROWS = 20_000_000
-"""Rows that are read, newest files first, so that the cost of a report does not grow with a table's history."""
+"""Number of rows from which no further file is read: the cost of a report does not grow with a table's history."""
 MOST_PERIODS = 60
 _PAIR_ROWS = 2_000_000
 _UNITS = {
@@ -87,7 +87,7 @@ class TaggedRows:
         self._files = {file_name(path) for path in newest.filter(before < MOST_ROWS)["path"]}
 
     def batches(self, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """The rows in batches, with those of the columns `time` and `ids` that are named; TableError if unreadable."""
+        """The rows in batches. columns: some of `time` and `ids`. TableError if the table cannot be read."""
         wanted = {"ids": pc.field("rule_ids")} if "ids" in columns else {}
         if "time" in columns:
             wanted |= {f"time{place}": pc.field(*path) for place, path in enumerate(self._times)}
@@ -170,8 +170,8 @@ def _by_rule(counted: Sequence[pl.DataFrame]) -> dict[Any, int]:
 def _periods(rows: TaggedRows) -> tuple[tuple[Any, Any] | None, str]:
     """The starts of the first and the last period (None if no row has a time), and the unit of all periods.
 
-    Outliers (such as the year 9999 for "never") are left outside, since they would flatten every plot, and so are times
-    beyond the years 1 to 9999, which Python does not have.
+    Outliers (such as the year 9999 for "never") are outside of the periods, since they would flatten every plot. So are
+    times beyond the years 1 to 9999, which Python does not have.
     """
     sampled = []
     for frame in rows.batches(["time"]):

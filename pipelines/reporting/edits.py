@@ -1,4 +1,4 @@
-"""The last edits of the rules table and what each changed in one scope, by the table's history."""
+"""The last edits of the rules table, from its history, and what each of them changed in one scope."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _MOST_LISTED = 10
 def edits_of(lake: Lake, scope: str, zone: ZoneInfo) -> list[dict[str, Any]]:
     """The last versions of `rules`, newest first: time, operation, user, and the scope's changes.
 
-    The changes are how many rules were added, removed and changed, and some of these. The list ends at a version whose
-    files no longer exist.
+    The changes are how many rules were added, removed and changed, with some of these rules. The list ends at a version
+    whose files no longer exist.
     """
     history = sorted(lake.delta("rules").history(MOST_EDITS + 1), key=lambda each: -each["version"])
     edits: list[dict[str, Any]] = []

@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 _ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-"""Characters that could end the script which holds the data."""
+"""Characters that could end the `script` element that has the data, and their escapes in JSON."""
 
 
 def page(contents: Mapping[str, Any]) -> str:

@@ -39,7 +39,7 @@ CONFIG_VARIABLE = "DELTATAG_CONFIG"
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _ZONES_JAVA_KNOWS = r"(?!posix/|right/|(?:localtime|posixrules|Factory|ROC)$).*"
-"""Matches names of the time zone database, without those that Java does not know."""
+"""Matches all names except those in the time zone database that Java does not know."""
 
 
 def find_configuration(path: str | Path | None = None) -> Path:

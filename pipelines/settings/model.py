@@ -36,7 +36,7 @@ class Maintenance:
 class LakeSettings:
     """Where deltatag's own tables live: below the folder or URI `root`, or in `catalog` (`catalog.schema`).
 
-    runner: who matches rows: this process ("local"), Spark ("spark"), or "auto", the former if it is exact.
+    runner: what matches rows: this process ("local"), Spark ("spark"), or "auto": this process wherever it is exact.
     """
 
     root: str | None
@@ -57,7 +57,7 @@ JoinMethod = Literal["batch", "pdfa"]
 
 
 RETAG = ("never", "new_rules", "always")
-"""Which edits of the rules a run applies to rows that are already tagged: none, added rules, all."""
+"""Which edits of the rules a run applies to rows that are already tagged: none, only added rules, or all."""
 
 
 SEVERITIES = ("informational", "low", "medium", "high", "critical")
@@ -95,11 +95,11 @@ class Start:
 class Stream:
     """One source table whose rows are tagged; `name` is the scope of its rules.
 
-    source_stream: another stream whose tagged table is the source, without the columns `left_out` that tagging added;
-    partition_by: None to partition a new tagged table as its source; retag: one of RETAG, what a run does to rows that
-    are already tagged when rules are edited; annotations: which of ANNOTATION_COLUMNS tagged rows get; owners: who
-    answers for its tables; freshness: microseconds that a row of the source may wait before it is reported, None: never
-    reported.
+    source_stream: another stream, the origin; `source` is its tagged table, without the columns `left_out` that tagging
+    added; output: "all", or "matched" for only the rows that satisfy a rule; checks: name -> condition, a row on which
+    one is not TRUE goes to quarantine; partition_by: None to partition a new tagged table like its source; retag: one
+    of RETAG; annotations: which of ANNOTATION_COLUMNS tagged rows get; owners: who answers for its tables; freshness:
+    microseconds that a row of the source may wait before it is reported, None: never reported.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Streams in the configuration whose source is another stream's tagged table."""
+"""Checks and completes streams in the configuration that read another stream's tagged table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def with_sources(section: Section, lake: LakeSettings, streams: Mapping[str, Stream]) -> dict[str, Stream]:
     """The streams in topological order, each after its origin, with the origin's tagged table as source.
 
-    section: that of all streams. ConfigurationError says why a stream cannot read its origin's tagged rows.
+    section: `[streams]`. ConfigurationError says why a stream cannot read its origin's tagged rows.
     """
     found: dict[str, Stream] = {}
     for name in streams:
@@ -79,7 +79,7 @@ def refuse_circles(
 ) -> None:
     """Raise ConfigurationError for a stream whose source is a table that deltatag derives from the stream itself.
 
-    section: that of all streams; tables: the place of each table that deltatag makes -> its stream or join.
+    section: `[streams]`; tables: the place of each table that deltatag writes -> its stream or join.
     """
     makers = {canonical_place(place): scope for place, scope in tables.items()}
     origins = {name: makers.get(canonical_place(stream.source)) for name, stream in streams.items()}
@@ -121,7 +121,7 @@ def no_source(stream: str, place: str, origin: str | None) -> str:
 
 
 def not_asked(stream: Stream, key: Iterable[str], checks: Mapping[str, str]) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Those columns of another stream's key, and those of its checks, that the stream itself does not require."""
+    """The columns of another stream's key, and the checks of that stream, that `stream` itself does not have."""
     columns = {column.lower() for column in stream.key}
     conditions = {condition.strip() for condition in stream.checks.values()}
     return (

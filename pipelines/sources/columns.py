@@ -105,8 +105,10 @@ def check_event_time(stream: Stream, schema: pa.Schema) -> None:
 
 
 def check_condition(stream: str, name: str, condition: str, schema: pa.Schema) -> None:
-    """Raise CheckError for a check of a stream that is refused as the text of a rule would be: it is no condition over
-    these columns, not repeatable, or reaches beyond the row."""
+    """Raise CheckError if a check of a stream could not be the text of a rule.
+
+    This is so if it is no condition over these columns, is not repeatable, or reads more than its row.
+    """
     from rules_index.errors import RuleError
     from rules_index.language.compiler import Compiler
     from rules_index.language.scope import Scope

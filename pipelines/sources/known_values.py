@@ -1,4 +1,4 @@
-"""Reads the values of columns that rules name: of all rows of a small source, of a sample of a large one."""
+"""Reads the values of columns that rules name, from all rows of a small source, or from a sample of a large one."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 MOST_ROWS = 1_000_000
 """Maximum number of rows that are read; a source with more is sampled, and its values marked as incomplete."""
 MOST_FILES, MOST_SAMPLED = 1_000, 32
-"""Maximum files of a source that is read whole; files whose first rows are a sample."""
+"""Maximum number of files of a source that is read as a whole, and of files whose first rows make a sample."""
 MOST_COLUMNS = 200
 
 
 def source_values(stream: Stream, schema: pa.Schema, expressions: Iterable[str]) -> dict[str, KnownValues]:
-    """The known values of columns, and fields of STRUCTs, that occur in an expression, by path.
+    """The known values of columns, and of fields of STRUCTs, that an expression names, by path.
 
-    Empty for a source in a catalog, or one that delta-rs cannot read: lint then goes by the rules alone.
+    Empty for a source in a catalog, or one that delta-rs cannot read: lint then judges by the rules alone.
     """
     from deltalake import exceptions
 
@@ -55,7 +55,7 @@ def source_values(stream: Stream, schema: pa.Schema, expressions: Iterable[str])
 
 
 def _parts(table: DeltaTable, files: list[Any], path: tuple[str, ...], complete: bool) -> Iterator[pa.Array]:
-    """A column in batches: of all rows if `complete`, else of the first rows of some files."""
+    """A column's values in batches: all of them if `complete`, else those of the first rows of some files."""
     schema = as_dataset(table).schema
     chosen = files if complete else [files[place * len(files) // MOST_SAMPLED] for place in range(MOST_SAMPLED)]
     chosen = list({id(each): each for each in chosen}.values()) if files else []
@@ -81,7 +81,7 @@ def joined_values(sides: Mapping[str, Mapping[str, KnownValues]]) -> dict[str, K
 
 
 def _named(schema: pa.Schema, expressions: Iterable[str]) -> list[tuple[str, ...]]:
-    """The paths of columns whose names occur in the expressions, if their types are of use; at most MOST_COLUMNS."""
+    """The paths of columns that the expressions name and that lint can use; at most MOST_COLUMNS."""
     text = "\n".join(expressions).lower()
     words = set(re.findall(r"\w+", text))
     found: list[tuple[str, ...]] = []
@@ -101,6 +101,7 @@ def _named(schema: pa.Schema, expressions: Iterable[str]) -> list[tuple[str, ...
 
 
 def _is_of_use(kind: pa.DataType) -> bool:
+    """True for numbers and texts, lists of them, and maps with such keys."""
     t = pa.types
     if t.is_list(kind) or t.is_large_list(kind):
         kind = kind.value_type

@@ -1,4 +1,4 @@
-"""Source files that were deleted (by VACUUM) before their rows were taken: what was lost, and what to do."""
+"""Detects source files that were deleted (by VACUUM) before their rows were taken, and says what to do about it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def telling_lost_files(source: Source, files: tuple[Add, ...], way_out: str) -> Iterator[None]:
-    """Turn an error into a SourceError with what was lost, if some of the files no longer exist."""
+    """If some of the files no longer exist, turn an error of the block into a SourceError that says what was lost.
+
+    way_out: the sentence on what to do.
+    """
     try:
         yield
     except SparkEndedError:
@@ -30,13 +33,13 @@ def telling_lost_files(source: Source, files: tuple[Add, ...], way_out: str) -> 
 
 
 def telling_lost_rows(source: Source, files: tuple[Add, ...]) -> AbstractContextManager[None]:
-    """`telling_lost_files` with the commands that take the source's new rows."""
+    """`telling_lost_files`, with commands that skip the lost rows or take the whole source again."""
     way_out = f"Take what is left, without these rows, with: {source.command} --skip-changes, or everything that the "
     return telling_lost_files(source, files, f"{way_out}source holds now anew with: {source.command} --restart")
 
 
 def lost_files(source: Source, files: tuple[Add, ...]) -> tuple[Add, ...]:
-    """Those of the files that no longer exist; empty if the log cannot tell."""
+    """The files that no longer exist; empty if this kind of log cannot tell."""
     missing = getattr(source.log, "missing", None)
     if missing is None:
         return ()
@@ -45,7 +48,7 @@ def lost_files(source: Source, files: tuple[Add, ...]) -> tuple[Add, ...]:
 
 
 def without_lost_files(source: Source, taken: Slice) -> Slice:
-    """The slice without deleted files; their places are recorded in `lost`."""
+    """The slice without files that no longer exist; `lost` has the places of those."""
     gone = {add["path"] for _, add in lost_files(source, taken.files)}
     if not gone:
         return taken

@@ -42,8 +42,11 @@ def newest_version(workspace: Workspace, stream: Stream) -> SourceVersion:
 
 
 def has_more(workspace: Workspace, stream: Stream, position: Position, table_id: str, reached: bool = True) -> bool:
-    """Whether a run over the stream's source has work after a position; True also if the source is now another table or
-    an older copy, which the run must report. reached: False for a start, which may be in the future."""
+    """Whether a run over the stream's source has work after a position.
+
+    This is also so if the source is now another table or an older copy, since the run must report that. reached: False
+    if no row was taken yet: the position is then a start, which may be in the future.
+    """
     now = newest_version(workspace, stream)
     is_older = reached and position.is_beyond(now.version)
     return now.table_id != table_id or now.version >= position.version or is_older

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pipelines.workspace import Workspace
 
 _PIECE_BYTES = 16 << 20
-"""Uncompressed bytes of row groups from which another thread or task pays."""
+"""Uncompressed bytes of row groups that make another thread or task worth while."""
 
 _FOOTERS = 16
 """How many footers are read at a time."""
@@ -29,9 +29,9 @@ def cores() -> int:
 def each_in_threads(
     items: Sequence[_T], work: Callable[[_T], _R], report: Callable[[int], None] = lambda _: None
 ) -> list[_R]:
-    """The results of `work` for each item, in order; threads take the items. The first error is raised.
+    """The results of `work` for all items, in their order, computed by several threads. The first error is raised.
 
-    report: is called after each result with their number.
+    report: called after each result, with the number of results so far.
     """
     threads = min(len(items), cores())
     results: list[_R] = []

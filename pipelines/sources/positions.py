@@ -14,7 +14,7 @@ Add = tuple[int, dict[str, Any]]
 class Position:
     """A position in the source: before file `index` of `version`.
 
-    With `snapshot` these are all files of the version, else the files that its commit added.
+    With `snapshot` the index counts all files of the version, else only the files that its commit added.
     """
 
     version: int
@@ -22,7 +22,7 @@ class Position:
     snapshot: bool = False
 
     def is_beyond(self, newest: int) -> bool:
-        """True if no table whose newest version this is can have been read up to this position."""
+        """True if a table that ends with version `newest` cannot have been read up to this position."""
         return self.version > newest + (0 if self.index or self.snapshot else 1)
 
 

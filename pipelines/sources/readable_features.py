@@ -1,4 +1,4 @@
-"""Which sources this process reads, by their table features; the others only Spark reads."""
+"""Decides by a source's table features whether this process can read it, or only Spark."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ READABLE = frozenset(
      "identityColumns", "invariants", "allowColumnDefaults", "timestampNtz", "vacuumProtocolCheck", "inCommitTimestamp",
      "rowTracking"}
 )  # fmt: skip
-"""Table features of a source that require nothing of a reader of its files."""
+"""Table features that a reader of a source's files can ignore."""
 _OF_VARIANTS = frozenset({"variantType", "variantType-preview", "variantShredding", "variantShredding-preview"})
-"""Table features that require something only where a column is a VARIANT. delta-rs adds the first to any table with
-named features whose properties it sets."""
+"""Table features that a reader can ignore unless a column is a VARIANT. delta-rs adds `variantType` to a table when it
+sets a property, if the table's protocol names its features."""
 
 
 def foreign_features(snapshot: FolderSnapshot) -> list[str]:

@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from rules_index.index.code_matrix import Sample
 
 SAMPLED_FILES = 4
+"""Maximum number of files that a sample is taken from."""
 
 
 def source_sample(stream: Stream, schema: pa.Schema) -> Sample:
     """A function that reads the first rows of a few files, spread over the newest version of the stream's source.
 
-    schema: the source's columns. A sample only makes tagging faster: for a table that delta-rs cannot read there is
-    none.
+    schema: the source's columns. The function returns None for a table that delta-rs cannot read, since a sample only
+    makes tagging faster.
     """
 
     def sample(columns: list[str]) -> pa.Table | None:

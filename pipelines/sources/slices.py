@@ -1,4 +1,4 @@
-"""The contents of a slice of a source: its columns, its rows, and how many rows there are."""
+"""Reads a slice of a source with Spark: its columns and its rows; and counts its rows by the log."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def slice_frame(source: Source, taken: Slice) -> DataFrame:
 
 
 def has_no_null(files: Iterable[Add], columns: Iterable[str]) -> bool:
-    """Whether the log's statistics say of all files that they have no NULL in these columns."""
+    """Whether the files have no NULL in these columns, by the log's statistics; False if a file lacks them."""
     wanted = {column.lower() for column in columns}
     for _, add in files:
         nulls = json.loads(add.get("stats") or "{}").get("nullCount", {})

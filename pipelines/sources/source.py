@@ -1,4 +1,7 @@
-"""Finds new rows in a stream's source: slices of added files, bounded in bytes, exactly repeatable from a plan."""
+"""Finds new rows in a stream's source, as slices of added files that are bounded in bytes.
+
+A slice can be repeated exactly from its plan.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ MAX_FILES = 10_000
 """Maximum number of files in one slice, so that a source of tiny files is planned in bounded memory."""
 
 SAME_ROWS = "deltatag/same-rows"
-"""The `appId` that marks a commit of a tagged table which changes nothing but the columns that tagging adds."""
+"""The `appId` that marks a commit of a tagged table which changes only the columns that tagging adds."""
 
 
 class Log(Protocol):
@@ -307,7 +310,10 @@ class Source:
         return {path: versions.get(path, before) for path in paths}
 
     def _position_at(self, microseconds: int) -> Position:
-        """The first commit at or after a time; the newest snapshot if the time is before the log's first commit."""
+        """The position before the first commit at or after a time, or after the newest version if there is none.
+
+        If the time may be before the oldest commit that the log still holds, the newest snapshot.
+        """
         held = self.log.commits()
         for version in held:
             committed = _committed_at(self.log.commit(version) or [])
@@ -319,7 +325,7 @@ class Source:
 
 
 def older_copy(stream: str, newest: int) -> str:
-    """Two sentences on a source that ends before what was taken of it."""
+    """Two sentences on a source that ends before the position up to which it was taken."""
     return (
         f"The source of the stream {stream} ends at version {newest}, and later versions of it were taken: an older "
         "copy of the table was put in its place. What is appended to it gets the numbers of versions that were taken, "

@@ -37,10 +37,10 @@ def followed_columns(
     command: str,
     within: Path = (),
 ) -> dict[str, Any]:
-    """What a plan must record about the names of a source's columns; empty without column mapping.
+    """The entries of a plan about the names of a source's columns; empty without column mapping.
 
-    before: the plan of the last micro-batch, if any; tables: those that `command` makes from the rows, with the columns
-    below the path `within`. SourceChangedError if a name now means another column.
+    before: the plan of the last micro-batch, if any; tables: those that `command` writes from the rows; within: the
+    path below which they have the source's columns. SourceChangedError if a name now means another column.
     """
     schema = slice_schema(source, schema_version)
     if not any(STORED_NAME in field.metadata for field in schema.fields):
@@ -103,7 +103,7 @@ def _known(source: Source, plan: Mapping[str, Any]) -> Names:
 
 
 def _is_followed(schemas: Sequence[StructType], old: Path, new: Path) -> bool:
-    """Whether the operator has renamed a column in all tables, too."""
+    """Whether the operator has renamed a column in the tables, too: some have the new name, none the old one."""
     return not any(_has(schema, old) for schema in schemas) and any(_has(schema, new) for schema in schemas)
 
 

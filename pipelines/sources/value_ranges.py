@@ -55,7 +55,7 @@ class SourceRange:
 def source_ranges(stream: Stream, schema: pa.Schema) -> dict[str, SourceRange]:
     """The ranges of columns and struct fields that have statistics in every file, by name.
 
-    Empty for a source in a catalog, without files, or one that delta-rs cannot read.
+    Empty for a source that is in a catalog, has no files, or cannot be read by delta-rs.
     """
     from deltalake import exceptions
 
@@ -127,7 +127,7 @@ def _range(files: pa.Table, column: str, path: Path, data_type: pa.DataType) -> 
 
 
 def _literal(value: pa.Scalar, data_type: pa.DataType, more: int) -> str | None:
-    """A value as a SQL literal, for times `more` microseconds later; None for a type without literals."""
+    """A value as a SQL literal, a timestamp `more` microseconds later; None for a type without literals."""
     t = pa.types
     try:
         cast = value.cast(data_type)

@@ -21,7 +21,7 @@ def active(spark: SparkSession) -> Iterator[None]:
     """Make `spark` the thread's active session, and restore the former one afterwards.
 
     Spark's parser and expressions take ANSI mode, the time zone of literals and all other settings from the active
-    session, not from the session whose parser is called. Without this it may be any session.
+    session, not from the session whose parser is called. Any other session may be the active one.
     """
     before = java(spark._jvm, f"{_SESSIONS}.getActiveSession")()
     activate: Any = java(spark._jvm, f"{_SESSIONS}.setActiveSession")

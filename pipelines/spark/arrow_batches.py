@@ -1,4 +1,4 @@
-"""Functions over whole partitions as Arrow batches, with any column names."""
+"""Applies Python functions to the partitions of a DataFrame, as Arrow batches, with any column names."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Derived columns: parts of rules that only Spark evaluates, as columns that neither fail nor stall a job.
 
-This is the only module that uses Spark's internals (catalyst, through py4j). `self_test` checks at the start that they
-are as expected, so that no job fails later.
+Only this module builds expressions of Spark's optimiser (catalyst, through py4j). `self_test`, which runs once for each
+application, checks that they are as expected, so that no job fails later.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def derived_column(spark: SparkSession, text: str, data_type: pa.DataType) -> Co
 
 
 def column_in_struct(spark: SparkSession, text: str) -> Column:
-    """Like `derived_column`, but always in a struct, so that Spark gives the type of the text itself."""
+    """Like `derived_column`, but always in a struct, whose field `value` has the type that Spark gives the text."""
     with active(spark):
         return (build := _builder(spark)).column(_in_struct(build, bare_expression(spark, text)))
 
@@ -92,7 +92,7 @@ def bare_expression(spark: SparkSession, text: str) -> Java:
 def reads_clock(spark: SparkSession, rows: DataFrame) -> bool:
     """True if Spark replaces a string constant in the plan by a time, as in `CAST('today' AS DATE)` (or 'epoch').
 
-    It is decided by the two rules of the optimiser that do this replacement.
+    This applies the two rules of the optimiser that do so, and looks whether they change the plan.
     """
     rule = partial(java, spark._jvm)
     plan = rule(f"{_OPTIMIZER}.ReplaceExpressions$.MODULE$").apply(rows._jdf.queryExecution().analyzed())
@@ -100,13 +100,13 @@ def reads_clock(spark: SparkSession, rows: DataFrame) -> bool:
 
 
 def optimise(rows: DataFrame) -> None:
-    """Have Spark optimise a query, which folds its constants. Raises what that raises."""
+    """Let Spark optimise a query, which folds its constants; errors are passed on."""
     java_frame: Any = rows._jdf
     java_frame.queryExecution().optimizedPlan()
 
 
 def parsed_statement(spark: SparkSession, statement: str) -> Java:
-    """The plan of a statement as Spark parses it. Raises `PySparkException` or `Py4JJavaError` where it does not."""
+    """The plan of a statement as Spark parses it. PySparkException or Py4JJavaError if it cannot."""
     session: Any = spark._jsparkSession
     return session.sessionState().sqlParser().parsePlan(statement)
 
@@ -174,8 +174,10 @@ def _multiple(build: _Builder, parsed: Java, subject: Java, every: bool, negated
 
 
 def _function(build: _Builder, parsed: Java, children: list[Java]) -> Java:
-    """`like(a, b)` and similar functions, which Spark's parser leaves as unresolved calls; patterns of the others are
-    checked."""
+    """A call that Spark's parser leaves unresolved.
+
+    For `like(a, b)` and similar functions the pattern is replaced; for any other function it is only checked.
+    """
     name = parsed.nameParts().last().lower()
     if name in PATTERN_ARGUMENT and len(children) > PATTERN_ARGUMENT[name]:
         build.check_in_java(build.text_of(children[PATTERN_ARGUMENT[name]]) or "")
@@ -206,7 +208,7 @@ class _Builder:
         return self._constant(text)[0]
 
     def operands_of(self, text: str) -> list[Java]:
-        """The operands of such an expression, cached with it."""
+        """The operands of a constant text's expression, cached with it."""
         return self._constant(text)[1]
 
     def _constant(self, text: str) -> tuple[Java, list[Java]]:
@@ -247,8 +249,8 @@ class _Builder:
 
         The guard (TryEval) is put into a branch of an `if` whose condition Spark cannot fold. Otherwise Spark would
         evaluate common subexpressions and constants outside of the guard. The guard must not directly contain an `if`
-        or CASE, not even after simplification, since Spark would push it into the branches: so `expression` must be a
-        struct, or a `coalesce` that Spark cannot remove.
+        or CASE, not even after simplification, since Spark would push the guard into their branches. So `expression`
+        must be a struct, or a `coalesce` that Spark cannot remove.
         """
         caught = self.make("Coalesce", self.sequence([self.make("TryEval", expression), self.constant(otherwise)]))
         choice = "if(spark_partition_id() >= 0, 0, null)"
@@ -256,7 +258,10 @@ class _Builder:
         return self.with_children(self.constant(choice), [condition, caught, never])
 
     def text_of(self, expression: Java) -> str | None:
-        """The value of a string literal; None for NULL, numbers and Booleans, which need no check. Else RuleError."""
+        """The value of a string literal; None for literals that need no check: NULL, numbers and Booleans.
+
+        RuleError (`PATTERN`) if the expression is no literal.
+        """
         if expression.getClass().getSimpleName() != "Literal":
             raise RuleError(
                 "PATTERN", "The pattern of LIKE and RLIKE must be a literal text, so that it can be checked.", None
@@ -265,7 +270,7 @@ class _Builder:
         return str(value.toString()) if hasattr(value, "toString") else None
 
     def check_in_java(self, pattern: str) -> None:
-        """Raises Spark's error where Java does not know a property of a pattern that only it can know."""
+        """Let Java compile a pattern with properties that only Java knows; Py4JJavaError if it does not know one."""
         if is_only_java(pattern):
             self._java("java.util.regex.Pattern").compile(pattern)
 
@@ -300,8 +305,8 @@ class _Builder:
     def re2_pattern(self, pattern: str) -> Java:
         """A compiled pattern that can be deserialised on executors.
 
-        There, Hadoop's RE2 takes a pattern's flags for its compiler's flags. So the pattern is created with the
-        compiler's flags, by the constructor that `Pattern.compile` uses.
+        When it is deserialised, Hadoop's RE2 takes the pattern's flags for flags of its compiler. So the pattern is
+        created with the compiler's flags, by the constructor that `Pattern.compile` uses.
         """
         load = self._java("java.lang.Class.forName")
         compiled = self._java(f"{_RE2}.Pattern.compile")(pattern)

@@ -1,7 +1,7 @@
-"""Class data sharing: an archive of the classes that every run loads, with which a run starts a quarter sooner.
+"""Class data sharing: an archive of the classes that every run loads, which makes the start a quarter faster.
 
-`tools/archive_classes.py` has a JVM write it once. A JVM ignores an archive made by another Java or with other jars. A
-truncated archive can crash it, so the file name contains the size.
+A JVM writes it once, for `tools/archive_classes.py`. JVMs ignore an archive made by another Java or with other jars. A
+truncated archive can crash them, so the file name contains the size.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from pipelines.spark.runtime import JavaHome, environment_folder
 
 QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
-"""Options without which a JVM that ignores an archive prints a warning."""
+"""Options that suppress the warning of a JVM that ignores an archive."""
 
 
 def archive_folder() -> Path:
@@ -30,7 +30,7 @@ def archive_name(java: JavaHome, size: int | str) -> str:
 
 
 def java_options(java: JavaHome, folder: Path) -> str:
-    """Options for a JVM to start with its archive in a folder; "" if there is none, or it is truncated."""
+    """Options by which a JVM starts with its archive in a folder; "" if there is no archive, or it is truncated."""
     for path in folder.glob(archive_name(java, "*")):
         # Java would split the option's value at a colon into the names of two archives
         if path.name == archive_name(java, path.stat().st_size) and ":" not in str(path):

@@ -1,7 +1,7 @@
 """Internals of Delta Lake without a public API in Python: snapshots, DataFrames over chosen files, transactions.
 
-A DataFrame over chosen files is what Delta's own streaming source reads; it respects partition values, column mapping
-and deletion vectors. Only this module calls these internals; `delta_entry_points` checks that they exist.
+Delta's own streaming source reads such a DataFrame, too: it respects partition values, column mapping and deletion
+vectors. Only this module calls these internals; `delta_entry_points` checks that they exist.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _COMMIT = re.compile(r"/(\d{20})\.json[,)]")
 _READER = "org.apache.spark.sql.delta.commands.cdc.CDCReader"
 
 _TURN = 10_000
-"""How many `add` actions are fetched from the JVM in one text."""
+"""Maximum number of `add` actions that are fetched from the JVM in one text."""
 
 COMMIT_VERSION = "_commit_version"
-"""The column of a DataFrame over chosen files with the version that was given for the row's file."""
+"""The column in a DataFrame over chosen files with the version that the caller gave for the row's file."""
 
 
 class TableLog:
@@ -126,7 +126,7 @@ class TableLog:
         return range(versions[0], versions[-1] + 1) if versions else range(0)
 
     def missing(self, paths: Sequence[str]) -> list[str]:
-        """Those of some files, given by their paths in the log, that no longer exist."""
+        """The paths of files that no longer exist, among those given as the log has them."""
         if not paths:
             return []
         as_path, as_uri = self._java("org.apache.hadoop.fs.Path"), self._java("java.net.URI")
@@ -155,6 +155,7 @@ class TableLog:
         return DataFrame(rows, self._spark).withColumn(COMMIT_VERSION, functions.lit(version).cast("bigint"))
 
     def _frame_of_versions(self, snapshot: Any, by_version: Mapping[int, list[Any]]) -> DataFrame:
+        """Like `frame`, for files of several versions: the reader of change data gives each row its file's version."""
         chosen_files = self._java(f"{_READER}$CDCDataSpec")
         epoch = self._java("java.sql.Timestamp")(0)
         specs = [
@@ -194,7 +195,7 @@ class TableLog:
         return True
 
     def _put(self, transaction: Any, app: str, version: int, actions: Any) -> None:
-        """Commits actions, a list of the JVM, as transaction `version` of `app`."""
+        """Commit actions, a list of the JVM, as transaction `version` of `app`."""
         from_json = self._java("org.apache.spark.sql.delta.actions.Action$.MODULE$").fromJson
         mark = {"txn": {"appId": app, "version": version, "lastUpdated": int(time.time() * 1000)}}
         done = self._list([from_json(json.dumps(mark))])
@@ -217,10 +218,10 @@ class TableLog:
     ) -> int | None:
         """Replace files of a snapshot in one commit, as transaction `version` of `app` and of each of `marks`.
 
-        removed: the `add` actions of the old files; entries: those of new files, as JSON; frames: rows to write, which
-        have exactly the table's columns. Returns how many files were added, or None if the table already holds the
-        transaction. Py4JJavaError, or the Spark error that wraps it, if another writer has removed one of the files or
-        changed the table.
+        removed: the `add` actions of the old files; entries: the `add` actions of new files that are already written,
+        as JSON; frames: rows to write into new files, with exactly the table's columns. Returns how many files were
+        added, or None if the table already holds the transaction. Py4JJavaError, or the Spark error that wraps it, if
+        another writer has removed one of the files or changed the table.
         """
         from_json = self._java("org.apache.spark.sql.delta.actions.Action$.MODULE$").fromJson
         as_list = self._java("scala.jdk.javaapi.CollectionConverters.asJava")
@@ -245,7 +246,7 @@ class TableLog:
             return len(written)
 
     def fence(self, app: str, number: int) -> bool:
-        """Fence off `app`: from now on, every transaction of it counts as written.
+        """Fence off `app`: from now on, each of its transactions counts as written.
 
         True if the table already held transaction `number` of `app`. Py4JJavaError, or the Spark error that wraps it,
         on a conflict with another writer.
@@ -279,7 +280,10 @@ def _removal(add: Mapping[str, Any], now: int) -> dict[str, Any]:
 
 
 def _last_of(jvm: Any, transaction: Any, app: str) -> int:
-    """The newest transaction of `app` in the table, or -1; a concurrent one of `app` then conflicts with ours."""
+    """The newest transaction of `app` in the table, or -1.
+
+    It counts as read, so that a concurrent transaction of `app` makes this one's commit fail.
+    """
     known = _in_checksum(jvm, transaction.snapshot(), "setTransactions")
     if known is None:
         return int(transaction.txnVersion(app))
@@ -288,7 +292,7 @@ def _last_of(jvm: Any, transaction: Any, app: str) -> int:
 
 
 def _in_checksum(jvm: Any, snapshot: Any, part: str) -> list[dict[str, Any]] | None:
-    """Actions from the checksum file of a snapshot, which spares replaying the log; None if it lacks them."""
+    """Actions from the checksum file of a snapshot, without replaying the log; None if the file lacks them."""
     checksum = snapshot.checksumOpt()
     found = getattr(checksum.get(), part)() if checksum.isDefined() else checksum
     if not found.isDefined():

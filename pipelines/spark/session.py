@@ -42,18 +42,18 @@ _LOCAL = {
     "spark.sql.parser.manageParserCaches": "true",
     "spark.sql.parser.parserDfaCacheFlushRatio": "20",
 }
-"""Defaults of a session on this machine only: no web server, no port on the network, few small tasks, and bounded
-memory of the parser."""
+"""Defaults for a session on this machine only: no web server, no port on the network, few small tasks, and bounded
+memory for the parser."""
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 NO_BYTE_LIMIT = str(2**31 - 1)
 """Value of BATCH_BYTES that turns the limit off. With a limit, Spark adds up the sizes of all columns after each row
-that it hands to Python, which takes longer than handing it over."""
+that it hands to Python, which takes longer than handing over the row."""
 _SPEED = {
     "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
 }
-"""Settings of the transfer of rows to Python that were measured to be fastest."""
+"""Settings for handing rows to Python, the fastest ones that were measured."""
 
 
 def open_session(
@@ -76,7 +76,7 @@ def open_session(
     for name, value in {**_SPEED, **configuration.spark}.items():
         if session.conf.isModifiable(name):
             session.conf.set(name, value)
-    # before Delta is used its settings are unknown, and so not "modifiable", but they can be set
+    # until Delta is used, Spark does not know Delta's settings and calls them not modifiable; they can be set anyway
     for name, value in SEMANTIC_SETTINGS.items():
         session.conf.set(name, value)
     _set_time_zone(session, configuration.rules.time_zone)
@@ -98,7 +98,7 @@ def check_meaning(spark: SparkSession, configuration: Configuration) -> None:
 
 
 def _changed(spark: SparkSession, configuration: Configuration) -> dict[str, tuple[str | None, str]]:
-    """The settings that decide what a rule means and have a wrong value: each with its value and the right one."""
+    """The settings that decide what a rule means and have a wrong value: name -> (value, right value)."""
     needed = {**SEMANTIC_SETTINGS, TIME_ZONE: configuration.rules.time_zone}
     session: Any = spark._jsparkSession
     entries = java_names.java(spark._jvm, "org.apache.spark.sql.internal.SQLConf$.MODULE$")
@@ -113,7 +113,7 @@ def _changed(spark: SparkSession, configuration: Configuration) -> dict[str, tup
 
 @contextlib.contextmanager
 def in_time_zone(spark: SparkSession, name: str) -> Iterator[None]:
-    """Set the session's time zone, for rules that were compiled before the configured one was changed."""
+    """Set the session's time zone during the block, for rules that were compiled with another one than configured."""
     before = spark.conf.get(TIME_ZONE)
     _set_time_zone(spark, name)
     try:
