@@ -1,1 +1,1 @@
-"""Dagster definitions, which only assemble the functions of the other layers."""
+"""Dagster definitions: they only assemble functions of the other packages."""

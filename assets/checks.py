@@ -32,8 +32,8 @@ def rules_checks(configuration: Configuration) -> dg.AssetChecksDefinition:
 def source_checks(stream: Stream, is_joined: bool = False) -> dg.AssetChecksDefinition:
     """The checks of a stream's source; if one fails as an error, the stream is neither tagged nor joined.
 
-    is_joined: a join reads the stream. It goes on where the source lacks what the stream alone needs; the stream's own
-    steps then fail.
+    is_joined: whether a join reads the stream. Then checks of what only the stream needs do not block: the join goes
+    on, and the stream's own steps fail.
     """
 
     def gate(context: dg.AssetCheckExecutionContext) -> GateResult:
@@ -49,7 +49,7 @@ def source_checks(stream: Stream, is_joined: bool = False) -> dg.AssetChecksDefi
 
 
 def tagged_checks(stream: Stream) -> dg.AssetChecksDefinition:
-    """The checks of what the preceding tagging step wrote; if one fails as an error, nothing downstream runs."""
+    """The checks of the rows that the preceding step tagged; if one fails as an error, nothing downstream runs."""
     key = table_key(tagged_table(stream))
 
     def gate(context: dg.AssetCheckExecutionContext) -> GateResult:
@@ -59,7 +59,7 @@ def tagged_checks(stream: Stream) -> dg.AssetChecksDefinition:
 
 
 def joined_checks(configuration: Configuration, join: Join) -> dg.AssetChecksDefinition:
-    """The checks of what the preceding joining step wrote."""
+    """The checks of the rows that the preceding step joined."""
     key = table_key(tagged_table(join.name))
 
     def gate(context: dg.AssetCheckExecutionContext) -> GateResult:
@@ -84,7 +84,8 @@ def _written(context: dg.AssetCheckExecutionContext, key: dg.AssetKey) -> int:
 def _checks(
     name: str, key: dg.AssetKey, expectations: Sequence[Expectation], gate: _Gate, not_blocking: Sequence[str] = ()
 ) -> dg.AssetChecksDefinition:
-    # only a result with severity ERROR blocks, so checks that give warnings can be declared as blocking, too
+    """A step that evaluates a gate, with a check for each expectation; those in `not_blocking` stop no other step."""
+    # only a result with severity ERROR blocks, so checks that only warn can be declared as blocking, too
     specs = [
         dg.AssetCheckSpec(e.name, asset=key, description=e.description, blocking=e.name not in not_blocking)
         for e in expectations

@@ -1,4 +1,4 @@
-"""The Dagster code location: all definitions, from the configuration that this process serves."""
+"""The Dagster code location: all definitions for the configuration that this process serves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pipelines.settings.configuration import CONFIG_VARIABLE, FILE_NAME, load_co
 from pipelines.settings.model import Configuration
 
 _PLACES = (Path(FILE_NAME), Path("demo") / FILE_NAME)
-"""Where a configuration is searched by default: in the working directory, then where `make demo` puts it."""
+"""Where a configuration is looked for by default: in the working directory, then where `make demo` puts it."""
 
 
 def configuration_path() -> Path | None:
@@ -45,7 +45,7 @@ def build_definitions(path: Path | None) -> dg.Definitions:
 
 
 def definitions_over(configuration: Configuration, lake: LakeResource) -> dg.Definitions:
-    """All definitions for a configuration that is already read, and the resource that serves them."""
+    """All definitions for a configuration that is already read; `lake` is their resource."""
     with warnings.catch_warnings():
         # Dagster warns for each observable source asset that this is a beta feature
         warnings.simplefilter("ignore", dg.BetaWarning)

@@ -11,9 +11,10 @@ from dagster_shared.error import SerializableErrorInfo
 
 
 class ToldError(dg.Failure, DagsterUserCodeProcessError):
-    """A failure of which Dagster's page shows only the sentence.
+    """A failure for which Dagster's page shows only a sentence.
 
-    Dagster records the stack trace of a `Failure`. A DagsterUserCodeProcessError provides its own error infos instead.
+    Of a plain `Failure`, Dagster records the stack trace. A DagsterUserCodeProcessError provides its own error infos
+    instead.
     """
 
     def __init__(self, sentence: str) -> None:
@@ -26,7 +27,7 @@ class ToldError(dg.Failure, DagsterUserCodeProcessError):
 
 @contextmanager
 def telling() -> Iterator[None]:
-    """Turn an error of deltatag into a failure with its sentence; other errors keep their stack trace."""
+    """Turn an error that deltatag raised on purpose into a failure with its message; others keep their stack trace."""
     from pipelines.errors import PipelineError
 
     try:

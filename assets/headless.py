@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def run_once(
     workspace: Workspace, instance: dg.DagsterInstance, scopes: list[str] | None = None, quiet: bool = False
 ) -> dg.ExecuteInProcessResult:
-    """Observe, check, compile, tag and join all scopes or the named ones; failures are in the result, and not raised.
+    """Observe, check, compile, tag and join all scopes or the named ones; failures are in the result, not raised.
 
     instance: keeps the records, such as `dg.DagsterInstance.ephemeral()`, or `open_instance` for a folder; quiet: keep
     the log off the terminal (the instance still records it).

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pipelines.workspace import Workspace
 
 _SHOWN = 60
+"""Maximum number of micro-batches in a plot, and in statistics on owners."""
 
 
 def history_metadata(workspace: Workspace, scope: str) -> dict[str, Any]:

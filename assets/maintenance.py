@@ -13,7 +13,7 @@ MAINTAIN_JOB = "maintain"
 
 
 def maintenance_asset() -> dg.AssetsDefinition:
-    """`deltatag/maintenance`: what `deltatag maintain` does, with the files and bytes of each table."""
+    """`deltatag/maintenance`: does what `deltatag maintain` does; the metadata has each table's files and bytes."""
 
     @dg.asset(
         key=MAINTENANCE,

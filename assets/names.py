@@ -1,7 +1,7 @@
 """Keys of the assets, and names that all definitions share.
 
-Dagster's page shows only the last part of a key, so no two keys end alike. Keys with two parts are of parts of a table,
-and cannot clash with the name of a table.
+Dagster's page shows only the last part of a key, so no two keys have the same last part. Keys with two parts cannot
+clash with the name of a table.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import dagster as dg
 
 SPARK_POOL = "spark"
-"""The concurrency pool of every step that runs Spark jobs."""
+"""The concurrency pool of every step that may run Spark jobs."""
 JOB = "run"
 RULES = dg.AssetKey("rules")
 MAINTENANCE = dg.AssetKey(["deltatag", "maintenance"])
-"""It has two parts, so that it cannot clash with the name of a stream."""
+"""Has two parts, so that it cannot clash with the name of a stream."""
 RESOURCE = "lake"
 
 

@@ -32,9 +32,9 @@ def owners_metadata(workspace: Workspace, scope: str) -> dict[str, Any]:
 
 
 def owners_of(workspace: Workspace, scope: str) -> list[tuple[str, int, int, int]]:
-    """For each owner: enabled rules, rejected ones, and rows of recent micro-batches on which one raised an error.
+    """For each owner: numbers of enabled rules, of rejected rules, and of recent rows on which a rule raised an error.
 
-    Owners with most rules come first; rules without an owner come last.
+    Owners with the most rules come first; rules without an owner come last.
     """
     import polars as pl
 

@@ -24,7 +24,7 @@ _BLUE, _ORANGE, _GREY = "#3b6fb6", "#d98b2b", "#8a8a8a"
 
 
 def _plain(plot: Callable[..., str]) -> Callable[..., str]:
-    """A plot of any names: a `$` begins no formula, and letters that the font lacks are boxes, without a warning."""
+    """Lets a plot have any names: `$` begins no formula, and letters that the font lacks give boxes, not warnings."""
 
     @wraps(plot)
     def drawn(*arguments: Any) -> str:

@@ -1,4 +1,4 @@
-"""The report of each stream and join as an asset: what `deltatag report` writes, and the same as metadata."""
+"""The report of each stream and join as an asset: writes the page of `deltatag report`, and has it as metadata."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 CRON = "40 5 * * *"
 REPORT_JOB = "report"
 FOLDER = "report"
-"""Where the pages go, beside the configuration: the default of `deltatag report` there."""
+"""Folder of the pages, next to the configuration; `deltatag report` writes there by default if it is called there."""
 _RULES_SHOWN = 50
 _PAIRS_SHOWN = 25
 _TEXT = 120
@@ -79,7 +79,7 @@ def _metadata(workspace: "Workspace", scope: str) -> dict[str, Any]:
     try:
         page = write_page(found, workspace.configuration.path.absolute().parent / FOLDER)
         shown["page"] = dg.MetadataValue.path(str(page))
-    except PipelineError as error:  # as where the configuration's folder may only be read
+    except PipelineError as error:  # for example, if the configuration's folder is read-only
         notes.append(str(error))
     shown |= {
         "rules": found["all_rules"],
@@ -120,7 +120,7 @@ def _rules(found: Mapping[str, Any], rules: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _pairs(together: Mapping[str, Any]) -> str:
-    """The pairs of rules that match most of the same rows, by rows of both among rows of either."""
+    """The pairs of rules that overlap most: by the share of rows that both match among those that either matches."""
     ids, rows = together["ids"], together["rows"]
     found = []
     for one, other in combinations(range(len(rows)), 2):
@@ -152,7 +152,7 @@ def _table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def _trend(counts: Sequence[int]) -> str:
-    """The counts as a line of bars, each as high as its share of the largest."""
+    """The counts as a line of bars, whose heights are proportional to the counts."""
     most = max(counts, default=0)
     return "".join(_BARS[-(-count * (len(_BARS) - 1) // most)] if most else _BARS[0] for count in counts)
 

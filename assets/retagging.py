@@ -25,7 +25,7 @@ def can_retag_days(stream: Stream) -> bool:
 
 
 def retag_asset(configuration: Configuration, stream: Stream) -> dg.AssetsDefinition:
-    """`retag/<stream>_retag`: what `deltatag retag <stream> --from DAY --to DAY` does."""
+    """`retag/<stream>_retag`: does what `deltatag retag <stream> --from DAY --to DAY` does."""
 
     @dg.asset(
         key=retag_key(stream.name),
@@ -46,7 +46,7 @@ def retag_asset(configuration: Configuration, stream: Stream) -> dg.AssetsDefini
         days = context.partition_time_window
         workspace = context.resources.lake.workspace()
         with telling():
-            # texts without a zone are read in the configured time zone, which the partitions have, too
+            # both the texts without a zone and the partitions are in the configured time zone
             result = retag(workspace, stream.name, days.start.strftime(_DAY), days.end.strftime(_DAY))
         for notice in result.notices:
             context.log.warning(notice)

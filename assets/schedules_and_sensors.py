@@ -34,9 +34,9 @@ CRON = "*/15 * * * *"
 SENSOR = "rules_and_sources"
 SENSOR_SECONDS = 30
 DUE_TAG, SENSOR_TAG = "deltatag/due", "deltatag/sensor_of"
-"""Tags of runs: the streams and joins that were due; and, of those that the sensor starts, its configuration's file."""
+"""Tags of runs: the streams and joins that were due; and for runs that the sensor starts, its configuration's file."""
 REPEAT_SECONDS = 15 * 60
-"""How long after a run failed the sensor does what it left undone, though nothing has changed since."""
+"""Seconds after the failure of its last run until the sensor starts another one, though nothing has changed."""
 
 
 def run_job(configuration: Configuration) -> Any:
@@ -149,10 +149,10 @@ def _joined_streams(configuration: Configuration) -> dict[str, tuple[str, ...]]:
 
 
 def current_versions(workspace: "Workspace", unserved: Collection[str] = ()) -> dict[str, Any]:
-    """The versions of the rules table, of every list and of every source, except unserved streams, each with the
-    table's id: that of a table which was dropped and made anew may have the same number.
+    """The versions of the rules table, of every list, and of every source except those of unserved streams.
 
-    The version is None if there is no such table.
+    Each comes with the table's id, since a table that was dropped and created again may reach the same version. None
+    stands for a table that does not exist or cannot be read.
     """
     from pipelines.errors import PipelineError
     from pipelines.sources.newest_version import newest_version

@@ -38,7 +38,7 @@ def source_asset(stream: Stream) -> Any:
 
 
 def _origin_asset(stream: Stream, origin: str) -> dg.AssetsDefinition:
-    """The source of a stream that reads the origin's tagged rows: observed after these are written."""
+    """The source of a stream that reads the origin's tagged rows; it is observed after these are written."""
 
     @dg.asset(
         key=source_key(stream.name),

@@ -22,7 +22,7 @@ _NOT_MADE = "This table is not made yet: no row was to be written to it, as of a
 
 
 def rounded(value: float) -> float:
-    """A rate with four significant digits; from 1,000 a whole number."""
+    """A rate with four significant digits; a whole number from 1,000 on."""
     return float(round(value)) if abs(value) >= 1_000 else float(f"{value:.{_DIGITS}g}")
 
 
@@ -79,7 +79,7 @@ def _type(kind: Any) -> str:
 
 
 def _cells(row: Mapping[str, Any], nested: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """The cells of a row; each field of a STRUCT, such as a joined row's, has one of its own."""
+    """The cells of a row as texts; each field of a STRUCT, as in joined rows, has a cell of its own."""
     cells: dict[str, str] = {}
     for key, value in row.items():
         if key in nested:

@@ -86,7 +86,7 @@ def written_assets(
 
 
 def _plotted(done: StepResult, name: str) -> dict[str, Any]:
-    """A table's metadata; if nothing was due, without zeros and seconds, which would only distort the plots."""
+    """A table's metadata; without zeros and seconds if nothing was due, since these would distort Dagster's plots."""
     found = done.metadata[name]
     if done.batches:
         return dict(found)
@@ -110,9 +110,9 @@ def newest_batch(workspace: "Workspace", scope: str) -> str:
 def rates(
     new_rows: int, source_rows: int, matches: int, quarantined: int, errors: Mapping[str, int], seconds: float
 ) -> dict[str, Any]:
-    """The metadata of a tagged table about its new rows; rates over zero rows are left out of it, and so of plots.
+    """The metadata of a tagged table about its new rows, without rates over zero rows.
 
-    errors: for each rule, the rows on which it raised an error.
+    errors: for each rule, the number of rows on which it raised an error.
     """
     metadata: dict[str, Any] = {"new_rows": new_rows, "matches": matches, "seconds": rounded(seconds)}
     metadata["errors"] = sum(errors.values())

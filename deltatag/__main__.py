@@ -7,7 +7,7 @@ import io
 import os
 import sys
 
-# Python's start has imported these; others wait until `main` can tell of a Ctrl-C in a sentence
+# Python itself has imported these already; other modules are imported once `main` can report a Ctrl-C in a sentence
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 _OBJECTS_UNTIL_COLLECTION = 100_000
-"""Threshold of the garbage collector. Most objects of a command are modules and their contents, which live to its end:
-with Python's own threshold of 700, searching them for garbage takes an eighth of a small run."""
+"""Threshold of the garbage collector. Most objects of a command are modules and their contents, which live until it
+ends: with Python's own threshold of 700, searching them for garbage takes an eighth of a small run."""
 
 _FREED_MEMORY_KEPT = "1000"
-"""Milliseconds for which Arrow's allocator keeps freed memory for what it allocates next. By default it returns it to
-the system after ten, which then clears the same pages again for each batch: up to a tenth of a large tag."""
+"""Milliseconds for which Arrow's allocator keeps freed memory, to use it again. By default it returns the memory to the
+system after 10 ms. The system then has to clear the same pages for each batch, which takes up to a tenth of a large
+tag."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,9 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _start_again_if_ascii() -> None:
-    """Start this process again in Python's UTF-8 mode if Python takes names of files for ASCII.
+    """Start this process again in Python's UTF-8 mode if Python encodes file names in ASCII.
 
-    Arrow, delta-rs and the JVM take them for UTF-8, whatever the environment names: they would not find such a file.
+    Arrow, delta-rs and the JVM encode them in UTF-8 whatever the environment says, so they would not find a file whose
+    name is not ASCII.
     """
     if codecs.lookup(sys.getfilesystemencoding()).name == "ascii" and os.environ.get("PYTHONUTF8") != "1":
         os.environ["PYTHONUTF8"] = "1"
@@ -59,14 +61,15 @@ def _start_again_if_ascii() -> None:
 
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace | int:
-    """The arguments; the exit status where they end the command."""
+    """The parsed arguments; or an exit status if they end the command, like --help or a wrong argument."""
     import atexit
     import gc
 
     from deltatag.arguments import parser
 
     gc.set_threshold(_OBJECTS_UNTIL_COLLECTION)
-    atexit.register(gc.freeze)  # or Python searches all objects for garbage before it exits: a fifth of a small run
+    # without this Python searches all objects for garbage before it exits, which takes a fifth of a small run
+    atexit.register(gc.freeze)
     try:
         return parser().parse_args(arguments)
     except SystemExit as ended:
@@ -74,9 +77,9 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace | int:
 
 
 def _pass_interrupts_on(unraisable: sys.UnraisableHookArgs) -> None:
-    """Let a Ctrl-C that came within a callback, such as those by which LLVM loads kernels, interrupt the command.
+    """Let a Ctrl-C that was raised within a callback, such as those of LLVM that load kernels, interrupt the command.
 
-    Python itself prints an exception of a callback, and goes on.
+    Python itself only prints an exception in a callback, and goes on. So the signal is sent again after the callback.
     """
     if not issubclass(unraisable.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(unraisable)
@@ -89,12 +92,15 @@ def _pass_interrupts_on(unraisable: sys.UnraisableHookArgs) -> None:
 
 
 _UNTIL_CALLBACK_ENDS = 0.05
-"""Seconds after which an interrupt that came within a callback is tried again."""
+"""Seconds after which an interrupt that was raised within a callback is sent again."""
 
 
 def _make_streams_usable() -> None:
-    """Let a stream that was closed before the start swallow what is written to it, and one whose encoding is not
-    UTF-8 have escapes for the letters that it lacks."""
+    """Let standard output and standard error accept any text.
+
+    A stream that was closed before the start drops the text; one with another encoding than UTF-8 gets escapes for the
+    letters that it lacks.
+    """
     codecs.register_error("json-escapes", _json_escapes)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
@@ -105,7 +111,7 @@ def _make_streams_usable() -> None:
 
 
 def _json_escapes(error: UnicodeError) -> tuple[str, int]:
-    """An error handler of codecs: `\\uXXXX`, which stands for the letter in JSON, too."""
+    """An error handler for codecs: gives `\\uXXXX`, which stands for the letter in JSON, too."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     import json
@@ -136,10 +142,10 @@ def _run(parsed: argparse.Namespace) -> int:
 
 
 def _keep_arrow_from_pandas() -> None:
-    """Let Arrow find no pandas: it imports pandas with the first array that it makes of Python values.
+    """Hide pandas from Arrow, which would import it for the first array that it makes of Python values.
 
     That import takes about a quarter of a second and 25 MB; a small run takes little more than a second without it.
-    Nothing here gives Arrow an object of pandas. Great Expectations and PySpark import pandas as before.
+    Nothing here gives Arrow an object of pandas. Great Expectations and PySpark can still import pandas.
     """
     if "pandas" in sys.modules:
         return
@@ -154,19 +160,21 @@ def _keep_arrow_from_pandas() -> None:
 
 
 def _keep_numba_from_scipy() -> None:
-    """Let two modules of Numba find neither SciPy's linear algebra nor a parser of C: no kernel uses either, and both
-    imports together take a fifth of a second."""
+    """Hide SciPy's linear algebra and cffi from the two modules of Numba that import them.
+
+    No kernel uses either, and both imports together take a fifth of a second.
+    """
     sys.meta_path.insert(0, _Without({"scipy.linalg": "numba.np.arraymath", "cffi": "numba.core.typing.cffi_utils"}))
 
 
 class _Without:
-    """A finder by which no import finds some modules: with the module that may not find them, or None for any."""
+    """An import finder that hides modules: name -> the module that must not find it, or None to hide it from all."""
 
     def __init__(self, modules: Mapping[str, str | None]) -> None:
         self._modules = modules
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        """Raises ModuleNotFoundError for these modules while the module that may not find them is being imported."""
+        """Raise ModuleNotFoundError for a hidden module while the module that must not find it is being imported."""
         if name not in self._modules:
             return
         importer = self._modules[name]
@@ -176,7 +184,10 @@ class _Without:
 
 
 def _reader_is_gone() -> bool:
-    """Whether the pipe of our output is closed; a connection to a JVM or a server may also break with that error."""
+    """Whether the reader of our output has closed the pipe.
+
+    A BrokenPipeError alone does not show that: a connection to a JVM or a server may also break.
+    """
     import select
 
     output = select.poll()

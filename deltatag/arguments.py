@@ -13,7 +13,7 @@ _CONFIG_HELP = "the configuration file or its folder (default: what DELTATAG_CON
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of all verbs; its result has the given one as `verb`."""
+    """The parser of all verbs; its result has the chosen verb as `verb`."""
     top = argparse.ArgumentParser(
         prog="deltatag",
         description="Tag every row of a Delta table with the ids of all rules that it satisfies.",
@@ -228,9 +228,9 @@ def _options_before_a_verb(verb: argparse.ArgumentParser) -> None:
 
 
 def _text(text: str) -> str:
-    """A text of letters, whatever encoding the environment names; ArgumentTypeError if its bytes are not UTF-8."""
+    """An argument decoded as UTF-8, whatever encoding the environment names; ArgumentTypeError if it is not UTF-8."""
     try:
-        # bytes that the environment's encoding lacks come as surrogates, which stand in no text
+        # Python passes bytes that the environment's encoding lacks as surrogates, which no valid text contains
         return os.fsencode(text).decode() if any("\ud800" <= letter <= "\udfff" for letter in text) else text
     except UnicodeError:
         raise argparse.ArgumentTypeError(f"{text!a:.60} is not text in UTF-8") from None
@@ -274,15 +274,15 @@ def _kinds(text: str) -> list[str]:
 
 
 class _VerbParser(argparse.ArgumentParser):
-    """A parser that takes a verb's arguments also behind its options: `explain SCOPE --json RULE`.
+    """A parser that also takes a verb's arguments after its options: `explain SCOPE --json RULE`.
 
-    `argparse` gives an optional argument up at the first option, and then finds one too many.
+    `argparse` itself takes an optional argument as missing at the first option, and rejects it later as one too many.
     """
 
     _is_second_try = False
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """The values, and the arguments that are not known; as `ArgumentParser` has it."""
+        """The values and the unknown arguments, as in `ArgumentParser`; options may also be intermixed."""
         given = copy(namespace)
         found, unknown = super().parse_known_args(args, namespace)
         if not unknown or self._is_second_try or self._subparsers is not None:

@@ -40,6 +40,7 @@ def backtest_action(workspace: Workspace, args: Namespace) -> int:
 
 
 def _candidates(workspace: Workspace, args: Namespace) -> list[Candidate]:
+    """The rules that the command line names: one text, a file, or the changes between two versions of `rules`."""
     import polars as pl
 
     from pipelines.authoring.rule_files import read_rules_file
@@ -69,12 +70,12 @@ def _candidates(workspace: Workspace, args: Namespace) -> list[Candidate]:
 
 
 def _part(row: Mapping[str, Any], name: str | None) -> dict[str, Any]:
-    """A rule from a row of changes, in which its columns are named like this; empty without a name."""
+    """The rule in a row of changes; empty without a name. name: a format for the names of its columns in the row."""
     return {each: row[name.format(each)] for each in ("expression", "labels", "severity")} if name else {}
 
 
 def _candidate(rule_id: str, new: Mapping[str, Any], old: Mapping[str, Any]) -> Candidate:
-    """A candidate by its row and the one that it replaces; each is empty if there is none."""
+    """A candidate from the rule's row and the row that it replaces; each is empty if there is none."""
     from pipelines.backtest import Candidate
 
     return Candidate(rule_id, new.get("expression"), old.get("expression"), new, old)
@@ -157,7 +158,7 @@ def _bars(each: Backtested) -> str:
 
 
 def _plot(result: BacktestResult, path: Path) -> None:
-    """Plot matches over time of the first rules, one below the other; ConfigurationError if it cannot be written."""
+    """Plot the first rules' matches over time, one below the other; ConfigurationError if `path` cannot be written."""
     import matplotlib
 
     from pipelines.errors import ConfigurationError

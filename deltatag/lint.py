@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 DONE, FAILED = 0, 1
 _LONGEST = 120
 _NAMED = 10
-"""How many rules the line on --fail-on names."""
+"""Maximum number of rules that the line on --fail-on names."""
 _OF_A_KIND = 100
-"""How many findings of one kind are printed for a scope; JSON has all."""
+"""Maximum number of findings of one kind that are printed for a scope; JSON has all."""
 
 
 def lint_action(workspace: Workspace, args: Namespace, print_results: Callable[..., None]) -> int:
     """Print the findings; the exit status is 1 if a scope failed, or a finding has a kind of --fail-on.
 
-    A rule of no stream or join is rejected, too, if all are looked at.
+    If all scopes are linted, rules of no stream or join count as rejected, too.
     """
     from pipelines.compiling.notices import refusals_notice, rules_of_no_scope
     from pipelines.lint import lint_scopes
@@ -79,7 +79,7 @@ def _accept(workspace: Workspace, args: Namespace) -> int:
 def lint_lines(result: LintResult) -> str:
     """The findings of a scope, the most harmful first: one line for each, and the rule's expression below it.
 
-    Of a kind with more than `_OF_A_KIND` findings only the first are there, and the last line counts the others.
+    At most `_OF_A_KIND` findings of a kind are listed; the last line counts the others.
     """
     from pipelines.lint_kinds import IMPLIED_BY_STREAM
 

@@ -1,4 +1,4 @@
-"""What libraries log while a command runs."""
+"""Turns off what libraries log while a command runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def libraries_silent(silent: bool) -> Iterator[None]:
-    """Turn logging off: Spark and Py4J log errors with stack traces, which are reported in one line anyway."""
+    """Turn logging off during the block if `silent`: Spark and Py4J log stack traces of errors that we report, too."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL if silent else before)
     try:

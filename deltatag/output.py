@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 _NARROWEST = 12
 """Minimum width of a column, in characters, on a terminal that is too narrow for its table."""
 _MOST_REJECTED = 100
-"""How many rejected rules have a line of their own."""
+"""Maximum number of rejected rules that have a line of their own."""
 
 
 def write(text: str, file: TextIO | None = None, flush: bool = False) -> None:
-    """Print lines as they are, on standard output by default, in place of the line that shows the progress."""
+    """Print lines unchanged, on standard output by default; the line that shows the progress is removed first."""
     clear_line()
     print(text, file=file, flush=flush)
 
@@ -38,7 +38,7 @@ def write(text: str, file: TextIO | None = None, flush: bool = False) -> None:
 def say(text: object = "", file: TextIO | None = None) -> None:
     """Print lines for people, on standard output by default, escaped; line breaks and tabs stay.
 
-    What users wrote and is to stand on one line must have been through `escaped` or `paragraph` before.
+    Users' texts that must stay on one line have to go through `escaped` or `paragraph` first.
     """
     write(escaped(text, "\n\t"), file)
 
@@ -79,14 +79,17 @@ def print_json(value: Any) -> None:
 
 
 def json_text(value: Any) -> str:
-    """A value as JSON on one line."""
+    """A value as JSON on one line.
+
+    Decimals are written in full: as strings with a random mark at first, whose quotes and mark are then removed.
+    """
     mark = os.urandom(16).hex()
     text = json.dumps(jsonable(value), default=lambda number: f"{mark}{number:f}", ensure_ascii=False)
     return re.sub(f'"{mark}([^"]*)"', r"\1", text)
 
 
 def jsonable(value: Any) -> Any:
-    """The value with only JSON's types, and decimals; NaN and infinities become their names."""
+    """The value with only JSON's types, and finite decimals; NaN and infinities become their names."""
     if isinstance(value, decimal.Decimal) and value.is_finite():
         return value
     if isinstance(value, decimal.Decimal):
@@ -139,7 +142,7 @@ def print_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 
 
 def _lines(text: str, broken: bool) -> list[str]:
-    """The escaped lines of a cell; all on one unless `broken`."""
+    """The escaped lines of a cell; a single line unless `broken`."""
     lines = text.replace("\r\n", "\n").rstrip("\n").split("\n") if broken else [text]
     return [escaped(line) for line in lines]
 

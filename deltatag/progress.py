@@ -17,7 +17,7 @@ SECONDS_BETWEEN_LINES = 30.0
 """Seconds between lines if standard error is not a terminal."""
 _TICK_SECONDS = 1.0
 _shown: Progress | None = None
-"""What was shown last: a terminal has one line for it."""
+"""The progress that was shown last; `clear_line` removes its line."""
 
 
 class Progress:
@@ -34,7 +34,7 @@ class Progress:
         self._clock: threading.Thread | None = None
 
     def __call__(self, message: str) -> None:
-        """Show what is being done from now on."""
+        """Show what is being done from now on, with the time since then."""
         global _shown
         _shown = self
         with self._lock:
@@ -90,7 +90,7 @@ class Progress:
 
 
 def clear_line() -> None:
-    """Remove the line that is shown, if any: output comes."""
+    """Remove the line that is shown, if any, before other output is printed."""
     if _shown is not None:
         _shown.clear()
 

@@ -53,8 +53,12 @@ def retag_action(
 
 
 def _chosen(workspace: Workspace, args: Namespace) -> list[str]:
-    """The scopes to re-tag; of a range of event times, where none is named, those that have it. ConfigurationError
-    before any is re-tagged, where one that is named has none, or a time cannot be read."""
+    """The scopes to re-tag: those that are named, or all.
+
+    With a range of event times and no named scope, scopes that cannot have one are left out, with a message.
+    ConfigurationError, before any scope is re-tagged, if a named one or all cannot have a range, or if a time cannot be
+    parsed.
+    """
     from pipelines.errors import ConfigurationError, PipelineError
     from pipelines.retagging.row_range import range_of, why_no_range
     from pipelines.scopes import scope_of, scopes_of
@@ -73,6 +77,6 @@ def _chosen(workspace: Workspace, args: Namespace) -> list[str]:
             range_of(scope, args.since, args.until)
         except ConfigurationError:
             raise
-        except PipelineError:  # it is told where the scope itself is re-tagged
+        except PipelineError:  # the re-tag of the scope itself will report it
             continue
     return [scope.name for scope in chosen]

@@ -36,6 +36,7 @@ DONE, FAILED = 0, 1
 
 @contextmanager
 def _workspace(args: Namespace) -> Iterator[Workspace]:
+    """Open the workspace; the errors of a JVM that has ended are explained, and the progress is cleared at the end."""
     from pipelines.settings.configuration import load_configuration
     from pipelines.workspace import Workspace
 
@@ -55,7 +56,7 @@ def _workspace(args: Namespace) -> Iterator[Workspace]:
 
 
 def _configuration(args: Namespace) -> str | None:
-    """The configuration named by the command line, or by the environment; None for that of the working directory."""
+    """The configuration that the command line or the environment names; None for the working directory's."""
     from pipelines.settings.configuration import CONFIG_VARIABLE
 
     named: str | None = args.config or os.environ.get(CONFIG_VARIABLE)
@@ -161,7 +162,7 @@ def _failure_of(name: str, failures: dict[str, str], args: Namespace) -> Iterato
 
 
 def _error_text(error: Exception, args: Namespace) -> str:
-    """The message of an error; with --verbose, its stack trace is printed."""
+    """The message of an error; with --verbose, also prints its stack trace."""
     if args.verbose:
         import traceback
 
@@ -298,7 +299,7 @@ def status_verb(args: Namespace) -> int:
 
 
 def rules_verb(args: Namespace) -> int:
-    """Import, export, history or differences of rules."""
+    """Import or export rules, or show a rule's history or the differences between versions."""
     from deltatag import rules
 
     with _workspace(args) as workspace:
@@ -354,8 +355,10 @@ def _print_results(
     kind: str = "stream",
     notice: str = "",
 ) -> None:
-    """Print one line or JSON object for each result and a notice for people on standard output, failures on standard
-    error. `kind`: the key of a failed scope's name in JSON."""
+    """Print the results and a notice for people on standard output, and failures on standard error.
+
+    line: gives the text for a result, "" for none; kind: the key of a failed scope's name in JSON.
+    """
     failures = dict(failures or {})
     failures |= {result.scope: result.error for result in results if getattr(result, "error", None)}
     if args.json:

@@ -1,6 +1,6 @@
 """Data Docs: one self-contained page for each suite, rendered by Great Expectations.
 
-The index page has the newest verdict of every suite, including those that were evaluated without a page.
+The index page has the newest verdict of every suite, even if the suite was evaluated without a page.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ th { background: #f1f3f5 } code { background: #f1f3f5; padding: 0 .25rem }
 .breadcrumb { list-style: none; padding: 0; margin: 0 } .breadcrumb-item { display: inline }
 .breadcrumb-item + .breadcrumb-item::before { content: " / " } .collapse { display: none }
 """
+# matches what refers to other hosts, or needs their scripts
 _OUTSIDE = (
     re.compile(r"<style\b.*?</style>", re.DOTALL | re.IGNORECASE),
     re.compile(r"<footer\b.*?</footer>", re.DOTALL | re.IGNORECASE),
@@ -75,6 +76,7 @@ def note_verdicts(folder: Path, suites: Sequence[Suite]) -> None:
 
 
 def _note(folder: Path, suite: str, findings: Sequence[Finding]) -> None:
+    """Record the verdict of a suite, and write the index again."""
     _replace(folder / f"{suite}.json", json.dumps(_summary(suite, findings)))
     _replace(folder / INDEX, _index(folder))
 

@@ -1,8 +1,8 @@
 """Evaluates a suite's expectations over its measures like Great Expectations, without importing it.
 
-The measures of a suite are a table of one row, so that expectations are comparisons of one or two values. Importing
-Great Expectations takes seconds. Tests check that both give the same findings; `quality.validation` runs the suite in
-Great Expectations.
+The measures of a suite are a table of one row, so its expectations just compare one or two values. Importing Great
+Expectations would take seconds. `quality.validation` runs a suite in Great Expectations; tests check that both give the
+same findings.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ _KINDS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], tuple[bool, d
     "ExpectColumnPairValuesToBeEqual": _pair_equal,
     "ExpectColumnValuesToBeInSet": _in_set,
 }
-"""By class of Great Expectations, the function that evaluates such an expectation on one row."""
+"""Class of Great Expectations -> the function that evaluates its expectations on one row: success and result."""
 
 
 def _unexpected(result: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What a quality gate expects and what it found, as plain values that do not need Great Expectations."""
+"""The expectations and results of a quality gate, as plain values that do not need Great Expectations."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 ERROR = "error"
 """Severity of a structural fault, or of a share above its limit: it closes the gate."""
 WARNING = "warning"
-"""Severity of a fault that does not close the gate, such as in single rules or rows, which are rejected or quarantined
-one by one."""
+"""Severity of a fault that does not close the gate, as in single rules or rows, which are rejected or quarantined one
+by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class GateResult:
 
 
 def markdown_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """A Markdown table; `|` and line ends within values are escaped or replaced."""
+    """A Markdown table. Within values, `|` is escaped, and line ends become spaces."""
     lines = [" | ".join(names), " | ".join("---" for _ in names)]
     lines += [" | ".join(_cell(value) for value in row) for row in rows]
     return "\n".join(f"| {line} |" for line in lines)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pipelines.workspace import Workspace
 
 _STEP = "read what is to be judged"
-"""What an error of Spark in a gate says that it could not do."""
+"""For messages about an error of Spark in a gate: what could not be done."""
 
 
 def documents_folder(configuration: Configuration) -> Path:
@@ -50,9 +50,9 @@ def source_gate(workspace: Workspace, stream: str, docs: bool = True) -> GateRes
 
 
 def joined_source_gate(workspace: Workspace, join: Join, of_stream: GateResult) -> GateResult:
-    """Check what a join needs of a source whose own gate is closed, and the rows that the join has not taken yet.
+    """Check only what a join needs of a source, and the rows that the join has not taken yet.
 
-    of_stream: the result of that gate, whose page also has what is checked here.
+    of_stream: the result of the source's own gate, which is closed; its page of Data Docs serves for this gate, too.
     """
     stream = of_stream.gate
     name = f"{stream} for {join.name}"
@@ -109,8 +109,8 @@ class QualityGates:
     def before_join(self, workspace: Workspace, join: Join) -> str | None:
         """Check the sources of the join's streams; returns None to pass, or why a gate is closed.
 
-        The gate of each stream is evaluated once per run. Where it is closed, what the join itself needs of the source
-        decides.
+        The gate of each stream is evaluated once per run. If it is closed, only what the join itself needs of the
+        source decides.
         """
         self._batches[join.name] = _last_number(workspace, join.name)
         reasons = [self._joined_source(workspace, name, join) for name in join.streams]
@@ -129,7 +129,7 @@ class QualityGates:
         return self._keep(joined_gate(workspace, join.name, self._newest(workspace, join.name), self._docs))
 
     def _newest(self, workspace: Workspace, scope: str) -> int:
-        """How many micro-batches the scope has had since the gate before them; at least 1."""
+        """How many micro-batches the scope has had since its gate before them was evaluated; at least 1."""
         return max(_last_number(workspace, scope) - self._batches.get(scope, -1), 1)
 
     def _keep(self, result: GateResult) -> str | None:
@@ -151,7 +151,7 @@ def _gated(
     measure: Callable[[], tuple[Sequence[Suite], Mapping[str, Any], tuple[tuple[Any, int], ...]]],
     docs: bool,
 ) -> GateResult:
-    """The result for what `measure` reads: it returns suites, their measures, and the matches by rule."""
+    """The result of a gate. measure: reads the tables, and returns suites, their measures, and the matches by rule."""
     try:
         with explained(_STEP):
             judged, measures, counts = measure()

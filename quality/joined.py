@@ -1,4 +1,4 @@
-"""The suite of a join's tagged table: the newest joined rows belong together and satisfy their rules."""
+"""The suite of a join's tagged table: the newest joined rows meet the join's definition and satisfy their rules."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _measured(written: NewestBatch, join: Join) -> tuple[dict[str, Any], Counts]
 def _completed(
     written: NewestBatch, measures: dict[str, Any], pairs: pl.DataFrame, disagreeing: list[str]
 ) -> tuple[dict[str, Any], Counts]:
-    """The measures with those that follow from `runs` and from other measures, and the matches by rule."""
+    """Adds the measures that follow from `runs` and from other measures; returns all, and the matches by rule."""
     new, kept = written.total("rows"), measures["quarantined_rows"]
     measures |= {
         "recorded_rows": sum(int(batch.plan.get("joined", 0)) for batch in written.batches),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class JoinedRows:
-    """Measures over joined rows: the join's definition, and the time zone of wall times."""
+    """Measures joined rows by the join's definition; zone: the time zone of times without one."""
 
     join: Join
     streams: Mapping[str, Stream]
@@ -44,7 +44,7 @@ class JoinedRows:
         return int((~equal).sum())
 
     def outside_window(self, batch: pa.RecordBatch) -> int:
-        """How many rows have an event time that is NULL, or before the latest one by more than its window."""
+        """How many rows have an event time that is NULL, or before the latest one by more than its stream's window."""
         times = self._times(batch)
         null = reduce(np.logical_or, [each.is_null().to_numpy(zero_copy_only=False) for each in times.values()])
         known = {name: each.fill_null(0).to_numpy(zero_copy_only=False) for name, each in times.items()}
@@ -53,7 +53,11 @@ class JoinedRows:
         return int((reduce(np.logical_or, late) | null).sum())
 
     def hashes(self, batch: pa.RecordBatch) -> np.ndarray:
-        """A hash of the keys of all streams, [rows] uint64; 0 for a row with NULL in a key, or without one."""
+        """A hash of the keys of all streams, [rows] uint64.
+
+        Nested keys are not part of the hash. It is 0 for a row with NULL in a key, and for all rows if the batch lacks
+        a key, or if all keys are nested.
+        """
         keys = {name: self.streams[name].key for name in self.join.streams}
         if not has_fields({name: [field.name for field in batch.schema.field(name).type] for name in keys}, keys):
             return np.zeros(len(batch), np.uint64)
@@ -66,7 +70,7 @@ class JoinedRows:
         return np.where(named, frame.hash_rows(seed=0).to_numpy(), np.uint64(0))
 
     def with_time(self, rows: pa.Table) -> pa.Table:
-        """Joined rows with their event time, under the name that rules use."""
+        """Joined rows with their event time, in the column that rules read it from."""
         rows = rows.combine_chunks()
         if not rows.num_rows:
             return rows.append_column(JOINED_TIME, pa.array([], pa.timestamp("us", "UTC")))
@@ -108,7 +112,7 @@ def measures_of(written: NewestBatch, join: Join) -> tuple[dict[str, Any], pl.Da
 
 
 def has_fields(fields: Mapping[str, Sequence[str]], named: Mapping[str, Sequence[str]]) -> bool:
-    """Whether the STRUCT columns of joined rows, with these fields by stream, have all that are named, case aside."""
+    """Whether the STRUCT columns of joined rows have all the fields in `named`, case aside; both by stream."""
     return all({key.lower() for key in keys} <= {each.lower() for each in fields[name]} for name, keys in named.items())
 
 

@@ -88,7 +88,7 @@ def quarantined_rows(written: NewestBatch, scope: Stream | str) -> int:
 
 
 def disagreements(written: NewestBatch, stream: Stream, pairs: pl.DataFrame) -> tuple[list[str], dict[str, int]]:
-    """Rules whose brute-force evaluation contradicts the tags of sampled rows, and the size of the sample."""
+    """The rules whose evaluation by brute force contradicts the tags of sampled rows, and the size of the sample."""
     return tried_again(written, tagged_table(stream), stream.event_time, pairs, lambda rows: rows)
 
 
@@ -99,7 +99,7 @@ def tried_again(
     pairs: pl.DataFrame,
     as_rules_see: Callable[[pa.Table], pa.Table],
 ) -> tuple[list[str], dict[str, int]]:
-    """Like `disagreements`, for any tagged table. as_rules_see: adds further columns that rules may name."""
+    """Like `disagreements`, for any tagged table. as_rules_see: adds the columns that rules may name besides."""
     batch = written.batches[-1]
     rules = rules_to_try(written.workspace, written.scope, batch, pairs)
     if rules is None or rules.is_empty():
@@ -128,7 +128,10 @@ def tried_again(
 
 
 def _sample(written: NewestBatch, table: str, fingerprint: str, ids: set[Any], seed: int) -> pa.Table | None:
-    """A sample of rows, half of them any rows, half matched by one of `ids`; deterministic for a micro-batch."""
+    """A sample of rows tagged by this index: half of them any rows, half matched by one of `ids`; None if it is empty.
+
+    The same for each evaluation of a micro-batch, since `seed` is its number.
+    """
     chance = np.random.default_rng(seed)
     total = max(written.batches[-1].rows or 0, 1)
     found: list[pa.Table] = []
@@ -186,6 +189,7 @@ def _by_rule(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _added_up(pairs: Sequence[pl.DataFrame], written: NewestBatch) -> pl.DataFrame:
+    """The results of `_by_rule` for several batches, added up."""
     kind = pl.Int64 if written.workspace.lake.rule_id_type() == "bigint" else pl.String
     empty = pl.DataFrame(
         schema={"rules_version": pl.Int64, "rule_id": kind, "matches": pl.Int64, "checksum": pl.UInt64}

@@ -1,4 +1,4 @@
-"""The suite of the rules table, checked before compiling; it follows from the table's definition."""
+"""The suite of the rules table, checked before compiling; it is derived from the table's definition."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _SPARK_NAMES = {"long": "bigint", "integer": "int", "short": "smallint", "byte":
 def expectations(configuration: Configuration) -> tuple[Expectation, ...]:
     """The expectations about the table as a whole, and those about each enabled rule.
 
-    A rule that violates one of the latter is rejected by itself, so these are warnings. So is the share of such rules
-    in a scope: it fails the compile of that scope, but not of others.
+    A rule that violates one of the latter is rejected, so these expectations only warn. So does the one about the share
+    of such rules: if it is too large in a scope, the compile of that scope fails, but not the others.
     """
     share = "Largest share of a scope's enabled rules that are refused for a NULL or a repeated id"
     limit = configuration.rules.max_reject_share

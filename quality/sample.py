@@ -1,4 +1,4 @@
-"""The sample of tagged rows that are tried again rule by rule: its size, and its rules."""
+"""Chooses the sample of rules with which a gate tries tagged rows again, rule by rule, and the sample's size."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ RULES = 40
 
 
 def text_partitions(workspace: Workspace, table: str) -> list[str]:
-    """The text columns by which a tagged table is partitioned. Where one is NULL the rules may have seen an empty text,
-    which a partition does not keep: such rows cannot be tried again."""
+    """The text columns by which a tagged table is partitioned.
+
+    Rows with NULL there cannot be tried again: the rules may have seen an empty text, which a partition does not keep.
+    """
     opened = workspace.lake.delta(table)
     texts = {field.name for field in opened.schema().fields if getattr(field.type, "type", "") == "string"}
     return [name for name in opened.metadata().partition_columns if name in texts]
@@ -30,8 +32,8 @@ def text_partitions(workspace: Workspace, table: str) -> list[str]:
 def rules_to_try(workspace: Workspace, scope: str, batch: MicroBatch, pairs: pl.DataFrame) -> pl.DataFrame | None:
     """A sample of the rules in the index that tagged the micro-batch; None if the index no longer exists.
 
-    Only rules in an index were checked, and so are safe to hand to Spark. Their texts are those that the index keeps:
-    `rules` may no longer have them, however soon after the micro-batch.
+    Rules in an index were checked, so they are safe to hand to Spark. The index also keeps their texts, which `rules`
+    may have lost again soon after the micro-batch.
     """
     import rules_index as ri
     from pipelines.lake.index_store import fetch_index, newest_index

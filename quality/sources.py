@@ -26,7 +26,7 @@ MISSING = "missing"
 _EVENT_TIMES = ["timestamp", "timestamp_ntz", "date"]
 _ALL_BYTES = 1 << 62
 OF_STREAM = ("columns",)
-"""The expectations that a stream needs and its joins do not; what joins need has expectations beside them."""
+"""Names of the expectations that a stream needs and its joins do not; joins only need the others."""
 
 
 def expectations(stream: Stream) -> tuple[Expectation, ...]:
@@ -54,15 +54,15 @@ def expectations(stream: Stream) -> tuple[Expectation, ...]:
 
 
 def as_joined(stream: Stream) -> Stream:
-    """The stream with what a join needs of it: event time and checks, and no column of its own tables."""
+    """The stream reduced to what a join needs of it: without key, clustering, partitions and annotations."""
     return replace(stream, key=(), cluster_by=(), partition_by=None, annotations=())
 
 
 def suites(workspace: Workspace, stream: Stream, join: Join | None = None) -> tuple[list[Suite], dict[str, Any]]:
     """The suite over the source's newest version, and its measures.
 
-    join: measure what this join needs of the source, and the rows that it has not taken yet; `stream` is then what
-    `as_joined` returns.
+    join: measure only what this join needs of the source, and the rows that it has not taken yet; `stream` must then be
+    a result of `as_joined`.
     """
     measures: dict[str, Any] = {"followed": OK, "columns": OK, "checks": OK, "event_time_type": MISSING}
     try:
@@ -143,7 +143,7 @@ def _counted_by(runner: Runner, workspace: Workspace, stream: Stream, join: Join
 
 
 def _what_is_new(workspace: Workspace, stream: Stream, join: Join | None, source: Any) -> Any:
-    """The files after the last planned micro-batch as one slice, up to a slice's maximum; None if none are new."""
+    """The files after the last planned micro-batch, as one slice of at most `MAX_FILES`; None if none are new."""
     from pipelines.lake.runs import last_batch
     from pipelines.sources.positions import position_from_plan
 

@@ -27,7 +27,7 @@ _RAISED = 3
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """Bounds are in microseconds since the epoch: Python has fewer years than Spark."""
+    """A rule; the bounds are in microseconds since the epoch, since Python's datetime has fewer years than Spark."""
 
     rule_id: Any
     expression: str
@@ -43,7 +43,7 @@ def tried_again(
     tagged: DataFrame,
     pairs: pl.DataFrame,
 ) -> tuple[list[str], dict[str, int]]:
-    """Rules whose evaluation by Spark contradicts the tags of sampled rows, and the size of the sample.
+    """The rules whose evaluation by Spark contradicts the tags of sampled rows, and the size of the sample.
 
     event_time: the time that validity bounds are compared with; tagged: rows that include those of `batch`; pairs:
     their rule_id, rules_version and matches. A row on which Spark raises an error for a rule is ignored for that rule.
@@ -88,7 +88,7 @@ def _rows(tagged: DataFrame, batch: MicroBatch, ids: list[Any]) -> DataFrame:
 
 
 def _disagrees(workspace: Workspace, event_time: Column | None, rule: _Rule, sample: DataFrame) -> Column | None:
-    """TRUE for a row that has the rule's id without satisfying it, or vice versa; None if Spark refuses the rule."""
+    """TRUE for a row that has the rule's id without satisfying the rule, or vice versa; None if Spark refuses it."""
     try:
         truth = derived_column(workspace.spark, rule.expression, pa.bool_())
         sample.select(truth)

@@ -67,7 +67,7 @@ def quarantined_rows(written: NewestBatch, scope: Stream | str) -> int:
 
 
 def disagreements(written: NewestBatch, stream: Stream, pairs: pl.DataFrame) -> tuple[list[str], dict[str, int]]:
-    """Rules whose evaluation by Spark contradicts the tags of sampled rows, and the size of the sample."""
+    """The rules whose evaluation by Spark contradicts the tags of sampled rows, and the size of the sample."""
     time = None if stream.event_time is None else time_of([quoted(stream.event_time)])
     tagged = frame(written, tagged_table(stream))
     return tried_again(written.workspace, stream.name, time, written.batches[-1], tagged, pairs)

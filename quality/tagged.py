@@ -58,7 +58,7 @@ def suites(workspace: Workspace, stream: Stream, newest: int = 1) -> tuple[list[
 
 
 class _Reader(Protocol):
-    """Who reads the tables: `local_written` or `spark_written`, whose functions say what these return."""
+    """The module that reads the tables, `local_written` or `spark_written`; the results are described there."""
 
     def row_measures(self, written: NewestBatch, stream: Stream, /) -> tuple[dict[str, int], pl.DataFrame]: ...
 

@@ -101,8 +101,8 @@ _CONNECT = ("pyspark.sql.connect", "pyspark.sql.connect.dataframe", "pyspark.sql
 def _library() -> Any:
     """Great Expectations; imported on first use, since that takes seconds."""
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
-    # Great Expectations tries to import Spark Connect, which ends the process if the main module has no file, as in
-    # processes that a scheduler spawns. An entry of None in sys.modules makes that import fail, which it handles.
+    # Great Expectations tries to import Spark Connect. This ends the process if the main module has no file, as in
+    # processes that a scheduler spawns. None in sys.modules makes the import fail, which Great Expectations handles.
     hidden = [name for name in _CONNECT if name not in sys.modules]
     for name in hidden:
         sys.modules[name] = None  # type: ignore[assignment]

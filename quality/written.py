@@ -1,5 +1,7 @@
-"""The micro-batches whose rows a gate judges, whoever reads them: this process (`local_written`, `local_joined`) or
-Spark (`spark_written`, `spark_joined`)."""
+"""Finds the micro-batches that a gate judges, and the files that they wrote.
+
+This process (`local_written`, `local_joined`) or Spark (`spark_written`, `spark_joined`) then reads the rows.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ class NewestBatch:
         return sum(getattr(batch, figure) or 0 for batch in self.batches)
 
     def unknown_ids(self, pairs: pl.DataFrame) -> list[str]:
-        """Ids in tagged rows that are no rules of the indexes that the rows name by their version of the rules."""
+        """The ids in tagged rows that are in none of the indexes that tagged with the rows' version of the rules."""
         unknown: list[str] = []
         for (version,), found in pairs.group_by("rules_version"):
             known = self._ids(int(str(version)))
@@ -66,8 +68,10 @@ class NewestBatch:
         return unknown
 
     def _ids(self, version: int) -> pl.Series:
-        """The ids of the indexes that tagged the micro-batches with a version of the rules; of an index that no longer
-        exists, those of the enabled rules of that version."""
+        """The ids in the indexes that tagged the micro-batches with a version of the rules.
+
+        If none of these indexes exists any longer, the ids of the scope's enabled rules in that version.
+        """
         import rules_index as ri
         from pipelines.lake.index_store import fetch_index, newest_index
 

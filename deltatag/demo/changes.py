@@ -1,4 +1,4 @@
-"""The effect of edits on the rules: compares two versions of the table `rules`, rule by rule."""
+"""Compares two versions of the table `rules`, rule by rule, to show the effect of edits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demonstration's counts over the lake's tables, without a JVM."""
+"""Counts over the lake's tables that the demonstration shows, without a JVM."""
 
 from __future__ import annotations
 

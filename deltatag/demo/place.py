@@ -1,4 +1,4 @@
-"""The demonstration's folder, which is replaced each time unless it was edited."""
+"""Creates the demonstration's folder, in place of an earlier one unless that was edited."""
 
 from __future__ import annotations
 

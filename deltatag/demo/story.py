@@ -353,7 +353,7 @@ class Story:
 
 
 def _be_silent() -> None:
-    # both send usage statistics by default
+    # Great Expectations and Dagster send usage statistics by default
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     os.environ["DAGSTER_DISABLE_TELEMETRY"] = "yes"
 
