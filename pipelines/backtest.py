@@ -52,7 +52,7 @@ _SPARK_ONLY = (
 class Candidate:
     """A rule to try: its new text, and the text that it replaces; either may be None.
 
-    new_labels, old_labels: `labels` and `severity` of the rule with each text, as far as they are known.
+    new_labels, old_labels: `labels` and `severity` of the rule with each text; empty if unknown.
     """
 
     rule_id: str

@@ -67,7 +67,7 @@ class NoIndexError(PipelineError):
 
 
 class IndexDamagedError(PipelineError):
-    """The stored bytes of an index are not those that were written."""
+    """The stored bytes of an index differ from the bytes that were written."""
 
 
 class IndexOutdatedError(PipelineError):

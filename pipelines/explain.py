@@ -79,7 +79,7 @@ def explain(
     rules_version: int | None = None,
     limit: int = 10,
 ) -> ExplainResult:
-    """Explain rules on the rows that satisfy a condition; without `rules` those that match, and near misses.
+    """Explain rules on the rows that satisfy a condition. Without `rules`, those that match and near misses.
 
     The rows are the scope's tagged ones, each with the rules that tagged it unless `rules_version` names others. If no
     tagged row satisfies the condition, rows of a stream's source are taken, with the newest index. At most `limit` rows

@@ -70,7 +70,7 @@ root = "lake"                       # folder or object-store URI of deltatag's o
 
 
 def initialise(path: Path, id_type: str | None, workspace: Callable[[Configuration], Workspace]) -> list[str]:
-    """Create the configuration file at `path` and the lake's tables where they are missing; returns what was created.
+    """Create the configuration file at `path` and the lake's tables if they are missing; returns what was created.
 
     id_type: the type of rule ids, by default "string". ConfigurationError if the file cannot be written, or if the
     existing table of rules has ids of another type than `id_type`.

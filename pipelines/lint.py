@@ -265,7 +265,7 @@ def _range_message(known: SourceRange | None) -> str:
 def _of_runs(scope: Scope, rules: pl.DataFrame, known: Sequence[Finding], runs: int, noisy: float) -> Iterable[Finding]:
     """Rules that raised errors in the last micro-batch, and rules that matched no row, or too many, since they changed.
 
-    `runs` micro-batches are looked back at. Rules whose behaviour a `known` finding explains are left out.
+    Only the last `runs` micro-batches count. Rules whose behaviour a `known` finding explains are left out.
     """
     done = [each for each in batches(scope.workspace.lake, scope.name) if each.state == DONE]
     if not done:

@@ -1,4 +1,4 @@
-"""The kinds of findings, the most harmful first: those of the library, and those by a source and by earlier runs."""
+"""The kinds of lint's findings, the most harmful first: by the rules alone, by a source, and by earlier runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from rules_index.implication.kinds import (
 
 OUT_OF_RANGE, RUN_TIME_ERRORS, DEAD, NOISY = "out_of_range", "run_time_errors", "dead", "noisy"
 IMPLIED_BY_STREAM = "implied_by_stream"
-"""About a whole stream, whose rules another stream's rules imply: nothing is wrong, but less could be read."""
+"""About a whole stream: another stream's rules imply its rules, so that it could read fewer rows; nothing is wrong."""
 
 KINDS = (
     # it matches nothing, or not what it says

@@ -1,7 +1,7 @@
 """The verb maintain: keeps the files of deltatag's own tables few and their logs short.
 
 Compaction commits change no data. Files that readers of a table, a repeated micro-batch or a join may still need are
-kept until these have moved on. Work that conflicts with another process is put off.
+kept until these have moved on. Work that conflicts with another process is postponed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def maintain(workspace: Workspace) -> list[Upkept]:
 
 
 def maintain_after(workspace: Workspace, scopes: Iterable[str]) -> list[Upkept]:
-    """Maintain the tables that a run has just written, where it is due.
+    """Maintain the tables that a run has just written, if maintenance is due.
 
     Compaction takes a bounded time, however large a table is; VACUUM runs every so many commits. Nothing is done if
     the configuration turns automatic maintenance off. Returns the tables that changed or failed.

@@ -42,8 +42,8 @@ class IndexedRules:
     """The rules that an index was compiled from.
 
     rules: the columns rule_id, expression, valid_from, valid_to; `lists` (`value_lists.contents`) if the index has
-    value lists; `annotations`, each rule's as one text, if the index has annotations. event_time, time_zone: those with
-    which it was compiled; annotations, lists: those of the index.
+    value lists; `annotations`, each rule's as one text, if the index has annotations. event_time, time_zone: what the
+    index was compiled with; annotations, lists: what the index has.
     """
 
     rules: pl.DataFrame

@@ -40,8 +40,8 @@ from pipelines.writing.inputs import check_inputs
 class TagResult:
     """What one run over a stream did; `batches` is 0 if nothing was due.
 
-    rows: rows taken from the source; quarantined: those of them that were not tagged; errors: for each rule, how many
-    rows one of its predicates raised an error on; notices: sentences that people should read.
+    rows: how many were taken from the source; quarantined: how many of these were not tagged; errors: for each rule, on
+    how many rows one of its predicates raised an error; notices: sentences that people should read.
     """
 
     stream: str

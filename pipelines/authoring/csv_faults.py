@@ -1,4 +1,4 @@
-"""Finds the fault in a CSV text and its line, which the reader's own errors do not tell."""
+"""Finds the fault in a CSV text and its line, which the CSV reader's own errors do not name."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class RuleChanges:
     ids       their ids, [changed rules] string or int64
     nameless  True if some of them have no id: then all rules without an id count as changed
     scopes    the scopes that these rules have, or had before
-    rules     those of them that are enabled now
+    rules     the changed rules that are enabled now
     """
 
     ids: pa.Array

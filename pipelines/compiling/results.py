@@ -23,7 +23,7 @@ class ScopeResult:
 
     `state` is "compiled" (a new index was written), "unchanged" (the stored index is still right), "held" (a rule was
     rejected and `on_reject` is "hold": the last good index stays) or "failed" (`error` says why). `rules` counts the
-    enabled rules of the scope, `rejects` those of them that are not in the index; `bytes` is the size of the index.
+    enabled rules of the scope, `rejects` how many of these are not in the index; `bytes` is the size of the index.
     """
 
     scope: str

@@ -20,7 +20,7 @@ SEMANTIC_SETTINGS = {
 }
 """Settings to which deltatag gives a value that no configuration can change.
 
-`pushVariantIntoScan` is off since the scan would then evaluate casts of a VARIANT's parts, where an error ends the job.
+`pushVariantIntoScan` is off: otherwise scans would evaluate casts of parts of a VARIANT, where errors end the job.
 """
 _DEFAULTS = re.compile(
     r"""spark\.sql\.(
