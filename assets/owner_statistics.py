@@ -51,9 +51,9 @@ def owners_of(workspace: Workspace, scope: str) -> list[tuple[str, int, int, int
         raised.update(batch.errors)
     counts: dict[str, list[int]] = {}
     for rule_id, owner in enabled.select(pl.col("rule_id").cast(pl.String), "owner").iter_rows():
-        own = counts.setdefault(owner or _NOBODY, [0, 0, 0])
-        own[0] += 1
-        own[1] += str(rule_id) in rejected
-        own[2] += raised[str(rule_id)]
+        figures = counts.setdefault(owner or _NOBODY, [0, 0, 0])
+        figures[0] += 1
+        figures[1] += str(rule_id) in rejected
+        figures[2] += raised[str(rule_id)]
     found = [(owner, rules, bad, rows) for owner, (rules, bad, rows) in counts.items()]
     return sorted(found, key=lambda each: (each[0] == _NOBODY, -each[1], each[0]))

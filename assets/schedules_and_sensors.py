@@ -41,15 +41,15 @@ REPEAT_SECONDS = 15 * 60
 
 def run_job(configuration: Configuration) -> Any:
     """The job over all assets, which does what `deltatag run` does."""
-    apart = [
+    excluded = [
         MAINTENANCE,
         *map(report_key, [*configuration.streams, *configuration.joins]),
         *(retag_key(name) for name, stream in configuration.streams.items() if can_retag_days(stream)),
     ]
-    looked_at = [RULES, *map(source_key, configuration.streams), *map(list_key, configuration.lists)]
+    observed = [RULES, *map(source_key, configuration.streams), *map(list_key, configuration.lists)]
     return dg.define_asset_job(
         JOB,
-        selection=dg.AssetSelection.all() - dg.AssetSelection.assets(*apart) | dg.AssetSelection.assets(*looked_at),
+        selection=dg.AssetSelection.all() - dg.AssetSelection.assets(*excluded) | dg.AssetSelection.assets(*observed),
         description="Judge, compile, tag and join whatever is due.",
         executor_def=dg.in_process_executor,
     )

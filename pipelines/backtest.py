@@ -116,9 +116,9 @@ def backtest(
     if not isinstance(over, StreamScope):
         raise ConfigurationError(f"{scope} is a join; a back-test tries rules of streams.")
     schema = over.columns()
-    tried, there = _with_texts(candidates), current_rules(workspace).of_scope(scope)
-    compile_ = _compiler(workspace, over, schema, pl.concat([there["expression"], tried["expression"]]))
-    found, compiled, notes = _compiled(there, tried, compile_, candidates)
+    tried, current = _with_texts(candidates), current_rules(workspace).of_scope(scope)
+    compile_ = _compiler(workspace, over, schema, pl.concat([current["expression"], tried["expression"]]))
+    found, compiled, notes = _compiled(current, tried, compile_, candidates)
     rows = _Rows(over, schema, compiled, _times(workspace, over, schema, since, until), sample)
     largest = schema.empty_table()
     for batch in rows if any(each.error is None for each in found) else ():
@@ -137,7 +137,7 @@ def _with_texts(candidates: Sequence[Candidate]) -> pl.DataFrame:
     texts = [(f"n{i}", each.new, each.new_labels) for i, each in enumerate(candidates)]
     texts += [(f"o{i}", each.old, each.old_labels) for i, each in enumerate(candidates)]
     return pl.DataFrame(
-        [{"rule_id": key, "expression": text, **_annotated(said)} for key, text, said in texts if text is not None],
+        [{"rule_id": key, "expression": text, **_annotated(labels)} for key, text, labels in texts if text is not None],
         schema={"rule_id": pl.String, "expression": pl.String, **_ANNOTATED},
     )
 
@@ -160,17 +160,17 @@ def _compiler(workspace: Workspace, scope: StreamScope, schema: pa.Schema, texts
 
 
 def _compiled(
-    there: pl.DataFrame, tried: pl.DataFrame, compile_: _Compile, candidates: Sequence[Candidate]
+    current: pl.DataFrame, tried: pl.DataFrame, compile_: _Compile, candidates: Sequence[Candidate]
 ) -> tuple[list[Backtested], ri.CompiledRules, list[str]]:
-    """Compile the candidates (`tried`) and the current rules (`there`), whose ids get the prefix `t`, into one index.
+    """Compile the candidates (`tried`) and the current rules (`current`), whose ids get the prefix `t`, into one index.
 
     Returns a result for each candidate, with the error if it is rejected, then the index, and notes for people. A
     replaced text that is rejected for its severity is no error: it has matched nothing.
     """
-    there = there.select(name for name in (*RULE_COLUMNS, *ANNOTATED_BY) if name in there.columns)
-    there = there.with_columns(pl.format("t{}", "rule_id").alias("rule_id"))
-    tried = tried.select(name for name in tried.columns if name in there.columns)
-    compiled = compile_(pl.concat([there, tried], how="diagonal_relaxed"))
+    current = current.select(name for name in (*RULE_COLUMNS, *ANNOTATED_BY) if name in current.columns)
+    current = current.with_columns(pl.format("t{}", "rule_id").alias("rule_id"))
+    tried = tried.select(name for name in tried.columns if name in current.columns)
+    compiled = compile_(pl.concat([current, tried], how="diagonal_relaxed"))
     rejects = {row["rule_id"]: row for row in compiled.rejects.to_pylist()}
     found = [Backtested(each.rule_id) for each in candidates]
     for number, each in enumerate(found):

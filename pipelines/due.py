@@ -66,8 +66,8 @@ def tag_is_due(workspace: Workspace, name: str) -> bool:
         return not is_only_joined(workspace, name)
     if last.state != DONE or last.plan.get("reset"):
         return True
-    stream, behind = workspace.configuration.stream(name), position_from_plan(last.plan["end"])
-    return has_more(workspace, stream, behind, last.plan["table_id"])
+    stream, position = workspace.configuration.stream(name), position_from_plan(last.plan["end"])
+    return has_more(workspace, stream, position, last.plan["table_id"])
 
 
 def join_is_due(workspace: Workspace, name: str) -> bool:

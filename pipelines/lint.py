@@ -59,8 +59,8 @@ _FAILURES = (PipelineError, ri.RulesIndexError, OSError)
 class Finding:
     """One finding, of `rules_index.lint` or of a kind in `lint_kinds`.
 
-    rule_id: None for a finding about a whole stream; position, text: 0-based offset of the part of the expression at
-    fault, and that part, if known; expression, owner: those of the rule, if the table has them.
+    rule_id: None for a finding about a whole stream; position, text: the part of the expression that is concerned, and
+    its 0-based offset, None for the whole rule; expression, owner: the rule's, if the table has them.
     """
 
     rule_id: str | int | None
@@ -151,8 +151,8 @@ def accept_finding(workspace: Workspace, rule_id: str, kind: str, reason: str | 
         (result,) = lint_scopes(workspace, [name])
         if result.error is not None:
             raise TableError(result.error)
-        mine = [each for each in result.findings if str(each.rule_id) == rule_id]
-        found = next((each for each in mine if each.kind == kind), None)
+        of_rule = [each for each in result.findings if str(each.rule_id) == rule_id]
+        found = next((each for each in of_rule if each.kind == kind), None)
         if found is not None:
             row = rule_rows(workspace, name, result.rules_version, [rule_id])[rule_id]
             accept(workspace, name, rule_id, kind, row, reason)
@@ -160,7 +160,7 @@ def accept_finding(workspace: Workspace, rule_id: str, kind: str, reason: str | 
         before = next((e for e in result.accepted if str(e.rule_id) == rule_id and e.kind == kind), None)
         if before is not None:
             return before
-    kinds = ", ".join(dict.fromkeys(each.kind for each in mine)) or "nothing"
+    kinds = ", ".join(dict.fromkeys(each.kind for each in of_rule)) or "nothing"
     raise TableError(f"Lint tells no {kind} of rule {rule_id}; it tells {kinds}.")
 
 
@@ -175,8 +175,8 @@ def _rejected(scope: Scope, rules: RuleSet) -> Iterable[Finding]:
     by_row = rules.rejects.filter(pl.col("scope") == scope.name).unique(maintain_order=True)
     for frame in (by_row, by_spark):
         for each in frame.iter_rows(named=True):
-            so = "" if each["rule_id"] in kept else ", so it matches nothing"
-            message = f"The rule is not compiled{so} ({each['error']}): {each['message']}"
+            consequence = "" if each["rule_id"] in kept else ", so it matches nothing"
+            message = f"The rule is not compiled{consequence} ({each['error']}): {each['message']}"
             yield Finding(each["rule_id"], REJECTED, message, position=each["position"])
     for rule_id, error in refused_severities(scope.workspace.configuration, scope.name, rules.of_scope(scope.name)):
         if rule_id not in kept:
@@ -331,17 +331,17 @@ def _unchanged_since(scope: StreamScope, rules: pl.DataFrame, versions: Sequence
             before = before.filter(pl.col("enabled").fill_null(True))
         if before.schema["rule_id"] != same.schema["rule_id"]:
             break
-        mine = before.filter(pl.col("scope") == scope.name)
-        same = same.join(mine, on=["rule_id", "expression"], how="semi")
+        of_scope = before.filter(pl.col("scope") == scope.name)
+        same = same.join(of_scope, on=["rule_id", "expression"], how="semi")
         found |= dict.fromkeys(same["rule_id"].to_list(), version)
     return found
 
 
-def _errors_message(rows: int, of: int) -> str:
+def _errors_message(rows: int, all_rows: int) -> str:
     return (
-        f"On {rows:,} of the {of:,} rows of the last micro-batch a part of the rule could not be evaluated, and counted"
-        " as NULL there: a division by zero, an overflow or a failed cast. Guard that part, or use nullif, try_cast and"
-        " their like."
+        f"On {rows:,} of the {all_rows:,} rows of the last micro-batch a part of the rule could not be evaluated, and "
+        "counted as NULL there: a division by zero, an overflow or a failed cast. Guard that part, or use nullif, "
+        "try_cast and their like."
     )
 
 

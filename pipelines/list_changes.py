@@ -37,9 +37,9 @@ def changed_values(table: DeltaTable, uri: str, column: str, version: int) -> It
     """
     if not arrow_reads(table) or not 0 <= int(table.version()) - version <= MOST_VERSIONS:
         return
-    for of in (_of_feed, _of_files):
+    for read_changes in (_changes_in_feed, _changes_in_files):
         try:
-            found = of(table, uri, column, version)
+            found = read_changes(table, uri, column, version)
         except MemoryError:
             raise
         except Exception:  # the readers raise no narrower class if a file is gone
@@ -48,7 +48,7 @@ def changed_values(table: DeltaTable, uri: str, column: str, version: int) -> It
             yield found
 
 
-def _of_feed(table: DeltaTable, uri: str, column: str, version: int) -> Changed | None:
+def _changes_in_feed(table: DeltaTable, uri: str, column: str, version: int) -> Changed | None:
     """The changes from the feed; None if the table has no feed, or the column a type that lists do not have."""
     if table.metadata().configuration.get("delta.enableChangeDataFeed") != "true":
         return None
@@ -64,14 +64,14 @@ def _of_feed(table: DeltaTable, uri: str, column: str, version: int) -> Changed 
     return values.filter(pc.invert(is_added)), values.filter(is_added)
 
 
-def _of_files(now: DeltaTable, uri: str, column: str, version: int) -> Changed:
+def _changes_in_files(now: DeltaTable, uri: str, column: str, version: int) -> Changed:
     """The changes from the files that only one of the two versions has, without most of the rows that are in both."""
     before = open_delta(uri, version, "a list", "")
     datasets = [as_dataset(table) for table in (before, now)]
     files = [{each.path: each for each in dataset.get_fragments()} for dataset in datasets]
     removed, added = (
-        [_values(dataset, [mine[path]], column) for path in sorted(mine.keys() - other.keys())]
-        for dataset, mine, other in zip(datasets, files, reversed(files), strict=True)
+        [_values(dataset, [by_path[path]], column) for path in sorted(by_path.keys() - others.keys())]
+        for dataset, by_path, others in zip(datasets, files, reversed(files), strict=True)
     )
     kinds = [dataset.schema.field(column).type for dataset in datasets]
     # rewritten files first, as among the removed ones: inserted rows are in files of their own, which are smaller

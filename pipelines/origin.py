@@ -228,13 +228,15 @@ def implied_by(mine: IndexedRules, theirs: IndexedRules, schema: pa.Schema) -> p
         others = others.filter(pl.col("valid_from").is_null() & pl.col("valid_to").is_null())
     both = {each.name: each for each in (*theirs.lists, *mine.lists)}
     # a list whose values have changed is left out: rules that name it then do not compile
-    lists = [each for each in both.values() if all(same in (None, each) for same in _named(each.name, mine, theirs))]
+    lists = [
+        each for each in both.values() if all(same in (None, each) for same in _lists_named(each.name, mine, theirs))
+    ]
     found = ri.implied_by_union(mine.rules.to_arrow(), others.to_arrow(), schema, event_time, mine.time_zone, lists)
     # NULL for a rule that does not compile with these columns
     return mine.rules.select("rule_id").join(pl.DataFrame(pl.from_arrow(found)), on="rule_id", how="left")
 
 
-def _named(name: str, *indexed: IndexedRules) -> list[AnyList | None]:
+def _lists_named(name: str, *indexed: IndexedRules) -> list[AnyList | None]:
     """The list of this name in each rule set; None if the rule set has none."""
     return [next((each for each in one.lists if each.name == name), None) for one in indexed]
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 _MOST_STEPS = 4_000
 """Maximum number of runs that are looked for; the remaining rows then count as different."""
 _MOST_BETWEEN = 32
-"""Maximum number of rows that are missing, changed or inserted between two runs without a search for the next one."""
+"""Maximum number of missing, changed or inserted rows between two runs; after more, the next run is searched for."""
 _EQUAL_AGAIN = 4
 """Number of equal rows that make the beginning of a run."""
 _RUN = 1 << 16
@@ -30,10 +30,10 @@ def differing(one: pa.Array, two: pa.Array) -> Rows:
 
 
 class _Comparison:
-    """`gaps` are the parts of `one` that no run has covered yet; `two` is compared up to `at`."""
+    """`gaps` are the parts of `one` that no run has covered yet; `two` is compared up to `position`."""
 
     def __init__(self, one: pa.Array, two: pa.Array) -> None:
-        self.one, self.two, self.at = one, two, 0
+        self.one, self.two, self.position = one, two, 0
         self.gaps = [(0, len(one))]
         self.left: tuple[list[pa.Array], list[pa.Array]] = ([], [])
         self.failures = 0
@@ -43,26 +43,26 @@ class _Comparison:
         place = 0
         for _ in range(_MOST_STEPS):
             first, last = self.gaps[place]
-            run = _equal_rows(self.one[first:last], self.two[self.at :])
+            run = _equal_rows(self.one[first:last], self.two[self.position :])
             self.gaps[place] = first + run, last
-            self.at += run
-            if self.at == len(self.two):
+            self.position += run
+            if self.position == len(self.two):
                 break
             place = self._next(place)
         self.left[0].extend(self.one[first:last] for first, last in self.gaps)
-        self.left[1].append(self.two[self.at :])
+        self.left[1].append(self.two[self.position :])
         return pa.chunked_array(self.left[0], self.one.type), pa.chunked_array(self.left[1], self.two.type)
 
     def _next(self, place: int) -> int:
         """The index of the gap that begins with the next run; the rows before that run are set aside as different."""
-        head = self.two[self.at : self.at + _EQUAL_AGAIN]
+        head = self.two[self.position : self.position + _EQUAL_AGAIN]
         gaps = [place, *(each for each in range(len(self.gaps)) if each != place)]
         for each in gaps[1:]:
             if self._begins(each, head):
                 return each
         for each in gaps:
             first, last = self.gaps[each]
-            between = _between(self.one[first : min(last, first + 2 * _MOST_BETWEEN)], self.two[self.at :])
+            between = _between(self.one[first : min(last, first + 2 * _MOST_BETWEEN)], self.two[self.position :])
             if between is not None:
                 self.left[0].append(self.one[first : first + between[0]])
                 self.gaps[each] = first + between[0], last
@@ -76,23 +76,23 @@ class _Comparison:
         return place if found is None else found
 
     def _set_aside(self, rows: int) -> None:
-        self.left[1].append(self.two[self.at : self.at + rows])
-        self.at = min(self.at + rows, len(self.two))
+        self.left[1].append(self.two[self.position : self.position + rows])
+        self.position = min(self.position + rows, len(self.two))
 
     def _begins(self, gap: int, head: pa.Array) -> bool:
         first, last = self.gaps[gap]
         return bool(self.one[first : min(last, first + len(head))].equals(head))
 
     def _searched(self, head: pa.Array) -> int | None:
-        """Divides the gap in which the first row of `head` occurs first, there; returns the index of its second part.
+        """Divides a gap at the first occurrence of the first row of `head`; returns the index of the gap's second part.
 
-        None if that row is not inside a gap.
+        None if that occurrence is not inside a gap.
         """
-        where = pc.index(self.one, head[0]).as_py() if head[0].is_valid else -1
+        row = pc.index(self.one, head[0]).as_py() if head[0].is_valid else -1
         for each, (first, last) in enumerate(self.gaps):
-            if first < where < last:
-                self.gaps[each] = first, where
-                self.gaps.append((where, last))
+            if first < row < last:
+                self.gaps[each] = first, row
+                self.gaps.append((row, last))
                 return len(self.gaps) - 1
         return None
 

@@ -74,8 +74,8 @@ class RuleSet:
 
     def kept_of(self, scope: str) -> dict[str, int]:
         """The ids of the scope's kept rules, each with its version of `rules`."""
-        mine = self.kept.filter(pl.col("scope") == scope)
-        return dict(zip(mine["rule_id"], mine["version"], strict=True))
+        of_scope = self.kept.filter(pl.col("scope") == scope)
+        return dict(zip(of_scope["rule_id"], of_scope["version"], strict=True))
 
 
 def read_rules(

@@ -103,13 +103,13 @@ def _status(workspace: Workspace, scope: Stream | Join, rules_version: int, reje
     lags: list[_Lag] = []
     due = True
     sizes = TableSizes()
-    alone = isinstance(scope, Stream)
+    is_stream = isinstance(scope, Stream)
     unneeded = False
     try:
         last = last_batch(workspace.lake, scope.name)
         stored = newest_index(workspace.lake, scope.name)
-        unneeded = alone and is_only_joined(workspace, scope.name)
-        command = command_of(workspace, scope.name) if alone else f"deltatag join {scope.name}"
+        unneeded = is_stream and is_only_joined(workspace, scope.name)
+        command = command_of(workspace, scope.name) if is_stream else f"deltatag join {scope.name}"
         positions = list(_positions(workspace, scope, last))
         lags = [_lag(workspace, *each) for each in positions]
         found = [lag.problem or _obstacle(*each[:2], command) for lag, each in zip(lags, positions, strict=True)]
@@ -132,8 +132,8 @@ def _status(workspace: Workspace, scope: Stream | Join, rules_version: int, reje
         rules=stored.rules if stored else None,
         rejects=rejects,
         compile_due=due,
-        source_version=lags[0].source_version if alone and lags else None,
-        tagged_version=_tagged_version(last) if alone and last is not None else None,
+        source_version=lags[0].source_version if is_stream and lags else None,
+        tagged_version=_tagged_version(last) if is_stream and last is not None else None,
         lag_versions=None if unneeded else _total([lag.versions for lag in lags]),
         lag_rows=None if unneeded else _total([lag.rows for lag in lags]),
         last_batch=last.batch if last else None,
@@ -205,14 +205,14 @@ def _changes(workspace: Workspace, join: Join, last: MicroBatch | None) -> Itera
 
 
 def _lag(workspace: Workspace, stream: Stream, position: Position | None, table_id: str | None) -> _Lag:
-    now = newest_version(workspace, stream)
-    if table_id is not None and now.table_id != table_id:
-        return _Lag(now.version, None, None, f"The source of {stream.name} was dropped and made again.")
-    if table_id is not None and position is not None and position.is_beyond(now.version):
-        return _Lag(now.version, None, None, older_copy(stream.name, now.version))
+    newest = newest_version(workspace, stream)
+    if table_id is not None and newest.table_id != table_id:
+        return _Lag(newest.version, None, None, f"The source of {stream.name} was dropped and made again.")
+    if table_id is not None and position is not None and position.is_beyond(newest.version):
+        return _Lag(newest.version, None, None, older_copy(stream.name, newest.version))
     first = position.version if position is not None else 0
-    behind = max(now.version + 1 - first, 0)
-    return _Lag(now.version, behind, _rows_behind(stream, position) if behind else 0)
+    behind = max(newest.version + 1 - first, 0)
+    return _Lag(newest.version, behind, _rows_behind(stream, position) if behind else 0)
 
 
 def _obstacle(stream: Stream, position: Position | None, command: str) -> str | None:

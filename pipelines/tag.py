@@ -152,8 +152,8 @@ class _Tagger(MicroBatchRun):
                     f"{stream.name}: its start is later than version {source.version}, the newest of its source"
                 )
             return source.take(first, None, stream.max_bytes_per_batch, skip_changes, reached=False)
-        behind = position_from_plan(last.plan["end"])
-        return source.take(behind, last.plan["table_id"], stream.max_bytes_per_batch, skip_changes)
+        position = position_from_plan(last.plan["end"])
+        return source.take(position, last.plan["table_id"], stream.max_bytes_per_batch, skip_changes)
 
     def _zone_of(self, fingerprint: str) -> AbstractContextManager[None]:
         """Use the time zone of an index's rules; the configured one may have changed since."""

@@ -1,4 +1,4 @@
-"""Chooses the sample of rules with which a gate tries tagged rows again, rule by rule, and the sample's size."""
+"""Chooses the rules that a gate tries again on a sample of tagged rows, and limits the sample's size."""
 
 from __future__ import annotations
 

@@ -84,12 +84,12 @@ def validate(folder: Path | None, suites: Sequence[Suite]) -> tuple[tuple[Findin
     for suite in suites:
         result = _run(suite)
         by_name = {found.expectation_config.meta["name"]: found for found in result.results}
-        own = [_finding(expectation, by_name[expectation.name]) for expectation in suite.expectations]
-        findings += own
+        of_suite = [_finding(expectation, by_name[expectation.name]) for expectation in suite.expectations]
+        findings += of_suite
         if folder is not None:
             from quality.documents import write_page
 
-            pages.append((all(found.success for found in own), write_page(folder, suite.name, own, result)))
+            pages.append((all(found.success for found in of_suite), write_page(folder, suite.name, of_suite, result)))
     failed = [page for success, page in pages if not success]
     return tuple(findings), (failed or [page for _, page in pages[-1:]] or [None])[0]
 

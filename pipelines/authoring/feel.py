@@ -57,7 +57,7 @@ class _Reader:
     """A recursive-descent parser of a cell: its tokens, and a position among them."""
 
     def __init__(self, text: str, column: Column, columns: Callable[[str], Column | None]) -> None:
-        self.text, self.column, self.columns, self.at = text, column, columns, 0
+        self.text, self.column, self.columns, self.position = text, column, columns, 0
         self.others: list[str] = []
         self.tokens: list[tuple[str, str]] = []
         place = 0
@@ -71,9 +71,9 @@ class _Reader:
 
     def kind(self, ahead: int = 0) -> str | None:
         """The next sign, or the kind of the next token if it is no sign; None at the end."""
-        if self.at + ahead >= len(self.tokens):
+        if self.position + ahead >= len(self.tokens):
             return None
-        kind, spelling = self.tokens[self.at + ahead]
+        kind, spelling = self.tokens[self.position + ahead]
         return spelling if kind == "sign" else kind
 
     def error(self) -> RefusedError:
@@ -88,13 +88,13 @@ class _Reader:
         """Consume one of these signs; RefusedError if another token is next."""
         if self.kind() not in signs:
             raise self.error()
-        self.at += 1
-        return self.tokens[self.at - 1][1]
+        self.position += 1
+        return self.tokens[self.position - 1][1]
 
     def tests(self) -> Condition:
         """Tests separated by commas, or NOT of such a list."""
-        if self.kind() == "word" and self.tokens[self.at][1] == "not" and self.kind(1) == "(":
-            self.at += 2
+        if self.kind() == "word" and self.tokens[self.position][1] == "not" and self.kind(1) == "(":
+            self.position += 2
             inner = self._listed()
             self.take(")")
             return Not(inner)
@@ -103,18 +103,18 @@ class _Reader:
     def _listed(self) -> Condition:
         parts = [self._test()]
         while self.kind() == ",":
-            self.at += 1
+            self.position += 1
             parts.append(self._test())
         return any_of(parts)
 
     def _test(self) -> Condition:
         kind = self.kind()
         if kind in ("<", "<=", ">", ">=", "=", "!="):
-            self.at += 1
+            self.position += 1
             return self._compared("<>" if kind == "!=" else str(kind), self._value())
         if kind in ("[", "(", "]") and self._is_interval():
             return self._interval()
-        name = " ".join(spelling for _, spelling in self.tokens[self.at : self.at + 2])
+        name = " ".join(spelling for _, spelling in self.tokens[self.position : self.position + 2])
         words = next((each for each in (name, name.split(" ")[0]) if each in _ENDS), None)
         if words is not None and self.kind(len(words.split())) == "(":
             return self._part(words)
@@ -140,7 +140,7 @@ class _Reader:
 
     def _is_interval(self) -> bool:
         depth = 0
-        for _, spelling in self.tokens[self.at + 1 :]:
+        for _, spelling in self.tokens[self.position + 1 :]:
             depth += (spelling == "(") - (spelling == ")" and depth > 0)
             if spelling == "..":
                 return True
@@ -164,7 +164,7 @@ class _Reader:
         )
 
     def _part(self, words: str) -> Condition:
-        self.at += len(words.split())
+        self.position += len(words.split())
         self.take("(")
         self.take("?")
         self.take(",")
@@ -178,18 +178,18 @@ class _Reader:
         kind = self.kind()
         if kind is None:
             raise self.error()
-        spelling = self.tokens[self.at][1]
-        self.at += 1
+        spelling = self.tokens[self.position][1]
+        self.position += 1
         if kind == "text":
             return self._checked(text_literal(_unquoted(spelling)), "text")
         if kind == "number":
             return self._checked(spelling, "number")
         if kind == "-" and self.kind() == "number":
-            self.at += 1
-            return self._checked(f"-{self.tokens[self.at - 1][1]}", "number")
+            self.position += 1
+            return self._checked(f"-{self.tokens[self.position - 1][1]}", "number")
         if kind == "@" and self.kind() == "text":
-            self.at += 1
-            return self._time(_unquoted(self.tokens[self.at - 1][1]))
+            self.position += 1
+            return self._time(_unquoted(self.tokens[self.position - 1][1]))
         if kind != "word":
             raise self.error()
         if spelling in ("true", "false"):
@@ -205,14 +205,14 @@ class _Reader:
         return other.sql
 
     def _called(self) -> str:
-        words = [spelling for _, spelling in self.tokens[self.at : self.at + 2]]
+        words = [spelling for _, spelling in self.tokens[self.position : self.position + 2]]
         if words == ["and", "time"]:
-            self.at += 2
+            self.position += 2
         self.take("(")
         if self.kind() != "text":
             raise self.error()
-        self.at += 1
-        value = self._time(_unquoted(self.tokens[self.at - 1][1]))
+        self.position += 1
+        value = self._time(_unquoted(self.tokens[self.position - 1][1]))
         self.take(")")
         return value
 

@@ -27,7 +27,7 @@ class _Reader:
     """A recursive-descent parser of a condition: its words, and a position among them."""
 
     def __init__(self, text: str, searches: Mapping[str, Condition]) -> None:
-        self.text, self.searches, self.at, self.depth = text, searches, 0, 0
+        self.text, self.searches, self.position, self.depth = text, searches, 0, 0
         self.words: list[str] = []
         place = 0
         while text[place:].strip():
@@ -42,32 +42,32 @@ class _Reader:
 
     def ahead(self) -> str | None:
         """The next word in lower case; None at the end."""
-        return self.words[self.at].lower() if self.at < len(self.words) else None
+        return self.words[self.position].lower() if self.position < len(self.words) else None
 
     def error(self) -> RefusedError:
         """The error of a condition that cannot be parsed at the current word."""
-        word = self.words[self.at] if self.at < len(self.words) else "its end"
+        word = self.words[self.position] if self.position < len(self.words) else "its end"
         return RefusedError("CONDITION", f"The condition {self.text!r:.120} cannot be read at {word}.")
 
     def alternatives(self) -> Condition:
         """Operands joined by OR."""
         parts = [self._conjunction()]
         while self.ahead() == "or":
-            self.at += 1
+            self.position += 1
             parts.append(self._conjunction())
         return any_of(parts)
 
     def _conjunction(self) -> Condition:
         parts = [self._negated()]
         while self.ahead() == "and":
-            self.at += 1
+            self.position += 1
             parts.append(self._negated())
         return all_of(parts)
 
     def _negated(self) -> Condition:
         negations = 0
         while self.ahead() == "not":
-            self.at += 1
+            self.position += 1
             negations += 1
         found = self._operand()
         return Not(found) if negations % 2 else found
@@ -76,7 +76,7 @@ class _Reader:
         word = self.ahead()
         if word is None or word in (")", "and", "or", "of"):
             raise self.error()
-        self.at += 1
+        self.position += 1
         if word == "(":
             self.depth += 1
             if self.depth > _MOST_DEEP:
@@ -84,24 +84,24 @@ class _Reader:
             found = self.alternatives()
             if self.ahead() != ")":
                 raise self.error()
-            self.at += 1
+            self.position += 1
             self.depth -= 1
             return found
         if self.ahead() == "of":
             return self._of(word)
-        name = self.words[self.at - 1]
+        name = self.words[self.position - 1]
         if name not in self.searches:
             raise RefusedError("CONDITION", f"The condition names {name}, and the detection has no such search.")
         return self.searches[name]
 
     def _of(self, count: str) -> Condition:
-        self.at += 1
-        pattern = self.words[self.at] if self.at < len(self.words) else None
+        self.position += 1
+        pattern = self.words[self.position] if self.position < len(self.words) else None
         if pattern is None or not _OF.fullmatch(count):
             raise RefusedError(
                 "CONDITION", f"`{count} of {pattern or ''}` is not supported; there are `1 of`, `any of` and `all of`."
             )
-        self.at += 1
+        self.position += 1
         if pattern.lower() == "them":
             names = [name for name in self.searches if not name.startswith("_")]
         else:

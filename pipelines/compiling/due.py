@@ -32,9 +32,9 @@ def compile_is_due(workspace: Workspace, name: str) -> bool:
     if stored is None:
         return True
     rules = current_rules(workspace)
-    mine = compile_rejects_of(stored_rejects(workspace.lake), {name}, rules).height
-    holds = still_holds(stored, rules_hash(scope, rules, engine, versions_of(scope, rules)), scope.columns(), mine)
-    return not holds or too_many(scope, counts_of(rules, name, mine)) is not None
+    rejected = compile_rejects_of(stored_rejects(workspace.lake), {name}, rules).height
+    holds = still_holds(stored, rules_hash(scope, rules, engine, versions_of(scope, rules)), scope.columns(), rejected)
+    return not holds or too_many(scope, counts_of(rules, name, rejected)) is not None
 
 
 def refusals_are_due(workspace: Workspace) -> bool:
@@ -62,13 +62,13 @@ def versions_of(scope: Scope, rules: RuleSet) -> Versions:
 
 def rules_hash(scope: Scope, rules: RuleSet, engine: str, lists: Versions) -> str:
     """SHA-256, in hex, of all inputs of a compile except the source's columns."""
-    mine = rules.of_scope(scope.name)
+    of_scope = rules.of_scope(scope.name)
     if not scope.workspace.configuration.annotations_of(scope.name):
-        mine = mine.drop(ANNOTATED_BY, strict=False)
+        of_scope = of_scope.drop(ANNOTATED_BY, strict=False)
     sink = _Digest()
-    with pa.ipc.new_stream(pa.PythonFile(sink, "w"), mine.clear().to_arrow().schema) as writer:
+    with pa.ipc.new_stream(pa.PythonFile(sink, "w"), of_scope.clear().to_arrow().schema) as writer:
         # in slices, since a copy of all texts takes memory; the slices do not depend on how the frame is chunked
-        for part in mine.iter_slices(_HASHED_RULES):
+        for part in of_scope.iter_slices(_HASHED_RULES):
             writer.write_table(part.to_arrow().combine_chunks())
     sink.write(repr(settings_of(scope, engine)).encode())
     if lists:

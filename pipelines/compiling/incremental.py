@@ -115,14 +115,14 @@ def _updated(
 ) -> tuple[ri.CompiledRules, pl.DataFrame, Versions]:
     """The index at `path` updated with the changes, the new rejects, and the versions of the lists that rules name."""
     compiled, configuration = ri.load(path), scope.workspace.configuration
-    mine = changes.rules.of_scope(scope.name).select(RULE_COLUMNS)
+    changed = changes.rules.of_scope(scope.name).select(RULE_COLUMNS)
     ids = pl.Series("rule_id", changes.ids)
-    gone = pl.DataFrame({"rule_id": ids.filter(~ids.is_in(mine["rule_id"].implode()))})
-    edits = pl.concat([mine.cast({"rule_id": ids.dtype}), gone], how="diagonal_relaxed")
+    gone = pl.DataFrame({"rule_id": ids.filter(~ids.is_in(changed["rule_id"].implode()))})
+    edits = pl.concat([changed.cast({"rule_id": ids.dtype}), gone], how="diagonal_relaxed")
     # unchanged rules may name these lists
     texts = pl.Series([f"LIST('{name}')" for name in stored.lists], dtype=pl.String)
     held = Held(compiled.lists, stored.lists)
-    lists, versions = read_lists(configuration, pl.concat([texts, mine["expression"]]), held)
+    lists, versions = read_lists(configuration, pl.concat([texts, changed["expression"]]), held)
     sample = scope.sample(scope.columns())
     updated = compiled.update(edits.to_arrow(), spark_analyser(scope), sample, lists)
     rejected, now = library_rejects(compiled, scope.name), library_rejects(updated, scope.name)

@@ -46,9 +46,9 @@ class KnownRules:
 
     def of_library(self, scopes: set[str]) -> pl.DataFrame:
         """The library's rejects among the current rules of some scopes."""
-        mine = self.stored.filter(pl.col("scope").is_in(list(scopes)) & ~is_of_row())
-        unchanged = self.changes.unchanged(mine)
-        others = mine.join(unchanged, on=["scope", "rule_id"], how="anti")
+        of_scopes = self.stored.filter(pl.col("scope").is_in(list(scopes)) & ~is_of_row())
+        unchanged = self.changes.unchanged(of_scopes)
+        others = of_scopes.join(unchanged, on=["scope", "rule_id"], how="anti")
         return pl.concat([unchanged, compile_rejects_of(others, scopes, self.changes.rules)])
 
     def counts(self, name: str, rules: int, rejected: int) -> Counts:

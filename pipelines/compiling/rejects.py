@@ -62,11 +62,11 @@ def compile_rejects_of(stored: pl.DataFrame, scopes: set[str], rules: RuleSet) -
 
     Rules that are kept while their id is duplicate are left out: they are listed as DUPLICATE_ID.
     """
-    mine, keys = stored.filter(pl.col("scope").is_in(list(scopes)) & ~is_of_row()), ["scope", "rule_id"]
-    if mine.is_empty():
-        return mine
+    of_scopes, keys = stored.filter(pl.col("scope").is_in(list(scopes)) & ~is_of_row()), ["scope", "rule_id"]
+    if of_scopes.is_empty():
+        return of_scopes
     known = rules.valid.select("scope", pl.col("rule_id").cast(pl.String))
-    return mine.join(known, on=keys, how="semi").join(rules.kept, on=keys, how="anti")
+    return of_scopes.join(known, on=keys, how="semi").join(rules.kept, on=keys, how="anti")
 
 
 def write_rejects(lake: Lake, rejects: Sequence[pl.DataFrame], version: int, mark: Mark | None) -> None:

@@ -133,26 +133,26 @@ def parsed(text: str) -> Statement:
 
 
 class _Reader:
-    """A recursive-descent parser of a statement; `at` is the index of the next token."""
+    """A recursive-descent parser of a statement; `position` is the index of the next token."""
 
     def __init__(self, tokens: Tokens) -> None:
-        self.tokens, self.at = tokens, 0
+        self.tokens, self.position = tokens, 0
 
     @property
     def kind(self) -> str:
         """The kind of the next token."""
-        return self.tokens.kinds[self.at]
+        return self.tokens.kinds[self.position]
 
     @property
     def is_qualified(self) -> bool:
         """True if a dot follows the next token."""
-        return "." in self.tokens.kinds[self.at + 1 : self.at + 2]
+        return "." in self.tokens.kinds[self.position + 1 : self.position + 2]
 
     def takes(self, *kinds: str) -> bool:
         """Consume the next tokens if they are of these kinds; returns whether they were."""
-        if tuple(self.tokens.kinds[self.at : self.at + len(kinds)]) != kinds:
+        if tuple(self.tokens.kinds[self.position : self.position + len(kinds)]) != kinds:
             return False
-        self.at += len(kinds)
+        self.position += len(kinds)
         return True
 
     def expect(self, *kinds: str) -> None:
@@ -300,10 +300,10 @@ class _Reader:
 
     def item(self) -> Item:
         """One item of a select list."""
-        aggregate = self.kind if self.kind in AGGREGATES and self.tokens.kinds[self.at + 1] == "(" else None
+        aggregate = self.kind if self.kind in AGGREGATES and self.tokens.kinds[self.position + 1] == "(" else None
         column: str | None
         if aggregate is not None:
-            self.at += 2
+            self.position += 2
             column = None if aggregate == "COUNT" and (self.takes("*") or self.takes_one()) else self.name()
             self.expect(")")
         else:
@@ -314,7 +314,7 @@ class _Reader:
 
     def takes_one(self) -> bool:
         """Consume the number 1 if it is next; returns whether it was."""
-        return self.kind == NUMBER and self.tokens.spelling(self.at) == "1" and self.takes(NUMBER)
+        return self.kind == NUMBER and self.tokens.spelling(self.position) == "1" and self.takes(NUMBER)
 
     def reference(self) -> str | int:
         """A column by name, or by its place in the result."""
@@ -346,29 +346,29 @@ class _Reader:
 
     def expression(self, ends: frozenset[str], stops: str = "") -> str:
         """The text up to the first word of `ends`, or character of `stops`, outside of brackets."""
-        start, depth = self.at, 0
+        start, depth = self.position, 0
         while self.kind != END and not (depth == 0 and (self.kind in ends or (self.kind and self.kind in stops))):
             depth += (self.kind in ("(", "[")) - (self.kind in (")", "]"))
-            self.at += 1
-        if self.at == start or depth:
+            self.position += 1
+        if self.position == start or depth:
             raise NeedsSparkError("it lacks an expression")
-        return self.tokens.text[self.tokens.starts[start] : self.tokens.ends[self.at - 1]]
+        return self.tokens.text[self.tokens.starts[start] : self.tokens.ends[self.position - 1]]
 
     def name(self) -> str:
         """A name: a word without another meaning, or any name in back-quotes."""
-        spelling = self.tokens.spelling(self.at)
+        spelling = self.tokens.spelling(self.position)
         is_word = self.kind not in (STRING, NUMBER, END) and self.kind not in _NO_NAMES and _WORD.fullmatch(spelling)
         if self.kind != QUOTED_NAME and not is_word:
             raise NeedsSparkError(f"it has {spelling or 'an end'} where a name is expected")
-        self.at += 1
-        return self.tokens.name(self.at - 1)
+        self.position += 1
+        return self.tokens.name(self.position - 1)
 
     def number(self) -> int:
         """An unsigned INT."""
-        spelling = self.tokens.spelling(self.at)
+        spelling = self.tokens.spelling(self.position)
         if self.kind != NUMBER or not spelling.isdecimal():
             raise NeedsSparkError(f"it has {spelling or 'an end'} where a whole number is expected")
-        self.at += 1
+        self.position += 1
         found = int(literals.number(spelling, 0).value)
         if found > _LARGEST:
             raise NeedsSparkError(f"{found} is no INT, which Spark asks for")

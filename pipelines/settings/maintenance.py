@@ -15,14 +15,14 @@ def maintenance_of(section: Section) -> Maintenance:
     value = section.values.get("maintenance", _MODES[0])
     if not isinstance(value, Mapping):
         return Maintenance(automatic=section.choice("maintenance", _MODES) == "auto")
-    own = section.section("maintenance")
-    own.expect("mode", "versions", "runs", "quarantine")
+    table = section.section("maintenance")
+    table.expect("mode", "versions", "runs", "quarantine")
     default = Maintenance()
     return Maintenance(
-        automatic=own.choice("mode", _MODES) == "auto",
-        versions=_duration(own, "versions") if "versions" in value else default.versions,
-        runs=_duration(own, "runs") if "runs" in value else default.runs,
-        quarantine=_duration(own, "quarantine") if "quarantine" in value else default.quarantine,
+        automatic=table.choice("mode", _MODES) == "auto",
+        versions=_duration(table, "versions") if "versions" in value else default.versions,
+        runs=_duration(table, "runs") if "runs" in value else default.runs,
+        quarantine=_duration(table, "quarantine") if "quarantine" in value else default.quarantine,
     )
 
 

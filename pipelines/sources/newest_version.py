@@ -47,6 +47,6 @@ def has_more(workspace: Workspace, stream: Stream, position: Position, table_id:
     This is also so if the source is now another table or an older copy, since the run must report that. reached: False
     if no row was taken yet: the position is then a start, which may be in the future.
     """
-    now = newest_version(workspace, stream)
-    is_older = reached and position.is_beyond(now.version)
-    return now.table_id != table_id or now.version >= position.version or is_older
+    newest = newest_version(workspace, stream)
+    is_older = reached and position.is_beyond(newest.version)
+    return newest.table_id != table_id or newest.version >= position.version or is_older

@@ -60,7 +60,11 @@ def pieces_of(files: Sequence[SourceFile], workers: int, most_bytes: int | None 
     """
     with ThreadPoolExecutor(_FOOTERS) as threads:  # reading footers from a remote file system is slow
         sizes = list(threads.map(lambda file: row_group_bytes(file.path), files))
-    groups = [(file, number, size) for file, its in zip(files, sizes, strict=True) for number, size in enumerate(its)]
+    groups = [
+        (file, number, size)
+        for file, row_groups in zip(files, sizes, strict=True)
+        for number, size in enumerate(row_groups)
+    ]
     total = sum(size for _, _, size in groups)
     count = max(1, min(workers, total // _PIECE_BYTES))
     if most_bytes is not None:

@@ -15,10 +15,10 @@ def java(jvm: Any, name: str) -> Any:
     Py4JError if there is none.
     """
     global _known
-    of, found = _known
-    if of is not jvm:
-        found = {}
-        _known = (jvm, found)
-    if name not in found:
-        found[name] = reduce(getattr, name.split("."), jvm)
-    return found[name]
+    known_jvm, names = _known
+    if known_jvm is not jvm:
+        names = {}
+        _known = (jvm, names)
+    if name not in names:
+        names[name] = reduce(getattr, name.split("."), jvm)
+    return names[name]

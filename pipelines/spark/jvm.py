@@ -88,9 +88,9 @@ def is_dead(error: BaseException | None = None) -> bool:
     if process is None:
         return _is_network(error) and not _answers(gateway)
     ending = error is not None and (any(text in str(error) for text in ENDING) or is_stopped())
-    waited = time.monotonic() + (_WAIT_SECONDS if ending or _is_network(error) else 0.0)
+    deadline = time.monotonic() + (_WAIT_SECONDS if ending or _is_network(error) else 0.0)
     while process.poll() is None:
-        if time.monotonic() >= waited or (not ending and _answers(gateway)):
+        if time.monotonic() >= deadline or (not ending and _answers(gateway)):
             return False
         time.sleep(0.1)
     return True
@@ -177,11 +177,11 @@ def _interrupts_deferred() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread receives Ctrl-C
         return
-    came: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _frame: came.append(number))
+    interrupts: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _frame: interrupts.append(number))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-    if came:
+    if interrupts:
         raise KeyboardInterrupt

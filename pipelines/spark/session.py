@@ -216,8 +216,8 @@ def start_settings(
 
     java_options: put before those of `[spark]` for the driver; folder: for the files of a JVM on this machine only.
     """
-    own = dict(configuration.spark)
-    master = own.get("spark.master", "local[*]")
+    configured = dict(configuration.spark)
+    master = configured.get("spark.master", "local[*]")
     settings = {"spark.master": master}
     if master.startswith("local"):
         settings |= _LOCAL
@@ -226,12 +226,14 @@ def start_settings(
         if folder is not None:
             settings["spark.local.dir"] = str(folder)
             java_options = f"{java_options} -Djava.io.tmpdir={shlex.quote(str(folder))}".strip()
-    settings |= own
+    settings |= configured
     for name, value in _DELTA.items():
-        settings[name] = value if name not in own or name.endswith("spark_catalog") else f"{value},{own[name]}"
+        settings[name] = (
+            value if name not in configured or name.endswith("spark_catalog") else f"{value},{configured[name]}"
+        )
     if java_options:
-        settings[_JAVA_OPTIONS] = f"{java_options} {own.get(_JAVA_OPTIONS, '')}".strip()
-    settings["spark.jars"] = ",".join([*jars, *filter(None, [own.get("spark.jars")])])
+        settings[_JAVA_OPTIONS] = f"{java_options} {configured.get(_JAVA_OPTIONS, '')}".strip()
+    settings["spark.jars"] = ",".join([*jars, *filter(None, [configured.get("spark.jars")])])
     return settings
 
 
