@@ -149,9 +149,10 @@ def _what_is_new(workspace: Workspace, stream: Stream, join: Join | None, source
 
     last = last_batch(workspace.lake, stream.name if join is None else join.name)
     if last is None or last.plan.get("reset"):
-        return source.take(source.first_position(stream.start), None, _ALL_BYTES)
+        return source.take(source.first_position(stream.start), None, _ALL_BYTES, reached=False)
     plan = last.plan if join is None else last.plan["sides"][stream.name]
-    return source.take(position_from_plan(plan["end"]), plan["table_id"], _ALL_BYTES)
+    reached = plan["end"] != plan.get("first")  # a join has not reached a start in the future
+    return source.take(position_from_plan(plan["end"]), plan["table_id"], _ALL_BYTES, reached=reached)
 
 
 def _distinct(listed: list[Expectation]) -> list[Expectation]:

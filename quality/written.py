@@ -70,17 +70,18 @@ class NewestBatch:
     def _ids(self, version: int) -> pl.Series:
         """The ids in the indexes that tagged the micro-batches with a version of the rules.
 
-        If none of these indexes exists any longer, the ids of the scope's enabled rules in that version.
+        If one of these indexes no longer exists, also the ids of the scope's enabled rules in that version.
         """
         import rules_index as ri
         from pipelines.lake.index_store import fetch_index, newest_index
 
-        lake, found = self.workspace.lake, []
-        for fingerprint in {batch.fingerprint for batch in self.batches if batch.rules_version == version}:
-            stored = newest_index(lake, self.scope, fingerprint) if fingerprint else None
-            if stored is not None:
-                found.append(pl.Series(pl.from_arrow(ri.load(fetch_index(lake, stored)).ids)))
-        return pl.concat(found) if found else enabled_rules(self.workspace, self.scope, version)["rule_id"]
+        lake = self.workspace.lake
+        fingerprints = {batch.fingerprint for batch in self.batches if batch.rules_version == version}
+        stored = [newest_index(lake, self.scope, each) if each else None for each in fingerprints]
+        found = [pl.Series(pl.from_arrow(ri.load(fetch_index(lake, each)).ids)) for each in stored if each is not None]
+        if len(found) < len(fingerprints) or not found:
+            found.append(enabled_rules(self.workspace, self.scope, version)["rule_id"])
+        return pl.concat(found)
 
 
 def totals(pairs: pl.DataFrame) -> Counts:

@@ -52,6 +52,15 @@ def test_the_source_is_counted_before_it_is_tagged(workspace) -> None:
     assert (measures["new_rows"], measures["refused"]) == (0, 0)
 
 
+@pytest.mark.parametrize("start", [100, "2999-01-01"])
+def test_a_start_in_the_future_closes_no_gate(new_workspace, start) -> None:
+    workspace = new_workspace({"s": {"source": "lake/source", "key": ["id"], "start": start}}, spark=False)
+    stream = workspace.configuration.streams["s"]
+    write_deltalake(stream.source, pa.table({"id": [1, 2]}))
+    _, measures = sources.suites(workspace, stream)
+    assert (measures["followed"], measures["new_rows"]) == ("yes", 0)
+
+
 def test_an_empty_text_that_a_partition_does_not_keep_is_no_fault(new_workspace, add_rules) -> None:
     stream = {"source": "lake/source", "key": ["id"], "partition_by": ["s"]}
     workspace = new_workspace({"s": stream}, spark=False)
