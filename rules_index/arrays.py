@@ -14,20 +14,20 @@ def offsets_of(lengths: np.ndarray) -> np.ndarray:
 
 
 def gather_indices(offsets: np.ndarray, lists: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The gather indices [.] int64 of all values of the chosen lists, and the offsets [chosen + 1] int64 of the lists
-    once gathered."""
+    """Returns the positions [.] int64 of all values of the chosen `lists`, list after list, and the offsets
+    [chosen + 1] int64 of these lists once their values are gathered."""
     lengths = offsets[lists + 1] - offsets[lists]
     gathered = offsets_of(lengths)
     return np.repeat(offsets[lists] - gathered[:-1], lengths) + np.arange(gathered[-1]), gathered
 
 
 def segment_ids(offsets: np.ndarray) -> np.ndarray:
-    """The number of each value's list [values] int64 (segment ids)."""
+    """The number [values] int64 of the list that each value belongs to."""
     return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
 
 
 def segment_counts(chosen: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """The number [lists] int64 of values of each list that are chosen [values] bool."""
+    """For each list, how many of its values are chosen: [lists] int64, given `chosen` [values] bool."""
     return np.diff(np.concatenate([[0], np.cumsum(chosen)])[offsets])
 
 
@@ -40,8 +40,8 @@ def distinct(values: np.ndarray) -> np.ndarray:
 
 
 def grown(array: np.ndarray, needed: int, fill: int = 0) -> np.ndarray:
-    """The array, or a copy with at least `needed` rows and at least twice the former number, new ones filled with
-    `fill`."""
+    """Returns the array if it has at least `needed` rows, else a copy with at least `needed` rows and at least twice
+    the former number; new rows are filled with `fill`."""
     if needed <= len(array):
         return array
     larger = np.full((max(needed, 2 * len(array), 16), *array.shape[1:]), fill, array.dtype)

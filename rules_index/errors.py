@@ -10,8 +10,8 @@ class RulesIndexError(Exception):
 class RuleError(RulesIndexError):
     """One rule that cannot be compiled; other rules are not affected.
 
-    `error` is a stable upper-case code (`SYNTAX`, `UNKNOWN_COLUMN`, ...), `message` a sentence for the
-    rule's author, `position` the 0-based offset in the rule's text or None where it is unknown.
+    `error` is a stable upper-case code (`SYNTAX`, `UNKNOWN_COLUMN`, ...), `message` a sentence for the rule's author,
+    `position` the 0-based offset in the rule's text, or None if it is unknown.
     """
 
     def __init__(self, error: str, message: str, position: int | None = None) -> None:
@@ -41,4 +41,4 @@ class UnknownRuleError(RulesIndexError):
 
 
 class ArtifactError(RulesIndexError):
-    """The bytes are not an index that this version can read: damaged, truncated or foreign."""
+    """The bytes are not an index that this version can read: damaged, truncated, or of another format."""

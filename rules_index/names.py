@@ -7,14 +7,16 @@ from collections.abc import Callable, Hashable, Sequence
 
 
 def field_key(name: str) -> str:
-    """A key that is equal for names of fields that Spark takes for the same: Java's `equalsIgnoreCase`, by letter."""
+    """A key that is equal for two names of fields if Spark takes them for the same. It follows Java's
+    `equalsIgnoreCase`: letter by letter, upper case, then lower case."""
     if name.isascii():
         return name.lower()
     return "".join(_lower(_upper(letter)) for letter in name)
 
 
 def column_key(name: str) -> Hashable:
-    """A key that is equal for names of columns that Spark takes for the same: their lower case must be equal, too.
+    """A key that is equal for two names of columns if Spark takes them for the same: their lower case must be equal,
+    too.
 
     So a column `ſ` is not `s`, though their upper case is equal; as fields of a struct they are the same.
     """
@@ -22,7 +24,8 @@ def column_key(name: str) -> Hashable:
 
 
 def spelled(names: Sequence[str], wanted: str, key: Callable[[str], Hashable]) -> str | None:
-    """The only one of `names` that is `wanted`, exactly or else by its key; None where there is none, or several."""
+    """Returns the name in `names` that equals `wanted`, or else the one whose key is equal; None if there is none, or
+    more than one."""
     if names.count(wanted) == 1:
         return wanted
     alike = [name for name in names if key(name) == key(wanted)]
@@ -30,7 +33,7 @@ def spelled(names: Sequence[str], wanted: str, key: Callable[[str], Hashable]) -
 
 
 def _upper(letter: str) -> str:
-    """The letter's upper case if that is a single letter, which 'ß' does not have."""
+    """The letter's upper case; the letter itself if that is several letters, as for 'ß'."""
     upper = letter.upper()
     if len(upper) > 1:
         upper = letter.title()
@@ -43,13 +46,13 @@ def _lower(letter: str) -> str:
 
 
 def path_parts(name: str) -> list[str]:
-    """The parts of a leaf's name: `a.b` has two; a part in backticks is one part, whatever it contains."""
+    """The parts of a leaf's name, which points separate: `a.b` has two. A part in backticks may contain points."""
     parts = re.findall(r"`((?:[^`]|``)*)`|([^.`]+)", name)
     return [quoted.replace("``", "`") if quoted else bare for quoted, bare in parts]
 
 
 def back_quoted(name: str) -> str:
-    """A name in back-quotes, so that Spark takes it literally."""
+    """The name in backticks, so that Spark takes it literally."""
     return f"`{name.replace('`', '``')}`"
 
 

@@ -1,4 +1,4 @@
-"""Texts of users on a terminal, which must neither obey them nor hide a part of them."""
+"""Escapes users' texts for a terminal: they must neither control it nor hide a part of themselves."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import unicodedata
 
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
-"""Categories of controls, of bidirectional and zero-width characters, of lone surrogates, and of line separators."""
+"""Categories of control characters, bidirectional and zero-width characters, lone surrogates, line and paragraph
+separators."""
 
 
 def escaped(value: object, keep: str = "") -> str:
-    """A value as text in which characters that a terminal obeys or hides are written like \\x1b.
+    """The value as text. Characters that a terminal would obey or hide are written like \\x1b.
 
-    keep: characters that stay.
+    keep: characters that are left as they are.
     """
     text = str(value)
     if text.isprintable():

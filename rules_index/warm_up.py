@@ -80,7 +80,7 @@ def _warm_up_texts(schema: pa.Schema) -> int:
 
 
 def _warm_up_lists() -> int:
-    """Matches rows by lists, as they were read and after an edit. Returns the number of results."""
+    """Matches rows by value lists, before and after an edit. Returns the number of results."""
     batch = pa.table({"text": ["a", "b"], "big": pa.array([0, _FAR])})
     lists = [value_list("text", batch["text"]), value_list("big", batch["big"])]
     rules = [(name, f"{name} IN LIST('{name}')") for name in batch.column_names]
@@ -120,8 +120,8 @@ def _warm_up_lint(schema: pa.Schema) -> int:
 
 
 def _warm_up_join() -> int:
-    """Joins a few rows of two streams with rules on one of them, on both and across. Returns the number of joined
-    rows."""
+    """Joins a few rows of two streams by rules on one stream, on both, and with a comparison across. Returns the number
+    of joined rows."""
     columns = pa.struct([("x", pa.int32()), ("y", pa.string())])
     rules = [
         ("one", "a.x > 1"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from rules_index.errors import RuleError
 
 MOST_STEPS = 240_000
-"""The steps that reading one rule may take; placing its conjunctions may take as many again. A step takes about three
-microseconds."""
+"""The steps that reading one rule may take; expanding it to conjunctions may take as many again. A step takes about
+three microseconds."""
 
 
 class Work:
@@ -18,7 +18,7 @@ class Work:
         self.left = MOST_STEPS
 
     def spend(self, steps: int, position: int | None = None) -> None:
-        """Counts steps. Raises `TOO_COMPLEX`, at a position of the rule's text, where too few are left."""
+        """Counts steps. Raises `TOO_COMPLEX`, at a position in the rule's text, if too few are left."""
         self.left -= steps
         if self.left < 0:
             raise RuleError(

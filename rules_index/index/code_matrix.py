@@ -1,4 +1,4 @@
-"""A batch of rows as region codes."""
+"""Encodes a batch of rows: from columns to the code matrix."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ if TYPE_CHECKING:
     from rules_index.index.computed_codes import Computed
 
 Values = Mapping[str, Evaluated | np.ndarray]
-"""Columns by leaf name. A Boolean leaf that only Spark evaluates may be given as truth codes (`inputs.read_leaf`)."""
+"""Columns by leaf name. The column of a Boolean leaf that only Spark evaluates may be an array of truth codes
+(`inputs.read_leaf`)."""
 Sample = Callable[[list[str]], pa.Table | None]
-"""Given names of columns, returns some rows with at least these columns (`index.build.SAMPLE_ROWS` suffice), or None
-where there are no rows."""
+"""A function that takes names of columns and returns some rows with at least these columns (`index.build.SAMPLE_ROWS`
+suffice), or None if there are no rows."""
 
 
 def code_matrix(
     attributes: Sequence[Expression], regions: Sequence[Regions], inputs: Sequence[Leaf], table: pa.Table
 ) -> tuple[np.ndarray, dict[int, np.ndarray]]:
-    """The code matrix [attributes, rows], and the rows that raised [rows] bool by attribute. Codes are uint8 where no
-    attribute has more than `COARSE_CODES`, else int32.
+    """Returns the code matrix [attributes, rows]; and for each attribute that raised, by number, on which rows, [rows]
+    bool. Codes are uint8 if no attribute has more than `COARSE_CODES`, else int32.
 
-    regions: one for each attribute. inputs: all leaves that the attributes read. Raises `SchemaError` where the table
+    regions: one for each attribute. inputs: all leaves that the attributes read. Raises `SchemaError` if the table
     lacks one.
     """
     return codes_of_values(attributes, regions, {leaf.name: read_leaf(table, leaf) for leaf in inputs}, table.num_rows)
@@ -73,7 +74,8 @@ def codes_of_values(
 def _write_patterns(
     attributes: Sequence[Expression], regions: Sequence[Regions], read: Values, codes: np.ndarray
 ) -> frozenset[int]:
-    """Writes the codes of attributes in pattern groups (many patterns over one column); returns these attributes."""
+    """Writes the codes of attributes in pattern groups (many patterns over one column). Returns the numbers of these
+    attributes."""
     done: set[int] = set()
     if sum(isinstance(each, Operation) and each.name in ("like", "rlike") for each in attributes) == 0:
         return frozenset()
@@ -106,8 +108,8 @@ def _computed(rows: int) -> Computed:
 def _encode_computed(
     expression: Expression, regions: Regions, read: Values, computed: Computed, out: np.ndarray
 ) -> np.ndarray | None:
-    """Writes the codes of a computed attribute into `out` [rows] int32; returns the rows that raised [rows] bool, or
-    None."""
+    """Writes the codes of a computed attribute into `out` [rows] int32. Returns on which rows it raised, [rows] bool,
+    or None for none."""
     for leaf in leaves_of(expression):
         if leaf.name not in computed.values:
             given = read[leaf.name]
@@ -118,9 +120,9 @@ def _encode_computed(
 def sample_codes(
     attributes: Sequence[Expression], regions: Sequence[Regions], inputs: Sequence[Leaf], sample: Sample
 ) -> np.ndarray | None:
-    """The code matrix of a sample of rows; None where there is no sample.
+    """The code matrix of a sample of rows; None if there is no sample.
 
-    A sample has no values that only Spark can evaluate: attributes that need such values get uniformly random codes.
+    A sample lacks values that only Spark can evaluate; attributes that need one get uniformly random codes.
     """
     rows = sample(sorted({path_parts(leaf.name)[0] for leaf in inputs if leaf.text is None}))
     if rows is None or not rows.num_rows:

@@ -1,7 +1,7 @@
-"""Two engines as one: a base, of which some rules are left out, and an engine of the rules that replace them.
+"""Two engines as one: a base, some of whose rules are left out, and an engine of the rules that replace them.
 
-Each has its own attributes, so that a column that both read is coded twice. The constants of changed rules then split
-no region of the base, whose arrays stay unchanged, mapped into memory or in use by other threads.
+Each has its own attributes, so a column that both read is encoded twice. In return, the constants of changed rules
+split no region of the base: its arrays stay as they are, mapped into memory or in use by other threads.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from rules_index.kernels.merged_lists import merge_lists
 class CombinedEngine:
     """The engine of an updated index, made of two engines.
 
-    attributes: the number of attributes of the base; those of the other engine come behind them. base_numbers,
-    changed_numbers: the new ordinals [rules] int32 of each engine's rules, -1 for a rule of the base that is left out.
+    attributes: the number of the base's attributes; those of the other engine follow them. base_numbers,
+    changed_numbers: the new ordinal [rules] int32 of each rule of the two engines; -1 for a rule of the base that is
+    left out.
     """
 
     def __init__(
@@ -33,7 +34,7 @@ class CombinedEngine:
 
     @property
     def name(self) -> str:
-        """The name of both engines."""
+        """The engine's name, which is the same for both."""
         return self.base.name
 
     @property
@@ -42,7 +43,7 @@ class CombinedEngine:
         return {name: getattr(self.conjunctions, name) for name in Conjunctions.__dataclass_fields__}
 
     def match(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Matches `codes` [attributes, rows], int32, or uint8 where no attribute has more than `COARSE_CODES` codes.
+        """Matches `codes` [attributes, rows]: uint8 if no attribute has more than `COARSE_CODES` codes, else int32.
         Returns (offsets [rows + 1] int64, rule ordinals [hits] int32)."""
         starts, rules = self.base.match(codes[: self._attributes])
         other_starts, other_rules = self.changed.match(codes[self._attributes :])
@@ -53,13 +54,13 @@ class CombinedEngine:
         return offsets, out[:count]
 
     def search(self, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
-        """The rules [.] int32, ascending, that a row of codes [attributes] satisfies, and the search's cost."""
+        """The rules [.] int32, ascending, that a row of codes [attributes] satisfies; and the search's cost."""
         return self._together(
             self.base.search(codes[: self._attributes]), self.changed.search(codes[self._attributes :])
         )
 
     def search_event(self, event: Event) -> tuple[np.ndarray, dict[str, int]]:
-        """The rules [.] int32, ascending, that an event given as an expression matches by some conjunction, and the
+        """The rules [.] int32, ascending, with a conjunction that an event given as an expression matches; and the
         search's cost."""
         attributes, start, intervals = event
         of_base = attributes < self._attributes
@@ -84,7 +85,7 @@ class CombinedEngine:
 
     @cached_property
     def conjunctions(self) -> Conjunctions:
-        """The conjunctions of both, over the attributes of both."""
+        """The conjunctions of both over the attributes of both, without those of rules that are left out."""
         parts = [conjunctions_of(engine) for engine in (self.base, self.changed)]
         live = self._base_numbers[parts[0].target[int(parts[0].disjunction_start[-1]) :]] >= 0
         kept = [np.flatnonzero(live), np.arange(len(parts[1].target) - int(parts[1].disjunction_start[-1]))]
@@ -92,6 +93,8 @@ class CombinedEngine:
         shifts = ((0, 0, 0), (self._attributes, len(parts[0].set_start) - 1, parts[0].disjunctions))
         terms = [_shifted(part.terms, *shift) for part, shift in zip(parts, shifts, strict=True)]
         first = [int(part.disjunction_start[-1]) for part in parts]
+        # four lists of conjunctions: both engines' shared disjunctions, then both engines' rules; the latter are then
+        # sorted by their new ordinals
         chosen = [np.arange(each) for each in first] + [begin + rules for begin, rules in zip(first, kept, strict=True)]
         gathered = [gather_indices(part.start, lists) for part, lists in zip(2 * parts, chosen, strict=True)]
         target = [
@@ -123,13 +126,14 @@ def conjunctions_of(engine: Matching) -> Conjunctions:
 
 
 def attributes_left(c: Conjunctions, left_out: np.ndarray, asked: np.ndarray) -> np.ndarray:
-    """Which of the attributes `asked` [attributes] bool remain in use, [attributes] bool, without the rules `left_out`
-    [.], ascending: a conjunction of another rule names them, directly or through a shared disjunction."""
+    """Which of the attributes `asked` [attributes] bool remain in use, [attributes] bool, once the rules `left_out`
+    [.], ascending, are gone: a conjunction of another rule names them, directly or through a shared disjunction."""
     if c.disjunctions:
         return _reached(c, left_out) & asked
     found = np.zeros(len(c.sizes), bool)
     begin, size = 0, _BLOCK
-    # many rules name most attributes, so that few conjunctions are read
+    # the remaining rules usually name all asked attributes soon, so that few conjunctions are read; blocks grow
+    # fourfold
     while begin < len(c.target) and (asked & ~found).any():
         end = min(len(c.target), begin + size)
         kept = ~np.isin(c.target[begin:end], left_out)
@@ -140,12 +144,12 @@ def attributes_left(c: Conjunctions, left_out: np.ndarray, asked: np.ndarray) ->
 
 
 _BLOCK = 1 << 12
-"""The number of conjunctions that are read first."""
+"""The number of conjunctions that `attributes_left` reads first."""
 
 
 def named_by(c: Conjunctions, rules: np.ndarray) -> np.ndarray:
-    """Which attributes [attributes] bool the conjunctions of some rules [.] name; all attributes if there are shared
-    disjunctions."""
+    """Which attributes [attributes] bool the conjunctions of the rules [.] name. All attributes if there are shared
+    disjunctions, which may name any."""
     if c.disjunctions:
         return np.ones(len(c.sizes), bool)
     named = np.zeros(len(c.sizes), bool)
@@ -160,8 +164,8 @@ def _conjunctions_of_rules(c: Conjunctions, rules: np.ndarray) -> np.ndarray:
 
 
 def _reached(c: Conjunctions, left_out: np.ndarray) -> np.ndarray:
-    """Which attributes [attributes] bool the conjunctions of rules other than `left_out` name, or the shared
-    disjunctions that they name."""
+    """Which attributes [attributes] bool the conjunctions of all rules but `left_out` name, directly or through shared
+    disjunctions."""
     first = int(c.disjunction_start[-1])
     attributes, disjunctions = _named(c.terms[c.start[first] :], c)
     without = _named(c.terms[gather_indices(c.start, _conjunctions_of_rules(c, left_out))[0]], c)
@@ -172,6 +176,7 @@ def _reached(c: Conjunctions, left_out: np.ndarray) -> np.ndarray:
         segment_ids(c.disjunction_start),
     )
     of_term = np.repeat(owner, np.diff(c.start[: first + 1]))
+    # a shared disjunction may name earlier ones: repeat until no further one is reached
     while True:
         before = int(reached.sum())
         reached[c.terms[of_disjunction[reached[of_term[of_disjunction]]], 1]] = True
@@ -197,7 +202,7 @@ def _shifted(terms: np.ndarray, attributes: int, sets: int, disjunctions: int) -
 
 
 def added(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
-    """The sums of two dictionaries, by name."""
+    """The sums of two dictionaries' values by name; a name that one of them lacks counts as 0 there."""
     return {name: one.get(name, 0) + other.get(name, 0) for name in [*one, *(n for n in other if n not in one)]}
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rules_index.index.row_codes import RowCoder
 
 CHUNK_ROWS = 1 << 16
-"""Rows that are encoded at a time, so that memory does not grow with the batch."""
+"""Rows that are encoded at a time, so that the memory for codes does not grow with the batch."""
 
 RuleId: TypeAlias = str | int
 _UPDATE = "rules_index.compiling.update:update"
@@ -43,7 +43,7 @@ _UPDATE = "rules_index.compiling.update:update"
 
 
 def rejects_schema(id_type: pa.DataType) -> pa.Schema:
-    """The columns of `Rejects.table`."""
+    """The columns of a table of rejects (`compiling.rule_columns.Rejects.table`)."""
     return pa.schema([("rule_id", id_type), ("error", pa.string()), ("message", pa.string()), ("position", pa.int64())])
 
 
@@ -60,15 +60,15 @@ class Explanation(Protocol):
 
     @property
     def values(self) -> Mapping[str, Any]:
-        """The row's values of the columns that it reads."""
+        """The row's value of each column that this part reads."""
 
     @property
     def children(self) -> Sequence[Explanation]:
-        """Its parts."""
+        """The parts that this one consists of."""
 
     @property
     def matched(self) -> bool:
-        """Whether it is TRUE: of a whole rule, whether it matches the row."""
+        """Whether `value` is True: for a whole rule, whether the rule matches the row."""
 
     @property
     def near_miss(self) -> Sequence[Any] | None:
@@ -83,11 +83,12 @@ class CompiledRules:
     """An index over the rules of one scope.
 
     `ids` are the rules' ids in ascending order; a rule's ordinal is its index in them. `attributes` and `regions`
-    correspond one to one. `raising` are, per rule, the attributes whose evaluation may fail on a row, as CSR arrays.
-    `texts` are the rules as their authors wrote them. `annotations` are what rows get besides ids, where that is asked
-    for. `definition` is what the next version is made from: the rules of a full compile, or the layers of an update.
-    `named_lists` are the value lists that rules name, also where no attribute reads them, as in `a IN LIST('x') OR
-    TRUE`: an explanation and the next version need them.
+    correspond one to one, and `inputs` are the leaves that the attributes read. `raising` says which attributes of each
+    rule may raise on a row, as CSR arrays (offsets [rules + 1], numbers of attributes). `texts` are the rules as their
+    authors wrote them. `annotations` are what rows get besides ids; None if that was not asked for. `definition` is
+    what the next version is made from: the rules of a full compile, or the layers of an update. `named_lists` are the
+    value lists that rules name. It includes lists that no attribute reads, as in `a IN LIST('x') OR TRUE`, because an
+    explanation and the next version need them.
     """
 
     ids: pa.Array
@@ -125,7 +126,7 @@ class CompiledRules:
 
     @property
     def source(self) -> RuleSource:
-        """The rules of a full compile. This index must be one."""
+        """What a full compile keeps of its rules. Must not be called on an updated index."""
         assert isinstance(self.definition, RuleSource)
         return self.definition
 
@@ -137,12 +138,12 @@ class CompiledRules:
         return f"CompiledRules({len(self)} rules, engine {self.engine}, fingerprint {self.fingerprint[:12]})"
 
     def match(self, batch: pa.Table | pa.RecordBatch | pl.DataFrame) -> pa.ListArray:
-        """The ids of the rules that each row satisfies: one list per row, ascending, empty where no rule matches.
+        """The ids of the rules that each row satisfies: one list per row, ascending, empty if no rule matches.
 
-        `batch` has at least the columns named by `inputs`. Large, view and dictionary variants of a type are accepted,
-        and so are further columns. Afterwards `errors` counts, per rule, the rows of this batch on which evaluating one
-        of its predicates raised; where several threads match, those of the last one (`match_ordinals` returns its own).
-        Raises `SchemaError` for a column that is missing or of another type.
+        `batch` has at least the columns named by `inputs`; further columns are ignored. Large, view and dictionary
+        variants of a type are accepted. Afterwards `errors` says, per rule, on how many rows of this batch one of its
+        predicates raised. If several threads match, `errors` is that of the thread that finished last; `match_ordinals`
+        returns each call's own. Raises `SchemaError` for a column that is missing or of another type.
         """
         offsets, ordinals, self.errors = self.match_ordinals(batch)
         if len(ordinals) > np.iinfo(np.int32).max:
@@ -156,8 +157,8 @@ class CompiledRules:
         """The ids of the rules that one row satisfies, ascending. Thread-safe.
 
         row: values by column, in Python's types; derived columns by name. A naive datetime for a TIMESTAMP is local to
-        `time_zone`. The index's own structure is searched. `errors` is not changed. Raises `SchemaError` for a column
-        that is missing or a value that its type does not have, `ArtifactError` for a stored structure that is
+        `time_zone`. The index's own structure is searched, and `errors` is not changed. Raises `SchemaError` for a
+        column that is missing or a value that its type cannot hold, and `ArtifactError` for a stored structure that is
         malformed.
         """
         codes = self._row_coder.codes(row)
@@ -170,10 +171,10 @@ class CompiledRules:
     def match_event(self, expression: str) -> list[RuleId]:
         """The ids of the rules that an event matches, ascending. Thread-safe.
 
-        expression: an event that is itself an expression, a conjunction of parts about one column each, such as `price
-        BETWEEN 10 AND 20 AND kind <> 'a'`. It matches a rule where, for each attribute that the rule names, it offers a
-        value, or NULL, that satisfies the rule (BE-Tree, section 3.2). It offers nothing for columns that it does not
-        name; columns that no rule reads are ignored. Raises `RuleError` for any other text.
+        expression: an event that is itself an expression: a conjunction whose parts are about one column each, such as
+        `price BETWEEN 10 AND 20 AND kind <> 'a'`. It matches a rule if, for each attribute that the rule names, it
+        offers a value (or NULL) that satisfies the rule (BE-Tree, section 3.2). It offers nothing for columns that it
+        does not name. Columns that no rule reads are ignored. Raises `RuleError` for any other text.
         """
         event = self._event_reader.event(expression)
         if event is None:
@@ -185,10 +186,10 @@ class CompiledRules:
         return self._listed(rules)
 
     def explain(self, row: Mapping[str, Any], rule_id: RuleId, fixed: Collection[str] = ()) -> Explanation:
-        """Why a rule matches a row, or does not: a tree of its predicates with their values and those of the row.
+        """Why a rule matches a row, or does not: a tree of its predicates, each with its truth and the row's values.
 
         row: as for `match_one`, but only the columns that this rule reads are needed. fixed: columns that a near miss
-        does not change. Raises `SchemaError` as `match_one` does, `UnknownRuleError` for a rule that the index does not
+        must not change. Raises `SchemaError` as `match_one` does, `UnknownRuleError` for a rule that the index does not
         have, `RulesIndexError` for an index without texts.
         """
         explain = resolve_name("rules_index.explaining.explain:explain")  # imported only when asked for
@@ -211,12 +212,13 @@ class CompiledRules:
         return np.concatenate(offsets), np.concatenate([np.empty(0, np.int32), *ordinals]), errors
 
     def codes(self, table: pa.Table) -> tuple[np.ndarray, dict[int, np.ndarray]]:
-        """The code matrix [attributes, rows] of some rows, and the rows that raised [rows] bool by attribute
-        (`code_matrix`)."""
+        """The code matrix [attributes, rows] of some rows; and for each attribute that raised, by number, on which
+        rows, [rows] bool (`code_matrix`)."""
         return code_matrix(self.attributes, self.regions, self.inputs, table)
 
     def _count_errors(self, raised: Mapping[int, np.ndarray]) -> dict[RuleId, int]:
-        """The number of rows on which some attribute of a rule raised, by rule id; only rules with any."""
+        """For each rule that raised, on how many rows: those on which at least one of its attributes raised. `raised`
+        is as `codes` returns it."""
         if not raised:
             return {}
         starts, used = self.raising
@@ -254,12 +256,12 @@ class CompiledRules:
 
     @cached_property
     def _known_ids(self) -> np.ndarray:
-        """The ids [rules]: integers; or strings, of which only those are decoded that a single event has matched so
-        far."""
+        """The ids [rules] by ordinal. Integers are all there. Of strings only those that a single event has matched so
+        far, because decoding all takes long; the others are None."""
         return self.ids.to_numpy() if pa.types.is_integer(self.ids.type) else np.full(len(self.ids), None, object)
 
     def _listed(self, ordinals: np.ndarray) -> list[RuleId]:
-        """The ids of a few rules."""
+        """The ids of a few rules, given by their ordinals."""
         known = self._known_ids
         found: list[RuleId] = known[ordinals].tolist()
         if known.dtype == object and None in found:
@@ -270,29 +272,31 @@ class CompiledRules:
     def update(self, changes: Any, analyse: Any = None, sample: Any = None, lists: Any = ()) -> CompiledRules:
         """The next version: this one with rules added, changed and removed; equal to a full compile of the result.
 
-        changes: rules as `compile_rules` takes them, a table or pairs. For each id in them they replace all that this
-        version has of it, rejects included. A rule that is not enabled, or has no expression, is removed; it need not
+        changes: rules as `compile_rules` takes them, a table or pairs. Each id in them replaces all that this version
+        has of that id, rejects included. A rule that is not enabled, or has no expression, is removed; it need not
         exist. So `[("new", "a > 1"), ("changed", "a > 2"), ("gone", None)]` adds or changes two rules and removes one.
         analyse, sample: as in `compile_rules`; only predicates that this version does not have are analysed. lists: the
-        value lists that are new or have other values now; rules that name one of these count as changed. The cost
-        depends on what has changed, up to a tenth of the rules; beyond that all rules are compiled. This version does
-        not change, and other threads may use it meanwhile. Raises `RulesIndexError` where the changes cannot be read,
-        `ArtifactError` where the texts in a stored index are malformed.
+        value lists that are new or whose values have changed; rules that name one of these count as changed.
+
+        The cost depends on the number of changed rules while these are up to a tenth of all. Otherwise, and if the
+        index is small or has annotations, all rules are compiled. This version does not change, and other threads may
+        use it meanwhile. Raises `RulesIndexError` if the changes cannot be read, `ArtifactError` if the texts in a
+        stored index are malformed.
         """
         updated: CompiledRules = resolve_name(_UPDATE)(self, changes, analyse, sample, lists)
         return updated
 
     def save(self, path: str | Path, shares_lists: bool = False) -> None:
-        """Writes the index as one file: to a file beside `path` first, which is then renamed.
+        """Writes the index as one file: first to a temporary file in the same folder, which is then renamed to `path`.
 
-        shares_lists: the arrays of long lists that were loaded from other files are not written again; the index then
-        needs these files (`list_files`) in its folder.
+        shares_lists: long lists that were loaded from other files are not written again; the index then needs these
+        files (`list_files`) in its folder.
         """
         save(_pieces(self, shares_lists), path)
 
     @property
     def list_files(self) -> list[str]:
-        """The names, ascending, of the files whose lists `save` with `shares_lists` leaves where they are."""
+        """The names, ascending, of the files that the index refers to if it is saved with `shares_lists`."""
         layers = self.definition
         parts = (layers.base, layers.changed) if isinstance(layers, Layers) else (self,)
         shared = [origin_shared(each) for part in parts for each in part.lists.values()]
@@ -301,8 +305,14 @@ class CompiledRules:
 
 @dataclass(frozen=True)
 class Layers:
-    """A full compile, the ordinals [.] int64, ascending, of its rules that have been changed or removed since, and an
-    index of the rules that were added or changed. `schema`, `digests` and texts are those of each."""
+    """The two indexes of which an updated index consists.
+
+    base      a full compile
+    left_out  [.] int64, ascending: the ordinals of the base's rules that have been changed or removed since
+    changed   a full compile of the rules that have been added or changed since
+
+    Each layer keeps its own texts and digests.
+    """
 
     base: CompiledRules
     left_out: np.ndarray
@@ -338,7 +348,7 @@ def _pieces(compiled: CompiledRules, shares_lists: bool = False) -> list[bytes |
 
 
 def _full(compiled: CompiledRules, sections: Sections, shares_lists: bool) -> dict[str, Any]:
-    """The header of a full compile."""
+    """The header of a full compile; adds its arrays and tables to the sections."""
     source = compiled.source
     header = {
         "time_zone": compiled.time_zone,

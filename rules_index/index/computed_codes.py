@@ -1,8 +1,8 @@
-"""The region codes of computed attributes, a bounded part of their intermediate values at a time.
+"""Encodes computed attributes; bounds the memory for their intermediate values.
 
-Thousands of rules may each compute values of their own, and a text may be repeated until no array can hold a column of
-it. So values that attributes share are kept up to a bound, and an attribute whose values would take more is evaluated
-for fewer rows at a time.
+Thousands of rules may each compute values of their own, and a column of texts can grow beyond what an array can hold
+(`repeat`). So the values that attributes share are cached only up to a bound, and an attribute whose values would take
+more is evaluated for fewer rows at a time.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ from rules_index.language.typed import Constant, Expression, Leaf, leaves_of
 
 _LOG = logging.getLogger(__name__)
 MAX_BYTES = 128 << 20
-"""The most bytes of intermediate values, about, that one attribute may take at a time, and that are kept for others."""
+"""About the most bytes of intermediate values that one attribute may take at a time; also the most that are cached for
+other attributes."""
 _NUMBER = 16
-"""Bytes of a value that is no text, with its validity and whether it raised."""
+"""Bytes of a value that is not a text, with its validity and whether it raised."""
 _FEW_ROWS = 16
-"""So few rows are evaluated at once, whatever is computed: estimating would take as long."""
+"""So few rows are always evaluated at once: estimating their memory would take as long."""
 
 
 @dataclass
 class Computed:
-    """What was computed for one batch of `rows` rows so far; `values` has the values of leaves by name."""
+    """What has been computed for one batch of `rows` rows so far. `values` has the values of leaves by name; `_shared`
+    caches those of parts of expressions."""
 
     rows: int
     values: dict[str, Evaluated] = field(default_factory=dict)
@@ -39,9 +41,10 @@ class Computed:
     _shared_bytes: int = 0
 
     def encode(self, expression: Expression, regions: Regions, out: np.ndarray) -> Mask | None:
-        """Writes the expression's codes into `out` [rows] int32; returns the rows that raised [rows] bool, or None.
+        """Writes the expression's codes into `out` [rows] int32. Returns on which rows it raised, [rows] bool, or None
+        for none.
 
-        A fault of the library's own is logged, and counts as raised on all rows: it must stop no other rule.
+        An unexpected exception is logged and counts as raised on all rows, because it must not stop other rules.
         """
         try:
             return self._encode(expression, regions, out)
@@ -84,8 +87,9 @@ class Computed:
     def _encode_rows(
         self, expression: Expression, regions: Regions, start: int, stop: int, out: np.ndarray, raised: Mask
     ) -> None:
-        """The codes of some rows: of fewer at a time where values are too long for one array, down to one row. A value
-        that is too long by itself is so for Spark as well, which raises. MemoryError where one row takes too much."""
+        """Encodes the rows [start, stop). If their values do not fit an array, it halves the rows, down to one. A
+        single value that does not fit makes Spark raise as well, so it counts as raised. Raises `MemoryError` if one
+        row takes too much memory."""
         inputs = {leaf.name: _rows_of(self.values[leaf.name], start, stop) for leaf in leaves_of(expression)}
         try:
             result = evaluate(expression, inputs, stop - start)
@@ -109,7 +113,7 @@ def _rows_of(value: Evaluated, start: int, stop: int) -> Evaluated:
 
 
 def _rows_at_once(expression: Expression, values: Mapping[str, Evaluated], rows: int) -> int:
-    """For how many rows the values of all parts of the expression take about `MAX_BYTES`, at least 1."""
+    """The number of rows, at least 1, whose values of all parts of the expression take about `MAX_BYTES`."""
     if rows <= _FEW_ROWS:
         return rows
     _, total = _widths(
@@ -119,8 +123,8 @@ def _rows_at_once(expression: Expression, values: Mapping[str, Evaluated], rows:
 
 
 def _widths(expression: Expression, leaves: Mapping[str, float]) -> tuple[float, float]:
-    """The mean bytes of the expression's value on a row, and of the values of all of its parts; `leaves` has those of
-    leaves, by name. A function of texts may return all of its arguments together."""
+    """The mean bytes of the expression's value on a row, and the sum of those of its parts. leaves: the mean bytes of
+    leaves by name. The text that a function returns is taken to be as long as all its arguments together."""
     if isinstance(expression, Leaf):
         return leaves[expression.name], 0.0
     if isinstance(expression, Constant):

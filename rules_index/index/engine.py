@@ -1,4 +1,4 @@
-"""What every engine has: conjunctions, and the kernel's arrays with which batches of rows are matched."""
+"""What all engines share: conjunctions, and the arrays by which the kernel matches batches of rows."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ MEASURED = {
     "equality_start": np.int32, "equality_terms": np.uint8, "equality_conjunctions": np.int32, "equality_next":
     np.int64,
 }  # fmt: skip
-"""The kernel's arrays that depend, besides `terms`, on the rows that are matched (`kernels.match.arranged`), and their
-dtypes."""
+"""The fields of the kernel that `kernels.match.arranged` returns behind `terms`, in its order, each with its dtype;
+None for a number. They depend on the rows that are matched, and are not stored."""
 SHARED = {"set_start": "set_start", "set_intervals": "intervals", "disjunction_start": "disjunction_start"}
-"""Arrays that the kernel reads unchanged from the conjunctions."""
+"""Fields of the kernel that are fields of the conjunctions: the conjunctions' name of each."""
 KERNEL = tuple(DTYPES)
 CONJUNCTIONS = tuple(Conjunctions.__dataclass_fields__)
 REARRANGED_ROWS, ROWS_A_CONJUNCTION = 1 << 20, 64
-"""The number of rows after which the order of terms is measured again (the ASC paper's recomputation period lambda),
-and how many more for each conjunction, because measuring reads every one. It is measured earlier where it was measured
-on less than a block and more rows come."""
+"""The order of terms is measured again after so many rows (the recomputation period lambda of the ASC paper), plus so
+many for each conjunction, because measuring reads every conjunction. If less than a block of rows was measured, the
+next batch with more rows is measured, too."""
 
 
 class Matching(Protocol):
-    """What an index needs of its engine."""
+    """The methods of an engine that a compiled rule set calls."""
 
     @property
     def name(self) -> str:
@@ -43,14 +43,15 @@ class Matching(Protocol):
         """All arrays that are stored."""
 
     def match(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Matches `codes` [attributes, rows], int32, or uint8 where no attribute has more than `COARSE_CODES` codes.
+        """Matches `codes` [attributes, rows]: uint8 if no attribute has more than `COARSE_CODES` codes, else int32.
         Returns (offsets [rows + 1] int64, rule ordinals [hits] int32)."""
 
     def search(self, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
-        """The rules [.] int32, ascending, that a row of codes [attributes] satisfies, and the search's cost."""
+        """The rules [.] int32, ascending, that a row of codes [attributes] satisfies; and the search's cost by the
+        paper's counters."""
 
     def search_event(self, event: Event) -> tuple[np.ndarray, dict[str, int]]:
-        """The rules [.] int32, ascending, that an event given as an expression matches by some conjunction, and the
+        """The rules [.] int32, ascending, with a conjunction that an event given as an expression matches; and the
         search's cost."""
 
     @property
@@ -63,15 +64,16 @@ class Engine(Matching, Protocol):
 
     @classmethod
     def build(cls, conjunctions: Conjunctions, sample: np.ndarray | None = None) -> Self:
-        """An engine over these conjunctions; a sample of rows [attributes, rows] can decide its layout."""
+        """An engine over these conjunctions. sample: codes [attributes, rows] of some rows, from which it may choose
+        its layout."""
 
     @classmethod
     def load(cls, arrays: dict[str, np.ndarray], attributes: int, rules: int) -> Self:
-        """Loads stored arrays. Raises `InvalidArraysError` where they are inconsistent."""
+        """The engine of stored arrays. Raises `InvalidArraysError` if they are inconsistent."""
 
 
 class KernelEngine(ABC):
-    """An index of conjunctions that matches batches. Matching is thread-safe."""
+    """An engine whose batches the kernel matches. Matching is thread-safe."""
 
     name: ClassVar[str]
 
@@ -81,7 +83,8 @@ class KernelEngine(ABC):
         kernel: dict[str, np.ndarray] | None = None,
         sample: np.ndarray | None = None,
     ) -> None:
-        """sample: codes [attributes, rows] of some rows, which a choice of layout can use."""
+        """kernel: the kernel's arrays, if they are stored. sample: codes [attributes, rows] of some rows, from which a
+        layout may be chosen."""
         self._conjunctions = conjunctions
         self._sample = sample
         self._kernel = kernel
@@ -95,7 +98,7 @@ class KernelEngine(ABC):
 
     @classmethod
     def load(cls, arrays: dict[str, np.ndarray], attributes: int, rules: int) -> Self:
-        """Loads stored arrays. Raises `InvalidArraysError` where they are inconsistent."""
+        """The engine of stored arrays. Raises `InvalidArraysError` if they are inconsistent."""
         conjunctions = validate(arrays, attributes, rules)
         kernel = {name: arrays["kernel_" + name] for name in (*KERNEL, "scalars")}
         return cls(conjunctions, kernel)
@@ -109,7 +112,7 @@ class KernelEngine(ABC):
         return arrays
 
     def match(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Matches `codes` [attributes, rows], int32, or uint8 where no attribute has more than `COARSE_CODES` codes.
+        """Matches `codes` [attributes, rows]: uint8 if no attribute has more than `COARSE_CODES` codes, else int32.
         Returns (offsets [rows + 1] int64, rule ordinals [hits] int32)."""
         index, codes = self._index, np.ascontiguousarray(codes)
         rows = codes.shape[1]
@@ -118,18 +121,20 @@ class KernelEngine(ABC):
             self._rows_left = REARRANGED_ROWS + ROWS_A_CONJUNCTION * len(index.target)
             self._rows_measured = rows
         self._rows_left -= rows
+        # byte codes are copied as coarse codes, without a shift
         if codes.dtype == np.uint8 and index.shift.max(initial=0) > 0:
             codes = codes.astype(np.int32)
         of_bytes = codes.dtype == np.uint8
+        # the kernel takes an array of each dtype; the one that is not used has no rows
         none = np.empty((len(codes), 0), np.int32 if of_bytes else np.uint8)
         result: tuple[np.ndarray, np.ndarray] = match_codes(*((none, codes) if of_bytes else (codes, none)), index)
         return result
 
     def _measured(self, codes: np.ndarray, index: KernelArrays) -> KernelArrays:
-        """The index with the arrays that depend on the rows measured on this batch, where that is due."""
+        """The kernel's arrays with terms in the order measured on this batch, and with the fields of `MEASURED`."""
         rows = codes.shape[1]
         count = min(rows, index.block_rows)
-        # the first rows where the batch is small, else rows spread over the batch
+        # at most a block of rows, spread over the batch
         some = np.ascontiguousarray(codes[:, np.arange(count) * rows // max(1, count)], np.int32)
         terms, transposed, *arrays = arranged(some, index)
         measured = dict(zip(MEASURED, (transposed, *map(_read_only, arrays)), strict=True))
@@ -148,7 +153,7 @@ class KernelEngine(ABC):
         return self.match(codes[:, None])[1], {}
 
     def search_event(self, event: Event) -> tuple[np.ndarray, dict[str, int]]:
-        """The rules [.] int32, ascending, that an event given as an expression matches by some conjunction, and the
+        """The rules [.] int32, ascending, with a conjunction that an event given as an expression matches; and the
         search's cost."""
         return rules_met(self._conjunctions, event), {}
 
@@ -173,11 +178,12 @@ class KernelEngine(ABC):
 
     @abstractmethod
     def _place(self) -> AccessPlan:
-        """The access plan of the conjunctions of rules."""
+        """Returns the access plan of the rules' conjunctions."""
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:
-    """A read-only view. Numba has another type for writable arrays, for which kernels would be compiled again."""
+    """Returns a read-only view. Numba has a type of its own for writable arrays, for which kernels would be compiled
+    again."""
     view = np.ascontiguousarray(array).view()
     view.setflags(write=False)
     return view

@@ -1,4 +1,4 @@
-"""Events that are expressions of the rule language: the codes that they offer for each attribute.
+"""Reads events that are expressions of the rule language: which codes do they offer for each attribute?
 
 An event is a conjunction whose parts are about one column each: `price BETWEEN 10 AND 20 AND kind IN ('a', 'b')`. It
 offers the values for which a part is TRUE. Columns that no rule reads are ignored.
@@ -38,7 +38,7 @@ class Offer:
 
 
 Offered = tuple[tuple[int, np.ndarray], ...]
-"""Numbers of attributes, each with the closed, ascending intervals [., 2] of codes that are offered for it."""
+"""For each attribute number the closed, ascending intervals [., 2] of codes that an event offers for it."""
 NEVER: Offered = ((-1, NO_INTERVALS),)
 """The offer of an event that is never TRUE; recognised by identity."""
 MOST_PARTS = 1 << 14
@@ -47,6 +47,7 @@ _PART = re.compile(
     r"""\s*(?P<part>(?P<column>[a-z_]\w*)\s*(?:<=>|<=|>=|<>|!=|=|<|>)\s*(?:-?\d+|'[^'\\]*'))\s*(?:(?P<more>\bAND\b)|$)""",
     re.ASCII | re.IGNORECASE,
 )
+"""A part that compares a column with a plain literal, and the AND or the end of the text behind it."""
 
 
 class EventReader:
@@ -86,7 +87,7 @@ class EventReader:
         return np.array([number for number, _ in offered], np.int32), start.astype(np.int64), intervals
 
     def _offered(self, text: str) -> Offered:
-        """The attributes with the intervals of codes that an event, or a part of one, offers."""
+        """What an event, or a part of one, offers."""
         offers = _offers(text, self._scope)
         if offers is None or any(offer.true == NOTHING and offer.null != Truth.TRUE for offer in offers):
             return NEVER
@@ -97,9 +98,8 @@ class EventReader:
         )
 
     def _from_known_parts(self, text: str) -> Offered | None:
-        """The offer of an event that compares columns with plain literals, from cached parts, since few parts are new.
-        None where the whole event has to be parsed: for other parts, a column in two parts, and anything that is
-        refused."""
+        """What an event offers whose parts compare columns with plain literals. Parts are cached, because few are new.
+        None if the whole event has to be parsed: it has other parts, or two parts on one column, or is refused."""
         offered: list[tuple[int, np.ndarray]] = []
         columns, at, is_never = set(), 0, False
         while at < len(text):
@@ -123,7 +123,7 @@ class EventReader:
         return NEVER if is_never else tuple(offered) if columns else None
 
     def _intervals(self, number: int, offer: Offer) -> np.ndarray:
-        """The codes of an attribute that an offer covers, as closed, ascending intervals [., 2]."""
+        """The codes of attribute `number` that an offer covers, as closed, ascending intervals [., 2]."""
         regions = self._regions[number]
         constants = self._decoded[number]
         if constants is None and "offsets" in regions.arrays:
@@ -191,7 +191,7 @@ def _byte_codes(c: Constants, values: ValueSet) -> np.ndarray:
         for segment in range(begin, end + 1):
             least = max(low or b"", cuts[segment - 1] if segment else b"")
             above = [each for each in (high, cuts[segment] if segment < len(cuts) else None) if each is not None]
-            # a piece with a single value that has its own code is not in the segment's region
+            # if the range holds a single value and that value is a point, it is not in the segment's region
             if not (above and min(above) == least + b"\0" and least in c.known):
                 found.append(int(c.codes[segment]))
     return np.array(found, np.int32)
@@ -203,7 +203,7 @@ def _strings(offsets: np.ndarray, data: np.ndarray) -> list[bytes]:
 
 
 def _schema(inputs: Sequence[Leaf]) -> pa.Schema:
-    """The schema of the columns that an index reads, as far as the index knows it."""
+    """The schema of the columns that an index reads; of a struct only the fields that it reads."""
     tree: dict[str, Any] = {}
     for leaf in inputs:
         if leaf.text is None:

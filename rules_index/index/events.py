@@ -1,7 +1,8 @@
-"""Events that are expressions: sets of offered codes for some attributes.
+"""Events that are expressions: each offers sets of codes for some attributes.
 
-An event matches a conjunction where it offers, for each attribute that the conjunction names, at least one of its codes
-(the BE-Tree paper, section 3.2). It matches no term on an attribute that it does not have.
+An event matches a conjunction if, for each attribute that the conjunction names, it offers at least one of the codes in
+the conjunction's set (the BE-Tree paper, section 3.2). It satisfies no term on an attribute for which it offers
+nothing.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ NO_INTERVALS = np.empty((0, 2), np.int32)
 ABSENT = np.iinfo(np.int32).max
 
 Event = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""attributes [.] int32, distinct; start [. + 1] int64, offsets of each one's intervals; intervals [., 2] int32 of
-codes, closed and ascending."""
+"""attributes [.] int32, distinct; start [. + 1] int64, the offsets of each attribute's intervals; intervals [., 2]
+int32 of codes, closed and ascending."""
 
 
 def offered_by(event: Event) -> dict[int, np.ndarray]:
@@ -29,15 +30,18 @@ def offered_by(event: Event) -> dict[int, np.ndarray]:
 
 
 def rules_met(c: Conjunctions, event: Event) -> np.ndarray:
-    """The rules [.] int32, ascending, that an event matches by some conjunction; tests every conjunction."""
+    """The rules [.] int32, ascending, with a conjunction that the event matches. Tests every conjunction."""
     numbers = np.arange(c.disjunction_start[-1], len(c.target))
     return np.unique(c.target[numbers[met(terms_of(c), numbers, offered_event(event, len(c.sizes)))]])
 
 
 class Offered(NamedTuple):
-    """An event as kernels read it: the lowest and highest code offered for each attribute [attributes] int32, `ABSENT`
-    and -1 where the event does not have it, and the range of its intervals [attributes, 2] int64 in intervals [., 2]
-    int32. A row has no intervals."""
+    """An event as kernels read it.
+
+    first, last  [attributes] int32, the lowest and highest code offered for each attribute; `ABSENT` and -1 for none
+    start        [attributes, 2] int64, the range of its intervals in `intervals`
+    intervals    [., 2] int32; a row has none
+    """
 
     first: np.ndarray
     last: np.ndarray
@@ -52,7 +56,7 @@ def offered_row(codes: np.ndarray) -> Offered:
 
 
 def offered_event(event: Event, attributes: int) -> Offered:
-    """An event over `attributes` attributes as kernels read it."""
+    """The event over `attributes` attributes as kernels read it."""
     named, start, intervals = event
     first, last = np.full(attributes, ABSENT, np.int32), np.full(attributes, -1, np.int32)
     where = np.zeros((attributes, 2), np.int64)
@@ -65,7 +69,7 @@ def offered_event(event: Event, attributes: int) -> Offered:
 
 
 def terms_of(c: Conjunctions) -> ExactTerms:
-    """The conjunctions as `met` reads them, with dtypes that never vary, so that its kernel is compiled once."""
+    """The conjunctions as `met` reads them. Their dtypes never vary, so that its kernel is compiled once."""
     arrays = (c.start, c.terms, c.set_start, c.intervals, c.disjunction_start)
     kinds = (np.int64, np.int32, np.int64, np.int32, np.int32)
     views = [np.ascontiguousarray(array, kind).view() for array, kind in zip(arrays, kinds, strict=True)]

@@ -1,4 +1,4 @@
-"""From a user's batch to the columns that an index reads, under the names that the index uses."""
+"""Finds the columns that an index reads in a user's batch, in the types that the index expects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from rules_index.names import column_key, path_parts, spelled
 
 
 def as_table(batch: Any, inputs: Iterable[Leaf]) -> pa.Table:
-    """A pyarrow Table, with at least the columns of `inputs`, of the rows of a Table, RecordBatch or Polars frame.
+    """Converts a Table, RecordBatch or Polars frame to a pyarrow Table; of a Polars frame only the columns that
+    `inputs` need.
 
     Raises `SchemaError` for anything else.
     """
@@ -35,7 +36,7 @@ def as_table(batch: Any, inputs: Iterable[Leaf]) -> pa.Table:
 
 
 def _of_polars(frame: pl.LazyFrame | pl.DataFrame, inputs: Iterable[Leaf]) -> pa.Table:
-    """Only the columns that are read: Arrow has no type for some others, and converting texts copies them."""
+    """Converts only the columns that are read: Arrow has no type for some others, and converting texts copies them."""
     read = {column_key(name) for leaf in inputs for name in (leaf.name, path_parts(leaf.name)[0])}
     names = [name for name in frame.collect_schema().names() if column_key(name) in read]
     # by their exact names: `select` takes "*" and "^...$" for patterns
@@ -51,8 +52,8 @@ def _of_polars(frame: pl.LazyFrame | pl.DataFrame, inputs: Iterable[Leaf]) -> pa
 
 
 def find_column(table: pa.Table, leaf: Leaf) -> pa.Array:
-    """The leaf's column, by its exact name or as a field of a struct column. Raises `SchemaError` where there is
-    none."""
+    """The leaf's column: by the leaf's exact name, or a column in any spelling, or a field of a struct column. Raises
+    `SchemaError` if there is none."""
     names = table.column_names
     if names.count(leaf.name) == 1:
         return _one_chunk(table.column(leaf.name))
@@ -79,16 +80,17 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
         return column.chunk(0)
     try:
         combined = column.combine_chunks()
-    except pa.ArrowInvalid:  # dictionaries with more values together than their indices can count
+    except pa.ArrowInvalid:  # together the dictionaries have more values than their indices can count
         combined = column.cast(decoded(column.type)).combine_chunks()
     return combined if isinstance(combined, pa.Array) else pa.concat_arrays(combined.chunks)
 
 
 def read_leaf(table: pa.Table, leaf: Leaf) -> Evaluated | np.ndarray:
-    """A leaf's values in exactly its type, and the rows where evaluating them raised.
+    """A leaf's values in exactly its type, and the rows on which evaluating them raised.
 
-    A Boolean derived column that is passed as int8 truth codes (0 FALSE, 1 TRUE, 2 NULL, 3 raised) is returned as that
-    array. Raises `SchemaError` for a column that is missing or of another type.
+    A derived column may be passed in two forms that say so: a Boolean one as int8 truth codes (0 FALSE, 1 TRUE, 2 NULL,
+    3 raised), which are returned as an array; and any as a struct of one field that is NULL where evaluation raised.
+    Raises `SchemaError` for a column that is missing or of another type.
     """
     column = find_column(table, leaf)
     if leaf.text is not None:
@@ -105,7 +107,7 @@ def read_leaf(table: pa.Table, leaf: Leaf) -> Evaluated | np.ndarray:
 
 
 def truth_values(codes: np.ndarray) -> Evaluated:
-    """int8 truth codes as Boolean values, and the rows where evaluating them raised."""
+    """Boolean values of int8 truth codes, and the rows on which evaluating them raised."""
     values = pa.array(codes == 1, mask=codes >= 2)
     raised = codes == 3
     return Evaluated(values, raised if raised.any() else None)

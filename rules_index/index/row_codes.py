@@ -1,7 +1,8 @@
-"""Codes one row of Python values column by column, without arrays where a value has its column's plain type.
+"""Encodes one row of Python values, attribute by attribute. Needs no array if a value has its column's usual Python
+type.
 
 The codes of up to `MOST_KNOWN` values of a column are cached. Everything else (computed attributes, fields of structs,
-decimals, NumPy's scalars, values of another type) is coded as a table of one row.
+decimals, NumPy's scalars, values of another type) is encoded as a table of one row.
 """
 
 from __future__ import annotations
@@ -31,12 +32,20 @@ _EPOCH_UTC = _EPOCH.replace(tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 Coder = Callable[[Any], int | None]
-"""The code of a value of the column's Python type; None where the value has to be coded, or refused, by a table."""
+"""Returns the code of a value that has the column's usual Python type; None if a table must encode or refuse the
+value."""
 
 
 class _Column(NamedTuple):
-    """name: its key in a row. kind: the Python type of its plain values, or a type that no value has. known: cached
-    codes by value. code: the coder of other values. null: the code of NULL. number: of the attribute."""
+    """How the values of one attribute are encoded.
+
+    name    the key of its column in a row
+    kind    the usual Python type of its values; `_NoValue` if a table encodes them all
+    known   cached codes by value
+    code    encodes values that are not cached
+    null    the code of NULL
+    number  the attribute's number
+    """
 
     name: str
     kind: type
@@ -47,7 +56,7 @@ class _Column(NamedTuple):
 
 
 class _NoValue:
-    pass
+    """No value has this type."""
 
 
 class _Scratch(threading.local):
@@ -55,7 +64,7 @@ class _Scratch(threading.local):
 
 
 class RowCoder:
-    """Codes rows for the attributes of an index. Thread-safe."""
+    """Encodes rows for the attributes of an index. Thread-safe."""
 
     def __init__(self, attributes: Sequence[Expression], regions: Sequence[Regions], time_zone: str) -> None:
         self._attributes, self._regions, self._time_zone = attributes, regions, time_zone
@@ -66,7 +75,8 @@ class RowCoder:
         self._scratch = _Scratch()
 
     def codes(self, row: Mapping[str, Any]) -> np.ndarray:
-        """The codes [attributes] int32 of a row, valid until the thread's next row. Raises `SchemaError`."""
+        """The codes [attributes] int32 of a row. The array is valid until the thread encodes its next row. Raises
+        `SchemaError` for a column that is missing or a value that its type cannot hold."""
         codes: list[int] = []
         others: list[int] = []
         for name, kind, known, code_of, null, number in self._columns:
@@ -84,6 +94,7 @@ class RowCoder:
                     if code is None:
                         others.append(number)
                         code = -1
+                    # datetimes are not cached: two that differ only in `fold` are equal, but can be different instants
                     elif len(known) < MOST_KNOWN and kind is not datetime:
                         known[value] = code
             elif value is None and kind is not _NoValue:
@@ -101,7 +112,7 @@ class RowCoder:
         return array
 
     def _from_table(self, row: Mapping[str, Any], numbers: list[int], codes: list[int]) -> None:
-        """Fills in the codes of some attributes by way of a table of one row, and caches them."""
+        """Writes the codes of the attributes `numbers` to `codes`, by way of a table of one row, and caches them."""
         leaves = {leaf.name: leaf for number in numbers for leaf in self._inputs[number]}
         values = values_of_row(row, [*leaves.values()], self._time_zone)
         attributes, regions = [self._attributes[i] for i in numbers], [self._regions[i] for i in numbers]
@@ -130,7 +141,7 @@ def _ask_table(_: Any) -> None:
 
 
 def _plain(data_type: pa.DataType, regions: Regions, time_zone: str) -> tuple[type, Coder] | None:
-    """The Python type of a column's plain values, and their coder; None where a table is needed."""
+    """The usual Python type of a column's values, and their coder; None if a table must encode them."""
     t = pa.types
     if t.is_boolean(data_type):
         return bool, _ask_table
@@ -184,10 +195,11 @@ def _moments(regions: Regions, has_zone: bool, time_zone: str) -> Coder:
 
 
 def _strings(regions: Regions) -> Coder:
+    """Returns a coder for strings."""
     a = regions.arrays
 
     def code(value: str) -> int | None:
-        """The code of a string; None where a table has to code it, or refuse it."""
+        """The code of a string; None if a table must encode or refuse it."""
         try:
             data = value.encode()
         except UnicodeEncodeError:

@@ -19,9 +19,9 @@ from rules_index.names import column_key, field_key, path_parts, spelled
 
 def values_of_row(row: Mapping[str, Any], inputs: Sequence[Leaf], time_zone: str) -> dict[str, Evaluated | np.ndarray]:
     """The value of each leaf, as a column of one row. Raises `SchemaError` for a value that is missing or of another
-    type, and for a row that is no mapping.
+    type, and for a row that is not a mapping.
 
-    An exception in place of a derived column's value says that evaluating it raised.
+    If a derived column's value is an exception, evaluating the column raised.
     """
     if not hasattr(row, "keys"):
         raise no_mapping(row)
@@ -52,8 +52,8 @@ def _column(row: Mapping[str, Any], leaf: Leaf, time_zone: str) -> Evaluated | n
 
 
 def _fitting(value: Any, kind: pa.DataType) -> Any:
-    """The value as Arrow converts it without a loss. Raises `TypeError` or `ValueError` for a value that Arrow would
-    change to fit `kind`, or that would end the process: a map with an entry or a key that is NULL."""
+    """The value in a form that Arrow converts without a loss. Raises `TypeError` or `ValueError` for a value that Arrow
+    would change to fit `kind`, and for maps with a NULL entry or key, on which Arrow ends the process."""
     t = pa.types
     if isinstance(value, pa.Scalar):
         value = value.as_py()
@@ -93,7 +93,7 @@ def _moment(value: datetime, has_zone: bool, leaf: Leaf, time_zone: str) -> date
 
 
 def value_in(row: Mapping[str, Any], leaf: Leaf) -> Any:
-    """A leaf's value as the row has it. Raises `SchemaError` where it is missing."""
+    """A leaf's value in a row. Raises `SchemaError` if the row lacks it."""
     if leaf.name in row:
         return row[leaf.name]
     column, *fields = path_parts(leaf.name)
