@@ -1,4 +1,5 @@
-"""Lists of conjunctions by access predicate, for one event at a time (`single_events.access_lists`)."""
+"""Builds and searches the lists of conjunctions by access predicate, for one event at a time.
+`single_events.access_lists` describes the arrays."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ from rules_index.single_events.access_lists import (
 )
 
 MOST_PIECES = 64
-"""A set of at most so many intervals has an entry for each; a larger one has a single entry, from its lowest to its
-highest code."""
+"""A set of at most so many intervals has an entry for each of them. A larger set has a single entry, from its lowest to
+its highest code."""
 
 
 class _Scratch(threading.local):
@@ -31,7 +32,7 @@ class _Scratch(threading.local):
 
 
 class AccessLists:
-    """The conjunctions of a rule set; any number of threads can search them."""
+    """The access lists of a rule set. Thread-safe."""
 
     def __init__(self, conjunctions: Conjunctions, code_shares: np.ndarray) -> None:
         """code_shares [codes]: the expected share of rows with each code, one attribute after the other."""
@@ -55,7 +56,7 @@ class AccessLists:
         return self._rules(found, outcome, codes)
 
     def search_event(self, event: Event) -> np.ndarray:
-        """The rules [.] int32, ascending, of which an event meets a conjunction."""
+        """The rules [.] int32, ascending, with a conjunction that an event given as an expression matches."""
         offered = offered_event(event, len(self._conjunctions.sizes))
         found = self._scratch.found
         outcome = search_event(self._levels, self._starts, self._heads, self._tails, self._words, *offered, found)
@@ -65,6 +66,8 @@ class AccessLists:
         return self._rules(found, outcome, offered)
 
     def _rules(self, found: np.ndarray, outcome: int, event: Any) -> np.ndarray:
+        """The rules [.] int32, ascending, of a search. found, outcome: what `search_row` wrote and returned; the
+        conjunctions whose bounds are not exact are tested here. event: the row's codes [attributes], or `Offered`."""
         doubtful, count = outcome >> 32, outcome & 0xFFFFFFFF
         if not doubtful:
             return found[:count].copy()
@@ -75,7 +78,7 @@ class AccessLists:
 
 
 def _lists(c: Conjunctions, code_shares: np.ndarray) -> tuple[np.ndarray, ...]:
-    """The arrays levels, starts, heads, tails and words for the conjunctions of rules."""
+    """The arrays levels, starts, heads, tails and words of the rules' conjunctions."""
     first = int(c.disjunction_start[-1])
     conjunctions = len(c.target) - first
     pairs = c.terms[c.start[first] :]
@@ -85,7 +88,8 @@ def _lists(c: Conjunctions, code_shares: np.ndarray) -> tuple[np.ndarray, ...]:
     piece_start, pieces, shares = _pieces(c, attribute, set_number, code_shares)
     lengths = np.diff(c.set_start)[set_number]
     with_disjunction = np.bincount(owner, weights=pairs[:, 0] == DISJUNCTION, minlength=conjunctions) > 0
-    # a conjunction's terms in the order in which they are compared: ascending share of rows
+    # a conjunction's terms ascend by their share of rows: the first is its access predicate, and the others are
+    # compared in this order
     order = np.lexsort((shares[set_number], conjunction))
     attribute, set_number = attribute[order], set_number[order]
     conjunction, lengths = conjunction[order], lengths[order]
@@ -95,7 +99,7 @@ def _lists(c: Conjunctions, code_shares: np.ndarray) -> tuple[np.ndarray, ...]:
     term_start = offsets_of(np.bincount(conjunction, minlength=conjunctions))
     some = np.flatnonzero(np.diff(term_start))
     access = term_start[some]
-    # an access predicate has an entry for each interval, so that the entry's bounds say all of it
+    # if the access predicate has an entry for each interval, the entry's bounds are exact
     is_exact = np.diff(piece_start)[set_number] == lengths
     uncertain = np.bincount(conjunction, weights=lengths > 1, minlength=conjunctions)
     uncertain[some] -= is_exact[access] & (lengths[access] > 1)
@@ -125,13 +129,14 @@ def _lists(c: Conjunctions, code_shares: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def _narrow(sizes: np.ndarray) -> type:
-    """The narrowest dtype that `heads` fits."""
+    """The narrowest dtype that the codes and attributes in `heads` fit."""
     most = max(int(sizes.max(initial=0)), len(sizes))
     return np.uint8 if most <= 1 << 8 else np.uint16 if most <= 1 << 16 else np.int32
 
 
 def _words(terms: np.ndarray, term_start: np.ndarray, doubtful: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """`words`, and the offset of each conjunction in them, -1 where it needs none."""
+    """`words`; and for each conjunction its offset in them, or -1 if it needs none. doubtful [conjunctions]: a
+    conjunction's number if bounds do not decide it, else -1."""
     others = np.maximum(np.diff(term_start) - 1 - NEXT, 0)
     needed = (others > 0) | (doubtful >= 0)
     lengths = np.where(needed, HEADER + 3 * others, 0)
@@ -150,8 +155,8 @@ def _words(terms: np.ndarray, term_start: np.ndarray, doubtful: np.ndarray) -> t
 def _pieces(
     c: Conjunctions, attribute: np.ndarray, set_number: np.ndarray, code_shares: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For every set: its pieces [., 4] int64 (low, high, shift, first block), their offsets [sets + 1], and the share
-    of rows [sets] whose code leads to one of their lists."""
+    """For every set: its pieces [., 4] int64 (low, high, shift, first block), each of which becomes an entry; their
+    offsets [sets + 1]; and the share of rows [sets] float64 that meet one of these entries."""
     sets = len(c.set_start) - 1
     of_set = np.zeros(sets, np.int64)
     of_set[set_number] = attribute
@@ -164,6 +169,7 @@ def _pieces(
     low, high = c.intervals[at, 0].astype(np.int64), c.intervals[at, 1].astype(np.int64)
     high[whole[owner]] = c.intervals[c.set_start[1:][owner[whole[owner]]] - 1, 1]
     shift = np.where(low == high, -1, 0)
+    # the smallest shift at which low and high are in the same block of 2 ** shift codes or in neighbouring ones
     while True:
         wide = (shift >= 0) & ((high >> np.maximum(shift, 0)) - (low >> np.maximum(shift, 0)) > 1)
         if not wide.any():
@@ -185,7 +191,8 @@ def _pieces(
 def _levels(
     sizes: np.ndarray, attribute: np.ndarray, shift: np.ndarray, block: np.ndarray, everywhere: bool
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """The levels that have entries, the list of each entry, and the number of lists."""
+    """The levels that have entries [., 3] int32, the list of each entry, and the number of lists. everywhere: whether
+    there is one more list, of the conjunctions without terms."""
     kinds, kind = np.unique(attribute * 64 + (shift + 1), return_inverse=True)
     attributes, shifts = kinds // 64, kinds % 64 - 1
     widths = (sizes[attributes].astype(np.int64) >> np.maximum(shifts, 0)) + 1

@@ -1,4 +1,4 @@
-"""Which columns a row gets from the priority, labels and severity of its rules."""
+"""Decides which columns a row gets from the priority, labels and severity of its rules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 FIRST_RULE_ID, LABELS, SEVERITY = "first_rule_id", "labels", "severity"
 COLUMNS = (FIRST_RULE_ID, LABELS, SEVERITY)
-"""The columns that a row can get from its rules, in their order."""
+"""The columns that a row can get from its rules, in the order in which they are written."""
 SEVERITIES = ("informational", "low", "medium", "high", "critical")
 """Sigma's severities, ascending."""
 _KINDS = {
@@ -17,6 +17,7 @@ _KINDS = {
     LABELS: ("labels", pa.list_(pa.string())),
     SEVERITY: ("severity", pa.string()),
 }
+"""For each column the property of a rule that it is made from, and that property's type."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,10 @@ class Annotate:
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of what is kept of each rule for these columns: some of priority, labels and severity."""
+        """The properties of each rule that are kept for these columns: some of priority, labels and severity."""
         return pa.schema([_KINDS[name] for name in COLUMNS if name in self.columns])
 
     @property
     def settings(self) -> list[Any]:
-        """The settings that decide, besides the rules, what rows get; JSON values."""
+        """The settings, besides the rules, that decide what rows get; JSON values."""
         return [sorted(self.columns), list(self.severities) if SEVERITY in self.columns else []]

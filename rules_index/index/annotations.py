@@ -1,5 +1,4 @@
-"""The annotations of rules (priority, labels and severity), and what they give the rows that satisfy the rules: the
-first rule, all labels, the highest severity."""
+"""Annotates rows by their rules: the first rule by priority, all labels, and the highest severity."""
 
 from __future__ import annotations
 
@@ -17,11 +16,12 @@ from rules_index.index.annotate import COLUMNS, FIRST_RULE_ID, LABELS, SEVERITY,
 from rules_index.index.array_checks import require
 
 _LABELS_A_RULE = 4
+"""The expected number of labels of a matched rule; a batch with more is annotated twice."""
 
 
 @dataclass(frozen=True)
 class Annotations:
-    """The annotations of an index's rules: `rules` has the columns of `annotate.schema` and a row for each of `ids`."""
+    """The properties of an index's rules: `rules` has the columns of `annotate.schema`, and a row for each of `ids`."""
 
     annotate: Annotate
     ids: pa.Array
@@ -31,14 +31,13 @@ class Annotations:
         """The columns of rows, in the order of `COLUMNS`. The rules of row r are `ordinals[offsets[r]:offsets[r + 1]]`;
         offsets is [rows + 1].
 
-        A row without rules has no first rule, no severity, and an empty list of labels. Thread-safe.
+        A row without rules has NULL as first rule and severity, and an empty list of labels. Thread-safe.
         """
         made = {FIRST_RULE_ID: self._first, LABELS: self._labels, SEVERITY: self._severity}
         return {name: made[name](offsets, ordinals) for name in COLUMNS if name in self.annotate.columns}
 
     def of_ids(self, lists: pa.ListArray) -> dict[str, pa.Array]:
-        """The columns of rows whose rules are given as lists of ids. Ids of rules that no longer exist have no
-        annotation."""
+        """The columns of rows whose rules are given as lists of ids. Ids that the index does not have are ignored."""
         offsets = lists.offsets.to_numpy()
         values = lists.values.slice(offsets[0], offsets[-1] - offsets[0])
         coded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
@@ -48,7 +47,7 @@ class Annotations:
         return self.of_ordinals(kept, found.drop_null().to_numpy())
 
     def chosen(self, columns: Sequence[str]) -> Annotations | None:
-        """The same restricted to the given columns; None where none of them is left."""
+        """The annotations with only the given columns; None if none of them is left."""
         kept = tuple(name for name in self.annotate.columns if name in columns)
         if not kept:
             return None
@@ -56,7 +55,7 @@ class Annotations:
         return Annotations(annotate, self.ids, self.rules.select(annotate.schema.names))
 
     def types(self) -> dict[str, pa.DataType]:
-        """The types of the columns as `of_ids` gives them, with dictionaries decoded."""
+        """The types of the columns that `of_ids` returns, with dictionaries decoded."""
         kinds = {FIRST_RULE_ID: self.ids.type, LABELS: pa.list_(pa.string()), SEVERITY: pa.string()}
         return {name: kinds[name] for name in COLUMNS if name in self.annotate.columns}
 
@@ -87,7 +86,7 @@ class Annotations:
 
     @cached_property
     def _ranks(self) -> tuple[np.ndarray, np.ndarray]:
-        """The rank of each rule [rules] by priority, rules without one last, then by id; and the rules in that
+        """The rank of each rule [rules] by priority, then by id, rules without a priority last; and the rules in that
         order."""
         priority = self.rules.column("priority").combine_chunks()
         last = np.iinfo(np.int64).max
@@ -98,7 +97,7 @@ class Annotations:
 
     @cached_property
     def _levels(self) -> np.ndarray:
-        """The rank of each rule's severity [rules] int32, -1 for none."""
+        """The rank of each rule's severity [rules] int32; -1 for none, or one that is not configured."""
         found = pc.index_in(self.rules.column("severity"), value_set=pa.array(self.annotate.severities, pa.string()))
         levels: np.ndarray = pc.fill_null(found, -1).to_numpy()
         return levels
@@ -116,7 +115,8 @@ class Annotations:
 
 
 def sound(annotate: Annotate, ids: pa.Array, rules: pa.Table) -> Annotations:
-    """Annotations that were read from a file, after checks. Raises `InvalidArraysError` where they are malformed."""
+    """The annotations that were read from a file, once they are checked. Raises `InvalidArraysError` if they are
+    malformed."""
     require(set(annotate.columns) <= set(COLUMNS), "annotations")
     require(all(isinstance(each, str) for each in annotate.severities), "annotations")
     require(rules.schema == annotate.schema and rules.num_rows == len(ids), "annotations")
@@ -127,7 +127,7 @@ def sound(annotate: Annotate, ids: pa.Array, rules: pa.Table) -> Annotations:
 
 
 def settings_of(annotations: Annotations | None) -> list[Any]:
-    """The settings of annotations that a fingerprint covers besides those of the rules; empty without annotations."""
+    """The settings of annotations that a fingerprint covers; empty without annotations."""
     return [] if annotations is None else [annotations.annotate.settings]
 
 
@@ -144,7 +144,7 @@ def without_dictionary(column: pa.Array) -> pa.Array:
 
 
 def _reduced(function: Any, values: np.ndarray, offsets: np.ndarray, nothing: int) -> np.ndarray:
-    """A ufunc reduced over each row's values; `nothing` for a row without values."""
+    """Reduces each row's values by a ufunc, [rows] int64; `nothing` for a row without values."""
     found = np.full(len(offsets) - 1, nothing, np.int64)
     filled = np.flatnonzero(np.diff(offsets))
     if len(filled):

@@ -1,4 +1,4 @@
-"""Checks of stored arrays: what a damaged index is refused by, before a kernel follows it."""
+"""Checks stored arrays: a damaged index is refused before a kernel follows an index out of bounds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class InvalidArraysError(ValueError):
 
 
 def require(condition: bool | np.bool_, what: str) -> None:
-    """Raises `InvalidArraysError` naming `what` unless the condition holds."""
+    """Raises `InvalidArraysError` with the name `what` unless the condition holds."""
     if not condition:
         raise InvalidArraysError(what)
 
@@ -33,7 +33,8 @@ def require_range(values: np.ndarray, low: int, high: int, what: str) -> None:
 
 
 def require_form(arrays: Mapping[str, np.ndarray], name: str, dtype: Any, columns: int = 0) -> None:
-    """Requires an array of this name and dtype, with so many columns, or one-dimensional where `columns` is 0."""
+    """Requires an array with this name and dtype: two-dimensional with so many columns, or one-dimensional if `columns`
+    is 0."""
     require(name in arrays, name)
     array = arrays[name]
     require(array.dtype == dtype and array.ndim == (2 if columns else 1), name)

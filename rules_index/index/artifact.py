@@ -31,17 +31,18 @@ import pyarrow as pa
 from rules_index.errors import ArtifactError
 
 FORMAT_VERSION = 16
-"""Of the artifact; it is part of every fingerprint."""
+"""The version of the artifact's format; it is part of every fingerprint."""
 MAGIC = b"DELTATAG"
 ALIGNMENT = 64
 _PREFIX = struct.Struct("<8sII32s")
 _NAMED = 40
-"""Letters of the target's name that stand in that of the file beside it, which may have 255 bytes."""
+"""The temporary file's name begins with so many letters of the target's name, since a name may have at most 255
+bytes."""
 DTYPES = {"int32", "int64", "uint8", "float64"}
 
 
 def pieces_of(header: Mapping[str, Any], sections: Sections) -> list[bytes | memoryview]:
-    """The artifact's bytes in order, as the sections themselves: copies of large ones would take memory."""
+    """The artifact's bytes as pieces in order. Sections are not copied, because large ones would take memory."""
     text = json.dumps(header).encode()
     text += b" " * (-(_PREFIX.size + len(text)) % ALIGNMENT)
     checksum = hashlib.sha256(text)
@@ -51,9 +52,10 @@ def pieces_of(header: Mapping[str, Any], sections: Sections) -> list[bytes | mem
 
 
 def save(pieces: Sequence[bytes | memoryview], path: str | Path) -> None:
-    """Writes the artifact to a file beside `path` and renames it to `path`, so that no reader sees a part of it."""
+    """Writes the artifact to a temporary file in the folder of `path` and renames it to `path`, so that no reader sees
+    a part of it."""
     target = Path(path)
-    # a name of its own: threads, or processes on several machines, may save to one path at the same time
+    # a unique name: threads, or processes on several machines, may save to one path at the same time
     beside = target.with_name(f".{target.name[:_NAMED]}.{uuid.uuid4().hex}")
     try:
         with open(beside, "wb") as file:
@@ -67,14 +69,14 @@ def save(pieces: Sequence[bytes | memoryview], path: str | Path) -> None:
 
 
 def checksum_of(view: memoryview) -> str:
-    """The checksum, in hex, that an artifact gives for itself; `read_header` has compared it with the bytes."""
+    """The checksum in the artifact's prefix, in hex. `read_header` compares it with the bytes."""
     return str(_PREFIX.unpack_from(view)[3].hex())
 
 
 def read_header(view: memoryview, is_checked: bool = False) -> dict[str, Any]:
-    """The header, with the offset of the sections as `_start`. is_checked: the bytes are known to be as they were
-    written, and are not compared with the checksum again. Raises `ArtifactError` for bytes that are not a complete
-    artifact."""
+    """The header, with the offset of the sections as `_start`. is_checked: whether the bytes are known to be as they
+    were written, and need not be compared with the checksum again. Raises `ArtifactError` for bytes that are not a
+    complete artifact."""
     if len(view) < _PREFIX.size:
         raise ArtifactError("The file is too short to be an index.")
     magic, version, length, checksum = _PREFIX.unpack_from(view)
@@ -97,7 +99,8 @@ def read_header(view: memoryview, is_checked: bool = False) -> dict[str, Any]:
 
 
 class Sections:
-    """Collects aligned sections. A reference is (kind, offset, ...); offsets count from the first section."""
+    """Collects an artifact's sections, each aligned. A reference to one has its offset, counted from the first section,
+    and its shape or length."""
 
     def __init__(self) -> None:
         self.parts: list[bytes | memoryview] = []

@@ -1,7 +1,8 @@
-"""What the engines of the papers index: boxes over region codes, and the tree of nodes that contains them.
+"""The boxes over region codes that the papers' engines index, and the tree of nodes that contains them.
 
 A conjunction's box has, for each attribute that the conjunction names, the interval from its lowest to its highest
-code. What a box does not express (a set of several intervals, a shared disjunction) is checked on the rows inside it.
+code. A set of several intervals and a shared disjunction cannot be expressed by a box: they are checked on the rows
+inside it.
 """
 
 from __future__ import annotations
@@ -56,32 +57,32 @@ class Tree:
 
 
 class Structure(Protocol):
-    """A paper's index over boxes: updated box by box, searched row by row.
+    """A paper's index over boxes, which is updated box by box and searched row by row.
 
     A box's key is its index in the boxes that the structure was built from, or the key given to `insert`.
     """
 
     @classmethod
     def build(cls, boxes: Boxes, *args: Any, **parameters: Any) -> Self:
-        """The structure over all boxes at once."""
+        """The structure over all boxes."""
 
     @classmethod
     def load(cls, arrays: dict[str, np.ndarray], sizes: np.ndarray) -> Self:
-        """Loads saved `arrays`. Raises `InvalidArraysError` where they are not consistent."""
+        """The structure of saved `arrays`. Raises `InvalidArraysError` if they are inconsistent."""
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
-        """The whole state as int32, int64, float64 or uint8 arrays of one or two dimensions."""
+        """The whole state, as int32, int64, float64 or uint8 arrays of one or two dimensions."""
 
     @property
     def counts(self) -> dict[str, int]:
         """The number of its parts, by the paper's names."""
 
     def insert(self, key: int, attributes: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
-        """Adds a box under a new key. Raises `ValueError` where the key is in use."""
+        """Adds a box under a new key. Raises `ValueError` if the key is in use."""
 
     def delete(self, key: int) -> None:
-        """Removes a box. Raises `KeyError` where no box has this key."""
+        """Removes a box. Raises `KeyError` if no box has this key."""
 
     def search(self, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
         """The keys [.] int32, ascending, of the boxes that a row is inside, and the search's cost by the paper's names.
@@ -93,12 +94,12 @@ class Structure(Protocol):
         """The structure's nodes for the batch kernel."""
 
     def check(self) -> None:
-        """Raises `AssertionError` naming an invariant of the paper that is violated; for tests."""
+        """Raises `AssertionError` naming an invariant of the paper that does not hold; for tests."""
 
 
 def boxes_of(c: Conjunctions) -> Boxes:
-    """The box of every conjunction of a rule: the interval from its lowest to its highest code of each attribute it
-    names."""
+    """The boxes of all conjunctions of rules, in their order. A box has the interval from the lowest to the highest
+    code of each attribute that the conjunction names."""
     first = int(c.disjunction_start[-1])
     pairs = c.terms[c.start[first] :]
     owner = np.repeat(np.arange(len(c.target) - first), np.diff(c.start)[first:])

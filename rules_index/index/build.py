@@ -1,4 +1,4 @@
-"""Builds an engine over conjunctions: the one that is asked for, or the one expected to be fastest."""
+"""Builds an engine over conjunctions: the one that was asked for, or the one that is expected to be fastest."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rules_index.index.planner import plans
 from rules_index.index.registry import engine_class
 
 SAMPLE_ROWS = 4096
-"""A sample needs no more rows than these."""
+"""The number of rows that suffice as a sample."""
 
 
 def build(conjunctions: Conjunctions, name: str = "auto", sample: np.ndarray | None = None) -> tuple[Engine, str]:
-    """An engine over conjunctions, and the reason for its choice.
+    """Returns an engine over conjunctions, and the reason for this choice as a text.
 
-    name: of an engine; "auto" is `hybrid`, which plans the access path of each conjunction. sample: codes [attributes,
-    rows] of some rows, of which `SAMPLE_ROWS` suffice; without it the frequencies of codes are guessed.
+    name: an engine's name, or "auto" for `hybrid`, which plans the access path of each conjunction. sample: codes
+    [attributes, rows] of some rows, of which `SAMPLE_ROWS` suffice; without it the frequencies of codes are guessed.
     """
     if sample is not None:
         sample = sample.astype(np.int32, copy=False)

@@ -1,4 +1,5 @@
-"""Index files that are named by the SHA-256 of their bytes: this process reads one through only once to compare it."""
+"""Index files are named by the SHA-256 of their bytes; a process hashes each file only once to compare it with its
+name."""
 
 from __future__ import annotations
 
@@ -15,25 +16,26 @@ _Status = tuple[int, int, int, int, int]
 _TICK = 50_000_000
 """Nanoseconds within which a file system may give two changes of a file the same time."""
 _known: dict[_Status, str] = {}
-"""The SHA-256 of files as they are: a file that is written or replaced has another status."""
+"""The SHA-256 by status: device, inode, size and the times of change. A file that is written or replaced has another
+status."""
 
 
 def sha256_once(path: Path) -> str:
-    """SHA-256 of a file, in hex, which is not computed again until the file changes. Raises `OSError`."""
+    """The SHA-256 of a file, in hex. It is not computed again until the file changes. Raises `OSError`."""
     with open(path, "rb") as file:
         status = _status(file)
         if status in _known:
             return _known[status]
         found = hashlib.file_digest(file, "sha256").hexdigest()
-        # a write right after another one may leave the times as they are
+        # a write soon after another one may not change the times
         if time.time_ns() - max(status[-2:]) > _TICK:
             _known[status] = found
         return found
 
 
 def map_file(path: Path) -> tuple[mmap.mmap, bool]:
-    """A file's bytes, mapped into memory; and whether `sha256_once` has found that they have the SHA-256 that names the
-    file. Raises `ArtifactError` for a file that is empty or cannot be read."""
+    """Maps a file into memory. Also returns whether `sha256_once` has found that the bytes have the SHA-256 that the
+    file is named by. Raises `ArtifactError` for a file that is empty or cannot be read."""
     try:
         with open(path, "rb") as file:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), _known.get(_status(file)) == path.stem

@@ -1,4 +1,4 @@
-"""What all engines share: conjunctions over region codes as flat arrays."""
+"""The conjunctions that all engines share: terms over region codes, as flat arrays."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ DISJUNCTION = -1
 
 @dataclass(frozen=True)
 class Conjunctions:
-    """All conjunctions of a rule set, independent of the engine. Integers are int32 unless a dtype is given.
+    """All conjunctions of a rule set, independent of the engine. Arrays are int32 unless a dtype is given.
 
-    sizes       [attributes] number of codes of each attribute, including those of NULL and of rows that raised
+    sizes       [attributes] the number of codes of each attribute, including those of NULL and of rows that raised
     set_start   [sets + 1] int64, offsets into intervals
     intervals   [intervals, 2] closed, ascending, disjoint ranges of codes
     start       [conjunctions + 1] int64, offsets into terms
     terms       [terms, 2] (attribute, set), at most one per attribute, or (`DISJUNCTION`, shared disjunction)
-    target      [conjunctions] the shared disjunction's number, or the rule's ordinal (ascending)
-    disjunction_start  [disjunctions + 1] the conjunctions of each shared disjunction; these come first, and a shared
-                       disjunction names only earlier ones
+    target      [conjunctions] the number of the shared disjunction, or the ordinal of the rule, that the conjunction
+                belongs to; both ascend
+    disjunction_start  [disjunctions + 1] the conjunctions of each shared disjunction; these come before those of rules,
+                       and a shared disjunction names only earlier ones
     """
 
     sizes: np.ndarray

@@ -1,8 +1,8 @@
 """Engine `hybrid`: each conjunction has the access path that is expected to cost least.
 
-A conjunction is *scanned* (row bitmaps of a block are intersected), *hashed* (looked up in a table by its codes of some
-attributes), or *sorted* (met in the run of a sorted attribute where its interval is). The planner chooses by the
-measured costs of the kernel's steps.
+A conjunction is *scanned* (row bitmaps of a block are intersected), *hashed* (looked up in a hash table by its codes of
+some attributes), or *sorted* (compared with the part of a sorted run that its interval overlaps). The planner chooses
+by the measured costs of the kernel's steps.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Hybrid(KernelEngine):
 
     @classmethod
     def scanning(cls, conjunctions: Conjunctions) -> Self:
-        """Scans every conjunction: for a few batches, for which planning would not pay."""
+        """An engine that scans every conjunction: for a few batches, for which planning would cost more than it
+        saves."""
         return cls(conjunctions, access_plan=scan_all(conjunctions))
 
     def search(self, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
@@ -49,11 +50,11 @@ class Hybrid(KernelEngine):
         return self._access_lists().search(codes), {}
 
     def search_event(self, event: Event) -> tuple[np.ndarray, dict[str, int]]:
-        """The rules [.] int32, ascending, that an event given as an expression matches by some conjunction."""
+        """The rules [.] int32, ascending, with a conjunction that an event given as an expression matches."""
         return self._access_lists().search_event(event), {}
 
     def _access_lists(self) -> AccessLists:
-        """The lists for one event at a time, made when the first event comes."""
+        """The access lists for one event at a time; they are built at the first event."""
         lists = self._lists
         if lists is None:
             with self._listing:
@@ -75,6 +76,7 @@ class Hybrid(KernelEngine):
         return {"scanned": len(access_plan.table) - hashed - run, "hashed": hashed, "sorted": run}
 
     def _place(self) -> AccessPlan:
+        # not kept: its arrays have an element for each conjunction, and `structure_counts` can plan again
         access_plan, self._access_plan = self._known_plan(), None
         return access_plan
 

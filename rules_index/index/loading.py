@@ -1,4 +1,4 @@
-"""From an artifact to its index: every offset, length and code is checked against its bounds first."""
+"""Loads an index from an artifact. Every offset, length and code is checked against its bounds before it is used."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ _MALFORMED = (
 
 
 def load(path: str | Path) -> CompiledRules:
-    """Maps an artifact into memory, and those beside it that hold lists of it. Raises `ArtifactError` for bytes that
-    are not a valid index."""
+    """Maps an artifact into memory, and the files beside it that hold its long lists. Raises `ArtifactError` for bytes
+    that are not a valid index."""
     path = Path(path)
     mapped, is_checked = map_file(path)
     try:
@@ -53,8 +53,8 @@ def load(path: str | Path) -> CompiledRules:
 
 
 def loads(buffer: bytes | memoryview | mmap.mmap) -> CompiledRules:
-    """An index over the artifact's bytes, without copying them. Raises `ArtifactError` for bytes that are not a valid
-    index, and for one that has lists in another file."""
+    """The index in an artifact's bytes, which are not copied. Raises `ArtifactError` for bytes that are not a valid
+    index, and for an index with lists in another file."""
     return _loaded(memoryview(buffer), None, is_checked=False)
 
 
@@ -89,7 +89,7 @@ def _assemble(header: Mapping[str, Any], body: memoryview, read_list: ReadList) 
     again = inside.copy()
     same = pc.equal(base.ids.take(pa.array(places[inside])), changed.ids.filter(pa.array(inside)))
     again[inside] = same.to_numpy(zero_copy_only=False)
-    # no rule is in both layers
+    # a rule of the base that was changed must be left out: no rule is in both layers
     require(bool(np.isin(places[again], left_out).all()), "changed")
     return replace(overlaid(layers, numbers_of(layers), rejects, header["fingerprint"]), stats=header["stats"])
 
@@ -163,8 +163,8 @@ def _rejects(header: Mapping[str, Any], body: memoryview) -> pa.Table:
 
 
 def _try_attributes(attributes: Sequence[Expression], regions: Sequence[Regions]) -> None:
-    """Evaluates computed attributes on one row of NULLs: operands of types that an operation does not accept raise
-    here."""
+    """Evaluates computed attributes on one row of NULLs. This raises if an operation's operands have types that it does
+    not accept."""
     computed = [number for number, attribute in enumerate(attributes) if not isinstance(attribute, Leaf)]
     if not computed:
         return

@@ -1,4 +1,5 @@
-"""Arrays, maps and structs of a batch, which Arrow represents in several ways, in the one that evaluation reads."""
+"""Converts arrays, maps and structs of a batch, which Arrow represents in several ways, to the one that evaluation
+reads."""
 
 from __future__ import annotations
 
@@ -12,16 +13,16 @@ from rules_index.names import field_key, spelled
 
 
 def is_nested_as(actual: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a column of type `actual` has the values of the nested type `wanted`. Of a struct rules only ask whether
-    it is NULL: its fields are leaves of their own."""
+    """Whether a column of type `actual` can be read as the nested type `wanted`. Any two structs match: rules only ask
+    whether a struct is NULL, since its fields are leaves of their own."""
     if pa.types.is_struct(wanted):
         return bool(pa.types.is_struct(actual))
     return not pa.types.is_null(actual) and _has_values_of(actual, wanted)
 
 
 def _has_values_of(actual: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether two types are the same to Spark, at all depths. Names of items and nullability do not matter, nor do
-    further fields of a struct. One that is lacking, as in rows that are older than it, is NULL."""
+    """Whether two types are the same to Spark, at all depths. Names of items and nullability do not matter. A struct
+    may have further fields, and may lack some, as in rows that are older than these; they are NULL."""
     t = pa.types
     if t.is_dictionary(actual):
         return _has_values_of(actual.value_type, wanted)
@@ -42,15 +43,15 @@ def _has_values_of(actual: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def plain_nested(column: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """A column for which `is_nested_as` is true, without dictionaries and views. Raises `pa.ArrowException` for values
-    that do not fit."""
+    """The column as `wanted`, without dictionaries and views; `is_nested_as` must be true. Raises `pa.ArrowException`
+    for values that do not fit."""
     if pa.types.is_struct(wanted):
         return column
     return _plain(column, wanted)
 
 
 def _plain(column: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """`column` in the type `wanted`. It is built level by level: casts of list views by Arrow 26 lose items."""
+    """The column as `wanted`, built level by level because Arrow 26 loses items when it casts list views."""
     t = pa.types
     if column.type == wanted or not t.is_nested(wanted) or t.is_null(column.type):
         return plain(column, wanted)
@@ -71,12 +72,12 @@ def _plain(column: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def field_of(column: pa.Array, name: str) -> pa.Array:
-    """A field, in any spelling, of a column of structs; NULL where the struct is. Raises `KeyError` where there is
-    none."""
+    """A field of a column of structs, in any spelling that Spark takes for the same; NULL where the struct is. Raises
+    `KeyError` if there is none."""
     own = spelled(column.type.names, name, field_key) if pa.types.is_struct(column.type) else None
     if own is None:
         raise KeyError(name)
-    # by its number, since Arrow reads a name with a point in front as a path
+    # by its number, because Arrow reads a name that begins with a point as a path
     return pc.struct_field(column, [column.type.get_field_index(own)])
 
 

@@ -1,4 +1,4 @@
-"""Many patterns over one string column: all are searched for in one pass over its distinct values.
+"""Evaluates many patterns over one string column in one pass over its distinct values.
 
 A pattern matches only strings that contain one of a few texts (`patterns.needles`). An automaton finds which texts, of
 all patterns, occur in which values. A pattern is then evaluated on those values alone, by the matcher that is used
@@ -25,8 +25,9 @@ from rules_index.language.patterns.strings import buffers
 from rules_index.language.typed import Expression, Leaf, Operation
 
 LEAST_PATTERNS = 16
-"""With fewer patterns over a column it does not pay to search for all at once."""
+"""With fewer patterns over a column, the automaton costs more than it saves."""
 LEAST_ROWS = 128
+"""With fewer rows in a batch, the automaton costs more than it saves."""
 _MOST_CELLS = 1 << 26
 """The most cells of an automaton's table; patterns that need more are evaluated one by one."""
 _FALSE, _TRUE, _NULL = 0, 1, 2
@@ -34,8 +35,13 @@ _FALSE, _TRUE, _NULL = 0, 1, 2
 
 @dataclass(frozen=True)
 class Texts:
-    """An automaton of texts. owners [.] int32, in CSR form over `starts` [texts + 1]: the patterns that have each
-    text."""
+    """An automaton that finds texts (`kernels.many_texts`), and the patterns that each text belongs to.
+
+    classes         [256] int32, the class of each byte
+    steps           [states, classes] int32, the next state
+    ends, further   [states] int32, the text that ends in a state or -1; the next shorter suffix in which one ends or 0
+    starts, owners  [texts + 1] int64 and [.] int32, CSR: the patterns that contain each text
+    """
 
     classes: np.ndarray
     steps: np.ndarray
@@ -66,8 +72,8 @@ class Texts:
         return cls(classes, steps[:count].copy(), ends[:count].copy(), further[:count].copy(), starts, owners)
 
     def candidates(self, strings: pa.Array, patterns: int) -> tuple[np.ndarray, np.ndarray]:
-        """For each pattern the strings that contain one of its texts, ascending: offsets [patterns + 1] and strings
-        [.]."""
+        """For each pattern the strings that contain one of its texts, ascending, as CSR arrays: offsets [patterns + 1]
+        and numbers of strings [.]."""
         data, offsets, valid = buffers(strings)
         room = 4 * len(strings) + 1024
         while True:
@@ -82,7 +88,7 @@ class Texts:
         texts, found = texts[:count], found[:count]
         gather, offsets = gather_indices(self.starts, texts)
         owners = self.owners[gather]
-        # a pattern with several texts can have found a string twice
+        # several texts of a pattern may occur in one string
         keys = np.unique(owners.astype(np.int64) * len(strings) + np.repeat(found, np.diff(offsets)))
         owners, found = np.divmod(keys, max(len(strings), 1))
         return np.searchsorted(owners, np.arange(patterns + 1)), found
@@ -90,7 +96,15 @@ class Texts:
 
 @dataclass(frozen=True)
 class Group:
-    """Patterns over the column `leaf`, in lower case if `folded`: the numbers of their attributes, and their texts."""
+    """Patterns over one column.
+
+    leaf        the column
+    folded      whether strings are searched in lower case
+    numbers     the patterns' attribute numbers
+    operations  the patterns
+    certain     for each pattern whether every string that contains one of its texts matches
+    texts       the automaton of all patterns' texts
+    """
 
     leaf: Leaf
     folded: bool
@@ -101,8 +115,8 @@ class Group:
     _matchers: dict[int, LikeMatcher | RlikeMatcher] = field(default_factory=dict, compare=False)
 
     def truths(self, strings: pa.Array) -> tuple[np.ndarray, dict[int, np.ndarray]]:
-        """The distinct value of each row [rows], -1 for NULL; and, by attribute, for patterns that match some value,
-        the truth [values + 1] uint8 of each value, with that of NULL last."""
+        """Evaluates the patterns. Returns the number of each row's distinct value [rows], -1 for NULL; and, for each
+        pattern that matches some value, by attribute, the truth [values + 1] uint8 of each value, that of NULL last."""
         coded = strings.dictionary_encode()
         values = coded.dictionary
         rows = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False)
@@ -123,8 +137,8 @@ class Group:
         return rows, truths
 
     def _matcher(self, place: int) -> LikeMatcher | RlikeMatcher:
-        """The matcher of a pattern, kept here: the caches of the matchers' modules hold fewer than there can be
-        here."""
+        """The matcher of a pattern. It is cached here, because the caches in the matchers' modules may hold fewer than
+        a group has."""
         found = self._matchers.get(place)
         if found is None:
             operation = self.operations[place]
@@ -135,7 +149,7 @@ class Group:
 
 @lru_cache(maxsize=8)
 def groups_of(attributes: tuple[Expression, ...]) -> tuple[Group, ...]:
-    """The groups of patterns among attributes; empty where there are few patterns."""
+    """The groups of patterns among the attributes. A column with few patterns has no group."""
     waiting: dict[tuple[Leaf, bool], list[tuple[int, Operation, frozenset[bytes], bool]]] = {}
     for number, attribute in enumerate(attributes):
         if not isinstance(attribute, Operation) or attribute.name not in ("like", "rlike"):
@@ -159,8 +173,8 @@ def groups_of(attributes: tuple[Expression, ...]) -> tuple[Group, ...]:
 
 
 def _needles(operation: Operation) -> tuple[bool, frozenset[bytes] | None, bool]:
-    """Whether strings are searched in lower case, the texts one of which they must contain, and whether containing one
-    is also sufficient."""
+    """Returns whether strings are searched in lower case; the texts of which a matching string contains at least one,
+    None if unknown; and whether every string that contains one matches."""
     if operation.name == "rlike":
         return False, rlike_needles(*operation.parameters), False
     pattern, escape, ignore_case = operation.parameters

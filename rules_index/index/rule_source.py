@@ -1,5 +1,4 @@
-"""What an index keeps of the rules of a full compile besides their texts, so that the next version can be made of
-it."""
+"""What an index keeps of the rules of a full compile, besides their texts, to make the next version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The texts that an index was compiled from, compressed. Matching needs none; explaining a rule parses that rule's."""
+"""The texts that an index was compiled from, compressed. Matching does not read them; explaining a rule reads only its
+block."""
 
 from __future__ import annotations
 
@@ -29,18 +30,19 @@ class KeptTexts(Protocol):
         """The text of a rule. Raises `pa.ArrowException`, `LookupError` or `ValueError` for malformed bytes."""
 
     def table(self, rules: int) -> pa.Table:
-        """Expression, valid_from and valid_to of all rules. Raises `pa.ArrowException`, `OSError` or `ValueError` for
-        malformed bytes, or another number of rules."""
+        """Expression, valid_from and valid_to of all rules, by ordinal. Raises `pa.ArrowException`, `OSError` or
+        `ValueError` for malformed bytes, or if there are not so many rules."""
 
     def columns(self) -> pa.Schema:
-        """The schema that the texts were written over. Raises `pa.ArrowException` or `OSError` for malformed bytes."""
+        """The schema of the columns that the rules were written over. Raises `pa.ArrowException` or `OSError` for
+        malformed bytes."""
 
 
 @dataclass(frozen=True)
 class RuleTexts:
-    """The texts and bounds of the rules of an index, by ordinal, and the schema that they were written over.
+    """The texts and bounds of an index's rules, by ordinal, and the schema of the columns that they were written over.
 
-    schema: serialised by Arrow. blocks: Arrow IPC streams, zstd, of `BLOCK` rules each.
+    schema: serialised by Arrow. blocks: Arrow IPC streams, compressed by zstd, of `BLOCK` rules each.
     """
 
     schema: bytes | memoryview
@@ -54,7 +56,7 @@ class RuleTexts:
         valid_to: pa.Int64Array | None,
         schema: pa.Schema,
     ) -> RuleTexts:
-        """Compresses the columns [rows] of rules, by ordinal."""
+        """Compresses the rules' columns [rules], by ordinal. valid_from, valid_to: None if no rule has such a bound."""
         nothing = pa.nulls(len(expressions), pa.int64()) if valid_from is None or valid_to is None else None
         columns = [
             expressions,
@@ -76,8 +78,8 @@ class RuleTexts:
         return RuleText(str(row["expression"]), row["valid_from"], row["valid_to"])
 
     def table(self, rules: int) -> pa.Table:
-        """Expression, valid_from and valid_to of all rules. Raises `pa.ArrowException`, `OSError` or `ValueError` for
-        malformed bytes, or another number of rules."""
+        """Expression, valid_from and valid_to of all rules, by ordinal. Raises `pa.ArrowException`, `OSError` or
+        `ValueError` for malformed bytes, or if there are not so many rules."""
         tables = [pa.ipc.open_stream(pa.py_buffer(block)).read_all() for block in self.blocks]
         if any(table.schema != _COLUMNS for table in tables):
             raise ValueError("texts")
@@ -88,7 +90,8 @@ class RuleTexts:
         return table
 
     def columns(self) -> pa.Schema:
-        """The schema. Raises `pa.ArrowException` or `OSError` for malformed bytes."""
+        """The schema of the columns that the rules were written over. Raises `pa.ArrowException` or `OSError` for
+        malformed bytes."""
         return pa.ipc.read_schema(pa.py_buffer(self.schema))
 
 

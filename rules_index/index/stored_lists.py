@@ -1,8 +1,8 @@
 """Value lists in an artifact.
 
-The arrays of a list, its base, are written into the artifact, or stay in the one that they were loaded from: then the
-new artifact names that file, which has to be in the same folder, and its checksum. So the versions of a long list share
-its base. Only what edits have changed is written with each version.
+The base of a list, its arrays, is written into the artifact; or it stays in the artifact that it was loaded from. The
+new artifact then has the name of that file, which must be in the same folder, and its checksum. So the versions of a
+long list share its base, and each version adds only its difference from the base.
 """
 
 from __future__ import annotations
@@ -23,22 +23,23 @@ from rules_index.index.stored_regions import regions_header, stored_regions
 from rules_index.index.stored_sections import stored_table
 
 SHARED_BYTES = 1 << 20
-"""The bytes of a base from which it is left in its file: a smaller one costs less than a reference to another file."""
+"""A base of at least so many bytes can stay in its file: a smaller one costs less than a reference to another file."""
 _FILE = re.compile(r"[0-9a-f]{64}\.index")
-"""A file that others may refer to is named by its content."""
+"""The name of a file that other artifacts may refer to: the SHA-256 of its content."""
 
 Found = tuple[Mapping[str, Any], memoryview]
-"""The part of a header that describes a list with its arrays, and the sections that it refers to."""
+"""The description of a list with its arrays in a header, and the sections that it refers to."""
 
 
 def origin_shared(each: ValueList) -> Origin | None:
-    """The file that a list's base can stay in; None if it has to be written."""
+    """The file that a list's base can stay in; None if the base must be written."""
     large = sum(array.nbytes for array in each.regions.arrays.values()) >= SHARED_BYTES
     return each.origin if large else None
 
 
 def list_header(each: ValueList, sections: Sections, is_shared: bool) -> dict[str, Any]:
-    """Adds a list to the sections; returns its part of the header. is_shared: its base stays where it is, if it can."""
+    """Adds a list to the sections; returns its part of the header. is_shared: its base stays in the file that it was
+    loaded from, if that is possible."""
     header = {"name": each.name, "values": each.count, "digest": each.digest, "rows": each.rows, "stamp": each.stamp}
     if each.counts is not None:
         header["counts"] = sections.table(each.counts.to_arrow().combine_chunks())
@@ -49,8 +50,7 @@ def list_header(each: ValueList, sections: Sections, is_shared: bool) -> dict[st
 
 
 class ListReader:
-    """Reads the lists of one artifact. folder, name: where it is and what it is called; None for bytes without a
-    file."""
+    """Reads the lists of one artifact. folder, name: those of its file; None for bytes without a file."""
 
     def __init__(self, view: memoryview, folder: Path | None, name: str | None) -> None:
         self._checksum = checksum_of(view)
@@ -77,7 +77,8 @@ class ListReader:
         return ValueList(name, values, digest, regions, difference, rows, counts, stamp, origin)
 
     def _base(self, item: Mapping[str, Any]) -> Found:
-        """The list in another file that a list's header refers to."""
+        """The description of the list in another file that a list's header refers to. Raises `ValueError` if that file
+        has no such list."""
         header, body = self._other(item["file"], item["checksum"])
         for part in (header, header.get("base", {}), header.get("changed", {})):
             for each in part.get("lists", ()):
@@ -86,6 +87,8 @@ class ListReader:
         raise ValueError(f"{item['file']} has no such list {item['name']!r:.60}")
 
     def _other(self, name: Any, checksum: Any) -> Found:
+        """The header and the sections of another file. Raises `ArtifactError` if it cannot be read,
+        `InvalidArraysError` if its checksum is not the expected one."""
         require(isinstance(name, str) and _FILE.fullmatch(name) is not None, "lists")
         if self._folder is None:
             raise ArtifactError(f"The index has lists in the file {name}; load it from the folder of that file.")
@@ -108,4 +111,4 @@ def _counts(reference: Any, body: memoryview, is_bytes: bool) -> pl.DataFrame:
 
 
 ReadList = Callable[[Mapping[str, Any], memoryview], ValueList]
-"""`ListReader.read` of an artifact."""
+"""The type of `ListReader.read`."""

@@ -1,4 +1,4 @@
-"""The regions of attributes and lists in an artifact: how they are written, and checked when they are read."""
+"""Writes the regions of attributes and lists into an artifact, and checks them when they are read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _REGION_ARRAYS = (
     {"low", "codes", "cuts", "buckets"},
     {"offsets", "data", "codes", "point_offsets", "point_data", "point_codes", "table"},
 )
-"""The arrays that each kind of regions has; `kernels.encode` has a search for each kind."""
+"""The arrays of each kind of regions: a lookup table, sorted cuts, and byte strings. `kernels.encode` has a search for
+each."""
 
 
 def regions_header(regions: Regions, sections: Sections) -> dict[str, Any]:
@@ -33,7 +34,7 @@ def regions_header(regions: Regions, sections: Sections) -> dict[str, Any]:
 
 
 def stored_regions(item: Mapping[str, Any], body: memoryview) -> Regions:
-    """The regions that `regions_header` wrote."""
+    """The regions that `regions_header` wrote. Raises `InvalidArraysError` if they are inconsistent."""
     data_type, count = type_from_json(item["type"]), item["count"]
     require(isinstance(count, int) and 1 <= count < 2**31 - 2, "regions")
     arrays = {name: stored_array(reference, body) for name, reference in item["arrays"].items()}

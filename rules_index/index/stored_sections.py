@@ -1,4 +1,4 @@
-"""The sections of an artifact, which are checked against the bounds of its bytes before they are read."""
+"""Reads the sections of an artifact; their offsets and lengths are checked against its size first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from rules_index.index.artifact import ALIGNMENT, DTYPES
 
 
 def stored_array(reference: Any, body: memoryview) -> np.ndarray:
-    """An array, which cannot be written."""
+    """The array that `Sections.array` added, read-only and not copied. Raises `InvalidArraysError` for a reference
+    outside of the sections."""
     name, position, shape = reference
     require(name in DTYPES and isinstance(position, int) and position >= 0 and position % ALIGNMENT == 0, "sections")
     require(1 <= len(shape) <= 2 and all(isinstance(n, int) and 0 <= n <= len(body) for n in shape), "sections")
@@ -26,7 +27,8 @@ def stored_array(reference: Any, body: memoryview) -> np.ndarray:
 
 
 def stored_data(reference: Any, body: memoryview) -> memoryview:
-    """Bytes."""
+    """The bytes that `Sections.data` added, not copied. Raises `InvalidArraysError` for a reference outside of the
+    sections."""
     position, length = reference
     require(
         isinstance(position, int) and isinstance(length, int) and 0 <= position <= position + length <= len(body),
@@ -36,7 +38,7 @@ def stored_data(reference: Any, body: memoryview) -> memoryview:
 
 
 def stored_table(reference: Any, body: memoryview) -> pa.Table:
-    """A table of an Arrow IPC stream."""
+    """The table that `Sections.table` added. Raises `InvalidArraysError` or `pa.ArrowException` if it is malformed."""
     table = pa.ipc.open_stream(pa.py_buffer(stored_data(reference, body))).read_all()
     table.validate(full=True)
     return table

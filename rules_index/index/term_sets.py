@@ -1,5 +1,5 @@
-"""What boxes do not express: terms of several intervals, such as IN, NOT IN and `<>`, of which a box has only the
-lowest and the highest code. A search that evaluates such a term tests its set, and counts that as the paper counts a
+"""The sets that boxes cannot express: terms of several intervals, such as IN, NOT IN and `<>`. A box only has the
+lowest and the highest code of such a set. A search tests the set itself, and counts that as the paper counts a
 predicate."""
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from rules_index.kernels.jit import inlined
 
 
 class TermSets(NamedTuple):
-    """The terms of boxes, by key, whose set has gaps between its lowest and its highest code.
+    """The terms of boxes whose set has gaps between its lowest and its highest code, by the box's key.
 
-    start       [keys + 1] int64 into `attributes`; boxes of further keys have none
+    start       [keys + 1] int64 into `attributes`; a box with a greater key has none
     attributes  [.] int32
     set_start   [. + 1] int64 into `intervals`
     intervals   [., 2] int32, closed, ascending, disjoint
@@ -34,7 +34,7 @@ NO_SETS = TermSets(np.zeros(1, np.int64), np.empty(0, np.int32), np.zeros(1, np.
 
 
 def sets_of(c: Conjunctions) -> TermSets:
-    """The term sets of the conjunctions of rules, whose keys are 0, 1, ..."""
+    """The term sets of the conjunctions of rules; their keys are 0, 1, ..."""
     first = int(c.disjunction_start[-1])
     conjunctions = len(c.target) - first
     begin, end = c.intervals[c.set_start[:-1], 0], c.intervals[c.set_start[1:] - 1, 1]
@@ -52,13 +52,13 @@ def sets_of(c: Conjunctions) -> TermSets:
 
 @inlined
 def has_sets(sets: TermSets, key: int) -> bool:
-    """Whether a box has term sets."""
+    """Whether a box has terms whose set has gaps."""
     return key + 1 < len(sets.start) and sets.start[key + 1] > sets.start[key]
 
 
 @inlined
 def set_number(sets: TermSets, key: int, attribute: int) -> int:
-    """The number of the set that a box has on an attribute, or -1."""
+    """The number of the box's set on an attribute; -1 if the box expresses the term fully."""
     if key + 1 < len(sets.start):
         for place in range(sets.start[key], sets.start[key + 1]):
             if sets.attributes[place] == attribute:

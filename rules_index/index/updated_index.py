@@ -1,4 +1,5 @@
-"""An updated index: a full compile, its rules that were removed or changed since, and an index of those added."""
+"""Presents the layers of an updated index as one index: a full compile, some of whose rules are left out, and an index
+of the rules that were added or changed since."""
 
 from __future__ import annotations
 
@@ -18,15 +19,16 @@ from rules_index.index.rule_texts import KeptTexts, RuleText
 from rules_index.language.typed import Constant, Expression
 
 _MOST_RUNS = 1 << 12
-"""At most so many runs of unchanged rules are copied one by one; more are gathered rule by rule."""
+"""If at most so many rules differ from the base, its ids are copied run by run; otherwise they are gathered rule by
+rule."""
 
 
 Numbers = tuple[np.ndarray, np.ndarray]
-"""The new ordinals of the rules of the base [.] and of the changed ones [.], int32; -1 for a rule that is left out."""
+"""The new ordinals, int32, of the base's rules [.], -1 for a rule that is left out, and of the changed rules [.]."""
 
 
 def overlaid(layers: Layers, numbers: Numbers, rejects: pa.Table, fingerprint: str) -> CompiledRules:
-    """The index of both layers as one, without the statistics of how it was made."""
+    """The index of both layers as one. Its `stats` do not say how it was made: the build time is that of the base."""
     base, changed = layers.base, layers.changed
     attributes = live_attributes(layers) + tuple(changed.attributes)
     return CompiledRules(
@@ -56,14 +58,14 @@ class LayeredTexts:
     numbers: Numbers
 
     def rule(self, ordinal: int) -> RuleText:
-        """The text of a rule, as `RuleTexts.rule`."""
+        """The text of a rule, like `RuleTexts.rule`."""
         place = int(np.searchsorted(self.numbers[1], ordinal))
         if place < len(self.numbers[1]) and self.numbers[1][place] == ordinal:
             return self.changed.rule(place)
         return self.base.rule(int(np.flatnonzero(self.numbers[0] == ordinal)[0]))
 
     def table(self, rules: int) -> pa.Table:
-        """The texts of all rules, as `RuleTexts.table`."""
+        """The texts of all rules, like `RuleTexts.table`."""
         before, after = self.numbers
         order = np.full(rules, -1, np.int64)
         order[before[before >= 0]] = np.flatnonzero(before >= 0)
@@ -74,7 +76,7 @@ class LayeredTexts:
         return pa.concat_tables(both).take(pa.array(order))
 
     def columns(self) -> pa.Schema:
-        """The schema, as `RuleTexts.columns`."""
+        """The schema, like `RuleTexts.columns`."""
         return self.base.columns()
 
 
@@ -87,6 +89,8 @@ def numbers_of(layers: Layers) -> Numbers:
     """The new ordinals of the rules of both layers."""
     base, changed = layers.base.ids, layers.changed.ids
     place = places_of(base, changed)
+    # the ordinal of a rule of the base grows by one for each new rule with a lesser id, and falls by one for each
+    # lesser one that is left out
     before = np.zeros(len(base) + 1, np.int32)
     np.add.at(before, place, 1)
     before[1:][layers.left_out] -= 1
@@ -98,7 +102,7 @@ def numbers_of(layers: Layers) -> Numbers:
 
 
 def places_of(ids: pa.Array, wanted: pa.Array) -> np.ndarray:
-    """For each of `wanted`, the number of ascending `ids` that are less: [.] int64."""
+    """For each of `wanted`, how many of the ascending `ids` are less: [.] int64."""
     if not len(wanted) or not len(ids):
         return np.zeros(len(wanted), np.int64)
     if pa.types.is_integer(ids.type):
@@ -107,9 +111,11 @@ def places_of(ids: pa.Array, wanted: pa.Array) -> np.ndarray:
 
 
 def live_attributes(layers: Layers) -> tuple[Expression, ...]:
-    """The base's attributes, with NULL in place of those that none of its remaining rules names."""
+    """The base's attributes, with NULL in place of those that none of its remaining rules names, so that they are not
+    computed."""
     base, c = layers.base, conjunctions_of(layers.base.index)
     starts, raising = base.raising
+    # only attributes that a rule which is left out names, or may raise on, can be unused now
     asked, of_live = named_by(c, layers.left_out), np.zeros(len(base.attributes), bool)
     if len(raising):
         live = np.ones(len(base), bool)
@@ -126,14 +132,15 @@ def live_attributes(layers: Layers) -> tuple[Expression, ...]:
 
 
 def digests_of(layers: Layers, numbers: Numbers) -> Iterator[np.ndarray]:
-    """The digests of all rules by ascending id, in chunks."""
+    """The digests of all rules of both layers by ascending id, in chunks."""
     base, changed = layers.base.source, layers.changed.source
     for which, first, last in _runs(numbers):
         yield (base, changed)[which].digests[first:last]
 
 
 def _runs(numbers: Numbers) -> list[tuple[int, int, int]]:
-    """Runs of rules by new ordinal: (0 for the base or 1 for the changed ones, first, last)."""
+    """Runs of consecutive rules in the order of their new ordinals: (0 for the base or 1 for the changed rules, begin,
+    end)."""
     base, changed = numbers
     # a run of the base ends where a rule was inserted or left out
     live = np.flatnonzero(base >= 0)
@@ -158,7 +165,7 @@ def _merged(base: pa.Array, changed: pa.Array, numbers: Numbers) -> pa.Array:
 
 
 def _raising(layers: Layers, numbers: Numbers) -> tuple[np.ndarray, np.ndarray]:
-    """For each rule the attributes whose evaluation can fail, of both layers, as CSR arrays."""
+    """For each rule of both layers, the attributes whose evaluation may raise, as CSR arrays."""
     parts = (layers.base.raising, layers.changed.raising)
     shift = (0, len(layers.base.attributes))
     count = len(numbers[0]) - len(layers.left_out) + len(numbers[1])
@@ -175,7 +182,7 @@ def _raising(layers: Layers, numbers: Numbers) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _stats(layers: Layers, rules: int, rejected: int, attributes: tuple[Expression, ...]) -> dict[str, Any]:
-    """The sizes of both layers together; rules that are left out still count where their data is kept."""
+    """The sums of both layers' sizes. Rules that are left out still count where their data is kept."""
     base, changed = layers.base, layers.changed
     sizes = ("conjunctions", "gates", "terms", "codes")
     return {

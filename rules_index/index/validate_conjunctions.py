@@ -1,4 +1,4 @@
-"""Checks stored conjunctions and the kernel's arrays before anything uses them as indices."""
+"""Checks stored conjunctions, and the kernel's arrays with them, before anything uses them as indices."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.validate_kernel import validate_kernel
 
 CONJUNCTION_DTYPES = {"set_start": np.int64, "start": np.int64}
+"""The dtypes of fields of `Conjunctions` that are not int32."""
 
 
 def validate(arrays: dict[str, np.ndarray], attributes: int, rules: int) -> Conjunctions:
-    """The conjunctions of an engine's stored arrays. Raises `InvalidArraysError` where these or the kernel's arrays are
+    """The conjunctions among an engine's stored arrays. Raises `InvalidArraysError` if these or the kernel's arrays are
     inconsistent."""
     conjunctions = validate_conjunctions(arrays, attributes, rules)
     validate_kernel(
@@ -24,7 +25,8 @@ def validate(arrays: dict[str, np.ndarray], attributes: int, rules: int) -> Conj
 
 
 def validate_conjunctions(arrays: dict[str, np.ndarray], attributes: int, rules: int) -> Conjunctions:
-    """The conjunctions among an engine's stored arrays. Raises `InvalidArraysError` where they are inconsistent."""
+    """The conjunctions among an engine's stored arrays. Raises `InvalidArraysError` if they are inconsistent; the
+    kernel's arrays are not checked."""
     for name in Conjunctions.__dataclass_fields__:
         columns = 2 if name in ("intervals", "terms") else 0
         require_form(arrays, name, CONJUNCTION_DTYPES.get(name, np.int32), columns)
@@ -47,6 +49,7 @@ def validate_conjunctions(arrays: dict[str, np.ndarray], attributes: int, rules:
     limit[:first] = np.repeat(np.arange(c.disjunctions), np.diff(c.disjunction_start))
     require_range(c.terms[disjunction, 1], 0, c.disjunctions, "terms")
     require(bool((c.terms[disjunction, 1] < limit[owner[disjunction]]).all()), "terms")
+    # all terms that share a set are on attributes with the same number of codes
     size = np.zeros(len(c.set_start) - 1, np.int64)
     size[c.terms[~disjunction, 1]] = c.sizes[c.terms[~disjunction, 0]]
     require(bool((size[c.terms[~disjunction, 1]] == c.sizes[c.terms[~disjunction, 0]]).all()), "terms")
@@ -54,6 +57,7 @@ def validate_conjunctions(arrays: dict[str, np.ndarray], attributes: int, rules:
     require(bool((c.target[:first] == limit[:first]).all()), "target")
     require_range(c.target[first:], 0, rules, "target")
     require(bool((np.diff(c.target[first:]) >= 0).all()), "target")
+    # no conjunction names an attribute twice; sorting is only needed if its terms are not in the order of attributes
     keys = owner[~disjunction].astype(np.int64) * attributes + c.terms[~disjunction, 0]
     if not bool((keys[1:] > keys[:-1]).all()):
         keys.sort()
@@ -62,6 +66,8 @@ def validate_conjunctions(arrays: dict[str, np.ndarray], attributes: int, rules:
 
 
 def _require_intervals(c: Conjunctions, size: np.ndarray) -> None:
+    """Requires ascending, disjoint intervals within [0, size) of their set's attribute; `size` [intervals] is 0 for a
+    set that no term names."""
     low, high = c.intervals[:, 0].astype(np.int64), c.intervals[:, 1].astype(np.int64)
     require(
         bool(((low >= 0) & (low <= high)).all()) and bool((high < np.where(size > 0, size, 1 << 31)).all()), "intervals"

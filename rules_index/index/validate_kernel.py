@@ -1,7 +1,8 @@
-"""Checks the kernel's arrays before it follows them: whatever is used as an index must be within bounds.
+"""Checks the kernel's arrays before the kernel reads them: every value that is used as an index must be within bounds.
 
-Each field by itself is checked as `kernels.fields` says. What can be derived from other fields (offsets, strides,
-flags) is derived again and compared. Constants that make another valid index, of rules that test other values, pass.
+`kernels.fields` says how each field is checked by itself. Values that follow from other fields (offsets, strides,
+flags) are derived again and compared. Arrays that are consistent pass even if they test other values than the rules do:
+they are a valid index of other rules.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from rules_index.kernels.scan import FAR, NEAR
 
 
 def validate_kernel(arrays: Mapping[str, np.ndarray], conjunctions: Conjunctions, rules: int) -> None:
-    """Raises `InvalidArraysError` naming the array of `kernels.match.KernelArrays` that is inconsistent."""
+    """Raises `InvalidArraysError` with the name of the field of `kernels.match.KernelArrays` that is inconsistent."""
     for field in FIELDS:
         require_form(arrays, field.name, field.dtype, field.columns)
     require_form(arrays, "scalars", np.int64)
@@ -38,7 +39,7 @@ def validate_kernel(arrays: Mapping[str, np.ndarray], conjunctions: Conjunctions
 
 
 class _Kernel:
-    """The checks, part by part; later ones rely on earlier ones."""
+    """The checks, field by field; later ones rely on earlier ones."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray], conjunctions: Conjunctions, rules: int) -> None:
         self.a, self.c, self.rules = arrays, conjunctions, rules
@@ -54,7 +55,7 @@ class _Kernel:
         }
 
     def count(self, name: str | int) -> int:
-        """The number that a count in `kernels.fields` stands for here."""
+        """The number that a count in `kernels.fields` stands for in this index."""
         if isinstance(name, int):
             return name
         return self._counts[name] if name in self._counts else len(self.a[name])
@@ -73,7 +74,7 @@ class _Kernel:
                 self.require_coarse(array[:, 0] if field.columns else array, field.name)
 
     def require_coarse(self, attributes: np.ndarray, what: str) -> None:
-        """Requires attributes whose coarse codes the kernel makes."""
+        """Requires attributes for which the kernel makes coarse codes."""
         require_range(attributes, 0, len(self.c.sizes), what)
         require(bool((self.a["shift"][attributes] >= 0).all()), what)
 
@@ -90,8 +91,8 @@ class _Kernel:
         require(bool((a["bitmap_intervals"][:, 0] <= a["bitmap_intervals"][:, 1]).all()), "bitmap_intervals")
 
     def order(self) -> None:
-        """Checks that conjunctions come in order: shared disjunctions', scanned, in tables, in sorted runs, in the
-        tree."""
+        """Checks that the conjunctions are in the kernel's order: of shared disjunctions, scanned, in hash tables, in
+        sorted runs, in the tree."""
         a, total = self.a, len(self.a["target"])
         require(self.a["scalars"].shape == (len(SCALARS),), "scalars")
         require(bool((a["target"][: self.first] == self.c.target[: self.first]).all()), "target")
@@ -106,19 +107,19 @@ class _Kernel:
         require(bool(met.all()), "tree_keys")
         self.runs_begin = int(places[0, 0]) if len(places) else self.runs_end
         require(self.keyed_begin <= self.runs_begin <= self.runs_end, "scalars")
-        # where all conjunctions are scanned, their order is the order of the lists
+        # if all conjunctions are scanned, a row's matches are found in this order, and are not sorted
         scanned = a["target"][self.first : self.keyed_begin]
         require(bool((scanned[1:] >= scanned[:-1]).all()), "target")
 
     def terms(self) -> None:
-        """Checks terms and checks; a shared disjunction names only earlier shared disjunctions."""
+        """Checks the terms and the checks. A shared disjunction may only name earlier ones."""
         a, bitmaps = self.a, len(self.a["bitmap_attribute"])
         low, high = a["terms"][:, 0], a["terms"][:, 1]
         disjunction = np.flatnonzero(high >= bitmaps)
         self._require_disjunctions(disjunction, high[disjunction] - bitmaps, "term_start", "terms")
         require(bool((low[disjunction] == EMPTY).all()), "terms")
         start = a["term_start"]
-        # where rows are sorted, the bitmaps of shared disjunctions are in another order
+        # the bitmaps of shared disjunctions are in the order of rows, not in that of a sorted run
         require(bool((high[start[self.runs_begin] : start[self.runs_end]] < bitmaps).all()), "terms")
         self._require_intervals(low, high)
         checks = a["checks"]
@@ -131,6 +132,8 @@ class _Kernel:
         require(bool((a["shift"][checks[~is_disjunction, 0][kind == NEAR]] == 0).all()), "checks")
 
     def _require_disjunctions(self, at: np.ndarray, disjunctions: np.ndarray, start: str, what: str) -> None:
+        """Requires that the terms (or checks) `at` [.] name `disjunctions` [.] that exist and, in a conjunction of a
+        shared disjunction, are earlier than it."""
         owner = np.searchsorted(self.a[start], at, side="right") - 1
         limit = np.full(len(at), self.c.disjunctions, np.int64)
         of_disjunction = owner < self.first
@@ -138,7 +141,8 @@ class _Kernel:
         require(bool(((disjunctions >= 0) & (disjunctions < limit)).all()), what)
 
     def _require_intervals(self, low: np.ndarray, high: np.ndarray) -> None:
-        """Requires pairs whose difference (the rows in `high` but not in `low`) is an interval of codes."""
+        """Requires for each term that the rows in its bitmap `high` but not in its bitmap `low` are those of an
+        interval of codes, so that `low` is a subset of `high`."""
         a = self.a
         begin, intervals = a["bitmap_start"], a["bitmap_intervals"]
         edge = np.full(len(begin) - 1 + self.c.disjunctions, -1, np.int64)
@@ -155,14 +159,14 @@ class _Kernel:
         require(bool(((high == ALL) | (attribute[low] == attribute[high])).all()), "terms")
 
     def runs(self) -> None:
-        """Checks that the conjunctions of each level are contiguous."""
+        """Checks that the conjunctions of each level of the sorted runs are contiguous."""
         places = self.a["level_offsets"]
         require(bool((places[:, 1:] >= places[:, :-1]).all()), "level_offsets")
         require(bool((places[1:, 0] == places[:-1, -1]).all()), "level_offsets")
         require((int(places[-1, -1]) if len(places) else self.runs_begin) == self.runs_end, "level_offsets")
 
     def tree(self) -> None:
-        """Checks that every subtree ends within its parent's, and that tests are of coarse codes."""
+        """Checks that every subtree ends within its parent's, and that nodes test coarse codes."""
         a = self.a
         require_range(a["tree_tests"][:, 1:], 0, COARSE_CODES, "tree_tests")
         require(bool((a["tree_tests"][:, 1] <= a["tree_tests"][:, 2]).all()), "tree_tests")
@@ -173,7 +177,7 @@ class _Kernel:
         nodes = len(end)
         if not bool(((end > np.arange(nodes)) & (end <= nodes)).all()):
             return False
-        # no node may end behind the nearest end of the nodes that are open where it begins
+        # no node may end behind the nearest end among its ancestors
         open_ends: list[int] = []
         for node, last in enumerate(end.tolist()):
             while open_ends and open_ends[-1] <= node:
@@ -184,7 +188,7 @@ class _Kernel:
         return True
 
     def scalars(self) -> None:
-        """Checks the rows of a block and of a chunk, and the flags that other fields decide."""
+        """Checks the sizes of blocks and chunks, and the flags that follow from other fields."""
         a = self.a
         _, block, chunk, ascending, distinct, depth, alone = a["scalars"].tolist()
         require(block == rows_of_block(len(a["bitmap_attribute"]), self.c.disjunctions), "scalars")
@@ -198,7 +202,8 @@ class _Kernel:
 
     @property
     def distinct(self) -> bool:
-        """Whether no two conjunctions are of the same rule, and none is met twice."""
+        """Whether no row can meet a rule twice: each rule has one conjunction, and that is in one node of the tree at
+        most."""
         target, keys = self.a["target"][self.first :], self.a["tree_keys"]
         return len(target) == 0 or (
             int(np.bincount(target).max()) <= 1 and len(keys) == len(self.a["target"]) - self.runs_end
@@ -206,7 +211,7 @@ class _Kernel:
 
 
 class _Tables:
-    """Checks the tables in order: where the parts of each begin follows from those before."""
+    """Checks the hash tables one after the other: each table's parts begin where those of the table before end."""
 
     def __init__(self, kernel: _Kernel) -> None:
         self.k, self.a = kernel, kernel.a
@@ -216,10 +221,10 @@ class _Tables:
         self.in_order = kernel.distinct
 
     def validate(self) -> None:
-        """Raises `InvalidArraysError` naming the array that is inconsistent."""
+        """Raises `InvalidArraysError` with the name of the field that is inconsistent."""
         a = self.a
         require(len(a["plain"]) >= LOOKED_UP, "plain")
-        # where codes are bytes they are read only as coarse codes
+        # bytes are only read as coarse codes
         near = coarse_shift(self.k.c.sizes[a["key_attributes"]]) == 0
         self.k.require_coarse(a["key_attributes"][near], "key_attributes")
         self._entries()
@@ -230,8 +235,8 @@ class _Tables:
             require(length == len(a[name]), name)
 
     def _entries(self) -> None:
-        """Checks the entries of `posted`. Sets `rules` [entries] to the rule of each, -1 for the unused places of even
-        tables."""
+        """Checks the entries of `posted`. If no rule may be met twice, sets `rules` [entries] to the rule of each, -1
+        for the unused places of even tables."""
         k, posted = self.k, self.a["posted"]
         numbers, quick = posted[:, 0], posted[:, 1:]
         named = numbers >= 0
@@ -279,7 +284,8 @@ class _Tables:
         )
 
     def _slots(self, table: int, attributes: np.ndarray, slots: int, bits: int) -> np.ndarray:
-        """The bounds [.] of the lists of entries that slots or groups have."""
+        """The bounds [.] of the lists of entries: those of the slots of a direct table, or of the groups of a hashed
+        one."""
         a, at = self.a, self.at
         starts = a["slot_start"][at["slot_start"] : at["slot_start"] + slots + 1]
         at["slot_start"] += slots + 1
@@ -307,7 +313,8 @@ class _Tables:
             self.k.require_coarse(attributes, "key_attributes")
 
     def _require_lists(self, table: int, rules: np.ndarray | None, bounds: np.ndarray) -> None:
-        """Checks, where no rule may be met twice, that the rules of each list ascend and are in no other table."""
+        """If no rule may be met twice: checks that the rules of each list ascend and are in no other table. rules: None
+        if a rule may be met twice."""
         if rules is None or not len(rules):
             return
         what = "plain" if self.a["key_plain"][table] else "posted"
