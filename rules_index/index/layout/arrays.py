@@ -1,7 +1,7 @@
-"""Conjunctions as the arrays that the batch kernel reads.
+"""Lays out conjunctions as the arrays that the batch kernel reads.
 
-The codes of an attribute with more than `COARSE_CODES` codes are rounded to coarse ones for the bitmaps. Where coarse
-codes are not exact, the rows that are left are checked.
+If an attribute has more than `COARSE_CODES` codes, bitmaps use coarse ones. Where coarse codes are not exact, the
+remaining rows are checked.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from rules_index.kernels.scan import FAR, NEAR
 
 @dataclass(frozen=True)
 class _Order:
-    """The conjunctions of rules by access path, each [.] int64. The kernel has them in this order, behind those of the
-    shared disjunctions, of which there are `first`."""
+    """The conjunctions of rules by access path, each [.] int64. The kernel has them in this order, behind the
+    conjunctions of the shared disjunctions, of which there are `first`."""
 
     first: int
     scanned: np.ndarray
@@ -39,18 +39,19 @@ class _Order:
 
     @property
     def of_keyed(self) -> slice:
-        """The range of those in hash tables in the kernel's order."""
+        """The range, in the kernel's order, of the conjunctions in hash tables."""
         begin = self.first + len(self.scanned)
         return slice(begin, begin + len(self.keyed))
 
     @property
     def of_runs(self) -> slice:
-        """The range of those in sorted runs in the kernel's order."""
+        """The range, in the kernel's order, of the conjunctions in sorted runs."""
         return slice(self.of_keyed.stop, self.of_keyed.stop + len(self.in_runs))
 
 
 def lay_out(c: Conjunctions, access_plan: AccessPlan) -> dict[str, np.ndarray]:
-    """The arrays of `kernels.match.KernelArrays`; the scalars are one array, "scalars"."""
+    """The stored arrays of `kernels.match.KernelArrays`, by name; its numbers (`kernels.fields.SCALARS`) are one array,
+    "scalars"."""
     shift = coarse_shift(c.sizes)
     order, filed, runs = _in_order(c, access_plan, shift)
     numbers = order.all
@@ -61,6 +62,7 @@ def lay_out(c: Conjunctions, access_plan: AccessPlan) -> dict[str, np.ndarray]:
     table = access_plan.table[order.keyed][terms.owner[is_keyed] - order.of_keyed.start]
     in_key[is_keyed] = in_tables(access_plan.tables, table, terms.attribute[is_keyed], len(c.sizes))
     tree, depth = _tree(access_plan.tree, order.in_tree, order.of_runs.stop, shift)
+    # coarse codes are only made of attributes whose coarse codes something reads
     needed = np.zeros(len(shift), bool)
     for attributes in (maps["bitmap_attribute"][2:], runs["run_attribute"], tree["tree_tests"][:, 0]):
         needed[attributes] = True
@@ -107,7 +109,7 @@ def _in_order(
 def _scalars(
     c: Conjunctions, access_plan: AccessPlan, order: _Order, bitmaps: int, filed: dict[str, np.ndarray], depth: int
 ) -> np.ndarray:
-    """scanned, block_rows, chunk_rows, ascending, distinct, tree_depth, alone."""
+    """The array "scalars": scanned, block_rows, chunk_rows, ascending, distinct, tree_depth, alone."""
     per_rule = np.bincount(c.target[order.first :]) if len(c.target) > order.first else np.zeros(1, np.int64)
     # the tests of two nodes can overlap once their codes are coarse
     met_once = access_plan.tree is None or len(access_plan.tree.keys) == len(order.in_tree)
@@ -123,7 +125,8 @@ def _scalars(
 
 
 def _tree(tree: Tree | None, in_tree: np.ndarray, first: int, shift: np.ndarray) -> tuple[dict[str, np.ndarray], int]:
-    """The arrays of `kernels.tree_descent`, and the depth of the tree."""
+    """The arrays of `kernels.tree_descent`, and the depth of the tree. first: the kernel's number of the first
+    conjunction in the tree."""
     if tree is None:
         nothing, starts = np.empty(0, np.int32), np.zeros(1, np.int64)
         tree = Tree(nothing, starts, nothing.reshape(-1, 3), starts, nothing)
@@ -139,7 +142,8 @@ def _tree(tree: Tree | None, in_tree: np.ndarray, first: int, shift: np.ndarray)
 
 
 def depth_of(end: np.ndarray) -> int:
-    """The number of nodes on the path from the root to the deepest node; the tree is in preorder."""
+    """The number of nodes on the path from the root to the deepest node. end [nodes]: the end of each node's subtree in
+    preorder."""
     changes = np.zeros(len(end) + 1, np.int64)
     changes[:-1] += 1
     np.subtract.at(changes, end, 1)
@@ -155,8 +159,8 @@ def _starts(owner: np.ndarray, count: int) -> np.ndarray:
 def _checks(
     terms: TermColumns, checked: np.ndarray, conjunctions: int, shift: np.ndarray, needed: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """The checks of the terms, ordered by selectivity within a conjunction. Marks the attributes whose coarse codes
-    they need in `needed`."""
+    """The checks of the terms `checked` [terms] bool, the most selective first within a conjunction. Marks in `needed`
+    the attributes whose coarse codes they read."""
     at = np.flatnonzero(checked)
     at = at[np.lexsort((terms.share[at], terms.owner[at]))]
     disjunction, single = terms.attribute[at] == DISJUNCTION, terms.pieces[at] == 1
@@ -173,7 +177,8 @@ def _checks(
 def _sorted_runs(
     c: Conjunctions, access_plan: AccessPlan, in_runs: np.ndarray, shift: np.ndarray, disjunctions_end: int, first: int
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """The conjunctions in sorted runs in the order of the kernel, and the arrays of `kernels.sorted_runs`."""
+    """The conjunctions in sorted runs in the kernel's order, and the arrays of `kernels.sorted_runs`. first: the
+    kernel's number of the first of them."""
     attribute = access_plan.sorted_by[in_runs]
     terms = terms_of(c, disjunctions_end + in_runs)
     of = np.flatnonzero(terms.attribute == attribute[terms.owner])
@@ -181,7 +186,7 @@ def _sorted_runs(
     low[terms.owner[of]], high[terms.owner[of]] = terms.low[of], terms.high[of]
     low, high = low >> shift[attribute], high >> shift[attribute]
     reach = high - low + 1
-    # rounded up to the next of four steps per power of two
+    # widths are rounded up to the next of four steps per power of two, so that there are few levels
     step = 1 << np.maximum(0, np.floor(np.log2(reach)).astype(np.int64) - 2)
     reach = -(-reach // step) * step
     rank = np.searchsorted(access_plan.sort_attributes, attribute) if len(access_plan.sort_attributes) else attribute

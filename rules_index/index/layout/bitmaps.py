@@ -1,4 +1,4 @@
-"""The row bitmaps that conjunctions need: of edges of intervals, of single codes and of sets."""
+"""Lays out the row bitmaps that conjunctions need: of edges of intervals, of single codes and of sets."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from rules_index.index.layout.term_columns import TermColumns, within
 from rules_index.kernels.bitmaps import ALL, COARSE_CODES, EMPTY
 
 SET_BITMAPS = 1 << 15
-"""At most so many sets of several intervals have a bitmap; the others are checked row by row."""
+"""At most so many sets of several intervals have a bitmap, those that most terms name; the others are checked row by
+row."""
 USES_OF_A_BITMAP = 8
-"""An equality that so many terms share has its own bitmap, in place of two edges that other terms need anyway."""
+"""An equality that so many terms share has its own bitmap, even if the bitmaps of its two edges exist."""
 
 
 def coarse_shift(sizes: np.ndarray) -> np.ndarray:
-    """The number of bits [attributes] int32 that the coarse codes of an attribute drop."""
+    """The number of bits [attributes] int32 that coarse codes drop: the fewest with which an attribute has at most
+    `COARSE_CODES` coarse codes."""
     shift = np.zeros(len(sizes), np.int32)
     while (too_many := (sizes.astype(np.int64) - 1) >> shift >= COARSE_CODES).any():
         shift[too_many] += 1
@@ -26,8 +28,12 @@ def coarse_shift(sizes: np.ndarray) -> np.ndarray:
 def bitmaps(
     c: Conjunctions, terms: TermColumns, is_keyed: np.ndarray, in_runs: slice, shift: np.ndarray
 ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
-    """The bitmaps' arrays; for each term its pair of bitmaps [terms, 2], whether it has one, and whether it is
-    exact."""
+    """Lays out the bitmaps for terms. is_keyed [terms] bool: those of conjunctions in hash tables, which need no
+    bitmaps. in_runs: the range of the conjunctions in sorted runs. shift: as `coarse_shift` returns it.
+
+    Returns the bitmaps' arrays; each term's pair of bitmaps [terms, 2] (`kernels.match.KernelArrays.terms`); which
+    terms [terms] bool have one; and for which terms [terms] bool the pair, or the lack of one, is exact.
+    """
     disjunction = terms.attribute == DISJUNCTION
     at = np.where(disjunction, 0, terms.attribute)
     by = shift[at]
@@ -51,7 +57,8 @@ def bitmaps(
     pairs[upper, 1] = _by_key(edges, number_of_edge)[_keys(at, high, upper) + 1]
     pairs[own, 1] = _by_key(singles, number_of_single)[_keys(at, low, own)]
     pairs[chosen, 1] = number_of_set[set_of]
-    # where rows are sorted, the bitmaps of shared disjunctions are in another order: they are checked there
+    # the bitmaps of shared disjunctions are in the order of rows, not in that of a sorted run: there they are checked
+    # row by row
     scanned_disjunction = disjunction & ~is_keyed & ((terms.owner < in_runs.start) | (terms.owner >= in_runs.stop))
     pairs[scanned_disjunction, 1] = len(bitmaps["bitmap_attribute"]) + terms.which[scanned_disjunction]
     exact = scanned_disjunction | (single & ~is_keyed & _aligned(terms, c.sizes[at], by))
@@ -60,7 +67,7 @@ def bitmaps(
 
 
 def _aligned(terms: TermColumns, size: np.ndarray, by: np.ndarray) -> np.ndarray:
-    """Which terms [terms] bool have a coarse interval that covers exactly their codes."""
+    """Which terms [terms] bool have an interval of codes that a coarse interval covers exactly."""
     mask = (np.int32(1) << by) - 1
     return (terms.low & mask == 0) & (((terms.high + 1) & mask == 0) | (terms.high == size - 1))
 
@@ -71,27 +78,29 @@ def _keys(attribute: np.ndarray, code: np.ndarray, which: np.ndarray) -> np.ndar
 
 
 def _edges(at: np.ndarray, low: np.ndarray, high: np.ndarray, last: np.ndarray, of: np.ndarray) -> np.ndarray:
-    """The edges of coarse intervals, ascending, as keys: v stands for the codes below v."""
+    """The edges of the coarse intervals of the terms `of` [terms] bool, ascending, as keys: the edge v stands for the
+    codes below v."""
     lower, upper = _distinct(_keys(at, low, of & (low > 0))), _distinct(_keys(at, high, of & (high < last)) + 1)
     return np.union1d(lower, upper)
 
 
 def _distinct(keys: np.ndarray) -> np.ndarray:
-    """Ascending and distinct, by counting instead of sorting: there are many elements with few values."""
+    """The distinct keys, ascending. Counts instead of sorting: there are many elements with few values."""
     found = np.zeros(int(keys.max(initial=-1)) + 1, bool)
     found[keys] = True
     return np.flatnonzero(found)
 
 
 def _by_key(keys: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """A lookup table int32 from keys to numbers."""
+    """A lookup table, int32: the number of each key."""
     found = np.zeros(int(keys.max(initial=-1)) + 1, np.int32)
     found[keys] = numbers
     return found
 
 
 def _own_bitmaps(at: np.ndarray, low: np.ndarray, last: np.ndarray, equal: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Which equalities [terms] bool have their own bitmap."""
+    """Which equalities [terms] bool have their own bitmap: those that many terms share, or whose edges have no
+    bitmaps."""
     own = np.zeros(len(at), bool)
     keys = _keys(at, low, equal)
     uses = np.bincount(keys)
@@ -106,7 +115,8 @@ def _own_bitmaps(at: np.ndarray, low: np.ndarray, last: np.ndarray, equal: np.nd
 
 
 def _set_bitmaps(terms: TermColumns, several: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The sets with a bitmap, the index among them of every term that has one, and which terms [terms] bool do."""
+    """The sets with a bitmap, ascending; for each term that has one the index of its set among them; and which terms
+    [terms] bool these are."""
     sets, uses = np.unique(terms.which[several], return_counts=True)
     sets = np.sort(sets[np.argsort(-uses, kind="stable")[:SET_BITMAPS]])
     chosen = several & np.isin(terms.which, sets)
@@ -116,8 +126,8 @@ def _set_bitmaps(terms: TermColumns, several: np.ndarray) -> tuple[np.ndarray, n
 def _number(
     c: Conjunctions, edges: np.ndarray, singles: np.ndarray, sets: np.ndarray, shift: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, np.ndarray]]:
-    """Numbers the bitmaps by attribute, so that the codes of an attribute are read while they are cached; their
-    arrays."""
+    """Numbers the bitmaps by attribute, so that the codes of an attribute are read while they are cached. Returns the
+    numbers of edges, singles and sets, and the bitmaps' arrays."""
     owner_of_set = np.zeros(len(c.set_start) - 1, np.int64)
     named = c.terms[:, 0] != DISJUNCTION
     owner_of_set[c.terms[named, 1]] = c.terms[named, 0]

@@ -16,32 +16,37 @@ from rules_index.kernels.llvm import LOOKED_UP as PADDING
 from rules_index.kernels.prefilter import PAIR_BITS, PREFILTERED, filter_places
 
 DIRECT_SLOTS = 1 << 16
-"""A table with a slot for every combination of codes has at most so many slots, or twice as many as entries."""
+"""A table is direct, with a slot for every combination of codes, if it has at most so many slots or at most twice as
+many as entries."""
 EVEN = 2
-"""A direct table is made even if that gives at most so many places per entry, ..."""
+"""A direct table is made even if it then has at most so many places per entry, ..."""
 EVENLY_MET = 0.5
-"""... and if more than this share of the rows have an entry: otherwise the slots exclude rows earlier."""
+"""... and if more than this share of the rows is expected to have an entry: otherwise looking at the slots first
+excludes more rows."""
 NO_ENTRY = -1
-"""Marks, while `posted` is made, the unused places of an even table."""
+"""Marks the unused places of an even table while `posted` is made."""
 QUICK_ATTRIBUTES = 1 << 15
-"""The number of attributes that a quick check can name."""
+"""Quick checks can only name attributes with a number below this."""
 FILTERED = 4
-"""A table of two or three attributes has a filter if there are more than so many combinations of codes per entry."""
+"""A table of several attributes has a prefilter if its first three have more than so many combinations of codes per
+combination that occurs."""
 FILTER_SPARSITY = 256
-"""The fewest bits of a filter per entry of its table."""
+"""A prefilter has about so many bits for each combination of codes that occurs, up to `LARGEST_FILTER`."""
 LARGEST_FILTER = 20
-"""The most bits of a filter, as a power of two: a larger one would not stay in the caches."""
+"""The most bits of a prefilter of three attributes, as a power of two: a larger one would not stay in the caches."""
 COLLECTED = (
     "key_attributes", "key_factors", "key_bits", "key_plain", "slot_at", "plain", "slot_start", "filter_at",
     "filter_bits", "filter_words", "groups", "group_codes", "group_code_at", "posted",
 )  # fmt: skip
-"""The fields that tables are appended to one after the other."""
+"""The fields to which tables are appended one after the other."""
 
 
 def tables(
     c: Conjunctions, access_plan: AccessPlan, keyed: np.ndarray, disjunctions_end: int, first: int
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """The conjunctions in hash tables in the kernel's order, and the arrays of `kernels.hash_tables`."""
+    """The conjunctions in hash tables in the kernel's order, and the arrays of `kernels.hash_tables`. keyed: these
+    conjunctions, numbered from the first of a rule, which is `disjunctions_end`. first: the kernel's number of the
+    first of them."""
     keyed = keyed[np.argsort(access_plan.table[keyed], kind="stable")]
     bounds = np.searchsorted(access_plan.table[keyed], np.arange(len(access_plan.tables) + 1))
     collected = _Tables(c.sizes, access_plan.shares)
@@ -51,7 +56,7 @@ def tables(
     for number, attributes in enumerate(access_plan.tables):
         members = keyed[bounds[number] : bounds[number + 1]]
         conjunction, codes = _keys(c, disjunctions_end + members, attributes)
-        # filed in the order of their codes, so that the candidates of a row are contiguous
+        # filed in the order of their codes, so that a row's candidates are contiguous
         place = np.full(len(members), len(codes), np.int64)
         rank = np.lexsort(codes.T[::-1]) if len(codes) else np.empty(0, np.int64)
         np.minimum.at(place, conjunction[rank], np.arange(len(rank)))
@@ -69,8 +74,8 @@ def tables(
 
 
 def _keys(c: Conjunctions, conjunctions: np.ndarray, attributes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """For every combination of codes that a conjunction's terms on the attributes allow: the conjunction's index
-    [combinations], and the codes [combinations, attributes]."""
+    """Every combination of codes with which a conjunction's terms on the attributes are satisfied. Returns the index
+    [combinations] of the conjunction, and the codes [combinations, attributes]."""
     terms = terms_of(c, conjunctions)
     owner = np.arange(len(conjunctions))
     columns: list[np.ndarray] = []
@@ -92,7 +97,7 @@ def _keys(c: Conjunctions, conjunctions: np.ndarray, attributes: tuple[int, ...]
 
 
 class _Tables:
-    """The arrays of `kernels.hash_tables`, to which tables are appended."""
+    """Collects the arrays of `kernels.hash_tables`, table by table."""
 
     def __init__(self, sizes: np.ndarray, shares: np.ndarray | None) -> None:
         self._sizes, self._shares = sizes, shares
@@ -101,8 +106,8 @@ class _Tables:
         self._length = dict.fromkeys(self._parts, 0)
 
     def add(self, attributes: tuple[int, ...], codes: np.ndarray, entries: np.ndarray, plain: bool) -> None:
-        """Appends a table of entries (conjunctions, or rules where it is plain) in ascending order of their codes
-        [entries, attributes]."""
+        """Appends a table. entries [entries] are conjunctions, or rules if it is plain; codes [entries, attributes]
+        ascend lexicographically."""
         sizes = self._sizes[list(attributes)]
         slots = int(np.prod(sizes.astype(object)))
         self._put("key_attributes", attributes)
@@ -140,7 +145,8 @@ class _Tables:
         self._key_start.append(self._length["key_attributes"])
 
     def _met(self, attributes: tuple[int, ...], counts: np.ndarray) -> float:
-        """The expected share of rows that have an entry in a direct table with so many entries in each slot."""
+        """The expected share of rows that have an entry in a direct table. counts: the number of entries [slots] in
+        each slot."""
         if self._shares is None:
             return float((counts > 0).mean())
         at = np.cumsum(self._sizes.astype(np.int64)) - self._sizes
@@ -151,7 +157,7 @@ class _Tables:
         return float(shares[counts > 0].sum())
 
     def _filter(self, codes: np.ndarray) -> int:
-        """Appends the filter of a table; returns its number of bits as a power of two."""
+        """Appends the prefilter of a table over these codes; returns its number of bits as a power of two."""
         sparse = (FILTER_SPARSITY * _distinct(codes)).bit_length()
         bits = PAIR_BITS if codes.shape[1] == 2 else min(LARGEST_FILTER, max(10, sparse))
         words = np.zeros(1 << bits, np.uint8)
@@ -162,8 +168,8 @@ class _Tables:
     def _groups(
         self, codes: np.ndarray, entries: np.ndarray, factors: np.ndarray, bits: int, packed: bool, first: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Appends the groups of equal codes by slot. Returns the slots' offsets, and the entries, the first of which
-        has the number `first`, by group."""
+        """Appends the groups of entries with equal codes, ordered by slot. Returns the offsets of the slots' groups,
+        and the entries in the order of their groups. first: the number that the first entry will have."""
         with np.errstate(over="ignore"):
             total = (codes.astype(np.uint64) * factors.view(np.uint64)).sum(1, dtype=np.uint64)
         slot = (total >> np.uint64(64 - bits)).astype(np.int64)
@@ -175,7 +181,7 @@ class _Tables:
             new[1:] = (codes[1:] != codes[:-1]).any(1)
         begins = np.flatnonzero(new)
         group_slot = slot[begins]
-        # each table has one group more, a sentinel, which begins where the next table's entries begin
+        # each table has one group more as a sentinel, which begins where the next table's entries begin
         number = self._length["groups"] // 2
         tags = _packed(codes) if packed else total[order].astype(np.uint32).view(np.int32)
         groups = np.zeros((len(begins) + 1, 2), np.int64)
@@ -195,8 +201,8 @@ class _Tables:
         self._length[name] += len(part)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All arrays, concatenated."""
-        # a direct table has no groups, but every table has an offset into them
+        """All arrays of the tables; `posted` has one column, to which `with_quick_checks` adds the others."""
+        # a direct table has no groups, but each table has an element of `group_code_at`
         arrays = {name: np.concatenate(parts) for name, parts in self._parts.items()}
         places = np.zeros(len(arrays["key_bits"]), np.int64)
         places[arrays["key_bits"] > 0] = arrays["group_code_at"]
@@ -206,7 +212,7 @@ class _Tables:
 
 
 def prefiltered_attributes(arrays: dict[str, np.ndarray]) -> np.ndarray:
-    """The attributes [.] whose coarse codes the filters of the tables read."""
+    """The attributes [.] whose coarse codes the prefilters read."""
     filtered = np.flatnonzero(arrays["filter_at"] >= 0)
     count = np.minimum(np.diff(arrays["key_start"])[filtered], PREFILTERED)
     found: np.ndarray = arrays["key_attributes"][np.repeat(arrays["key_start"][filtered], count) + within(count)]
@@ -219,7 +225,7 @@ def _distinct(codes: np.ndarray) -> int:
 
 
 def _packed(codes: np.ndarray) -> np.ndarray:
-    """Codes [., at most `PACKED`] packed into one number, a byte each."""
+    """Packs codes [., at most `PACKED`] into one number each, a byte per code."""
     packed = np.zeros(len(codes), np.int64)
     for column in codes.T:
         packed = packed << 8 | column
@@ -227,13 +233,14 @@ def _packed(codes: np.ndarray) -> np.ndarray:
 
 
 def strides(sizes: np.ndarray) -> np.ndarray:
-    """The factors [attributes] int64 of a direct table over attributes with so many codes; the last one is 1."""
+    """The factors [attributes] int64 of a direct table, given the number of codes of each attribute; the last factor is
+    1."""
     return np.cumprod([1, *sizes[:0:-1].astype(np.int64)])[::-1]
 
 
 def multipliers(count: int) -> np.ndarray:
     """Odd multipliers [count] int64: powers of the golden ratio's fraction. Multiples of it would not do: the hash
-    would only depend on a weighted sum of the codes, which has few distinct values."""
+    would only depend on a weighted sum of the codes, which takes few distinct values."""
     golden = 0x9E3779B97F4A7C15
     return np.array([pow(golden, i, 1 << 64) for i in range(1, count + 1)], np.uint64).view(np.int64)
 
@@ -241,8 +248,12 @@ def multipliers(count: int) -> np.ndarray:
 def with_quick_checks(
     posted: np.ndarray, terms: TermColumns, of: np.ndarray, shift: np.ndarray, needed: np.ndarray, target: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The entries [entries, 1 + QUICK] int32 with their conjunctions' most selective terms as quick checks, and which
-    conjunctions [conjunctions] bool these check completely. Marks the attributes that they need in `needed`."""
+    """Adds quick checks to the entries `posted` [entries]: those of the most selective of the terms `of` [terms] bool
+    of each conjunction.
+
+    Returns the entries [entries, 1 + QUICK] int32, and which conjunctions [conjunctions] bool the quick checks decide
+    completely. Marks in `needed` the attributes whose coarse codes they read.
+    """
     at = np.flatnonzero(of)
     able = (terms.attribute != DISJUNCTION) & (terms.attribute < QUICK_ATTRIBUTES)
     at = at[np.lexsort((terms.share[at], ~able[at], terms.owner[at]))]
@@ -259,6 +270,7 @@ def with_quick_checks(
     if len(posted):
         needed[terms.attribute[at]] = True
     filed = posted != NO_ENTRY
+    # `NEVER`, the quick check of unused places, reads the coarse codes of attribute 0
     needed[:1] |= not filed.all()
     entries = np.full((len(posted), 1 + QUICK), NOTHING, np.int32)
     entries[:, 0] = np.where(complete[posted], -1 - target[posted], posted)
@@ -270,7 +282,8 @@ def with_quick_checks(
 def in_tables(
     tables: Sequence[tuple[int, ...]], table: np.ndarray, attribute: np.ndarray, attributes: int
 ) -> np.ndarray:
-    """Which terms [terms] bool have an attribute of their conjunction's table."""
+    """Which terms [terms] bool are on an attribute of their conjunction's table. table, attribute: of each term;
+    attributes: the number of all attributes."""
     member = np.zeros((len(tables) + 1, attributes + 1), bool)
     for number, names in enumerate(tables):
         member[number, list(names)] = True

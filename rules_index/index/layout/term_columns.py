@@ -1,4 +1,4 @@
-"""The access path of each conjunction, and its terms as flat arrays in the kernel's order."""
+"""The access path of each conjunction, and the terms of conjunctions as flat arrays in the kernel's order."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from rules_index.index.layout.block_size import BLOCK_ROWS
 
 @dataclass(frozen=True)
 class AccessPlan:
-    """The access path of each conjunction of a rule.
+    """The access path of each conjunction of a rule. Those in neither a table, a sorted run nor the tree are scanned.
 
-    table            [rules' conjunctions] int32, the table of `tables` that the conjunction is filed in, or -1
-    sorted_by        [rules' conjunctions] int32, the attribute of `sort_attributes` in whose sorted run it is, or -1
-    tables           for each table its attributes
+    table            [conjunctions of rules] int32, the table of `tables` that the conjunction is filed in, or -1
+    sorted_by        [conjunctions of rules] int32, the attribute of `sort_attributes` in whose sorted run it is, or -1
+    tables           the attributes of each hash table
     sort_attributes  the attributes of the sorted runs
     chunk_rows       rows of a chunk
-    shares           [codes] the expected share of rows for every code of every attribute, one attribute after the
-                     other; None where it is not known
-    tree             has the conjunctions whose numbers are its keys, whatever the other fields say; None for none
+    shares           [codes] the expected share of rows with every code of every attribute, one attribute after the
+                     other; None if unknown
+    tree             the conjunctions whose numbers are its keys are in the tree, whatever the other fields say; None if
+                     there is no tree
     """
 
     table: np.ndarray
@@ -37,18 +38,22 @@ class AccessPlan:
 
 
 def scan_all(c: Conjunctions, tree: Tree | None = None) -> AccessPlan:
-    """Scans every conjunction, except those in the tree."""
+    """The plan that scans every conjunction, except those in the tree."""
     nowhere = np.full(len(c.target) - int(c.disjunction_start[-1]), -1, np.int32)
     return AccessPlan(nowhere, nowhere, (), (), tree=tree)
 
 
 @dataclass(frozen=True)
 class TermColumns:
-    """The terms [terms] of conjunctions in the kernel's order. Numbers are int32, since there are many terms.
+    """The terms of conjunctions in the kernel's order, each column [terms]. Numbers are int32, since there are many
+    terms.
 
-    owner (the conjunction), attribute (DISJUNCTION for a shared disjunction), which (the set or shared disjunction),
-    pieces (intervals of the set), low and high (the lowest and highest code of the set), share (of the attribute's
-    codes).
+    owner      the conjunction, as its index in that order
+    attribute  `DISJUNCTION` for a shared disjunction
+    which      the set, or the shared disjunction
+    pieces     the number of intervals of the set; 0 for a shared disjunction
+    low, high  the lowest and the highest code of the set
+    share      float64, the set's share of the attribute's codes; 1 for a shared disjunction
     """
 
     owner: np.ndarray
@@ -85,5 +90,5 @@ def set_widths(c: Conjunctions) -> np.ndarray:
 
 
 def within(lengths: np.ndarray) -> np.ndarray:
-    """0, 1, ... within every run; the argument has the runs' lengths."""
+    """0, 1, ... within each of several runs with these lengths, one run after the other."""
     return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)

@@ -1,8 +1,8 @@
 """Chooses between scanning, hashing and sorting by the expected cost per row.
 
-The costs of the kernel's steps are measured (`costs.json`, written by `benchmarks.calibrate`). The frequencies of codes
-and of matches are counted in a sample of rows. Without a sample they are guessed, with attributes taken to be
-independent.
+The costs of the kernel's steps were measured (`costs.json`, written by `benchmarks.calibrate`). The frequencies of
+codes and of matches are counted in a sample of rows. Without a sample they are guessed, and attributes are assumed to
+be independent.
 """
 
 from __future__ import annotations

@@ -19,10 +19,10 @@ from rules_index.kernels.bitmaps import COARSE_CODES
 from rules_index.kernels.lists import MANY
 
 SAMPLED = 20_000
-"""The number of conjunctions, a random sample, by which tables and sorted runs are chosen."""
+"""The number of conjunctions, drawn at random, for which tables and sorted runs are chosen."""
 GAIN = 0.9
-"""Tables and sorted runs are chosen only where they cost less than this share of scanning all: costs are not known more
-exactly, and large tables cost more when other work shares the caches."""
+"""Tables and sorted runs are used only if they are expected to cost less than this share of scanning all conjunctions.
+Costs are not known more exactly, and large tables cost more when other work shares the caches."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,8 @@ class CostedPlan:
 
 
 def plans(c: Conjunctions, sample: np.ndarray | None = None) -> tuple[CostedPlan, CostedPlan]:
-    """Two plans: scanning every conjunction, and the cheapest mixture of scanning, hashing and sorting.
+    """Two plans: scanning every conjunction, and the cheapest mixture of scanning, hashing and sorting. Both are the
+    same plan if no mixture is cheaper (`GAIN`).
 
     sample: codes [attributes, rows] of some rows, or None.
     """
@@ -57,7 +58,8 @@ def plans(c: Conjunctions, sample: np.ndarray | None = None) -> tuple[CostedPlan
     scanning = planner.scan_all()
     found = [planner.choose(keyed, in_runs) for keyed, in_runs in ((False, True), (True, False), (True, True))]
     if any(each.scanned.any() for each in found):
-        # scanning even a few conjunctions can cost the bitmaps of all attributes, so plans that scan none are tried too
+        # scanning even a few conjunctions can require the bitmaps of all attributes, so plans that scan none are tried,
+        # too
         found += [planner.choose(keyed=True, in_runs=in_runs, eagerness=10.0) for in_runs in (False, True)]
     cost, best = min(((planner.cost(each), each) for each in found), key=lambda each: each[0])
     whole = CostedPlan(scan_all(c), planner.cost(scanning))
@@ -67,7 +69,8 @@ def plans(c: Conjunctions, sample: np.ndarray | None = None) -> tuple[CostedPlan
 
 
 def access_plan(c: Conjunctions, sample: np.ndarray | None, planner: Planner, candidate: CandidatePlan) -> AccessPlan:
-    """The plan of all conjunctions of rules, with the tables and sorted runs that were chosen for a sample of them."""
+    """The plan of all conjunctions of rules, with the tables and sorted runs that were chosen for a random sample of
+    them."""
     count = len(c.target) - int(c.disjunction_start[-1])
     if count > planner.of.count:
         every = expected(c, np.arange(count), sample, counted=False)
@@ -76,7 +79,7 @@ def access_plan(c: Conjunctions, sample: np.ndarray | None, planner: Planner, ca
 
 
 def sampled(c: Conjunctions) -> np.ndarray:
-    """A random sample of the conjunctions of rules; all of them if there are few."""
+    """A random sample of the conjunctions of rules, as ascending numbers; all of them if there are few."""
     count = len(c.target) - int(c.disjunction_start[-1])
     if count <= SAMPLED:
         return np.arange(count)
@@ -84,8 +87,8 @@ def sampled(c: Conjunctions) -> np.ndarray:
 
 
 def expected(c: Conjunctions, drawn: np.ndarray, sample: np.ndarray | None, counted: bool) -> Expected:
-    """The expectations for the conjunctions `drawn`; their matches are counted in the sample if `counted`, else
-    guessed."""
+    """The expectations for the conjunctions `drawn`. counted: count their matches in the sample of rows instead of
+    guessing them."""
     code_shares = selectivity.code_shares(c, sample)
     sets = selectivity.set_shares(c, code_shares)
     first = int(c.disjunction_start[-1])
@@ -97,8 +100,13 @@ def expected(c: Conjunctions, drawn: np.ndarray, sample: np.ndarray | None, coun
 
 @dataclass(frozen=True)
 class CandidatePlan:
-    """A plan under consideration: the table of each conjunction, and the attribute [conjunctions] int32 in whose sorted
-    run it is, one of `sort_attributes` or -1. All others are scanned. eagerness: the factor on the cost of scanning."""
+    """A plan that the planner considers. Conjunctions in neither a table nor a sorted run are scanned.
+
+    assignment       the hash table of each conjunction
+    sort_attributes  the attributes of the sorted runs
+    sorted_by        [conjunctions] int32, the one of `sort_attributes` in whose sorted run the conjunction is, or -1
+    eagerness        the factor on the cost of scanning with which tables and runs were chosen
+    """
 
     assignment: TableAssignment
     sort_attributes: tuple[int, ...]
@@ -112,10 +120,11 @@ class CandidatePlan:
 
 
 class Planner:
-    """Computes the expected costs of access plans."""
+    """Estimates the costs of access plans."""
 
     def __init__(self, of: Expected, costs: Costs, scan_method: str | None = None) -> None:
-        """scan_method: the only scan method to consider, where it is possible (`scan_costs.ScanCosts`)."""
+        """of: the conjunctions that are planned. scan_method: the only scan method to consider, if it is possible for
+        them (`scan_costs.ScanCosts`)."""
         self.of = of
         self.costs = costs
         self.scanning = ScanCosts(of, costs, scan_method)
@@ -123,12 +132,12 @@ class Planner:
         self.runs = RunCosts(of, costs)
 
     def scan_all(self) -> CandidatePlan:
-        """Every conjunction scanned."""
+        """The plan that scans every conjunction."""
         assignment, _ = self.tables.place((), self.scanning.each)
         return CandidatePlan(assignment, (), np.full(self.of.count, -1, np.int32))
 
     def choose(self, keyed: bool, in_runs: bool, eagerness: float = 1.0) -> CandidatePlan:
-        """The cheapest plan with tables, sorted runs or both; `eagerness` is the factor on the cost of scanning."""
+        """The cheapest plan with tables, sorted runs or both. eagerness: a factor on the cost of scanning."""
         cost = self.scanning.each * np.float32(eagerness)
         sort_attributes = self.runs.choose(cost) if in_runs else []
         best = self.runs.place(sort_attributes, cost)[1]
@@ -138,7 +147,7 @@ class Planner:
         return self._with_runs(assignment, sort_attributes, eagerness)
 
     def place(self, candidate: CandidatePlan) -> AccessPlan:
-        """The access plan of the conjunctions, with the tables and sorted runs of a candidate."""
+        """The access plan of this planner's conjunctions with the tables and sort attributes of a candidate."""
         cost = self.scanning.each * np.float32(candidate.eagerness)
         assignment, _ = self.tables.place(
             candidate.assignment.tables, self.runs.place(candidate.sort_attributes, cost)[1]
@@ -151,13 +160,14 @@ class Planner:
     def _with_runs(
         self, assignment: TableAssignment, sort_attributes: Sequence[int], eagerness: float
     ) -> CandidatePlan:
-        """The table assignment, and sorted runs for the remaining conjunctions where these cost less than scanning."""
+        """The candidate with this table assignment in which the other conjunctions are in sorted runs, where that costs
+        less than scanning."""
         sorted_by, _ = self.runs.place(sort_attributes, self.scanning.each)
         sorted_by[assignment.table >= 0] = -1
         return CandidatePlan(assignment, tuple(sort_attributes), sorted_by, eagerness)
 
     def cost(self, candidate: CandidatePlan) -> float:
-        """Nanoseconds per row: the sum over the kernel's steps of frequency times cost."""
+        """Nanoseconds per row: the sum over the kernel's steps of how often they are executed times their cost."""
         costs, sizes = self.costs, self.of.c.sizes
         rest, scanned = candidate.assignment.table < 0, candidate.scanned
         copied = costs.copy_byte_ns if sizes.max(initial=0) <= COARSE_CODES else costs.coarsen_ns
@@ -168,7 +178,7 @@ class Planner:
         if scanned.any():
             total += self.scanning.cost(scanned)
         if len(candidate.assignment.tables) != 1 or candidate.sort_attributes or scanned.any():
-            # then the matches of scanned conjunctions are sorted together with all others
+            # hits from several sources are not in the order of the lists: all matches must be sorted
             matches = float(self.of.matches.sum()) * self.of.scale
             total += (costs.large_hit_sort_ns if matches > MANY / 2 else costs.hit_sort_ns) * matches
         return total

@@ -1,4 +1,4 @@
-"""What is expected of conjunctions: how many rows satisfy their terms."""
+"""Estimates how many rows satisfy the terms of conjunctions, and whole conjunctions."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from rules_index.kernels.bitmaps import COARSE_CODES
 from rules_index.kernels.prefilter import MOST_CHUNK_ROWS
 
 CHUNK_ROWS = MOST_CHUNK_ROWS
-"""Rows of a chunk for hash tables and sorted runs."""
+"""Rows of a chunk if there are hash tables or sorted runs."""
 KEY_CODES = 4
-"""The most codes of a set by which a conjunction is filed in a hash table."""
+"""A conjunction can be filed in a hash table by a term whose set has at most so many codes."""
 
 
 @dataclass(frozen=True)
 class Frequencies:
-    """How often rows satisfy what conjunctions ask for.
+    """Shares of rows.
 
-    codes    [codes] the share of rows with each code, one attribute after the other
-    sets     [sets] float32, the share of rows in each set
-    matches  [conjunctions] the share of rows that satisfy each conjunction; None where it was not counted
+    codes    [codes] with each code, one attribute after the other
+    sets     [sets] float32, in each set
+    matches  [conjunctions] that satisfy each conjunction; None if not counted
     """
 
     codes: np.ndarray
@@ -32,15 +32,23 @@ class Frequencies:
 
 
 class Expected:
-    """Expectations for some of a rule set's conjunctions, each of which stands for `scale` of them.
+    """Expectations for some conjunctions of a rule set, each of which stands for `scale` conjunctions.
 
-    terms, and for each: share [terms] float32 of rows in its set, widths [terms] the number of its codes, narrow_enough
-    [terms] bool whether its codes can be part of a table's key. alike [attributes]: the number of equally frequent
-    coarse codes that would be met as often as the codes of such terms.
+    terms          their terms, and for each term [terms]:
+    share          float32, the share of rows in its set
+    widths         the number of codes of its set
+    narrow_enough  bool, whether its codes can be part of a table's key
 
-    For each conjunction [conjunctions]: lengths, the number of its terms; matches and counted, the share of rows that
-    satisfy it, as expected, and as counted or 0; checked, the number of codes of a row that need an exact check because
-    they are rounded; sure, how many of these the coarse codes decide nevertheless.
+    For each conjunction [conjunctions]:
+
+    lengths        the number of its terms
+    matches        the share of rows that satisfy it: counted, or else expected
+    counted        the counted share; 0 if it was not counted
+    checked        how many exact checks a row is expected to need because codes are rounded
+    sure           how many of these the coarse codes decide nevertheless
+
+    alike          [attributes] if each attribute had so many coarse codes, all equally frequent, rows would have the
+                   codes of narrow terms as often as they do
     """
 
     def __init__(self, c: Conjunctions, conjunctions: np.ndarray, frequencies: Frequencies, scale: float) -> None:
@@ -63,24 +71,26 @@ class Expected:
         self.alike = self._alike()
 
     def rarest(self, share: np.ndarray, count: int) -> np.ndarray:
-        """The smallest shares [count, conjunctions] among each conjunction's terms, 1 where it has fewer."""
+        """The `count` smallest of the shares [terms] of each conjunction's terms: [count, conjunctions], 1 if it has
+        fewer terms."""
         order = np.lexsort((share, self.terms.owner))
         begin = np.cumsum(self.lengths) - self.lengths
         padded = np.append(share[order], share.dtype.type(1))
         return np.array([padded[np.where(self.lengths > k, begin + k, len(order))] for k in range(count)])
 
     def _held(self, share: np.ndarray) -> np.ndarray:
-        """The share of rows [conjunctions] that satisfy all terms of a conjunction, given the share of each term."""
+        """The share of rows [conjunctions] that satisfy all terms of a conjunction, given the share [terms] of each;
+        terms are assumed to be independent."""
         logs = np.bincount(self.terms.owner, weights=np.log(np.maximum(share, 1e-12)), minlength=self.count)
         return np.asarray(np.exp(logs))
 
     def _checked(self) -> tuple[np.ndarray, np.ndarray]:
-        # the appended one stands for shared disjunctions
+        # -1, for shared disjunctions, reads the appended element
         rounded = np.append(self.c.sizes, 0)[self.terms.attribute] > COARSE_CODES
         if not rounded.any():
             return np.zeros(self.count), np.zeros(self.count)
         count = np.bincount(self.terms.owner[rounded], minlength=self.count)
-        # an interval can end inside a coarse code on either side
+        # on either side, an interval can end inside a coarse code
         left, inner = (
             self._held(np.clip(self.share + by * rounded / COARSE_CODES, 0, 1).astype(np.float32)) for by in (1, -1)
         )
@@ -99,7 +109,8 @@ class Expected:
         return len(np.unique(self.terms.attribute[self.terms.attribute != DISJUNCTION]))
 
     def bitmaps(self, of: np.ndarray) -> float:
-        """The approximate number of bitmaps that these conjunctions need: one for every end of an interval."""
+        """The approximate number of bitmaps that the conjunctions `of` [conjunctions] bool need: one for every end of
+        an interval."""
         at = of[self.terms.owner] & (self.terms.attribute != DISJUNCTION)
         ends = 2 * self.scale * np.bincount(self.terms.attribute[at], minlength=len(self.c.sizes))
         return float(np.minimum(ends, np.minimum(self.c.sizes, COARSE_CODES)).sum())

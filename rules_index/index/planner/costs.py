@@ -12,38 +12,38 @@ from importlib import resources
 class Costs:
     """Nanoseconds on one core.
 
-    row_ns                per row: its list, whatever is in it
+    row_ns                per row: writing its list, whatever it contains
     coarsen_ns            per row and named attribute: narrowing its code to a coarse one
-    copy_byte_ns          the same where all codes are bytes already
+    copy_byte_ns          the same if all codes are bytes already
     bitmap_ns             per row: its bit in one bitmap
-    small_block_bitmap_ns the same in a block of sorted rows, which has fewer rows
-    scan_ns               per row and conjunction: the first two terms
-    narrow_ns             per row: two further terms
+    small_block_bitmap_ns the same in a block of a sorted run, which has fewer rows
+    scan_ns               per row and conjunction: intersecting the bitmaps of its first two terms
+    narrow_ns             per row and conjunction: two further terms, if many words are left
     summary_ns            per row: its share of the summary of one bitmap
-    summary_scan_ns       per row: its share of the AND of the summaries of a conjunction's rarest terms
-    summary_hit_ns        per conjunction and block where that AND is not empty: all its summaries
-    word_group_ns         per group of words that is then read in the bitmaps
-    word_ns               per word of a block that two terms leave: the further terms
+    summary_scan_ns       per row and conjunction: its share of the AND of the summaries of the rarest terms
+    summary_hit_ns        per conjunction and block in which that AND is not empty: reading all its summaries
+    word_group_ns         per group of words whose bitmaps are read then
+    word_ns               per non-zero word of a block that two terms leave: reading the further terms
     row_by_code_ns        per row: listing it under its code of an attribute, for equality blocks
     equality_block_ns     per row and equality block: the comparison
-    equality_hit_ns       per row and conjunction that pass an equality block
-    run_scan_ns           per row and term of a conjunction, in a block of sorted rows
-    hit_ns                per row that satisfies a conjunction: appending it to its list
-    conjunction_hit_ns    per conjunction whose terms leave some row of a block
-    check_ns              per row that coarse codes leave, and code: the exact check
-    transposed_hit_ns     per row that they leave, where lists are made by transposing bitmaps
+    equality_hit_ns       per pair of a row and a conjunction that passes an equality block
+    run_scan_ns           per row and term of a conjunction, in a block of a sorted run
+    hit_ns                per row that satisfies a conjunction: appending the hit
+    conjunction_hit_ns    per conjunction and block in which its terms leave some row
+    check_ns              per exact check of a row that coarse codes let pass
+    transposed_hit_ns     like hit_ns, if lists are made by transposing bitmaps
     transpose_ns          per row and conjunction: its bit in that transposition
-    filter_ns             per row: its lookup in a table's filter
-    slot_ns               per row that the prefilter lets pass: its slot in a table
-    plain_slot_ns         the same, where the slots of one table are the lists of all rows
-    candidate_ns          per row and conjunction in its slot
-    plain_candidate_ns    the same, where only the codes need to be compared
-    fetch_ns              per slot or entry of a table: the cache miss
+    filter_ns             per row: looking it up in a table's prefilter
+    slot_ns               per row that the prefilter lets pass: finding its slot in a table
+    plain_slot_ns         the same, if the slots of a single table are the lists of all rows
+    candidate_ns          per pair of a row and a conjunction in its slot
+    plain_candidate_ns    the same, if only the codes need to be compared
+    fetch_ns              per cache miss on a slot or an entry of a table
     run_sort_ns           per row: sorting it for a sorted run
     run_gather_ns         per row and attribute: gathering its coarse code in that order
-    hit_sort_ns           per match: sorting it into the order of the lists; not needed where all conjunctions are
-                          scanned or in a single table
-    large_hit_sort_ns     the same, in lists of more than half of `lists.MANY`
+    hit_sort_ns           per match: sorting it into the order of the lists; not needed if all conjunctions are scanned
+                          or in a single table
+    large_hit_sort_ns     the same, if rows have more than `lists.MANY` / 2 matches on average
     """
 
     row_ns: float

@@ -1,4 +1,4 @@
-"""Which hash tables to make, and the expected cost of conjunctions there."""
+"""Chooses the hash tables to make, and estimates the cost of conjunctions in them."""
 
 from __future__ import annotations
 
@@ -16,27 +16,32 @@ from rules_index.kernels.bitmaps import COARSE_CODES
 from rules_index.kernels.prefilter import PREFILTERED
 
 LONGEST_KEY = 3
-"""The most attributes of a table. A table may have more where many conjunctions name exactly these attributes, ..."""
+"""The most attributes of a table. It may have more if many conjunctions name exactly these attributes, ..."""
 MOST_COMMON = 63
-"""... but not more than so many: the number of combinations of their codes would overflow."""
+"""... but at most so many: the number of combinations of their codes would overflow."""
 NARROWEST = 10
-"""Only so many terms of a conjunction, those with the smallest share of rows, are combined to keys of several
-attributes."""
+"""Keys of several attributes combine only so many terms of a conjunction, those with the smallest share of rows."""
 COMMON = 0.01
-"""If at least this share of the conjunctions name exactly the same attributes, these become a key."""
+"""All narrow attributes of a conjunction become a key if at least this share of the conjunctions has exactly the same
+ones."""
 MOST_TABLES = 512
 STEPS_TO_ENTRY = 3
-"""Dependent memory reads to find an entry of a hashed table."""
+"""Memory reads, each depending on the one before, to find an entry of a hashed table."""
 NEAR_BYTES, SLOT_BYTES, ENTRY_BYTES = 1 << 20, 4, 16
 """Bytes of the L2 cache, of a slot and of an entry."""
 KEPT_SHARES = 32
-"""The number of attributes whose shares of all conjunctions are cached while conjunctions are placed."""
+"""While conjunctions are placed, the shares of all conjunctions are cached for so many attributes."""
 
 
 @dataclass(frozen=True)
 class TableAssignment:
-    """Tables, given by their attributes; and for every conjunction [conjunctions] its table or -1, the share of rows
-    that meet it there, and its number of entries."""
+    """Which hash table each conjunction is in.
+
+    tables   the attributes of each table
+    table    [conjunctions] int32, the conjunction's table or -1
+    share    [conjunctions] float32, the share of rows that meet the conjunction there
+    entries  [conjunctions] float32, the number of its entries
+    """
 
     tables: tuple[tuple[int, ...], ...]
     table: np.ndarray
@@ -45,7 +50,7 @@ class TableAssignment:
 
 
 class TableCosts:
-    """Expected costs of hash tables."""
+    """The expected costs of conjunctions in hash tables."""
 
     def __init__(self, of: Expected, costs: Costs) -> None:
         self.of = of
@@ -54,8 +59,9 @@ class TableCosts:
         self._shares: dict[int, np.ndarray] = {}
 
     def probe_cost(self, names: tuple[int, ...], entries: float, slot: float | None = None) -> float:
-        """The cost per row of probing a table, whatever is found: its filter or its slot. The slot costs `slot` where
-        given. Entries are taken to be spread evenly over the `alike` codes of each attribute."""
+        """The cost per row of probing a table with so many entries, whatever is found: of its prefilter, and of the
+        slots of the rows that this lets pass. slot: the cost of a slot, if it is not `slot_ns`. Entries are assumed to
+        be spread evenly over the `alike` codes of each attribute."""
         costs = self.costs
         sizes = self.of.c.sizes[list(names)[:PREFILTERED]]
         slots = _product(self.of.c.sizes[list(names)])
@@ -65,21 +71,21 @@ class TableCosts:
         )
         if len(names) == 1 or (sizes > COARSE_CODES).any() or _product(sizes) <= FILTERED * entries:
             return looked
-        # rows with an entry read its slot; in a hashed table also the group and its entries
+        # rows with an entry read its slot; in a hashed table the group and its entries, too
         steps = 1 if direct else STEPS_TO_ENTRY
         fetched = steps * costs.fetch_ns * self._far(ENTRY_BYTES * entries)
         met = min(1.0, entries / _product(self.of.alike[list(names)]))
         return costs.filter_ns + met * (looked + fetched)
 
     def _far(self, size: float) -> float:
-        """The share of so many bytes that is not in the L2 cache."""
+        """The share of a table of so many bytes that is not in the L2 cache."""
         return max(0.0, 1 - NEAR_BYTES / max(1.0, size))
 
     def _key_cost(
         self, owner: np.ndarray, share: np.ndarray, entries: np.ndarray, named: np.ndarray | int
     ) -> np.ndarray:
-        """The cost of conjunctions [.] in a table with `named` attributes each: `share` of the rows have an entry of
-        it, at `entries` combinations of codes."""
+        """The cost per row [.] of the conjunctions `owner` [.] in a table of `named` attributes each. share [.]: the
+        share of rows that meet the conjunction there; entries [.]: the number of its entries."""
         each = np.where(self.of.lengths[owner] == named, self.costs.plain_candidate_ns, self.costs.candidate_ns)
         # a row that satisfies a conjunction meets it under any key
         met = np.maximum(share, self.of.counted[owner])
@@ -88,7 +94,8 @@ class TableCosts:
         return np.asarray(met * each + fetched * self.costs.fetch_ns, np.float32)
 
     def choose(self, cost: np.ndarray) -> list[tuple[int, ...]]:
-        """Greedily chosen keys, in order of what they save; each saves more than its probes cost."""
+        """Greedily chooses keys (the attributes of a table), in order of what they save; each saves more than probing
+        its table costs. cost [conjunctions]: what each conjunction costs without tables."""
         owner, key, share, entries, names = self._candidate_keys
         if not len(owner):
             return []
@@ -101,7 +108,7 @@ class TableCosts:
         key_starts = np.searchsorted(key[of_key], np.arange(len(names) + 1))
         expected = cost.astype(np.float64)
         saved = np.bincount(key, weights=np.maximum(0, expected[owner] - own), minlength=len(names))
-        # a conjunction is filed under one of its candidate keys: each is weighted with that chance
+        # a conjunction is filed under only one of its candidate keys: each counts with that probability
         chances = self.of.scale / np.bincount(owner, minlength=self.of.count)[owner]
         entries_of = np.bincount(key, weights=chances * entries[by_owner], minlength=len(names)).tolist()
         # most keys of few conjunctions save less than the cheapest probe costs
@@ -127,8 +134,9 @@ class TableCosts:
 
     @cached_property
     def _candidate_keys(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[int, tuple[int, ...]]]:
-        """Every candidate key of every conjunction: the conjunction, the key's number, the share of rows that meet it
-        there, its number of entries; and the attributes of each key number."""
+        """Every candidate key of every conjunction, as columns: the conjunction, the key's number, the share of rows
+        that meet the conjunction there, and the number of its entries. Also the attributes of each key, by its
+        number."""
         at = np.flatnonzero(self.of.narrow_enough)
         at = at[np.lexsort((self.of.terms.attribute[at], self.of.terms.owner[at]))]
         owner, attribute, share, width = alone = self._terms(at)
@@ -150,12 +158,12 @@ class TableCosts:
         )  # fmt: skip
 
     def _terms(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """For these terms: owner, attribute, share of rows and number of codes."""
+        """Columns of the terms `at`: owner, attribute, share of rows and number of codes."""
         terms, share, width = self.of.terms, self.of.share[at], self.of.widths[at]
         return terms.owner[at], terms.attribute[at].astype(np.int64), share.astype(np.float64), width.astype(np.float64)
 
     def _among_narrowest(self, at: np.ndarray) -> np.ndarray:
-        """Which terms [terms] bool, ordered by owner, are among the `NARROWEST` of their conjunction."""
+        """Which of the terms `at` [.], ordered by owner, are among the `NARROWEST` of their conjunction, [.] bool."""
         owner = self.of.terms.owner[at]
         order = np.lexsort((self.of.share[at], owner))
         rank = np.empty(len(at), np.int64)
@@ -163,7 +171,8 @@ class TableCosts:
         return np.asarray(rank < NARROWEST)
 
     def _longer_keys(self, at: np.ndarray) -> list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-        """All combinations of two to `LONGEST_KEY` of these terms of each conjunction."""
+        """All combinations of two to `LONGEST_KEY` of the terms `at` of each conjunction: for each length the
+        conjunction, the attributes, the share of rows and the number of entries."""
         owner, attribute, share, width = self._terms(at)
         ends = np.searchsorted(owner, owner, side="right")
         parts = [(owner, attribute[:, None], share, width)]
@@ -181,7 +190,8 @@ class TableCosts:
     def _common_keys(
         self, owner: np.ndarray, attribute: np.ndarray, share: np.ndarray, width: np.ndarray
     ) -> list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-        """All attributes that a conjunction names by few codes, where many conjunctions name exactly these."""
+        """For conjunctions with more narrow terms than `LONGEST_KEY`: the key of all of them, if many conjunctions have
+        the same one. The result is like that of `_longer_keys`."""
         lengths = np.bincount(owner, minlength=self.of.count)
         begin = np.cumsum(lengths) - lengths
         found = []
@@ -197,7 +207,8 @@ class TableCosts:
         return found
 
     def place(self, tables: Sequence[tuple[int, ...]], cost: np.ndarray) -> tuple[TableAssignment, np.ndarray]:
-        """The table of every conjunction, -1 where none is cheaper than `cost`; and its cost there [conjunctions]."""
+        """The cheapest of the tables for every conjunction, -1 if none is cheaper than `cost` [conjunctions]; and the
+        conjunction's cost there, or else `cost`."""
         table, best = np.full(self.of.count, -1, np.int32), cost.copy()
         met, filed = np.zeros((2, self.of.count), np.float32)
         for number, names in enumerate(tables):
@@ -213,7 +224,7 @@ class TableCosts:
         return TableAssignment(tuple(tables), table, met, filed), best
 
     def cost(self, assignment: TableAssignment) -> float:
-        """The cost of an assignment, with the probes of all its tables."""
+        """The cost per row of an assignment, with the probes of all its tables."""
         of: np.ndarray = np.flatnonzero(assignment.table >= 0)
         table, entries = assignment.table[of], assignment.entries[of]
         widths = np.array([len(names) for names in assignment.tables], np.int64)
@@ -227,8 +238,8 @@ class TableCosts:
         return self.of.scale * float(each.sum(dtype=np.float64)) + probes
 
     def _named_by(self, attribute: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The conjunctions that name an attribute by few codes, the share of rows with one of these codes, and their
-        number."""
+        """The conjunctions that name an attribute by few codes, the share of rows with one of these codes, and the
+        number of these codes."""
         if attribute not in self._named:
             at = np.flatnonzero(self.of.narrow_enough & (self.of.terms.attribute == attribute))
             # a share of 0 would look like an attribute that is not named
@@ -237,8 +248,8 @@ class TableCosts:
         return self._named[attribute]
 
     def _share_of(self, attribute: int) -> np.ndarray:
-        """That share and that number for every conjunction [2, conjunctions] float32; 0 where it does not name the
-        attribute."""
+        """The share of rows and the number of codes of `_named_by` for every conjunction, [2, conjunctions] float32; 0
+        if it does not name the attribute by few codes."""
         if attribute not in self._shares:
             if len(self._shares) == KEPT_SHARES:
                 self._shares.clear()
@@ -249,5 +260,5 @@ class TableCosts:
 
 
 def _product(sizes: np.ndarray) -> float:
-    with np.errstate(over="ignore"):  # then infinity is near enough
+    with np.errstate(over="ignore"):  # infinity is near enough
         return float(np.prod(sizes.astype(np.float64)))

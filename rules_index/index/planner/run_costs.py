@@ -1,4 +1,4 @@
-"""By which attributes to sort runs, and the expected cost of conjunctions there."""
+"""Chooses the attributes to sort runs by, and estimates the cost of conjunctions in sorted runs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from rules_index.kernels.sorted_runs import RUN_WORDS
 
 
 class RunCosts:
-    """Expected costs of sorted runs."""
+    """The expected costs of conjunctions in sorted runs."""
 
     def __init__(self, of: Expected, costs: Costs) -> None:
         self.of = of
         self.costs = costs
 
     def choose(self, cost: np.ndarray) -> list[int]:
-        """The attributes by which sorting saves most; each saves more than it costs."""
+        """The attributes by which sorting saves most, ascending; each saves more than it costs. cost [conjunctions]:
+        what each conjunction costs otherwise; 0 for those that are not considered."""
         chosen: list[int] = []
         best = cost.copy()
         each = self._sorting(cost > 0) / self.of.scale
@@ -31,6 +32,8 @@ class RunCosts:
         saved = {a: float(total[a]) for a in np.flatnonzero(total > each).tolist()}
         while saved:
             attribute = max(saved, key=lambda a: saved[a])
+            # what an attribute saves can only shrink as others are chosen: it is computed again only for the best one
+            # (lazy greedy)
             saved[attribute] = self._saved(attribute, cost, best)
             if saved[attribute] < max(saved.values()):
                 continue
@@ -42,36 +45,40 @@ class RunCosts:
         return sorted(chosen)
 
     def _saved(self, attribute: int, cost: np.ndarray, best: np.ndarray) -> float:
+        """What sorting by an attribute saves beyond the runs that are chosen already; `best` [conjunctions] is the cost
+        with these."""
         owner, in_runs = self._run_cost(attribute, cost)
         return float(np.maximum(0, best[owner] - in_runs).sum())
 
     @cached_property
     def _by_attribute(self) -> np.ndarray:
-        """The terms by which a conjunction could be in a sorted run, grouped by attribute."""
+        """The terms by which a conjunction can be in a sorted run, grouped by attribute."""
         at = np.flatnonzero((self.of.terms.attribute != DISJUNCTION) & (self.of.terms.pieces > 0))
         return np.asarray(at[np.argsort(self.of.terms.attribute[at], kind="stable")])
 
     @cached_property
     def _starts(self) -> np.ndarray:
-        """The offsets [attributes + 1] of every attribute among these terms."""
+        """The offset [attributes + 1] of every attribute in `_by_attribute`."""
         attributes = np.arange(len(self.of.c.sizes) + 1)
         return np.searchsorted(self.of.terms.attribute[self._by_attribute], attributes)
 
     def _run_cost(self, attribute: int, cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The conjunctions that can be in the run of an attribute, and the cost of each there."""
         return self._cost_of(self._by_attribute[self._starts[attribute] : self._starts[attribute + 1]], cost)
 
     def _cost_of(self, at: np.ndarray, cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """For each of these terms its conjunction, and the conjunction's cost in a run sorted by the term's
+        """For each of the terms `at`, its conjunction, and the conjunction's cost in a run sorted by the term's
         attribute."""
         owner = self.of.terms.owner[at]
-        # the blocks at both ends of the interval have rows outside of it
+        # the blocks at both ends of the interval also have rows outside of it
         reached = np.minimum(1, self.of.share[at] + np.float32(2 * 64 * RUN_WORDS / CHUNK_ROWS))
         in_runs = reached * self.costs.run_scan_ns * self.of.lengths[owner] + self.costs.hit_ns * self.of.matches[owner]
         in_runs += self.costs.check_ns * self.of.checked[owner]
         return owner, np.where(cost[owner] > 0, in_runs, 0).astype(np.float32)
 
     def place(self, sort_attributes: Sequence[int], cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The sort attribute of every conjunction, -1 where no run is cheaper than `cost`; and its cost there."""
+        """The sort attribute of every conjunction, -1 if no run is cheaper than `cost` [conjunctions]; and the
+        conjunction's cost there, or else `cost`."""
         sorted_by, best = np.full(self.of.count, -1, np.int32), cost.copy()
         for attribute in sort_attributes:
             owner, in_runs = self._run_cost(attribute, cost)
@@ -80,8 +87,8 @@ class RunCosts:
         return sorted_by, best
 
     def cost(self, sorted_by: np.ndarray, sort_attributes: Sequence[int], in_bitmaps: np.ndarray) -> float:
-        """The cost of sorted runs. sorted_by [conjunctions]: the attribute, -1 for none; in_bitmaps [conjunctions]
-        bool: which are in sorted runs or scanned."""
+        """The cost per row of sorted runs. sorted_by [conjunctions]: the attribute of each conjunction's run, or -1.
+        in_bitmaps [conjunctions] bool: which conjunctions are in sorted runs or scanned, and so need bitmaps."""
         if not len(sort_attributes):
             return 0.0
         each = 0.0
@@ -92,6 +99,7 @@ class RunCosts:
         return self.of.scale * each + len(sort_attributes) * self._sorting(in_bitmaps)
 
     def _sorting(self, in_bitmaps: np.ndarray) -> float:
-        """The fixed cost of one sorted run: sorting the rows, and filling the bitmaps of these conjunctions."""
+        """The fixed cost of one sorted run: sorting the rows, and filling the bitmaps of the conjunctions
+        `in_bitmaps`."""
         bitmaps = self.costs.small_block_bitmap_ns * self.of.bitmaps(in_bitmaps)
         return self.costs.run_sort_ns + self.costs.run_gather_ns * len(self.of.c.sizes) + bitmaps

@@ -1,4 +1,4 @@
-"""The expected cost of scanning conjunctions, by each scan method of the kernel."""
+"""Estimates the cost of scanning conjunctions, by each scan method of the kernel."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class ScanMethod:
     """A scan method and its costs.
 
     each    [conjunctions] float32, nanoseconds per row of each conjunction
-    shared  given which conjunctions are scanned [conjunctions] bool, returns the nanoseconds per row of the work that
-            they share. It must not refer to the object that has the method: the cycle would keep all terms in memory
-            until the garbage collector runs.
+    shared  a function from the conjunctions that are scanned, [conjunctions] bool, to the nanoseconds per row of the
+            work that they share. It must not refer to the object that has the method: the cycle would keep all terms in
+            memory until the garbage collector runs.
     """
 
     each: np.ndarray
@@ -32,15 +32,16 @@ class ScanMethod:
 
 
 class ScanCosts:
-    """Expected costs of scanning.
+    """The expected costs of scanning.
 
-    scan_methods: by name, "bitmaps", "summaries" (`kernels.summaries`) and "equality blocks"
-    (`kernels.equality_blocks`), those that are possible for these conjunctions. best: the name of the cheapest for all
-    of them; each [conjunctions] float32, nanoseconds per row of each conjunction by that method.
+    scan_methods  the methods that are possible for these conjunctions, by name: "bitmaps", "summaries"
+                  (`kernels.summaries`) and "equality blocks" (`kernels.equality_blocks`)
+    best          the name of the method that is cheapest for all of them
+    each          [conjunctions] float32, nanoseconds per row of each conjunction by that method
     """
 
     def __init__(self, of: Expected, costs: Costs, scan_method: str | None = None) -> None:
-        """scan_method: the only one to consider, where it is possible for these conjunctions."""
+        """scan_method: the only method to consider, if it is possible for these conjunctions."""
         self.of = of
         self.costs = costs
         self._every = np.ones(of.count, bool)
@@ -64,19 +65,19 @@ class ScanCosts:
         }
 
     def cost(self, scanned: np.ndarray) -> float:
-        """Nanoseconds per row of the conjunctions `scanned` [conjunctions] bool, with their shared work, by the best
-        method."""
+        """Nanoseconds per row of the conjunctions `scanned` [conjunctions] bool, with the work that they share, by the
+        method that is cheapest for them."""
         return min(self._cost(scan_method, scanned) for scan_method in self.scan_methods.values())
 
     def cost_of_all(self) -> float:
-        """Nanoseconds per row of all conjunctions, where lists can be made by transposing
+        """Nanoseconds per row if all conjunctions are scanned, so that lists can be made by transposing bitmaps
         (`kernels.transposed_lists`)."""
         matches = float(self.of.matches.sum())
         if matches * RULES <= TRANSPOSED_HITS * self.of.count or "bitmaps" not in self.scan_methods:
             return self.cost(self._every)
         costs = self.costs
         more = matches * (costs.transposed_hit_ns - costs.hit_ns) + costs.transpose_ns * self.of.count
-        # where coarse codes decide, there is no exact check then
+        # rows that coarse codes decide are not checked exactly then
         more -= costs.check_ns * float(self.of.sure.sum())
         return self._cost(self.scan_methods["bitmaps"], self._every) + self.of.scale * more
 
@@ -84,18 +85,19 @@ class ScanCosts:
         return self.of.scale * float(scan_method.each[scanned].sum(dtype=np.float64)) + scan_method.shared(scanned)
 
     def _by_bitmaps(self) -> ScanMethod:
-        """Bitmaps: the cost of each conjunction in a block whose bitmaps are filled."""
+        """The method "bitmaps": intersects the terms' bitmaps."""
         of, costs = self.of, self.costs
         first, second = of.rarest(of.share, 2)
         words = BLOCK_ROWS / 64
+        # the expected number of words of a block that the two rarest terms leave
         left = words * -np.expm1(-64.0 * first * second)
         further = np.where(left > FEW_WORDS, costs.narrow_ns, left * costs.word_ns / BLOCK_ROWS)
         cost = costs.scan_ns + further * (of.lengths > 2) + self._matches_cost()
         return ScanMethod(np.asarray(cost, np.float32), lambda scanned: costs.bitmap_ns * of.bitmaps(scanned))
 
     def _by_summaries(self) -> ScanMethod | None:
-        """Summaries, in a block whose summaries are made: the rarest terms decide whether a conjunction can have rows,
-        all summaries in which groups of words. None where the kernel would not use them."""
+        """The method "summaries": the summaries of a conjunction's rarest terms say whether it can have a row in a
+        block, and then all its summaries say in which groups of words. None if the kernel would not use it."""
         of, terms, costs = self.of, self.of.terms, self.costs
         # an interval of several codes has no summary
         single = (terms.pieces != 1) | (terms.low == terms.high)
@@ -106,7 +108,7 @@ class ScanCosts:
         met = places * (all_ + of.matches)
         groups = GROUP * -np.expm1(-met / GROUP)
         bitmaps = of.bitmaps(self._every)
-        # the kernel makes no summaries then
+        # the conditions of `kernels.summaries.choose_summary_terms`
         if of.scale * of.count * SUMMARY_TERMS < bitmaps or groups.sum() > FEW_SHARED * of.count:
             return None
         looking = costs.summary_hit_ns * likely + costs.word_group_ns * groups
@@ -119,8 +121,8 @@ class ScanCosts:
         return ScanMethod(np.asarray(cost, np.float32), shared)
 
     def _by_equality_blocks(self) -> ScanMethod | None:
-        """Equality blocks: conjunctions filed under their rarest codes, 64 compared with a row at once. None where they
-        are not possible."""
+        """The method "equality blocks": conjunctions are filed under their rarest codes, and a row is compared with 64
+        at once. None if it is not possible for these conjunctions."""
         of, terms, costs = self.of, self.of.terms, self.costs
         interval = np.flatnonzero(terms.pieces == 1)
         shift = coarse_shift(of.c.sizes)[terms.attribute[interval]]
@@ -150,6 +152,7 @@ class ScanCosts:
         return ScanMethod(np.asarray(cost, np.float32), shared)
 
     def _matches_cost(self) -> np.ndarray:
+        """Nanoseconds per row of each conjunction for its hits and exact checks."""
         found = -np.expm1(-BLOCK_ROWS * self.of.matches) / BLOCK_ROWS
         alone = self.costs.hit_ns * self.of.matches + self.costs.conjunction_hit_ns * found
         return np.asarray(alone + self.costs.check_ns * self.of.checked)

@@ -1,6 +1,7 @@
-"""How often a row has a code, is in a set and satisfies a conjunction: counted in a sample of rows, or guessed.
+"""Estimates how often a row has a code, is in a set, or satisfies a conjunction: counted in a sample of rows, or
+guessed.
 
-The guess is the mean of two distributions of codes: the uniform one, and one proportional to how often rules name them.
+The guess is the mean of two distributions of codes: a uniform one, and one proportional to how often rules name a code.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from rules_index.index.registry import engine_class
 
 
 def matches(c: Conjunctions, conjunctions: np.ndarray, sample: np.ndarray) -> np.ndarray:
-    """The share of the sampled rows [conjunctions] float64 that satisfy each conjunction; shared disjunctions count as
-    satisfied."""
+    """The share of the sampled rows that satisfies each conjunction, [conjunctions] float64. Shared disjunctions are
+    assumed to be satisfied."""
     terms = terms_of(c, conjunctions)
     named = terms.attribute != DISJUNCTION
     lengths = np.bincount(terms.owner[named], minlength=len(conjunctions))
@@ -35,7 +36,7 @@ def matches(c: Conjunctions, conjunctions: np.ndarray, sample: np.ndarray) -> np
 
 
 def match_probability(c: Conjunctions) -> float:
-    """The expected share of the conjunctions of rules that a row satisfies; 0 where there are none. Terms are taken to
+    """The expected share of the conjunctions of rules that a row satisfies; 0 if there are none. Terms are assumed to
     be independent, and shared disjunctions to be satisfied."""
     first = int(c.disjunction_start[-1])
     count = len(c.target) - first
@@ -49,13 +50,13 @@ def match_probability(c: Conjunctions) -> float:
 
 
 def code_shares(c: Conjunctions, sample: np.ndarray | None) -> np.ndarray:
-    """The expected share of rows [codes] with every code of every attribute, one attribute after the other."""
+    """The expected share of rows with every code of every attribute, [codes] float64, one attribute after the other."""
     sizes = c.sizes.astype(np.int64)
     uniform = np.repeat(1 / np.maximum(sizes, 1), sizes)
     if sample is not None and sample.shape[1]:
         counted = zip(sample, sizes.tolist(), strict=True)
         seen = np.concatenate([np.bincount(codes, minlength=size) for codes, size in counted])
-        # a code that is not in the sample still occurs: add-one smoothing
+        # a code that is not in the sample can still occur: add-one smoothing
         return np.asarray((seen + uniform) / (sample.shape[1] + 1))
     attribute, named = _attribute_of_sets(c)
     single = np.flatnonzero(set_widths(c) == 1)
@@ -68,7 +69,7 @@ def code_shares(c: Conjunctions, sample: np.ndarray | None) -> np.ndarray:
 
 
 def _attribute_of_sets(c: Conjunctions) -> tuple[np.ndarray, np.ndarray]:
-    """The attribute [sets] of every set, and which terms [terms] bool name a set."""
+    """The attribute [sets] of every set, and which terms [terms] bool name a set (not a shared disjunction)."""
     named = c.terms[:, 0] != DISJUNCTION
     attribute = np.zeros(len(c.set_start) - 1, np.int64)
     attribute[c.terms[named, 1]] = c.terms[named, 0]
