@@ -1,1 +1,1 @@
-"""The values of an attribute: as sets, and as the regions that named constants divide them into."""
+"""The values of an attribute: sets of them, and the regions into which the constants of rules divide them."""

@@ -1,7 +1,8 @@
-"""The keys that rules compare an attribute with: references while they are collected, positions afterwards.
+"""The keys that rules compare an attribute with. Each has a reference while keys are collected, and a position
+afterwards.
 
-A reference is an int64 that stands for a key. A position is an int64 too; positions ascend as the keys do, and the
-successor of a key has the next position. So sets of keys of any type are computed with integers.
+A reference is an int64 that stands for a key. A position is an int64, too. Positions are in the order of the keys, and
+the successor of a key has the next position. So sets of keys of any type can be computed with integers.
 """
 
 from __future__ import annotations
@@ -18,53 +19,55 @@ from rules_index.domains.values import Key, is_bytes, successor, wide_key
 
 _NUL = b"\0"
 _APART = 3
-"""The distance of two keys that do not follow each other: the successors of one and of that one lie between them."""
+"""The distance of two keys that do not follow each other. It leaves room between them for the successor of the first,
+and for the successor of that."""
 
 
 class Keys(Protocol):
     """The keys of one attribute."""
 
     def refer(self, key: Key) -> int:
-        """The reference of a key."""
+        """Adds a key; returns its reference."""
 
     def key(self, reference: int) -> Key:
         """The key of a reference."""
 
     def settle(self) -> None:
-        """Must be called once all references are given, before positions are asked for."""
+        """Ends the collection of keys. It must be called before `positions`."""
 
     def positions(self, references: np.ndarray) -> np.ndarray:
         """The positions [.] int64 of references."""
 
     def strings(self, positions: np.ndarray) -> pa.LargeBinaryArray:
-        """The keys at positions, for types whose keys the kernels read as byte strings."""
+        """The keys at these positions, for types whose keys the kernels read as byte strings. Raises `TypeError` for
+        others."""
 
 
 class IntegerKeys:
-    """Keys of 64 bits; the references and positions are the keys themselves."""
+    """Keys of 64 bits, which are their own references and positions."""
 
     def refer(self, key: Key) -> int:
-        """The key."""
+        """Returns the key itself."""
         return int(key)
 
     def key(self, reference: int) -> Key:
-        """The reference."""
+        """Returns the reference itself."""
         return reference
 
     def settle(self) -> None:
         """Does nothing."""
 
     def positions(self, references: np.ndarray) -> np.ndarray:
-        """The references."""
+        """Returns the references themselves."""
         return references
 
     def strings(self, positions: np.ndarray) -> pa.LargeBinaryArray:
-        """Raises: such keys are not byte strings."""
+        """Raises `TypeError`: integer keys are not byte strings."""
         raise TypeError("Integer keys are no strings.")
 
 
 class WideKeys:
-    """Keys of more than 64 bits; a reference is an index into a list."""
+    """Keys of more than 64 bits; a reference is an index into the list of keys."""
 
     def __init__(self) -> None:
         self._keys: list[int] = []
@@ -72,7 +75,7 @@ class WideKeys:
         self._at = np.empty(0, np.int64)
 
     def refer(self, key: Key) -> int:
-        """A new reference."""
+        """Adds a key; returns its reference."""
         self._keys.append(key)
         return len(self._keys) - 1
 
@@ -93,7 +96,7 @@ class WideKeys:
         return self._at[np.fromiter(places, np.int64, len(references))]
 
     def strings(self, positions: np.ndarray) -> pa.LargeBinaryArray:
-        """The keys at positions, 16 big-endian bytes each."""
+        """The keys at these positions, 16 big-endian bytes each."""
         places = np.searchsorted(self._at, positions, side="right") - 1
         beyond = (positions - self._at[places]).tolist()
         keys = [wide_key(self._sorted[place] + more) for place, more in zip(places.tolist(), beyond, strict=True)]
@@ -111,7 +114,7 @@ class ByteKeys:
         self._place_of = self._at = np.empty(0, np.int64)
 
     def refer(self, key: Key) -> int:
-        """A new reference."""
+        """Adds a key; returns its reference."""
         self._single.append(key)
         return 2 * (self._begins[-1] + len(self._single) - 1)
 
@@ -151,7 +154,7 @@ class ByteKeys:
         return self._at[self._place_of[references >> 1]] + (references & 1)
 
     def strings(self, positions: np.ndarray) -> pa.LargeBinaryArray:
-        """The keys at positions."""
+        """The keys at these positions."""
         places = np.searchsorted(self._at, positions, side="right") - 1
         strings = self._distinct.take(pa.array(places))
         beyond = positions != self._at[places]
@@ -171,8 +174,8 @@ class ByteKeys:
 
 
 def _gaps(strings: pa.LargeBinaryArray) -> np.ndarray:
-    """The distance [strings] int64 of each of ascending distinct strings from the one before; a successor has distance
-    1."""
+    """The distance [strings] int64 of each string from the one before it: 1 for a successor, 2 for the successor of
+    one, else `_APART`. The strings are distinct and ascend."""
     gaps = np.full(len(strings), _APART, np.int64)
     suspects = pc.indices_nonzero(pc.ends_with(strings, _NUL)).to_numpy().tolist()
     for place in suspects:

@@ -1,7 +1,9 @@
-"""The digest of a list: the SHA-256 of its distinct values in ascending order, whatever edits it came by.
+"""The digest of a value list: the SHA-256 of its distinct values in ascending order. Lists with equal values have equal
+digests, whatever edits they have had.
 
-Of integers the cuts are digested, at which membership begins and ends; of byte strings their lengths, then the bytes. A
-list with edits has these arrays only for its base. What the edits put in or leave out is digested in its place.
+For integers, the digest covers the cuts, at which membership begins and ends; for byte strings their lengths, then
+their bytes. A list with edits has these arrays only for its base: while they are digested, values that edits added are
+spliced in, and values that edits removed are left out.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from rules_index.kernels.encode import encode_bytes
 
 
 def digest_of(data_type: pa.DataType, count: int, base: Regions, difference: Regions | None) -> str:
-    """The digest, in hex, of a list of `count` values: the symmetric difference of its base and `difference`."""
+    """The digest, in hex, of a list of `count` values. The list is the symmetric difference of `base` and `difference`
+    (None for no difference)."""
     digest = hashlib.sha256(f"{data_type} {count}\n".encode())
     for part in _of_bytes(base, difference) if base.is_bytes else _of_integers(base, difference):
         digest.update(part)
@@ -26,7 +29,8 @@ def digest_of(data_type: pa.DataType, count: int, base: Regions, difference: Reg
 
 
 def _of_integers(base: Regions, difference: Regions | None) -> Iterator[memoryview | bytes]:
-    """Membership begins or ends at a cut of either set of values, and stays as it is at a cut of both."""
+    """The cuts of the list, as pieces of bytes. Membership changes at a cut of either set, and does not change at a cut
+    of both."""
     cuts, others = cuts_of(base), cuts_of(difference) if difference is not None else np.empty(0, np.int64)
     places = np.searchsorted(cuts, others)
     is_there = np.zeros(len(others), bool)
@@ -37,6 +41,7 @@ def _of_integers(base: Regions, difference: Regions | None) -> Iterator[memoryvi
 
 
 def _of_bytes(base: Regions, difference: Regions | None) -> Iterator[memoryview | bytes]:
+    """The lengths and then the bytes of the list's values, as pieces of bytes."""
     offsets, data = base.arrays["point_offsets"], base.arrays["point_data"]
     lengths = np.subtract(offsets[1:], offsets[:-1], dtype=np.int32, casting="unsafe")
     places = ends = np.empty(0, np.int64)
@@ -54,7 +59,8 @@ def _of_bytes(base: Regions, difference: Regions | None) -> Iterator[memoryview 
 
 
 def _ranks(base: Regions, offsets: np.ndarray, data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How many points of the base are at or below each byte string [.] int64, and whether it is one of them, bool."""
+    """For each byte string, how many points of the base are less than or equal to it [.] int64, and whether it is one
+    of them [.] bool."""
     a = base.arrays
     count = len(a["point_codes"])
     ranks, codes = np.empty(len(offsets) - 1, np.int32), np.empty(len(offsets) - 1, np.int32)

@@ -1,6 +1,6 @@
-"""Edits of a value list: the next version of a list, from what was added to its rows and removed from them.
+"""Edits of a value list: makes its next version from the rows that were added and removed.
 
-The list counts rows, so that a value leaves it only with its last row.
+The list counts the rows of each value, so that a value leaves it only with its last row.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from rules_index.domains.value_lists import ValueList, difference_of, list_type,
 
 
 def edited(held: ValueList, removed: Values, added: Values, stamp: str) -> ValueList | None:
-    """The list without some rows and with others, NULLs among both; equal to a list of all rows.
+    """The list without the rows `removed` and with the rows `added`, both of which may include NULLs; it equals a list
+    made from all rows.
 
-    A value may be in both, which cancels out. None where all rows must be read instead: the list does not count its
-    rows, has none of those that were removed, holds values of another type, or differs from its base by too much.
+    A value in both cancels out. Returns None if all rows must be read instead: the list does not count its rows, lacks
+    some that were removed, has another type of values, or would differ too much from its base.
     """
     if held.counts is None or {list_type(removed.type), list_type(added.type)} != {held.type}:
         return None
@@ -43,20 +44,22 @@ def edited(held: ValueList, removed: Values, added: Values, stamp: str) -> Value
 
 
 def _net(removed: pl.Series, added: pl.Series) -> pl.DataFrame:
-    """`key`, `change`: by how many rows each key has more now than before, which is not 0."""
+    """The columns `key` and `change`: by how many the number of rows with a key has grown. Keys without a change are
+    left out."""
     signs = ((removed, -1), (added, 1))
     both = pl.concat([keys.to_frame("key").with_columns(change=pl.lit(sign, pl.Int64)) for keys, sign in signs])
     return both.group_by("key").agg(pl.col("change").sum()).filter(pl.col("change") != 0)
 
 
 def _counted(held: ValueList, net: pl.DataFrame) -> tuple[pl.DataFrame | None, int | None]:
-    """The new counts, and by how many the number of values grows, None if no value comes or goes.
+    """The new counts; and by how many the number of values has grown, None if no value has come or gone.
 
-    The counts are None if a value would have fewer rows than none.
+    The counts are None if a value would have a negative number of rows.
     """
     assert held.counts is not None
     in_base = are_in(held.regions, net["key"])
     joined = net.with_columns(pl.Series("base", in_base.astype(np.int64))).join(held.counts, on="key", how="left")
+    # a value that is not counted has one row if it is in the base, else none
     before = pl.coalesce(pl.col("rows"), pl.col("base"))
     found = joined.select("key", "base", before.alias("before"), (before + pl.col("change")).alias("rows"))
     if (found["rows"] < 0).any():

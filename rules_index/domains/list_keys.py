@@ -1,4 +1,5 @@
-"""The values of lists as keys, which the kernels compare: integers, or byte strings; and the regions of such keys."""
+"""Converts the values of lists to keys, which the kernels compare (integers or byte strings), and sets of keys to
+regions."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ Values: TypeAlias = pa.Array | pa.ChunkedArray
 
 
 def keys_of(values: Values, data_type: pa.DataType) -> pl.Series:
-    """The keys of the values [.] that are not NULL, Int64 or Binary; `data_type`: that of a list with such values.
+    """The keys [.], Int64 or Binary, of the values that are not NULL. data_type: the type of a list with such values.
 
     Raises `pa.ArrowException` for more than 2 GiB of values, and for values that the type cannot hold.
     """
@@ -37,7 +38,7 @@ def keys_of(values: Values, data_type: pa.DataType) -> pl.Series:
 
 
 def regions_of(keys: pl.Series, data_type: pa.DataType) -> Regions:
-    """Two regions: the values with these distinct ascending keys have the code 1, all others 0."""
+    """Two regions: the values with these keys, which are distinct and ascend, have the code 1, all others 0."""
     if not is_bytes(data_type):
         return Regions(data_type, 2, _integer_arrays(keys.to_numpy()))
     ones, none = np.ones(len(keys), np.int32), pa.array([], pa.large_binary())
@@ -45,14 +46,14 @@ def regions_of(keys: pl.Series, data_type: pa.DataType) -> Regions:
 
 
 def are_in(regions: Regions, keys: pl.Series) -> np.ndarray:
-    """Which keys [.] bool have the code 1."""
+    """Which keys [.] bool have the code 1 in regions that `regions_of` made."""
     codes = np.zeros(len(keys), np.int32)
     regions.encode_keys(keys.to_numpy() if keys.dtype == pl.Int64 else _packable(keys), codes)
     return codes == 1
 
 
 def cuts_of(regions: Regions) -> np.ndarray:
-    """The integers [.] int64, ascending, at which membership begins and ends, in turn."""
+    """The integers [.] int64, ascending, at which membership begins and ends, alternately."""
     arrays = regions.arrays
     codes = arrays["codes"]
     cuts = arrays["cuts"] if "cuts" in arrays else arrays["low"][0] + np.flatnonzero(np.diff(codes))
@@ -60,12 +61,13 @@ def cuts_of(regions: Regions) -> np.ndarray:
 
 
 def _packable(keys: pl.Series) -> pa.LargeBinaryArray:
+    """The keys as one array, which `Regions.encode_keys` and `byte_arrays` read."""
     found = keys.to_arrow().cast(pa.large_binary())
     return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
 
 def _integer_arrays(keys: np.ndarray) -> dict[str, np.ndarray]:
-    """Distinct ascending keys [.] int64 as cuts, at which membership alternately begins and ends."""
+    """The arrays for distinct ascending keys [.] int64: cuts at which membership begins and ends, alternately."""
     begins = np.ones(len(keys), bool)
     begins[1:] = keys[1:] != keys[:-1] + 1
     first, last = keys[begins], keys[np.roll(begins, -1)]

@@ -1,9 +1,9 @@
-"""Constants to regions, batches to region codes (ASC paper, definition 1).
+"""From constants to regions, and from values to region codes (ASC paper, definition 1).
 
 A region is a maximal set of an attribute's values that no constant of any rule distinguishes. Values that rules name
 one by one (*points*) have a code each. Between two neighbouring *cuts* of range predicates, all values that are not
 points share one code, however many points lie there. Codes ascend with the cuts, so that a range of values is a range
-of codes. NULL has the code after the last region, and a row whose evaluation raised the one after that.
+of codes. NULL has the code after the last region, and a row whose evaluation raised has the next one.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from rules_index.domains.values import is_bytes
 from rules_index.kernels import encode
 
 TABLE_SPAN = 1 << 16
-"""The widest range of integer cuts that is coded by a direct lookup table."""
+"""Integers are encoded by a lookup table if their cuts span less than this."""
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 
 @dataclass(frozen=True)
 class Regions:
-    """The regions of one attribute: how its values are coded.
+    """The regions of one attribute: how its values are encoded.
 
     There are `count` regions of values; `count` is the code of NULL and `count + 1` that of a row that raised. `arrays`
-    are what the kernels read, by name: one-dimensional, int32, int64 or uint8.
+    are what the kernels read, by name: one-dimensional, int32, int64 or uint8 (`cut_arrays`, `byte_arrays`).
     """
 
     type: pa.DataType
@@ -48,7 +48,8 @@ class Regions:
         return is_bytes(self.type)
 
     def encode(self, values: pa.Array, raised: np.ndarray | None, out: np.ndarray) -> None:
-        """Writes the codes of `values` [rows] into `out` [rows] int32; `raised` [rows] bool or None."""
+        """Writes the codes of `values` [rows] into `out` [rows] int32. raised [rows] bool, or None: the rows whose
+        evaluation raised."""
         if len(values) == 0:
             return
         if "offsets" in self.arrays:
@@ -61,7 +62,7 @@ class Regions:
             out[raised] = self.count + 1
 
     def encode_keys(self, keys: np.ndarray | pa.LargeBinaryArray, out: np.ndarray) -> None:
-        """Writes the codes of keys [.], int64 or byte strings as the regions have them, into `out` [.] int32."""
+        """Writes the codes of keys [.], int64 or byte strings, into `out` [.] int32."""
         if isinstance(keys, np.ndarray):
             self._encode_integers(keys, out)
         else:
@@ -97,8 +98,9 @@ class Regions:
 class RegionLayout:
     """The codes of the cuts and points of one attribute's value sets.
 
-    cuts, points: positions (`interned_constants`) [.] int64, ascending; cut_codes, point_codes: the code of each,
-    int32; count: the number of codes, without that of NULL.
+    cuts, points            [.] int64, positions (`interned_constants`), ascending
+    cut_codes, point_codes  [.] int32, the code that begins at each cut, the code of each point
+    count                   the number of codes, without that of NULL
     """
 
     cuts: np.ndarray
@@ -109,12 +111,13 @@ class RegionLayout:
 
 
 def _split(sets: SetArrays) -> tuple[np.ndarray, np.ndarray]:
-    """Which cuts [.] bool begin a point (a key whose successor is the next cut of the set), and which end one."""
+    """Splits the cuts of sets into those of points and of ranges. Returns which cuts [.] bool begin a point (a key
+    whose successor is the set's next cut), and which end one; the others are cuts of ranges."""
     cuts = sets.cuts
     follows = np.zeros(len(cuts), bool)
     follows[1:] = cuts[1:] == cuts[:-1] + 1
     follows[sets.offsets[:-1][np.diff(sets.offsets) > 0]] = False
-    # of consecutive cuts the first two are a point, then the next two
+    # of consecutive positions, the first two cuts are a point, then the next two
     run = np.maximum.accumulate(np.where(follows, 0, np.arange(len(cuts))))
     ends = follows & ((np.arange(len(cuts)) - run) % 2 == 1)
     begins = np.zeros(len(cuts), bool)
@@ -123,9 +126,9 @@ def _split(sets: SetArrays) -> tuple[np.ndarray, np.ndarray]:
 
 
 def lay_out(sets: SetArrays) -> RegionLayout:
-    """Numbers the regions of one attribute from all value sets that rules test it with.
+    """Numbers the regions of one attribute, given all value sets that rules test it with.
 
-    Points are kept apart from cuts only where that needs fewer codes than a cut on each of their sides.
+    Points have codes of their own only if that needs fewer codes than a cut on each of their sides.
     """
     begins, ends = _split(sets)
     points = distinct(sets.cuts[begins])
@@ -141,8 +144,9 @@ def lay_out(sets: SetArrays) -> RegionLayout:
 
 
 def intervals(layout: RegionLayout, sets: SetArrays) -> tuple[np.ndarray, np.ndarray]:
-    """The codes of sets, which are among those that the layout was made from, as closed, disjoint, ascending,
-    non-adjacent intervals [intervals, 2] int32, including the code of NULL; and offsets [sets + 1] int64 into them."""
+    """The codes of sets as closed, disjoint, ascending, non-adjacent intervals [intervals, 2] int32, including the code
+    of NULL; and the offsets [sets + 1] int64 of each set's intervals. Returns (offsets, intervals). The layout must
+    have been made from these sets, among others."""
     edges, offsets = _edges(layout, sets)
     lengths = np.diff(offsets) + sets.start
     odd = lengths % 2 == 1
@@ -164,14 +168,15 @@ def intervals(layout: RegionLayout, sets: SetArrays) -> tuple[np.ndarray, np.nda
 
 
 def _edges(layout: RegionLayout, sets: SetArrays) -> tuple[np.ndarray, np.ndarray]:
-    """The codes below `count` at which membership changes, ascending and distinct within a set, and their offsets."""
+    """The codes below `count` at which each set's membership changes, ascending and distinct within a set; and their
+    offsets [sets + 1]."""
     begins, ends = _split(sets) if len(layout.points) else (np.zeros(len(sets.cuts), bool),) * 2
     edges = np.empty(len(sets.cuts), np.int64)
     single = ~begins & ~ends
     edges[single] = layout.cut_codes[np.searchsorted(layout.cuts, sets.cuts[single])]
     edges[begins] = layout.point_codes[np.searchsorted(layout.points, sets.cuts[begins])]
     edges[ends] = edges[begins] + 1
-    # a point that ends where the next element of the set begins changes no membership there
+    # if a point ends where the set's next element begins, membership does not change there
     owner = segment_ids(sets.offsets)
     same = np.zeros(len(edges), bool)
     same[:-1] = (edges[1:] == edges[:-1]) & (owner[1:] == owner[:-1])
@@ -181,7 +186,7 @@ def _edges(layout: RegionLayout, sets: SetArrays) -> tuple[np.ndarray, np.ndarra
 
 
 def build(layout: RegionLayout, keys: Keys, data_type: pa.DataType) -> Regions:
-    """The arrays that code values of `data_type` by a layout with positions of `keys`."""
+    """The regions by which values of `data_type` are encoded, for a layout whose positions are those of `keys`."""
     if is_bytes(data_type):
         points, cuts = keys.strings(layout.points), keys.strings(layout.cuts)
         arrays = byte_arrays(points, layout.point_codes, cuts, layout.cut_codes)
@@ -190,18 +195,19 @@ def build(layout: RegionLayout, keys: Keys, data_type: pa.DataType) -> Regions:
 
 
 def _integer_arrays(layout: RegionLayout) -> dict[str, np.ndarray]:
-    """Each point becomes two cuts; it differs from a range only in the code behind them."""
+    """The arrays for integer keys. Each point becomes two cuts, the second of which returns to the code around it."""
     before = np.searchsorted(layout.cuts, layout.points, side="right")
     gaps = np.concatenate([[0], layout.cut_codes])[before]
     keys = np.concatenate([layout.points, layout.cuts, layout.points + 1])
-    # where several codes begin at one key, a point has precedence over a cut, and a cut over a gap
+    # if several codes begin at one key, a point has precedence over a cut, and a cut over the end of a point
     cuts, first = np.unique(keys, return_index=True)
     codes = np.concatenate([layout.point_codes, layout.cut_codes, gaps])[first]
     return cut_arrays(cuts, codes)
 
 
 def cut_arrays(cuts: np.ndarray, codes: np.ndarray) -> dict[str, np.ndarray]:
-    """The arrays that code integer keys: each ascending cut [.] int64 begins its code [.]; below the first it is 0."""
+    """The arrays for integer keys. cuts [.] int64 ascend; codes [.]: the code that begins at each. Keys below the first
+    cut have the code 0."""
     reached = int(len(cuts) > 0 and cuts[0] == INT64_MIN)
     codes = np.concatenate([[0], codes])[reached:].astype(np.int32)
     cuts = cuts[reached:]
@@ -215,6 +221,7 @@ def cut_arrays(cuts: np.ndarray, codes: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _bucket_arrays(cuts: np.ndarray) -> dict[str, np.ndarray]:
+    """The arrays that limit `kernels.encode.encode_search` to the cuts that share their upper bits with a key."""
     if len(cuts) == 0:
         return {"buckets": np.zeros(2, np.int32), "low": np.zeros(2, np.int64)}
     low, span = int(cuts[0]), int(cuts[-1]) - int(cuts[0])
@@ -228,8 +235,8 @@ def _bucket_arrays(cuts: np.ndarray) -> dict[str, np.ndarray]:
 def byte_arrays(
     points: pa.LargeBinaryArray, point_codes: np.ndarray, cuts: pa.LargeBinaryArray, cut_codes: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """The arrays that code byte strings: each of the distinct ascending points has its code [.] int32, any other string
-    that of the last of the ascending cuts at or before it, or 0."""
+    """The arrays for byte strings. Points and cuts are distinct and ascend. A string that is a point has the point's
+    code; any other has the code of the last cut at or before it, or 0 if there is none. Codes are [.] int32."""
     point_offsets, point_data = _packed(points)
     offsets, data = _packed(cuts)
     table = np.full(1 << max(1, (2 * len(points)).bit_length()), -1, np.int32)
@@ -246,11 +253,13 @@ def byte_arrays(
 
 
 def _packed(strings: pa.LargeBinaryArray) -> tuple[np.ndarray, np.ndarray]:
+    """The offsets [strings + 1] int64, from 0 on, and the bytes of strings."""
     offsets = _buffer(strings, 1, np.int64, len(strings) + 1)[strings.offset :][: len(strings) + 1]
     return offsets - offsets[0], _buffer(strings, 2, np.uint8, 0)[offsets[0] : offsets[-1]].copy()
 
 
 def _buffer(array: pa.Array, index: int, dtype: type, length: int) -> np.ndarray:
+    """Buffer number `index` of an array, as numbers; zeros [length] if it is missing."""
     buffer = array.buffers()[index]
     if buffer is None:
         return np.zeros(length, dtype)
@@ -258,7 +267,7 @@ def _buffer(array: pa.Array, index: int, dtype: type, length: int) -> np.ndarray
 
 
 def integer_keys(values: pa.Array, data_type: pa.DataType) -> np.ndarray:
-    """Keys [rows] of some integer dtype; they are arbitrary on NULL rows."""
+    """The keys [rows] of values, of some integer dtype; arbitrary on NULL rows."""
     rows, start = len(values), values.offset
     if pa.types.is_boolean(data_type):
         bits = _buffer(values, 1, np.uint8, (start + rows + 7) // 8)
@@ -276,11 +285,12 @@ def integer_keys(values: pa.Array, data_type: pa.DataType) -> np.ndarray:
 
 
 def byte_strings(values: pa.Array, data_type: pa.DataType) -> tuple[np.ndarray, np.ndarray]:
-    """Offsets [rows + 1] and data of byte strings; wide decimals become 16 bytes each."""
+    """The offsets [rows + 1] and the data of values as byte strings; wide decimals become 16 bytes each."""
     rows, start = len(values), values.offset
     if pa.types.is_decimal(data_type):
         words = _buffer(values, 1, np.uint64, 2 * (start + rows))[2 * start : 2 * (start + rows)].reshape(rows, 2)
         keys = np.empty((rows, 2), ">u8")
+        # with the sign bit flipped, big-endian bytes are in the order of the numbers
         keys[:, 0] = words[:, 1] ^ np.uint64(1 << 63)
         keys[:, 1] = words[:, 0]
         return np.arange(0, 16 * rows + 1, 16, dtype=np.int64), keys.reshape(-1).view(np.uint8)
@@ -289,7 +299,7 @@ def byte_strings(values: pa.Array, data_type: pa.DataType) -> tuple[np.ndarray, 
 
 
 def plain(array: pa.Array | pa.ChunkedArray, data_type: pa.DataType) -> pa.Array:
-    """`array` as one contiguous array of exactly `data_type`; large, view and dictionary variants are cast."""
+    """`array` as one contiguous array of exactly `data_type`: large, view and dictionary variants are cast."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
         if isinstance(array, pa.ChunkedArray):

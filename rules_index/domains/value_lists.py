@@ -1,9 +1,9 @@
 """Value lists: lists of values that rules name instead of spelling them out, as in `account IN LIST('sanctioned')`.
 
-A list divides an attribute into two regions (`region_codes.py`), the values in it and the others. Ten million values
-are a hash table or sorted cuts, mapped into memory with the index; each row costs one lookup. These arrays are the
-list's *base*. An edit does not change them: values in which the list differs from its base are a small list of their
-own (`list_edits.py`), in which each row is looked up too.
+A list divides an attribute into two regions (`region_codes.py`): the values in it, and the others. Ten million values
+are a hash table or sorted cuts, which are mapped into memory with the index; each row costs one lookup. These arrays
+are the list's *base*. An edit does not change them: the values in which the list differs from its base are a small list
+of their own (`list_edits.py`), in which each row is looked up, too.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from rules_index.errors import RulesIndexError
 
 _LEAST_COUNTED = 1_000
 _COUNTED_SHARE = 64
-"""A list of n values counts the rows of at most n / 64 of them, or of 1,000."""
+"""A list of n values counts the rows of at most n / 64 of them, or of `_LEAST_COUNTED`, whichever is more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The file that a list's base was loaded from: its name, its checksum, and the digest of the list in it."""
+    """The file that a list's base was loaded from: the file's name and checksum, and the digest of the list in that
+    file."""
 
     file: str
     checksum: str
@@ -40,16 +41,16 @@ class Origin:
 class ValueList:
     """The distinct values of a list; NULL is not among them.
 
-    count       how many values there are
+    count       the number of values
     digest      differs for lists with other values or of another type
-    regions     the base, of the values' type: it codes its values 1, all others 0
-    difference  the values that only one of list and base has; None: there is no such value
-    rows        how many values the list was made from, repeated ones and NULLs included
-    counts      `key`, `rows`: how many of these are equal to a value, where that is not 1 for a value of the base and
-                not 0 for another; keys (`list_keys`) ascend. None where they are too many: then the list cannot be
-                edited
-    stamp       what its maker says it was read from
-    origin      the file that the base is mapped from; None for a base that is in no file, or in one without a name
+    regions     the base: its values have the code 1, all others 0
+    difference  the values that either the list or its base has, but not both; None if there are none
+    rows        the number of rows that the list was made from, including repeated values and NULLs
+    counts      `key`, `rows`: how many rows have a value, for the values of the base for which that is not 1, and the
+                others for which it is not 0; keys (`list_keys`) ascend. None if there are too many: the list cannot be
+                edited then
+    stamp       says what the list was read from; the caller of `value_list` chooses it
+    origin      the file that the base was loaded from; None if it is in no file, or in one not named by its content
     """
 
     name: str
@@ -86,7 +87,7 @@ class ValueList:
 
 @dataclass(frozen=True, slots=True)
 class MissingList:
-    """A list without values: rules that name it are refused, with the reason."""
+    """A list whose values could not be had: rules that name it are refused, with the reason."""
 
     name: str
     reason: str
@@ -97,8 +98,8 @@ AnyList: TypeAlias = ValueList | MissingList
 
 
 def value_list(name: str, values: Values, stamp: str = "") -> ValueList:
-    """A value list; the values may come in any order, repeat and be NULL. `stamp`: what they were read from, which the
-    list keeps.
+    """Makes a value list. The values may be in any order, repeat, and be NULL. stamp: what they were read from, which
+    the list keeps.
 
     Raises `RulesIndexError` for a name that rules cannot write, for values of a type that cannot be compared, and for
     more than 2 GiB of values.
@@ -122,12 +123,12 @@ def value_list(name: str, values: Values, stamp: str = "") -> ValueList:
 
 
 def most_counted(count: int) -> int:
-    """The greatest number of values whose rows a list of `count` values counts."""
+    """The most values of which a list of `count` values counts the rows."""
     return max(_LEAST_COUNTED, count // _COUNTED_SHARE)
 
 
 def list_type(data_type: pa.DataType) -> pa.DataType | None:
-    """The type of a list with such values; None where they cannot be compared."""
+    """The type of a list with such values; None if values of the type cannot be compared."""
     t = pa.types
     if t.is_dictionary(data_type):
         return list_type(data_type.value_type)
@@ -145,7 +146,7 @@ def list_type(data_type: pa.DataType) -> pa.DataType | None:
 
 
 def difference_of(base: Regions, counts: pl.DataFrame) -> Regions | None:
-    """The values that have rows and are not in the base, or have none and are in it."""
+    """The values that either have rows or are in the base, but not both; None if there are none."""
     if counts.is_empty():
         return None
     differs = (counts["rows"] > 0).to_numpy() != are_in(base, counts["key"])
@@ -153,7 +154,7 @@ def difference_of(base: Regions, counts: pl.DataFrame) -> Regions | None:
 
 
 def _distinct(keys: pl.Series) -> tuple[pl.Series, pl.DataFrame | None]:
-    """The distinct keys, ascending, and the rows of those that repeat; None where these are too many."""
+    """The distinct keys, ascending; and the rows of the keys that repeat, None if too many do."""
     ordered = keys.sort()
     opens = np.ones(len(ordered), bool)
     opens[1:] = (ordered[1:] != ordered[:-1]).to_numpy() if len(ordered) else True

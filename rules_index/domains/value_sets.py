@@ -19,7 +19,7 @@ from rules_index.kernels.sets import number_sets
 
 @dataclass(frozen=True)
 class SetArrays:
-    """Sets of values; each may also contain NULL.
+    """Sets of values of one attribute; each may also contain NULL.
 
     start    [sets] bool, membership below the first cut
     null     [sets] bool, whether NULL is in the set
@@ -56,14 +56,15 @@ class SetArrays:
         return SetArrays(~self.start, np.zeros(len(self), bool), self.offsets, self.cuts)
 
     def clamped(self, least: int, greatest: int) -> SetArrays:
-        """The same sets of values in [least, greatest], without cuts outside of that range."""
+        """The values in [least, greatest] of the same sets: cuts outside of that range are left out."""
         below = self.cuts <= least
         kept = ~below & (self.cuts <= greatest)
         start = self.start ^ (segment_counts(below, self.offsets) % 2 == 1)
         return SetArrays(start, self.null, offsets_of(segment_counts(kept, self.offsets)), self.cuts[kept])
 
     def distinct(self) -> tuple[np.ndarray, np.ndarray]:
-        """(the number [distinct] of the first of each group of equal sets, for each set [sets] its group)."""
+        """Groups equal sets. Returns the number [groups] of the first set of each group, and the group [sets] of each
+        set."""
         first = np.empty(len(self), np.int64)
         number = np.empty(len(self), np.int64)
         table = np.full(1 << (2 * len(self)).bit_length(), -1, np.int64)
@@ -71,12 +72,14 @@ class SetArrays:
         return first[:count], number
 
     def intersections(self, members: np.ndarray, group_offsets: np.ndarray) -> SetArrays:
-        """The intersection of each group of sets, given by their numbers [group_offsets[-1]]."""
+        """The intersection of each group of sets. members [.]: the numbers of the sets, group after group;
+        group_offsets [groups + 1]: where each group begins in them."""
         groups = len(group_offsets) - 1
         sizes = np.diff(group_offsets)
         group = segment_ids(group_offsets)
         gather, offsets = gather_indices(self.offsets, members)
         member = segment_ids(offsets)
+        # a sweep over each group's cuts: `depth` is how many of its sets contain the values behind a cut
         entering = ((np.arange(len(gather)) - offsets[member]) % 2 == 0) ^ self.start[members][member]
         order = np.lexsort((self.cuts[gather], group[member]))
         cuts, owner = self.cuts[gather][order], group[member][order]
@@ -84,7 +87,7 @@ class SetArrays:
         depth = np.cumsum(np.where(entering[order], 1, -1))
         event_offsets = offsets_of(np.bincount(owner, minlength=groups))
         depth += began[owner] - np.concatenate([[0], depth])[event_offsets[:-1]][owner]
-        # of several events at one cut only the last decides the membership behind it
+        # of several changes at one cut only the last says how many sets contain the values behind it
         last = np.ones(len(cuts), bool)
         last[:-1] = (cuts[1:] != cuts[:-1]) | (owner[1:] != owner[:-1])
         cuts, owner, inside = cuts[last], owner[last], depth[last] == sizes[owner[last]]
@@ -101,7 +104,7 @@ class SetArrays:
 
 
 def join(parts: Sequence[SetArrays]) -> SetArrays:
-    """All sets of several arrays, in order."""
+    """The sets of several arrays, one array after the other."""
     if len(parts) == 1:
         return parts[0]
     lengths = [np.diff(part.offsets) for part in parts]
@@ -114,8 +117,8 @@ def join(parts: Sequence[SetArrays]) -> SetArrays:
 
 
 def ranges(low: np.ndarray, high: np.ndarray, offsets: np.ndarray | None = None) -> SetArrays:
-    """The sets of positions in [low, high), each [sets] int64. With `offsets`, each set is the union of a list of such
-    ranges, which must be equal or disjoint."""
+    """The sets of positions in [low, high), each [sets] int64. With `offsets` [sets + 1], each set is the union of
+    several such ranges, which must be equal or disjoint."""
     if offsets is None:
         held = low < high
         return SetArrays(
@@ -129,7 +132,7 @@ def ranges(low: np.ndarray, high: np.ndarray, offsets: np.ndarray | None = None)
     low, high, owner = low[held], high[held], segment_ids(offsets)[held]
     order = np.lexsort((low, owner))
     low, high, owner = low[order], high[order], owner[order]
-    # a range that begins where the one before ends, or is equal to it, continues that one
+    # a range that is equal to the one before, or begins where that ends, continues it
     opens = np.ones(len(low), bool)
     opens[1:] = (owner[1:] != owner[:-1]) | (low[1:] > high[:-1])
     closes = np.ones(len(low), bool)
@@ -143,13 +146,13 @@ def ranges(low: np.ndarray, high: np.ndarray, offsets: np.ndarray | None = None)
 
 
 def rays(cut: np.ndarray, start: bool) -> SetArrays:
-    """The sets of the positions below `cut` [sets] int64 (`start`), or from it on."""
+    """The sets of all positions below `cut` [sets] int64 if `start`, else of all positions from it on."""
     count = len(cut)
     return SetArrays(np.full(count, start), np.zeros(count, bool), np.arange(count + 1), cut.astype(np.int64))
 
 
 def as_arrays(sets: Sequence[ValueSet], null: Sequence[bool], positions: Sequence[int]) -> SetArrays:
-    """Sets whose cuts, concatenated, have these positions."""
+    """The sets as arrays. positions: those of all their cuts, concatenated."""
     return SetArrays(
         np.array([values.start for values in sets], bool),
         np.array(null, bool),

@@ -28,13 +28,13 @@ Key: TypeAlias = Any
 """`int` or `bytes`; keys of one type are never mixed, which static types cannot express."""
 
 NAN_KEY = (1 << 63) - 1
-"""The key of NaN: the largest 64-bit key; that of infinity is below it."""
+"""The key of NaN: the largest 64-bit integer, and above that of infinity."""
 WIDE_DECIMAL = 18
-"""Decimals with more digits have 128-bit keys and are coded as 16 big-endian bytes."""
+"""Decimals with more digits have 128-bit keys, which are encoded as 16 big-endian bytes."""
 
 
 def float_key(value: float) -> int:
-    """Key of a FLOAT or DOUBLE: a signed 64-bit integer, NaN highest, -0.0 equal to 0.0."""
+    """The key of a FLOAT or DOUBLE: a signed 64-bit integer; NaN is highest, and -0.0 is equal to 0.0."""
     if math.isnan(value):
         return NAN_KEY
     (bits,) = struct.unpack("<q", struct.pack("<d", value + 0.0))
@@ -62,7 +62,7 @@ def is_indexable(data_type: pa.DataType) -> bool:
 
 
 def is_bytes(data_type: pa.DataType) -> bool:
-    """Whether values of the type are coded as byte strings."""
+    """Whether the kernels read the keys of the type as byte strings."""
     if pa.types.is_decimal(data_type):
         return bool(data_type.precision > WIDE_DECIMAL)
     return pa.types.is_string(data_type) or pa.types.is_binary(data_type)
@@ -82,7 +82,7 @@ def decimals(unscaled: Iterable[int], data_type: pa.DataType) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class ValueSet:
-    """A set of non-NULL values: below all keys membership is `start`, and it flips at each cut.
+    """A set of non-NULL values. Below all keys membership is `start`; it flips at each cut.
 
     `cuts` are strictly ascending keys. A cut k lies just before k, so that {5} is `(False, (5, 6))`.
     """
@@ -118,7 +118,7 @@ EVERYTHING = ValueSet(True, ())
 
 
 def interval(low: Key | None, high: Key | None) -> ValueSet:
-    """Keys in [low, high); None is an unbounded end. Empty where low >= high."""
+    """The keys in [low, high); None is an unbounded end. The set is empty if low >= high."""
     if low is not None and high is not None and low >= high:
         return NOTHING
     if low is None:
@@ -138,7 +138,8 @@ def points(keys: Iterable[Key]) -> ValueSet:
 
 
 def starting_with(prefix: bytes) -> ValueSet:
-    """The strings that start with a prefix; in UTF-8 its last byte can always be incremented."""
+    """The strings that start with a prefix. In UTF-8 a byte is never 255, so that the last one can always be
+    incremented."""
     if not prefix:
         return EVERYTHING
     return interval(prefix, prefix[:-1] + bytes([prefix[-1] + 1]))
