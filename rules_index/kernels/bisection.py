@@ -9,7 +9,8 @@ from rules_index.kernels.jit import inlined
 
 @inlined
 def first_at_least(value: int, begin: int, end: int, values: np.ndarray) -> int:
-    """The index of the first of the ascending `values[begin:end]` that is at least `value`, or `end`."""
+    """The index of the first value in the ascending `values[begin:end]` that is at least `value`; `end` if there is
+    none."""
     left, right = begin, end
     while left < right:
         middle = (left + right) >> 1
@@ -22,8 +23,8 @@ def first_at_least(value: int, begin: int, end: int, values: np.ndarray) -> int:
 
 @inlined
 def first_reaching(code: int, begin: int, end: int, intervals: np.ndarray) -> int:
-    """The index of the first of the closed, ascending, disjoint intervals `intervals[begin:end]` that ends at `code` or
-    above, or `end`."""
+    """The index of the first of the closed, ascending, disjoint intervals `intervals[begin:end]` whose end is at least
+    `code`; `end` if there is none."""
     left, right = begin, end
     while left < right:
         middle = (left + right) >> 1

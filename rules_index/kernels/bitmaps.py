@@ -1,20 +1,21 @@
 """Row bitmaps of a block: which of its rows have a coarse code in an interval, or satisfy a shared disjunction.
 
-A code matrix is int32 or, where all codes are below `COARSE_CODES`, uint8. Kernels take both `codes` (int32) and
+A code matrix is uint8 if all codes are below `COARSE_CODES`, else int32. Kernels take both `codes` (int32) and
 `byte_codes` (uint8), each [attributes, rows]; the one that is not used has no rows.
 
 A block has at most 64 * words rows. Bit r of word w stands for row 64 w + r. The *coarse codes* of an attribute are its
-region codes shifted right by `shift` bits, so far that at most 255 different ones are left. A coarse code fits a byte,
-so that 64 of them are compared in one step. All bitmaps of a block are in one array `bits` [bitmaps * words] uint64:
+region codes shifted right by `shift` bits, so that at most 255 different ones are left. A coarse code fits a byte, so
+that 64 of them are compared in one step. All bitmaps of a block are in one array `bits` [bitmaps * words] uint64:
 
 | bitmap | its rows |
 |---|---|
 | `EMPTY` | none |
 | `ALL` | all rows of the block |
 | 2, 3, ... | those whose coarse code is in one of the bitmap's intervals |
-| the last ones | those that satisfy a shared disjunction |
+| the last ones | those that satisfy a shared disjunction, one bitmap each |
 
-The bitmaps of the codes below v and of those below w give the interval [v, w): `bits[w] & ~bits[v]`.
+If bitmap a has the rows with codes below v, and bitmap b those with codes below w, the rows with codes in [v, w) are
+`bits[b] & ~bits[a]`.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ STEP = 64 * GROUP
 """Rows of a group of words: the rows of a block and of a chunk are a multiple of it."""
 EMPTY, ALL = 0, 1
 COARSE_CODES = 255
-"""The most coarse codes of an attribute. The byte 255 is left over: it marks places behind the last row."""
+"""The most coarse codes of an attribute. The byte 255 is not among them: it marks places behind the last row."""
 NO_ROW = np.uint8(COARSE_CODES)
 
 
 @bare
 def coarsen(codes, byte_codes, first, rows, shift, stride, coarse):
     """Writes the coarse codes of rows [first, first + rows) to `coarse` [attributes * stride] uint8. Behind them it
-    writes `NO_ROW` up to the end of the group of words. It leaves out attributes with a negative shift, except where
-    codes are bytes.
+    writes `NO_ROW` up to the end of the group of words. Attributes with a negative shift are left out, unless codes are
+    bytes.
 
     While one attribute is read the next one is prefetched: columns are too short for the hardware prefetcher, and
     without it the loop has half the speed.
@@ -67,7 +68,7 @@ def coarsen(codes, byte_codes, first, rows, shift, stride, coarse):
 
 @bare
 def _copy_bytes(byte_codes, first, rows, stride, coarse):
-    """`coarsen` for codes that are bytes: they are copied."""
+    """`coarsen` for codes that are bytes: they are copied without a shift."""
     width = np.uint64(byte_codes.shape[1])
     for attribute in range(byte_codes.shape[0]):
         at = np.uint64(attribute) * width + np.uint64(first)
@@ -87,7 +88,8 @@ def _end(begin, rows, coarse):
 
 @bare
 def code_of(attribute, row, codes, first, coarse, stride):
-    """The region code, int32, of a row of the chunk that begins at row `first`."""
+    """The region code, int32, of a row of the chunk that begins at row `first`. Byte codes are read from `coarse`,
+    which has copies of them."""
     if codes.shape[1] == 0:
         return np.int32(coarse[attribute * stride + row])
     return codes[attribute, first + row]

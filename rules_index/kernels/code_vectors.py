@@ -1,4 +1,4 @@
-"""Vector instructions over codes that Numba has no name for: narrowing, comparing, splitting into bits and digits."""
+"""Vector instructions over codes that Numba does not offer: narrowing, comparing, splitting into bits and digits."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def codes_between(typing_context: Any, codes: Any, at: Any, low: Any, span: Any,
 
 
 BITS, DIGITS = 8, 16
-"""Bits of a coarse code, and the number of values of its high and of its low digit (a nibble each)."""
+"""Bits of a coarse code; and the number of values of a digit. A code has a high and a low digit, a nibble each."""
 
 
 @intrinsic
@@ -115,9 +115,12 @@ def code_planes(typing_context: Any, codes: Any, at: Any, planes: Any, to: Any, 
 
 
 def _digits(below: bool) -> Any:
-    """Makes an intrinsic for nibbles whose bit k is in the plane `planes[at + stride * k]`, k = 0 .. 3. It writes
-    `GROUP` words to `digits[to + stride * d]`: the rows whose nibble is d, d = 0 .. 15, or, where `below`, is below d,
-    d = 0 .. 16."""
+    """Makes an intrinsic that turns bit planes of nibbles into bitmaps.
+
+    Bit k of the nibbles is in the plane `planes[at + stride * k]`, k = 0 .. 3. The intrinsic writes `GROUP` words to
+    `digits[to + stride * d]`: the rows whose nibble is d, d = 0 .. 15; or, if `below`, those whose nibble is below d, d
+    = 0 .. 16.
+    """
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, at, _, to, stride = arguments
@@ -146,7 +149,7 @@ def _digits(below: bool) -> Any:
 
 
 def _two_bits(builder: Any, below: bool, low: Any, high: Any) -> list[Any]:
-    """The words where two bits are 0, 1, 2, 3 or, where `below`, are below 0, 1, 2, 3, 4."""
+    """The words of the rows in which two bits, as a number, are 0, 1, 2, 3; or, if `below`, are below 0, 1, 2, 3, 4."""
     not_low, not_high = builder.not_(low), builder.not_(high)
     if below:
         none, every = (ir.Constant(WORDS, [bits] * GROUP) for bits in (0, -1))
@@ -158,9 +161,12 @@ digits_equal, digits_below = _digits(below=False), _digits(below=True)
 
 
 def _of_digits(ranged: bool) -> Any:
-    """Makes an intrinsic that writes `GROUP` words to `bits` from `to` on: the rows whose code is below a bound and,
-    where `ranged`, not below a second one. A bound is given by three indices into `below`, which `digits_below` has
-    filled: of its high digit, of its high digit plus one, and of its low digit."""
+    """Makes an intrinsic that writes `GROUP` words to `bits` from `to` on: the rows whose code is below a bound and, if
+    `ranged`, not below a second one.
+
+    A bound is given by three indices into `below`, which `digits_below` has filled: of its high digit, of its high
+    digit plus one, and of its low digit.
+    """
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         def below(place: int) -> Any:

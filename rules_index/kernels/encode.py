@@ -1,7 +1,7 @@
-"""Values to region codes: one pass over a column, without Python code per row.
+"""Encodes values as region codes: one pass over a column, without Python code per row.
 
-All functions write `out` [rows] int32 and release the GIL. `codes` [cuts + 1] int32 is indexed by the number of cuts at
-or below the value.
+The functions `encode_...` write `out` [rows] int32. `codes` [cuts + 1] int32 has the code of a value at the number of
+cuts that are less than or equal to it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from rules_index.kernels.jit import jit
 
 @jit
 def encode_table(values, low, codes, out):
-    """Encodes integers whose cuts span a narrow range: `codes[i]` is the code of `low - 1 + i`, clamped at both
-    ends."""
+    """Encodes integers by a lookup table, for cuts that span a narrow range. `codes[i]` is the code of the integer
+    `low - 1 + i`; integers below or above have the first or last code."""
     last = len(codes) - 1
     high = low + last
     for row in range(len(values)):
@@ -29,10 +29,10 @@ def encode_table(values, low, codes, out):
 
 @jit
 def encode_search(values, cuts, buckets, low, shift, codes, out):
-    """Encodes integers by binary search within the bucket of their upper bits.
+    """Encodes integers by binary search among the cuts in the bucket of their upper bits.
 
-    `buckets[b]` is the number of cuts below `low + (b << shift)`. Values outside the buckets are below or above every
-    cut.
+    `buckets[b]` is the number of cuts below `low + (b << shift)`. Values outside of the buckets are below or above
+    every cut.
     """
     count = len(cuts)
     high = cuts[count - 1]
@@ -81,8 +81,8 @@ def hash_of(data, start, end):
 
 @jit
 def build_table(offsets, data, table):
-    """Fills an open-addressing hash table of distinct byte strings, `data[offsets[i]:offsets[i + 1]]`. `table` [a power
-    of two] int32 receives i; -1 marks an empty slot."""
+    """Fills a hash table (open addressing) of distinct byte strings, `data[offsets[i]:offsets[i + 1]]`. `table`
+    [a power of two] int32 receives their numbers i; -1 marks an empty slot."""
     mask = np.uint64(len(table) - 1)
     for index in range(len(offsets) - 1):
         slot = hash_of(data, offsets[index], offsets[index + 1]) & mask
@@ -93,7 +93,8 @@ def build_table(offsets, data, table):
 
 @jit
 def _compare(a, a_start, a_end, b, b_start, b_end):
-    """Below 0, 0 or above 0, as the bytes `a[a_start:a_end]` are less than, equal to or greater than those of b."""
+    """Compares the bytes `a[a_start:a_end]` with those of b: less than 0, 0 or greater than 0, as they are less, equal
+    or greater."""
     length = min(a_end - a_start, b_end - b_start)
     for i in range(length):
         x = a[a_start + i]
@@ -117,7 +118,7 @@ def encode_bytes(
     out,
 ):
     """Encodes byte strings `data[offsets[row]:offsets[row + 1]]`: points (single values that rules name) by the hash
-    table of `build_table`, all others by binary search of the cuts."""
+    table of `build_table`, all others by binary search of the cuts. Without points, `table` is not read."""
     mask = np.uint64(len(table) - 1)
     cuts = len(cut_offsets) - 1
     for row in range(len(offsets) - 1):

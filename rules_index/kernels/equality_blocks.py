@@ -1,17 +1,17 @@
 """Equality blocks: 64 conjunctions that name the same code, compared with a row at once.
 
-Where very many conjunctions are scanned, each is filed under a code that few rows have, 64 of a code to an *equality
-block*. A row meets only the equality blocks of its own codes. For each of `NAMED` further terms of its conjunctions a
-block has a byte with the term's attribute and a byte with its code. The codes of a row, which are contiguous, are
-shuffled into the order of these attributes and compared in one step. So `NAMED` further terms of 64 conjunctions are
-tested at once. The conjunctions that pass are verified one by one.
+If very many conjunctions are scanned, each is filed under a code that few rows have, 64 with the same code to an
+*equality block*. A row is compared only with the blocks of its own codes. For each of its conjunctions, a block has up
+to `NAMED` further terms of one code: a byte for the term's attribute (its *slot*) and a byte for its code. The codes of
+a row, which are contiguous, are shuffled into the order of these slots and compared in one step, for 64 conjunctions at
+once. The conjunctions that pass are verified one by one.
 
 equality_attributes   [slots] int32, the attributes whose codes are tested
-equality_start        [256 * slots + 1] int32: the blocks of code c of the attribute of slot s begin at 256 s + c
+equality_start        [256 * slots + 1] int32: element 256 s + c is where the blocks of code c of slot s begin
 equality_terms        [blocks * 2 * NAMED * LANES] uint8: for each block and each of `NAMED` terms, the slots of `LANES`
                       conjunctions and then their codes
 equality_conjunctions [blocks * LANES] int32, the conjunctions, counted from the first that is scanned
-equality_next         [scanned] int64, the first term of each that the blocks do not test, or -1; empty where they
+equality_next         [scanned] int64, each conjunction's first term that the blocks do not test, or -1; empty if they
                       test all terms
 """
 
@@ -33,20 +33,20 @@ from rules_index.kernels.summaries import put_at
 from rules_index.kernels.vectors import trailing_zeros
 
 NAMED = 4
-"""Terms of a conjunction that an equality block tests, besides the one it is filed under."""
+"""The number of a conjunction's terms that an equality block tests, besides the one that it is filed under."""
 CODES = 256
-"""Values of a byte."""
+"""The number of values of a byte."""
 WIDEST = LANES
-"""The most attributes whose codes a row has side by side."""
+"""The most attributes whose codes a row can have side by side."""
 LISTING = 0.27
 """The time to list a row under its code of an attribute, in units of the time to compare a row with an equality block.
-To scan a conjunction by the summaries of a block of rows takes about one unit (`kernels.summaries`)."""
+Scanning a conjunction by the summaries of a block of rows takes about one unit (`kernels.summaries`)."""
 LOOKING = 1.2
-"""The time, in the same unit, to read a group of words in which the summaries of a conjunction share a bit."""
+"""The time, in the same unit, to read a group of words in which, by its summaries, a conjunction can have a row."""
 HOLDING = 3.0
 """The time, in the same unit, to verify a pair of a row and a conjunction that passes an equality block."""
 _BUFFER = 1 << 14
-"""Rows that share conjunctions with an equality block: once there are so many, their conjunctions are verified."""
+"""Pairs of a row and an equality block that passes: once there are so many, their conjunctions are verified."""
 _GROUP = np.uint64(GROUP)
 _SHUFFLE = "llvm.x86.avx512.permvar.qi.512"
 
@@ -101,12 +101,10 @@ def add_compared(
     typing_context: Any, terms: Any, at: Any, by_row: Any, stride: Any, listed: Any, begin: Any, length: Any, rows: Any,
     found: Any, count: Any,
 ) -> Any:  # fmt: skip
-    """Compares the rows `listed[begin : begin + length]` (uint16) with the equality block at `terms[at]`; the codes of
-    a row begin at `by_row[row * stride]`, and `LANES` bytes are read. For each row that passes with some conjunction it
-    writes from `count` on the row to `rows` (int32) and these conjunctions, as bits, to `found` (uint64). Returns the
-    new count; the element behind the last one may be overwritten.
-
-    The equality block stays in registers meanwhile."""
+    """Compares the rows `listed[begin : begin + length]` (uint16) with the equality block at `terms[at]`, which stays
+    in registers. The codes of a row begin at `by_row[row * stride]`, and `LANES` bytes are read. For each row that
+    passes for some conjunction, it writes from `count` on the row to `rows` (int32), and these conjunctions, as bits,
+    to `found` (uint64). Returns the new count; the element behind the last one may be overwritten."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, at, _, stride, _, begin, length, _, _, count = arguments
@@ -141,7 +139,7 @@ def add_compared(
 
 @bare
 def add_compared_one_by_one(terms, at, by_row, stride, listed, begin, length, rows, found, count):
-    """`add_compared` for processors without that instruction."""
+    """`add_compared` for processors without the instruction that `can_shuffle` asks for."""
     for i in range(length):
         row = np.uint64(listed[begin + i])
         held = np.uint64(0)
@@ -163,8 +161,8 @@ def match_equality_blocks(
     equality_attributes, equality_start, equality_terms, equality_conjunctions, equality_next,
     term_start, terms, check_start, checks, set_start, set_intervals, target, hit_rows, hit_rules, hits,
 ):  # fmt: skip
-    """Appends the hits of the scanned conjunctions, the first of which is `begin`, in a block of rows. They are those
-    of `kernels.scan.scan`, in another order."""
+    """Appends the hits of the scanned conjunctions, the first of which is `begin`, in a block of rows: those that
+    `kernels.scan.scan` finds, in another order."""
     slots = len(equality_attributes)
     # the codes of a row are in one cache line, or two rows share one
     stride = WIDEST >> 1 if slots <= WIDEST >> 1 else WIDEST
@@ -173,7 +171,7 @@ def match_equality_blocks(
         places[slot] = equality_attributes[min(slot, slots - 1)] * (chunk_words << 6) + start
     by_row = np.empty((((rows + 7) & -8) + 1) * stride + LANES, np.uint8)
     _put_side_by_side(coarse, places, rows, stride, by_row)
-    # not a power of two: the lists of all codes would compete for the same few sets of the L1 cache
+    # not a power of two: with one, the lists of all codes would compete for a few sets of the L1 cache
     room = rows + LANES
     listed = np.empty(CODES * room, np.uint16)
     length = np.empty(CODES, np.int32)
@@ -205,7 +203,8 @@ def match_equality_blocks(
 
 @bare
 def _put_side_by_side(coarse, places, rows, stride, by_row):
-    """Writes the codes of each row side by side, `stride` bytes from one row to the next."""
+    """Writes the codes of each row side by side, with `stride` bytes from one row to the next. places
+    [slots, rounded up to eight] uint64: where the codes of each slot begin in `coarse`."""
     for slot in range(np.uint64(0), np.uint64(len(places)), _GROUP):
         own = places[slot:]
         for row in range(np.uint64(0), np.uint64(rows), _GROUP):
@@ -214,7 +213,8 @@ def _put_side_by_side(coarse, places, rows, stride, by_row):
 
 @bare
 def _list_rows(coarse, at, rows, room, listed, length):
-    """Lists the rows of each code of the attribute whose codes begin at `coarse[at]`, `room` elements apart."""
+    """Lists the rows with each code of the attribute whose codes begin at `coarse[at]`: the list of code c begins at
+    `listed[c * room]` and has `length[c]` rows."""
     length[:] = 0
     for row in range(np.uint64(rows)):
         code = np.uint64(coarse[at + row])
@@ -225,7 +225,8 @@ def _list_rows(coarse, at, rows, room, listed, length):
 
 @bare
 def _compare(block, equality_terms, by_row, stride, listed, begin, length, found_rows, found_blocks, found, count):
-    """Compares listed rows with an equality block as `add_compared` does, and writes its number beside them."""
+    """Compares listed rows with an equality block as `add_compared` does, and writes the block's number to
+    `found_blocks` beside them."""
     at, to = np.uint64(block) * np.uint64(2 * NAMED * LANES), np.uint64(count)
     begin, length = np.uint64(begin), np.uint64(length)
     if can_shuffle():
@@ -244,8 +245,8 @@ def _add_held(
     disjunction_bits, order, equality_conjunctions, equality_next, term_start, terms, check_start, checks, set_start,
     set_intervals, target, hit_rows, hit_rules, hits,
 ):  # fmt: skip
-    """Appends the hits among the pairs that equality blocks let pass: the other terms and the checks are tested here.
-    The arrays have room for all."""
+    """Appends the hits among the pairs of a row and a conjunction that passed an equality block: the other terms and
+    the checks are tested here. The arrays have room for all."""
     to = np.uint64(hits)
     for i in range(np.uint64(count)):
         row, held = np.uint64(found_rows[i]), found[i]
@@ -273,8 +274,8 @@ def _add_held(
 @inner
 def equality_blocks_of(begin, end, term_start, terms, bitmap_attribute, bitmap_start, bitmap_intervals):
     """Makes the `equality_...` arrays for the conjunctions [begin, end), each filed under its first term of one code.
-    They are empty where a conjunction has no such term, or too many attributes are named. Reorders `terms` in place:
-    those that equality blocks test come first."""
+    They are empty if a conjunction has no such term, or if too many attributes are named. Moves the terms that equality
+    blocks test to the front, in place."""
     slot_of = np.full(bitmap_attribute.max() + 1, -1, np.int32)
     slots = _put_codes_first(begin, end, term_start, terms, bitmap_attribute, bitmap_start, bitmap_intervals, slot_of)
     if slots == 0:
@@ -304,9 +305,9 @@ def equality_blocks_of(begin, end, term_start, terms, bitmap_attribute, bitmap_s
 
 @bare
 def _put_codes_first(begin, end, term_start, terms, bitmap_attribute, bitmap_start, bitmap_intervals, slot_of):
-    """Moves the first terms of one code, at most `NAMED` + 1, of each conjunction before its others and gives their
-    attributes slots. Returns the number of slots; 0 where a conjunction has no such term or there would be more than
-    `WIDEST` slots."""
+    """Moves the first terms of one code of each conjunction, at most `NAMED` + 1, before its others, and gives their
+    attributes slots in `slot_of` [attributes]. Returns the number of slots; 0 if a conjunction has no such term or
+    there would be more than `WIDEST` slots."""
     slots = 0
     for conjunction in range(begin, end):
         count = 0
@@ -328,8 +329,8 @@ def _fill_equality_blocks(
     begin, end, term_start, terms, bitmap_attribute, bitmap_start, bitmap_intervals, slot_of, equality_start, filed,
     equality_terms, equality_conjunctions, following,
 ):  # fmt: skip
-    """Writes the equality blocks and, of each conjunction, the next term to test or -1. `filed` [len(equality_start)]
-    int32, all 0, receives the number of conjunctions of each code."""
+    """Writes the equality blocks, and to `following` each conjunction's next term to test or -1. `filed`
+    [len(equality_start)] int32, all 0, receives the number of conjunctions filed under each code."""
     # no row has this code, so an unused lane of a block matches nothing
     equality_terms[:] = NO_ROW
     for at in range(0, len(equality_terms), 2 * LANES):
@@ -371,15 +372,15 @@ def _is_code(terms, term, bitmap_start, bitmap_intervals):
 
 @bare
 def _place(terms, term, slot_of, bitmap_attribute, bitmap_start, bitmap_intervals):
-    """The index into `equality_start` of a term of one code."""
+    """The index in `equality_start` of the code that a term names."""
     bitmap = terms[term, 1]
     return slot_of[bitmap_attribute[bitmap]] * CODES + bitmap_intervals[bitmap_start[bitmap], 0]
 
 
 @bare
 def comparing(begin, end, term_start, terms, size_of, blocks, coarse, stride, rows):
-    """The estimated time for a block with equality blocks, in the unit of `LISTING`. `size_of` [bitmaps] is the number
-    of rows of the block in each bitmap."""
+    """Estimates the time to scan a block of rows by equality blocks, in the unit of `LISTING`. size_of [bitmaps]: the
+    number of the block's rows in each bitmap."""
     attributes, equality_start, _, _, following = blocks
     met = np.int64(0)
     for slot in range(len(attributes)):

@@ -1,8 +1,8 @@
 """The kernel's stored arrays: one table with the dtype, shape and bounds of each.
 
 The layout writes these fields, the artifact stores them, and the kernel reads them (`kernels.match.KernelArrays` says
-what they mean). Validation checks them before a kernel follows them; `index.validate_kernel` also checks what several
-fields say together.
+what they mean). They are checked before a kernel reads them; `index.validate_kernel` also checks that fields are
+consistent with each other.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from rules_index.kernels.hash_tables import QUICK
 
 @dataclass(frozen=True)
 class Field:
-    """One stored array. A count is a number or a name: of a field, whose length is meant, or one of "attributes",
-    "disjunctions", "conjunctions", "bitmaps", "bitmaps_and_disjunctions", "tables" and "rules_or_one".
+    """One stored array. A count is a number, or a name: that of a field, for its length, or one of "attributes",
+    "conjunctions", "bitmaps", "bitmaps_and_disjunctions", "tables" and "rules_or_one".
 
     columns    the second dimension of a two-dimensional array; 0 for a one-dimensional one
-    length     the number of rows less `more`; None where other fields determine it
-    low, high  every value is in [low, high); None where other fields determine it
+    length     a count: the array has `more` more rows than that; None if other fields determine it
+    low, high  every value is in [low, high), `high` being a count; None if other fields determine it
     into       the values are offsets into this field: they begin at 0, never fall, and end at its length
-    coarse     the values of the first column are attributes that have coarse codes
+    coarse     the values (of the first column) are attributes that have coarse codes
     """
 
     name: str
@@ -74,7 +74,8 @@ FIELDS = (
     Field("tree_key_start", np.int64, length="tree_end", more=1, into="tree_keys"),
     Field("tree_keys"),
 )  # fmt: skip
-"""In the order of `kernels.match.KernelArrays`."""
+"""In the order of `kernels.match.KernelArrays`, which also has some arrays of the conjunctions."""
 SCALARS = ("scanned", "block_rows", "chunk_rows", "ascending", "distinct", "tree_depth", "alone")
-"""Stored together as the array "scalars" int64; all but the first and `chunk_rows` can be derived from other fields."""
+"""Numbers that are stored together as the array "scalars" int64; all but `scanned` and `chunk_rows` can be derived from
+other fields."""
 DTYPES = {field.name: field.dtype for field in FIELDS}

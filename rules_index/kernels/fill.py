@@ -1,8 +1,8 @@
 """Fills all bitmaps of a block of rows from its coarse codes.
 
-An attribute with few intervals has its codes compared with each of them. For an attribute with many, each code is split
-into two nibbles. The rows of every nibble value come from the bit planes of the codes in one or two steps. An interval
-then takes three of these bitmaps for each of its ends, 512 rows at a time.
+If an attribute has few intervals, its codes are compared with each of them. If it has many, each code is split into its
+high and its low digit (nibbles). Bitmaps of the rows with each digit, or with a lower one, are made from the bit planes
+of the codes. An interval's bitmap then takes three of these for each of its ends, 512 rows at a time.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from rules_index.kernels.llvm import GROUP
 from rules_index.kernels.vectors import both
 
 MANY_INTERVALS = 24
-"""An attribute with at least so many intervals has its bitmaps combined from those of its codes' digits."""
+"""If an attribute has at least so many intervals, its bitmaps are combined from those of its codes' digits."""
 _GROUP = np.uint64(GROUP)
 
 
 @bare
 def _end_of_attribute(bitmap, bitmap_attribute):
-    """The end of the run of bitmaps that belong to the same attribute."""
+    """The bitmap behind those that belong to the same attribute as `bitmap`."""
     end = bitmap + 1
     while end < len(bitmap_attribute) and bitmap_attribute[end] == bitmap_attribute[bitmap]:
         end += 1
@@ -41,8 +41,8 @@ def _end_of_attribute(bitmap, bitmap_attribute):
 
 @inner
 def fill_bitmaps(coarse, stride, start, rows, words, bitmap_attribute, bitmap_start, bitmap_intervals, bits):
-    """Writes all bitmaps but those of shared disjunctions to `bits`, for `rows` rows from `start` on. Behind these rows
-    `coarse` has `NO_ROW` up to the end of the group of words."""
+    """Writes all bitmaps, except those of shared disjunctions, to `bits`, for `rows` rows from `start` on. `coarse`
+    [attributes * stride] has `NO_ROW` behind these rows, up to the end of the group of words."""
     used = np.uint64((rows + STEP - 1) // STEP * GROUP)
     count = np.uint64(words)
     bits[: 2 * words] = 0
@@ -87,7 +87,7 @@ def _fill_by_codes(bitmap, end, coarse, at, used, count, bitmap_start, bitmap_in
 
 @bare
 def _are_codes(bitmap, end, bitmap_start, bitmap_intervals):
-    """Whether each of the bitmaps [bitmap, end) is of one code."""
+    """Whether each of the bitmaps [bitmap, end) has the rows of a single code."""
     if bitmap_start[end] - bitmap_start[bitmap] > end - bitmap:
         return False
     for which in range(bitmap_start[bitmap], bitmap_start[end]):
@@ -98,15 +98,15 @@ def _are_codes(bitmap, end, bitmap_start, bitmap_intervals):
 
 @bare
 def _fill_planes(coarse, at, used, stride, planes):
-    """Writes the bit planes of the codes of a block to `planes` [BITS * stride] uint64."""
+    """Writes the bit planes of the codes of a block, from `coarse[at]` on, to `planes` [BITS * stride] uint64."""
     for word in range(used):
         code_planes(coarse, at + (word << np.uint64(6)), planes, word, stride)
 
 
 @bare
 def _fill_digits(planes, used, stride, digits, to):
-    """Writes the bitmaps of the high digits 0 .. 15 to `digits` from `to` on, and those of the low digits behind
-    them."""
+    """Writes the bitmaps of the rows with each high digit, 0 to 15, to `digits` from `to` on, and behind them those of
+    each low digit."""
     for word in range(np.uint64(0), used, _GROUP):
         digits_equal(planes, np.uint64(4) * stride + word, digits, to + word, stride)
         digits_equal(planes, word, digits, to + np.uint64(DIGITS) * stride + word, stride)
@@ -114,8 +114,8 @@ def _fill_digits(planes, used, stride, digits, to):
 
 @bare
 def _fill_codes(bitmap, end, used, stride, bitmap_start, bitmap_intervals, planes, digits, bits):
-    """Fills the bitmaps [bitmap, end) of an attribute, each of one code: the AND of the bitmaps of its high and low
-    digit."""
+    """Fills the bitmaps [bitmap, end) of an attribute, each of a single code: the AND of the bitmaps of its high and
+    its low digit."""
     _fill_digits(planes, used, stride, digits, np.uint64(0))
     for each in range(bitmap, end):
         code = np.uint64(bitmap_intervals[bitmap_start[each], 0])
@@ -124,11 +124,11 @@ def _fill_codes(bitmap, end, used, stride, bitmap_start, bitmap_intervals, plane
         to = np.uint64(each) * stride
         stop = to + used
         if used == _GROUP:
-            # half the time of a loop with one step; the same holds below
+            # takes half the time of a loop with one step; the same holds below
             both(digits, high, low, bits, to)
             continue
-        # offsets that are advanced with the words take two thirds of the time of sums that the compiler unrolls; also
-        # below
+        # advancing offsets with the words takes two thirds of the time of adding `word` to each, which the compiler
+        # unrolls; the same holds below
         while to < stop:
             both(digits, high, low, bits, to)
             high += _GROUP
@@ -138,7 +138,8 @@ def _fill_codes(bitmap, end, used, stride, bitmap_start, bitmap_intervals, plane
 
 @bare
 def _fill_intervals(bitmap, end, used, stride, bitmap_start, bitmap_intervals, planes, below, bits):
-    """Fills the bitmaps [bitmap, end) of an attribute from those of the high and low digits below 0 .. 16."""
+    """Fills the bitmaps [bitmap, end) of an attribute from the bitmaps `below`, which it makes first: the rows whose
+    high digit is below 0, ..., 16, and those whose low digit is."""
     for word in range(np.uint64(0), used, _GROUP):
         digits_below(planes, np.uint64(4) * stride + word, below, word, stride)
         digits_below(planes, word, below, np.uint64(DIGITS + 1) * stride + word, stride)
@@ -153,7 +154,7 @@ def _fill_intervals(bitmap, end, used, stride, bitmap_start, bitmap_intervals, p
             _fill_up_to(high, used, stride, below, bits, to)
         else:
             _fill_between(low, high, used, stride, below, bits, to)
-    # further intervals have a loop of their own: a call in the loop above would double its time
+    # further intervals of a bitmap have a loop of their own: a call in the loop above would double its time
     if bitmap_start[end] - bitmap_start[bitmap] > end - bitmap:
         for each in range(bitmap, end):
             for more in range(bitmap_start[each] + 1, bitmap_start[each + 1]):
@@ -163,15 +164,15 @@ def _fill_intervals(bitmap, end, used, stride, bitmap_start, bitmap_intervals, p
 
 @bare
 def _places(code, stride):
-    """Offsets into `below` of `_fill_intervals`: of the code's high digit, of that digit plus one, and of its low
-    digit."""
+    """Offsets into `below` (see `_fill_intervals`) for the codes below `code`: of its high digit, of that digit plus
+    one, and of its low digit."""
     high = (code >> np.uint64(4)) * stride
     return high, high + stride, (np.uint64(DIGITS + 1) + (code & np.uint64(15))) * stride
 
 
 @bare
 def _fill_up_to(code, used, stride, below, bits, to):
-    """Writes the bitmap of the codes up to and including `code`."""
+    """Writes the bitmap of the codes [0, code]."""
     high, next_, low = _places(code + ONE, stride)
     end = to + used
     while to < end:
@@ -201,7 +202,7 @@ def _fill_between(first, last, used, stride, below, bits, to):
 
 @bare
 def _add_between(first, last, used, stride, below, bits, to):
-    """Adds the rows of the codes [first, last] to a bitmap."""
+    """Adds the rows with codes [first, last] to a bitmap."""
     high, next_, low = _places(last + ONE, stride)
     high2, next2, low2 = _places(first, stride)
     for word in range(used):

@@ -1,33 +1,35 @@
-"""Hash tables of conjunctions: a conjunction is filed under its codes of a few attributes, and a row meets only those
-filed under its own codes.
+"""Hash tables of conjunctions: a conjunction is filed under its codes of a few attributes, and a row is compared only
+with the conjunctions filed under its own codes.
 
-A *table* has one or more attributes. The slot of a row is the sum of its codes of them, each times a factor. The
-conjunctions filed in the row's slot are its candidates; their checks follow. In a *direct* table every combination of
-codes has its own slot. In an *even* table each slot has the same number of entries besides, so that no offsets are read
-to find them. In a *hashed* table combinations share slots: a slot has groups, one for each combination, which is
-compared first. The conjunctions of a *plain* table have nothing to check but their codes.
+A *table* has one or more attributes. The slot of a row is the sum of its codes of these attributes, each times a
+factor. The conjunctions filed in the row's slot are its candidates; their checks follow. A table is
 
-Where most slots are empty, a prefilter excludes most rows before the table is read (`kernels.prefilter`).
+- *direct* if every combination of codes has a slot of its own;
+- *even* if all slots of a direct table have the same number of entries, so that no offsets are read to find them;
+- *hashed* if combinations share slots. A slot has groups, one for each combination, which is compared first;
+- *plain* if it is direct or hashed and its conjunctions have nothing to check but their codes.
+
+If most slots are empty, a prefilter excludes most rows before the table is read (`kernels.prefilter`).
 
 key_start        [tables + 1] int64 into key_attributes and key_factors
 key_attributes   [.] int32
 key_factors      [.] int64: a direct table's strides, a hashed table's odd multipliers
-key_bits         [tables] int32: 0 for a direct table; -n for an even one of n entries a slot; else a hashed table has
-                 2 ** key_bits slots
-key_plain        [tables] int32, 1 where a table is plain: its entries are in plain, not in posted
+key_bits         [tables] int32: 0 for a direct table; -n for an even one with n entries a slot; n for a hashed one
+                 with 2 ** n slots
+key_plain        [tables] int32, 1 for a plain table: its entries are in plain, not in posted
 slot_at          [tables] int64, its first slot in slot_start; for an even table, its first entry in posted
-slot_start       int32: slots of a direct table point to entries, of a hashed one to groups
+slot_start       int32: slots of a direct table point to entries, those of a hashed one to groups
 groups           [groups + 1, 2] int32: a group's tag, and where its entries begin. If a table has at most three
-                 attributes, all with exact coarse codes, the tag is these codes, a byte each. Else it is the lower half
-                 of the number whose upper bits are the slot, and the codes are compared too
+                 attributes, all with exact coarse codes, the tag is these codes, a byte each. Else it is the lower
+                 half of the sum whose upper bits are the slot, and the codes are compared, too
 group_codes      int32: the codes of every group, one per attribute of its table
 group_code_at    [tables] int64: the codes of a table's group g begin at group_code_at + g * attributes
-posted           [entries, 4] int32: a conjunction and three quick checks of it; or -1 - a rule's ordinal, where the
-                 quick checks are all that there is to check
+posted           [entries, 4] int32: a conjunction, or -1 minus a rule's ordinal if quick checks decide everything;
+                 and three quick checks
 plain            int32, rules' ordinals, followed by `LOOKED_UP` unused elements
 
 A quick check is attribute << 16 | low << 8 | span: the row's coarse code of the attribute minus `low`, as a byte, is at
-most `span`. Quick checks reject nearly all candidates before their own checks are read. With low 0 and span 255 every
+most `span`. Quick checks reject nearly all candidates before their other checks are read. With low 0 and span 255 every
 row passes; with low 255 and span 0 none does.
 """
 
@@ -44,11 +46,11 @@ from rules_index.kernels.scan import passes
 from rules_index.kernels.vectors import SPILLED, copy_numbers, prefetch, spread_number
 
 AT_ONCE = 1024
-"""Rows whose candidates are looked up together."""
+"""Rows whose entries are looked up together."""
 PACKED = 3
-"""The number of codes, a byte each, that fit a tag."""
+"""The number of codes, a byte each, that fit into a tag."""
 QUICK = 3
-"""Quick checks of an entry."""
+"""The number of quick checks of an entry."""
 NOTHING = COARSE_CODES
 """A quick check that all rows pass."""
 NEVER = COARSE_CODES << 8
@@ -59,7 +61,7 @@ NEVER = COARSE_CODES << 8
 def match_keyed(
     codes, first, rows, chunk_rows, chunk_words, coarse, disjunction_bits, index, hit_rows, hit_rules, hits
 ):
-    """Appends the hits of the conjunctions in hash tables among the rows [first, first + rows) of a code matrix."""
+    """Appends the hits of the conjunctions in hash tables among the rows [first, first + rows) of the code matrix."""
     tables = len(index.key_bits)
     candidates = np.empty(chunk_rows + WORD_ROWS if tables else 0, np.uint16)
     scratch = np.empty((4, AT_ONCE + 1), np.int32)
@@ -92,9 +94,9 @@ def match_keyed(
 
 @inner
 def list_keyed(codes, first, rows, chunk_rows, coarse, index, offsets, ordinals):
-    """Writes the lists of the rows [first, first + rows) of a code matrix where all conjunctions are in one plain table
-    and no two are of the same rule: a row's list is the entries of its slot. `offsets` [all rows + 1] int64 is written
-    from offsets[first + 1] on. Returns `ordinals`, reallocated where it had to grow."""
+    """Writes the lists of the rows [first, first + rows) of the code matrix if all conjunctions are in one plain table
+    and no two are of the same rule: a row's list is then the entries of its slot. `offsets` [all rows + 1] int64 is
+    written from offsets[first + 1] on. Returns `ordinals`, reallocated if it had to grow."""
     all_rows = len(offsets) - 1
     candidates = np.empty(chunk_rows + WORD_ROWS, np.uint16)
     scratch = np.empty((4, AT_ONCE + 1), np.int32)
@@ -117,11 +119,11 @@ def list_keyed(codes, first, rows, chunk_rows, coarse, index, offsets, ordinals)
 
 @bare
 def _find(codes, first, candidates, attributes, factors, index, table, coarse, chunk_rows, totals, scratch):
-    """Writes the candidate rows that have entries, and where the entries of each begin and end; returns the number of
-    rows.
+    """Finds the entries of candidate rows. Writes the rows that have any (in an even table all), and where the entries
+    of each begin and end; returns the number of rows.
 
-    Each step is a branch-free loop over `AT_ONCE` rows, so that many cache misses overlap. `scratch` [4, AT_ONCE + 1]
-    int32 receives rows, begins, ends and, for use here only, tags.
+    Each step is a branch-free loop over at most `AT_ONCE` rows, so that many cache misses overlap. `scratch`
+    [4, AT_ONCE + 1] int32 receives rows, begins, ends and, for use here only, tags.
     """
     rows, begins, ends, tags = scratch[0], scratch[1], scratch[2], scratch[3]
     bits = index.key_bits[table]
@@ -164,7 +166,7 @@ def _find(codes, first, candidates, attributes, factors, index, table, coarse, c
 
 @bare
 def _add_up(codes, first, rows, attributes, factors, shift, coarse, chunk_rows, totals):
-    """Writes to `totals` [rows] uint64 the sum of each row's codes of the attributes times the factors."""
+    """Writes to `totals` [rows] uint64 the sum of each row's codes of the attributes, each times its factor."""
     for i in range(len(rows)):
         totals[i] = 0
     for k in range(len(attributes)):
@@ -192,8 +194,8 @@ def _pack(rows, attributes, coarse, chunk_rows, tags):
 
 @bare
 def _groups_of(codes, first, coarse, chunk_rows, attributes, packed, groups, at, group_codes, scratch, count):
-    """Replaces the groups of each slot, in `scratch`, by the entries of the group that has the row's codes. Returns the
-    number of rows that have such a group."""
+    """Replaces the range of groups of each row in `scratch` by the range of entries of the group with the row's codes.
+    Keeps the rows that have such a group; returns their number."""
     rows, begins, ends, tags = scratch[0], scratch[1], scratch[2], scratch[3]
     likely = 0
     for i in range(count):
@@ -220,7 +222,7 @@ def _groups_of(codes, first, coarse, chunk_rows, attributes, packed, groups, at,
 
 @bare
 def _entries(scratch, count):
-    """The total number of entries of the first `count` rows of `scratch`."""
+    """The number of entries of the first `count` rows of `scratch`, in total."""
     total = np.int64(0)
     for i in range(count):
         total += scratch[2, i] - scratch[1, i]
@@ -229,7 +231,7 @@ def _entries(scratch, count):
 
 @bare
 def _copy_entries(scratch, count, plain, hit_rows, hit_rules, hits):
-    """Appends all entries [begin, end) of each row of `scratch` as hits; the arrays have room for `SPILLED` more."""
+    """Appends all entries of each row of `scratch` as hits; the arrays have room for `SPILLED` more."""
     rows, begins, ends = scratch[0], scratch[1], scratch[2]
     to = np.uint64(hits)
     for i in range(count):
@@ -243,8 +245,8 @@ def _copy_entries(scratch, count, plain, hit_rows, hit_rules, hits):
 
 @bare
 def _list_entries(scratch, count, plain, first, done, offsets, ordinals):
-    """Copies the entries [begin, end) of each row of `scratch` as its list, and writes the offsets up to the last of
-    these rows. `done` is the row behind the last one with offsets; returns the new one."""
+    """Copies the entries of each row of `scratch` as its list, and writes the offsets up to the last of these rows.
+    `done` is the row behind the last one whose offsets are written; returns the new one."""
     rows, begins, ends = scratch[0], scratch[1], scratch[2]
     to = np.uint64(offsets[done])
     for i in range(count):
@@ -265,13 +267,13 @@ def _check_entries(
     codes, first, chunk_words, disjunction_bits, posted, coarse, chunk_rows, check_start, checks, set_start,
     set_intervals, target, scratch, count, kept, hit_rows, hit_rules, hits,
 ):  # fmt: skip
-    """Appends the hits among the entries [begin, end), at least one, of each row of `scratch`. `kept` [2, AT_ONCE]
+    """Appends the hits among the entries of each row of `scratch`; each row has at least one entry. `kept` [2, AT_ONCE]
     int32 is scratch."""
     rows, begins, ends = scratch[0], scratch[1], scratch[2]
     before = hits
     if hits + count > len(hit_rows):
         hit_rows, hit_rules = grown(hit_rows, hits + count), grown(hit_rules, hits + count)
-    # most rows have one entry: the first entry of each is tested without making pairs
+    # most rows have one entry: the first entry of each row is tested without writing pairs
     hits = _keep_quick(posted, coarse, chunk_rows, rows, begins, count, hit_rows, hit_rules, hits)
     if _entries(scratch, count) > count:
         at = entry = 0
@@ -289,8 +291,9 @@ def _check_entries(
 
 @bare
 def _further_entries(rows, begins, ends, count, at, entry, kept):
-    """Writes pairs of a row and one of its entries behind the first to `kept`, as many as fit. It goes on from the row
-    at index `at`, of which `entry` entries are done. Returns the number of pairs and the next `at` and `entry`."""
+    """Writes pairs of a row and one of its entries, but not its first, to `kept`, as many as fit. It continues with the
+    row at index `at`, of which `entry` pairs are written already. Returns the number of pairs and the next `at` and
+    `entry`."""
     pairs = 0
     while at < count:
         begin = begins[at] + 1 + entry
@@ -308,8 +311,8 @@ def _further_entries(rows, begins, ends, count, at, entry, kept):
 
 @bare
 def _keep_quick(posted, coarse, chunk_rows, rows, entries, pairs, hit_rows, hit_rules, hits):
-    """Appends the pairs of a row and an entry whose quick checks pass: the row to `hit_rows`, the first column of
-    `posted` to `hit_rules`. Returns the number of hits."""
+    """Appends the pairs of a row and an entry that pass the entry's quick checks: the row to `hit_rows`, the first
+    column of `posted` to `hit_rules`. Returns the number of hits."""
     to = np.uint64(hits)
     for i in range(pairs):
         row = rows[i]
@@ -330,8 +333,8 @@ def _check_rest(
     codes, first, chunk_words, disjunction_bits, coarse, check_start, checks, set_start, set_intervals, target,
     hit_rows, hit_rules, begin, end,
 ):  # fmt: skip
-    """Verifies the hits [begin, end) of `_keep_quick`: keeps those whose other checks pass, and replaces each
-    conjunction by its rule. Returns the number of hits."""
+    """Applies the other checks to the hits [begin, end), which `_keep_quick` wrote. Keeps those that pass, with the
+    rule in place of the conjunction. Returns the number of hits."""
     hits = begin
     for i in range(begin, end):
         conjunction = hit_rules[i]

@@ -1,4 +1,4 @@
-"""The distinct labels of each row's rules."""
+"""Collects the distinct labels of each row's rules."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def label_lists(
     """Writes the labels of each row's rules to `out`, ascending and without repeats, as many as fit. Returns how many
     there are.
 
-    offsets [rows + 1] and rules [hits] int32 are the rules of each row; starts [rules + 1] and labels [.] int32 the
-    labels of each rule. last_row [labels] int64 is scratch, all -1. ends [rows + 1] int64 receives the offsets of the
-    rows' labels.
+    offsets [rows + 1] and rules [hits] int32 are the rules of each row; starts [rules + 1] and labels [.] int32 are the
+    labels of each rule. last_row [distinct labels] int64 is scratch, all -1. ends [rows + 1] int64 receives the offsets
+    of the rows' labels.
     """
     at = 0
     ends[0] = 0

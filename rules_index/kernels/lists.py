@@ -1,4 +1,5 @@
-"""Hits to lists: pairs of a row and a rule's ordinal, mostly ordered by rule, become an ascending list for each row."""
+"""Turns hits (pairs of a row and a rule's ordinal, mostly ordered by rule) into an ascending list of rules for each
+row."""
 
 from __future__ import annotations
 
@@ -7,19 +8,21 @@ import numpy as np
 from rules_index.kernels.jit import bare, inner
 
 MANY = 32
-"""Hits per row from which on unordered hits are sorted by rule before they become lists."""
+"""If there are more hits per row, and they are not ordered by rule, they are sorted by rule before they become
+lists."""
 _PART_BITS = 8
-"""The lists of 2 ** _PART_BITS rows are made together, so that their hits stay in the L2 cache."""
+"""The lists of 2 ** _PART_BITS rows are made together, so few that their hits stay in the L2 cache."""
 _DIGIT_BITS = 11
+"""Bits of a rule's ordinal by which a pass of the radix sort sorts."""
 
 
 @inner
 def row_lists(hit_rows, hit_rules, hits, rows, ascending, distinct, at, offsets, ordinals):
     """Makes the lists by a counting sort of the hits by row.
 
-    hit_rows, hit_rules: [>= hits] int32. ascending: 1 where the rules of a row ascend already; else every list is
-    sorted. distinct: 1 where no row has a rule twice; else repeats are removed. at: [>= rows] int32, scratch. offsets:
-    [rows + 1] int64, written from offsets[1] on; ordinals: [>= offsets[0] + hits] int32, written from offsets[0] on.
+    hit_rows, hit_rules: [>= hits] int32. ascending: 1 if the rules of a row ascend already; else every list is sorted.
+    distinct: 1 if no row has a rule twice; else repeats are removed. at: [>= rows] int32, scratch. offsets: [rows + 1]
+    int64, written from offsets[1] on; ordinals: [>= offsets[0] + hits] int32, written from offsets[0] on.
     """
     if not ascending and hits > MANY * rows:
         _lists_of_many(hit_rows, hit_rules, hits, rows, offsets, ordinals)
@@ -28,7 +31,7 @@ def row_lists(hit_rows, hit_rules, hits, rows, ascending, distinct, at, offsets,
         return
     begin = offsets[0]
     at[:rows] = 0
-    # unsigned indices need no test for negative values, which would take a fourth of the time
+    # unsigned indices need no test for negative values; these tests would take a fourth of the time
     for hit in range(np.uint64(hits)):
         at[np.uint64(hit_rows[hit])] += 1
     several = False
@@ -54,7 +57,7 @@ def row_lists(hit_rows, hit_rules, hits, rows, ascending, distinct, at, offsets,
 
 @inner
 def _lists_of_many(hit_rows, hit_rules, hits, rows, offsets, ordinals):
-    """`row_lists` for many hits: partitions them by row, then sorts each partition by rule (LSD radix sort) and by
+    """`row_lists` for many hits: partitions the hits by row, then sorts each partition by rule (LSD radix sort) and by
     row."""
     parts = ((rows - 1) >> _PART_BITS) + 1
     start = np.zeros(parts + 1, np.int64)
@@ -79,7 +82,7 @@ def _lists_of_many(hit_rows, hit_rules, hits, rows, offsets, ordinals):
         of_rows, of_rules = parted_rows[start[part] : start[part + 1]], parted_rules[start[part] : start[part + 1]]
         shift = 0
         while highest >> shift > 0:
-            # two passes, so that the result is back in the arrays of the partition
+            # two passes at a time, so that the result is back in the arrays of the partition
             _by_digit(of_rows, of_rules, shift, digits, other_rows, other_rules)
             shift += _DIGIT_BITS
             _by_digit(other_rows[: len(of_rows)], other_rules, shift, digits, of_rows, of_rules)
@@ -89,7 +92,7 @@ def _lists_of_many(hit_rows, hit_rules, hits, rows, offsets, ordinals):
 
 @bare
 def _by_digit(rows, rules, shift, digits, to_rows, to_rules):
-    """Sorts pairs by one digit of the rule; the sort is stable."""
+    """Sorts pairs by one digit of the rule; the sort is stable. digits [2 ** _DIGIT_BITS + 1] is scratch."""
     mask = (1 << _DIGIT_BITS) - 1
     digits[:] = 0
     for i in range(len(rows)):
@@ -105,7 +108,7 @@ def _by_digit(rows, rules, shift, digits, to_rows, to_rules):
 
 @inner
 def _fill_lists(hit_rows, hit_rules, first, rows, offsets, ordinals):
-    """Writes the lists of a partition's rows, from `first` on, given its hits in the order of the rules."""
+    """Writes the lists of a partition's rows, the first of which is `first`, given its hits in the order of rules."""
     count = min(1 << _PART_BITS, rows - first)
     at = np.zeros(count + 1, np.int64)
     for i in range(len(hit_rows)):
@@ -122,7 +125,7 @@ def _fill_lists(hit_rows, hit_rules, first, rows, offsets, ordinals):
 
 @bare
 def _leave_out_repeats(rows, offsets, ordinals):
-    """Removes repeats from ascending lists, in place; `offsets` follow."""
+    """Removes repeats from ascending lists, in place, and adjusts `offsets`."""
     write = start = offsets[0]
     for row in range(rows):
         end = offsets[row + 1]
@@ -159,7 +162,7 @@ def _sort(values, begin, end):
 
 @inner
 def grown(array, needed):
-    """A copy with room for at least `needed` elements and at least twice the former length."""
+    """A copy of `array` that has at least `needed` elements and at least twice the former length."""
     larger = np.empty(max(needed, 2 * len(array)), array.dtype)
     larger[: len(array)] = array
     return larger
@@ -167,8 +170,8 @@ def grown(array, needed):
 
 @inner
 def with_room(ordinals, needed, done, rows):
-    """`ordinals`, or a copy with room for `needed` elements. The copy has room besides for as many per remaining row as
-    the `done` rows have on average."""
+    """`ordinals` if it has `needed` elements, else a copy with more: `needed`, and for each row that is not done yet
+    the average of the rows that are `done` (their number)."""
     if needed <= len(ordinals):
         return ordinals
     larger = np.empty(needed + (needed // done + 1) * (rows - done), ordinals.dtype)

@@ -1,4 +1,4 @@
-"""The parts that intrinsics are built from: vector types, and the addresses of array elements."""
+"""What intrinsics are built from: vector types, and the addresses of array elements."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from numba.extending import intrinsic as untyped_intrinsic
 intrinsic: Any = untyped_intrinsic
 
 LANES = 64
-"""Codes that are compared at once, and bits of a word."""
+"""The number of codes that are compared at once, and of bits of a word."""
 GROUP = 8
-"""Words of a bitmap that are intersected at once."""
+"""The number of words of a bitmap that are intersected at once."""
 LOOKED_UP = 16
-"""Rows that are looked up in the Bloom filter at once."""
+"""The number of rows that are looked up in the prefilter at once."""
 WORD, LONG = ir.IntType(32), ir.IntType(64)
 BYTES, WORDS = ir.VectorType(ir.IntType(8), LANES), ir.VectorType(LONG, GROUP)
 PART = ir.VectorType(LONG, GROUP // 2)
@@ -36,7 +36,7 @@ def pointer_to(context: Any, builder: Any, signature: Any, arguments: Any, array
 
 
 def load_words(context: Any, builder: Any, signature: Any, arguments: Any, array: int, at: Any) -> Any:
-    """Loads `GROUP` words from `at` on of the uint64 array that is argument number `array`."""
+    """Loads `GROUP` words, from `at` on, of the uint64 array that is argument number `array`."""
     return builder.load(pointer_to(context, builder, signature, arguments, array, at, WORDS), align=8)
 
 
@@ -49,7 +49,8 @@ def spread(builder: Any, value: Any, lanes: int) -> Any:
 
 
 def apart(builder: Any, part: Any) -> Any:
-    """The same `PART`, behind a fence: the compiler does not merge it with others before it is computed."""
+    """The same `PART`, behind a fence, so that the compiler does not merge its computation with that of another
+    part."""
     floats = ir.VectorType(ir.DoubleType(), PART.count)
     kind = ir.FunctionType(floats, [floats])
     fence = numba.core.cgutils.get_or_insert_function(builder.module, kind, f"llvm.arithmetic.fence.v{PART.count}f64")

@@ -1,5 +1,6 @@
 """Finds which of many texts occur in each of many strings, in one pass over the strings (Aho and Corasick, "Efficient
-String Matching: An Aid to Bibliographic Search", 1975). Failure transitions are resolved into the goto table: a DFA."""
+String Matching: An Aid to Bibliographic Search", 1975). Failure transitions are resolved into the goto table, which
+makes the automaton a DFA."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ def build_states(
 
     classes [256] int32: the class of each byte, 0 for bytes that are in no text. steps [states, classes] int32, zeros:
     receives the next state for each class. ends [states] int32, all -1: receives the text that ends in each state.
-    further [states] int32, zeros: receives the longest proper suffix of a state in which a text ends, else 0.
+    further [states] int32, zeros: receives the state of the longest proper suffix of a state's text in which a text
+    ends, or 0.
     """
     count = 1
     for text in range(len(offsets) - 1):
@@ -70,7 +72,7 @@ def find_texts(
     texts: np.ndarray,
     strings: np.ndarray,
 ) -> int:
-    """Writes each pair (text, string) where the text occurs in a valid string to `texts` and `strings` int32, by
+    """Writes a pair (text, string) for each text that occurs in a valid string to `texts` and `strings` int32, by
     ascending string, as many as fit. Returns how many there are. seen [texts] int64 is scratch, all -1."""
     count = 0
     for string in range(len(valid)):
@@ -83,7 +85,7 @@ def find_texts(
             while found:
                 text = ends[found]
                 if seen[text] == string:
-                    break  # and its suffixes have been seen with it
+                    break  # its suffixes have been seen with it
                 seen[text] = string
                 if count < len(texts):
                     texts[count] = text

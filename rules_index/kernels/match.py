@@ -1,18 +1,31 @@
-"""The batch kernel: a code matrix in, lists of rule ordinals out, chunk by chunk.
+"""The batch kernel: reads a code matrix, chunk by chunk, and returns a list of rule ordinals for each row.
 
 A chunk of rows passes through up to five steps, each over its own conjunctions:
 
 1. shared disjunctions are evaluated to row bitmaps of each block;
 2. scanned conjunctions, block by block: the row bitmaps of their terms are intersected, or a row is compared with 64
    conjunctions at once (`kernels.equality_blocks`);
-3. conjunctions in hash tables: a row meets only those filed under its own codes of a few attributes
+3. conjunctions in hash tables: a row is compared only with those filed under its own codes of a few attributes
    (`kernels.hash_tables`);
-4. conjunctions in sorted runs: the chunk is sorted by one attribute, and a block meets only those whose interval
-   of that attribute it overlaps; then as in 2 (`kernels.sorted_runs`);
+4. conjunctions in sorted runs: the chunk is sorted by one attribute, and a block is compared only with those whose
+   interval of that attribute it overlaps; then as in 2 (`kernels.sorted_runs`);
 5. conjunctions in a tree: those in the nodes that some row of the block reaches (`kernels.tree_descent`).
 
 Row bitmaps can be inexact (codes that were rounded to coarse ones, sets without a bitmap). The rows that are left are
-checked against the exact codes.
+then checked by their exact codes.
+
+The kernels share some parameters:
+
+codes, byte_codes    the code matrix, [attributes, rows] int32 or uint8; the one that is not used has no rows
+first                the first row of the chunk
+coarse               [attributes * chunk_rows] uint8, the coarse codes of the chunk
+start                the first row of the block, counted from `first`
+words, chunk_words   words of a bitmap of the block, and of one of the chunk; 64 rows each
+bits                 [bitmaps * words] uint64, the bitmaps of the block (`kernels.bitmaps`)
+disjunction_bits     [shared disjunctions * chunk_words] uint64, the bitmaps of shared disjunctions for the chunk
+order, in_order      int32, the rows of the chunk in the order in which blocks have them; in_order: 0, 1, ...
+hit_rows, hit_rules  int32, pairs of a row of the chunk and a rule, of which there are `hits`. A function that appends
+                     to them returns the new `hits`, and the arrays as well if it may have reallocated them
 """
 
 from __future__ import annotations
@@ -53,35 +66,39 @@ from rules_index.kernels.vectors import SPILLED
 class KernelArrays(NamedTuple):
     """The arrays of an index that the kernels read. Integers are int32 unless a dtype is given.
 
-    shift             [attributes] bits that a coarse code drops, -1 where no coarse code is needed
-    bitmap_attribute  [bitmaps] the attribute whose coarse codes it is of; -1 for the first two (`bitmaps.EMPTY`, `ALL`)
+    shift             [attributes] bits that a coarse code drops; -1 if no coarse code is needed
+    bitmap_attribute  [bitmaps] the attribute whose coarse codes it tests; -1 for the first two (`bitmaps.EMPTY`, `ALL`)
     bitmap_start      [bitmaps + 1] int64 into bitmap_intervals
     bitmap_intervals  [., 2] closed, disjoint intervals of coarse codes
     set_start         [sets + 1] int64 into set_intervals
     set_intervals     [., 2] closed, ascending, disjoint intervals of codes
     term_start        [conjunctions + 1] int64 into terms
-    terms             [., 2] bitmaps (low, high): the rows of high that are not in low; a shared disjunction's is
-                      bitmaps + its number
+    terms             [., 2] bitmaps (low, high): the rows in high that are not in low. The bitmap of a shared
+                      disjunction is the number of bitmaps plus the shared disjunction's number
     check_start       [conjunctions + 1] int64 into checks
-    checks            [., 4] (attribute, low, high, `scan.FAR` or `NEAR`): its code is in [low, high];
-                      (attribute, 0, 0, set): in the set; (-1, 0, 0, shared disjunction): it is TRUE
+    checks            [., 4] (attribute, low, high, `scan.FAR` or `NEAR`): the code is in [low, high];
+                      (attribute, 0, 0, set): it is in the set; (-1, 0, 0, shared disjunction): that is TRUE
     target            [conjunctions] the shared disjunction's number or the rule's ordinal
     disjunction_start [disjunctions + 1] the conjunctions of each shared disjunction. These come first, and a shared
                       disjunction names only earlier ones
-    scanned           the number of conjunctions behind those of shared disjunctions that are scanned; those in hash
-                      tables, in sorted runs and in the tree follow
+    scanned           the number of scanned conjunctions. They follow those of shared disjunctions, and are followed by
+                      those in hash tables, in sorted runs and in the tree
 
-    key_..., run_..., level_..., tree_...  see `kernels.hash_tables`, `kernels.sorted_runs` and `kernels.tree_descent`
+    key_..., slot_..., filter_..., group..., posted, plain   see `kernels.hash_tables` and `kernels.prefilter`
+    run_..., level_..., tree_...                             see `kernels.sorted_runs` and `kernels.tree_descent`
 
     block_rows, chunk_rows  rows of a block and of a chunk, multiples of `STEP`
-    ascending         1 where a row's matches are found in ascending order
-    distinct          1 where they are found without repeats
-    alone             1 where all conjunctions of rules are in one plain table, no two of the same rule
-    transposed        1 where `kernels.transposed_lists` makes the lists; all conjunctions of rules are scanned then
+    ascending         1 if a row's matches are found in ascending order
+    distinct          1 if they are found without repeats
+    alone             1 if all conjunctions of rules are in one plain table, no two of the same rule
+
+    The following are not stored, but chosen for the rows that are matched (`arranged`):
+
+    transposed        1 if `kernels.transposed_lists` makes the lists; all conjunctions of rules are scanned then
     summary_terms     [`SUMMARY_TERMS` * scanned] bitmaps whose summaries limit where a scanned conjunction can have
-                      a row (`kernels.summaries`); empty where bitmaps alone are faster
-    summary_next      [scanned] int64, the first term that is not among them, or -1; empty where all terms are
-    equality_...      see `kernels.equality_blocks`; empty where scanned conjunctions are not in equality blocks
+                      a row (`kernels.summaries`); empty if bitmaps alone are faster
+    summary_next      [scanned] int64, the first term that is not among them, or -1; empty if all terms are
+    equality_...      see `kernels.equality_blocks`; empty if scanned conjunctions are not in equality blocks
     """
 
     shift: np.ndarray
@@ -158,8 +175,8 @@ def match_codes(codes, byte_codes, index):
 
 @inner
 def _copy_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
-    """Writes the lists where all conjunctions are in one plain table. Returns `ordinals`, reallocated where it had to
-    grow; so do the next two functions."""
+    """Writes the lists if all conjunctions are in one plain table. Returns `ordinals`, reallocated if it had to grow;
+    so do the next two functions."""
     rows = len(offsets) - 1
     coarse = np.empty(len(index.shift) * chunk_rows, np.uint8)
     for first in range(0, rows, chunk_rows):
@@ -171,7 +188,7 @@ def _copy_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
 
 @inner
 def _transpose_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
-    """Writes the lists where all conjunctions are scanned and rows satisfy many rules."""
+    """Writes the lists if all conjunctions are scanned and rows satisfy many rules."""
     rows = len(offsets) - 1
     words = min(index.block_rows, chunk_rows) >> 6
     chunk_words = chunk_rows >> 6
@@ -270,8 +287,8 @@ def _sort_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
 
 @inner
 def _fill_block(codes, first, coarse, start, rows, words, chunk_words, index, in_order, bits, disjunction_bits):
-    """Fills all bitmaps of a block of rows; those of the shared disjunctions are also written to its place in the
-    chunk."""
+    """Fills all bitmaps of a block of rows; those of the shared disjunctions are also written to the block's place in
+    `disjunction_bits`."""
     fill_bitmaps(
         coarse, chunk_words << 6, start, rows, words,
         index.bitmap_attribute, index.bitmap_start, index.bitmap_intervals, bits,
@@ -281,7 +298,8 @@ def _fill_block(codes, first, coarse, start, rows, words, chunk_words, index, in
 
 @inner
 def _fill_disjunctions(codes, first, coarse, start, rows, words, chunk_words, index, in_order, bits, disjunction_bits):
-    """Fills the bitmaps of all shared disjunctions, in `bits` and at the block's place in `disjunction_bits`."""
+    """Fills the bitmaps of all shared disjunctions, in `bits` and at the block's place in `disjunction_bits`. They are
+    filled in order, since each may name earlier ones."""
     bitmaps = len(index.bitmap_attribute)
     current = np.empty(words, np.uint64)
     collected = np.empty(words, np.uint64)
@@ -305,9 +323,12 @@ def _fill_disjunctions(codes, first, coarse, start, rows, words, chunk_words, in
 
 @jit
 def arranged(sample, index):
-    """Measures a sample of at most a block of rows, a code matrix [attributes, rows] int32. Returns `index.terms` with
-    the terms of each conjunction ordered by ascending number of rows, `index.transposed`, and all fields of
-    `KernelArrays` from `summary_terms` on."""
+    """Measures a sample of at most a block of rows, a code matrix [attributes, rows] int32, to choose how conjunctions
+    are scanned.
+
+    Returns `index.terms` with the terms of each conjunction ordered by ascending number of rows (and those of summaries
+    or equality blocks first), `index.transposed`, and all fields of `KernelArrays` from `summary_terms` on.
+    """
     count = sample.shape[1]
     words = index.block_rows >> 6
     chunk_rows = index.block_rows

@@ -18,12 +18,12 @@ def merge_lists(
     offsets: np.ndarray,
     out: np.ndarray,
 ) -> int:
-    """Merges each row's rules of both indexes, renumbered and ascending, into `out` [hits of both] int32. Returns how
+    """Merges each row's rules of two indexes, renumbered and ascending, into `out` [hits of both] int32. Returns how
     many there are.
 
     starts [rows + 1] and rules [hits] int32, ascending in each row, are the matches of one index. numbers [rules] int32
-    gives its rules' new numbers, which ascend; a negative one leaves the rule out. The other_... arrays are the same of
-    the other index; no number is in both. offsets [rows + 1] int64 receives where each row's rules begin.
+    are its rules' new ordinals, which ascend; a rule with a negative one is left out. The arrays other_... are the same
+    for the other index; no new ordinal is in both. offsets [rows + 1] int64 receives where each row's rules begin.
     """
     at = 0
     offsets[0] = 0

@@ -1,11 +1,11 @@
-"""The prefilter of the hash tables: it excludes rows whose codes no entry of a table has, before the table is read.
+"""The prefilter of hash tables: before a table is read, it excludes most rows whose codes no entry has.
 
-It is a Bloom filter of one hash over the coarse codes of a table's first three attributes: a bit for every three codes,
-few enough for the nearest caches.
+It is a Bloom filter with a single hash over the coarse codes of a table's first three attributes: one bit for each
+combination, in so few bytes that they stay in the nearest caches.
 
-filter_at         [tables] int64, its first word in filter_words; -1 for none
+filter_at         [tables] int64, the filter's first word in filter_words; -1 for a table without one
 filter_bits       [tables] int32: the filter has 2 ** filter_bits bits
-filter_words      int32: bit b % 32 of word b // 32
+filter_words      int32: bit b of a filter is bit b % 32 of its word b // 32
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from rules_index.kernels.llvm import LOOKED_UP
 from rules_index.kernels.vectors import compressed, looked_up
 
 PREFILTERED = 3
-"""The number of attributes, the first ones of a table, that its filter reads. With two attributes the second one is
+"""The number of a table's attributes, its first ones, that the filter reads. If there are only two, the second one is
 read twice."""
 PAIR_BITS = 16
 """The filter of a table with two attributes has one bit for each combination of codes."""
 WORD_ROWS = 64
 """Rows that are prefiltered at once."""
 MOST_CHUNK_ROWS = 1 << 16
-"""Rows of a chunk are numbered in 16 bits."""
+"""The most rows of a chunk: they are numbered in 16 bits."""
 _PAIR = np.uint32(1 << 8)
 _TRIPLE = np.uint32(0x9E3779B1)
 
 
 def filter_places(codes: np.ndarray, bits: int) -> np.ndarray:
-    """The bit [.] uint32 that each combination of codes [., attributes] has in a filter of 2 ** bits bits."""
+    """The number [.] uint32 of the bit for each combination of codes [., attributes] in a filter of 2 ** bits bits."""
     first, second, third = (codes[:, min(i, codes.shape[1] - 1)].astype(np.uint32) for i in range(PREFILTERED))
     number = first << np.uint32(16) | second << np.uint32(8) | third
     return (number * (_PAIR if codes.shape[1] == 2 else _TRIPLE)) >> np.uint32(32 - bits)
@@ -38,8 +38,8 @@ def filter_places(codes: np.ndarray, bits: int) -> np.ndarray:
 
 @bare
 def candidate_rows(coarse, chunk_rows, attributes, index, table, rows, candidates):
-    """Writes the rows that the filter of a table lets pass to `candidates` uint16, all rows where it has none. Returns
-    their number."""
+    """Writes the rows that pass a table's filter to `candidates` uint16; all rows if it has none. Returns their
+    number."""
     if index.filter_at[table] >= 0:
         words = index.filter_words[index.filter_at[table] :]
         shift = np.uint32(32 - index.filter_bits[table])
@@ -51,7 +51,7 @@ def candidate_rows(coarse, chunk_rows, attributes, index, table, rows, candidate
 
 @bare
 def _look_up(coarse, chunk_rows, attributes, words, shift, rows, candidates):
-    """Writes the rows whose bit of the filter is set; returns their number."""
+    """Writes the rows whose bit in the filter is set to `candidates`; returns their number."""
     left, middle, right = _columns(attributes, chunk_rows)
     factor = _PAIR if len(attributes) == 2 else _TRIPLE
     count = np.uint64(0)
@@ -66,7 +66,8 @@ def _look_up(coarse, chunk_rows, attributes, words, shift, rows, candidates):
 
 @bare
 def _columns(attributes, chunk_rows):
-    """The offsets in `coarse` of a table's first three attributes; the last attribute stands in for those it lacks."""
+    """The offsets in `coarse` of a table's first three attributes; if it has only two, the second one is returned
+    twice."""
     stride = np.uint64(chunk_rows)
     last = len(attributes) - 1
     return (
@@ -78,7 +79,8 @@ def _columns(attributes, chunk_rows):
 
 @bare
 def _within(rows, count, candidates):
-    """The number of ascending candidates that are below `rows`: padding behind the last row can pass too."""
+    """The number of ascending candidates that are below `rows`; the padding behind the last row may pass the filter,
+    too."""
     found = np.int64(count)
     while found > 0 and candidates[found - 1] >= rows:
         found -= 1

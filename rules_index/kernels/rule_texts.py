@@ -1,9 +1,10 @@
-"""Splits the texts of rules at their connectives and interns the parts: one pass over bytes, no Python code per rule.
+"""Splits the texts of rules at their connectives and interns the parts: one pass over bytes, without Python code per
+rule.
 
 A rule `a > 1 AND (b = 'x' OR NOT c IN (1, 2))` is split into its *clauses* `a > 1`, `b = 'x'`, `c IN (1, 2)` and its
-*skeleton*, here called frame, which has a mark for each clause: `#&(#|!#)`. The *shape* of a clause has a mark in place
-of each literal. A text with anything that this scanner does not understand for certain is not split: comments,
-back-slashes, double quotes, CASE, ...
+*skeleton*, called frame here, which has a mark for each clause: `#&(#|!#)`. The *shape* of a clause has a mark in place
+of each literal. A text is not split if it has anything that this scanner does not understand for certain: comments,
+backslashes, double quotes, CASE, ...
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ CLAUSE, AND, OR, NOT, OPENING, CLOSING = b"#&|!()"
 INTEGER, DECIMAL, DOUBLE, TEXT = 1, 2, 3, 4
 """The bytes that stand for literals in shapes: `12`, `1.2`, `1.2e3` or `12D`, and `'text'`."""
 DEEPEST = 40
-"""A text with more brackets around a clause, or more NOTs, is not split."""
+"""A text is not split if its brackets are nested more deeply, or if it has more NOTs."""
 LONGEST_NUMBER = 38
+"""A literal with more characters is not taken for a number."""
 MOST_EXACT = 18
 """A number with more digits is not read as an integer."""
 
@@ -29,7 +31,7 @@ _SPACE, _LETTER, _DIGIT, _QUOTE, _BACK_QUOTE, _OPEN, _CLOSE, _OPERATOR = range(1
 
 
 def _classes() -> np.ndarray:
-    """The class of each byte [256] uint8; 0 for bytes that a text that is split may have only inside strings."""
+    """The class of each byte [256] uint8. A text with a byte of class 0 outside of a string is not split."""
     classes = np.zeros(256, np.uint8)
     for kind, members in (
         (_SPACE, b" \t\n\r\x0b\x0c"),
@@ -46,13 +48,13 @@ def _classes() -> np.ndarray:
 
 
 def _packed(word: str) -> int:
-    """A word of up to eight letters, packed into an integer as `_word` does."""
+    """A word of up to eight letters as an integer, packed like `_word` does."""
     return int.from_bytes(word.encode(), "big")
 
 
 _CLASS = _classes()
 _AND, _OR, _NOT, _BETWEEN, _RAW = (_packed(word) for word in ("AND", "OR", "NOT", "BETWEEN", "R"))
-# Keywords that join or open something other than a comparison; a column with such a name is in back-quotes.
+# Keywords that join comparisons, or open something else; a column with such a name is in backticks.
 _REFUSED = np.array(
     [_packed(word) for word in ("CASE", "WHEN", "THEN", "ELSE", "END", "SELECT", "WITH", "VALUES", "TABLE")], np.int64
 )
@@ -61,7 +63,10 @@ _REFUSED = np.array(
 class Pool(NamedTuple):
     """Interned byte strings: string i is `data[offsets[i]:offsets[i + 1]]`.
 
-    data uint8, offsets int64, table [a power of two] int32 with -1 where empty, used [1] int64 the number of strings.
+    data     uint8
+    offsets  int64
+    table    [a power of two] int32, a hash table of the strings' numbers, -1 for an empty slot
+    used     [1] int64, the number of strings
     """
 
     data: np.ndarray
@@ -72,7 +77,8 @@ class Pool(NamedTuple):
 
 @jit
 def _intern(data, start, end, pool):
-    """The number of `data[start:end]` in the pool, where it is added if new; the pool has room for it."""
+    """The number of the string `data[start:end]` in the pool. It is added if it is new; the pool must have room for
+    it."""
     mask = np.uint64(len(pool.table) - 1)
     slot = hash_of(data, start, end) & mask
     while pool.table[slot] >= 0:
@@ -99,7 +105,8 @@ def _intern(data, start, end, pool):
 
 @jit
 def _word(data, at, end):
-    """(the word at `at` in capitals, packed into an integer, 0 if longer than eight letters; the offset behind it)."""
+    """The word at `at` in capitals, packed into an integer (0 if it has more than eight letters); and the offset behind
+    it."""
     packed = np.int64(0)
     start = at
     while at < end and (_CLASS[data[at]] == _LETTER or _CLASS[data[at]] == _DIGIT):
@@ -110,7 +117,7 @@ def _word(data, at, end):
 
 @jit
 def _behind_quoted(data, at, end):
-    """The offset behind the string or name whose opening quote is at `at`; -1 where it has an escape or no end."""
+    """The offset behind the string or name whose opening quote is at `at`; -1 if it has an escape or no end."""
     quote = data[at]
     at += 1
     while at < end and data[at] != quote:
@@ -122,7 +129,8 @@ def _behind_quoted(data, at, end):
 
 @jit
 def _end_of_clause(data, at, end):
-    """The offset of the AND, OR or bracket that ends the clause at `at`, or of the text's end; -1 if not understood."""
+    """The offset of the AND, OR or bracket that ends the clause at `at`, or of the text's end; -1 if the clause is not
+    understood."""
     nested = between = 0
     before = _SPACE
     word = last_word = np.int64(0)
@@ -167,7 +175,7 @@ def _end_of_clause(data, at, end):
 
 @jit
 def _is_foreign(data, at, end, nested):
-    """Whether a comma or a lambda outside of brackets is at `at`, or the beginning of a comment."""
+    """Whether at `at` a comment begins, or there is a comma or the arrow of a lambda outside of brackets."""
     byte = data[at]
     following = data[at + 1] if at + 1 < end else np.uint8(0)
     if byte == 0x2D:
@@ -177,8 +185,8 @@ def _is_foreign(data, at, end, nested):
 
 @jit
 def _cut(data, at, end, spans, frame):
-    """Splits one text: writes the `spans` of its clauses and its `frame`. Returns (number of clauses, length of the
-    frame), or (-1, 0) for a text that is not split."""
+    """Splits one text: writes the `spans` [clauses, 2] of its clauses and its `frame`. Returns the number of clauses
+    and the length of the frame; (-1, 0) if the text is not split."""
     clauses = length = np.int64(0)
     depth = nots = 0
     due = True
@@ -228,12 +236,12 @@ def _cut(data, at, end, spans, frame):
 
 @jit
 def cut_rules(data, offsets, first, last, spans, frame, frames, clauses, frame_of, start, numbers):
-    """Splits the rules [first, last), rule i being `data[offsets[i]:offsets[i + 1]]`. Returns the number of their
-    clauses.
+    """Splits the rules [first, last); rule i is `data[offsets[i]:offsets[i + 1]]`. Returns the number of their clauses.
 
-    spans [., 2] int64 and frame uint8 are scratch, as long as the longest text; `frames` and `clauses` are pools with
-    room. Writes frame_of [rules] int32, -1 for a text that is not split, start [rules + 1] int64 from start[first] on,
-    and the numbers of the clauses from numbers[0] on.
+    spans [., 2] int64 and frame uint8 are scratch, as long as the longest text. frames and clauses are pools with room
+    for all. frame_of [rules] int32 receives the number of each rule's frame, -1 for a text that is not split; start
+    [rules + 1] int64, from start[first] on, where each rule's clauses begin; numbers, from numbers[0] on, the numbers
+    of the clauses.
     """
     count = 0
     for rule in range(first, last):
@@ -250,8 +258,11 @@ def cut_rules(data, offsets, first, last, spans, frame, frames, clauses, frame_o
 
 @jit
 def _number(data, at, end):
-    """(kind, the offset behind it, its digits as an integer, its digits behind the point or -1 where it has too many
-    digits) of the number at `at`, which may begin with a minus sign. Kind 0 is not a plain number."""
+    """Reads the number at `at`, which may begin with a minus sign.
+
+    Returns its kind, 0 if it is not a plain number; the offset behind it; its digits as an integer; and how many of
+    them are behind the point, -1 if there are too many digits for that integer.
+    """
     start = at
     negative = data[at] == 0x2D
     at += negative
@@ -285,7 +296,7 @@ def _number(data, at, end):
 
 @jit
 def _shape(data, at, end, shape, spans, kinds, values, scales, count):
-    """Writes the shape of the clause `data[at:end]`, and its literals from `count` on; returns the shape's length and
+    """Writes the shape of the clause `data[at:end]`, and its literals from `count` on. Returns the shape's length and
     the new count."""
     length = 0
     due = False
@@ -332,8 +343,8 @@ def _shape(data, at, end, shape, spans, kinds, values, scales, count):
 
 @jit
 def _with_mark(shape, length, mark):
-    """Appends a literal's mark to a shape. In a list, consecutive literals of one kind have one mark. Returns the new
-    length."""
+    """Appends a literal's mark to a shape. In a list, consecutive literals of one kind have only one mark. Returns the
+    new length."""
     behind = length - 1 if length > 0 and shape[length - 1] == 0x20 else length
     if behind > 1 and shape[behind - 1] == 0x2C and shape[behind - 2] == mark:
         return behind - 1
@@ -345,10 +356,11 @@ def _with_mark(shape, length, mark):
 def shape_clauses(pool, first, last, shape, shapes, shape_of, start, spans, kinds, values, scales):
     """Writes the shapes of the clauses [first, last) of a pool, and their literals. Returns the number of literals.
 
-    shape is scratch, as long as the longest clause; `shapes` is a pool with room. shape_of and start [+ 1] are written
-    from 0 on. Of each literal it writes: its span in the pool's data (of a TEXT without the quotes, of a DOUBLE without
-    its D), its kind, its digits and sign as an integer, and the number of digits behind the point, -1 where the integer
-    is not the literal's value.
+    shape is scratch, as long as the longest clause. shapes is a pool with room for all. shape_of receives the number of
+    each clause's shape, start where each clause's literals begin, and where the last ends; both from 0 on. For each
+    literal it writes its span in the pool's data (for a TEXT without the quotes, for a DOUBLE without its D), its kind,
+    its digits and sign as an integer, and the number of digits behind the point, -1 if the integer is not the literal's
+    value.
     """
     count = np.int64(0)
     for clause in range(first, last):

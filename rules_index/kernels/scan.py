@@ -28,25 +28,25 @@ from rules_index.kernels.vectors import (
 )
 
 FEW_WORDS = np.uint64(12)
-"""With at most so many non-zero words left, the remaining terms are read for these words only."""
+"""If at most so many non-zero words are left, the remaining terms are read for these words only."""
 SMALL_WORDS = 8
-"""In a block of at most so many words, all terms are read for all words."""
+"""If a block has at most so many words, all terms are read for all words."""
 _GROUP = np.uint64(GROUP)
 AT_ONCE = 32
-"""Conjunctions that are scanned together: their intermediate words stay in the L1 cache."""
+"""Conjunctions that are scanned together, so few that their intermediate words stay in the L1 cache."""
 SUMMARIES_AT_ONCE = 512
-"""Conjunctions that are scanned together by summaries: few of them leave any word, so that a batch may be larger."""
+"""Conjunctions that are scanned together by summaries: since few of them leave any word, there can be more."""
 WORD_BITS = 6
-"""A block has up to 64 words."""
+"""A block has at most 2 ** WORD_BITS words."""
 FAR, NEAR = -1, -2
-"""In an interval check, these stand in the column for the set: the code is read from the code matrix, or from the
-coarse codes."""
+"""In the last column of `checks`, where others have a set: the code must be in [low, high]. NEAR reads it from the
+coarse codes, FAR from the code matrix."""
 
 
 @bare
 def arrange_terms(begin, end, term_start, terms, size_of):
-    """Sorts the terms of each conjunction in place by ascending number of rows; `size_of` [bitmaps] is the rows of
-    each."""
+    """Sorts the terms of each conjunction in place by ascending number of rows. size_of [bitmaps]: the number of rows
+    of each bitmap."""
     for conjunction in range(begin, end):
         start = term_start[conjunction]
         for at in range(start + 1, term_start[conjunction + 1]):
@@ -65,7 +65,7 @@ def arrange_terms(begin, end, term_start, terms, size_of):
 @inlined
 def words_of(conjunction, words, bits, term_start, terms, current):
     """Intersects the first two terms of a conjunction over the whole block into `current` [words] uint64, and further
-    terms while many words are not zero. Returns the non-zero words, as bits, and the next term.
+    terms while many words are not zero. Returns which words are not zero, as bits, and the next term.
 
     Indices are unsigned, so that no test for negative ones is compiled.
     """
@@ -105,7 +105,8 @@ def words_of(conjunction, words, bits, term_start, terms, current):
 
 @inlined
 def word_of(word, rows, term, stop, words, bits, terms):
-    """The rows of a word that the terms [term, stop) leave."""
+    """The rows of a word, as bits, that satisfy the terms [term, stop), too; `rows` has those that satisfy the terms
+    before."""
     further, end = np.uint64(term), np.uint64(stop)
     while further < end and rows != 0:
         rows &= three_terms(bits, terms, further, end, np.uint64(words), word)
@@ -133,8 +134,8 @@ def rows_of(conjunction, words, bits, term_start, terms, current, out):
 
 @inlined
 def _all_words_of(conjunction, words, bits, term_start, terms, current):
-    """`words_of` for all terms, in blocks of so few words that reading all of them is faster than branching. Returns
-    the non-zero words, as bits."""
+    """`words_of` for all terms, for blocks of so few words that reading all of them is faster than branching. Returns
+    which words are not zero, as bits."""
     begin, end = np.uint64(term_start[conjunction]), np.uint64(term_start[conjunction + 1])
     count = np.uint64(words)
     left = np.uint64(0)
@@ -147,8 +148,8 @@ def _all_words_of(conjunction, words, bits, term_start, terms, current):
 def passes(
     conjunction, row, codes, first, coarse, chunk_words, disjunction_bits, check_start, checks, set_start, set_intervals
 ):
-    """Whether a row of the chunk passes a conjunction's checks. Where coarse codes are exact they are read in place of
-    the code matrix, because they are in a nearer cache."""
+    """Whether a row of the chunk passes a conjunction's checks. If coarse codes are exact they are read in place of the
+    code matrix, because they are in a nearer cache."""
     for check in range(check_start[conjunction], check_start[conjunction + 1]):
         attribute = checks[check, 0]
         which = checks[check, 3]
@@ -174,7 +175,8 @@ def check_rows(
     conjunction, found, scratch, codes, first, coarse, start, chunk_words, disjunction_bits, order,
     check_start, checks, set_start, set_intervals,
 ):  # fmt: skip
-    """Keeps those of `scratch[:found]`, rows of the block at `start`, that pass the checks; returns their number."""
+    """Keeps the rows among `scratch[:found]` that pass the checks, in place; returns their number. Rows are those of
+    the block at `start`."""
     kept = 0
     for i in range(found):
         scratch[kept] = scratch[i]
@@ -196,8 +198,8 @@ def scan(
     conjunction.
 
     A batch of conjunctions passes through three steps together, so that a branch misprediction stalls few of them:
-    which words their first two terms leave, what the other terms leave of these words, and which rows these are. Where
-    there are `summary_terms` (those of the conjunctions from `begin` on), summaries first select the words.
+    which words their first two terms leave, what the other terms leave of these words, and which rows these are. If
+    there are `summary_terms` (for the conjunctions from `begin` on), summaries select the words first.
     """
     at_once = SUMMARIES_AT_ONCE if len(summary_terms) else AT_ONCE
     current = np.empty((at_once << WORD_BITS) + GROUP, np.uint64)
@@ -228,8 +230,9 @@ def scan(
 
 @bare
 def _words_left(begin, end, words, bits, term_start, terms, current, next_term, places):
-    """For the conjunctions [begin, end), writes to `current` the words that their first terms leave, 64 elements each,
-    to `next_term` the next term of each, and to `places` the indices of non-zero words. Returns the number of these."""
+    """Intersects the first terms of the conjunctions [begin, end). Writes the words that they leave to `current`, 64
+    elements for each conjunction, its next term to `next_term`, and the indices of the non-zero words to `places`.
+    Returns the number of these."""
     count = np.uint64(0)
     for i in range(end - begin):
         conjunction = begin + i
@@ -247,11 +250,11 @@ def _words_left(begin, end, words, bits, term_start, terms, current, next_term, 
 
 @bare
 def _words_shared(begin, end, words, bits, summary_terms, summaries, groups, current, places):
-    """For the conjunctions [begin, end) of `summary_terms`, writes the non-zero words of the AND of their bitmaps to
-    `current`, without gaps, and their indices, as `_words_left` numbers them, to `places`. Returns their number and
-    that of their rows. `groups` is scratch.
+    """Intersects the `summary_terms` of the conjunctions [begin, end), counted from the first conjunction that has any.
+    Writes the non-zero words to `current`, without gaps, and their indices to `places`, as `_words_left` numbers them.
+    Returns the number of words and that of their rows. `groups` is scratch.
 
-    It finds first which conjunctions can have a row at all, then in which groups of words, then the words themselves.
+    It first finds which conjunctions can have a row at all, then in which groups of words, then the words themselves.
     """
     likely = np.uint64(0)
     skip = np.uint64(begin)
@@ -273,18 +276,18 @@ def _words_shared(begin, end, words, bits, summary_terms, summaries, groups, cur
 
 @inlined
 def _place_of(skip, shared):
-    """Decodes a group in which a conjunction can have a row; groups are counted through the conjunctions behind the
-    first `skip` of `summary_terms`. Returns where these summary terms begin, the group's first word, and that word's
-    index as in `places`."""
+    """Decodes `shared`, a group of words that `add_groups` found; groups are numbered through the conjunctions behind
+    the first `skip` of `summary_terms`. Returns where the conjunction's summary terms begin, the group's first word,
+    and that word's index as in `places`."""
     number, group = np.uint64(shared) // _GROUP, np.uint64(shared) % _GROUP * _GROUP
     return (skip + number) * np.uint64(SUMMARY_TERMS), group, np.int32((number << np.uint64(WORD_BITS)) + group)
 
 
 @bare
 def _words_held(begin, count, gathered, words, bits, term_start, terms, next_term, current, places):
-    """Applies the remaining terms to the words at `places[:count]` and keeps the non-zero ones, without gaps. `current`
-    has the words one after the other where `gathered`, else at these indices. Returns the number of words kept, and
-    that of their rows. A next term of -1 means that no term remains."""
+    """Applies the remaining terms to the words at `places[:count]` and keeps the non-zero ones, without gaps. If
+    `gathered`, `current` has these words one after the other, else at their indices. Returns the number of words kept,
+    and that of their rows. A next term of -1 means that no term remains."""
     before = np.uint64(begin + 1)
     kept = np.uint64(0)
     total = np.uint64(0)
@@ -308,8 +311,8 @@ def _add_hits(
     begin, count, places, held, codes, first, coarse, start, chunk_words, disjunction_bits, order,
     check_start, checks, set_start, set_intervals, target, hit_rows, hit_rules, hits,
 ):  # fmt: skip
-    """Appends the rows in `held[:count]` that pass the checks of their conjunctions as hits; the arrays have room for
-    all."""
+    """Appends the rows in the words `held[:count]` that pass the checks of their conjunctions as hits; the arrays have
+    room for all."""
     to = np.uint64(hits)
     for i in range(np.uint64(count)):
         place = np.uint64(places[i])

@@ -1,4 +1,4 @@
-"""Numbers distinct value sets, and sorts the terms of conjunctions: loops over flat arrays."""
+"""Loops over flat arrays for compiling: numbers distinct value sets, and sorts the terms of conjunctions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from rules_index.kernels.jit import jit
 
 @jit
 def number_sets(start, null, offsets, cuts, table, first, number):
-    """Writes to `number` [sets] int64 a number for each set, the same for equal sets, and to `first` [>= distinct]
-    int64 the first set of each number. Returns the number of distinct sets. `table` [a power of two above sets] int64
-    is all -1."""
+    """Numbers sets; equal ones have the same number. number [sets] int64 receives each set's number, first
+    [>= distinct sets] int64 the first set with each number. Returns the number of distinct sets. table
+    [a power of two above the number of sets] int64 is scratch, all -1."""
     mask = np.uint64(len(table) - 1)
     count = np.int64(0)
     for i in range(len(start)):
@@ -45,8 +45,9 @@ def number_sets(start, null, offsets, cuts, table, first, number):
 
 @jit
 def find_repeats(offsets, attributes, common, seen, repeated, apart):
-    """Marks rules that name an attribute twice: all of them in `repeated` [rules] bool, and in `apart` those where a
-    clause that names it is not `common` [clauses] bool. `seen` [attributes, 2] int64 is scratch, all -1."""
+    """Finds rules that name an attribute twice, and marks them in `repeated` [rules] bool. Marks a rule in `apart`
+    [rules] bool, too, if a clause that names the attribute is not `common` [clauses] bool. offsets [rules + 1],
+    attributes [clauses]: the attribute of each rule's clauses. seen [attributes, 2] int64 is scratch, all -1."""
     for i in range(len(offsets) - 1):
         for j in range(offsets[i], offsets[i + 1]):
             last = seen[attributes[j]]
@@ -63,9 +64,10 @@ def number_literals(offsets, terms, rank, number, count):
     """Numbers literals in the order in which conjunctions name them, and sorts each conjunction's terms by these
     numbers.
 
-    terms: [offsets[-1]] int32, a literal or -1 - a shared disjunction; receives the new numbers, ascending. A
-    conjunction names its literals by ascending `rank` [literals] int32 of their attribute. number: [literals] int32, -1
-    where not yet numbered; receives the numbers, the first of which is `count`. Returns the next number.
+    terms: [offsets[-1]] int32, a literal, or -1 minus the number of a shared disjunction; receives the new numbers,
+    ascending. Within a conjunction, literals are numbered by ascending `rank` [literals] int32 of their attribute.
+    number: [literals] int32, -1 if not yet numbered; receives the numbers, the first of which is `count`. Returns the
+    next number.
     """
     longest = 0
     for i in range(len(offsets) - 1):

@@ -1,9 +1,10 @@
 """Conjunctions in sorted runs: rows are sorted by an attribute, so that a block of them spans few of its codes.
 
 For each sort attribute the chunk is sorted by its coarse code and split into small blocks, whose bitmaps are filled
-again. Of the conjunctions of the run only those are scanned whose interval can overlap the block's codes. They are
-ordered in *levels*: a level has those whose interval has at most as many codes as its width, and more than the next
-narrower level, by their lowest code. So those that can overlap a block are contiguous.
+again. Of the conjunctions of the run, only those are scanned whose interval can overlap the block's codes. To make
+these contiguous, the conjunctions are divided into *levels* by the width of their interval; within a level they ascend
+by its lowest code. A level has the intervals of at most as many codes as its width, and of more than the width of the
+level before.
 
 run_attribute    [runs] int32
 run_level_start  [runs + 1] int64 into the levels
@@ -22,8 +23,8 @@ from rules_index.kernels.jit import bare, inner
 from rules_index.kernels.scan import scan
 
 RUN_WORDS = 8
-"""The most words of a block of sorted rows: so few that its rows span few codes, and that all terms of a conjunction
-are read for all words without a branch."""
+"""The most words of a block of sorted rows. They are so few that its rows span few codes, and that all terms of a
+conjunction are read for all words without a branch."""
 
 
 @inner
@@ -31,9 +32,9 @@ def match_sorted_runs(
     codes, first, rows, chunk_rows, words, chunk_words, coarse, bits, disjunction_bits, index,
     hit_rows, hit_rules, hits,
 ):  # fmt: skip
-    """Appends the hits of the conjunctions in sorted runs among the rows [first, first + rows) of a code matrix."""
+    """Appends the hits of the conjunctions in sorted runs among the rows [first, first + rows) of the code matrix."""
     runs = len(index.run_attribute)
-    # sorted blocks are too short for summaries
+    # blocks of sorted rows are too short for summaries
     summary_terms, summary_next, summaries = index.summary_terms[:0], index.summary_next[:0], bits[:0]
     words = min(words, RUN_WORDS)
     block_rows = words << 6
@@ -66,7 +67,7 @@ def match_sorted_runs(
 
 @inner
 def _sort(column, order):
-    """Writes the rows by ascending coarse code to `order` int32; a stable counting sort."""
+    """Writes the rows of a column of coarse codes to `order` int32, by ascending code: a stable counting sort."""
     start = np.zeros(COARSE_CODES + 2, np.int32)
     for row in range(len(column)):
         start[column[row] + 1] += 1
@@ -79,8 +80,8 @@ def _sort(column, order):
 
 @bare
 def _gather(coarse, chunk_rows, shift, rows, stride, out):
-    """Gathers the coarse codes of `rows`, attribute by attribute, with `NO_ROW` behind them up to the end of the
-    group."""
+    """Gathers the coarse codes of `rows` into `out`, attribute by attribute, `stride` bytes apart. Behind them it
+    writes `NO_ROW` up to the end of the group of words."""
     count = len(rows)
     for attribute in range(len(shift)):
         if shift[attribute] < 0:

@@ -2,10 +2,10 @@
 
 Conjunctions of rare terms have a row in few places of a block, if in any. The AND of the summaries of a conjunction's
 rarest terms gives these places, with `SUMMARY_TERMS` loads for 4,096 rows. Only there its bitmaps are read. A summary
-has `GROUP` words, a bit for eight rows: bit b of word g stands for the rows 512 g + 8 b to 512 g + 8 b + 7.
+has `GROUP` words, with a bit for eight rows: bit b of word g stands for the rows 512 g + 8 b to 512 g + 8 b + 7.
 
-A row that several bitmaps share has its bit set in the AND of their summaries. An interval that is given by the bitmaps
-of both its ends has no summary.
+If several bitmaps share a row, the AND of their summaries has the row's bit. A term that is an interval between two
+bitmaps (low and high) has no summary.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from rules_index.kernels.llvm import (
 )
 
 SUMMARY_TERMS = 5
-"""Terms of a conjunction whose summaries are read."""
+"""The number of a conjunction's terms whose summaries are read."""
 RAREST = 4
-"""How many of these are read first; for most conjunctions they show already that there is no row."""
+"""The number of these whose summaries are read first; for most conjunctions they already show that there is no row."""
 FEW_SHARED = 4
-"""If a conjunction can have a row in more than so many of a block's `GROUP` groups of words, on average, bitmaps alone
+"""If conjunctions can have a row in more than so many of a block's `GROUP` groups of words, on average, bitmaps alone
 are faster."""
 _GROUP = np.uint64(GROUP)
 _SUMMARY = ir.Constant(LONG, GROUP), ir.Constant(LONG, 0)
-"""Stride and group for `_shared`, for summaries: each has `GROUP` words and only one group."""
+"""The arguments stride and group of `_shared` for summaries: each has `GROUP` words, which are a single group."""
 
 
 @intrinsic
 def add_summary(typing_context: Any, bits: Any, at: Any, count: Any, summaries: Any, to: Any) -> Any:
-    """Writes the summary of the `count` words from `bits[at]` on, whole groups, to `summaries` from `to` on: one word
-    for each group."""
+    """Writes the summary of the `count` words from `bits[at]` on, a multiple of `GROUP`, to `summaries` from `to` on:
+    one word for each group of words."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, at, count, _, to = arguments
@@ -65,7 +65,7 @@ def add_summary(typing_context: Any, bits: Any, at: Any, count: Any, summaries: 
 
 @intrinsic
 def share_summaries(typing_context: Any, summaries: Any, summary_terms: Any, at: Any) -> Any:
-    """1 where the AND of the summaries of `summary_terms[at : at + RAREST]` is not 0, else 0."""
+    """1 if the AND of the summaries of `summary_terms[at : at + RAREST]` is not 0, else 0."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         parts = _shared_parts(context, builder, signature, arguments, 0, arguments[2], *_SUMMARY, RAREST)
@@ -80,9 +80,9 @@ def share_summaries(typing_context: Any, summaries: Any, summary_terms: Any, at:
 def add_groups(
     typing_context: Any, summaries: Any, summary_terms: Any, at: Any, numbers: Any, count: Any, first: Any
 ) -> Any:
-    """Writes the groups of words in which, by their summaries, the bitmaps `summary_terms[at : at + SUMMARY_TERMS]` can
-    share a row: `first` (int32) plus the group's number, to `numbers` (int32) from `count` on. Returns the new count.
-    Up to `GROUP` elements from `count` on are overwritten."""
+    """Writes the groups of words in which the bitmaps `summary_terms[at : at + SUMMARY_TERMS]` can share a row, by
+    their summaries: `first` (int32) plus each group's number, to `numbers` (int32) from `count` on. Returns the new
+    count. Up to `GROUP` elements from `count` on are overwritten."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         at, count, first = (arguments[i] for i in (2, 4, 5))
@@ -97,9 +97,10 @@ def add_words(
     typing_context: Any, bits: Any, summary_terms: Any, at: Any, stride: Any, group: Any, words: Any, places: Any,
     count: Any, first: Any,
 ) -> Any:  # fmt: skip
-    """Intersects the `GROUP` words from `group` on of the bitmaps `summary_terms[at : at + SUMMARY_TERMS]`, of `stride`
-    words each. Writes the non-zero words to `words` (uint64) from `count` on, and `first` (int32) plus the index of
-    each to `places` (int32). Returns the new count. Up to `GROUP` elements from `count` on are overwritten."""
+    """Intersects `GROUP` words, from word `group` on, of the bitmaps `summary_terms[at : at + SUMMARY_TERMS]`, which
+    have `stride` words each. Writes the non-zero words to `words` (uint64) from `count` on, and `first` (int32) plus
+    the index of each in the group to `places` (int32). Returns the new count. Up to `GROUP` elements from `count` on
+    are overwritten."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, _, at, stride, group, _, _, count, first = arguments
@@ -114,8 +115,8 @@ def _shared(
     context: Any, builder: Any, signature: Any, arguments: Any, array: int, at: Any, stride: Any, group: Any,
     bitmaps: int = SUMMARY_TERMS,
 ) -> Any:  # fmt: skip
-    """The AND of a group of words of several bitmaps, of `stride` words each, of the array that is argument number
-    `array`. The bitmaps' numbers are in the second argument from `at` on."""
+    """The AND of a group of words of several bitmaps, which have `stride` words each and are in argument number
+    `array`. Argument 1 has the bitmaps' numbers, from `at` on."""
     parts = _shared_parts(context, builder, signature, arguments, array, at, stride, group, bitmaps)
     whole = ir.Constant(ir.VectorType(WORD, GROUP), list(range(GROUP)))
     return builder.shuffle_vector(*(apart(builder, part) for part in parts), whole)
@@ -125,7 +126,7 @@ def _shared_parts(
     context: Any, builder: Any, signature: Any, arguments: Any, array: int, at: Any, stride: Any, group: Any,
     bitmaps: int = SUMMARY_TERMS,
 ) -> list[Any]:  # fmt: skip
-    """`_shared` in two halves: where loads limit the speed, two vectors of half the size take two thirds of the time of
+    """`_shared` as two halves. Where loads limit the speed, two vectors of half the size take two thirds of the time of
     one."""
     parts: list[Any] = [ir.Constant(PART, [-1] * PART.count)] * 2
     for k in range(bitmaps):
@@ -139,13 +140,13 @@ def _shared_parts(
 
 
 def _number(context: Any, builder: Any, signature: Any, arguments: Any, array: int, at: Any) -> Any:
-    """The non-negative element `at` of the int32 array that is argument number `array`."""
+    """Element `at` of the int32 array that is argument number `array`; it must not be negative."""
     pointer = pointer_to(context, builder, signature, arguments, array, at, WORD)
     return builder.zext(builder.load(pointer, align=4), LONG)
 
 
 def _bytes_used(builder: Any, words: Any) -> Any:
-    """64 bits, one for each byte of the words that is not 0."""
+    """64 bits: which bytes of the eight words are not 0."""
     used = builder.icmp_unsigned("!=", builder.bitcast(words, BYTES), ir.Constant(BYTES, [0] * LANES))
     return builder.bitcast(used, LONG)
 
@@ -161,8 +162,8 @@ def _numbers(builder: Any, first: Any) -> Any:
 
 
 def _add(context: Any, builder: Any, signature: Any, arguments: Any, words: Any, given: Any, count: Any) -> Any:
-    """Compresses vectors: writes their lanes where `words` are not 0 to arrays from `count` on. Returns the new
-    count."""
+    """Compresses vectors: writes their lanes for which `words` are not 0 to arrays from `count` on. given: pairs of an
+    argument's number and a vector. Returns the new count."""
     some = _some(builder, words)
     for array, values in given:
         kind = ir.FunctionType(values.type, [values.type, some.type, values.type])
@@ -175,8 +176,8 @@ def _add(context: Any, builder: Any, signature: Any, arguments: Any, words: Any,
 
 @bare
 def summarise(bitmaps, words, bits, summaries):
-    """Writes the summaries [bitmaps * GROUP] uint64 of all bitmaps; of each only as many words as a block has
-    groups."""
+    """Writes the summaries [bitmaps * GROUP] uint64 of all bitmaps. Of each it writes only as many words as a block has
+    groups of words."""
     count = np.uint64(words)
     for bitmap in range(np.uint64(bitmaps)):
         add_summary(bits, bitmap * count, count, summaries, bitmap * _GROUP)
@@ -185,9 +186,10 @@ def summarise(bitmaps, words, bits, summaries):
 @inner
 def choose_summary_terms(begin, end, term_start, terms, bitmaps, words, rows, bits):
     """Chooses `summary_terms` and `summary_next` of `kernels.match.KernelArrays` for the conjunctions [begin, end),
-    given the bitmaps of a sample block. Returns these and in how many groups of words the conjunctions can have a row;
-    both are empty where bitmaps alone are faster. Else it moves terms with a summary to the front of each conjunction,
-    in place.
+    given the bitmaps of a sample block.
+
+    Returns these, and in how many groups of words the conjunctions can have a row. If bitmaps alone are faster, both
+    arrays are empty. Else it moves the terms with a summary to the front of each conjunction, in place.
     """
     summary_terms = np.empty((end - begin) * SUMMARY_TERMS, np.int32)
     following = np.empty(end - begin, np.int64)
@@ -215,8 +217,8 @@ def choose_summary_terms(begin, end, term_start, terms, bitmaps, words, rows, bi
 
 @bare
 def _rarest(start, stop, terms, summary_terms):
-    """Writes the first `SUMMARY_TERMS` of the terms [start, stop) that have a summary, padded with `ALL`. Returns how
-    many there are."""
+    """Writes the bitmaps of the first `SUMMARY_TERMS` of the terms [start, stop) that have a summary, padded with
+    `ALL`. Returns how many there are. Terms ascend by number of rows."""
     count = 0
     for term in range(start, stop):
         if count < SUMMARY_TERMS and terms[term, 0] == EMPTY:
@@ -228,7 +230,7 @@ def _rarest(start, stop, terms, summary_terms):
 
 @bare
 def _put_first(start, stop, terms):
-    """Moves terms with a summary before those without; the order is otherwise kept."""
+    """Moves the terms with a summary before the others; the order is kept otherwise."""
     to = start
     for term in range(start, stop):
         if terms[term, 0] == EMPTY:
@@ -238,7 +240,7 @@ def _put_first(start, stop, terms):
 
 @bare
 def put_at(term, to, terms):
-    """Moves a term to the earlier index `to`; those between move one further."""
+    """Moves a term to the earlier index `to`; the terms between move on by one."""
     low, high = terms[term, 0], terms[term, 1]
     for other in range(term, to, -1):
         terms[other, 0], terms[other, 1] = terms[other - 1, 0], terms[other - 1, 1]

@@ -1,9 +1,10 @@
-"""Lists of rows that satisfy many rules: the row bitmaps of 64 rules are transposed, and each row's list is read off.
+"""Makes the lists of rows that satisfy many rules: the row bitmaps of 64 rules are transposed, and each row's list is
+read from them.
 
-To sort hits that were found rule by rule into the order of rows costs more than to find them. Here the rows of a rule
+Sorting hits that were found rule by rule into the order of rows costs more than finding them. Here the rows of a rule
 stay a bitmap. The bitmaps of a *group*, 64 rules whose ordinals differ only in their lowest bits, become one word for
-each row, whose bit b says whether the row satisfies the group's rule b. The words of a row, group by group, are its
-list. A rule of several conjunctions occurs in it once.
+each row: its bit b says whether the row satisfies the group's rule b. A row's words, group by group, are its list. A
+rule of several conjunctions occurs in it only once.
 """
 
 from __future__ import annotations
@@ -18,16 +19,17 @@ from rules_index.kernels.vectors import add_numbers, count_bits, trailing_zeros,
 
 GROUP_BITS = 6
 RULES = 1 << GROUP_BITS
-"""Rules of a group."""
+"""The number of rules of a group."""
 SURE_CHECKS = 8
-"""In a conjunction of at most so many checks, rows whose coarse codes prove that they pass are not checked exactly."""
+"""In a conjunction with at most so many checks, a row whose coarse codes prove that it passes is not checked
+exactly."""
 TRANSPOSED_HITS = 0.12
-"""Matches per row and group from which on lists are made by transposing bitmaps."""
+"""If there are more matches per row and group, lists are made by transposing bitmaps."""
 
 
 @bare
 def groups_of(begin, end, target):
-    """The number of groups that the rules of the conjunctions [begin, end) are in; the conjunctions ascend by rule."""
+    """The number of groups that have a rule among the conjunctions [begin, end), which ascend by rule."""
     groups = 0
     before = np.int32(-1)
     for conjunction in range(begin, end):
@@ -39,8 +41,7 @@ def groups_of(begin, end, target):
 
 @inner
 def rows_found(begin, end, words, bits, term_start, terms):
-    """The rows of a block that satisfy the terms of a conjunction, counted and summed over the conjunctions [begin,
-    end)."""
+    """The number of pairs of a row of a block and a conjunction in [begin, end) whose terms the row satisfies."""
     current = np.empty(words, np.uint64)
     scratch = np.empty(words << 6, np.int32)
     found = np.int64(0)
@@ -57,7 +58,7 @@ def scan_transposed(
     """Scans the conjunctions [begin, end) in the block at `start` of the chunk. Returns the number of matches.
 
     number [groups] int32 receives the groups' numbers. masks [words * groups * 64] uint64 receives the words of all
-    rows, for each 64 rows one group after the other.
+    rows: for every 64 rows, the words of one group after the other. groups: as `groups_of` returns it.
     """
     current = np.empty(words, np.uint64)
     held = np.zeros(words << 6, np.uint64)
@@ -85,8 +86,8 @@ def _hold(
     conjunction, rule, codes, first, coarse, start, words, chunk_words, bits, disjunction_bits, shift,
     term_start, terms, check_start, checks, set_start, set_intervals, current, sure, held,
 ):  # fmt: skip
-    """Adds the rows of a conjunction to those of its rule in `held` [words * 64] uint64; `rule` is its number in the
-    group."""
+    """Adds the rows of a conjunction to those of its rule in `held` [words * 64] uint64, in which word 64 w + r has
+    word w of the bitmap of the group's rule r. `rule` is the rule's number in the group."""
     left, term = words_of(conjunction, words, bits, term_start, terms, current)
     stop = term_start[conjunction + 1]
     checked = check_start[conjunction] < check_start[conjunction + 1]
@@ -113,9 +114,9 @@ def _hold(
 
 @bare
 def _sure_codes(conjunction, shift, check_start, checks, stride, sure):
-    """For each check of a conjunction, writes where the coarse codes of its attribute begin, the lowest coarse code
-    that proves that a row passes, and the span of such codes: `sure` [`SURE_CHECKS`, 3] int64. Returns False where some
-    check has no such codes."""
+    """For each check of a conjunction, writes to `sure` [`SURE_CHECKS`, 3] int64: where the coarse codes of its
+    attribute begin, the lowest coarse code that proves that a row passes, and the span of such codes. Returns False if
+    some check has no such codes, or there are too many checks."""
     begin = check_start[conjunction]
     if check_start[conjunction + 1] - begin > SURE_CHECKS:
         return False
@@ -136,7 +137,7 @@ def _sure_codes(conjunction, shift, check_start, checks, stride, sure):
 
 @bare
 def _sure_rows(checks, at, coarse, sure):
-    """Those of the 64 rows from `at` on, as bits, whose coarse codes prove that they pass all checks."""
+    """Which of the 64 rows from `at` on have coarse codes that prove that they pass all checks, as bits."""
     rows = ~np.uint64(0)
     for check in range(checks):
         begin = np.uint64(sure[check, 0] + at)
@@ -146,8 +147,8 @@ def _sure_rows(checks, at, coarse, sure):
 
 @bare
 def transposed_lists_of(rows, groups, number, masks, offsets, ordinals):
-    """Writes the lists of a block's rows: offsets [rows + 1] int64 from offsets[1] on, and ordinals from offsets[0] on,
-    which has room for `SPILLED` more."""
+    """Writes the lists of a block's rows: offsets [rows + 1] int64 from offsets[1] on, and ordinals from offsets[0] on.
+    `ordinals` must have room for `SPILLED` more."""
     at = np.uint64(offsets[0])
     for row in range(np.uint64(rows)):
         begin = ((row >> np.uint64(6)) * np.uint64(groups) << np.uint64(6)) + (row & np.uint64(63))

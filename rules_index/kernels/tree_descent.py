@@ -1,7 +1,7 @@
 """Conjunctions in the nodes of a tree: a block descends the tree once, with the bitmap of the rows that reach each
 node.
 
-tree_end         [nodes] int32, nodes in preorder: the first node behind the subtree of a node
+tree_end         [nodes] int32, the first node behind the subtree of a node; nodes are in preorder
 tree_test_start  [nodes + 1] int64 into tree_tests
 tree_tests       [., 3] int32 (attribute, low, high): a row enters a node if its coarse codes are in all these intervals
 tree_key_start   [nodes + 1] int64 into tree_keys
@@ -21,7 +21,7 @@ from rules_index.kernels.scan import check_rows, passes, rows_of
 from rules_index.kernels.vectors import count_bits, trailing_zeros
 
 FEW_ROWS = 64
-"""If at most so many rows reach a node, its conjunctions are checked row by row instead of by bitmap."""
+"""If at most so many rows reach a node, its conjunctions are tested row by row instead of by bitmaps."""
 
 
 @inner
@@ -81,8 +81,8 @@ def descend(
 
 @bare
 def _go_below(node, coarse, start, chunk_rows, index, bitmaps, live, level):
-    """Writes the rows of a level's bitmap that pass the node's tests as the next level's bitmap. Returns their
-    number."""
+    """Writes to the next level's bitmap which rows of this level's bitmap pass the node's tests; returns their number.
+    `live` [levels] uint64 says, as bits, which words of a level's bitmap are not zero."""
     words = live[level]
     for word in range(bitmaps.shape[1]):
         bitmaps[level + 1, word] = bitmaps[level, word]
@@ -111,7 +111,8 @@ def _go_below(node, coarse, start, chunk_rows, index, bitmaps, live, level):
 
 @bare
 def _list_rows(bitmap, words, out):
-    """Writes the rows of a bitmap, whose non-zero words are the bits of `words`, ascending to `out` int32."""
+    """Writes the rows of a bitmap, ascending, to `out` int32. words: which words of the bitmap are not zero, as
+    bits."""
     found = 0
     while words != 0:
         word = trailing_zeros(words)
@@ -125,7 +126,7 @@ def _list_rows(bitmap, words, out):
 
 @bare
 def _within(rows, count, bitmap):
-    """Keeps those of `rows[:count]` that are in the bitmap; returns their number."""
+    """Keeps the rows among `rows[:count]` that are in the bitmap, in place; returns their number."""
     kept = np.int64(0)
     for i in range(count):
         row = rows[i]
@@ -139,7 +140,7 @@ def _row_by_row(
     conjunctions, rows, codes, first, coarse, start, words, chunk_words, bits, disjunction_bits,
     term_start, terms, check_start, checks, set_start, set_intervals, target, hit_rows, hit_rules, hits,
 ):  # fmt: skip
-    """Appends the hits of every conjunction among a few rows of the block; the arrays have room for all of them."""
+    """Appends the hits of every conjunction among a few rows of the block; the arrays have room for all."""
     for conjunction in conjunctions:
         for row in rows:
             word = row >> 6

@@ -1,4 +1,4 @@
-"""Vector instructions over bitmaps and rows that Numba has no name for: intersect, gather, compress, transpose."""
+"""Vector instructions over bitmaps and rows that Numba does not offer: intersect, gather, compress, transpose."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rules_index.kernels.llvm import (
 
 @intrinsic
 def both(typing_context: Any, bits: Any, high: Any, high2: Any, current: Any, at: Any) -> Any:
-    """Writes `bits[high] & bits[high2]`, `GROUP` words, to `current` from `at` on. Returns the non-zero words, as
+    """Writes `bits[high] & bits[high2]`, `GROUP` words, to `current` from `at` on. Returns which words are not zero, as
     bits."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -66,9 +66,9 @@ def also_between(
 def all_between(
     typing_context: Any, bits: Any, terms: Any, begin: Any, end: Any, count: Any, every: Any, current: Any, at: Any
 ) -> Any:
-    """Intersects all terms, the pairs (low, high) of `terms[begin:end]`, with the bitmap `every`, and writes `GROUP`
-    words to `current` from `at` on. A term is `bits[high * count + at] & ~bits[low * count + at]`. Returns the non-zero
-    words, as bits from bit `at` on."""
+    """Intersects all terms, the pairs (low, high) of `terms[begin:end]`, and the bitmap `every`; writes `GROUP` words
+    to `current` from `at` on. A term is `bits[high * count + at] & ~bits[low * count + at]`. Returns which words are
+    not zero, as bits from bit `at` on."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         begin, end, count, every, at = arguments[2], arguments[3], arguments[4], arguments[5], arguments[7]
@@ -95,7 +95,7 @@ def all_between(
 @intrinsic
 def three_terms(typing_context: Any, bits: Any, terms: Any, term: Any, stop: Any, stride: Any, word: Any) -> Any:
     """Intersects one word of up to three terms, the pairs (low, high) of `terms` from `term` on, all before `stop`:
-    `bits[high * stride + word] & ~bits[low * stride + word]`. If fewer are left the last one is repeated."""
+    `bits[high * stride + word] & ~bits[low * stride + word]`. If fewer are left, the last one is read again."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, _, term, stop, stride, word = arguments
@@ -120,7 +120,7 @@ def three_terms(typing_context: Any, bits: Any, terms: Any, term: Any, stop: Any
 
 @intrinsic
 def count_bits(typing_context: Any, bits: Any) -> Any:
-    """Number of set bits of a uint64."""
+    """The number of set bits of a uint64."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.ctpop(arguments[0])
@@ -130,7 +130,7 @@ def count_bits(typing_context: Any, bits: Any) -> Any:
 
 @intrinsic
 def trailing_zeros(typing_context: Any, bits: Any) -> Any:
-    """Index of the lowest set bit of a uint64; undefined for 0."""
+    """The index of the lowest set bit of a uint64; undefined for 0."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], numba.core.cgutils.true_bit)
@@ -142,9 +142,9 @@ def trailing_zeros(typing_context: Any, bits: Any) -> Any:
 def looked_up(
     typing_context: Any, words: Any, codes: Any, at: Any, at2: Any, at3: Any, factor: Any, shift: Any
 ) -> Any:  # fmt: skip
-    """A uint64 whose bit r tells, for r below `LOOKED_UP`, whether a row's bit of the Bloom filter `words` is set. The
-    three codes of a row (uint8), at `codes[at + r]`, `codes[at2 + r]` and `codes[at3 + r]`, are the bytes of a number,
-    the first one the highest. Its bit is `number * factor >> shift`, in 32 bits."""
+    """A uint64 whose bit r, for r below `LOOKED_UP`, says whether a row's bit in the Bloom filter `words` is set. The
+    row's three codes (uint8), at `codes[at + r]`, `codes[at2 + r]` and `codes[at3 + r]`, are the bytes of a number, the
+    first one the highest. The number of its bit is `number * factor >> shift`, in 32 bits."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         lanes = ir.VectorType(WORD, LOOKED_UP)
@@ -166,7 +166,7 @@ def looked_up(
 
 
 def _gather(builder: Any, words: Any, places: Any) -> Any:
-    """Gathers `LOOKED_UP` words of 32 bits from the given indices of an array."""
+    """Gathers `LOOKED_UP` words of 32 bits from the indices `places` of an array."""
     longs = ir.VectorType(LONG, LOOKED_UP)
     offset = builder.shl(builder.zext(places, longs), ir.Constant(longs, [2] * LOOKED_UP))
     address = builder.add(spread(builder, builder.ptrtoint(words, LONG), LOOKED_UP), offset)
@@ -210,7 +210,7 @@ def compressed(typing_context: Any, out: Any, count: Any, first: Any, bits: Any)
 
 
 SPILLED = 64
-"""Elements behind its last one that `add_numbers` can overwrite."""
+"""The number of elements behind its last one that `add_numbers` may overwrite."""
 
 
 @intrinsic
@@ -229,7 +229,7 @@ def add_numbers(typing_context: Any, out: Any, at: Any, first: Any, bits: Any) -
         indices = builder.call(compress, [every, some, ir.Constant(BYTES, ir.Undefined)])
 
         def store(begin: int) -> None:
-            """Stores the numbers of the set bits with the ranks [begin, begin + LOOKED_UP)."""
+            """Stores the numbers of the set bits whose rank is in [begin, begin + LOOKED_UP)."""
             part = ir.Constant(ir.VectorType(WORD, LOOKED_UP), list(range(begin, begin + LOOKED_UP)))
             few = builder.shuffle_vector(indices, ir.Constant(BYTES, ir.Undefined), part)
             numbers = builder.zext(few, ir.VectorType(WORD, LOOKED_UP))
@@ -287,8 +287,8 @@ def prefetch(typing_context: Any, array: Any, at: Any) -> Any:
 
 @intrinsic
 def transpose(typing_context: Any, source: Any, begin: Any, target: Any, to: Any) -> Any:
-    """Transposes the 64 words from `source[begin]` on to `target` from `to` on: bit j of word i becomes bit i of word
-    j. Returns the number of set bits."""
+    """Transposes the 64 words from `source[begin]` on, and writes them to `target` from `to` on: bit j of word i
+    becomes bit i of word j. Returns the number of set bits."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         square = ir.VectorType(LONG, LANES)
@@ -307,7 +307,7 @@ def transpose(typing_context: Any, source: Any, begin: Any, target: Any, to: Any
         undefined = ir.Constant(square, ir.Undefined)
         by = LANES // 2
         while by:
-            # squares of `by` words and bits are swapped across the diagonal of each square twice as wide
+            # squares of `by` words and bits are swapped across the diagonal of each square that is twice as wide
             low = sum(1 << bit for bit in range(LANES) if not bit & by)
             keep = [low if not word & by else low << by for word in range(LANES)]
             across = ir.Constant(ir.VectorType(WORD, LANES), [word ^ by for word in range(LANES)])
@@ -324,13 +324,14 @@ def transpose(typing_context: Any, source: Any, begin: Any, target: Any, to: Any
 
 
 def _within(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    """`bits[high] & ~bits[low] & bits[high2] & ~bits[low2]`, `GROUP` words, for `between`."""
+    """`bits[high] & ~bits[low] & bits[high2] & ~bits[low2]`, `GROUP` words, given the arguments of `between`."""
     low, high, low2, high2 = (load_words(context, builder, signature, arguments, 0, arguments[i]) for i in (1, 2, 3, 4))
     return builder.and_(builder.and_(high, high2), builder.not_(builder.or_(low, low2)))
 
 
 def _store(context: Any, builder: Any, signature: Any, arguments: Any, words: Any, array: int) -> Any:
-    """Stores words to argument number `array`, at the argument behind it; the words that are not 0, as bits."""
+    """Stores words to the array that is argument number `array`, from the next argument on. Returns which words are not
+    0, as bits."""
     builder.store(
         words, pointer_to(context, builder, signature, arguments, array, arguments[array + 1], WORDS), align=8
     )
