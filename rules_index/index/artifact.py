@@ -8,7 +8,7 @@
     48      .    header: JSON (attributes, inputs, sections, statistics), padded with spaces
     .       .    sections, each aligned to 64 bytes: NumPy arrays and Arrow IPC streams
 
-Loading (`rules_index.index.loading`) gives an index or raises `ArtifactError`, whatever the bytes are. The checksum
+Loading (`rules_index.index.loading`) returns an index or raises `ArtifactError`, whatever the bytes are. The checksum
 finds damage. Every offset, length and code is checked against its bounds before a kernel reads it, so that forged bytes
 with a valid checksum cannot make it read out of bounds. Long value lists may be in another artifact
 (`rules_index.index.stored_lists`).

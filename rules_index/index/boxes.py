@@ -45,8 +45,8 @@ class Tree:
     test_start  [nodes + 1] int64 into tests
     tests       [., 3] int32 (attribute, low, high), closed; a row enters a node if it passes all of the node's tests
     key_start   [nodes + 1] int64 into keys
-    keys        [.] int32, the boxes stored at the node itself; a box is stored at several nodes only where no row
-                passes the tests of two of them
+    keys        [.] int32, the boxes stored at the node itself; a box may be stored at several nodes if no row passes
+                the tests of two of them
     """
 
     end: np.ndarray

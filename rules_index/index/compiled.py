@@ -72,7 +72,7 @@ class Explanation(Protocol):
 
     @property
     def near_miss(self) -> Sequence[Any] | None:
-        """The smallest change of one or two columns with which the rule would match; None where there is none."""
+        """The smallest change of one or two columns with which the rule would match; None if there is none."""
 
     def as_dict(self) -> dict[str, Any]:
         """text, value, values and children."""
@@ -326,7 +326,7 @@ def _chunks(table: pa.Table) -> Iterator[pa.Table]:
 
 
 def dumps(compiled: CompiledRules) -> bytes:
-    """The artifact's bytes. Equal indexes give equal bytes except for measured seconds."""
+    """The artifact's bytes. Those of equal indexes are equal, except for measured times."""
     return b"".join(_pieces(compiled))
 
 

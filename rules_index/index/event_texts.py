@@ -65,7 +65,7 @@ class EventReader:
         self._parts: dict[str, Offered] = {}
 
     def event(self, text: str) -> Event | None:
-        """The codes that an event offers; None where the event is never TRUE.
+        """The codes that an event offers; None if the event is never TRUE.
 
         Raises `RuleError` for a text that is not an expression, or not a conjunction of parts about one column each.
         """
@@ -223,7 +223,7 @@ def _schema(inputs: Sequence[Leaf]) -> pa.Schema:
 
 
 def _offers(text: str, scope: Scope) -> list[Offer] | None:
-    """The offers of an event's parts, one for each attribute; None where some part is never TRUE."""
+    """The offers of an event's parts, one for each attribute; None if some part is never TRUE."""
     node, tokens = parse(text, scope.time_zone)
     splitter = Splitter(Analyser(tokens, scope))
     formulas: list[Formula] = []

@@ -123,8 +123,8 @@ class Planner:
     """Estimates the costs of access plans."""
 
     def __init__(self, of: Expected, costs: Costs, scan_method: str | None = None) -> None:
-        """of: the conjunctions that are planned. scan_method: the only scan method to consider, if it is possible for
-        them (`scan_costs.ScanCosts`)."""
+        """of: the expectations for the conjunctions that are planned. scan_method: the only scan method to consider, if
+        it is possible for them (`scan_costs.ScanCosts`)."""
         self.of = of
         self.costs = costs
         self.scanning = ScanCosts(of, costs, scan_method)

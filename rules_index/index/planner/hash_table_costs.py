@@ -50,7 +50,7 @@ class TableAssignment:
 
 
 class TableCosts:
-    """The expected costs of conjunctions in hash tables."""
+    """The expected costs of conjunctions in hash tables; `of` are the expectations for these conjunctions."""
 
     def __init__(self, of: Expected, costs: Costs) -> None:
         self.of = of

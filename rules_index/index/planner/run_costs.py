@@ -14,7 +14,7 @@ from rules_index.kernels.sorted_runs import RUN_WORDS
 
 
 class RunCosts:
-    """The expected costs of conjunctions in sorted runs."""
+    """The expected costs of conjunctions in sorted runs; `of` are the expectations for these conjunctions."""
 
     def __init__(self, of: Expected, costs: Costs) -> None:
         self.of = of

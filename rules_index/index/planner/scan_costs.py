@@ -41,7 +41,8 @@ class ScanCosts:
     """
 
     def __init__(self, of: Expected, costs: Costs, scan_method: str | None = None) -> None:
-        """scan_method: the only method to consider, if it is possible for these conjunctions."""
+        """of: the expectations for the conjunctions. scan_method: the only method to consider, if it is possible for
+        them."""
         self.of = of
         self.costs = costs
         self._every = np.ones(of.count, bool)
