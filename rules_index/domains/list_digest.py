@@ -48,12 +48,12 @@ def _of_bytes(base: Regions, difference: Regions | None) -> Iterator[memoryview 
     new_lengths: list[bytes] = []
     new: list[bytes] = []
     if difference is not None:
-        starts, held = difference.arrays["point_offsets"], difference.arrays["point_data"]
-        ends, is_there = _ranks(base, starts, held)
+        starts, new_data = difference.arrays["point_offsets"], difference.arrays["point_data"]
+        ends, is_there = _ranks(base, starts, new_data)
         places = ends - is_there
-        for first, last, there in zip(starts[:-1].tolist(), starts[1:].tolist(), is_there.tolist(), strict=True):
-            new_lengths.append(b"" if there else np.int32(last - first).tobytes())
-            new.append(b"" if there else held[first:last].tobytes())
+        for first, last, is_in_base in zip(starts[:-1].tolist(), starts[1:].tolist(), is_there.tolist(), strict=True):
+            new_lengths.append(b"" if is_in_base else np.int32(last - first).tobytes())
+            new.append(b"" if is_in_base else new_data[first:last].tobytes())
     yield from _spliced(lengths, places, ends, new_lengths)
     yield from _spliced(data, offsets[places], offsets[ends], new)
 

@@ -73,8 +73,8 @@ class AccessLists:
             return found[:count].copy()
         numbers = found[len(found) - doubtful :].astype(np.int64)
         offered = event if isinstance(event, Offered) else offered_row(event)
-        held = numbers[met(self._terms, numbers, offered)]
-        return np.unique(np.concatenate([found[:count], self._conjunctions.target[held].astype(np.int32)]))
+        matched = numbers[met(self._terms, numbers, offered)]
+        return np.unique(np.concatenate([found[:count], self._conjunctions.target[matched].astype(np.int32)]))
 
 
 def _lists(c: Conjunctions, code_shares: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -97,30 +97,30 @@ def _lists(c: Conjunctions, code_shares: np.ndarray) -> tuple[np.ndarray, ...]:
     highest = c.intervals[c.set_start[set_number + 1] - 1, 1]
     terms = np.column_stack([attribute, lowest, highest])
     term_start = offsets_of(np.bincount(conjunction, minlength=conjunctions))
-    some = np.flatnonzero(np.diff(term_start))
-    access = term_start[some]
+    with_terms = np.flatnonzero(np.diff(term_start))
+    access = term_start[with_terms]
     # if the access predicate has an entry for each interval, the entry's bounds are exact
     is_exact = np.diff(piece_start)[set_number] == lengths
     uncertain = np.bincount(conjunction, weights=lengths > 1, minlength=conjunctions)
-    uncertain[some] -= is_exact[access] & (lengths[access] > 1)
+    uncertain[with_terms] -= is_exact[access] & (lengths[access] > 1)
     doubtful = with_disjunction | (uncertain > 0)
     gather, entry_start = gather_indices(piece_start, set_number[access])
-    entry, place = (each[segment_ids(entry_start)] for each in (some, access))
+    entry, place = (each[segment_ids(entry_start)] for each in (with_terms, access))
     low, high, shift, block = pieces[gather].T
-    none = np.flatnonzero(np.diff(term_start) == 0)
-    levels, lists, count = _levels(c.sizes, attribute[place], shift, block, bool(len(none)))
-    heads: np.ndarray = np.zeros((len(entry) + len(none), WIDTH), _narrow(c.sizes))
+    without_terms = np.flatnonzero(np.diff(term_start) == 0)
+    levels, lists, count = _levels(c.sizes, attribute[place], shift, block, bool(len(without_terms)))
+    heads: np.ndarray = np.zeros((len(entry) + len(without_terms), WIDTH), _narrow(c.sizes))
     if len(entry):
         heads[: len(entry), 0], heads[: len(entry), 1] = low, high
-        own = np.column_stack([attribute[place], low, high])
+        access_term = np.column_stack([attribute[place], low, high])
         number_of_terms = np.diff(term_start)[entry]
         for next_one in range(1, NEXT + 1):
-            there = (number_of_terms > next_one)[:, None]
-            columns = terms[np.where(there[:, 0], place + next_one, place)]
-            heads[: len(entry), 3 * next_one - 1 : 3 * next_one + 2] = np.where(there, columns, own)
+            has_next = (number_of_terms > next_one)[:, None]
+            columns = terms[np.where(has_next[:, 0], place + next_one, place)]
+            heads[: len(entry), 3 * next_one - 1 : 3 * next_one + 2] = np.where(has_next, columns, access_term)
     # conjunctions without terms come last, in the last list
-    entry = np.concatenate([entry, none])
-    lists = np.concatenate([lists, np.full(len(none), count - 1)])
+    entry = np.concatenate([entry, without_terms])
+    lists = np.concatenate([lists, np.full(len(without_terms), count - 1)])
     words, at = _words(terms, term_start, np.where(doubtful, first + np.arange(conjunctions), -1))
     tails = np.column_stack([c.target[first + entry], at[entry]]).astype(np.int32)
     starts = offsets_of(np.bincount(lists, minlength=count))
@@ -158,8 +158,8 @@ def _pieces(
     """For every set: its pieces [., 4] int64 (low, high, shift, first block), each of which becomes an entry; their
     offsets [sets + 1]; and the share of rows [sets] float64 that meet one of these entries."""
     sets = len(c.set_start) - 1
-    of_set = np.zeros(sets, np.int64)
-    of_set[set_number] = attribute
+    attribute_of_set = np.zeros(sets, np.int64)
+    attribute_of_set[set_number] = attribute
     lengths = np.diff(c.set_start)
     whole = lengths > MOST_PIECES
     kept = np.where(whole, np.minimum(lengths, 1), lengths)
@@ -175,13 +175,13 @@ def _pieces(
         if not wide.any():
             break
         shift += wide
-    by = np.maximum(shift, 0)
-    block = np.where(shift < 0, low, low >> by)
+    dropped = np.maximum(shift, 0)
+    block = np.where(shift < 0, low, low >> dropped)
     sizes = c.sizes.astype(np.int64)
-    begin = np.where(shift < 0, low, block << by)
-    end = np.minimum(np.where(shift < 0, low + 1, (block + 2) << by), sizes[of_set[owner]])
+    begin = np.where(shift < 0, low, block << dropped)
+    end = np.minimum(np.where(shift < 0, low + 1, (block + 2) << dropped), sizes[attribute_of_set[owner]])
     below = np.concatenate([[0.0], np.cumsum(code_shares)])
-    base = (np.cumsum(sizes) - sizes)[of_set[owner]]
+    base = (np.cumsum(sizes) - sizes)[attribute_of_set[owner]]
     examined = below[base + end] - below[base + begin]
     # a tiny cost for each entry: entries take memory and a little time even where no row meets them
     shares = np.bincount(owner, weights=examined + 1e-9, minlength=sets)

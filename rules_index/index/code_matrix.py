@@ -53,19 +53,19 @@ def codes_of_values(
     for number, attribute in enumerate(attributes):
         if number in done:
             continue
-        own = scratch if as_bytes else codes[number]
+        column = scratch if as_bytes else codes[number]
         given = read[attribute.name] if isinstance(attribute, Leaf) else None
         if isinstance(given, np.ndarray):
-            regions[number].encode_truth(given, own)
+            regions[number].encode_truth(given, column)
             failed = given == 3
         elif given is not None:
-            regions[number].encode(given.values, given.raised, own)
+            regions[number].encode(given.values, given.raised, column)
             failed = given.raised
         else:
             computed = computed or _computed(rows)
-            failed = _encode_computed(attribute, regions[number], read, computed, own)
+            failed = _encode_computed(attribute, regions[number], read, computed, column)
         if as_bytes:
-            codes[number] = own
+            codes[number] = column
         if failed is not None and failed.any():
             raised[number] = failed
     return codes, raised

@@ -55,22 +55,20 @@ class CombinedEngine:
 
     def search(self, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
         """The rules [.] int32, ascending, that a row of codes [attributes] satisfies; and the search's cost."""
-        return self._together(
-            self.base.search(codes[: self._attributes]), self.changed.search(codes[self._attributes :])
-        )
+        return self._merged(self.base.search(codes[: self._attributes]), self.changed.search(codes[self._attributes :]))
 
     def search_event(self, event: Event) -> tuple[np.ndarray, dict[str, int]]:
         """The rules [.] int32, ascending, with a conjunction that an event given as an expression matches; and the
         search's cost."""
         attributes, start, intervals = event
         of_base = attributes < self._attributes
-        mine = []
+        events = []
         for chosen, shift in ((of_base, 0), (~of_base, self._attributes)):
             gather, starts = gather_indices(start, np.flatnonzero(chosen))
-            mine.append(((attributes[chosen] - shift).astype(np.int32), starts, intervals[gather]))
-        return self._together(self.base.search_event(mine[0]), self.changed.search_event(mine[1]))
+            events.append(((attributes[chosen] - shift).astype(np.int32), starts, intervals[gather]))
+        return self._merged(self.base.search_event(events[0]), self.changed.search_event(events[1]))
 
-    def _together(
+    def _merged(
         self, base: tuple[np.ndarray, dict[str, int]], changed: tuple[np.ndarray, dict[str, int]]
     ) -> tuple[np.ndarray, dict[str, int]]:
         kept = self._base_numbers[base[0]]
@@ -99,7 +97,7 @@ class CombinedEngine:
         gathered = [gather_indices(part.start, lists) for part, lists in zip(2 * parts, chosen, strict=True)]
         target = [
             *(part.target[:begin] + shift[2] for part, begin, shift in zip(parts, first, shifts, strict=True)),
-            *(of[part.target[lists]] for of, part, lists in zip(numbers, parts, chosen[2:], strict=True)),
+            *(ordinals[part.target[lists]] for ordinals, part, lists in zip(numbers, parts, chosen[2:], strict=True)),
         ]
         order = np.argsort(np.concatenate(target[2:]), kind="stable") + sum(first)
         order = np.concatenate([np.arange(sum(first)), order])

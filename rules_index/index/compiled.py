@@ -228,9 +228,9 @@ class CompiledRules:
             return {}
         counts: dict[tuple[int, ...], int] = {}
         errors: dict[RuleId, int] = {}
-        which = used[failing]
+        failing_attributes = used[failing]
         boundaries = np.flatnonzero(np.diff(owner)) + 1
-        for rule, group in zip(np.unique(owner), np.split(which, boundaries), strict=True):
+        for rule, group in zip(np.unique(owner), np.split(failing_attributes, boundaries), strict=True):
             key = tuple(group.tolist())
             if key not in counts:
                 counts[key] = int(np.logical_or.reduce([raised[number] for number in key]).sum())

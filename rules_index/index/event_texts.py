@@ -101,9 +101,9 @@ class EventReader:
         """What an event offers whose parts compare columns with plain literals. Parts are cached, because few are new.
         None if the whole event has to be parsed: it has other parts, or two parts on one column, or is refused."""
         offered: list[tuple[int, np.ndarray]] = []
-        columns, at, is_never = set(), 0, False
-        while at < len(text):
-            part = _PART.match(text, at)
+        columns, position, is_never = set(), 0, False
+        while position < len(text):
+            part = _PART.match(text, position)
             if part is None or part["column"].lower() in columns:
                 return None
             columns.add(part["column"].lower())
@@ -119,7 +119,7 @@ class EventReader:
                     self._parts[part["part"]] = known
             is_never = is_never or known is NEVER
             offered += known
-            at = part.end()
+            position = part.end()
         return NEVER if is_never else tuple(offered) if columns else None
 
     def _intervals(self, number: int, offer: Offer) -> np.ndarray:
@@ -208,13 +208,13 @@ def _schema(inputs: Sequence[Leaf]) -> pa.Schema:
     for leaf in inputs:
         if leaf.text is None:
             *path, last = path_parts(leaf.name)
-            at = tree
+            fields = tree
             for part in path:
-                below = at.get(part)
-                at[part] = below = below if isinstance(below, dict) else {}
-                at = below
-            if not isinstance(at.get(last), dict):
-                at[last] = leaf.type
+                below = fields.get(part)
+                fields[part] = below = below if isinstance(below, dict) else {}
+                fields = below
+            if not isinstance(fields.get(last), dict):
+                fields[last] = leaf.type
 
     def type_of(found: Any) -> pa.DataType:
         return pa.struct([(name, type_of(each)) for name, each in found.items()]) if isinstance(found, dict) else found

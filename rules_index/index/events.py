@@ -25,8 +25,8 @@ int32 of codes, closed and ascending."""
 def offered_by(event: Event) -> dict[int, np.ndarray]:
     """The offered intervals [., 2] of codes, by attribute."""
     attributes, start, intervals = event
-    of = np.asarray(intervals).reshape(-1, 2)
-    return {int(attribute): of[start[place] : start[place + 1]] for place, attribute in enumerate(attributes)}
+    pairs = np.asarray(intervals).reshape(-1, 2)
+    return {int(attribute): pairs[start[place] : start[place + 1]] for place, attribute in enumerate(attributes)}
 
 
 def rules_met(c: Conjunctions, event: Event) -> np.ndarray:
@@ -59,13 +59,13 @@ def offered_event(event: Event, attributes: int) -> Offered:
     """The event over `attributes` attributes as kernels read it."""
     named, start, intervals = event
     first, last = np.full(attributes, ABSENT, np.int32), np.full(attributes, -1, np.int32)
-    where = np.zeros((attributes, 2), np.int64)
+    ranges = np.zeros((attributes, 2), np.int64)
     intervals = np.ascontiguousarray(intervals, np.int32).reshape(-1, 2)
     some = start[1:] > start[:-1]
-    begin, end, of = start[:-1][some], start[1:][some], named[some]
-    first[of], last[of] = intervals[begin, 0], intervals[end - 1, 1]
-    where[of, 0], where[of, 1] = begin, end
-    return Offered(first, last, where, intervals)
+    begin, end, attribute = start[:-1][some], start[1:][some], named[some]
+    first[attribute], last[attribute] = intervals[begin, 0], intervals[end - 1, 1]
+    ranges[attribute, 0], ranges[attribute, 1] = begin, end
+    return Offered(first, last, ranges, intervals)
 
 
 def terms_of(c: Conjunctions) -> ExactTerms:

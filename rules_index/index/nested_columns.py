@@ -74,11 +74,11 @@ def _plain(column: pa.Array, wanted: pa.DataType) -> pa.Array:
 def field_of(column: pa.Array, name: str) -> pa.Array:
     """A field of a column of structs, in any spelling that Spark takes for the same; NULL where the struct is. Raises
     `KeyError` if there is none."""
-    own = spelled(column.type.names, name, field_key) if pa.types.is_struct(column.type) else None
-    if own is None:
+    spelling = spelled(column.type.names, name, field_key) if pa.types.is_struct(column.type) else None
+    if spelling is None:
         raise KeyError(name)
     # by its number, because Arrow reads a name that begins with a point as a path
-    return pc.struct_field(column, [column.type.get_field_index(own)])
+    return pc.struct_field(column, [column.type.get_field_index(spelling)])
 
 
 def _field_or_null(column: pa.Array, field: pa.Field) -> pa.Array:

@@ -157,9 +157,9 @@ def groups_of(attributes: tuple[Expression, ...]) -> tuple[Group, ...]:
         (operand,) = attribute.operands
         if not isinstance(operand, Leaf) or operand.text is not None or not pa.types.is_string(operand.type):
             continue
-        folded, its, exact = _needles(attribute)
-        if its is not None:
-            waiting.setdefault((operand, folded), []).append((number, attribute, its, exact))
+        folded, required, exact = _needles(attribute)
+        if required is not None:
+            waiting.setdefault((operand, folded), []).append((number, attribute, required, exact))
     found = []
     for (leaf, folded), members in waiting.items():
         if len(members) < LEAST_PATTERNS and sum(len(needles) for _, _, needles, _ in members) < LEAST_PATTERNS:

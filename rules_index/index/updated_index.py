@@ -66,13 +66,13 @@ class LayeredTexts:
 
     def table(self, rules: int) -> pa.Table:
         """The texts of all rules, like `RuleTexts.table`."""
-        before, after = self.numbers
+        base_numbers, changed_numbers = self.numbers
         order = np.full(rules, -1, np.int64)
-        order[before[before >= 0]] = np.flatnonzero(before >= 0)
-        order[after] = len(before) + np.arange(len(after))
+        order[base_numbers[base_numbers >= 0]] = np.flatnonzero(base_numbers >= 0)
+        order[changed_numbers] = len(base_numbers) + np.arange(len(changed_numbers))
         if (order < 0).any():
             raise ValueError("texts")
-        both = [self.base.table(len(before)), self.changed.table(len(after))]
+        both = [self.base.table(len(base_numbers)), self.changed.table(len(changed_numbers))]
         return pa.concat_tables(both).take(pa.array(order))
 
     def columns(self) -> pa.Schema:
@@ -170,11 +170,11 @@ def _raising(layers: Layers, numbers: Numbers) -> tuple[np.ndarray, np.ndarray]:
     shift = (0, len(layers.base.attributes))
     count = len(numbers[0]) - len(layers.left_out) + len(numbers[1])
     owner, used = [], []
-    for (starts, attributes), of, more in zip(parts, numbers, shift, strict=True):
+    for (starts, attributes), ordinals, first_attribute in zip(parts, numbers, shift, strict=True):
         if len(attributes):
-            rule = np.repeat(of, np.diff(starts))
+            rule = np.repeat(ordinals, np.diff(starts))
             owner.append(rule[rule >= 0])
-            used.append(attributes[rule >= 0] + more)
+            used.append(attributes[rule >= 0] + first_attribute)
     if not owner:
         return np.zeros(count + 1, np.int64), np.empty(0, np.int64)
     of_rule, of_attribute = np.concatenate(owner), np.concatenate(used)

@@ -260,27 +260,27 @@ class _Tables:
         require(width > 0, "key_start")
         bits, plain = int(a["key_bits"][table]), bool(a["key_plain"][table])
         require(bits < 31, "key_bits")
-        of = "plain" if plain else "posted"
+        field = "plain" if plain else "posted"
         sizes = self.k.c.sizes[attributes]
         slots = 1 << bits if bits > 0 else int(np.prod(sizes.astype(object)))
-        room = len(a["slot_start"]) - at["slot_start"] - 1 if bits >= 0 else (len(a[of]) - at[of]) // -bits
+        room = len(a["slot_start"]) - at["slot_start"] - 1 if bits >= 0 else (len(a[field]) - at[field]) // -bits
         require(slots <= room and not (plain and bits < 0), "key_bits")
         factors = multipliers(width) if bits > 0 else strides(sizes)
         require(bool((a["key_factors"][begin:end] == factors).all()), "key_factors")
         require(int(a["slot_at"][table]) == at["slot_start" if bits >= 0 else "posted"], "slot_at")
         self._prefilter(table, attributes[:PREFILTERED], width)
-        before = at[of]
+        before = at[field]
         if bits < 0:
-            at[of] += slots * -bits
-            bounds = np.arange(before, at[of] + 1, -bits)
+            at[field] += slots * -bits
+            bounds = np.arange(before, at[field] + 1, -bits)
         else:
             bounds = self._slots(table, attributes, slots, bits)
             require_range(bounds[:1], before, before + 1, "slot_start")
             require(bool((bounds[1:] >= bounds[:-1]).all()), "slot_start")
-            at[of] = int(bounds[-1])
-        require(at[of] <= len(a[of]) - (LOOKED_UP if plain else 0), "slot_start")
+            at[field] = int(bounds[-1])
+        require(at[field] <= len(a[field]) - (LOOKED_UP if plain else 0), "slot_start")
         self._require_lists(
-            table, (a["plain"] if plain else self.rules)[before : at[of]] if self.in_order else None, bounds
+            table, (a["plain"] if plain else self.rules)[before : at[field]] if self.in_order else None, bounds
         )
 
     def _slots(self, table: int, attributes: np.ndarray, slots: int, bits: int) -> np.ndarray:

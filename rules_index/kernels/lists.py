@@ -43,10 +43,10 @@ def row_lists(hit_rows, hit_rules, hits, rows, ascending, distinct, at, offsets,
         several |= count > 1
         offsets[each + np.uint64(1)] = begin + total
     for hit in range(np.uint64(hits)):
-        of = np.uint64(hit_rows[hit])
-        place = np.uint64(at[of])
+        hit_row = np.uint64(hit_rows[hit])
+        place = np.uint64(at[hit_row])
         ordinals[np.uint64(begin) + place] = hit_rules[hit]
-        at[of] = place + np.uint64(1)
+        at[hit_row] = place + np.uint64(1)
     if several and not ascending:
         for row in range(rows):
             if offsets[row + 1] - offsets[row] > 1:

@@ -356,15 +356,15 @@ def arranged(sample, index):
     )
     equality_blocks = no_equality_blocks()
     if len(summary_terms) and can_shuffle():
-        own = terms.copy()
+        reordered = terms.copy()
         equality_blocks = equality_blocks_of(
-            begin, last, index.term_start, own, index.bitmap_attribute, index.bitmap_start, index.bitmap_intervals
+            begin, last, index.term_start, reordered, index.bitmap_attribute, index.bitmap_start, index.bitmap_intervals
         )
         scan_by_summaries = last - begin + LOOKING * shared
         if len(equality_blocks[0]) and scan_by_summaries > comparing(
-            begin, last, index.term_start, own, size_of, equality_blocks, coarse, chunk_rows, count
+            begin, last, index.term_start, reordered, size_of, equality_blocks, coarse, chunk_rows, count
         ):
-            terms, summary_terms, summary_next = own, summary_terms[:0], summary_next[:0]
+            terms, summary_terms, summary_next = reordered, summary_terms[:0], summary_next[:0]
         else:
             equality_blocks = no_equality_blocks()
     return terms, transposed, summary_terms, summary_next, *equality_blocks

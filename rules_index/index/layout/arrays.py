@@ -181,9 +181,9 @@ def _sorted_runs(
     kernel's number of the first of them."""
     attribute = access_plan.sorted_by[in_runs]
     terms = terms_of(c, disjunctions_end + in_runs)
-    of = np.flatnonzero(terms.attribute == attribute[terms.owner])
+    sort_terms = np.flatnonzero(terms.attribute == attribute[terms.owner])
     low, high = (np.zeros(len(in_runs), np.int64) for _ in range(2))
-    low[terms.owner[of]], high[terms.owner[of]] = terms.low[of], terms.high[of]
+    low[terms.owner[sort_terms]], high[terms.owner[sort_terms]] = terms.low[sort_terms], terms.high[sort_terms]
     low, high = low >> shift[attribute], high >> shift[attribute]
     reach = high - low + 1
     # widths are rounded up to the next of four steps per power of two, so that there are few levels

@@ -35,34 +35,34 @@ def bitmaps(
     terms [terms] bool have one; and for which terms [terms] bool the pair, or the lack of one, is exact.
     """
     disjunction = terms.attribute == DISJUNCTION
-    at = np.where(disjunction, 0, terms.attribute)
-    by = shift[at]
-    last = (c.sizes[at] - 1) >> by
-    low, high = terms.low >> by, terms.high >> by
+    attribute = np.where(disjunction, 0, terms.attribute)
+    dropped = shift[attribute]
+    last = (c.sizes[attribute] - 1) >> dropped
+    low, high = terms.low >> dropped, terms.high >> dropped
     single = ~disjunction & (terms.pieces == 1)
     has_bitmap = single & ~is_keyed & ((low > 0) | (high < last))
     several = ~disjunction & ~single & ~is_keyed
     equal = has_bitmap & (low == high)
-    edges = _edges(at, low, high, last, has_bitmap & ~equal)
-    own = _own_bitmaps(at, low, last, equal, edges)
-    edges = np.union1d(edges, _edges(at, low, high, last, equal & ~own))
-    singles = _distinct(_keys(at, low, own))
+    edges = _edges(attribute, low, high, last, has_bitmap & ~equal)
+    own = _own_bitmaps(attribute, low, last, equal, edges)
+    edges = np.union1d(edges, _edges(attribute, low, high, last, equal & ~own))
+    singles = _distinct(_keys(attribute, low, own))
     sets, set_of, chosen = _set_bitmaps(terms, several)
     number_of_edge, number_of_single, number_of_set, bitmaps = _number(c, edges, singles, sets, shift)
-    pairs = np.empty((len(at), 2), np.int32)
+    pairs = np.empty((len(attribute), 2), np.int32)
     pairs[:, 0], pairs[:, 1] = EMPTY, ALL
     ranged = has_bitmap & ~own
     lower, upper = ranged & (low > 0), ranged & (high < last)
-    pairs[lower, 0] = _by_key(edges, number_of_edge)[_keys(at, low, lower)]
-    pairs[upper, 1] = _by_key(edges, number_of_edge)[_keys(at, high, upper) + 1]
-    pairs[own, 1] = _by_key(singles, number_of_single)[_keys(at, low, own)]
+    pairs[lower, 0] = _by_key(edges, number_of_edge)[_keys(attribute, low, lower)]
+    pairs[upper, 1] = _by_key(edges, number_of_edge)[_keys(attribute, high, upper) + 1]
+    pairs[own, 1] = _by_key(singles, number_of_single)[_keys(attribute, low, own)]
     pairs[chosen, 1] = number_of_set[set_of]
     # the bitmaps of shared disjunctions are in the order of rows, not in that of a sorted run: there they are checked
     # row by row
     scanned_disjunction = disjunction & ~is_keyed & ((terms.owner < in_runs.start) | (terms.owner >= in_runs.stop))
     pairs[scanned_disjunction, 1] = len(bitmaps["bitmap_attribute"]) + terms.which[scanned_disjunction]
-    exact = scanned_disjunction | (single & ~is_keyed & _aligned(terms, c.sizes[at], by))
-    exact[chosen] = (shift[at] == 0)[chosen]
+    exact = scanned_disjunction | (single & ~is_keyed & _aligned(terms, c.sizes[attribute], dropped))
+    exact[chosen] = (shift[attribute] == 0)[chosen]
     return bitmaps, pairs, has_bitmap | chosen | scanned_disjunction, exact
 
 
@@ -72,15 +72,15 @@ def _aligned(terms: TermColumns, size: np.ndarray, by: np.ndarray) -> np.ndarray
     return (terms.low & mask == 0) & (((terms.high + 1) & mask == 0) | (terms.high == size - 1))
 
 
-def _keys(attribute: np.ndarray, code: np.ndarray, which: np.ndarray) -> np.ndarray:
+def _keys(attribute: np.ndarray, code: np.ndarray, chosen: np.ndarray) -> np.ndarray:
     """The keys attribute * 512 + code, int64, of the chosen elements."""
-    return attribute[which].astype(np.int64) * 512 + code[which]
+    return attribute[chosen].astype(np.int64) * 512 + code[chosen]
 
 
-def _edges(at: np.ndarray, low: np.ndarray, high: np.ndarray, last: np.ndarray, of: np.ndarray) -> np.ndarray:
-    """The edges of the coarse intervals of the terms `of` [terms] bool, ascending, as keys: the edge v stands for the
-    codes below v."""
-    lower, upper = _distinct(_keys(at, low, of & (low > 0))), _distinct(_keys(at, high, of & (high < last)) + 1)
+def _edges(at: np.ndarray, low: np.ndarray, high: np.ndarray, last: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """The edges of the coarse intervals of the terms `chosen` [terms] bool, ascending, as keys: the edge v stands for
+    the codes below v."""
+    lower, upper = _distinct(_keys(at, low, chosen & (low > 0))), _distinct(_keys(at, high, chosen & (high < last)) + 1)
     return np.union1d(lower, upper)
 
 

@@ -118,16 +118,16 @@ class _Tables:
         filtered = len(attributes) > 1 and near and combinations > FILTERED * _distinct(codes[:, :PREFILTERED])
         self._put("filter_at", self._length["filter_words"] if filtered else -1)
         self._put("filter_bits", self._filter(codes[:, :PREFILTERED]) if filtered else 0)
-        of = "plain" if plain else "posted"
+        field = "plain" if plain else "posted"
         slot_at = self._length["slot_start"]
         if direct:
             factors = strides(sizes)
             counts = np.bincount(codes @ factors, minlength=slots)
             most = int(counts.max(initial=0))
             bits = 0
-            starts = np.concatenate([[0], np.cumsum(counts)]) + self._length[of]
+            starts = np.concatenate([[0], np.cumsum(counts)]) + self._length[field]
             if not plain and 0 < most * slots <= EVEN * len(entries) and self._met(attributes, counts) > EVENLY_MET:
-                bits, slot_at = -most, self._length[of]
+                bits, slot_at = -most, self._length[field]
                 place = np.repeat(np.arange(slots) * most, counts) + within(counts)
                 entries, filed = np.full(slots * most, NO_ENTRY), entries
                 entries[place] = filed
@@ -135,13 +135,13 @@ class _Tables:
         else:
             factors = multipliers(len(attributes))
             bits = max(4, (2 * _distinct(codes)).bit_length())
-            starts, entries = self._groups(codes, entries, factors, bits, packed, self._length[of])
+            starts, entries = self._groups(codes, entries, factors, bits, packed, self._length[field])
         self._put("key_factors", factors)
         self._put("key_bits", bits)
         self._put("key_plain", plain)
         self._put("slot_at", slot_at)
         self._put("slot_start", starts)
-        self._put(of, entries)
+        self._put(field, entries)
         self._key_start.append(self._length["key_attributes"])
 
     def _met(self, attributes: tuple[int, ...], counts: np.ndarray) -> float:
@@ -152,8 +152,8 @@ class _Tables:
         at = np.cumsum(self._sizes.astype(np.int64)) - self._sizes
         shares = np.ones(1)
         for attribute in attributes:
-            of = self._shares[at[attribute] : at[attribute] + self._sizes[attribute]]
-            shares = np.multiply.outer(shares, of).reshape(-1)
+            share = self._shares[at[attribute] : at[attribute] + self._sizes[attribute]]
+            shares = np.multiply.outer(shares, share).reshape(-1)
         return float(shares[counts > 0].sum())
 
     def _filter(self, codes: np.ndarray) -> int:
@@ -246,15 +246,20 @@ def multipliers(count: int) -> np.ndarray:
 
 
 def with_quick_checks(
-    posted: np.ndarray, terms: TermColumns, of: np.ndarray, shift: np.ndarray, needed: np.ndarray, target: np.ndarray
+    posted: np.ndarray,
+    terms: TermColumns,
+    checked: np.ndarray,
+    shift: np.ndarray,
+    needed: np.ndarray,
+    target: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Adds quick checks to the entries `posted` [entries]: those of the most selective of the terms `of` [terms] bool
-    of each conjunction.
+    """Adds quick checks to the entries `posted` [entries]: those of the most selective of the terms `checked` [terms]
+    bool of each conjunction.
 
     Returns the entries [entries, 1 + QUICK] int32, and which conjunctions [conjunctions] bool the quick checks decide
     completely. Marks in `needed` the attributes whose coarse codes they read.
     """
-    at = np.flatnonzero(of)
+    at = np.flatnonzero(checked)
     able = (terms.attribute != DISJUNCTION) & (terms.attribute < QUICK_ATTRIBUTES)
     at = at[np.lexsort((terms.share[at], ~able[at], terms.owner[at]))]
     count = np.bincount(terms.owner[at], minlength=len(target))

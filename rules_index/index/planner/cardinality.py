@@ -108,9 +108,9 @@ class Expected:
         """The number of attributes that conjunctions name."""
         return len(np.unique(self.terms.attribute[self.terms.attribute != DISJUNCTION]))
 
-    def bitmaps(self, of: np.ndarray) -> float:
-        """The approximate number of bitmaps that the conjunctions `of` [conjunctions] bool need: one for every end of
-        an interval."""
-        at = of[self.terms.owner] & (self.terms.attribute != DISJUNCTION)
+    def bitmaps(self, chosen: np.ndarray) -> float:
+        """The approximate number of bitmaps that the conjunctions `chosen` [conjunctions] bool need: one for every end
+        of an interval."""
+        at = chosen[self.terms.owner] & (self.terms.attribute != DISJUNCTION)
         ends = 2 * self.scale * np.bincount(self.terms.attribute[at], minlength=len(self.c.sizes))
         return float(np.minimum(ends, np.minimum(self.c.sizes, COARSE_CODES)).sum())

@@ -196,14 +196,14 @@ class TableCosts:
         begin = np.cumsum(lengths) - lengths
         found = []
         for length in np.unique(lengths[(lengths > LONGEST_KEY) & (lengths <= MOST_COMMON)]).tolist():
-            of = np.flatnonzero(lengths == length)
-            if len(of) < COMMON * self.of.count:
+            members = np.flatnonzero(lengths == length)
+            if len(members) < COMMON * self.of.count:
                 continue
-            columns = attribute[begin[of, None] + np.arange(length)]
+            columns = attribute[begin[members, None] + np.arange(length)]
             _, inverse, uses = np.unique(columns, axis=0, return_inverse=True, return_counts=True)
             common = uses[inverse.reshape(-1)] >= COMMON * self.of.count
-            at = begin[of[common], None] + np.arange(length)
-            found.append((of[common], columns[common], share[at].prod(1), width[at].prod(1)))
+            at = begin[members[common], None] + np.arange(length)
+            found.append((members[common], columns[common], share[at].prod(1), width[at].prod(1)))
         return found
 
     def place(self, tables: Sequence[tuple[int, ...]], cost: np.ndarray) -> tuple[TableAssignment, np.ndarray]:
@@ -225,13 +225,13 @@ class TableCosts:
 
     def cost(self, assignment: TableAssignment) -> float:
         """The cost per row of an assignment, with the probes of all its tables."""
-        of: np.ndarray = np.flatnonzero(assignment.table >= 0)
-        table, entries = assignment.table[of], assignment.entries[of]
+        filed: np.ndarray = np.flatnonzero(assignment.table >= 0)
+        table, entries = assignment.table[filed], assignment.entries[filed]
         widths = np.array([len(names) for names in assignment.tables], np.int64)
-        each = self._key_cost(of, assignment.share[of], entries, widths[table])
+        each = self._key_cost(filed, assignment.share[filed], entries, widths[table])
         counts = np.bincount(table, weights=entries, minlength=len(assignment.tables)) * self.of.scale
         lists_only = (
-            len(assignment.tables) == 1 and len(of) == self.of.count and bool((self.of.lengths == widths[0]).all())
+            len(assignment.tables) == 1 and len(filed) == self.of.count and bool((self.of.lengths == widths[0]).all())
         )
         slot = self.costs.plain_slot_ns if lists_only else None
         probes = sum(self.probe_cost(*table, slot) for table in zip(assignment.tables, counts.tolist(), strict=True))

@@ -61,10 +61,10 @@ def code_shares(c: Conjunctions, sample: np.ndarray | None) -> np.ndarray:
     attribute, named = _attribute_of_sets(c)
     single = np.flatnonzero(set_widths(c) == 1)
     uses = np.bincount(c.terms[named, 1], minlength=len(attribute))[single]
-    of = attribute[single]
-    at = (np.cumsum(sizes) - sizes)[of] + c.intervals[c.set_start[single], 0]
+    owner = attribute[single]
+    at = (np.cumsum(sizes) - sizes)[owner] + c.intervals[c.set_start[single], 0]
     seen = np.bincount(at, weights=uses, minlength=len(uniform))
-    total = np.repeat(np.bincount(of, weights=uses, minlength=len(sizes)), sizes)
+    total = np.repeat(np.bincount(owner, weights=uses, minlength=len(sizes)), sizes)
     return np.where(total > 0, 0.5 * uniform + 0.5 * seen / np.maximum(total, 1), uniform)
 
 
