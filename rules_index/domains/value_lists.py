@@ -87,7 +87,7 @@ class ValueList:
 
 @dataclass(frozen=True, slots=True)
 class MissingList:
-    """A list whose values could not be had: rules that name it are refused, with the reason."""
+    """A list whose values could not be read: rules that name it are refused, with the reason."""
 
     name: str
     reason: str
