@@ -186,7 +186,7 @@ RUNS = Table(
 
 LINT_ACCEPTED = Table(
     "lint_accepted",
-    "one finding of lint that was accepted; it is told again once the rule changes",
+    "one accepted finding of lint; lint reports it again once the rule changes",
     (
         Column("scope", "string", "The stream or the join.", True),
         Column("rule_id", "string", "The rule's id, as text.", True),

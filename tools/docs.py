@@ -73,7 +73,7 @@ def function_table() -> list[str]:
     allowed = f"- Options are a MAP of constants: {_names(options.JSON_OPTIONS)}; of CSV {_names(options.CSV_OPTIONS)}."
     patterns = ", ".join(f"`{name}`" for name in sorted(function_signatures.PATTERN_ARGUMENT))
     return [
-        f"{len(function_signatures.FUNCTIONS)} names are allowed; behind each stands how many arguments it takes.",
+        f"{len(function_signatures.FUNCTIONS)} function names are allowed, each with its number of arguments.",
         "",
         "| result | functions |",
         "|---|---|",
@@ -114,7 +114,7 @@ def stream_tables() -> list[str]:
         "",
         *_columns(table_definitions.tagged_columns(ids)),
         "",
-        "Where the stream has `annotations`, behind `rule_ids` those of these that it names:",
+        "If the stream has `annotations`, the columns that it names come after `rule_ids`:",
         "",
         *_columns(table_definitions.annotation_columns(table_definitions.ANNOTATION_COLUMNS, ids)),
         "",
@@ -141,11 +141,11 @@ def join_tables() -> list[str]:
         "",
         *_columns(table_definitions.joined_columns("string")),
         "",
-        "Where the join has `annotations`, the same columns as a stream's.",
+        "If the join has `annotations`, it has the same columns for them as a stream.",
         "",
         "### quarantine_&lt;join&gt;",
         "",
-        "One row: one row of a stream that came too late. A STRUCT for each stream, NULL but for the row's own, and:",
+        "One row: one row of a stream that came too late. A STRUCT for each stream, NULL except the row's own, and:",
         "",
         *_columns(table_definitions.QUARANTINE_COLUMNS),
     ]
