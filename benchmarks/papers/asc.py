@@ -214,8 +214,8 @@ FIGURE_6 = Experiment(
     family=("Macro",),
     log=False,
     extra=("matches a row", "micro ratio", "Macro monitoring", "Hybrid monitoring"),
-    note="D3 is KDD99's connections in their order, a stand-in for the US Census. SEQ best and worst are the exact "
-    "best and worst of all fixed orders. Close: within a tenth.",
+    note="D3 is the connections of KDD99 in their order, in place of the US Census. SEQ best and worst are the "
+    "exact best and worst of all fixed orders. *Close* means within a tenth.",
 )
 FIGURE_7 = Experiment(
     "Figure 7",
@@ -267,7 +267,7 @@ FIGURE_8 = Experiment(
         ),
     ),
     best="nothing", log=False, extra=("Macro", "Hybrid"),
-    note="The deviation is measured: of the ones in a region's bitmap, over the rows.",
+    note="The deviation of the ones in a region's bitmap over the rows is measured.",
 )  # fmt: skip
 FIGURE_9 = Experiment(
     "Figure 9",
@@ -298,15 +298,16 @@ FIGURE_9 = Experiment(
     best="nothing",
     log=False,
     extra=("data", *(f"rearranged {mu:g}" for mu in MUS), *(f"monitoring {mu:g}" for mu in MUS)),
-    note="Each part has 480,000 rows, six periods, so that borders of the data are borders of periods.",
+    note="Each part has 480,000 rows, which are six periods, so that the data change at the end of a period.",
 )
 PAPER = Paper(
     "asc",
     "Evaluation sequences of attribute selection constructs (Lee and others)",
     (FIGURE_6, FIGURE_7, FIGURE_8, FIGURE_9),
     shown=("Figure 6",),
-    note="Costs are counted, not timed. Q1 to Q4 are ours, since the paper's Table 1 is lost: 20 queries of four "
-    "predicates over eight p-attributes (of three in figure 7), ranges that hold 3 to 60 % of the values.",
+    note="Costs are counted, not timed. Q1 to Q4 are not the paper's, since its Table 1 is lost: each has 20 "
+    "queries of four predicates over eight p-attributes (of three predicates in figure 7), with ranges of "
+    "3 to 60 % of the values.",
 )
 
 if __name__ == "__main__":

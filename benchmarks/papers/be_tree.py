@@ -128,8 +128,9 @@ TABLE_5 = Experiment(
     best="nothing",
     log=False,
     extra=("expressions",),
-    note="Scaled to the paper's numbers of expressions where fewer are built. The paper's 84 MB are 12 bytes "
-    "a predicate, as ours take, and headers and nodes come on top of that here; sets with gaps are not counted.",
+    note="If fewer expressions are built than in the paper, results are scaled to its number. The paper's 84 MB"
+    " are 12 bytes a predicate. Predicates take the same here, and headers and nodes are added; sets with "
+    "gaps are not counted.",
 )
 
 
@@ -234,7 +235,8 @@ FIGURE_12 = Experiment(
     own="BE",
     family=("BE-B",),
     extra=EXTRA,
-    note="A stand-in for DBLP: random strings whose letters follow one another as in this repository's documents.",
+    note="In place of DBLP: random strings, whose letters follow each other as often as in this repository's "
+    "documents.",
 )
 FIGURE_13 = Experiment(
     "Figure 13",
@@ -290,10 +292,11 @@ PAPER = Paper(
         FIGURE_13,
     ),
     shown=("Figure 5", "Figure 11"),
-    note="Default: 400 dimensions, cardinality 48, 7 predicates a subscription, 15 an event, ranges of 12 %, 0.3 "
-    "equalities, class Med, match probability 1 %. Gryphon is the generic tree, which with equalities alone is "
-    "the one for equality only. A predicate with gaps, such as IN, stands in the tree with its bounds; its set is "
-    "looked up beside it once they hold, which takes most of BE's time where there are many.",
+    note="Default: 400 dimensions, cardinality 48, 7 predicates a subscription, 15 an event, ranges of 12 %, "
+    "0.3 equalities, class Med, match probability 1 %. Gryphon is its generic tree; if all predicates are "
+    "equalities, this is the same as its tree for equalities only. A predicate with gaps, such as IN, is "
+    "in the BE-Tree with its bounds. If a value is within the bounds, it is also looked up in the set, "
+    "which takes most of BE's time if there are many such predicates.",
 )
 
 if __name__ == "__main__":

@@ -142,7 +142,7 @@ FIGURE_7 = figure(
         40: {"event": 55},
         66: {"event": 81},
     },
-    note="The sizes of the events go with those of the subscriptions, 13 to 81.",
+    note="The sizes of the events grow with those of the subscriptions, from 13 to 81.",
 )
 FIGURE_8A = figure(
     "Figure 8a-b",
@@ -150,8 +150,8 @@ FIGURE_8A = figure(
     "cardinality",
     sizes((48, 200), (48, 1_000, 6_000, 150_000), (48, 200, 1_000, 6_000, 30_000, 150_000), most=20_000),
     both(66, 59, "Propagation"),
-    note="k-index and SIFT enumerate ranges and are left out from 6,000 on, as in the paper, and where lists would "
-    "have more than 120 M entries.",
+    note="k-index and SIFT enumerate ranges. They are left out from 6,000 on, as in the paper, and if lists "
+    "would have more than 120 M entries.",
 )
 FIGURE_8C = figure(
     "Figure 8c-d",
@@ -195,8 +195,8 @@ FIGURE_9 = figure(
             "Zipf: k-index at cardinality 2 over 10",
         ),
     ),
-    note="Selectivity in the paper is 1 - 1 / cardinality. It has 1 % of change for BE-Tree and Gryphon; the "
-    "criterion grants half, since events match more where values repeat.",
+    note="Selectivity in the paper is 1 - 1 / cardinality. In the paper the times of BE-Tree and Gryphon change"
+    " by 1 %. The criterion allows a factor of 1.5, since events match more if values repeat.",
 )
 FIGURE_10 = figure(
     "Figure 10", "time by the share of equalities", "equality",

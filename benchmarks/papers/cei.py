@@ -278,7 +278,8 @@ PAPER = Paper(
     "cei", "Containment-encoded intervals (Wu, Chen, Yu)",
     (FIGURE_14, _lengths(15, LARGE), _lengths(16, SMALL), FIGURE_17, _numbers(18, LARGE), _numbers(19, SMALL)),
     shown=("Figure 17",),
-    note="Times are CPU time of compiled kernels, medians of turns; all four systems are written alike.",
+    note="Times are CPU time of compiled kernels, medians of several turns. All four systems are written in the"
+    " same way.",
 )  # fmt: skip
 
 if __name__ == "__main__":

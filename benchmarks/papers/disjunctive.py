@@ -264,8 +264,9 @@ PAPER = Paper(
     "Disjunctive predicates (Kuntschke, Kemper)",
     (*MATCHING, FIGURE_15, TABLE_7, SECTION_6_2, FIGURE_16, FIGURE_17, FIGURE_18, TABLE_8),
     shown=("Figure 18",),
-    note="Default: matching with 6 dimensions, 2 subpredicates a query and 20 a stream predicate; evaluation with 3 "
-    "dimensions, 100 subpredicates, selectivity 1 %, overlap 50 %. *Compared* are nodes and boxes looked at for a row.",
+    note="Default: matching with 6 dimensions, 2 subpredicates a query and 20 a stream predicate; evaluation "
+    "with 3 dimensions, 100 subpredicates, selectivity 1 %, overlap 50 %. *Compared* counts the nodes and "
+    "boxes that are visited for a row.",
 )
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,19 +13,23 @@ from benchmarks.report import short
 
 INTRODUCTION = """# The papers' experiments
 
-Written by `python -m benchmarks.papers` from the figures of a run; do not edit. `make papers` runs what is missing at
-sizes that still show each shape, within thirty minutes, `make papers-full` at the papers' sizes; both can be stopped
-and go on where they were. A figure whose parameters have not changed is not run again.
+For readers who want to know how far this project reproduces its five papers: for every figure and table, what the paper
+shows, what a run here measured, and a verdict.
 
-Each experiment first compares what all systems answer, and is not timed where they differ. Times are CPU time of one
-core. The systems and what they are compared with are compiled alike, by Numba, so that their times can be compared; the
-papers' machines were slower by an order of magnitude or more, so that ratios and shapes are judged, not milliseconds.
-What a paper counts itself (constructs, pieces, predicates, nodes) does not depend on the machine.
+This document is written by `python -m benchmarks.papers`; do not edit it. `make papers` runs the missing experiments at
+sizes that still show the shape of each figure, within thirty minutes. `make papers-full` runs them at the papers'
+sizes. Both can be stopped, and then continue where they were. An experiment whose parameters have not changed is not
+run again.
 
-A verdict is computed from the figures: each statement of the paper has a criterion, and *reproduced* means that all
-criteria are met, *partly* some, *not reproduced* none. An experiment without figures is *not run*. Under *ahead of the
-paper's system* stands, point by point, whatever is faster than (or counts less than) the system that the paper
-proposes. Values of the papers are those that their texts give; their plots are not in the texts.
+Each experiment first compares the answers of all systems, and is not timed if they differ. Times are CPU time of one
+core. All systems are compiled in the same way, by Numba, so that their times can be compared. The papers' machines were
+slower by an order of magnitude or more, so ratios and shapes are judged, not milliseconds. Counts that a paper reports
+(constructs, pieces, predicates, nodes) do not depend on the machine.
+
+A verdict is computed from the results. Each statement of the paper has a criterion. *Reproduced* means that all
+criteria of an experiment are met, *partly* that some are, *not reproduced* that none is. An experiment without results
+is *not run*. A line that begins with *Ahead of* lists the points at which another system is faster, or counts less,
+than the system that the paper proposes. The papers' values are those in their texts, not read from their plots.
 """
 
 
@@ -36,7 +41,13 @@ def document(papers: Sequence[Paper], folder: Path) -> str:
     for paper in papers:
         body += _section(paper, folder, counts)
     told = ", ".join(f"{count} {word}" for word, count in counts.items())
-    return "\n".join([*lines, f"In all: {told}.\n", *body]).rstrip() + "\n"
+    contents = ", ".join(f"[{paper.title}](#{_anchor(paper.title)})" for paper in papers)
+    return "\n".join([*lines, f"Contents: {contents}.\n", f"In all: {told}.\n", *body]).rstrip() + "\n"
+
+
+def _anchor(title: str) -> str:
+    """The anchor that GitHub gives to a heading: lower case, without punctuation, with hyphens for blanks."""
+    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
 
 
 def _section(paper: Paper, folder: Path, counts: dict[str, int]) -> list[str]:
