@@ -1,7 +1,8 @@
 """Keys of the assets, and names that all definitions share.
 
 Dagster's page shows only the last part of a key, so no two keys have the same last part. Keys with two parts cannot
-clash with the name of a table.
+clash with the name of a table. Dagster names the step that makes an asset after its key; no two steps may have the same
+name, and none may be a keyword of Python. A stream may have any name, so the key of its source has two parts as well.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ RESOURCE = "lake"
 
 def source_key(stream: str) -> dg.AssetKey:
     """The key of a stream's source."""
-    return dg.AssetKey(stream)
+    return dg.AssetKey(["source", stream])
 
 
 def index_key(scope: str) -> dg.AssetKey:

@@ -38,26 +38,21 @@ lateness = "1 day"
 """
 # asset <- the assets that it is made from, and the checks of the asset
 GRAPH = """
-both_tagged <- flights rule_index/both_rule_index weather
+both_tagged <- rule_index/both_rule_index source/flights source/weather
   ids_exist keys_equal matches_recorded quarantine_share row_count rule_ids_ascending rule_ids_not_empty
   rule_ids_not_null sample_agrees times_in_window versions_recorded
 deltatag/maintenance <-
-early <- flights_tagged
-  check_long_holds check_sane_holds checks_valid columns followed key_flight_id_not_null quarantine_share
-early_matches <- early rule_index/early_rule_index
-early_tagged <- early rule_index/early_rule_index
+early_matches <- rule_index/early_rule_index source/early
+early_tagged <- rule_index/early_rule_index source/early
   ids_exist matches_agree matches_recorded row_count rule_ids_ascending rule_ids_not_null sample_agrees
   versions_recorded
-flights <-
-  check_sane_holds check_two_words_holds checks_valid columns event_time_type followed key_flight_id_not_null
-  quarantine_share
-flights_matches <- flights rule_index/flights_rule_index
-flights_tagged <- flights rule_index/flights_rule_index
+flights_matches <- rule_index/flights_rule_index source/flights
+flights_tagged <- rule_index/flights_rule_index source/flights
   ids_exist matches_agree matches_recorded row_count rule_ids_ascending rule_ids_not_null sample_agrees
   versions_recorded
-quarantine_both <- flights rule_index/both_rule_index weather
-quarantine_early <- early rule_index/early_rule_index
-quarantine_flights <- flights rule_index/flights_rule_index
+quarantine_both <- rule_index/both_rule_index source/flights source/weather
+quarantine_early <- rule_index/early_rule_index source/early
+quarantine_flights <- rule_index/flights_rule_index source/flights
 report/both_report <- both_tagged rule_index/both_rule_index
 report/early_report <- early_tagged rule_index/early_rule_index
 report/flights_report <- flights_tagged rule_index/flights_rule_index
@@ -79,13 +74,18 @@ rule_rejects/weather_rule_rejects <- rules
 rules <-
   description_type enabled_type expression_not_null expression_type labels_type owner_type priority_type reject_share
   rule_id_not_null rule_id_type rule_id_unique scope_known scope_not_null scope_type table valid_from_type valid_to_type
-runs/both_runs <- flights rule_index/both_rule_index weather
-runs/early_runs <- early rule_index/early_rule_index
-runs/flights_runs <- flights rule_index/flights_rule_index
-runs/weather_runs <- rule_index/weather_rule_index weather
-weather <-
+runs/both_runs <- rule_index/both_rule_index source/flights source/weather
+runs/early_runs <- rule_index/early_rule_index source/early
+runs/flights_runs <- rule_index/flights_rule_index source/flights
+runs/weather_runs <- rule_index/weather_rule_index source/weather
+source/early <- flights_tagged
+  check_long_holds check_sane_holds checks_valid columns followed key_flight_id_not_null quarantine_share
+source/flights <-
+  check_sane_holds check_two_words_holds checks_valid columns event_time_type followed key_flight_id_not_null
+  quarantine_share
+source/weather <-
   columns event_time_type followed
-weather_tagged <- rule_index/weather_rule_index weather
+weather_tagged <- rule_index/weather_rule_index source/weather
   ids_exist matches_recorded row_count rule_ids_ascending rule_ids_not_null sample_agrees versions_recorded
 """
 
@@ -114,6 +114,20 @@ def test_the_asset_graph_is_this(configuration: Path) -> None:
         for check in ([line] if "<-" in line else line.split())
     ]
     assert described(build_definitions(configuration)) == expected
+
+
+def test_a_stream_may_have_any_name_though_python_or_a_job_or_a_step_has_it(tmp_path: Path) -> None:
+    names = ["class", "input", "run", "report", "maintain", "judge_rules", "rules_x", "sources", "a", "b"]
+    names += [f"{step}_a" for step in ("compile", "tag", "judge", "retag", "join", "source")]
+    names += ["source__a", "report__a_report", "deltatag__maintenance"]
+    streams = [f'[streams.{name}]\nsource = "{name}"\nkey = ["id"]\nevent_time = "at"\n' for name in names]
+    join = '[joins.with]\nstreams = ["class", "join_a"]\non = ["id"]\nwindow = "1 hour"\n'
+    path = tmp_path / "deltatag.toml"
+    path.write_text("".join(['[lake]\nroot = "lake"\n', *streams, join, '[lists.lambda]\nsource = "values"\n']))
+    definitions = build_definitions(path)
+    dg.Definitions.validate_loadable(definitions)
+    steps = {node.name for node in definitions.resolve_job_def("run").nodes}
+    assert {f"{step}_{name}" for step in ("compile", "tag") for name in names} <= steps
 
 
 def test_everything_loads_and_runs_in_one_process_with_one_spark_step_at_a_time(configuration: Path) -> None:

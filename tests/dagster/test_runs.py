@@ -102,12 +102,12 @@ def test_from_nothing_to_tags_and_a_rule_edited_by_sql_tags_what_arrives_before_
     tick = tick_sensor(workspace, instance, None)
     (request,) = tick.run_requests
     keys = {key.to_user_string() for key in request.asset_selection}
-    assert {"rules", "flights", "rule_index/flights_rule_index", "flights_tagged", "quarantine_flights"} <= keys
+    assert {"rules", "source/flights", "rule_index/flights_rule_index", "flights_tagged", "quarantine_flights"} <= keys
     assert tick_schedule(workspace, instance).run_requests[0].asset_selection == request.asset_selection
     result = run_once(workspace, instance, ["flights"])
     assert result.success
     first = made(result)
-    assert set(first) == keys - {"rules", "flights"}
+    assert set(first) == keys - {"rules", "source/flights"}
     assert tagged(workspace) == expected(workspace, FIRST, 0, 100)
     assert DeltaTable(workspace.lake.uri("quarantine_flights")).to_pyarrow_table().num_rows == 10
     # One row's and one rule's faults are warnings, and stop nothing.
@@ -149,7 +149,7 @@ def test_from_nothing_to_tags_and_a_rule_edited_by_sql_tags_what_arrives_before_
 def assert_told(result: dg.ExecuteInProcessResult) -> None:
     """The metadata says what was found: counts, rates, tables and a picture."""
     checks = {(c.asset_key.to_user_string(), c.check_name): c for c in result.get_asset_check_evaluations()}
-    source = checks["flights", "followed"].metadata
+    source = checks["source/flights", "followed"].metadata
     assert (source["new_rows"].value, source["refused"].value, source["quarantine_share"].value) == (100, 10, 0.1)
     found = checks["flights_tagged", "row_count"].metadata
     assert found["tagged_rows"].value == 90
@@ -374,7 +374,7 @@ def test_a_stream_that_reads_what_another_one_has_tagged_runs_behind_it(
     result = run_once(both, instance)
     assert result.success, failed_checks(result)
     steps = [event.step_key for event in result.all_events if event.is_step_success]
-    wanted = ["tag_flights", "judge_flights_tagged", "long", "judge_long", "tag_long", "judge_long_tagged"]
+    wanted = ["tag_flights", "judge_flights_tagged", "source__long", "judge_long", "tag_long", "judge_long_tagged"]
     assert [step for step in steps if step in wanted] == wanted
     assert steps.index("compile_flights") < steps.index("compile_long")
     assert both.lake.arrow("long_tagged").num_rows == sum(row["delay"] > 80 for row in flights(0, 100).to_pylist())
@@ -387,7 +387,7 @@ def test_a_stream_that_reads_what_another_one_has_tagged_runs_behind_it(
     assert due_scopes(both) == ["long"]
     (request,) = tick_sensor(both, instance, None).run_requests
     keys = {key.to_user_string() for key in request.asset_selection}
-    assert {"long", "long_tagged"} <= keys and not {"flights", "flights_tagged"} & keys
+    assert {"source/long", "long_tagged"} <= keys and not {"source/flights", "flights_tagged"} & keys
     result = run_once(both, instance, ["long"])
     assert result.success, failed_checks(result)
     assert both.lake.arrow("long_tagged").num_rows == sum(row["delay"] > 80 for row in flights(0, 200).to_pylist())

@@ -77,7 +77,7 @@ def test_a_join_runs_when_a_row_has_come_on_either_side_and_its_checks_look_at_i
     (request,) = tick.run_requests
     keys = [key.to_user_string() for key in request.asset_selection]
     assert len(keys) == len(set(keys)) and {
-        "weather",
+        "source/weather",
         "rule_index/both_rule_index",
         "both_tagged",
         "runs/both_runs",
@@ -100,7 +100,7 @@ def test_a_join_runs_when_a_row_has_come_on_either_side_and_its_checks_look_at_i
     assert due_scopes(joined) == ["both"]
     (request,) = tick_sensor(joined, instance, tick.cursor).run_requests
     keys = {key.to_user_string() for key in request.asset_selection}
-    assert {"flights", "weather", "both_tagged"} <= keys and "flights_tagged" not in keys
+    assert {"source/flights", "source/weather", "both_tagged"} <= keys and "flights_tagged" not in keys
     assert run_once(joined, instance, ["both"]).success
 
     # Rows come on one side: the join is due, and not the stream, which has no rule.
