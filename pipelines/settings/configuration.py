@@ -38,6 +38,8 @@ CONFIG_VARIABLE = "DELTATAG_CONFIG"
 """Environment variable with the path of the configuration, for the command line and Dagster."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_LONGEST_NAME = 200
+"""Maximum characters of a name: it is part of folders' names, which have at most 255."""
 _ZONES_JAVA_KNOWS = r"(?!posix/|right/|(?:localtime|posixrules|Factory|ROC)$).*"
 """Matches all names except those in the time zone database that Java does not know."""
 
@@ -360,6 +362,9 @@ def _refuse_collisions(
     for kind, name in scopes:
         if not _NAME.match(name):
             message = "a name consists of letters, digits and underscores and starts with no digit"
+            raise ConfigurationError(f"{path}: [{kind}.{name}]: {message}.")
+        if len(name) > _LONGEST_NAME:
+            message = f"a name has at most {_LONGEST_NAME} characters, and this one has {len(name)}"
             raise ConfigurationError(f"{path}: [{kind}.{name}]: {message}.")
     for kind, name in scopes:
         own = scope_tables(name, is_join=kind == "joins") if kind != "lists" else ()

@@ -128,6 +128,7 @@ def test_start(tmp_path: Path, text: str, expected: Start) -> None:
         (MINIMAL + '[rules]\non_reject = "keep"', "[rules] on_reject", "drop, hold"),
         (MINIMAL + "[rules]\nmax_reject_share = 2", "[rules] max_reject_share", "from 0 to 1"),
         (MINIMAL + "[streams.a]\n", "[streams.a] source", "missing"),
+        (MINIMAL + f'[streams.{"a" * 201}]\nsource = "b"', "[streams.aaa", "at most 200 characters"),
         (STREAM + "sorce = 1\n", "[streams.flights] sorce", "no such key"),
         (STREAM + 'start = "soon"\n', "[streams.flights] start", "earliest"),
         (STREAM + "start = -1\n", "[streams.flights] start", "earliest"),
