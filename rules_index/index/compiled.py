@@ -221,14 +221,11 @@ class CompiledRules:
         is as `codes` returns it."""
         if not raised:
             return {}
-        starts, used = self.raising
-        failing = np.isin(used, np.fromiter(raised, np.int64))
-        owner = np.repeat(np.arange(len(starts) - 1), np.diff(starts))[failing]
+        owner, failing_attributes = self._uses_of(raised)
         if not len(owner):
             return {}
         counts: dict[tuple[int, ...], int] = {}
         errors: dict[RuleId, int] = {}
-        failing_attributes = used[failing]
         boundaries = np.flatnonzero(np.diff(owner)) + 1
         for rule, group in zip(np.unique(owner), np.split(failing_attributes, boundaries), strict=True):
             key = tuple(group.tolist())
@@ -236,6 +233,24 @@ class CompiledRules:
                 counts[key] = int(np.logical_or.reduce([raised[number] for number in key]).sum())
             errors[self.ids[int(rule)].as_py()] = counts[key]
         return errors
+
+    def _uses_of(self, raised: Collection[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Each pair of a rule and one of these attributes that it uses: two arrays [pairs], ascending by rule."""
+        starts, used = self.raising
+        failing = np.isin(used, np.fromiter(raised, np.int64))
+        rules, attributes = np.repeat(np.arange(len(starts) - 1), np.diff(starts))[failing], used[failing]
+        unforeseen = set(raised) - set(attributes.tolist())
+        if not unforeseen:
+            return rules, attributes
+        # a fault of the library's own, in an attribute that cannot raise
+        from rules_index.index.combined_engine import conjunctions_of
+
+        conjunctions = conjunctions_of(self.index)
+        naming = {attribute: conjunctions.rules_that_name(attribute) for attribute in sorted(unforeseen)}
+        rules = np.concatenate([rules, *naming.values()])
+        attributes = np.concatenate([attributes, *(np.full(len(each), n) for n, each in naming.items())])
+        order = np.lexsort((attributes, rules))
+        return rules[order], attributes[order]
 
     def _ids_of(self, ordinals: np.ndarray) -> pa.Array:
         if pa.types.is_integer(self.ids.type):

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rules_index.arrays import segment_ids
+
 DISJUNCTION = -1
 """The attribute, in `Conjunctions.terms`, of a term that names a shared disjunction."""
 
@@ -37,3 +39,15 @@ class Conjunctions:
     def disjunctions(self) -> int:
         """Number of shared disjunctions."""
         return len(self.disjunction_start) - 1
+
+    def rules_that_name(self, attribute: int) -> np.ndarray:
+        """The rules [.] int32, ascending, that name an attribute, directly or through shared disjunctions."""
+        of_rules, conjunction = int(self.disjunction_start[-1]), segment_ids(self.start)
+        is_disjunction = self.terms[:, 0] == DISJUNCTION
+        naming, found = self.terms[:, 0] == attribute, -1
+        while naming.sum() > found:
+            found = naming.sum()
+            named = np.unique(conjunction[naming])
+            disjunctions = self.target[named[named < of_rules]]
+            naming |= is_disjunction & np.isin(self.terms[:, 1], disjunctions)
+        return np.unique(self.target[named[named >= of_rules]])

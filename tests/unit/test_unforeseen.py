@@ -51,10 +51,18 @@ def test_what_breaks_while_a_batch_is_evaluated_counts_as_an_error(
 
     function = function_registry.FUNCTIONS["bit_count"]
     monkeypatch.setitem(function_registry.FUNCTIONS, "bit_count", dataclasses.replace(function, evaluate=broken))
-    compiled = ri.compile_rules([*RULES, (4, "bit_count(b) = 1")], SCHEMA)
-    rows = pa.table({"a": pa.array([1, 3, 2], pa.int32()), "b": pa.array([2, 3, 2], pa.int32())})
-    assert compiled.match(rows).to_pylist() == [[1], [3], [2]]
+    shared = " AND ".join(f"(bit_count(b) = {k} OR a = {k} OR d IS NULL)" for k in range(1, 9))
+    rules = [*RULES, (4, "bit_count(b) = 1 OR 8 / a = 8"), (5, f"a = 9 OR ({shared})")]
+    compiled = ri.compile_rules(rules, SCHEMA)
+    assert compiled.index.arrays["disjunction_start"][-1] > 0
+    dates = pa.array([0, 0, 0], pa.date32())
+    rows = pa.table({"a": pa.array([1, 3, 0], pa.int32()), "b": pa.array([2, 3, 2], pa.int32()), "d": dates})
+    assert compiled.match(rows).to_pylist() == [[1, 4], [3], []]
+    assert compiled.errors == {4: 3, 5: 3}
     assert "A part of a rule over b" in caplog.text
+    changed = compiled.update([(5, None), (6, "bit_count(b) = 2 AND a < 9")])
+    assert changed.match(rows).to_pylist() == [[1, 4], [3], []]
+    assert changed.errors == {4: 3, 6: 3}
 
 
 @pytest.mark.usefixtures("breaking")
