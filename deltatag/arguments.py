@@ -274,9 +274,11 @@ def _kinds(text: str) -> list[str]:
 
 
 class _VerbParser(argparse.ArgumentParser):
-    """A parser that also takes a verb's arguments after its options: `explain SCOPE --json RULE`.
+    """A parser that also takes a verb's arguments after its options (`explain SCOPE --json RULE`), and arguments that
+    begin with a dash (`lint --accept -late overlap`).
 
-    `argparse` itself takes an optional argument as missing at the first option, and rejects it later as one too many.
+    `argparse` itself takes an optional argument as missing at the first option, and rejects it later as one too many. It
+    takes a text with a dash for an option, and gives an option with two values none that begins with a dash.
     """
 
     _is_second_try = False
@@ -292,6 +294,11 @@ class _VerbParser(argparse.ArgumentParser):
             return self.parse_known_intermixed_args(args, given)
         finally:
             self._is_second_try = False
+
+    def _parse_optional(self, arg_string: str) -> Any:
+        """The option that a text is, as `ArgumentParser` has it; None for a value."""
+        is_value = arg_string[:2] != "--" and arg_string not in self._option_string_actions
+        return None if is_value else super()._parse_optional(arg_string)
 
 
 class _Version(argparse.Action):

@@ -24,6 +24,9 @@ def test_every_verb_has_a_help_with_an_example(verb: str, capsys) -> None:
         (["backtest", "s", "--from", "2024-01-01", "x > 1"], {"expression": "x > 1", "since": "2024-01-01"}),
         (["lint", "s", "--json", "q"], {"scopes": ["s", "q"], "json": True}),
         (["--config", "c", "sql", "a", "--format", "csv", "b"], {"statements": ["a", "b"], "config": "c"}),
+        (["lint", "s", "--accept", "-r", "dead", "--json"], {"accept": ["-r", "dead"], "scopes": ["s"], "json": True}),
+        (["rules", "history", "-r"], {"rule": "-r"}),
+        (["backtest", "s", "-x>1", "--json"], {"expression": "-x>1", "json": True}),
     ],
 )
 def test_options_stand_before_and_behind_other_arguments(arguments: list[str], found: dict) -> None:
