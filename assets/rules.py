@@ -37,12 +37,12 @@ def rules_asset(configuration: Configuration) -> Any:
         required_resource_keys={RESOURCE},
     )
     def look_at_rules(context: dg.AssetExecutionContext) -> dg.DataVersion:
-        """The version of the rules table."""
-        from pipelines.errors import MissingTableError
+        """The version of the rules table; the table's checks say why it cannot be opened."""
+        from pipelines.errors import PipelineError
 
         try:
             version = str(context.resources.lake.workspace().lake.version(RULES_TABLE.name))
-        except MissingTableError:
+        except PipelineError:
             version = MISSING
         return dg.DataVersion(version)
 
@@ -110,8 +110,8 @@ def index_assets(
 
 def _held(result: "ScopeResult") -> str:
     return (
-        f'{result.rejects} of the {result.rules} rules of {result.scope} were rejected, on_reject is "hold", and there '
-        "is no earlier index to hold on to. Correct the rules that rule_rejects lists."
+        f"{result.rejects:,} of the {result.rules:,} rules of {result.scope} were rejected, "
+        'on_reject is "hold", and there is no earlier index to hold on to. Correct the rules that rule_rejects lists.'
     )
 
 

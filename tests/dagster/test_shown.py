@@ -1,4 +1,4 @@
-"""What a tagged table's asset shows of its runs: numbers to plot, a picture, and how far it is behind."""
+"""What assets show of their runs: numbers to plot, a picture, how far a table is behind, and what cannot be read."""
 
 from __future__ import annotations
 
@@ -112,3 +112,11 @@ def test_a_table_that_is_not_made_says_so(tmp_path: Path, instance: dg.DagsterIn
     told = shown(run_once(workspace, instance, quiet=True), "weather_tagged")
     assert not workspace.lake.exists("weather_tagged")
     assert "is not made yet" in told["state"] and "dagster/uri" not in told
+
+
+def test_rules_that_cannot_be_read_are_told_by_their_check(workspace: Workspace, instance: dg.DagsterInstance) -> None:
+    for commit in Path(workspace.lake.uri("rules"), "_delta_log").glob("*.json"):
+        commit.write_text('{"torn')
+    result = run_once(Workspace.open(workspace.configuration.path), instance, quiet=True)
+    messages = {c.check_name: c.description for c in result.get_asset_check_evaluations() if not c.passed}
+    assert not result.success and "cannot be opened" in str(messages["table"])
