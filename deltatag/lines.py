@@ -27,7 +27,7 @@ def compile_line(result: ScopeResult) -> str:
         "unchanged": "unchanged",
         "held": "held back because of rejected rules (on_reject = hold)",
     }
-    rejects = f", {result.rejects} rejected (see the table rule_rejects)" if result.rejects else ""
+    rejects = f", {result.rejects:,} rejected (see the table rule_rejects)" if result.rejects else ""
     engine = f", engine {result.engine}" if result.engine else ""
     size = f", {result.bytes / 1024:,.0f} KiB" if result.bytes else ""
     return (
@@ -130,4 +130,4 @@ def lag_text(versions: int | None, rows: int | None) -> str:
         return "-"
     if versions == 0:
         return "nothing"
-    return f"{versions} version{'s' if versions > 1 else ''}" + (f", {rows:,} rows" if rows is not None else "")
+    return counted(versions, "version") + (f", {counted(rows, 'row')}" if rows is not None else "")

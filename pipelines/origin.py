@@ -184,7 +184,9 @@ class Origin:
         theirs = IndexedRules.of(self.workspace, stored)
         if theirs.time_zone != mine.time_zone:
             raise self._unknown(f"they were tagged by rules in the time zone {theirs.time_zone}, not {mine.time_zone}")
-        self.workspace.progress(f"{self.stream.name}: do the rules of {self.origin.name} imply its {len(mine.rules)}?")
+        self.workspace.progress(
+            f"{self.stream.name}: do the rules of {self.origin.name} imply its {len(mine.rules):,}?"
+        )
         found = implied_by(mine, theirs, StreamScope(self.workspace, self.origin).columns())
         refused = found.filter(~pl.col("implied").fill_null(False))
         if refused.height:
@@ -194,10 +196,10 @@ class Origin:
         name, origin = self.stream.name, self.origin.name
         unknown = refused.filter(pl.col("implied").is_null()).height
         listed = ", ".join(map(str, refused.sort(pl.col("implied").is_null(), "rule_id")["rule_id"][:_NAMED]))
-        more = f" and {refused.height - _NAMED} more" if refused.height > _NAMED else ""
-        undecided = f" ({unknown} of them may be, which could not be shown)" if unknown else ""
+        more = f" and {refused.height - _NAMED:,} more" if refused.height > _NAMED else ""
+        undecided = f" ({unknown:,} of them may be, which could not be shown)" if unknown else ""
         return (
-            f"{name} reads what {origin} has tagged, and {refused.height} of the {count} rules of {name} are not "
+            f"{name} reads what {origin} has tagged, and {refused.height:,} of the {count:,} rules of {name} are not "
             f"implied by the rules of {origin} in version {rules_version} of rules{undecided}, so that rows which they "
             f"match would be missing: {listed}{more}. Mend the rules of {name} or {origin}, or let {name} read the "
             "source itself: source in place of source_stream."

@@ -208,7 +208,7 @@ class _Tagger(MicroBatchRun):
         limit = self.stream.max_quarantine_share
         if rows and refused / rows > limit:
             raise QuarantineShareError(
-                f"{refused} of the next {rows} rows of {self.stream.name} would go to quarantine, more than "
+                f"{refused:,} of the next {rows:,} rows of {self.stream.name} would go to quarantine, more than "
                 f"max_quarantine_share = {limit} allows; none of them was tagged. Correct the source or the checks, or "
                 f"raise the share in [streams.{self.stream.name}] of {self.workspace.configuration.path}."
             )
@@ -265,7 +265,7 @@ class _Tagger(MicroBatchRun):
         """Write the micro-batch as planned, and record it as done."""
         started = time.perf_counter()
         self.workspace.progress(
-            f"{self.stream.name}: micro-batch {batch.batch}, {len(taken.files)} files, {taken.bytes / 2**20:,.1f} MiB"
+            f"{self.stream.name}: micro-batch {batch.batch}, {len(taken.files):,} files, {taken.bytes / 2**20:,.1f} MiB"
         )
         figures: dict[str, Any] = {"rows": 0, "matches": 0, "errors": {}}
         if taken.files:

@@ -54,7 +54,7 @@ def too_many(scope: Scope, counts: Counts) -> ScopeResult | None:
         return None
     see = f"deltatag sql \"SELECT * FROM rule_rejects WHERE scope = '{name}'\""
     message = (
-        f"{counts.rejected} of the {counts.enabled} rules of {name} were rejected, more than max_reject_share = "
+        f"{counts.rejected:,} of the {counts.enabled:,} rules of {name} were rejected, more than max_reject_share = "
         f"{limit} allows; the index stays as it was. See them with: {see}"
     )
     return ScopeResult(name, "failed", counts.version, counts.enabled, counts.rejected, error=message)

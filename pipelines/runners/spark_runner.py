@@ -162,7 +162,7 @@ class SparkRunner:
         files = matchable.files(taken)
         size = sum(int(add["size"]) for _, add in files)
         self.workspace.progress(
-            f"{self.stream.name}: micro-batch {batch.batch}, rules can match rows of {len(files)} of "
-            f"{len(taken.files)} files, {size / 2**20:,.1f} MiB"
+            f"{self.stream.name}: micro-batch {batch.batch}, rules can match rows of {len(files):,} of "
+            f"{len(taken.files):,} files, {size / 2**20:,.1f} MiB"
         )
         return slice_frame(job.source, replace(taken, files=files)).filter(matchable.condition)

@@ -12,9 +12,11 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
+from deltatag.lines import compile_line, lag_text
 from deltatag.logs import libraries_silent
 from deltatag.output import json_text, jsonable, print_csv, print_json, print_table, say, say_rejected, values_of
 from deltatag.progress import Progress
+from pipelines.compiling.results import ScopeResult
 
 
 def test_output_forms(capsys) -> None:
@@ -112,3 +114,14 @@ def test_very_many_rejected_rules_are_counted(capsys) -> None:
     *lines, last = capsys.readouterr().err.splitlines()
     assert (len(lines), lines[99]) == (100, "deltatag: rule 99 is rejected")
     assert last == "deltatag: these are 100 of 1,250 rejected rules; --json has all."
+
+
+def test_counts_have_separators_and_their_noun_in_its_number() -> None:
+    result = ScopeResult("s", "compiled", 3, rules=20_000, rejects=1_234, engine="hybrid", bytes=2 << 20)
+    line = "s: compiled, 20,000 rules, 1,234 rejected (see the table rule_rejects), engine hybrid, 2,048 KiB"
+    assert compile_line(result).startswith(line)
+    assert [lag_text(*lag) for lag in [(1, 1), (2, 3_000), (1_000, None)]] == [
+        "1 version, 1 row",
+        "2 versions, 3,000 rows",
+        "1,000 versions",
+    ]
