@@ -308,7 +308,8 @@ def _commit(lake: Lake, table: Any, plan: _Plan, last: bool) -> int | None:
     try:
         same = f"t.`{known['rule_id']}` = s.`{known['rule_id']}`"
         merge = table.merge(source, same, "s", "t", commit_properties=by_this_user())
-        merge = merge.when_matched_delete(f"s.{_REMOVED}")
+        # a disabled rule of another scope may have the id, too
+        merge = merge.when_matched_delete(f"s.{_REMOVED} AND t.`{known['scope']}` = s.`{known['scope']}`")
         merge = merge.when_matched_update(values, f"NOT s.{_REMOVED}")
         merge.when_not_matched_insert(values, f"NOT s.{_REMOVED}").execute()
     except exceptions.CommitFailedError as error:

@@ -73,7 +73,8 @@ def rules_of(lake: Lake, table: Any) -> pl.DataFrame:
     schema = pl.DataFrame(pl.from_arrow(arrow_schema(WHOLE_RULES, lake.rule_id_type()).empty_table())).schema
     missing = [pl.lit(None, schema[name]).alias(name) for name in COLUMNS if name not in known]
     typed = [_as_now(name, frame[name], schema[name], table.version()) for name in frame.columns]
-    return pl.DataFrame(typed).with_columns(missing).select(COLUMNS)
+    # in one chunk: a table of several files has several, and Polars (2.1) cannot join integers to maps in these
+    return pl.DataFrame(typed).with_columns(missing).select(COLUMNS).rechunk()
 
 
 def _as_now(name: str, column: pl.Series, kind: pl.DataType, version: int) -> pl.Series:
