@@ -38,11 +38,11 @@ def rules_asset(configuration: Configuration) -> Any:
     )
     def look_at_rules(context: dg.AssetExecutionContext) -> dg.DataVersion:
         """The version of the rules table; the table's checks say why it cannot be opened."""
-        from pipelines.errors import PipelineError
+        from pipelines.errors import MissingTableError, TableError
 
         try:
             version = str(context.resources.lake.workspace().lake.version(RULES_TABLE.name))
-        except PipelineError:
+        except (MissingTableError, TableError):
             version = MISSING
         return dg.DataVersion(version)
 

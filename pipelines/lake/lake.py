@@ -238,8 +238,13 @@ def open_delta(uri: str, version: int | None, what: str, advice: str) -> DeltaTa
         if os.path.isfile(local_folder(uri) or ""):
             raise MissingTableError(f"There is no Delta table at {uri} ({what}), but a file. {advice}") from None
         if reason := why_denied(error):
-            raise AccessError(f"{what} at {uri} cannot be read: {reason}.") from error
-        raise TableError(f"{what} at {uri} cannot be opened: {first_line(error)}") from error
+            raise AccessError(f"{_subject(what, uri)} cannot be read: {reason}.") from error
+        raise TableError(f"{_subject(what, uri)} cannot be opened: {first_line(error)}") from error
+
+
+def _subject(what: str, uri: str) -> str:
+    """A table as the beginning of a sentence."""
+    return f"{what[0].upper()}{what[1:]} at {uri}"
 
 
 def is_table(uri: str) -> bool:
@@ -264,7 +269,7 @@ def _refuse_if_denied(uri: str, what: str) -> None:
             os.stat(folder)
     except OSError as error:
         if reason := why_denied(error):
-            raise AccessError(f"{what} at {uri} cannot be read: {reason}.") from error
+            raise AccessError(f"{_subject(what, uri)} cannot be read: {reason}.") from error
 
 
 def rows_in(table: DeltaTable) -> int | None:

@@ -119,4 +119,5 @@ def test_rules_that_cannot_be_read_are_told_by_their_check(workspace: Workspace,
         commit.write_text('{"torn')
     result = run_once(Workspace.open(workspace.configuration.path), instance, quiet=True)
     messages = {c.check_name: c.description for c in result.get_asset_check_evaluations() if not c.passed}
-    assert not result.success and "cannot be opened" in str(messages["table"])
+    told = f"The table rules at {workspace.lake.uri('rules')} cannot be opened"
+    assert not result.success and told in str(messages["table"])
