@@ -277,8 +277,8 @@ class _VerbParser(argparse.ArgumentParser):
     """A parser that also takes a verb's arguments after its options (`explain SCOPE --json RULE`), and arguments that
     begin with a dash (`lint --accept -late overlap`).
 
-    `argparse` itself takes an optional argument as missing at the first option, and rejects it later as one too many. It
-    takes a text with a dash for an option, and gives an option with two values none that begins with a dash.
+    `argparse` itself takes an optional argument as missing at the first option, and rejects it later as one too many.
+    It takes a text with a dash for an option, and gives an option with two values none that begins with a dash.
     """
 
     _is_second_try = False
