@@ -10,7 +10,7 @@ from dagster._core.errors import DagsterUserCodeProcessError
 from dagster_shared.error import SerializableErrorInfo
 
 
-class ToldError(dg.Failure, DagsterUserCodeProcessError):
+class ReportedError(dg.Failure, DagsterUserCodeProcessError):
     """A failure for which Dagster's page shows only a sentence.
 
     Of a plain `Failure`, Dagster records the stack trace. A DagsterUserCodeProcessError provides its own error infos
@@ -26,11 +26,11 @@ class ToldError(dg.Failure, DagsterUserCodeProcessError):
 
 
 @contextmanager
-def telling() -> Iterator[None]:
+def reporting_failures() -> Iterator[None]:
     """Turn an error that deltatag raised on purpose into a failure with its message; others keep their stack trace."""
     from pipelines.errors import PipelineError
 
     try:
         yield
     except PipelineError as error:
-        raise ToldError(str(error)) from None
+        raise ReportedError(str(error)) from None

@@ -4,7 +4,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.failures import ToldError
+from assets.failures import ReportedError
 from assets.names import MAINTENANCE, RESOURCE, SPARK_POOL
 from pipelines.settings.model import Configuration
 
@@ -31,7 +31,7 @@ def maintenance_asset() -> dg.AssetsDefinition:
         results = maintain(context.resources.lake.workspace())
         failed = [f"{each.table}: {each.error}" for each in results if each.error is not None]
         if failed:
-            raise ToldError("; ".join(failed))
+            raise ReportedError("; ".join(failed))
         for note in (note for each in results for note in each.notes):
             context.log.info(note)
         columns = ("table", "files", "bytes", "merged", "into", "removed", "rows")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets.failures import telling
+from assets.failures import reporting_failures
 from assets.names import RESOURCE, SPARK_POOL, index_key, report_key, table_key
 from assets.table_metadata import rounded
 from pipelines.settings.model import Configuration
@@ -39,7 +39,7 @@ def report_asset(scope: str, owners: Sequence[str]) -> dg.AssetsDefinition:
     )
     def report(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         """Count, write the page, and return the metadata."""
-        with telling():
+        with reporting_failures():
             return dg.MaterializeResult(metadata=_metadata(context.resources.lake.workspace(), scope))
 
     return report

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets.failures import telling
+from assets.failures import reporting_failures
 from assets.names import RESOURCE, SPARK_POOL, index_key, retag_key
 from assets.table_metadata import rounded
 from pipelines.settings.model import Configuration, Stream
@@ -45,7 +45,7 @@ def retag_asset(configuration: Configuration, stream: Stream) -> dg.AssetsDefini
 
         days = context.partition_time_window
         workspace = context.resources.lake.workspace()
-        with telling():
+        with reporting_failures():
             # both the texts without a zone and the partitions are in the configured time zone
             result = retag(workspace, stream.name, days.start.strftime(_DAY), days.end.strftime(_DAY))
         for notice in result.notices:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets.failures import ToldError, telling
+from assets.failures import ReportedError, reporting_failures
 from assets.names import RESOURCE, RULES, SPARK_POOL, index_key, list_key, rejects_key
 from assets.owner_statistics import owners_metadata
 from assets.table_metadata import rounded
@@ -84,11 +84,11 @@ def index_assets(
         from pipelines.compile import compile_scopes
 
         workspace = context.resources.lake.workspace()
-        with telling():
+        with reporting_failures():
             result = compile_scopes(workspace, [scope])[0]
         yield _rejects(workspace, result)
         if result.error is not None or result.fingerprint is None:
-            raise ToldError(result.error or _held(result))
+            raise ReportedError(result.error or _held(result))
         yield dg.MaterializeResult(
             asset_key=index_key(scope),
             data_version=dg.DataVersion(result.fingerprint),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field
 
-from assets.failures import telling
+from assets.failures import reporting_failures
 from assets.history import history_metadata
 from assets.names import RESOURCE, SPARK_POOL, runs_key, table_key
 from assets.rules import MISSING
@@ -64,7 +64,7 @@ def written_assets(
     def written(context: dg.AssetExecutionContext, config: StepOptions) -> Iterator[dg.MaterializeResult[Any]]:
         """Writes the micro-batches that are due."""
         workspace = context.resources.lake.workspace()
-        with telling():
+        with reporting_failures():
             done = write(context, workspace, config)
         for name in tables:
             history = history_metadata(workspace, scope) if name == tagged_table(scope) else {}

@@ -13,7 +13,7 @@ from deltatag.output import counted, jsonable, paragraph, print_json, print_tabl
 from rules_index.printable import escaped
 
 if TYPE_CHECKING:
-    from pipelines.backtest import Backtested, BacktestResult, Candidate
+    from pipelines.backtest import BacktestResult, Candidate, RuleBacktest
     from pipelines.workspace import Workspace
 
 DONE, FAILED = 0, 1
@@ -130,15 +130,15 @@ def _print(result: BacktestResult) -> None:
         say(note)
 
 
-def _cost(each: Backtested) -> str:
+def _cost(each: RuleBacktest) -> str:
     return "-" if each.cost is None else f"{each.cost:,.0f}"
 
 
-def _first(each: Backtested, kind: str) -> list[dict[str, Any]]:
+def _first(each: RuleBacktest, kind: str) -> list[dict[str, Any]]:
     return [example for example in each.examples if example["kind"] == kind][:2]
 
 
-def _binned(each: Backtested, bins: int) -> tuple[list[datetime], list[int]]:
+def _binned(each: RuleBacktest, bins: int) -> tuple[list[datetime], list[int]]:
     """Matches in at most `bins` equal periods over their time range: the starts of the periods, and the counts."""
     first, last = min(each.over_time), max(each.over_time)
     span = max(1, int((last - first).total_seconds() // 3_600) + 1)
@@ -149,7 +149,7 @@ def _binned(each: Backtested, bins: int) -> tuple[list[datetime], list[int]]:
     return [first + timedelta(hours=hours * place) for place in range(len(counts))], counts
 
 
-def _bars(each: Backtested) -> str:
+def _bars(each: RuleBacktest) -> str:
     if not each.over_time:
         return ""
     _, counts = _binned(each, _WIDTH)

@@ -10,7 +10,7 @@ from deltatag.output import counted, paragraph
 if TYPE_CHECKING:
     from pipelines.compiling.results import ScopeResult
     from pipelines.join import JoinResult
-    from pipelines.maintaining.outcome import Upkept
+    from pipelines.maintaining.outcome import TableMaintenance
     from pipelines.report import ReportResult
     from pipelines.retag import RetagResult
     from pipelines.status import ScopeStatus
@@ -80,7 +80,7 @@ def join_line(result: JoinResult) -> str:
     return "\n".join([line, *map(paragraph, result.notices)])
 
 
-def maintain_line(result: Upkept) -> str:
+def maintain_line(result: TableMaintenance) -> str:
     """The result of maintaining a table, and its notes."""
     parts = [f"{counted(result.files, 'file')}, {size_text(result.bytes)}"]
     if result.merged:

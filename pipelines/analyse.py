@@ -101,9 +101,9 @@ class _Analyser:
 
         The end of the JVM is not the rule's fault.
         """
-        from pipelines.spark.jvm import lives
+        from pipelines.spark.jvm import is_alive
 
-        if not lives(self._spark):
+        if not is_alive(self._spark):
             raise error
         return unforeseen(error)
 

@@ -63,7 +63,7 @@ class Candidate:
 
 
 @dataclass(slots=True)
-class Backtested:
+class RuleBacktest:
     """What a rule would have matched.
 
     matches, errors: rows that the new text matches, and rows on which one of its predicates raised an error; gained,
@@ -91,7 +91,7 @@ class BacktestResult:
 
     scope: str
     rows: int
-    rules: tuple[Backtested, ...]
+    rules: tuple[RuleBacktest, ...]
     sampled: bool
     seconds: float
     notes: tuple[str, ...] = ()
@@ -161,7 +161,7 @@ def _compiler(workspace: Workspace, scope: StreamScope, schema: pa.Schema, texts
 
 def _compiled(
     current: pl.DataFrame, tried: pl.DataFrame, compile_: _Compile, candidates: Sequence[Candidate]
-) -> tuple[list[Backtested], ri.CompiledRules, list[str]]:
+) -> tuple[list[RuleBacktest], ri.CompiledRules, list[str]]:
     """Compile the candidates (`tried`) and the current rules (`current`), whose ids get the prefix `t`, into one index.
 
     Returns a result for each candidate, with the error if it is rejected, then the index, and notes for people. A
@@ -172,7 +172,7 @@ def _compiled(
     tried = tried.select(name for name in tried.columns if name in current.columns)
     compiled = compile_(pl.concat([current, tried], how="diagonal_relaxed"))
     rejects = {row["rule_id"]: row for row in compiled.rejects.to_pylist()}
-    found = [Backtested(each.rule_id) for each in candidates]
+    found = [RuleBacktest(each.rule_id) for each in candidates]
     for number, each in enumerate(found):
         old = rejects.get(f"o{number}")
         reject = rejects.get(f"n{number}") or (old if old and old["error"] != "UNKNOWN_SEVERITY" else None)
@@ -182,7 +182,7 @@ def _compiled(
     return found, compiled, notes
 
 
-def _measure(found: Sequence[Backtested], tried: pl.DataFrame, compile_: _Compile, rows: pa.Table) -> None:
+def _measure(found: Sequence[RuleBacktest], tried: pl.DataFrame, compile_: _Compile, rows: pa.Table) -> None:
     """Measure the cost of the first `MOST_MEASURED` rules: the faster of two matches with the rule alone.
 
     `rows` are repeated up to `MEASURED_ROWS`, so that the fixed cost of a match becomes negligible.
@@ -293,7 +293,7 @@ def _strided(table: pa.Table, sample: int, rows: int) -> pa.Table:
 
 
 def _count(
-    found: Sequence[Backtested], compiled: ri.CompiledRules, rows: pa.Table, scope: StreamScope, zone: ZoneInfo
+    found: Sequence[RuleBacktest], compiled: ri.CompiledRules, rows: pa.Table, scope: StreamScope, zone: ZoneInfo
 ) -> None:
     """Add the counts and examples of a batch of rows to the results in `found`."""
     offsets, ordinals, errors = compiled.match_ordinals(rows)
@@ -322,7 +322,7 @@ def _count(
             _add_times(each, rows.column(scope.event_time), new, zone)
 
 
-def _add_examples(each: Backtested, rows: pa.Table, gained: np.ndarray, lost: np.ndarray) -> None:
+def _add_examples(each: RuleBacktest, rows: pa.Table, gained: np.ndarray, lost: np.ndarray) -> None:
     for kind, mask in (("gained", gained), ("lost", lost)):
         left = MOST_EXAMPLES - sum(example["kind"] == kind for example in each.examples)
         for row in rows.take(pa.array(np.flatnonzero(mask)[:left])).to_pylist():
@@ -333,7 +333,7 @@ def _short(value: Any) -> Any:
     return f"{value[:_MOST_VALUE]}…" if isinstance(value, str) and len(value) > _MOST_VALUE else value
 
 
-def _add_times(each: Backtested, column: pa.ChunkedArray, matched: np.ndarray, zone: ZoneInfo) -> None:
+def _add_times(each: RuleBacktest, column: pa.ChunkedArray, matched: np.ndarray, zone: ZoneInfo) -> None:
     """Add the matched rows to the counts by hour; timestamps are converted to the zone."""
     times = pl.Series(pl.from_arrow(column)).filter(pl.Series(matched))
     if isinstance(times.dtype, pl.Datetime) and times.dtype.time_zone is not None:

@@ -44,7 +44,7 @@ from pipelines.recovery.jvm_restart import step
 from pipelines.rule_set import RuleSet
 from pipelines.runners.spark_required import why_spark_evaluates
 from pipelines.scopes import Scope, scope_of, scopes_of
-from pipelines.value_lists import Held, read_lists
+from pipelines.value_lists import HeldLists, read_lists
 from pipelines.workspace import Workspace
 from rules_index.index.artifact import FORMAT_VERSION
 from rules_index.kernel_cache import is_cold
@@ -199,11 +199,11 @@ def _implied_by(scope: Scope, accepted: pl.DataFrame, known: str | None) -> dict
     return {"implied_by": found} if found is not None else {}
 
 
-def _held_lists(lake: Lake, stored: StoredIndex | None) -> Held | None:
+def _held_lists(lake: Lake, stored: StoredIndex | None) -> HeldLists | None:
     """The value lists that a stored index holds; None if it holds none, or this version cannot read it."""
     if stored is None or not stored.lists:
         return None
     try:
-        return Held(ri.load(fetch_index(lake, stored)).lists, stored.lists)
+        return HeldLists(ri.load(fetch_index(lake, stored)).lists, stored.lists)
     except (PipelineError, ri.ArtifactError):
         return None

@@ -98,7 +98,7 @@ def explain(
         if rule not in explained_ids and not task.explained:
             raise ri.UnknownRuleError(message)
         task.notes[message] = None
-    if found.more:
+    if found.has_more:
         task.notes[f"More rows satisfy the condition; the first {limit:,} are explained (--limit)."] = None
     return ExplainResult(scope, found.rows.num_rows, tuple(task.explained), tuple(task.notes))
 
@@ -121,7 +121,7 @@ def _by_index(rows: pa.Table, version: int | None) -> list[tuple[int | None, str
 
 def _explain_rows(task: _Task, rows: pa.Table, version: int | None, fingerprint: str | None) -> None:
     """Explain rows with one index."""
-    compiled = task.indexes.of(version, fingerprint)
+    compiled = task.indexes.index_of(version, fingerprint)
     named = [rule for each in task.rules if (rule := _known(task, compiled, each, version)) is not None]
     if task.rules and not named:
         return

@@ -22,7 +22,7 @@ _ADDED = ("numOutputRows", "num_added_rows", "numTargetRowsInserted", "num_targe
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingCommits:
     """The commits of a source that added rows which are not tagged yet.
 
     since: the time of the first of them, None if there is none; known: False if only Spark can read the log.
@@ -37,15 +37,15 @@ class Waiting:
         return self.since is not None and now - self.since > timedelta(microseconds=microseconds)
 
 
-def waiting_rows(workspace: Workspace, stream: Stream) -> Waiting:
+def waiting_rows(workspace: Workspace, stream: Stream) -> WaitingCommits:
     """The untagged commits of a stream's source; none for a source that only joins read.
 
     MissingTableError or TableError if the source cannot be opened.
     """
     if is_catalog_name(stream.source):
-        return Waiting(known=False)
+        return WaitingCommits(known=False)
     if is_only_joined(workspace, stream.name):
-        return Waiting()
+        return WaitingCommits()
     table = open_delta(stream.source, None, "a source", "")
     position, table_id = position_of(workspace, stream, last_batch(workspace.lake, stream.name))
     if table_id is not None and str(table.metadata().id) != table_id:
@@ -53,7 +53,7 @@ def waiting_rows(workspace: Workspace, stream: Stream) -> Waiting:
     first = position.version if position is not None else stream.start.value if stream.start.kind == "version" else 0
     behind = int(table.version()) + 1 - first
     if behind <= 0:
-        return Waiting()
+        return WaitingCommits()
     from_time = stream.start.value / 1e6 if position is None and stream.start.kind == "timestamp" else 0.0
     times = [
         commit["timestamp"] / 1e3
@@ -61,7 +61,7 @@ def waiting_rows(workspace: Workspace, stream: Stream) -> Waiting:
         if "timestamp" in commit and commit.get("version", first) >= first and _brings_rows(commit)
     ]
     times = [time for time in times if time >= from_time]
-    return Waiting(len(times), datetime.fromtimestamp(min(times), UTC) if times else None)
+    return WaitingCommits(len(times), datetime.fromtimestamp(min(times), UTC) if times else None)
 
 
 def _brings_rows(commit: Mapping[str, Any]) -> bool:

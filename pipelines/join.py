@@ -19,7 +19,7 @@ from pipelines.errors import NeedsSparkError, SparkEndedError, SparkRuledOutErro
 from pipelines.joining.choice import going_on_with_spark, joins_runner
 from pipelines.joining.joiner import Joiner
 from pipelines.joining.notices import notices
-from pipelines.joining.runner import JoinRunner, Placed, Planned
+from pipelines.joining.runner import JoinRunner, PartitionedRows, PlannedJoin
 from pipelines.lake.runs import MicroBatch
 from pipelines.recovery.attempts import notices as left_out_notices
 from pipelines.recovery.jvm_restart import step, surviving
@@ -125,7 +125,7 @@ class _Run:
         """failures: gets the error of each join that fails."""
         self.workspace, self.joins, self.failures = workspace, joins, failures
         # its windows are the longest of all joins, so that its rows suffice for each of them
-        self.widest = replace(
+        self.widest_join = replace(
             joins[0], window={name: max(join.window[name] for join in joins) for name in joins[0].streams}
         )
         self.results = {join.name: JoinResult(join.name) for join in joins}
@@ -166,7 +166,7 @@ class _Run:
     def _joiners(self, ended: str | None) -> list[Joiner]:
         """A joiner for each join, over the sources' newest versions; `ended`: the join that has just ended Spark."""
         command = f"deltatag join {' '.join(join.name for join in self.joins)}"
-        streams = [self.workspace.configuration.stream(name) for name in self.widest.streams]
+        streams = [self.workspace.configuration.stream(name) for name in self.widest_join.streams]
         sources: dict[str, Source] = {}
         joiners = []
         for join in self.joins:
@@ -174,10 +174,10 @@ class _Run:
                 continue
             with self._step(join.name):
                 sources = sources or {each.name: self.runner.open_source(each, command) for each in streams}
-                joiners.append(Joiner(self.workspace, self.runner, join, self.widest, sources, join.name == ended))
+                joiners.append(Joiner(self.workspace, self.runner, join, self.widest_join, sources, join.name == ended))
         return joiners
 
-    def _planned(self, joiners: Sequence[Joiner], skip_changes: bool) -> list[tuple[Joiner, Planned]]:
+    def _planned(self, joiners: Sequence[Joiner], skip_changes: bool) -> list[tuple[Joiner, PlannedJoin]]:
         """The next micro-batch of each join that has one."""
         due = []
         for joiner in joiners:
@@ -188,25 +188,25 @@ class _Run:
                         due.append((joiner, planned))
         return due
 
-    def _execute(self, together: Sequence[tuple[Joiner, Planned]]) -> None:
+    def _execute(self, together: Sequence[tuple[Joiner, PlannedJoin]]) -> None:
         """Write micro-batches that read the same rows; if these cannot be read for all, each micro-batch alone."""
-        placed = self._place(together)
-        if placed is None:
+        partitioned = self._partitioned_rows(together)
+        if partitioned is None:
             for each in together if len(together) > 1 else ():
                 self._execute([each])
             return
         try:
             for joiner, planned in together:
                 with self._step(joiner.join.name):
-                    self._count(joiner, joiner.execute(planned, placed))
+                    self._count(joiner, joiner.execute(planned, partitioned))
         finally:
             with suppress(Exception):  # Spark may have ended
-                placed.release()
+                partitioned.release()
 
-    def _place(self, together: Sequence[tuple[Joiner, Planned]]) -> Placed | None:
+    def _partitioned_rows(self, together: Sequence[tuple[Joiner, PlannedJoin]]) -> PartitionedRows | None:
         """The rows of micro-batches; None if they cannot be read. Of a single micro-batch the failure is recorded."""
         try:
-            return self.runner.place(self.widest, [planned for _, planned in together])
+            return self.runner.partitioned_rows(self.widest_join, [planned for _, planned in together])
         except Exception as error:
             if len(together) == 1 or isinstance(error, SparkEndedError):
                 self._fail(together[0][0].join.name, error)
@@ -247,9 +247,9 @@ class _Run:
         self.failures[name] = as_failure(error)
 
 
-def _of_the_same_rows(due: Sequence[tuple[Joiner, Planned]]) -> list[list[tuple[Joiner, Planned]]]:
+def _of_the_same_rows(due: Sequence[tuple[Joiner, PlannedJoin]]) -> list[list[tuple[Joiner, PlannedJoin]]]:
     """The micro-batches in groups that read the same rows; one that is resumed stays alone."""
-    found: dict[str, list[tuple[Joiner, Planned]]] = {}
+    found: dict[str, list[tuple[Joiner, PlannedJoin]]] = {}
     for joiner, planned in due:
         plan = planned.batch.plan
         definition = plan["definition"]

@@ -13,19 +13,19 @@ from dataclasses import dataclass
 from pipelines.errors import PipelineError
 from pipelines.maintaining import lake_tables
 from pipelines.maintaining import scope_tables as tables
-from pipelines.maintaining.outcome import Upkept
+from pipelines.maintaining.outcome import TableMaintenance
 from pipelines.maintaining.small_files import files_of
 from pipelines.recovery.jvm_restart import step
 from pipelines.table_definitions import LAKE_TABLES, scope_tables
 from pipelines.workspace import Workspace
 
 
-def maintain(workspace: Workspace) -> list[Upkept]:
+def maintain(workspace: Workspace) -> list[TableMaintenance]:
     """Maintain every table of the lake; a failure of one does not stop the others."""
     return [_kept_up(workspace, name, scope, in_run=False) for name, scope in _tables(workspace)]
 
 
-def maintain_after(workspace: Workspace, scopes: Iterable[str]) -> list[Upkept]:
+def maintain_after(workspace: Workspace, scopes: Iterable[str]) -> list[TableMaintenance]:
     """Maintain the tables that a run has just written, if maintenance is due.
 
     Compaction takes a bounded time, however large a table is; VACUUM runs every so many commits. Nothing is done if
@@ -70,7 +70,7 @@ def _due(workspace: Workspace, name: str) -> list[str]:
         return []  # code that needs the table reports the error
 
 
-def _kept_up(workspace: Workspace, name: str, scope: str | None, in_run: bool) -> Upkept:
+def _kept_up(workspace: Workspace, name: str, scope: str | None, in_run: bool) -> TableMaintenance:
     workspace.progress(f"looking after the table {name}")
     started = time.perf_counter()
     try:
@@ -80,7 +80,7 @@ def _kept_up(workspace: Workspace, name: str, scope: str | None, in_run: bool) -
             else:
                 done = tables.keep_up(workspace, scope, name, in_run)
     except PipelineError as error:
-        done = Upkept(name, error=str(error))
+        done = TableMaintenance(name, error=str(error))
     done.seconds = round(time.perf_counter() - started, 3)
     return done
 

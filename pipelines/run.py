@@ -20,7 +20,7 @@ from pipelines.workspace import Workspace
 if TYPE_CHECKING:
     from pipelines.compiling.results import ScopeResult
     from pipelines.join import JoinResult
-    from pipelines.maintaining.outcome import Upkept
+    from pipelines.maintaining.outcome import TableMaintenance
     from pipelines.retag import RetagResult
     from pipelines.tag import TagResult
 
@@ -75,7 +75,7 @@ class RunReport:
     tagged: list[TagResult] = field(default_factory=list)
     joined: list[JoinResult] = field(default_factory=list)
     retagged: list[RetagResult] = field(default_factory=list)
-    maintained: list[Upkept] = field(default_factory=list)
+    maintained: list[TableMaintenance] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
 
 

@@ -72,7 +72,7 @@ def refuse_what_would_be_lost(spark: SparkSession, statement: str) -> None:
         return
     if kind in _MAKES_TABLE and plan.tableSpec().location().isDefined():
         return
-    way_out = (
+    advice = (
         "Name its folder in place of it: CREATE TABLE delta.`/path/of/the/table` USING delta ..., and read it by the "
         "same name."
         if kind in _MAKES_TABLE
@@ -80,7 +80,7 @@ def refuse_what_would_be_lost(spark: SparkSession, statement: str) -> None:
     )
     raise StatementError(
         f"The {'table' if kind in _MAKES_TABLE else 'view'} {'.'.join(parts)} would be gone when this command ends, "
-        f"for names are kept in memory where no catalog is configured. {way_out}"
+        f"for names are kept in memory where no catalog is configured. {advice}"
     )
 
 

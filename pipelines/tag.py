@@ -26,7 +26,7 @@ from pipelines.runners.choice import going_on_with_spark, runner_of
 from pipelines.runners.runner import Job, Runner
 from pipelines.settings.model import Stream
 from pipelines.sources.columns import check_columns
-from pipelines.sources.lost_files import telling_lost_rows, without_lost_files
+from pipelines.sources.lost_files import reporting_lost_rows, without_lost_files
 from pipelines.sources.only_joined import is_only_joined, notice
 from pipelines.sources.positions import Slice, position_from_plan
 from pipelines.sources.slices import has_no_null, rows_of
@@ -110,9 +110,9 @@ class _Tagger(MicroBatchRun):
 
     def __init__(self, workspace: Workspace, stream: Stream, runner: Runner, ended: bool = False) -> None:
         """ended: an attempt at the stream's last micro-batch has just ended Spark."""
-        of_rules = [matches_table(stream), tagged_table(stream)]
-        tables, command = [quarantine_table(stream), *of_rules], f"deltatag tag {stream.name}"
-        super().__init__(workspace.lake, stream.name, command, tables, of_rules, runner.fence, ended)
+        rule_tables = [matches_table(stream), tagged_table(stream)]
+        tables, command = [quarantine_table(stream), *rule_tables], f"deltatag tag {stream.name}"
+        super().__init__(workspace.lake, stream.name, command, tables, rule_tables, runner.fence, ended)
         self.workspace, self.stream, self.runner = workspace, stream, runner
         self._origin = Origin(workspace, stream) if stream.source_stream is not None else None
 
@@ -136,9 +136,9 @@ class _Tagger(MicroBatchRun):
             stored = index_to_tag_with(self.lake, self.stream.name)
             if skip_changes:
                 taken = without_lost_files(source, taken)
-            with self._zone_of(stored.fingerprint), self._telling(source, taken):
+            with self._zone_of(stored.fingerprint), self._reporting_lost_rows(source, taken):
                 taken, batch = self._plan(source, taken, stored, last)
-            with self._telling(source, taken):
+            with self._reporting_lost_rows(source, taken):
                 last = self._execute(source, taken, batch, resumed=False)
             yield last
 
@@ -214,9 +214,9 @@ class _Tagger(MicroBatchRun):
             )
         return rows, refused
 
-    def _telling(self, source: Source, taken: Slice) -> AbstractContextManager[None]:
+    def _reporting_lost_rows(self, source: Source, taken: Slice) -> AbstractContextManager[None]:
         """Turn an error that is due to deleted source files into one that says so."""
-        return telling_lost_rows(source, taken.files)
+        return reporting_lost_rows(source, taken.files)
 
     def _go_on(self, source: Source, batch: MicroBatch, skip_changes: bool) -> MicroBatch:
         """Finish a planned micro-batch.
@@ -230,7 +230,7 @@ class _Tagger(MicroBatchRun):
                 rows, refused = self._refused(source, left, batch.plan)
             stored, taken = self._index(str(batch.fingerprint))[0], left
             batch = self._plan_anew(batch, stored, {**left.to_plan(), "rows": rows, "quarantined": refused})
-        with self._telling(source, taken):
+        with self._reporting_lost_rows(source, taken):
             return self._do(source, taken, batch)
 
     def _do(self, source: Source, taken: Slice, batch: MicroBatch) -> MicroBatch:
@@ -283,7 +283,7 @@ class _Tagger(MicroBatchRun):
     def _empty(self) -> None:
         """Empty the stream's tables."""
         source = self.runner.open_source()
-        self.runner.prepare(source, source.version, self.lake.rule_id_type(), anew=True)
+        self.runner.prepare(source, source.version, self.lake.rule_id_type(), from_scratch=True)
 
 
 def _implied_by(

@@ -32,7 +32,7 @@ Versions = Mapping[str, Sequence[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldLists:
     """The lists that an index holds, by name, and the versions that they were read from."""
 
     lists: Mapping[str, ri.ValueList]
@@ -53,7 +53,7 @@ def list_versions(configuration: Configuration, names: Iterable[str]) -> Version
 
 
 def read_lists(
-    configuration: Configuration, expressions: pl.Series, held: Held | None = None
+    configuration: Configuration, expressions: pl.Series, held: HeldLists | None = None
 ) -> tuple[list[AnyList], Versions]:
     """The current lists that expressions name, and their versions.
 

@@ -31,13 +31,13 @@ from pipelines.recovery.jvm_restart import step
 from pipelines.rule_set import RULE_COLUMNS
 from pipelines.runners.spark_required import why_spark_evaluates
 from pipelines.scopes import Scope, scopes_of
-from pipelines.value_lists import Held, Versions, read_lists
+from pipelines.value_lists import HeldLists, Versions, read_lists
 from pipelines.workspace import Workspace
 from rules_index.index.artifact import FORMAT_VERSION
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
+class CompiledChanges:
     """One result per scope, the rejects of all scopes, and the mark to store with them."""
 
     results: list[ScopeResult]
@@ -45,7 +45,7 @@ class Compiled:
     mark: Mark
 
 
-def compile_changes(workspace: Workspace, due: Sequence[Scope], known: KnownRules) -> Compiled:
+def compile_changes(workspace: Workspace, due: Sequence[Scope], known: KnownRules) -> CompiledChanges:
     """Bring the scopes in `due` up to date; `known` must have the index of each."""
     results, rejects = [], [known.of_row]
     holds = dict(known.mark.holds)
@@ -57,7 +57,7 @@ def compile_changes(workspace: Workspace, due: Sequence[Scope], known: KnownRule
         if stored is not None:
             holds[scope.name] = (stored.sha256, known.changes.version)
     rejects.append(known.of_library(set(scopes_of(workspace)) - {scope.name for scope in due}))
-    return Compiled(results, rejects, replace(known.mark, holds=holds))
+    return CompiledChanges(results, rejects, replace(known.mark, holds=holds))
 
 
 def _compile_scope(scope: Scope, known: KnownRules) -> tuple[ScopeResult, pl.DataFrame, StoredIndex | None]:
@@ -121,7 +121,7 @@ def _updated(
     edits = pl.concat([changed.cast({"rule_id": ids.dtype}), gone], how="diagonal_relaxed")
     # unchanged rules may name these lists
     texts = pl.Series([f"LIST('{name}')" for name in stored.lists], dtype=pl.String)
-    held = Held(compiled.lists, stored.lists)
+    held = HeldLists(compiled.lists, stored.lists)
     lists, versions = read_lists(configuration, pl.concat([texts, changed["expression"]]), held)
     sample = scope.sample(scope.columns())
     updated = compiled.update(edits.to_arrow(), spark_analyser(scope), sample, lists)

@@ -31,7 +31,7 @@ class Indexes:
         self._workspace, self._scope, self._columns = workspace, scope, columns
         self._opened: dict[tuple[int | None, str | None], ri.CompiledRules] = {}
 
-    def of(self, version: int | None, fingerprint: str | None = None) -> ri.CompiledRules:
+    def index_of(self, version: int | None, fingerprint: str | None = None) -> ri.CompiledRules:
         """The stored index of a fingerprint or of a version of the rules, by default the newest.
 
         If it is no longer stored, or this version of deltatag cannot read it, those rules are compiled now. Raises what

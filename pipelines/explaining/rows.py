@@ -34,14 +34,15 @@ TAGGED_WITH = ("rules_version", "index_fingerprint")
 
 
 @dataclass(frozen=True)
-class Found:
-    """Rows with the columns of a scope and, if tagged, of `TAGGED_WITH`; `more`: further rows satisfy the condition."""
+class MatchingRows:
+    """Rows with the columns of a scope and, if tagged, of `TAGGED_WITH`; `has_more`: further rows satisfy the
+    condition."""
 
     rows: pa.Table
-    more: bool
+    has_more: bool
 
 
-def rows_where(workspace: Workspace, scope: Scope, columns: pa.Schema, condition: str, limit: int) -> Found:
+def rows_where(workspace: Workspace, scope: Scope, columns: pa.Schema, condition: str, limit: int) -> MatchingRows:
     """At most `limit` rows that satisfy a condition: tagged rows or, if none of them does, rows of the source.
 
     columns: the scope's columns. A join's rows are then joined from its sources. ConfigurationError for an invalid
@@ -59,7 +60,7 @@ def rows_where(workspace: Workspace, scope: Scope, columns: pa.Schema, condition
     name = tagged_table(scope.name)
     if workspace.lake.exists(name):
         tagged = pa.schema([*schema, ("rules_version", pa.int64()), ("index_fingerprint", pa.string())])
-        place = _Place(workspace, f"the table {name}", workspace.lake.uri(name), False)
+        place = _StoredTable(workspace, f"the table {name}", workspace.lake.uri(name), False)
         found = _found(place, tagged, compiled, limit)
         if found.rows.num_rows:
             return found
@@ -68,15 +69,15 @@ def rows_where(workspace: Workspace, scope: Scope, columns: pa.Schema, condition
 
         batches = joined_rows_where(scope, compiled, limit + 1)
         rows = pa.concat_tables([schema.empty_table(), *(_completed(pa.table(each), schema) for each in batches)])
-        return Found(rows.slice(0, limit), rows.num_rows > limit)
+        return MatchingRows(rows.slice(0, limit), rows.num_rows > limit)
     assert isinstance(scope, StreamScope)
     stream = scope.stream
-    place = _Place(workspace, f"the source of {stream.name}", stream.source, is_catalog_name(stream.source))
+    place = _StoredTable(workspace, f"the source of {stream.name}", stream.source, is_catalog_name(stream.source))
     return _found(place, schema, compiled, limit)
 
 
 @dataclass(frozen=True)
-class _Place:
+class _StoredTable:
     """A Delta table by its path, URI or name in a catalog."""
 
     workspace: Workspace
@@ -100,7 +101,7 @@ class _Place:
         return reader.table(self.uri) if self.in_catalog else reader.load(self.uri)
 
 
-def _found(place: _Place, schema: pa.Schema, compiled: ri.CompiledRules, limit: int) -> Found:
+def _found(place: _StoredTable, schema: pa.Schema, compiled: ri.CompiledRules, limit: int) -> MatchingRows:
     dataset = None if compiled.derived else place.dataset()
     if dataset is None:
         rows = _through_spark(place, schema, compiled, limit + 1)
@@ -111,7 +112,7 @@ def _found(place: _Place, schema: pa.Schema, compiled: ri.CompiledRules, limit: 
         except (OSError, pa.ArrowException) as error:
             raise SourceError(f"{place.what} cannot be read: {first_line(error)}") from error
         rows = pa.concat_tables(parts)
-    return Found(rows.slice(0, limit), rows.num_rows > limit)
+    return MatchingRows(rows.slice(0, limit), rows.num_rows > limit)
 
 
 def _scanned(dataset: Any, schema: pa.Schema, compiled: ri.CompiledRules, wanted: int) -> Iterator[pa.Table]:
@@ -154,7 +155,7 @@ def _completed(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=pa.schema([field.with_nullable(True) for field in schema]))
 
 
-def _through_spark(place: _Place, schema: pa.Schema, compiled: ri.CompiledRules, wanted: int) -> pa.Table:
+def _through_spark(place: _StoredTable, schema: pa.Schema, compiled: ri.CompiledRules, wanted: int) -> pa.Table:
     """At most `wanted` rows that satisfy the condition, matched in Spark in the way that tag does."""
     from pyspark.errors import PySparkException
     from pyspark.sql import functions

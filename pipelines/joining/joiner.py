@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pipelines.annotated import check_compiled
 from pipelines.errors import JoinChangedError
 from pipelines.joining.definition import definition_changes, definition_of
-from pipelines.joining.runner import JoinRunner, Placed, Planned
+from pipelines.joining.runner import JoinRunner, PartitionedRows, PlannedJoin
 from pipelines.joining.sides import SideFiles, side_files, source_fields
 from pipelines.joining.watermark import watermark
 from pipelines.lake.index_store import StoredIndex, index_to_tag_with
@@ -24,7 +24,7 @@ from pipelines.lake.runs import PLANNED, MicroBatch, last_batch
 from pipelines.recovery.attempts import errors_of, left_out
 from pipelines.recovery.micro_batch import MicroBatchRun
 from pipelines.scopes import JoinScope
-from pipelines.sources.lost_files import telling_lost_files
+from pipelines.sources.lost_files import reporting_lost_files
 from pipelines.sources.positions import Position, position_from_plan
 from pipelines.sources.source import Source
 from pipelines.table_definitions import quarantine_table, tagged_table
@@ -44,16 +44,16 @@ class Joiner(MicroBatchRun):
         workspace: Workspace,
         runner: JoinRunner,
         join: Join,
-        widest: Join,
+        widest_join: Join,
         sources: Mapping[str, Source],
         ended: bool = False,
     ) -> None:
-        """widest: the streams, the keys and the longest windows of all joins of the run; sources: by stream; ended: an
-        attempt at the join's last micro-batch has just ended Spark."""
-        of_rules = [tagged_table(join.name)]
-        tables, command = [quarantine_table(join.name), *of_rules], f"deltatag join {join.name}"
-        super().__init__(workspace.lake, join.name, command, tables, of_rules, runner.fence, ended)
-        self.workspace, self.join, self.widest, self.sources = workspace, join, widest, sources
+        """widest_join: the streams, the keys and the longest windows of all joins of the run; sources: by stream;
+        ended: an attempt at the join's last micro-batch has just ended Spark."""
+        rule_tables = [tagged_table(join.name)]
+        tables, command = [quarantine_table(join.name), *rule_tables], f"deltatag join {join.name}"
+        super().__init__(workspace.lake, join.name, command, tables, rule_tables, runner.fence, ended)
+        self.workspace, self.join, self.widest_join, self.sources = workspace, join, widest_join, sources
         self.runner = runner
         self.streams = {name: workspace.configuration.stream(name) for name in join.streams}
         self._join_indexes: dict[str, JoinIndex] = {}
@@ -69,9 +69,9 @@ class Joiner(MicroBatchRun):
     def _empty(self) -> None:
         """Empty the join's tables."""
         nothing = {name: self._plan_side(name, None, False) | {"slice": None} for name in self.join.streams}
-        self.runner.prepare(self.join, self._files(nothing, None), self.lake.rule_id_type(), anew=True)
+        self.runner.prepare(self.join, self._files(nothing, None), self.lake.rule_id_type(), from_scratch=True)
 
-    def plan(self, skip_changes: bool) -> Planned | None:
+    def plan(self, skip_changes: bool) -> PlannedJoin | None:
         """The unfinished micro-batch, or a newly planned one; None if nothing is due.
 
         Everything that could stop a new micro-batch is checked before its plan is written. Raises JoinChangedError if
@@ -120,7 +120,7 @@ class Joiner(MicroBatchRun):
             files = self._files(recorded.plan["sides"], watermark(recorded.plan))
         return self._planned(recorded, files)
 
-    def _go_on(self, batch: MicroBatch) -> Planned:
+    def _go_on(self, batch: MicroBatch) -> PlannedJoin:
         """A planned micro-batch; with the newest index if nothing of it is written yet."""
         files = self._files(batch.plan["sides"], watermark(batch.plan))
 
@@ -133,7 +133,7 @@ class Joiner(MicroBatchRun):
 
         def match(planned: MicroBatch, without: frozenset[str]) -> None:
             """Join the rows and write nothing; the derived columns in `without` are left out."""
-            self.runner.match(self.widest, self._planned(planned, files, without=without))
+            self.runner.match(self.widest_join, self._planned(planned, files, without=without))
 
         batch = self._with_index(batch, self._newer_index(batch, fits))
         if any(side.new is not None and side.new.files for side in files):
@@ -142,22 +142,22 @@ class Joiner(MicroBatchRun):
         return self._planned(batch, files, resumed=True)
 
     @contextmanager
-    def _telling_lost_files(self, planned: Planned) -> Iterator[None]:
+    def _reporting_lost_files(self, planned: PlannedJoin) -> Iterator[None]:
         """Turn an error that is due to deleted source files into one that says so."""
-        way_out = f"Join everything that the sources hold now anew with: deltatag join {self.join.name} --restart"
+        advice = f"Join everything that the sources hold now anew with: deltatag join {self.join.name} --restart"
         with ExitStack() as stack:
             for side in planned.sides:
-                stack.enter_context(telling_lost_files(self.sources[side.stream.name], side.files, way_out))
+                stack.enter_context(reporting_lost_files(self.sources[side.stream.name], side.files, advice))
             yield
 
     def _planned(
         self, batch: MicroBatch, files: list[SideFiles], resumed: bool = False, without: frozenset[str] | None = None
-    ) -> Planned:
+    ) -> PlannedJoin:
         """The micro-batch as runners take it. without: the inputs to leave out, by default those of the plan."""
         fingerprint = str(batch.fingerprint)
         stored, _, path = self._index(fingerprint)
         without = left_out(batch.plan) if without is None else without
-        return Planned(self.join, batch, files, stored, self._join_index(fingerprint), path, resumed, without)
+        return PlannedJoin(self.join, batch, files, stored, self._join_index(fingerprint), path, resumed, without)
 
     def _definition(self) -> dict[str, Any]:
         """The definition of the join with the time zone of its event times, as JSON values."""
@@ -214,9 +214,9 @@ class Joiner(MicroBatchRun):
 
     def _files(self, sides: Mapping[str, Any], least: int | None) -> list[SideFiles]:
         zone = self._zone or self.workspace.configuration.rules.time_zone
-        return side_files(self.widest, self.streams, self.sources, sides, zone, least)
+        return side_files(self.widest_join, self.streams, self.sources, sides, zone, least)
 
-    def execute(self, planned: Planned, placed: Placed) -> MicroBatch:
+    def execute(self, planned: PlannedJoin, partitioned: PartitionedRows) -> MicroBatch:
         """Write the micro-batch as planned, and record it as done."""
         started = time.perf_counter()
         batch, plan = planned.batch, planned.batch.plan
@@ -224,8 +224,8 @@ class Joiner(MicroBatchRun):
         self.workspace.progress(f"{self.join.name}: micro-batch {batch.batch}, {files} new files")
         figures: dict[str, Any] = {"rows": 0, "joined": 0, "matches": 0, "quarantined": 0, "latest": plan["latest"]}
         if files:
-            with self._explained_end(), self._telling_lost_files(planned):
-                figures = self._write(planned, placed)
+            with self._explained_end(), self._reporting_lost_files(planned):
+                figures = self._write(planned, partitioned)
         self._last = self._record_done(
             batch,
             started,
@@ -237,8 +237,8 @@ class Joiner(MicroBatchRun):
         )
         return self._last
 
-    def _write(self, planned: Planned, placed: Placed) -> dict[str, Any]:
-        return self.runner.write(planned, placed)
+    def _write(self, planned: PlannedJoin, partitioned: PartitionedRows) -> dict[str, Any]:
+        return self.runner.write(planned, partitioned)
 
     def _join_index(self, fingerprint: str) -> JoinIndex:
         if fingerprint not in self._join_indexes:

@@ -19,7 +19,7 @@ from pipelines.annotated import annotations_of
 from pipelines.errors import NeedsSparkError, not_written
 from pipelines.joining.local_rows import LocalRows
 from pipelines.joining.local_sides import names_of, side_readers, struct_of
-from pipelines.joining.runner import Placed, Planned
+from pipelines.joining.runner import PartitionedRows, PlannedJoin
 from pipelines.joining.sides import SideFiles
 from pipelines.joining.watermark import late_reason, later, watermark
 from pipelines.lake.column_types import ARROW_ID_TYPES, arrow_schema_of, plain_fields
@@ -76,17 +76,18 @@ class LocalJoins:
         """Empty: sources with column mapping are left to Spark."""
         return {}
 
-    def prepare(self, join: Join, sides: Sequence[SideFiles], id_type: str, anew: bool = False) -> None:
-        """Create missing tables, or empty existing ones if `anew`; changes to existing tables are left to Spark."""
+    def prepare(self, join: Join, sides: Sequence[SideFiles], id_type: str, from_scratch: bool = False) -> None:
+        """Create missing tables, or empty existing ones if `from_scratch`; changes to existing tables are left to
+        Spark."""
         fields = [side.fields for side in sides]
-        if self._prepared.get(join.name) == (fields, id_type) and not anew:
+        if self._prepared.get(join.name) == (fields, id_type) and not from_scratch:
             return
         side_readers(join, sides, "UTC")
         tables = join_tables(join, {side.stream.name: plain_fields(side.fields) for side in sides}, id_type)
-        prepare_tables(self.lake, join, tables, id_type, anew, joined_layout_of)
+        prepare_tables(self.lake, join, tables, id_type, from_scratch, joined_layout_of)
         self._prepared[join.name] = fields, id_type
 
-    def place(self, widest: Join, together: Sequence[Planned]) -> LocalRows:
+    def partitioned_rows(self, widest_join: Join, together: Sequence[PlannedJoin]) -> LocalRows:
         """The rows of micro-batches that read the same rows; NeedsSparkError if only Spark can read or match them."""
         for planned in together:
             if reason := why_spark_evaluates(planned.index.compiled):
@@ -95,15 +96,15 @@ class LocalJoins:
                 if side.tracked is not None:
                     raise NeedsSparkError(f"row tracking tells the earlier rows of {side.stream.name} apart")
         indexes = [planned.index for planned in together]
-        return LocalRows(self.workspace, widest, together[0].sides, indexes, watermark(together[0].batch.plan))
+        return LocalRows(self.workspace, widest_join, together[0].sides, indexes, watermark(together[0].batch.plan))
 
-    def match(self, widest: Join, planned: Planned) -> None:
+    def match(self, widest_join: Join, planned: PlannedJoin) -> None:
         """Leave it to Spark: only predicates that ended Spark are searched for in this way."""
         raise NeedsSparkError("predicates are looked for that ended Spark")
 
-    def write(self, planned: Planned, placed: Placed) -> dict[str, Any]:
+    def write(self, planned: PlannedJoin, partitioned: PartitionedRows) -> dict[str, Any]:
         """Write the micro-batch's tables; returns its figures."""
-        rows, batch, plan = cast("LocalRows", placed), planned.batch, planned.batch.plan
+        rows, batch, plan = cast("LocalRows", partitioned), planned.batch, planned.batch.plan
         self.prepare(planned.join, planned.sides, plan["id_type"])
         quarantined, latest = self._write_late(planned, rows)
         name = tagged_table(planned.join.name)
@@ -127,7 +128,7 @@ class LocalJoins:
         """Fence off a series in these tables; returns the tables that already hold its micro-batch `number`."""
         return fence_off(self.lake, series, names, number)
 
-    def _write_joined(self, planned: Planned, rows: LocalRows, name: str) -> tuple[int, int] | None:
+    def _write_joined(self, planned: PlannedJoin, rows: LocalRows, name: str) -> tuple[int, int] | None:
         """Write the joined rows; returns how many, and how many matches; None if a concurrent run was first."""
         join, batch, names = planned.join, planned.batch, names_of(rows.readers)
         task = JoinTask(
@@ -169,10 +170,10 @@ class LocalJoins:
 
     def _each_part(
         self,
-        planned: Planned,
+        planned: PlannedJoin,
         parts: Sequence[Callable[[], Iterator[pa.RecordBatch]]],
         joined: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
-        written: _Written,
+        written: _JoinedFiles,
     ) -> None:
         """Join all parts by threads, each of which writes to a file of its own."""
 
@@ -184,7 +185,7 @@ class LocalJoins:
 
         each_in_threads(parts, join, progress_of_parts(self.workspace, planned.join.name, len(parts)))
 
-    def _write_late(self, planned: Planned, rows: LocalRows) -> tuple[int, int | None]:
+    def _write_late(self, planned: PlannedJoin, rows: LocalRows) -> tuple[int, int | None]:
         """Write the rows that came too late; returns how many, and the latest event time (microseconds) ever taken."""
         batch, plan = planned.batch, planned.batch.plan
         if plan["lateness"] is None:
@@ -215,12 +216,12 @@ class LocalJoins:
         commit_files(self.lake, name, plan, batch.batch, entries, written.abandon)
         return late, latest
 
-    def _files(self, name: str) -> _Written:
+    def _files(self, name: str) -> _JoinedFiles:
         layout = layout_to_write(self.lake, name, joined_layout_of)
-        return _Written(str(table_log(self.lake.uri(name)).folder), layout, codec_of(self.workspace))
+        return _JoinedFiles(str(table_log(self.lake.uri(name)).folder), layout, codec_of(self.workspace))
 
 
-class _Written:
+class _JoinedFiles:
     """The files that threads write to a table: at most one for each thread, created when its first rows come."""
 
     def __init__(self, folder: str, layout: Layout, codec: str) -> None:

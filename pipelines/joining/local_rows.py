@@ -1,6 +1,6 @@
 """Reads the rows of a join's micro-batch in this process, and partitions them by key so that each part can be joined.
 
-Filters and partitioning are the same as those of `spark_rows` and `placed_rows` for Spark.
+Filters and partitioning are the same as those of `spark_rows` and `shuffled_rows` for Spark.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ class LocalRows:
     def __init__(
         self,
         workspace: Workspace,
-        widest: Join,
+        widest_join: Join,
         sides: Sequence[SideFiles],
         indexes: Sequence[JoinIndex],
         least: int | None = None,
     ) -> None:
-        """widest: the streams, the keys and the longest windows of all joins; indexes: of each join; least: the event
-        time (microseconds) before which new rows come too late."""
-        self.workspace, self.join, self.sides = workspace, widest, sides
+        """widest_join: the streams, the keys and the longest windows of all joins; indexes: of each join; least: the
+        event time (microseconds) before which new rows come too late."""
+        self.workspace, self.join, self.sides = workspace, widest_join, sides
         self.indexes, self.least = indexes, least
-        self.readers = side_readers(widest, sides, indexes[0].compiled.time_zone)
+        self.readers = side_readers(widest_join, sides, indexes[0].compiled.time_zone)
         self._lock = threading.Lock()
         self._parts: Parts | None = None
         self._loaded: dict[int, tuple[pa.Table, int]] = {}
@@ -94,7 +94,7 @@ class LocalRows:
 
     def tasks(self) -> list[Callable[[], Iterator[pa.RecordBatch]]]:
         """A function for each part, or for each time slice of a large part, that yields its rows for the worker."""
-        parts = self._placed()
+        parts = self._partitioned()
         found: list[Callable[[], Iterator[pa.RecordBatch]]] = []
         for part in range(parts.count):
             rows = parts.rows(part)
@@ -169,7 +169,7 @@ class LocalRows:
         own = [each for reader in self.readers for each in list(reader.made)[keys:]]
         return pa.schema([pa.field(STREAM, pa.int8()), *shared, *own])
 
-    def _placed(self) -> Parts:
+    def _partitioned(self) -> Parts:
         """The parts, filled on the first call: with new rows first, then with earlier rows that may join them."""
         if self._parts is not None:
             return self._parts

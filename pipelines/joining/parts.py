@@ -18,7 +18,7 @@ KEPT_BYTES = 256 << 20
 
 
 @dataclass
-class _Held:
+class _SideRows:
     """One side's rows in one part: batches in memory, and (offset, length) of those in the file."""
 
     batches: list[pa.RecordBatch] = field(default_factory=list)
@@ -32,7 +32,7 @@ class Parts:
     def __init__(self, parts: int, sides: int) -> None:
         """parts, sides: how many parts and sides there are."""
         self.count = parts
-        self._held = [[_Held() for _ in range(sides)] for _ in range(parts)]
+        self._held = [[_SideRows() for _ in range(sides)] for _ in range(parts)]
         self._bytes = 0
         self._file: IO[bytes] | None = None
         self._lock = threading.Lock()

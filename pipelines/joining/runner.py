@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedJoin:
     """A planned micro-batch, the files that it reads, and the index that it matches them with.
 
     path     the local file of the index
@@ -36,7 +36,7 @@ class Planned:
     without: frozenset[str] = frozenset()
 
 
-class Placed(Protocol):
+class PartitionedRows(Protocol):
     """Rows that several joins read; they are read and partitioned on first use."""
 
     def release(self) -> None:
@@ -59,17 +59,17 @@ class JoinRunner(Protocol):
     ) -> dict[str, Any]:
         """What a plan's side must record about the names of a stream's columns (`sources.source_names`)."""
 
-    def prepare(self, join: Join, sides: Sequence[SideFiles], id_type: str, anew: bool = False) -> None:
-        """Create the join's missing tables; `anew` also empties existing ones. SourceChangedError if a source's columns
-        no longer fit them."""
+    def prepare(self, join: Join, sides: Sequence[SideFiles], id_type: str, from_scratch: bool = False) -> None:
+        """Create the join's missing tables; `from_scratch` also empties existing ones. SourceChangedError if a source's
+        columns no longer fit them."""
 
-    def place(self, widest: Join, together: Sequence[Planned]) -> Placed:
-        """The rows of micro-batches that all read the same rows. widest: streams, keys and longest windows."""
+    def partitioned_rows(self, widest_join: Join, together: Sequence[PlannedJoin]) -> PartitionedRows:
+        """The rows of micro-batches that all read the same rows. widest_join: streams, keys and longest windows."""
 
-    def match(self, widest: Join, planned: Planned) -> None:
+    def match(self, widest_join: Join, planned: PlannedJoin) -> None:
         """Join the rows and write nothing."""
 
-    def write(self, planned: Planned, placed: Placed) -> dict[str, Any]:
+    def write(self, planned: PlannedJoin, partitioned: PartitionedRows) -> dict[str, Any]:
         """Write the micro-batch's tables idempotently: the late rows first, the joined rows last.
 
         Returns `rows`, `joined`, `matches`, `quarantined`, and `latest`, the latest event time ever taken, in

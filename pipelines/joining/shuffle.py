@@ -111,11 +111,11 @@ def shuffled(rows: DataFrame, join: Join, keys: int, count: int, hot: Sequence[H
     Every joined row can be found in exactly one partition. With `hot` keys the slice is one more column of the key.
     """
     if hot:
-        placed, keys = placed_slices(rows, join, keys, count, hot)
+        partitioned, keys = placed_slices(rows, join, keys, count, hot)
     else:
         rows = rows.withColumn(OWNED, functions.lit(True))
-        placed = rows.repartition(count, *key_columns(keys)) if count > 1 else rows.coalesce(1)
-    return placed.sortWithinPartitions(quoted(TIME)), keys
+        partitioned = rows.repartition(count, *key_columns(keys)) if count > 1 else rows.coalesce(1)
+    return partitioned.sortWithinPartitions(quoted(TIME)), keys
 
 
 def matched(frame: DataFrame, file: Callable[[], str], task: JoinTask, schema: StructType) -> DataFrame:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import pyarrow as pa
 
 from pipelines.errors import SourceError
-from pipelines.joining.statistics import Reach, Reaches, is_comparable, reach_of
+from pipelines.joining.statistics import FileRanges, RangesOfNewFiles, file_ranges, is_comparable
 from pipelines.lake.column_types import STORED_NAME, arrow_schema_of
 from pipelines.settings.model import Join, Stream
 from pipelines.sources.positions import Add, Position, Slice
@@ -137,13 +137,15 @@ def side_files(
     stored = {name: _stored_names(columns) for name, columns in fields.items()}
     compared = {name: _compared_keys(join.on[name], fields[name]) for name in join.streams}
 
-    def reaches(name: str, files: Iterable[Add]) -> list[Reach]:
+    def ranges_of(name: str, files: Iterable[Add]) -> list[FileRanges]:
         """The ranges of time and key of a stream's files."""
         time = stored[name][str(streams[name].event_time).lower()]
         keys = [None if key is None else (stored[name][key[0]], key[1]) for key in compared[name]]
-        return [reach_of(add, time, keys, time_zone) for _, add in files]
+        return [file_ranges(add, time, keys, time_zone) for _, add in files]
 
-    arriving = {name: Reaches(reaches(name, taken.files if taken else ()), least) for name, taken in new.items()}
+    arriving = {
+        name: RangesOfNewFiles(ranges_of(name, taken.files if taken else ()), least) for name, taken in new.items()
+    }
     sides = []
     for name in join.streams:
         source, plan = sources[name], plans[name]
@@ -152,9 +154,9 @@ def side_files(
         # with t the latest of both times, each row's time is in [t - the window of its stream, t]
         earlier = tuple(
             file
-            for file, reach in zip(known, reaches(name, known), strict=True)
+            for file, ranges in zip(known, ranges_of(name, known), strict=True)
             if any(
-                others.meets(reach, join.window[name], join.window[other])
+                others.may_join(ranges, join.window[name], join.window[other])
                 for other, others in arriving.items()
                 if other != name
             )

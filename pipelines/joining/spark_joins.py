@@ -9,9 +9,9 @@ from typing import Any, cast
 from pyspark.sql import DataFrame, functions
 
 from pipelines.annotated import annotations_of
-from pipelines.joining.placed_rows import PlacedRows
-from pipelines.joining.runner import Placed, Planned
+from pipelines.joining.runner import PartitionedRows, PlannedJoin
 from pipelines.joining.shuffle import joined_schema, matched
+from pipelines.joining.shuffled_rows import ShuffledRows
 from pipelines.joining.sides import SideFiles
 from pipelines.joining.spark_rows import JoinRows
 from pipelines.joining.watermark import later
@@ -58,34 +58,34 @@ class SparkJoins:
         tables = [tagged_table(join.name), quarantine_table(join.name)]
         return followed_columns(self.workspace, source, version, before, tables, f"join {join.name}", (name,))
 
-    def place(self, widest: Join, together: Sequence[Planned]) -> PlacedRows:
+    def partitioned_rows(self, widest_join: Join, together: Sequence[PlannedJoin]) -> ShuffledRows:
         """The rows of micro-batches that all read the same rows, as DataFrames."""
         indexes = [(planned.index, self._matcher(planned)) for planned in together]
         first = together[0]
-        return PlacedRows(self.workspace, widest, JoinRows(widest, first.sides, first.batch.plan), indexes)
+        return ShuffledRows(self.workspace, widest_join, JoinRows(widest_join, first.sides, first.batch.plan), indexes)
 
-    def match(self, widest: Join, planned: Planned) -> None:
+    def match(self, widest_join: Join, planned: PlannedJoin) -> None:
         """Join the rows and write nothing."""
         self.workspace.progress(
             f"{planned.join.name}: micro-batch {planned.batch.batch} ended Spark; matching it without "
             f"{len(planned.without)} predicates"
         )
-        placed = self.place(widest, [planned])
+        partitioned = self.partitioned_rows(widest_join, [planned])
         with self._bounded(planned):
-            self._joined(planned, placed).write.format("noop").mode("overwrite").save()
+            self._joined(planned, partitioned).write.format("noop").mode("overwrite").save()
 
-    def write(self, planned: Planned, placed: Placed) -> dict[str, Any]:
+    def write(self, planned: PlannedJoin, partitioned: PartitionedRows) -> dict[str, Any]:
         """Write the micro-batch's tables; returns its figures."""
         self.prepare(planned.join, planned.sides, planned.batch.plan["id_type"])
         with self._bounded(planned):
-            return self._write(planned, cast("PlacedRows", placed))
+            return self._write(planned, cast("ShuffledRows", partitioned))
 
     def fence(self, series: str, names: Sequence[str], number: int) -> list[str]:
         """Fence off a series in these tables; returns the tables that already hold its micro-batch `number`."""
         return fence(self.workspace, series, names, number)
 
     @contextmanager
-    def _bounded(self, planned: Planned) -> Iterator[None]:
+    def _bounded(self, planned: PlannedJoin) -> Iterator[None]:
         """Set the session to the rules' time zone, and limit how long the work may take."""
         adds = [add for side in planned.sides for add in side.files]
         evaluated = len(planned.index.compiled.derived) - len(planned.without)
@@ -94,23 +94,24 @@ class SparkJoins:
             stack.enter_context(batch_time_limit(self.workspace, f"join {planned.join.name}", adds, evaluated))
             yield
 
-    def _matcher(self, planned: Planned) -> Matcher:
+    def _matcher(self, planned: PlannedJoin) -> Matcher:
         spark, id_type = self.workspace.spark, self.lake.rule_id_type()
         return Matcher(spark, planned.index.compiled, planned.path, id_type, planned.without)
 
-    def prepare(self, join: Join, sides: Sequence[SideFiles], id_type: str, anew: bool = False) -> None:
-        """Create missing tables, or empty existing ones if `anew`; SourceChangedError if a source's columns changed."""
+    def prepare(self, join: Join, sides: Sequence[SideFiles], id_type: str, from_scratch: bool = False) -> None:
+        """Create missing tables, or empty existing ones if `from_scratch`; SourceChangedError if a source's columns
+        changed."""
         columns = {side.stream.name: plain_schema(side.schema).jsonValue()["fields"] for side in sides}
-        if self._prepared.get(join.name) != columns or anew:
-            prepare_tables(self.workspace, join, join_tables(join, columns, id_type), id_type, anew, "join")
+        if self._prepared.get(join.name) != columns or from_scratch:
+            prepare_tables(self.workspace, join, join_tables(join, columns, id_type), id_type, from_scratch, "join")
             self._prepared[join.name] = columns
 
-    def _write(self, planned: Planned, placed: PlacedRows) -> dict[str, Any]:
+    def _write(self, planned: PlannedJoin, partitioned: ShuffledRows) -> dict[str, Any]:
         """Write the late rows first, the joined rows last; returns the figures."""
         batch, stored = planned.batch, planned.stored
         annotations = annotations_of(planned.index.compiled, planned.join.annotations)
-        quarantined, latest = self._quarantine(planned, placed.rows)
-        joined = self._joined(planned, placed).select(
+        quarantined, latest = self._quarantine(planned, partitioned.rows)
+        joined = self._joined(planned, partitioned).select(
             *(functions.col(quoted(name)) for name in planned.join.streams),
             "rule_ids",
             *(column.alias(name) for name, column in annotation_columns_of(annotations, functions.col("rule_ids"))),
@@ -126,16 +127,16 @@ class SparkJoins:
         sums = functions.count("*"), functions.sum(functions.size("rule_ids"))
         counted = written.agg(*sums).first() if written is not None else None
         return {
-            "rows": placed.rows.new_count(),
+            "rows": partitioned.rows.new_count(),
             "joined": int(counted[0]) if counted is not None else 0,
             "matches": int(counted[1] or 0) if counted is not None else 0,
             "quarantined": quarantined,
             "latest": latest,
         }
 
-    def _joined(self, planned: Planned, placed: PlacedRows) -> DataFrame:
+    def _joined(self, planned: PlannedJoin, partitioned: ShuffledRows) -> DataFrame:
         """The joined rows that satisfy a rule: one STRUCT per stream, and `rule_ids`."""
-        rows, keys = placed.placed
+        rows, keys = partitioned.rows_and_keys
         id_type = planned.batch.plan["id_type"]
         task = JoinTask(
             planned.join.streams,
@@ -161,7 +162,7 @@ class SparkJoins:
         matched = matcher.with_inputs(rows).select(*columns, matcher.rule_ids().alias("rule_ids"))
         return matched.filter(functions.size("rule_ids") > 0)
 
-    def _quarantine(self, planned: Planned, rows: JoinRows) -> tuple[int, int | None]:
+    def _quarantine(self, planned: PlannedJoin, rows: JoinRows) -> tuple[int, int | None]:
         """Write the rows that came too late; returns how many, and the latest event time (microseconds) ever taken."""
         batch = planned.batch
         if batch.plan["lateness"] is None:

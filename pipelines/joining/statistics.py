@@ -23,7 +23,7 @@ _EXACT_DIGITS, _INEXACT = 15, Decimal("1e-15")
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class FileRanges:
     """The ranges of a file: event times [low, high] in microseconds, and minimum and maximum of each key column.
 
     None stands for an unknown bound or range.
@@ -34,18 +34,18 @@ class Reach:
     keys: tuple[tuple[Any, Any] | None, ...]
 
 
-class Reaches:
+class RangesOfNewFiles:
     """The ranges of the files of new rows, prepared for tests against very many files of earlier rows."""
 
-    def __init__(self, reaches: Sequence[Reach], least: int | None = None) -> None:
+    def __init__(self, ranges: Sequence[FileRanges], least: int | None = None) -> None:
         """least: rows with an earlier event time (microseconds) join nothing."""
-        reaches = [each for each in reaches if least is None or each.high is None or each.high >= least]
-        lows = [-_FAR if each.low is None else each.low for each in reaches]
+        ranges = [each for each in ranges if least is None or each.high is None or each.high >= least]
+        lows = [-_FAR if each.low is None else each.low for each in ranges]
         self._low = np.maximum(np.array(lows, np.int64), -_FAR if least is None else least)
-        self._high = np.array([_FAR if each.high is None else each.high for each in reaches], np.int64)
-        self._keys = [each.keys for each in reaches]
+        self._high = np.array([_FAR if each.high is None else each.high for each in ranges], np.int64)
+        self._keys = [each.keys for each in ranges]
 
-    def meets(self, file: Reach, before: int, after: int) -> bool:
+    def may_join(self, file: FileRanges, before: int, after: int) -> bool:
         """Whether a row of `file` may have the key of a new row, and a time near that row's.
 
         Its time may be up to `before` microseconds earlier, or up to `after` microseconds later.
@@ -59,9 +59,9 @@ class Reaches:
         return any(all(map(_overlap, file.keys, self._keys[other])) for other in np.flatnonzero(met).tolist())
 
 
-def reach_of(
+def file_ranges(
     add: Mapping[str, Any], time: str, keys: Sequence[tuple[str, pa.DataType] | None], time_zone: str
-) -> Reach:
+) -> FileRanges:
     """The ranges of a file, by its `add` action.
 
     time, keys: names of columns in the statistics, case aside; keys with their types, None for one not compared.
@@ -73,7 +73,9 @@ def reach_of(
     zone = ZoneInfo(time_zone)
     low = _microseconds(least.get(time.lower()), zone, -1)
     high = _microseconds(greatest.get(time.lower()), zone, 1)
-    return Reach(low, high, tuple(None if key is None else _range_of(key, least, greatest, partition) for key in keys))
+    return FileRanges(
+        low, high, tuple(None if key is None else _range_of(key, least, greatest, partition) for key in keys)
+    )
 
 
 def is_comparable(data_type: pa.DataType) -> bool:

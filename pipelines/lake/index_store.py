@@ -150,13 +150,13 @@ def store_index(
     engine: str,
     path: Path,
     statistics: Mapping[str, Any],
-    anew: bool = False,
+    from_scratch: bool = False,
 ) -> StoredIndex:
     """Write the index file at `path` as the scope's newest, in one commit.
 
-    If a concurrent run has stored the same index first, that one is returned. `anew` drops the scope's older indexes
-    in the same commit, even if their files are damaged; the index of an unfinished micro-batch is kept, with those that
-    hold its lists. TableError if the table cannot be written.
+    If a concurrent run has stored the same index first, that one is returned. `from_scratch` drops the scope's older
+    indexes in the same commit, even if their files are damaged; the index of an unfinished micro-batch is kept, with
+    those that hold its lists. TableError if the table cannot be written.
     """
     from deltalake import (
         ColumnProperties,
@@ -181,7 +181,7 @@ def store_index(
         table = lake.writable("rule_index")
         mode: dict[str, Any] = {"mode": "append"}
         kept: list[tuple[StoredIndex, Path]] = []
-        if anew:
+        if from_scratch:
             kept = _unfinished(lake, scope, fingerprint)
             mode = {"mode": "overwrite", "predicate": f"scope = {literal(scope)}"}
         else:

@@ -111,7 +111,7 @@ def _chosen(table: LocalTable, statement: Change) -> tuple[int, str | None]:
     rows = pa.concat_tables(parts) if parts else pa.schema([table.schema.field(name) for name in read]).empty_table()
     if kept is None:
         return rows.num_rows, None
-    chosen = kept.of(rows)
+    chosen = kept.holds_on(rows)
     return int(np.count_nonzero(chosen)), _naming(rows, chosen)
 
 

@@ -82,7 +82,7 @@ class LocalTable:
         try:
             for batch in read_batches(files, self.schema, read, with_version=False) if left else ():
                 rows = pa.Table.from_batches([batch])
-                rows = rows if kept is None else rows.filter(pa.array(kept.of(rows)))
+                rows = rows if kept is None else rows.filter(pa.array(kept.holds_on(rows)))
                 rows = rows.slice(0, left).select(list(columns))
                 left -= rows.num_rows
                 yield rows.cast(pa.schema([self.schema.field(name).with_nullable(True) for name in columns]))
@@ -121,7 +121,7 @@ class Condition:
         """The column ranges by which files are skipped."""
         return widen_compiled(self.compiled)
 
-    def of(self, rows: pa.Table) -> np.ndarray:
+    def holds_on(self, rows: pa.Table) -> np.ndarray:
         """Which rows satisfy it, [rows] bool; NeedsSparkError if it raises on one, so that Spark reports that."""
         asked = rows if self.compiled.inputs else pa.table({"_": pa.nulls(rows.num_rows)})
         offsets, _, errors = self.compiled.match_ordinals(asked)

@@ -22,7 +22,7 @@ from pipelines.lake.reading import literal
 from pipelines.lake.runs import PLANNED, batches, compact, newest_first
 from pipelines.lake.table_log import table_log
 from pipelines.maintaining.folding import fold
-from pipelines.maintaining.outcome import Upkept
+from pipelines.maintaining.outcome import TableMaintenance
 from pipelines.maintaining.retention import readers_of
 from pipelines.maintaining.scope_tables import optimize, writer_of
 from pipelines.maintaining.small_files import LEAST_IN_RUN, files_of
@@ -55,10 +55,10 @@ def _too_many(lake: Lake, name: str) -> bool:
     return name == "rules" and sum(size < _RULES_BYTES for size in sizes) >= _RULES_FILES
 
 
-def keep_up(workspace: Workspace, name: str, in_run: bool) -> Upkept:
+def keep_up(workspace: Workspace, name: str, in_run: bool) -> TableMaintenance:
     """Do what is due for one of these tables; work that conflicts with another process is put off (`notes`)."""
     lake = workspace.lake
-    done = Upkept.of(name, files_of(lake.delta(name)))
+    done = TableMaintenance.of(name, files_of(lake.delta(name)))
     steps: list[Callable[[], None]] = []
     if name == "runs" and (not in_run or _too_many(lake, name)):
         steps.append(lambda: _runs(workspace, done))
@@ -76,7 +76,7 @@ def keep_up(workspace: Workspace, name: str, in_run: bool) -> Upkept:
     return done
 
 
-def _unless_conflicting(lake: Lake, name: str, done: Upkept, step: Callable[[], None]) -> None:
+def _unless_conflicting(lake: Lake, name: str, done: TableMaintenance, step: Callable[[], None]) -> None:
     from deltalake import exceptions
 
     try:
@@ -92,7 +92,7 @@ def _unless_conflicting(lake: Lake, name: str, done: Upkept, step: Callable[[], 
         raise not_written(f"The table {name} at {lake.uri(name)} cannot be kept up", error) from error
 
 
-def _runs(workspace: Workspace, done: Upkept) -> None:
+def _runs(workspace: Workspace, done: TableMaintenance) -> None:
     lake = workspace.lake
     if not readers_of(workspace, "runs"):
         before = datetime.now(UTC) - timedelta(microseconds=lake.settings.maintenance.runs)
@@ -103,7 +103,7 @@ def _runs(workspace: Workspace, done: Upkept) -> None:
         done.merged, done.into = compact(lake)
 
 
-def _merge_rules(workspace: Workspace, done: Upkept) -> None:
+def _merge_rules(workspace: Workspace, done: TableMaintenance) -> None:
     lake = workspace.lake
     writer = writer_of(workspace, "rules")
     if writer is None:
@@ -120,7 +120,7 @@ def _merge_rules(workspace: Workspace, done: Upkept) -> None:
     done.put_off("the small files of rules are merged another time, for others wrote to the table")
 
 
-def _indexes(workspace: Workspace, done: Upkept) -> None:
+def _indexes(workspace: Workspace, done: TableMaintenance) -> None:
     """Delete indexes that no run or reader needs any more."""
     lake = workspace.lake
     columns = ["scope", "fingerprint", "created_at", "sha256", "statistics"]
@@ -166,7 +166,7 @@ def _needed(workspace: Workspace, scope: str) -> set[str | None]:
     return needed
 
 
-def _vacuum(workspace: Workspace, name: str, commits: int, done: Upkept) -> None:
+def _vacuum(workspace: Workspace, name: str, commits: int, done: TableMaintenance) -> None:
     hours = hours_to_keep(workspace, name, commits)
     if hours is not None:
         if workspace.lake.delta(name).vacuum(hours, dry_run=True, full=True):

@@ -9,7 +9,7 @@ from pipelines.maintaining.small_files import File
 
 
 @dataclass(slots=True)
-class Upkept:
+class TableMaintenance:
     """The result of maintaining one table.
 
     files, bytes: after it, those before it with the suffix `_before`; merged, into: how many files were compacted into
@@ -31,7 +31,7 @@ class Upkept:
     seconds: float = 0.0
 
     @classmethod
-    def of(cls, table: str, files: Sequence[File]) -> Upkept:
+    def of(cls, table: str, files: Sequence[File]) -> TableMaintenance:
         """The state of a table before maintenance."""
         size = sum(file.size for file in files)
         return cls(table, len(files), size, len(files), size)

@@ -22,7 +22,7 @@ from pipelines.lake.merging import FileWriter, NotMergeableError
 from pipelines.lake.reading import files_in
 from pipelines.lake.runs import PLANNED, newest_first
 from pipelines.lake.table_log import table_log
-from pipelines.maintaining.outcome import Upkept
+from pipelines.maintaining.outcome import TableMaintenance
 from pipelines.maintaining.retention import Reader, readers_of
 from pipelines.maintaining.small_files import LEAST, LEAST_IN_RUN, MOST_BYTES, file_of, files_of, groups_to_merge
 from pipelines.maintaining.vacuum import COMMITS, END, hours_to_keep, removed_by_vacuum, shorten_log
@@ -51,12 +51,12 @@ def due(workspace: Workspace, name: str, in_run: bool) -> list[str]:
     return found
 
 
-def keep_up(workspace: Workspace, scope: str, name: str, in_run: bool) -> Upkept:
+def keep_up(workspace: Workspace, scope: str, name: str, in_run: bool) -> TableMaintenance:
     """Do what is due for a table of a scope, in compactions of bounded size; in a run only one of them.
 
     Work that conflicts with another writer, or that readers of the table forbid, is put off (`notes`).
     """
-    done = Upkept.of(name, files_of(workspace.lake.delta(name)))
+    done = TableMaintenance.of(name, files_of(workspace.lake.delta(name)))
     readers = readers_of(workspace, name)
     if name == quarantine_table(scope) and not in_run:
         _drop_quarantined(workspace, scope, name, readers, done)
@@ -86,7 +86,7 @@ def _names(readers: list[Reader]) -> str:
     return ", ".join(sorted({reader.name for reader in readers if reader.for_good}))
 
 
-def _merge(workspace: Workspace, name: str, in_run: bool, done: Upkept) -> None:
+def _merge(workspace: Workspace, name: str, in_run: bool, done: TableMaintenance) -> None:
     writer = writer_of(workspace, name)
     features = workspace.lake.delta(name).protocol().writer_features or ()
     clustered = is_tagged(name) and "clustering" in features
@@ -103,7 +103,7 @@ def _merge(workspace: Workspace, name: str, in_run: bool, done: Upkept) -> None:
         optimize(workspace, name, done)
 
 
-def _replace(log: DeltaLog, writer: FileWriter, least: int, done: Upkept) -> bool:
+def _replace(log: DeltaLog, writer: FileWriter, least: int, done: TableMaintenance) -> bool:
     """Compact groups of files up to `MOST_BYTES` in one commit; False if there are none, or after a conflict."""
     snapshot = log.latest()
     adds = {add["path"]: add for add in log.files(snapshot)}
@@ -154,7 +154,7 @@ def _is_sparks(table: DeltaTable) -> bool:
     return has_clock or _DELETIONS in (table.protocol().reader_features or ())
 
 
-def optimize(workspace: Workspace, name: str, done: Upkept) -> None:
+def optimize(workspace: Workspace, name: str, done: TableMaintenance) -> None:
     """Compact a table by Spark's OPTIMIZE; a conflict with another writer is put off."""
     from pipelines.spark.failures import is_conflict, run
 
@@ -180,7 +180,7 @@ def optimize(workspace: Workspace, name: str, done: Upkept) -> None:
                 spark.conf.set(f"spark.databricks.delta.optimize.{key}", former)
 
 
-def _vacuum(workspace: Workspace, name: str, hours: int, in_run: bool, done: Upkept) -> None:
+def _vacuum(workspace: Workspace, name: str, hours: int, in_run: bool, done: TableMaintenance) -> None:
     """Delete files that no kept version names and no reader needs."""
     lake = workspace.lake
     log = None if lake.settings.root is None else table_log(lake.uri(name))
@@ -216,7 +216,9 @@ def _reported(what: str) -> Iterator[None]:
         raise not_written(what, error) from error
 
 
-def _drop_quarantined(workspace: Workspace, scope: str, name: str, readers: list[Reader], done: Upkept) -> None:
+def _drop_quarantined(
+    workspace: Workspace, scope: str, name: str, readers: list[Reader], done: TableMaintenance
+) -> None:
     """Delete rows that are in quarantine longer than configured; nothing is deleted if the table has readers."""
     from pipelines.spark.failures import is_conflict, run
 

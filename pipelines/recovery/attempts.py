@@ -49,10 +49,10 @@ class Attempts:
         known = self.batch.plan.get("search")
         return None if known is None else Search.of(known, self._candidates)
 
-    def begin(self, lives: Callable[[frozenset[str]], None]) -> list[str]:
+    def begin(self, match_without: Callable[[frozenset[str]], None]) -> list[str]:
         """Count one more attempt, after a search if one is due; returns the names of inputs that must be left out.
 
-        lives: matches the micro-batch without the given inputs, and writes nothing.
+        match_without: matches the micro-batch without the given inputs, and writes nothing.
         """
         begun, before = int(self.batch.plan.get("attempts", 1)), self.batch.plan.get("suspects", [])
         if self._search is None:
@@ -70,7 +70,7 @@ class Attempts:
                 continue
             self._note(search=open_search.begun())
             with self._unless_it_fails_otherwise():
-                lives(open_search.without)
+                match_without(open_search.without)
             self._answered(True)
         return list(open_search.left_out) if open_search is not None else []
 
@@ -87,10 +87,10 @@ class Attempts:
         where = f"Micro-batch {self.batch.batch} of {self.batch.scope} ends Spark again and again."
         return SparkEndedError(f"{error} {where} {cause}", error.usable)
 
-    def _answered(self, lives: bool) -> None:
+    def _answered(self, survived: bool) -> None:
         search = self._search
         assert search is not None
-        self._note(search=search.answered(lives))
+        self._note(search=search.answered(survived))
 
     @contextmanager
     def _unless_it_fails_otherwise(self) -> Iterator[None]:
@@ -120,15 +120,15 @@ def plan_anew(
     lake: Lake,
     batch: MicroBatch,
     names: Sequence[str],
-    of_rules: Sequence[str],
+    rule_tables: Sequence[str],
     stored: StoredIndex,
     changes: Mapping[str, Any],
     fence: Callable[[str, Sequence[str], int], list[str]],
 ) -> MicroBatch:
     """Plan an unfinished micro-batch again, for the same rows, with another index; returns it with its new plan.
 
-    names: its tables; of_rules: those of them whose rows depend on the rules. If one of these is already written, index
-    and `changes` are not applied. changes: entries of the new plan; fence: fences off a series in all tables, and
+    names: its tables; rule_tables: those of them whose rows depend on the rules. If one of these is already written,
+    index and `changes` are not applied. changes: entries of the new plan; fence: fences off a series in all tables, and
     returns those that hold its micro-batch (writing.spark_tables.fence).
 
     A concurrent run that still writes by the old plan is fenced off in three steps: `runs` gets a new series for the
@@ -144,7 +144,7 @@ def plan_anew(
     plan = {key: value for key, value in batch.plan.items() if key not in ("given_up", *OF_ATTEMPTS)}
     plan |= {"written": written} if written else {}
     now = later(batch.started_at)
-    if any(name in written for name in of_rules):
+    if any(name in written for name in rule_tables):
         # these rows stay, so the others are written as planned, without a further search
         done = Search((), state="done").to_plan()
         return revise(lake, batch, {**plan, "attempts": MOST_ATTEMPTS, "search": done}, started_at=now)

@@ -72,13 +72,13 @@ class Search:
         """The state with one more beginning of the current trial."""
         return replace(self, asked=self.asked + 1)
 
-    def answered(self, lives: bool) -> Search:
-        """The state after the current trial; `lives`: the micro-batch survived."""
+    def answered(self, survived: bool) -> Search:
+        """The state after the current trial; `survived`: the micro-batch did not end its process."""
         if self.high is None:
-            return self._with(state="done") if lives else self._all_die()
+            return self._with(state="done") if survived else self._all_die()
         if not self.checked:
-            return self._with(checked=True) if lives else self._with(state="innocent")
-        return self._with(low=self.evaluated) if lives else self._with(high=self.evaluated)
+            return self._with(checked=True) if survived else self._with(state="innocent")
+        return self._with(low=self.evaluated) if survived else self._with(high=self.evaluated)
 
     def _all_die(self) -> Search:
         remaining = self.remaining

@@ -54,7 +54,7 @@ def step(workspace: Workspace, what: str) -> Iterator[None]:
 def spark_ended(workspace: Workspace, what: str, reason: str) -> SparkEndedError:
     """The error of a step that has ended Spark, or was ended; prepares the workspace for another JVM."""
     usable = workspace.renew()
-    way_out = (
+    advice = (
         ""
         if usable
         else (
@@ -62,7 +62,7 @@ def spark_ended(workspace: Workspace, what: str, reason: str) -> SparkEndedError
             "cluster, anew, and run the same command again. It goes on where it stopped."
         )
     )
-    return SparkEndedError(f"Could not {what}: {reason}.{way_out}", usable)
+    return SparkEndedError(f"Could not {what}: {reason}.{advice}", usable)
 
 
 def _why_ended(error: BaseException) -> str | None:

@@ -45,15 +45,21 @@ class MicroBatchRun:
         scope: str,
         command: str,
         tables: Sequence[str],
-        of_rules: Sequence[str],
+        rule_tables: Sequence[str],
         fence: Callable[[str, Sequence[str], int], list[str]],
         ended: bool,
     ) -> None:
-        """tables: those of the scope; of_rules: those of them whose rows depend on the rules; fence: fences off a
+        """tables: those of the scope; rule_tables: those of them whose rows depend on the rules; fence: fences off a
         series in tables, and returns those that hold its micro-batch; ended: an attempt at the scope's last micro-batch
         has just ended Spark."""
         self.lake, self.tables = lake, tables
-        self._scope, self._command, self._of_rules, self._fence, self._ended = scope, command, of_rules, fence, ended
+        self._scope, self._command, self._rule_tables, self._fence, self._ended = (
+            scope,
+            command,
+            rule_tables,
+            fence,
+            ended,
+        )
         self._indexes: dict[str, tuple[StoredIndex, ri.CompiledRules, Path]] = {}
         self._attempts: Attempts | None = None
 
@@ -140,7 +146,7 @@ class MicroBatchRun:
         return batch
 
     def _plan_anew(self, batch: MicroBatch, stored: StoredIndex, changes: Mapping[str, Any]) -> MicroBatch:
-        return plan_anew(self.lake, batch, self.tables, self._of_rules, stored, changes, self._fence)
+        return plan_anew(self.lake, batch, self.tables, self._rule_tables, stored, changes, self._fence)
 
     def _begin_attempt(self, batch: MicroBatch, match: Callable[[MicroBatch, frozenset[str]], None]) -> MicroBatch:
         """Count one more attempt at a planned micro-batch; returns it without the predicates that end Spark.

@@ -15,7 +15,7 @@ from pipelines.authoring.versions import rules_of
 from pipelines.lake.index_store import newest_index
 from pipelines.lake.runs import DONE, MicroBatch, newest_first
 from pipelines.lint import lint_scopes
-from pipelines.reporting.counting import MOST_ROWS, Counted, TaggedRows, count, together
+from pipelines.reporting.counting import MOST_ROWS, RowCounts, TaggedRows, count, together
 from pipelines.reporting.edits import edits_of
 from pipelines.scopes import JoinScope, Scope, StreamScope, scope_of
 from pipelines.table_definitions import tagged_table
@@ -94,7 +94,7 @@ def _times(scope: Scope) -> tuple[str, list[tuple[str, ...]]]:
 
 def _counted(
     workspace: Workspace, name: str, times: Sequence[tuple[str, ...]], present: set[Any]
-) -> tuple[Counted | None, dict[str, Any], list[str]]:
+) -> tuple[RowCounts | None, dict[str, Any], list[str]]:
     """The counts of the tagged table, which rules match the same rows, and notes for the reader."""
     if not workspace.lake.exists(tagged_table(name)):
         return None, {"ids": [], "rows": []}, ["No row has been tagged yet."]
@@ -119,7 +119,7 @@ def _rules(workspace: Workspace, name: str) -> pl.DataFrame:
     return rules_of(workspace.lake, workspace.lake.delta("rules")).filter(pl.col("scope") == name)
 
 
-def _shown(rules: pl.DataFrame, counted: Counted | None, found: set[str]) -> list[dict[str, Any]]:
+def _shown(rules: pl.DataFrame, counted: RowCounts | None, found: set[str]) -> list[dict[str, Any]]:
     """The rules that the page lists: those with a finding first, then by matches, descending."""
     matches = counted.matches if counted else {}
     number = pl.col("rule_id").map_elements(lambda rule: matches.get(rule, 0), pl.Int64, skip_nulls=False)
@@ -129,7 +129,7 @@ def _shown(rules: pl.DataFrame, counted: Counted | None, found: set[str]) -> lis
 
 
 def _rule(
-    rule: Mapping[str, Any], counted: Counted | None, errors: Mapping[str, int], zone: ZoneInfo
+    rule: Mapping[str, Any], counted: RowCounts | None, errors: Mapping[str, int], zone: ZoneInfo
 ) -> dict[str, Any]:
     rule_id = rule["rule_id"]
     return {

@@ -51,7 +51,7 @@ class Periods:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class RowCounts:
     """The counts of the newest files of a tagged table.
 
     rows: how many of `all_rows` were read; periods: those of the plots; rows_over_time, matched_over_time: [periods]
@@ -125,7 +125,7 @@ def file_name(path: str) -> str:
     return PurePosixPath(unquote(path)).name
 
 
-def count(rows: TaggedRows) -> Counted:
+def count(rows: TaggedRows) -> RowCounts:
     """Count rows and matches by period and by rule."""
     first, unit = _periods(rows)
     by_time, by_rule, read = [], [], 0
@@ -139,7 +139,7 @@ def count(rows: TaggedRows) -> Counted:
     totals = pl.concat(by_time).group_by("time").sum() if by_time else None
     if totals is None or first is None:
         matches = _by_rule(by_rule)
-        return Counted(read, rows.all_rows, Periods(unit, ()), (), (), matches, {}, read)
+        return RowCounts(read, rows.all_rows, Periods(unit, ()), (), (), matches, {}, read)
     starts = pl.datetime_range(first[0], first[1], unit, eager=True).alias("time")
     placed = starts.to_frame().with_row_index("place")
     shown = placed.join(totals, on="time", how="left").fill_null(0).sort("place")
@@ -148,7 +148,7 @@ def count(rows: TaggedRows) -> Counted:
     inside = pairs.join(placed, on="time").group_by("ids", "place").agg(pl.col("rows").sum())
     for rule, place, number in inside.select("ids", "place", "rows").iter_rows():
         over_time.setdefault(rule, [0] * placed.height)[place] = number
-    return Counted(
+    return RowCounts(
         read,
         rows.all_rows,
         Periods(unit, tuple(each.isoformat(" ", "minutes") for each in starts)),

@@ -41,22 +41,22 @@ def policy_mode(stream: Stream) -> str:
 class Retag:
     """A finished re-tag.
 
-    It covered the rows of the micro-batches up to `through`: all of them or, if `whole` is False, those in a range of
-    event times.
+    It covered the rows of the micro-batches up to `through`: all of them or, if `all_rows` is False, those in a range
+    of event times.
     """
 
     through: int
     fingerprint: str
     mode: str = ALL
-    whole: bool = True
+    all_rows: bool = True
 
-    def then(self, histories: frozenset[History]) -> frozenset[History]:
+    def applied_to(self, histories: frozenset[History]) -> frozenset[History]:
         """The histories, after this re-tag, of rows whose histories were among these before it."""
         added = frozenset(
             history if history[-1] == self.fingerprint else (*history, self.fingerprint) for history in histories
         )
         after = frozenset({(self.fingerprint,)}) if self.mode == ALL else added
-        return after if self.whole else histories | after
+        return after if self.all_rows else histories | after
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class IndexHistories:
         """The histories of all rows."""
         return self.earlier.union(*self.by_batch.values())
 
-    def of(self, batch: int) -> frozenset[History]:
+    def of_batch(self, batch: int) -> frozenset[History]:
         """The histories of one micro-batch's rows."""
         return self.by_batch.get(batch, self.earlier)
 
@@ -90,10 +90,10 @@ def index_histories(batches: Iterable[MicroBatch], retags: Iterable[MicroBatch],
     for each in retags:
         if each.state == DONE and each.fingerprint is not None:
             later.append(_retag(each))
-            if later[-1].mode == ALL and later[-1].whole:
+            if later[-1].mode == ALL and later[-1].all_rows:
                 break
     later.reverse()
-    covered = later[0].through if later and later[0].mode == ALL and later[0].whole else -1
+    covered = later[0].through if later and later[0].mode == ALL and later[0].all_rows else -1
     by_batch: dict[int, frozenset[History]] = {}
     for batch in batches:
         if batch.plan.get("reset"):
@@ -118,14 +118,14 @@ def _after(histories: frozenset[History], retags: Iterable[Retag], batch: int) -
     """The histories of a micro-batch's rows after the re-tags that cover it, the earliest first."""
     for each in retags:
         if each.through >= batch:
-            histories = each.then(histories)
+            histories = each.applied_to(histories)
     return histories
 
 
 def _retag(row: MicroBatch) -> Retag:
     plan = row.plan
-    whole = plan.get("since") is None and plan.get("until") is None
-    return Retag(int(plan["through"]), str(row.fingerprint), str(plan["mode"]), whole)
+    all_rows = plan.get("since") is None and plan.get("until") is None
+    return Retag(int(plan["through"]), str(row.fingerprint), str(plan["mode"]), all_rows)
 
 
 def current_histories(lake: Lake, name: str, through: int) -> IndexHistories:

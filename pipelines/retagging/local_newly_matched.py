@@ -17,11 +17,11 @@ from pipelines.errors import NeedsSparkError
 from pipelines.lake.add_actions import may_match
 from pipelines.lake.column_types import nullable
 from pipelines.retagging.indexes import index_without_spark
-from pipelines.retagging.newly_matched import check_lists, history_of, left_rows_out, way_out
+from pipelines.retagging.newly_matched import check_lists, history_of, left_rows_out, restart_advice
 from pipelines.retagging.rematch import Rematch, widened
 from pipelines.runners.local_runner import LocalRunner
 from pipelines.runners.spark_required import why_spark_evaluates
-from pipelines.sources.lost_files import telling_lost_files
+from pipelines.sources.lost_files import reporting_lost_files
 from pipelines.writing.files import discard
 from rules_index.workers.newly_matched import write_newly_matched
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Written:
+class NewlyMatchedFiles:
     """Rows that were written to files which belong to no version of the table yet. entries: `add` actions, as JSON."""
 
     rows: int = 0
@@ -46,7 +46,7 @@ class Written:
 
 
 @dataclass(frozen=True)
-class _Group:
+class _FileGroup:
     """Files of several micro-batches that are read in the same way, so that many small micro-batches give few files.
 
     history: the indexes that tagged the rows; taken: the slice of the first micro-batch; checks: its plan, which says
@@ -83,14 +83,14 @@ class LocalNewlyMatched:
 
     def write(
         self, batches: Iterable[MicroBatch], histories: IndexHistories, bases: Mapping[History, pl.DataFrame]
-    ) -> Written:
+    ) -> NewlyMatchedFiles:
         """Write the rows of some micro-batches that match only now. bases: the rules that tagged the rows of each
         history.
 
         NeedsSparkError if only Spark reads the source or evaluates a rule; SourceError if the source no longer holds
         the rows of a micro-batch. No file is left behind after an error.
         """
-        written, compiled = Written(), self.rematch.compiled
+        written, compiled = NewlyMatchedFiles(), self.rematch.compiled
         if compiled is None:
             return written
         source = self._runner.open_source()
@@ -98,7 +98,7 @@ class LocalNewlyMatched:
         former = {history: self._index_of(bases[history], compiled) for history in {each.history for each in groups}}
         try:
             for group in groups:
-                with telling_lost_files(source, tuple(group.adds), way_out(self.stream)):
+                with reporting_lost_files(source, tuple(group.adds), restart_advice(self.stream)):
                     self._write(source, group, compiled, former[group.history], written)
         except BaseException:
             discard(self.task, {"tagged": written.entries})
@@ -107,9 +107,9 @@ class LocalNewlyMatched:
 
     def _groups(
         self, source: Source, batches: Iterable[MicroBatch], histories: IndexHistories, compiled: CompiledRules
-    ) -> list[_Group]:
+    ) -> list[_FileGroup]:
         """The files that may have such rows, grouped by how they are read."""
-        groups: dict[tuple[History, str, str], _Group] = {}
+        groups: dict[tuple[History, str, str], _FileGroup] = {}
         schemas: dict[int, pa.Schema] = {}
         conditions = widened(compiled)
         for batch in left_rows_out(batches):
@@ -121,12 +121,17 @@ class LocalNewlyMatched:
                 schemas[taken.schema_version] = columns_then(self._runner, source, taken.schema_version)
             schema, history = schemas[taken.schema_version], history_of(self.stream, histories, batch)
             checks = json.dumps([plan["key"], plan["checks"]]) if plan["quarantined"] else ""
-            group = _Group(history, schema, taken, plan)
+            group = _FileGroup(history, schema, taken, plan)
             groups.setdefault((history, schema.to_string(), checks), group).adds.extend(adds)
         return list(groups.values())
 
     def _write(
-        self, source: Source, group: _Group, compiled: CompiledRules, former: CompiledRules, written: Written
+        self,
+        source: Source,
+        group: _FileGroup,
+        compiled: CompiledRules,
+        former: CompiledRules,
+        written: NewlyMatchedFiles,
     ) -> None:
         """Write the rows of one group that match only now."""
 

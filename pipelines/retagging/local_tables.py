@@ -20,9 +20,9 @@ from pipelines.lake.add_actions import live_files, may_hold, may_match
 from pipelines.lake.column_types import ARROW_ID_TYPES, arrow_schema_of
 from pipelines.lake.table_log import table_log
 from pipelines.retagging.indexes import former_index, index_without_spark
-from pipelines.retagging.local_newly_matched import LocalNewlyMatched, Written
+from pipelines.retagging.local_newly_matched import LocalNewlyMatched, NewlyMatchedFiles
 from pipelines.retagging.rematch import Rematch, columns_read, widened
-from pipelines.retagging.tables import Found, Stamps
+from pipelines.retagging.tables import ChangedFiles, Stamps
 from pipelines.runners.choice import why_spark_works
 from pipelines.runners.spark_required import why_spark_evaluates
 from pipelines.sources.pieces import each_in_threads
@@ -33,7 +33,7 @@ from pipelines.writing.files import layout_of
 from rules_index.arrays import decoded
 from rules_index.errors import RulesIndexError
 from rules_index.workers.delta_file_writer import DeltaFile, Layout
-from rules_index.workers.retagged_files import FileTask, Matched, count_changes, write_file
+from rules_index.workers.retagged_files import FileTask, KeptMatches, count_changes, write_file
 from rules_index.workers.retagged_rows import is_among
 from rules_index.workers.retagged_rows import write_files as write_rows
 from rules_index.workers.source_file_reader import SOURCE_VERSION, read_batches
@@ -69,8 +69,8 @@ class LocalTables:
         self.workspace, self.lake = scope.workspace, scope.workspace.lake
         self.tagged = table_log(self.lake.uri(tagged_table(scope.name)))
         self.matches = table_log(self.lake.uri(matches_table(scope.name)))
-        self._kept = Matched(0)
-        self._newly_matched, self._version = Written(), 0
+        self._kept = KeptMatches(0)
+        self._newly_matched, self._version = NewlyMatchedFiles(), 0
 
     @classmethod
     def of(cls, scope: StreamScope, changes: Changes, indexed: IndexedRules, rows: RowRange | None) -> LocalTables:
@@ -117,19 +117,19 @@ class LocalTables:
         """A context that does nothing: no session is needed."""
         return nullcontext()
 
-    def find(self, version: int) -> Found:
+    def find(self, version: int) -> ChangedFiles:
         """Find the files of a version in which rows change; nothing is written."""
         self._version = version
         files = self._candidates(version)
         task = self._task(version, None)
         assert task is not None
         self.tagged.fetch(files)
-        self._kept = Matched(_MOST_KEPT)
+        self._kept = KeptMatches(_MOST_KEPT)
         done = self._each_in_threads(files, lambda add: count_changes(self.rematch.compiled, task, add, self._kept))
         changed = [(version, add) for add, (rows, _) in zip(files, done, strict=True) if rows]
         self.tagged.keep_only([add["path"] for _, add in changed])
         rows, emptied = sum(rows for rows, _ in done), sum(emptied for _, emptied in done)
-        return Found(version, tuple(changed), rows, emptied, len(files))
+        return ChangedFiles(version, tuple(changed), rows, emptied, len(files))
 
     def find_newly_matched(
         self,
@@ -145,7 +145,7 @@ class LocalTables:
         self._newly_matched = LocalNewlyMatched(self.scope, self.rematch, task, schema).write(batches, histories, bases)
         return self._newly_matched.rows
 
-    def write(self, found: Found, stamps: Stamps, app: str, number: int, marks: Sequence[str]) -> int | None:
+    def write(self, found: ChangedFiles, stamps: Stamps, app: str, number: int, marks: Sequence[str]) -> int | None:
         """Rewrite the found files with the rows' new ids, and commit them with those of `find_newly_matched`.
 
         All is one commit, with transaction `number` of `app` and of each of `marks`. Returns the number of files added;
@@ -155,7 +155,7 @@ class LocalTables:
         assert task is not None
         adds = [add for _, add in found.files]
         self.tagged.fetch(adds)
-        if self.scope.stream.output == "matched" and found.emptied:
+        if self.scope.stream.output == "matched" and found.rows_emptied:
             fields = self.tagged.snapshot(found.version).fields
             rows = self._row_task(fields, stamps)
             parts = self._each_in_threads(adds, lambda add: self._without_emptied(add, rows, arrow_schema_of(fields)))

@@ -31,11 +31,11 @@ def left_rows_out(batches: Iterable[MicroBatch]) -> list[MicroBatch]:
 
 def history_of(stream: Stream, histories: IndexHistories, batch: MicroBatch) -> History:
     """The indexes that tagged a micro-batch's rows; TableError if they are not known, or not the same for all rows."""
-    found = histories.of(batch.batch)
+    found = histories.of_batch(batch.batch)
     if len(found) != 1:
         raise TableError(
             f"Which rows of micro-batch {batch.batch} of {stream.name} are in its table is not known any more. "
-            f"{way_out(stream)}holds now."
+            f"{restart_advice(stream)}holds now."
         )
     return next(iter(found))
 
@@ -46,10 +46,10 @@ def check_lists(stream: Stream, base: pl.DataFrame, lists: Sequence[ValueList]) 
     if not set(base[LISTS].drop_nulls()) <= now:
         raise TableError(
             f"{stream.name} keeps only rows that match, and a list that its rules name holds other values now than "
-            f"when rows were tagged. {way_out(stream)}holds now."
+            f"when rows were tagged. {restart_advice(stream)}holds now."
         )
 
 
-def way_out(stream: Stream) -> str:
+def restart_advice(stream: Stream) -> str:
     """The beginning of a sentence that says what to do if rows that match only now cannot be found."""
     return f"Tag everything anew with: deltatag tag {stream.name} --restart, which takes what the source "

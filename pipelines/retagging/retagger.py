@@ -34,7 +34,7 @@ from pipelines.retagging.index_histories import (
 from pipelines.retagging.local_tables import LocalTables, why_spark_retags
 from pipelines.retagging.lost_texts import refuse_lost_texts
 from pipelines.retagging.row_range import range_of
-from pipelines.retagging.tables import Found, Tables
+from pipelines.retagging.tables import ChangedFiles, Tables
 from pipelines.runners.choice import report_spark
 from pipelines.runners.spark_required import why_spark_writes
 from pipelines.scopes import Scope, StreamScope
@@ -173,8 +173,8 @@ class Retagger:
                 except NeedsSparkError as error:
                     self._needs_spark = error  # once: Spark's tables do not raise it
                     continue
-                rows = found.changed + newly_matched
-                batch = self._record(work, planned, {"files_read": found.read, "rows_changed": rows})
+                rows = found.rows_changed + newly_matched
+                batch = self._record(work, planned, {"files_read": found.files_read, "rows_changed": rows})
                 try:
                     written = self._write(work, tables, found, newly_matched, batch) if rows else 0
                 except TableError as error:
@@ -187,9 +187,9 @@ class Retagger:
                 if rows and work.at.matches is not None:
                     self._follow(tables, batch)
             seconds = time.perf_counter() - started
-            return self._done(batch, Outcome(work.stored.rules_version, found.read, written, rows), seconds)
+            return self._done(batch, Outcome(work.stored.rules_version, found.files_read, written, rows), seconds)
 
-    def _write(self, work: _Work, tables: Tables, found: Found, newly_matched: int, batch: MicroBatch) -> int:
+    def _write(self, work: _Work, tables: Tables, found: ChangedFiles, newly_matched: int, batch: MicroBatch) -> int:
         """Write the changes to the tagged table, in one commit; returns the number of files added.
 
         RestartedError if another run has fenced off this re-tag.
@@ -197,7 +197,7 @@ class Retagger:
         stamps: dict[str, Any] = {}
         if self.mode == ALL:
             stamps = {"rules_version": work.stored.rules_version, "index_fingerprint": work.stored.fingerprint}
-        same_rows = not newly_matched and not (self._only_matched and found.emptied)
+        same_rows = not newly_matched and not (self._only_matched and found.rows_emptied)
         name = tagged_table(self.name)
         app = retag_application(batch.plan["series"], name)
         written = tables.write(found, stamps, app, batch.batch, (SAME_ROWS,) if same_rows else ())

@@ -17,8 +17,8 @@ from pipelines.errors import TableError
 from pipelines.lake.runs import MicroBatch
 from pipelines.retagging.index_histories import History, IndexHistories
 from pipelines.retagging.indexes import index_of, matcher_of
-from pipelines.retagging.newly_matched import check_lists, history_of, left_rows_out, way_out
-from pipelines.sources.lost_files import telling_lost_files
+from pipelines.retagging.newly_matched import check_lists, history_of, left_rows_out, restart_advice
+from pipelines.sources.lost_files import reporting_lost_files
 from pipelines.sources.positions import Slice
 from pipelines.sources.pushdown import Matchable
 from pipelines.sources.slices import slice_frame
@@ -85,7 +85,7 @@ class NewlyMatchedSearch:
         for name, value in stamps.items():
             together = together.withColumn(name, functions.lit(value))
         with (
-            telling_lost_files(source, tuple(files), way_out(self.stream)),
+            reporting_lost_files(source, tuple(files), restart_advice(self.stream)),
             self.trial_limit(files),
             self._explained_encoding(),
         ):
@@ -102,7 +102,7 @@ class NewlyMatchedSearch:
                 raise
             raise TableError(
                 f"Spark, which looks for rows of {self.stream.name} that match only now, does not read the encoding "
-                f"{_UNREAD} of columns of the source. {way_out(self.stream)}holds now."
+                f"{_UNREAD} of columns of the source. {restart_advice(self.stream)}holds now."
             ) from error
 
     def trial_limit(self, files: list[Any]) -> Any:

@@ -18,7 +18,7 @@ from pipelines.recovery.jvm_restart import batch_time_limit
 from pipelines.retagging import worker_files
 from pipelines.retagging.rematch import Rematch
 from pipelines.retagging.row_range import in_range
-from pipelines.retagging.tables import Found
+from pipelines.retagging.tables import ChangedFiles
 from pipelines.spark.arrow_batches import map_batches
 from pipelines.spark.delta_internals import COMMIT_VERSION, TableLog
 from pipelines.spark.failures import run
@@ -48,11 +48,11 @@ class TaggedRows:
         self.spark, self.lake, self.missing = workspace.spark, workspace.lake, missing
         self.log = TableLog(workspace.spark, workspace.lake.uri(self.name))
 
-    def find(self, version: int, rematch: Rematch) -> Found:
+    def find(self, version: int, rematch: Rematch) -> ChangedFiles:
         """Find the files of a version in which the rematch changes rows; nothing is written."""
         files = self.candidates(version, rematch.condition)
         if not files:
-            return Found(version, (), read=0)
+            return ChangedFiles(version, (), files_read=0)
         self.workspace.progress(f"{self.name}: trying the rows of {len(files):,} files again")
         with self.limit(files, rematch):
             counted = run(lambda: self._counted(version, files, rematch), f"try the rows of {self.name} again")
@@ -60,7 +60,7 @@ class TaggedRows:
         for number, rows, _ in counted:
             changed[number] = changed.get(number, 0) + rows
         kept = tuple(files[number] for number in sorted(changed))
-        return Found(version, kept, sum(changed.values()), sum(emptied for _, _, emptied in counted), len(files))
+        return ChangedFiles(version, kept, sum(changed.values()), sum(emptied for _, _, emptied in counted), len(files))
 
     def _counted(self, version: int, files: Sequence[Add], rematch: Rematch) -> list[tuple[int, int, int]]:
         """Counts by file number: the number of rows that change, and of those that have no id left. A file may occur
@@ -104,8 +104,8 @@ class TaggedRows:
         return self._with_missing(rows)
 
     def write(
-        self, found: Found, rematch: Rematch, stamps: Mapping[str, Any], only_matched: bool, further: DataFrame | None,
-        app: str, number: int, marks: Sequence[str],
+        self, found: ChangedFiles, rematch: Rematch, stamps: Mapping[str, Any], only_matched: bool,
+        further: DataFrame | None, app: str, number: int, marks: Sequence[str],
     ) -> int | None:  # fmt: skip
         """Rewrite the found files with the rows' new ids, and write `further` rows.
 
@@ -119,7 +119,7 @@ class TaggedRows:
         frames = [further.select(*(functions.col(quoted(name)) for name in names))] if further is not None else []
         task = self._task(found.version, names, rematch, stamps, only_matched)
         copied = None
-        if found.files and not (only_matched and found.emptied):
+        if found.files and not (only_matched and found.rows_emptied):
             copied = self._file_task(found.version, found.files, rematch, stamps)
         bound_batches(self.workspace, tuple(found.files))
         with self.limit(found.files, rematch):
@@ -201,7 +201,7 @@ class TaggedRows:
         return rows
 
     def _rewritten(
-        self, found: Found, names: Sequence[str], rematch: Rematch, stamps: Mapping[str, Any], only_matched: bool
+        self, found: ChangedFiles, names: Sequence[str], rematch: Rematch, stamps: Mapping[str, Any], only_matched: bool
     ) -> DataFrame:
         """The rows of the files with their new ids, for Spark's writer."""
         rows = self._rows(found.version, found.files, rematch, None)

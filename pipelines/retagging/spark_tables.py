@@ -15,7 +15,7 @@ from pipelines.retagging.rematch import Rematch
 from pipelines.retagging.spark_matches import Matches
 from pipelines.retagging.spark_newly_matched import NewlyMatched, NewlyMatchedSearch
 from pipelines.retagging.spark_rows import TaggedRows
-from pipelines.retagging.tables import Found, Stamps
+from pipelines.retagging.tables import ChangedFiles, Stamps
 from pipelines.scopes import Scope, StreamScope
 from pipelines.spark.session import in_time_zone
 from pipelines.table_definitions import tagged_table
@@ -62,7 +62,7 @@ class SparkTables:
             refuse_other_types(self.scope, self.tagged.columns(), self.rematch.compiled)
             yield
 
-    def find(self, version: int) -> Found:
+    def find(self, version: int) -> ChangedFiles:
         """Find the files of a version in which rows change."""
         return self.tagged.find(version, self.rematch)
 
@@ -78,7 +78,7 @@ class SparkTables:
         self._newly_matched = NewlyMatchedSearch(self.scope, self.rematch, histories).find(batches, bases, stamps)
         return self._newly_matched.rows if self._newly_matched is not None else 0
 
-    def write(self, found: Found, stamps: Stamps, app: str, number: int, marks: Sequence[str]) -> int | None:
+    def write(self, found: ChangedFiles, stamps: Stamps, app: str, number: int, marks: Sequence[str]) -> int | None:
         """Rewrite the found files with the rows' new ids, and add the rows that match only now."""
         further = self._newly_matched.frame if self._newly_matched is not None else None
         return self.tagged.write(found, self.rematch, stamps, self._only_matched, further, app, number, marks)

@@ -19,18 +19,18 @@ Stamps: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ChangedFiles:
     """The files of a version of the tagged table in which rows change.
 
-    changed: the number of rows whose ids or annotations change; emptied: the number of these that have no id left;
-    read: the number of files that were read.
+    rows_changed: the number of rows whose ids or annotations change; rows_emptied: the number of these that have no id
+    left; files_read: the number of files that were read.
     """
 
     version: int
     files: Sequence[Add]
-    changed: int = 0
-    emptied: int = 0
-    read: int = 0
+    rows_changed: int = 0
+    rows_emptied: int = 0
+    files_read: int = 0
 
 
 class Tables(Protocol):
@@ -39,7 +39,7 @@ class Tables(Protocol):
     def session(self) -> AbstractContextManager[Any]:
         """The context in which the tables are worked on."""
 
-    def find(self, version: int) -> Found:
+    def find(self, version: int) -> ChangedFiles:
         """Find the files of a version of the tagged table in which rows change; nothing is written."""
 
     def find_newly_matched(
@@ -52,7 +52,7 @@ class Tables(Protocol):
         """Find the rows of micro-batches that match only now, for `write` to add; returns how many. bases: the rules
         that tagged the rows of each history."""
 
-    def write(self, found: Found, stamps: Stamps, app: str, number: int, marks: Sequence[str]) -> int | None:
+    def write(self, found: ChangedFiles, stamps: Stamps, app: str, number: int, marks: Sequence[str]) -> int | None:
         """Rewrite the found files with the rows' new ids, and add the rows of `find_newly_matched`.
 
         All is one commit, with transaction `number` of `app` and of each of `marks`. Returns the number of files added;

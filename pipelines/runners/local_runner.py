@@ -93,15 +93,15 @@ class LocalRunner:
         """Empty: sources with column mapping are left to Spark."""
         return {}
 
-    def prepare(self, source: Source, version: int, id_type: str, anew: bool = False) -> None:
-        """Create missing tables, empty existing ones if `anew`, and add columns that the source has been given since;
-        other changes to existing tables are left to Spark."""
-        if self._prepared == (version, id_type) and not anew:
+    def prepare(self, source: Source, version: int, id_type: str, from_scratch: bool = False) -> None:
+        """Create missing tables, empty existing ones if `from_scratch`, and add columns that the source has been given
+        since; other changes to existing tables are left to Spark."""
+        if self._prepared == (version, id_type) and not from_scratch:
             return
         fields = plain_fields(self._fields(source, version))
         partitions = _log(source).snapshot(version).partition_columns
         tables = stream_tables(self.lake, self.stream, fields, partitions, id_type)
-        prepare_tables(self.lake, self.stream, tables, id_type, anew, layout_of)
+        prepare_tables(self.lake, self.stream, tables, id_type, from_scratch, layout_of)
         self._prepared = (version, id_type)
 
     def refused(self, source: Source, taken: Slice, checks: Mapping[str, Any]) -> RefusedRows:

@@ -56,8 +56,9 @@ class Runner(Protocol):
     ) -> dict[str, Any]:
         """What a plan must record about the names of columns (`sources.source_names.followed_columns`)."""
 
-    def prepare(self, source: Source, version: int, id_type: str, anew: bool = False) -> None:
-        """Create the stream's missing tables, for the source's columns at a version; `anew` also empties existing ones.
+    def prepare(self, source: Source, version: int, id_type: str, from_scratch: bool = False) -> None:
+        """Create the stream's missing tables, for the source's columns at a version; `from_scratch` also empties
+        existing ones.
 
         SourceChangedError if the columns no longer fit the tables.
         """

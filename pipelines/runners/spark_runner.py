@@ -76,14 +76,14 @@ class SparkRunner:
         """What a plan must record about the names of columns."""
         return followed_columns(self.workspace, source, version, before, tables, command)
 
-    def prepare(self, source: Source, version: int, id_type: str, anew: bool = False) -> None:
+    def prepare(self, source: Source, version: int, id_type: str, from_scratch: bool = False) -> None:
         """Create and check the stream's tables, once for each set of columns."""
         schema = slice_schema(source, version)
-        if anew or self._prepared != (schema, id_type):
+        if from_scratch or self._prepared != (schema, id_type):
             columns = plain_schema(schema).jsonValue()["fields"]
             lake, stream = self.workspace.lake, self.stream
             tables = stream_tables(lake, stream, columns, source_partitions(source), id_type)
-            prepare_tables(self.workspace, stream, tables, id_type, anew, "tag")
+            prepare_tables(self.workspace, stream, tables, id_type, from_scratch, "tag")
             self._prepared = (schema, id_type)
 
     def refused(self, source: Source, taken: Slice, checks: Mapping[str, Any]) -> RefusedRows:

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def telling_lost_files(source: Source, files: tuple[Add, ...], way_out: str) -> Iterator[None]:
+def reporting_lost_files(source: Source, files: tuple[Add, ...], advice: str) -> Iterator[None]:
     """If some of the files no longer exist, turn an error of the block into a SourceError that says what was lost.
 
-    way_out: the sentence on what to do.
+    advice: the sentence on what to do.
     """
     try:
         yield
@@ -29,13 +29,13 @@ def telling_lost_files(source: Source, files: tuple[Add, ...], way_out: str) -> 
         lost = lost_files(source, files)
         if not lost:
             raise
-        raise lost_error(source, lost, len(files), way_out) from error
+        raise lost_error(source, lost, len(files), advice) from error
 
 
-def telling_lost_rows(source: Source, files: tuple[Add, ...]) -> AbstractContextManager[None]:
-    """`telling_lost_files`, with commands that skip the lost rows or take the whole source again."""
-    way_out = f"Take what is left, without these rows, with: {source.command} --skip-changes, or everything that the "
-    return telling_lost_files(source, files, f"{way_out}source holds now anew with: {source.command} --restart")
+def reporting_lost_rows(source: Source, files: tuple[Add, ...]) -> AbstractContextManager[None]:
+    """`reporting_lost_files`, with commands that skip the lost rows or take the whole source again."""
+    advice = f"Take what is left, without these rows, with: {source.command} --skip-changes, or everything that the "
+    return reporting_lost_files(source, files, f"{advice}source holds now anew with: {source.command} --restart")
 
 
 def lost_files(source: Source, files: tuple[Add, ...]) -> tuple[Add, ...]:
@@ -56,7 +56,7 @@ def without_lost_files(source: Source, taken: Slice) -> Slice:
     return replace(taken, files=tuple(each for each in taken.files if each[1]["path"] not in gone), lost=lost)
 
 
-def lost_error(source: Source, lost: tuple[Add, ...], count: int, way_out: str) -> PipelineError:
+def lost_error(source: Source, lost: tuple[Add, ...], count: int, advice: str) -> PipelineError:
     """An error that names the lost files, the versions that added them, and their rows."""
     versions = [version for version, _ in lost]
     added = f"version {versions[0]}" if len(set(versions)) == 1 else f"versions {min(versions)} to {max(versions)}"
@@ -66,5 +66,5 @@ def lost_error(source: Source, lost: tuple[Add, ...], count: int, way_out: str) 
         f"{len(lost):,} of the {count:,} files that {source.name} is to take next from its source at {source.log.uri} "
         f"are gone (the first is {lost[0][1]['path']}): VACUUM, or something else, has removed them before their rows "
         f"were taken. {added[0].upper()}{added[1:]} of the source had added them{note} which the source may still hold "
-        f"in other files, where OPTIMIZE wrote them anew. {way_out}"
+        f"in other files, where OPTIMIZE wrote them anew. {advice}"
     )

@@ -121,10 +121,10 @@ class Source:
         if table_id is not None and table_id != self.table_id:
             raise SourceChangedError(
                 f"The source of the stream {self.name} at {self.log.uri} is not the table that was tagged until now: "
-                f"it was dropped and made again. {self._retagged()}{self._way_out(skip=False)}"
+                f"it was dropped and made again. {self._retagged()}{self._advice(skip=False)}"
             )
         if reached and position.is_beyond(self.version):
-            raise SourceChangedError(f"{older_copy(self.name, self.version)} {self._way_out(skip=False)}")
+            raise SourceChangedError(f"{older_copy(self.name, self.version)} {self._advice(skip=False)}")
         if position.snapshot:
             return self._take_from_snapshot(position, max_bytes)
         if position.version > self.version:
@@ -137,10 +137,10 @@ class Source:
         if plan["table_id"] != self.table_id:
             raise SourceChangedError(
                 f"The source of the stream {self.name} at {self.log.uri} was dropped and made again while a "
-                f"micro-batch was unfinished. {self._way_out(skip=False)}"
+                f"micro-batch was unfinished. {self._advice(skip=False)}"
             )
         if end.is_beyond(self.version):
-            raise SourceChangedError(f"{older_copy(self.name, self.version)} {self._way_out(skip=False)}")
+            raise SourceChangedError(f"{older_copy(self.name, self.version)} {self._advice(skip=False)}")
         if start.snapshot:
             stop = end.index if end.snapshot else None
             files = self._files_of(start.version)[start.index : stop]
@@ -158,7 +158,7 @@ class Source:
         if len(files) != plan["files"]:
             raise SourceError(
                 f"The source of the stream {self.name} no longer shows the {plan['files']} files of its unfinished "
-                f"micro-batch, but {len(files)}. {self._way_out(skip=False)}"
+                f"micro-batch, but {len(files)}. {self._advice(skip=False)}"
             )
         return Slice(self.table_id, start, end, plan["schema_version"], tuple(files), plan["skipped"], lost)
 
@@ -243,7 +243,7 @@ class Source:
         if actions is None:
             raise SourceError(
                 f"The log of the source of the stream {self.name} at {self.log.uri} no longer holds version {version}, "
-                f"which is still needed: it was removed by the table's log retention. {self._way_out(skip=False)}"
+                f"which is still needed: it was removed by the table's log retention. {self._advice(skip=False)}"
             )
         if self.origin is not None and any(a.get("txn", {}).get("appId") == SAME_ROWS for a in actions):
             return []
@@ -273,7 +273,7 @@ class Source:
         return SourceChangedError(
             f"Version {version} of the source of the stream {self.name} at {self.log.uri} is no plain append: "
             f"{operation or 'a commit'} changed or removed rows that are already there. {self._retagged()}"
-            f"{self._way_out()}"
+            f"{self._advice()}"
         )
 
     def _retagged(self) -> str:
@@ -285,7 +285,7 @@ class Source:
             f"matched rows alone, deltatag retag {self.origin} has rows come and go. "
         )
 
-    def _way_out(self, skip: bool = True) -> str:
+    def _advice(self, skip: bool = True) -> str:
         go_on = f", or go on behind the change with: {self.command} --skip-changes" if skip else ""
         return f"Take everything anew with: {self.command} --restart{go_on}"
 

@@ -96,7 +96,7 @@ def is_dead(error: BaseException | None = None) -> bool:
     return True
 
 
-def lives(spark: SparkSession) -> bool:
+def is_alive(spark: SparkSession) -> bool:
     """Whether the JVM of a session still answers."""
     jvm: Any = spark._jvm
     try:

@@ -28,17 +28,17 @@ def prepare_tables(
     scope: Stream | Join,
     tables: Sequence[ConfiguredTable],
     id_type: str,
-    anew: bool,
+    from_scratch: bool,
     layout_of: LayoutOf,
 ) -> None:
-    """Create missing tables, empty existing ones if `anew`, and add columns that a source has been given since; other
-    changes to existing tables are left to Spark.
+    """Create missing tables, empty existing ones if `from_scratch`, and add columns that a source has been given since;
+    other changes to existing tables are left to Spark.
 
     layout_of: `writing.files.layout_of`, or for a join `joined_layout_of`.
     """
     for table in tables:
         name, exists, log = table.name, lake.exists(table.name), table_log(lake.uri(table.name))
-        if (table.kept and not exists) or (exists and anew):
+        if (table.kept and not exists) or (exists and from_scratch):
             if odd_names(table.fields):
                 raise NeedsSparkError(f"the table {name} has columns whose names need column mapping")
             log.replace(table.definition) if exists else log.create(table.definition)

@@ -33,23 +33,28 @@ _ATTEMPTS = 5
 
 
 def prepare_tables(
-    workspace: Workspace, scope: Stream | Join, tables: Sequence[ConfiguredTable], id_type: str, anew: bool, verb: str
+    workspace: Workspace,
+    scope: Stream | Join,
+    tables: Sequence[ConfiguredTable],
+    id_type: str,
+    from_scratch: bool,
+    verb: str,
 ) -> None:
-    """Create the missing tables that a verb keeps for a scope; `anew` also empties existing ones, and gives them the
-    source's current columns; their history is kept.
+    """Create the missing tables that a verb keeps for a scope; `from_scratch` also empties existing ones, and gives
+    them the source's current columns; their history is kept.
 
     SourceChangedError if the source's columns no longer fit existing tables.
     """
     for table in tables:
-        _prepare_table(workspace, table, anew, f"deltatag {verb} {scope.name}")
+        _prepare_table(workspace, table, from_scratch, f"deltatag {verb} {scope.name}")
     held = workspace.lake.frame(tagged_table(scope)).columns
     check_widened(scope.name, held, scope.annotations, id_type)
 
 
-def _prepare_table(workspace: Workspace, table: ConfiguredTable, anew: bool, command: str) -> None:
+def _prepare_table(workspace: Workspace, table: ConfiguredTable, from_scratch: bool, command: str) -> None:
     """Prepare one table that `command` writes; it gets column mapping if the name of a new column needs it."""
     name, exists = table.name, workspace.lake.exists(table.name)
-    if (exists and anew) or (table.kept and not exists):
+    if (exists and from_scratch) or (table.kept and not exists):
         create_table(workspace, name, table.definition, replace=exists)
     elif exists and table.kept:
         wanted = schema_of(table.fields)

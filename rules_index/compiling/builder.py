@@ -110,7 +110,7 @@ class ConjunctionBuilder:
             rejects.add(self._rules.rule_id(rule), error)
         self.kept[rules] = False
 
-    def finish(self) -> Flattened:
+    def finish(self) -> FlattenedRules:
         """The conjunctions of the rules that are kept, over region codes. Attributes, shared disjunctions and sets that
         only other rules need are left out."""
         order = self._uses.order()
@@ -135,7 +135,9 @@ class ConjunctionBuilder:
             target=np.concatenate([disjunctions.owner, (np.cumsum(self.kept) - 1)[rules.owner].astype(np.int32)]),
             disjunction_start=disjunction_start.astype(np.int32),
         )
-        return Flattened(conjunctions, expressions, regions, (raising_start, place[order[raising]].astype(np.int64)))
+        return FlattenedRules(
+            conjunctions, expressions, regions, (raising_start, place[order[raising]].astype(np.int64))
+        )
 
     def _settled(self, rank: np.ndarray) -> tuple[SettledLiterals, LiteralLists, LiteralLists, np.ndarray]:
         """Returns all literals; the conjunctions of the shared disjunctions that kept rules name; the conjunctions of
@@ -185,7 +187,7 @@ class ConjunctionBuilder:
 
 
 @dataclass(frozen=True)
-class Flattened:
+class FlattenedRules:
     """All parts of an index except its engine; `raising` is as in `CompiledRules`."""
 
     conjunctions: Conjunctions

@@ -73,7 +73,7 @@ def compile_rules(
         raise RulesIndexError(f"There is no engine {engine!r}; choose one of auto, {', '.join(ENGINES)}.")
     if not isinstance(time_zone, str) or (zone_offset(time_zone) is None and not has_region(time_zone)):
         raise RulesIndexError(f"There is no time zone {time_zone!r}; name one like Europe/Berlin or +02:00.")
-    given = Given(*read_rules(rules, time_zone, annotate))
+    given = ReadableRules(*read_rules(rules, time_zone, annotate))
     del rules
     settings = Settings(schema, engine, event_time, time_zone, annotate, {each.name: each for each in lists})
     return compile_columns(given, settings, analyse, sample, started)
@@ -92,7 +92,7 @@ class Settings:
 
 
 @dataclass
-class Given:
+class ReadableRules:
     """Rules to compile, and the rejects so far (rules that could not be read); compiling adds more."""
 
     rules: RuleColumns
@@ -100,7 +100,7 @@ class Given:
 
 
 def compile_columns(
-    given: Given, settings: Settings, analyse: Analyse | None, sample: Sample | None, started: float
+    given: ReadableRules, settings: Settings, analyse: Analyse | None, sample: Sample | None, started: float
 ) -> CompiledRules:
     """Compiles rules that were read. `given.rules` is emptied, so that their texts can be freed before the index is
     built. started: when compiling began, by `time.perf_counter`."""

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules_index.compiling.builder import Analyse
-from rules_index.compiling.compile import Given, Settings, compile_columns
+from rules_index.compiling.compile import ReadableRules, Settings, compile_columns
 from rules_index.compiling.fingerprint import fingerprint, rule_digests, rules_naming_lists
 from rules_index.compiling.rule_columns import (
     Rejects,
@@ -86,10 +86,10 @@ def update(
         or len(left_out) + len(changed) > FOLDED_SHARE * rules
     ):
         whole = np.delete(np.arange(len(base)), left_out)
-        given = Given(_merged(_columns(base).chosen(whole), changed), rejects)
+        given = ReadableRules(_merged(_columns(base).chosen(whole), changed), rejects)
         folded = compile_columns(given, settings, known, sample, started)
         return _with_rejects(folded, refused)
-    over = compile_columns(Given(changed, rejects), settings, known, sample, started)
+    over = compile_columns(ReadableRules(changed, rejects), settings, known, sample, started)
     newer = [each for name in base.lists if isinstance(each := by_name[name], ValueList) and each != base.lists[name]]
     over = replace(over, named_lists=(*over.named_lists, *newer))
     return _overlaid(Layers(base, left_out, over), _joined(refused, over.rejects), started)

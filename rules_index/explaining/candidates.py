@@ -63,7 +63,7 @@ def candidates(leaf: Leaf, formulas: Iterable[Formula], inputs: Mapping[str, Eva
         found |= dict.fromkeys(_nearest_of_regions(cuts, now, leaf.type))
     computed = [each for each in predicates if each.attribute != leaf and leaf in leaves_of(each.attribute)]
     for predicate in computed:
-        found |= dict.fromkeys(_aimed(leaf, predicate, now, inputs))
+        found |= dict.fromkeys(_keys_for_computation(leaf, predicate, now, inputs))
     if computed and isinstance(now, int) and _is_measured(leaf.type) and not is_number(leaf.type):
         found |= dict.fromkeys(moments_near(leaf, now, computed))
     keys = [key for key in found if key != now and is_a_value(key, leaf.type)]
@@ -127,7 +127,7 @@ def _nearest_of_regions(cuts: Iterable[Key], now: Key | None, data_type: pa.Data
         is_below = now is not None and now > last
         nearest = last if is_below or (now is None and low == least) else low
         assert nearest is not None and last is not None
-        for key in _near_key(nearest, low, last, data_type):
+        for key in _representable_key(nearest, low, last, data_type):
             yield key
             if is_float(data_type):
                 yield from _readable_key(key, low, last, now, data_type)
@@ -148,7 +148,7 @@ def _texts_from(low: bytes, high: bytes | None, data_type: pa.DataType) -> Itera
             return
 
 
-def _near_key(key: int, low: int, last: int, data_type: pa.DataType) -> Iterator[int]:
+def _representable_key(key: int, low: int, last: int, data_type: pa.DataType) -> Iterator[int]:
     """Yields a key in [low, last] at or next to `key` that belongs to a value: there is no DOUBLE between infinity and
     NaN, and most DOUBLEs are not FLOATs."""
     if not is_float(data_type):
@@ -188,12 +188,14 @@ def _is_measured(kind: pa.DataType) -> bool:
     return is_number(kind) or bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
-def _aimed(leaf: Leaf, predicate: Predicate, now: Key | None, inputs: Mapping[str, Evaluated]) -> Iterator[Key]:
+def _keys_for_computation(
+    leaf: Leaf, predicate: Predicate, now: Key | None, inputs: Mapping[str, Evaluated]
+) -> Iterator[Key]:
     attribute = predicate.attribute
     if any(each.text is not None for each in leaves_of(attribute)):
         return
-    yield from _of_same_type(attribute, leaf, inputs)
-    yield from _of_patterns(attribute, leaf)
+    yield from _keys_of_same_type(attribute, leaf, inputs)
+    yield from _pattern_texts(attribute, leaf)
     if pa.types.is_string(leaf.type):
         text = now.decode() if isinstance(now, bytes) else ""
         yield from (each.encode() for each in texts_for(predicate, leaf, text))
@@ -214,11 +216,11 @@ def _aimed(leaf: Leaf, predicate: Predicate, now: Key | None, inputs: Mapping[st
                 yield from _where_equal(left, right, leaf, now, inputs)
 
 
-def _of_same_type(expression: Expression, leaf: Leaf, inputs: Mapping[str, Evaluated]) -> Iterator[Key]:
+def _keys_of_same_type(expression: Expression, leaf: Leaf, inputs: Mapping[str, Evaluated]) -> Iterator[Key]:
     """Constants and row values that have the column's type, and their neighbours."""
     if isinstance(expression, Operation):
         for operand in expression.operands:
-            yield from _of_same_type(operand, leaf, inputs)
+            yield from _keys_of_same_type(operand, leaf, inputs)
     if isinstance(expression, Leaf) and expression != leaf and expression.type == leaf.type:
         values = inputs[expression.name].values
     elif isinstance(expression, Constant) and expression.type == leaf.type and expression.value is not None:
@@ -238,12 +240,12 @@ def _neighbours(key: Key, data_type: pa.DataType) -> list[Key]:
     return [key - 1, key + 1]
 
 
-def _of_patterns(expression: Expression, leaf: Leaf) -> Iterator[Key]:
+def _pattern_texts(expression: Expression, leaf: Leaf) -> Iterator[Key]:
     """Strings that a pattern of LIKE matches; for a regular expression, the pattern without its metacharacters."""
     if not isinstance(expression, Operation):
         return
     for operand in expression.operands:
-        yield from _of_patterns(operand, leaf)
+        yield from _pattern_texts(operand, leaf)
     if expression.name in ("like", "rlike") and leaf.type == pa.string():
         escape = str(expression.parameters[1]) if expression.name == "like" else "\\"
         text = text_like(str(expression.parameters[0]), escape)

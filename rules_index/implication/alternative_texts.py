@@ -12,7 +12,7 @@ import pyarrow as pa
 from rules_index.arrays import segment_counts, segment_ids
 from rules_index.compiling.compile import compile_rules
 from rules_index.implication.alternatives import redundant
-from rules_index.implication.example_rows import Rows
+from rules_index.implication.example_rows import ExampleRows
 from rules_index.implication.examples import examples
 from rules_index.implication.impossible import possible
 from rules_index.implication.region_boxes import boxes_of
@@ -24,7 +24,7 @@ _MOST_CHARACTERS = 1 << 20
 
 
 @dataclass(frozen=True)
-class Superfluous:
+class SuperfluousAlternatives:
     """Alternatives [n] that their rules do not need.
 
     alternative  [n] int64, their numbers among all alternatives, ascending
@@ -39,7 +39,7 @@ class Superfluous:
     examples: pa.StructArray
 
 
-def superfluous(given: Alternatives, chosen: np.ndarray, scope: Scope, splits: int) -> Superfluous:
+def superfluous(given: Alternatives, chosen: np.ndarray, scope: Scope, splits: int) -> SuperfluousAlternatives:
     """The superfluous alternatives of the chosen rules [rules] bool, all of which compile. splits: `most` of
     `cover_boxes`."""
     count = len(given.texts)
@@ -52,12 +52,14 @@ def superfluous(given: Alternatives, chosen: np.ndarray, scope: Scope, splits: i
     box_start = np.searchsorted(ids[boxes.rule], np.arange(count + 1))
     group = segment_ids(given.start)
     # if an alternative does not compile by itself, though its rule does, nothing is known about its group
-    known = chosen[given.rule] & (segment_counts(~accepted, given.start) == 0)
-    never = known[group] & (np.diff(box_start) == 0)
-    more = known[group] & redundant(boxes, box_start, given.start, splits)
+    compiles = chosen[given.rule] & (segment_counts(~accepted, given.start) == 0)
+    never = compiles[group] & (np.diff(box_start) == 0)
+    more = compiles[group] & redundant(boxes, box_start, given.start, splits)
     found = np.flatnonzero(never | more)
     box = np.where(never[found] | ~given.is_whole[group[found]], -1, np.append(box_start, 0)[found])
-    return Superfluous(found, given.rule[group[found]], never[found], examples(box, Rows(compiled, boxes.codes), boxes))
+    return SuperfluousAlternatives(
+        found, given.rule[group[found]], never[found], examples(box, ExampleRows(compiled, boxes.codes), boxes)
+    )
 
 
 def superfluous_in_rule(
@@ -84,12 +86,12 @@ def superfluous_in_rule(
     ids = compiled.ids.to_numpy()
     accepted = np.zeros(len(variants), bool)
     accepted[ids] = True
-    known = accepted.reshape(-1, 3).all(axis=1)
+    compiles = accepted.reshape(-1, 3).all(axis=1)
     box_start = np.searchsorted(ids[boxes.rule], np.arange(len(variants) + 1))
     # two groups for each alternative: the variant without it and the rule, of which the rule is tried first; and the
     # variant without the other alternatives
     start = np.stack([np.arange(0, len(variants), 3), np.arange(2, len(variants) + 1, 3)], axis=1).reshape(-1)
-    spared = redundant(boxes, box_start, np.append(start, len(variants)), splits).reshape(-1, 3)[:, 1] & known
+    spared = redundant(boxes, box_start, np.append(start, len(variants)), splits).reshape(-1, 3)[:, 1] & compiles
     never = spared & (np.diff(box_start).reshape(-1, 3)[:, 2] == 0)
     last = np.zeros(len(tried), bool)
     rules = given.rule[group[tried]]

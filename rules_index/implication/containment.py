@@ -37,7 +37,7 @@ _MOST_UNIONS = 1 << 12
 
 
 @dataclass(frozen=True)
-class Others:
+class RulesWithOthers:
     """Rules [n], and for each the other rules others[start[i]:start[i + 1]]."""
 
     rules: np.ndarray
@@ -45,34 +45,34 @@ class Others:
     others: np.ndarray
 
     @classmethod
-    def of(cls, rules: np.ndarray, padded: np.ndarray, count: np.ndarray) -> Others:
+    def of(cls, rules: np.ndarray, padded: np.ndarray, count: np.ndarray) -> RulesWithOthers:
         """Takes the first count[i] of padded[i] [n, .] as the others of rule i."""
         taken = np.arange(padded.shape[1]) < count[:, None]
         return cls(rules, offsets_of(count), padded[taken])
 
-    def only(self, chosen: np.ndarray) -> Others:
+    def only(self, chosen: np.ndarray) -> RulesWithOthers:
         """Only the chosen rules [n] bool, with their others."""
         gather, start = gather_indices(self.start, np.flatnonzero(chosen))
-        return Others(self.rules[chosen], start, self.others[gather])
+        return RulesWithOthers(self.rules[chosen], start, self.others[gather])
 
-    def of_all(self, rules: np.ndarray) -> Others:
+    def of_all(self, rules: np.ndarray) -> RulesWithOthers:
         """The same others for the rules [.], which contain the present ones in their order; added rules have none."""
         lengths = np.zeros(len(rules), np.int64)
         lengths[np.isin(rules, self.rules)] = np.diff(self.start)
-        return Others(rules, offsets_of(lengths), self.others)
+        return RulesWithOthers(rules, offsets_of(lengths), self.others)
 
-    def with_more(self, added: np.ndarray, count: np.ndarray) -> Others:
+    def with_more(self, added: np.ndarray, count: np.ndarray) -> RulesWithOthers:
         """Appends the first count[i] of added[i] [n, .] to the others of rule i."""
         taken = np.arange(added.shape[1]) < count[:, None]
         order = np.argsort(np.concatenate([segment_ids(self.start), np.nonzero(taken)[0]]), kind="stable")
         others = np.concatenate([self.others, added[taken]])[order]
-        return Others(self.rules, offsets_of(np.diff(self.start) + count), others)
+        return RulesWithOthers(self.rules, offsets_of(np.diff(self.start) + count), others)
 
 
-def joined(parts: list[Others]) -> Others:
+def joined(parts: list[RulesWithOthers]) -> RulesWithOthers:
     """Concatenates parts."""
     nothing = np.empty(0, np.int64)
-    return Others(
+    return RulesWithOthers(
         np.concatenate([nothing, *(part.rules for part in parts)]),
         offsets_of(np.concatenate([nothing, *(np.diff(part.start) for part in parts)])),
         np.concatenate([np.empty(0, np.int32), *(part.others for part in parts)]),
@@ -97,7 +97,7 @@ class Containment:
         self._splits = splits
         self.box_start = np.searchsorted(boxes.rule[kept], np.arange(boxes.rules + 1))
 
-    def found(self, eligible: np.ndarray) -> tuple[Others, Others]:
+    def found(self, eligible: np.ndarray) -> tuple[RulesWithOthers, RulesWithOthers]:
         """Compares the eligible rules [rules] bool with each other. Returns those that a single other rule implies,
         with that rule, and those that several others imply together, with as few others as were found.
 
@@ -161,7 +161,7 @@ class Containment:
 
     def _candidates(
         self, engine: Matching, rules: np.ndarray, eligible: np.ndarray, light: np.ndarray, most: int
-    ) -> Iterator[tuple[np.ndarray, Others, Others, np.ndarray]]:
+    ) -> Iterator[tuple[np.ndarray, RulesWithOthers, RulesWithOthers, np.ndarray]]:
         """Yields batch by batch: the rules [n] int64; for each, other rules that are TRUE on all its corners; for each,
         some other rules that are TRUE on a corner, leaving out rules with a corner on which no other one is; and which
         rules [n] bool have no light corner left.
@@ -181,8 +181,8 @@ class Containment:
             alone, alone_count, in_union, count = covering_rules(chosen, row_start, offsets, hits, eligible)
             yield (
                 chosen,
-                Others.of(chosen, alone, alone_count),
-                Others.of(chosen, in_union, count).only(count > 0),
+                RulesWithOthers.of(chosen, alone, alone_count),
+                RulesWithOthers.of(chosen, in_union, count).only(count > 0),
                 segment_counts(light[numbers], 2 * first) == 0,
             )
             begin += share
@@ -198,22 +198,22 @@ class Containment:
         offsets, hits = engine.match(region)
         return offsets, hits
 
-    def _one_of(self, alone: Others) -> Others:
+    def _one_of(self, alone: RulesWithOthers) -> RulesWithOthers:
         """Returns for each rule the first of its others that implies it; rules without one are left out."""
         count = np.diff(alone.start)
         implying = np.full(len(count), -1)
         for turn in range(int(count.max(initial=0))):
             chosen = np.flatnonzero((implying < 0) & (count > turn))
             others = alone.others[alone.start[chosen] + turn]
-            how, _ = self._covers(Others(alone.rules[chosen], np.arange(len(chosen) + 1), others))
+            how, _ = self._covers(RulesWithOthers(alone.rules[chosen], np.arange(len(chosen) + 1), others))
             implying[chosen[how == COVERED]] = turn
         implied = np.flatnonzero(implying >= 0)
         others = alone.others[alone.start[implied] + implying[implied]]
-        return Others(alone.rules[implied], np.arange(len(implied) + 1), others)
+        return RulesWithOthers(alone.rules[implied], np.arange(len(implied) + 1), others)
 
     def _unions(
-        self, engine: Matching, candidates: Others, eligible: np.ndarray
-    ) -> tuple[Others, np.ndarray, np.ndarray]:
+        self, engine: Matching, candidates: RulesWithOthers, eligible: np.ndarray
+    ) -> tuple[RulesWithOthers, np.ndarray, np.ndarray]:
         """Returns the rules that their candidates imply together, with these candidates; the rules [n] int64 that have
         a row on which no rule of the engine is TRUE; and the codes [n, attributes] int32 of that row. No rule of the
         engine itself has such a row."""
@@ -236,7 +236,7 @@ class Containment:
             candidates = candidates.with_more(added, count).only(count > 0)
         return joined(found), np.concatenate(left), np.concatenate(left_over)
 
-    def _without_unneeded(self, covered: Others) -> Others:
+    def _without_unneeded(self, covered: RulesWithOthers) -> RulesWithOthers:
         """Removes the others that a rule does not need, from the last to the first: the remaining ones still cover
         it."""
         needed = np.ones(len(covered.others), bool)
@@ -249,7 +249,7 @@ class Containment:
             needed[place] = how != COVERED
         return _without(covered, needed)
 
-    def _covers(self, given: Others) -> tuple[np.ndarray, np.ndarray]:
+    def _covers(self, given: RulesWithOthers) -> tuple[np.ndarray, np.ndarray]:
         """Returns for each rule whether its others cover it, `COVERED`, `UNCOVERED` or `UNDECIDED` [n] int8; and for
         each uncovered rule the codes [n, attributes] int32 of a row that they do not cover."""
         gather, first = gather_indices(self.box_start, given.rules)
@@ -259,20 +259,20 @@ class Containment:
         how = cover_boxes(
             boxes, segment_ids(first), ends[given.start], self._kept[covering], self._splits, self._boxes.arrays, rows
         )
-        known = np.full(len(given.rules), COVERED, np.int8)
-        known[segment_ids(first)[how == UNDECIDED]] = UNDECIDED
+        verdicts = np.full(len(given.rules), COVERED, np.int8)
+        verdicts[segment_ids(first)[how == UNDECIDED]] = UNDECIDED
         uncovered = np.flatnonzero(how == UNCOVERED)
         rules, place = np.unique(segment_ids(first)[uncovered], return_index=True)
-        known[rules] = UNCOVERED
+        verdicts[rules] = UNCOVERED
         found = np.zeros((len(given.rules), self._attributes), np.int32)
         found[rules] = rows[uncovered[place]]
-        return known, found
+        return verdicts, found
 
 
-def _without(given: Others, needed: np.ndarray) -> Others:
+def _without(given: RulesWithOthers, needed: np.ndarray) -> RulesWithOthers:
     """Keeps only the needed [.] bool of the others."""
     kept = np.concatenate([[0], np.cumsum(needed)])
-    return Others(given.rules, kept[given.start], given.others[needed])
+    return RulesWithOthers(given.rules, kept[given.start], given.others[needed])
 
 
 def _of_rules(conjunctions: Conjunctions, chosen: np.ndarray) -> Conjunctions:

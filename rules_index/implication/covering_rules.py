@@ -87,10 +87,10 @@ def further_covering_rules(
         for at in range(offsets[i], offsets[i + 1]):
             if count[i] == MOST_ADDED:
                 break
-            known = hits[at] == rules[i] or not eligible[hits[at]]
+            is_listed = hits[at] == rules[i] or not eligible[hits[at]]
             for j in range(start[i], start[i + 1]):
-                known = known or others[j] == hits[at]
-            if not known:
+                is_listed = is_listed or others[j] == hits[at]
+            if not is_listed:
                 added[i, count[i]] = hits[at]
                 count[i] += 1
     return added, count

@@ -44,8 +44,8 @@ def disjoint_rules(
     for reject in compiled.rejects.filter(pc.equal(compiled.rejects["rule_id"], extra)).to_pylist():
         raise RuleError(reject["error"], reject["message"], reject["position"])
     places = compiled.ids.to_pylist()
-    known = boxes.of_rule(places.index(extra))
-    found = separating_dimensions(boxes.rule_start, known, boxes.arrays)
+    condition_boxes = boxes.of_rule(places.index(extra))
+    found = separating_dimensions(boxes.rule_start, condition_boxes, boxes.arrays)
     attributes = compiled.attributes
     columns = [each.name if isinstance(each, Leaf) and each.text is None else None for each in attributes]
     return {
@@ -59,15 +59,15 @@ _MEETS, _SEVERAL = -1, -2
 
 
 @jit
-def separating_dimensions(rule_start: np.ndarray, known: np.ndarray, a: BoxArrays) -> np.ndarray:
-    """Returns for each rule [rules] int64 a dimension in which each of its boxes is disjoint from each of the `known`
-    boxes [.] int64; -1 if two boxes may share a row, and -2 if there are no boxes, or the first dimension in which two
-    boxes are disjoint is not always the same."""
+def separating_dimensions(rule_start: np.ndarray, condition_boxes: np.ndarray, a: BoxArrays) -> np.ndarray:
+    """Returns for each rule [rules] int64 a dimension in which each of its boxes is disjoint from each of the
+    `condition_boxes` boxes [.] int64; -1 if two boxes may share a row, and -2 if there are no boxes, or the first
+    dimension in which two boxes are disjoint is not always the same."""
     found = np.empty(len(rule_start) - 1, np.int64)
     for rule in range(len(found)):
         found[rule] = _SEVERAL
         for box in range(rule_start[rule], rule_start[rule + 1]):
-            for other in known:
+            for other in condition_boxes:
                 where = _MEETS
                 at = a.start[box]
                 for term in range(a.start[other], a.start[other + 1]):
@@ -82,7 +82,7 @@ def separating_dimensions(rule_start: np.ndarray, known: np.ndarray, a: BoxArray
                 if where == _MEETS:
                     found[rule] = _MEETS
                 elif found[rule] != _MEETS:
-                    first = box == rule_start[rule] and other == known[0]
+                    first = box == rule_start[rule] and other == condition_boxes[0]
                     found[rule] = where if first or found[rule] == where else _SEVERAL
             if found[rule] == _MEETS:
                 break

@@ -33,7 +33,7 @@ NO_VALUE = -2
 """Stands for one of an attribute's last two codes: it is NULL, or its evaluation failed."""
 
 
-class Rows:
+class ExampleRows:
     """Makes rows for the attributes of a compiled rule set, from a seed.
 
     scope: the rules'; if given, columns that only derived columns need are made, too, as NULL.
@@ -48,16 +48,18 @@ class Rows:
             attribute: number for number, attribute in enumerate(compiled.attributes) if isinstance(attribute, Leaf)
         }
         apart = {leaf for leaf in self.columns if not any(_lies_within(other, leaf) for other in self.columns)}
-        self.known = np.array([all(leaf in apart for leaf in leaves_of(each)) for each in compiled.attributes], bool)
+        self.computable = np.array(
+            [all(leaf in apart for leaf in leaves_of(each)) for each in compiled.attributes], bool
+        )
         """Which attributes [attributes] bool can be computed from the columns here, without Spark."""
         self._needs: dict[int, list[Leaf]] = {}
-        for number in np.flatnonzero(~self.known).tolist():
+        for number in np.flatnonzero(~self.computable).tolist():
             found = needed(compiled.attributes[number], scope) if scope is not None else ()
             columns = sorted(found, key=lambda leaf: leaf.name)
             self._needs[number] = [leaf for leaf in columns if leaf in apart or self._is_new(leaf)]
             self.columns += tuple(leaf for leaf in self._needs[number] if leaf not in self.columns)
         computed = [a for a in compiled.attributes if isinstance(a, Operation)]
-        self.is_plain = self.known.all() and not computed
+        self.is_plain = self.computable.all() and not computed
         """Whether each attribute is a column, so that every combination of codes occurs in some row."""
         self._pools = {
             leaf: self._pool(leaf, dict.fromkeys(a for a in computed if leaf in leaves_of(a)))
@@ -93,7 +95,7 @@ class Rows:
         values = {leaf.name: Evaluated(table.column(leaf.name).combine_chunks()) for leaf in self.columns}
         cache: dict[Expression, Evaluated] = {}
         found = np.empty(rows, np.int32)
-        for number in np.flatnonzero(self.known).tolist():
+        for number in np.flatnonzero(self.computable).tolist():
             result = evaluate(self._compiled.attributes[number], values, rows, cache)
             self._compiled.regions[number].encode(_one(result.values), result.raised, found)
             codes[number] = self._codes.code[self._codes.old_start[number] + found]
@@ -126,7 +128,7 @@ class Rows:
         parts = [self._codes.values[self._number[leaf]]] if leaf in self._number else []
         near: list[Any] = []
         for number, attribute in enumerate(self._compiled.attributes):
-            if attribute in readers or (attribute.type == leaf.type and self.known[number]):
+            if attribute in readers or (attribute.type == leaf.type and self.computable[number]):
                 near.append(self._codes.values[number])
         parts += [found for each in near if (found := _like(each, leaf.type)) is not None]
         parts.append(_usual(leaf.type, readers))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules_index.implication.cover import corners, rows_within
-from rules_index.implication.example_rows import Rows
+from rules_index.implication.example_rows import ExampleRows
 from rules_index.implication.region_boxes import RegionBoxes
 
 _MOST_CODES = 1 << 24
@@ -25,20 +25,21 @@ _DAY = 86_400_000_000
 """Microseconds of a day."""
 
 
-def examples(boxes: np.ndarray, rows: Rows, known: RegionBoxes) -> pa.Array:
+def examples(boxes: np.ndarray, rows: ExampleRows, all_boxes: RegionBoxes) -> pa.Array:
     """Returns a row in each box [n] int64 as a struct of the columns that the rules read. It is NULL for a box of -1,
-    and if no row was found that is certainly in the box and that Python can represent. known: all boxes."""
-    share = max(1, _MOST_CODES // max(len(known.arrays.sizes), 1))
-    parts = [_examples_of(boxes[at : at + share], rows, known) for at in range(0, len(boxes), share)]
+    and if no row was found that is certainly in the box and that Python can represent. all_boxes: those of all
+    rules."""
+    share = max(1, _MOST_CODES // max(len(all_boxes.arrays.sizes), 1))
+    parts = [_examples_of(boxes[at : at + share], rows, all_boxes) for at in range(0, len(boxes), share)]
     fields = pa.struct([(leaf.name, leaf.type) for leaf in rows.columns])
     return pa.concat_arrays([pa.array([], fields), *parts])
 
 
-def _examples_of(boxes: np.ndarray, rows: Rows, known: RegionBoxes) -> pa.Array:
+def _examples_of(boxes: np.ndarray, rows: ExampleRows, all_boxes: RegionBoxes) -> pa.Array:
     """`examples` for some of the boxes."""
-    a = known.arrays
-    aimed = np.where(boxes >= 0, boxes, known.everything)
-    wanted = np.ascontiguousarray(corners(aimed, len(rows.known), a)[::2].T)
+    a = all_boxes.arrays
+    aimed = np.where(boxes >= 0, boxes, all_boxes.everything)
+    wanted = np.ascontiguousarray(corners(aimed, len(rows.computable), a)[::2].T)
     table = rows.table(wanted)
     held = (boxes >= 0) & rows_within(aimed, rows.read(table, len(a.sizes)), a)
     for _ in range(0 if rows.is_plain else _ROUNDS):

@@ -11,8 +11,8 @@ import pyarrow as pa
 from rules_index.arrays import gather_indices, offsets_of
 from rules_index.engines.scan import Scan
 from rules_index.implication.alternatives import always_true, redundant
-from rules_index.implication.containment import Containment, Others
-from rules_index.implication.example_rows import Rows
+from rules_index.implication.containment import Containment, RulesWithOthers
+from rules_index.implication.example_rows import ExampleRows
 from rules_index.implication.examples import examples
 from rules_index.implication.impossible import possible
 from rules_index.implication.kinds import (
@@ -84,7 +84,7 @@ def findings(compiled: CompiledRules) -> pa.Table:
         _Findings.of(REDUNDANT_ALTERNATIVE, boxes.rule[more], boxes.alternative[more], np.flatnonzero(more)),
         _Findings.of(UNREACHABLE_ALTERNATIVE, dead[:, 0], dead[:, 1]),
     ]
-    return _table(of_kinds, Rows(compiled, boxes.codes), boxes)
+    return _table(of_kinds, ExampleRows(compiled, boxes.codes), boxes)
 
 
 @dataclass
@@ -92,7 +92,7 @@ class _Findings:
     """Findings of one kind: rules [n] with others, alternatives [n] or -1, and boxes [n] for the example or -1."""
 
     kind: int
-    given: Others
+    given: RulesWithOthers
     alternatives: np.ndarray
     boxes: np.ndarray
 
@@ -102,7 +102,7 @@ class _Findings:
     ) -> _Findings:
         """Findings for rules without others."""
         nothing = np.full(len(rules), -1)
-        others = Others(rules, np.zeros(len(rules) + 1, np.int64), np.empty(0, np.int32))
+        others = RulesWithOthers(rules, np.zeros(len(rules) + 1, np.int64), np.empty(0, np.int32))
         return cls(
             OF_RULE_SETS.index(kind),
             others,
@@ -111,7 +111,7 @@ class _Findings:
         )
 
 
-def _groups(boxes: RegionBoxes, kept: np.ndarray, box_start: np.ndarray, special: np.ndarray) -> Others:
+def _groups(boxes: RegionBoxes, kept: np.ndarray, box_start: np.ndarray, special: np.ndarray) -> RulesWithOthers:
     """Returns the first rule of each group of rules with the same boxes, and the rest of the group as its others.
 
     kept: [.] int64, the boxes of the rules; box_start: [rules + 1] int64, the first of each in `kept`; special: [rules]
@@ -129,10 +129,10 @@ def _groups(boxes: RegionBoxes, kept: np.ndarray, box_start: np.ndarray, special
     begins = np.flatnonzero(opens)
     lengths = np.diff(np.append(begins, len(rules))) - 1
     several = lengths > 0
-    return Others(rules[begins[several]], offsets_of(lengths[several]), rules[~opens].astype(np.int32))
+    return RulesWithOthers(rules[begins[several]], offsets_of(lengths[several]), rules[~opens].astype(np.int32))
 
 
-def _table(of_kinds: list[_Findings], rows: Rows, boxes: RegionBoxes) -> pa.Table:
+def _table(of_kinds: list[_Findings], rows: ExampleRows, boxes: RegionBoxes) -> pa.Table:
     """All findings, ordered."""
     kind = np.concatenate([np.full(len(each.given.rules), each.kind) for each in of_kinds])
     rules = np.concatenate([each.given.rules for each in of_kinds]).astype(np.int32)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from rules_index.compiling.compile import compile_rules
 from rules_index.errors import RuleError
 from rules_index.implication.cover import UNCOVERED, UNDECIDED, cover_boxes, rows_held
-from rules_index.implication.example_rows import Rows
+from rules_index.implication.example_rows import ExampleRows
 from rules_index.implication.impossible import impossible
 from rules_index.implication.region_boxes import BoxArrays, RegionBoxes, boxes_of
 from rules_index.implication.search_limits import Budget
@@ -79,11 +79,11 @@ def decide(p: str, q: str, schema: pa.Schema, time_zone: str = "UTC", budget: Bu
     uncovered, decided = search.uncovered(boxes.of_rule(_P), others, boxes.arrays)
     if not len(uncovered):
         return Decision(True if decided else None)
-    rows = Rows(compiled, boxes.codes, scope)
+    rows = ExampleRows(compiled, boxes.codes, scope)
     if not rows.is_plain:
         # first come rows that are in p and outside of q whatever their values in unknown dimensions are
         unknown = np.ones(len(boxes.arrays.sizes), bool)
-        unknown[: len(rows.known)] = ~rows.known
+        unknown[: len(rows.computable)] = ~rows.computable
         depends = boxes.naming(unknown)
         certain, others = (which[~depends[which]] for which in (boxes.of_rule(_P), boxes.added))
         others = np.concatenate([boxes.of_rule(_Q), others])
@@ -123,14 +123,14 @@ class _Search:
         return np.concatenate(found), not len(boxes)
 
 
-def _counterexample(rows: Rows, boxes: RegionBoxes, uncovered: np.ndarray) -> pa.Table | None:
+def _counterexample(rows: ExampleRows, boxes: RegionBoxes, uncovered: np.ndarray) -> pa.Table | None:
     """Returns a row on which p is certainly TRUE and q certainly is not, whatever Spark would evaluate; None if none is
     found.
 
     uncovered: the codes [rows, dimensions] int32 of rows to aim at.
     """
     tries = 1 if rows.is_plain else max(1, _TRIES // len(uncovered))
-    wanted = np.repeat(uncovered.T[: len(rows.known)], tries, axis=1)
+    wanted = np.repeat(uncovered.T[: len(rows.computable)], tries, axis=1)
     free = None if rows.is_plain else np.arange(wanted.shape[1]) % 2 == 1
     table = rows.table(wanted, free)
     found = rows.read(table, len(boxes.arrays.sizes))

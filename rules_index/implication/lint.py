@@ -210,16 +210,16 @@ def _padded_ids(ids: pa.Array) -> Iterator[_Finding]:
 def _alternatives(
     given: Alternatives,
     texts: pa.LargeStringArray,
-    known: tuple[np.ndarray, np.ndarray],
+    constant_and_bounded: tuple[np.ndarray, np.ndarray],
     scope: Scope,
     first: int,
 ) -> tuple[list[_Finding], pa.StructArray]:
     """The findings about alternatives, and the examples; the first example has the index `first`.
 
-    known: two masks [rules] bool: the rules that are always or never TRUE, which are left out; and the rules with a
-    validity bound, which get no example: a row that satisfies a rule's text may be out of its bounds.
+    constant_and_bounded: two masks [rules] bool: the rules that are always or never TRUE, which are left out; and the
+    rules with a validity bound, which get no example: a row that satisfies a rule's text may be out of its bounds.
     """
-    constant, bounded = known
+    constant, bounded = constant_and_bounded
     found = superfluous(given, ~constant, scope, SPLITS)
     instances = messages.example_texts(found.examples, texts.take(pa.array(found.rule)).to_pylist())
     made = []

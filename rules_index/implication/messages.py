@@ -16,14 +16,14 @@ _MOST_IDS, _MOST_COLUMNS, _LONGEST = 5, 8, 120
 """The most other rules and columns in a message, and the most letters of a quoted text."""
 
 
-def contradiction(conflict: Sequence[str], with_null: str | None) -> str:
+def contradiction(conflict: Sequence[str], cause: str | None) -> str:
     """The rule is never TRUE.
 
     conflict: one of the rule's comparisons that is never TRUE, or two that exclude each other, if they are known;
-    with_null: the message about the comparison that causes it, one with NULL or one that is never TRUE, if it is known.
+    cause: the message about the comparison that causes it, one with NULL or one that is never TRUE, if it is known.
     """
-    if with_null is not None:
-        return f"The rule is never TRUE. {with_null}"
+    if cause is not None:
+        return f"The rule is never TRUE. {cause}"
     if len(conflict) == 1:
         return (
             f"The rule is never TRUE, because {quoted(conflict[0])} never is: look whether the ends of a BETWEEN are "

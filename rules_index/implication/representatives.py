@@ -39,9 +39,9 @@ def representatives(regions: Regions) -> pa.Array:
         chosen = np.concatenate([last[:1] if len(first) > 1 else [0], first[1:]])
     found, place = np.unique(codes[held], return_index=True)
     keys = np.zeros(regions.count, np.int64)
-    known = np.zeros(regions.count, bool)
-    keys[found], known[found] = chosen[held][place], True
-    return _of_keys(keys, known, regions.type)
+    has_key = np.zeros(regions.count, bool)
+    keys[found], has_key[found] = chosen[held][place], True
+    return _of_keys(keys, has_key, regions.type)
 
 
 def integer_pieces(regions: Regions) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -74,12 +74,12 @@ def _floats_within(
     keys[first > _INFINITY_KEY] = NAN_KEY
     # NaN is above infinity
     keys[(keys > last) & (last == NAN_KEY)] = NAN_KEY
-    known = held & (keys <= last)
+    has_key = held & (keys <= last)
     for whole in (np.floor(low) + 1, np.floor(high)):
         exact = np.isfinite(whole) & (np.abs(whole) <= _MOST_EXACT)
         found = _keys(np.where(exact, whole, 0.0))
         keys = np.where(exact & (first <= found) & (found <= last), found, keys)
-    return keys, known
+    return keys, has_key
 
 
 def _rounded_up(values: np.ndarray) -> np.ndarray:
@@ -102,9 +102,9 @@ def doubles(keys: np.ndarray) -> np.ndarray:
     return bits.astype(np.int64).view(np.float64)
 
 
-def _of_keys(keys: np.ndarray, known: np.ndarray, data_type: pa.DataType) -> pa.Array:
-    """The values of integer keys [.] int64; NULL for those that are not `known` [.] bool."""
-    missing = pa.array(~known)
+def _of_keys(keys: np.ndarray, has_key: np.ndarray, data_type: pa.DataType) -> pa.Array:
+    """The values of integer keys [.] int64; NULL for those that are not `has_key` [.] bool."""
+    missing = pa.array(~has_key)
     if pa.types.is_boolean(data_type):
         values = pa.array(keys.astype(bool))
     elif pa.types.is_floating(data_type):

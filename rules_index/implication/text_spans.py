@@ -230,8 +230,8 @@ def _conflict_of(text: str, scope: Scope) -> tuple[str, ...]:
         tried += len(earlier)
         if tried > _MOST_PAIRS:
             return ()
-        for other, known in earlier:
-            if _exclude(known, formula):
+        for other, earlier_formula in earlier:
+            if _exclude(earlier_formula, formula):
                 return other, comparison
         earlier.append((comparison, formula))
     return ()

@@ -14,7 +14,7 @@ from rules_index.compiling.rule_columns import RuleColumns, Rules, read_rules
 from rules_index.domains.value_lists import AnyList
 from rules_index.implication.containment import Containment
 from rules_index.implication.cover import rows_held
-from rules_index.implication.example_rows import Rows
+from rules_index.implication.example_rows import ExampleRows
 from rules_index.implication.impossible import impossible, possible
 from rules_index.implication.region_boxes import RegionBoxes, boxes_of, conjunctions_of
 from rules_index.index.compiled import CompiledRules
@@ -73,8 +73,8 @@ def _numbered(rules: RuleColumns, first: int) -> pa.Table:
     """The rules as a table, with the integers from `first` on as their ids."""
     columns = {"rule_id": pa.array(np.arange(first, first + len(rules))), "expression": rules.expressions}
     for name, bounds in (("valid_from", rules.valid_from), ("valid_to", rules.valid_to)):
-        known = pa.nulls(len(rules), pa.int64()) if bounds is None else bounds
-        columns[name] = known.cast(pa.timestamp("us", "UTC"))
+        known_bounds = pa.nulls(len(rules), pa.int64()) if bounds is None else bounds
+        columns[name] = known_bounds.cast(pa.timestamp("us", "UTC"))
     return pa.table(columns)
 
 
@@ -115,7 +115,7 @@ def _shown(
 ) -> np.ndarray:
     """Which of the remaining rules `left` [n] are shown not to be implied, [n] bool: by a row of real values, made from
     `codes` [n, attributes] int32, on which the rule is certainly TRUE and certainly none of the others is."""
-    rows = Rows(compiled, boxes.codes, scope)
+    rows = ExampleRows(compiled, boxes.codes, scope)
     if rows.is_plain and len(boxes.arrays.sizes) == len(compiled.attributes):
         return np.ones(len(left), bool)
     tries = max(1, _TRIES // max(len(left), 1))

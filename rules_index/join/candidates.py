@@ -11,7 +11,7 @@ from rules_index.arrays import offsets_of
 from rules_index.join.entries import Entries
 from rules_index.join.lists import Lists
 from rules_index.join.local_conjuncts import Split
-from rules_index.join.window_partners import Rows
+from rules_index.join.window_partners import OrderedRows
 from rules_index.kernels.bisection import in_intervals
 from rules_index.kernels.jit import inner, jit
 
@@ -58,7 +58,7 @@ def part_checks(split: Split) -> Checks:
     )
 
 
-def with_codes(checks: Checks, rows: Rows, codes: Sequence[np.ndarray]) -> Checks:
+def with_codes(checks: Checks, rows: OrderedRows, codes: Sequence[np.ndarray]) -> Checks:
     """Returns the same parts with the codes of rows to check them on; codes: for each stream [attributes, rows]
     int32."""
     at, code_at = 0, []

@@ -29,7 +29,7 @@ from rules_index.join.local_conjuncts import NOTHING, Split, split
 from rules_index.join.plan import Plan, make_plan
 from rules_index.join.residual_predicates import AcrossTests, AcrossValues
 from rules_index.join.streams import Owners, find_owners, side_columns
-from rules_index.join.window_partners import Rows, Side, order_rows, place_rows
+from rules_index.join.window_partners import OrderedRows, Side, order_rows, place_rows
 from rules_index.language.typed import Expression, Leaf, leaves_of
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class JoinIndex:
         owners = find_owners(compiled, streams)
         arrays = compiled.index.arrays
         conjunctions = Conjunctions(**{name: arrays[name] for name in Conjunctions.__dataclass_fields__})
-        parts = split(conjunctions, owners.of, len(streams))
+        parts = split(conjunctions, owners.stream_of, len(streams))
         coders = tuple(_Coder.of(compiled, each.attributes.tolist()) for each in parts.parts)
         return cls(compiled, owners, parts, part_checks(parts), AcrossTests(parts, owners), coders)
 
@@ -160,7 +160,7 @@ class JoinIndex:
             self._row_by_row = RowByRow(self._split, self.compiled.index.name)
         return self._row_by_row
 
-    def _planned(self, rows: Rows, codes: Sequence[np.ndarray]) -> Plan:
+    def _planned(self, rows: OrderedRows, codes: Sequence[np.ndarray]) -> Plan:
         """Returns the current plan, or a new one if that was made from few rows, and far fewer than these."""
         plan = self._plan
         if plan is None or (plan.rows < SAMPLE_ROWS and len(rows) >= GROWTH * plan.rows):

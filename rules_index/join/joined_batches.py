@@ -15,7 +15,7 @@ from rules_index.join.lists import Lists, fill_lists, radix_order
 from rules_index.join.local_conjuncts import NOTHING, Split
 from rules_index.join.plan import Plan
 from rules_index.join.residual_predicates import AcrossTests, AcrossValues
-from rules_index.join.window_partners import Rows
+from rules_index.join.window_partners import OrderedRows
 
 ENTRIES = 1 << 22
 """The most entries in memory at a time, unless one anchor has more."""
@@ -59,7 +59,7 @@ class Matcher:
     values: AcrossValues
     most: int
 
-    def pieces(self, rows: Rows, codes: Sequence[np.ndarray]) -> Iterator[Piece]:
+    def pieces(self, rows: OrderedRows, codes: Sequence[np.ndarray]) -> Iterator[Piece]:
         """Yields the pieces of rows with these codes: for each stream [attributes, rows] int32."""
         cuts = _cuts(rows, int(np.diff(rows.begin) @ (1 + self.plan.hits)) // HITS)
         if not len(cuts):
@@ -70,7 +70,7 @@ class Matcher:
             sides = zip(codes, rows.begin[:-1], rows.begin[1:], strict=True)
             yield from self._slice(part, [each[:, chosen[begin:end]] for each, begin, end in sides])
 
-    def _slice(self, rows: Rows, codes: Sequence[np.ndarray]) -> Iterator[Piece]:
+    def _slice(self, rows: OrderedRows, codes: Sequence[np.ndarray]) -> Iterator[Piece]:
         """Yields the pieces of one slice of time; anchors are divided by time until there are few enough entries."""
         matched = [
             (np.zeros(each.shape[1] + 1, np.int64), np.empty(0, np.int32)) if engine is None else engine.match(each)
@@ -100,7 +100,9 @@ class Matcher:
                 if len(piece):
                     yield piece
 
-    def _piece(self, entries: Entries, lists: Lists, checks: Checks, rows: Rows, codes: Sequence[np.ndarray]) -> Piece:
+    def _piece(
+        self, entries: Entries, lists: Lists, checks: Checks, rows: OrderedRows, codes: Sequence[np.ndarray]
+    ) -> Piece:
         """The joined rows of entries, which are ordered by the time of their anchors, and the rules of each."""
         entry_of, positions = expand(entries, lists, self.plan.checked, checks, int(entries.sizes.sum()))
         order = sort_candidates(entries, entry_of, positions)
@@ -112,7 +114,7 @@ class Matcher:
         return Piece(tuple(found), offsets, ordinals)
 
 
-def _combinations(rows: Rows) -> list[int]:
+def _combinations(rows: OrderedRows) -> list[int]:
     """Lists the combinations of old and new rows that can occur, bit i of each being set if the row of stream i is new;
     the combination of old rows only is left out."""
     streams = len(rows.windows)
@@ -122,7 +124,7 @@ def _combinations(rows: Rows) -> list[int]:
     return [bits for bits in range(1, 1 << streams) if not bits & never_new and bits & always_new == always_new]
 
 
-def _cuts(rows: Rows, most: int) -> np.ndarray:
+def _cuts(rows: OrderedRows, most: int) -> np.ndarray:
     """Returns at most `most` times at which to divide the rows. They are farther apart than the longest window, so that
     a row is in at most two slices."""
     times = np.sort(rows.time[rows.owned])

@@ -9,12 +9,12 @@ import numpy as np
 
 from rules_index.arrays import offsets_of
 from rules_index.errors import RulesIndexError
-from rules_index.join.window_partners import Rows
+from rules_index.join.window_partners import OrderedRows
 from rules_index.kernels.jit import inner, jit
 
 
 class Lists(NamedTuple):
-    """Lists of rows, each by their ascending positions (see `Rows`).
+    """Lists of rows, each by their ascending positions (see `OrderedRows`).
 
     Lists come in pairs: one of the old rows, one of the new ones. Pairs are ordered by stream; a stream has one for
     each part that is listed, then one with all its rows.
@@ -27,7 +27,7 @@ class Lists(NamedTuple):
     position: np.ndarray
 
 
-def fill_lists(rows: Rows, matched: Sequence[tuple[np.ndarray, np.ndarray]], parts: Sequence[int]) -> Lists:
+def fill_lists(rows: OrderedRows, matched: Sequence[tuple[np.ndarray, np.ndarray]], parts: Sequence[int]) -> Lists:
     """Makes the lists. matched: for each stream, offsets [rows + 1] int64 and ordinals [.] int32 of the parts that hold
     on each row; parts: the number of parts of each stream."""
     filled = [

@@ -65,7 +65,8 @@ class Split:
 
 
 def split(c: Conjunctions, owner: np.ndarray, streams: int) -> Split:
-    """Divides conjunctions by stream. owner: [attributes] int32, the owner of each attribute (`streams.Owners.of`)."""
+    """Divides conjunctions by stream. owner: [attributes] int32, the owner of each attribute
+    (`streams.Owners.stream_of`)."""
     first = int(c.disjunction_start[-1])
     begin = int(c.start[first])
     is_disjunction = c.terms[:, 0] == DISJUNCTION

@@ -16,7 +16,7 @@ from rules_index.index.build import SAMPLE_ROWS, build
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.engine import Engine
 from rules_index.join.local_conjuncts import NOTHING, Parts, Split
-from rules_index.join.window_partners import FIRST, LAST, Rows
+from rules_index.join.window_partners import FIRST, LAST, OrderedRows
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Plan:
     rows: int
 
 
-def make_plan(split: Split, rows: Rows, codes: Sequence[np.ndarray]) -> Plan:
+def make_plan(split: Split, rows: OrderedRows, codes: Sequence[np.ndarray]) -> Plan:
     """Makes a plan for rows with these codes: for each stream [attributes, rows] int32."""
     shares = [_shares(parts.rules, each) for parts, each in zip(split.parts, codes, strict=True)]
     listed = _choose_listed(split, shares, rows)
@@ -70,7 +70,7 @@ def _sample(codes: np.ndarray) -> np.ndarray:
     return codes if count <= SAMPLE_ROWS else codes[:, np.arange(SAMPLE_ROWS) * count // SAMPLE_ROWS]
 
 
-def _choose_listed(split: Split, shares: list[np.ndarray], rows: Rows) -> list[np.ndarray]:
+def _choose_listed(split: Split, shares: list[np.ndarray], rows: OrderedRows) -> list[np.ndarray]:
     """Returns for each stream which of its parts are listed, [parts] bool."""
     sizes = np.diff(rows.begin)
     cost = np.stack(
@@ -97,7 +97,7 @@ def _zip(
     return list(zip(shares, parts, sizes.tolist(), strict=True))
 
 
-def _partners(rows: Rows) -> np.ndarray:
+def _partners(rows: OrderedRows) -> np.ndarray:
     """Returns the mean number of rows of stream j within reach of a row of stream i, [i, j] of [streams, streams]
     float64."""
     streams = len(rows.windows)

@@ -16,7 +16,7 @@ from rules_index.index.inputs import read_leaf, truth_values
 from rules_index.join.lists import radix_order
 from rules_index.join.local_conjuncts import NOTHING, Split
 from rules_index.join.streams import ACROSS, Owners
-from rules_index.join.window_partners import Rows
+from rules_index.join.window_partners import OrderedRows
 from rules_index.kernels.bisection import in_intervals, in_list
 from rules_index.kernels.jit import jit
 from rules_index.language.evaluation.evaluated import Evaluated
@@ -33,7 +33,7 @@ class AcrossValues:
         self._tables = tables
         self._read: dict[str, Evaluated] = {}
 
-    def codes(self, attribute: int, rows: Rows, positions: np.ndarray) -> np.ndarray:
+    def codes(self, attribute: int, rows: OrderedRows, positions: np.ndarray) -> np.ndarray:
         """The codes [joined rows] int32 of an attribute on joined rows, given their positions [streams, joined
         rows]."""
         expression = self._compiled.attributes[attribute]
@@ -43,7 +43,7 @@ class AcrossValues:
         Computed(count, inputs).encode(expression, self._compiled.regions[attribute], codes)
         return codes
 
-    def _values(self, leaf: Leaf, rows: Rows, positions: np.ndarray) -> Evaluated:
+    def _values(self, leaf: Leaf, rows: OrderedRows, positions: np.ndarray) -> Evaluated:
         if leaf.name not in self._stream:
             return Evaluated(pa.array(rows.time[positions].max(axis=0)).view(leaf.type))
         stream = self._stream[leaf.name]
@@ -59,9 +59,9 @@ class AcrossTests:
 
     def __init__(self, split: Split, owners: Owners) -> None:
         self._split = split
-        self._owner = owners.of
+        self._owner = owners.stream_of
         # the index of an attribute of one stream among the attributes of that stream
-        self._place = np.zeros(len(owners.of), np.int64)
+        self._place = np.zeros(len(owners.stream_of), np.int64)
         for parts in split.parts:
             self._place[parts.attributes] = np.arange(len(parts.attributes))
         self._disjunctions = Hybrid.scanning(split.disjunctions.rules) if len(split.disjunctions) else None
@@ -76,7 +76,7 @@ class AcrossTests:
         conjunction: np.ndarray,
         number: np.ndarray,
         positions: np.ndarray,
-        rows: Rows,
+        rows: OrderedRows,
         codes: Sequence[np.ndarray],
         values: AcrossValues,
     ) -> np.ndarray:
@@ -100,7 +100,7 @@ class AcrossTests:
         conjunction: np.ndarray,
         number: np.ndarray,
         positions: np.ndarray,
-        rows: Rows,
+        rows: OrderedRows,
         values: AcrossValues,
         held: np.ndarray,
     ) -> None:
@@ -119,7 +119,7 @@ class AcrossTests:
             _test(codes[place], sets[tested], candidate[tested], self._split.set_start, self._split.intervals, held)
 
     def _all_codes(
-        self, rows: Rows, positions: np.ndarray, codes: Sequence[np.ndarray], values: AcrossValues
+        self, rows: OrderedRows, positions: np.ndarray, codes: Sequence[np.ndarray], values: AcrossValues
     ) -> np.ndarray:
         """Returns the code matrix [attributes, joined rows] of the attributes of shared disjunctions; attributes that
         none names are 0."""

@@ -34,14 +34,14 @@ MOST_STREAMS = 6
 class Owners:
     """The stream that each attribute of a rule set belongs to.
 
-    streams  the streams' names, two to six
-    of       [attributes] int32, the stream's number, `ACROSS` or `UNKNOWN`
-    leaves   for each stream, the inputs that only it has
-    unknown  the derived inputs that name several streams
+    streams    the streams' names, two to six
+    stream_of  [attributes] int32, the stream's number, `ACROSS` or `UNKNOWN`
+    leaves     for each stream, the inputs that only it has
+    unknown    the derived inputs that name several streams
     """
 
     streams: tuple[str, ...]
-    of: np.ndarray
+    stream_of: np.ndarray
     leaves: tuple[tuple[Leaf, ...], ...]
     unknown: tuple[Leaf, ...]
 

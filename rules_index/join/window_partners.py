@@ -15,7 +15,7 @@ from rules_index.errors import RulesIndexError
 from rules_index.kernels.jit import jit
 
 FIRST, BETWEEN, LAST = range(3)
-"""Indices into the second dimension of `Rows.reach`."""
+"""Indices into the second dimension of `OrderedRows.reach`."""
 FARTHEST = 1 << 61
 """Event times must be closer to the epoch than this, in microseconds, so that the difference of two fits in 64 bits."""
 
@@ -46,7 +46,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Rows:
+class OrderedRows:
     """The rows of all sides by position: side after side, each ordered by key and then by time.
 
     windows  [streams] int64, microseconds
@@ -82,33 +82,33 @@ class Rows:
         """
         return _find_reach(self.begin, self.key, self.time, self.windows)
 
-    def only(self, chosen: np.ndarray, owned: np.ndarray | None = None) -> Rows:
+    def only(self, chosen: np.ndarray, owned: np.ndarray | None = None) -> OrderedRows:
         """Returns the chosen rows [positions] bool. If `owned` [positions] bool is given, it replaces the present
         one."""
         begin = np.concatenate([[0], np.cumsum(chosen)])[self.begin]
         owned = self.owned if owned is None else owned
         columns = (self.row, self.key, self.time, self.new, owned)
-        return Rows(self.windows, begin, *(column[chosen] for column in columns))
+        return OrderedRows(self.windows, begin, *(column[chosen] for column in columns))
 
     def useful(self) -> np.ndarray:
         """Returns which rows [positions] bool may be part of a joined row that is wanted: each has a row of every other
         side within reach; it or one of these is new; and it or one of these that can be its anchor is owned."""
         return _find_useful(self.begin, self.reach, self.new, self.owned)
 
-    def between(self, low: float, high: float) -> tuple[Rows, np.ndarray]:
+    def between(self, low: float, high: float) -> tuple[OrderedRows, np.ndarray]:
         """Returns the rows that can be in joined rows with a time in [low, high), and which rows [positions] bool they
         are. Of these, only rows with such a time stay owned."""
         chosen = (self.time + self.windows[self.stream] >= low) & (self.time < high)
         return self.only(chosen, self.owned & (self.time >= low)), chosen
 
 
-def place_rows(sides: Sequence[Side], windows: Sequence[int]) -> Rows:
+def place_rows(sides: Sequence[Side], windows: Sequence[int]) -> OrderedRows:
     """Orders the rows of all sides that can be part of a joined row."""
     rows = order_rows(sides, windows)
     return rows.only(rows.useful())
 
 
-def order_rows(sides: Sequence[Side], windows: Sequence[int], by_key: bool = True) -> Rows:
+def order_rows(sides: Sequence[Side], windows: Sequence[int], by_key: bool = True) -> OrderedRows:
     """Orders the rows of all sides that have a key. Without `by_key` the rows of a side are ordered by time alone, and
     `reach` is meaningless. Raises `RulesIndexError` for sides or windows that do not fit."""
     if len(windows) != len(sides) or any(window < 0 for window in windows):
@@ -127,12 +127,12 @@ def order_rows(sides: Sequence[Side], windows: Sequence[int], by_key: bool = Tru
     row, key, time, new, owned = (np.concatenate(arrays) for arrays in zip(*columns, strict=True))
     begin = offsets_of(np.array([len(each[0]) for each in columns]))
     reachable = np.array([min(window, 2 * FARTHEST) for window in windows], np.int64)
-    return Rows(reachable, begin, row, key, time, new, owned)
+    return OrderedRows(reachable, begin, row, key, time, new, owned)
 
 
 @jit
 def _find_reach(begin: np.ndarray, key: np.ndarray, time: np.ndarray, windows: np.ndarray) -> np.ndarray:
-    """`Rows.reach` [streams, 3, positions] int32; all arguments but begin and windows are [positions]."""
+    """`OrderedRows.reach` [streams, 3, positions] int32; all arguments but begin and windows are [positions]."""
     streams = len(windows)
     reach = np.empty((streams, 3, len(key)), np.int32)
     for stream in range(streams):
@@ -163,7 +163,7 @@ def _pass_by(at: int, end: int, key: np.ndarray, time: np.ndarray, of_key: int, 
 
 @jit
 def _find_useful(begin: np.ndarray, reach: np.ndarray, new: np.ndarray, owned: np.ndarray) -> np.ndarray:
-    """`Rows.useful` [positions] bool, by prefix sums of new and owned rows."""
+    """`OrderedRows.useful` [positions] bool, by prefix sums of new and owned rows."""
     useful = np.zeros(len(new), np.bool_)
     new_before = np.zeros(len(new) + 1, np.int64)
     owned_before = np.zeros(len(new) + 1, np.int64)

@@ -53,7 +53,7 @@ class FileTask:
 
 
 @dataclass(frozen=True)
-class _Known:
+class _MatchedGroup:
     """The result of matching a row group.
 
     ids: the rows' new ids, None if their present ids were not read; matched: the ids of the rules that differ and match
@@ -66,17 +66,17 @@ class _Known:
 
 
 @dataclass
-class Matched:
+class KeptMatches:
     """The results of matching files, kept from `count_changes` until `write_file`.
 
     bytes: how many more bytes may be kept; groups: by the path of a file in the log, the results for its row groups.
     """
 
     bytes: int
-    groups: dict[str, list[_Known]] = field(default_factory=dict)
+    groups: dict[str, list[_MatchedGroup]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def keep(self, path: str, groups: list[_Known]) -> None:
+    def keep(self, path: str, groups: list[_MatchedGroup]) -> None:
         """Keeps the results for a file's row groups, if there is room for them."""
         size = sum((each.matched if each.ids is None else each.ids).nbytes for each in groups)
         with self._lock:
@@ -86,7 +86,7 @@ class Matched:
 
 
 def count_changes(
-    compiled: CompiledRules | None, task: FileTask, add: Mapping[str, Any], kept: Matched | None = None
+    compiled: CompiledRules | None, task: FileTask, add: Mapping[str, Any], kept: KeptMatches | None = None
 ) -> tuple[int, int]:
     """Returns how many rows of a file (the log's `add` action) change, and how many of these have no id any more.
 
@@ -97,7 +97,7 @@ def count_changes(
     for batch in _batches(task, add, task.replaced.reads_ids):
         matched = matched_ids(compiled, task.replaced, batch)
         ids, rows = new_ids(compiled, task.replaced, batch, matched)
-        found.append(_Known(ids if task.replaced.reads_ids else None, matched, bool(rows.any())))
+        found.append(_MatchedGroup(ids if task.replaced.reads_ids else None, matched, bool(rows.any())))
         changed += int(rows.sum())
         if task.replaced.reads_ids and rows.any():
             emptied += int((np.diff(ids.offsets.to_numpy())[rows] == 0).sum())
@@ -107,7 +107,7 @@ def count_changes(
 
 
 def write_file(
-    compiled: CompiledRules | None, task: FileTask, add: Mapping[str, Any], kept: Matched | None = None
+    compiled: CompiledRules | None, task: FileTask, add: Mapping[str, Any], kept: KeptMatches | None = None
 ) -> dict[str, Any]:
     """Writes a file (the log's `add` action) again, with the rows' new ids; returns the new file's `add` entry.
 
@@ -137,7 +137,7 @@ def write_file(
 
 
 def _replaced_columns(
-    compiled: CompiledRules | None, task: FileTask, add: Mapping[str, Any], known: Sequence[_Known] | None
+    compiled: CompiledRules | None, task: FileTask, add: Mapping[str, Any], known: Sequence[_MatchedGroup] | None
 ) -> Iterator[tuple[pa.Table, bool]]:
     """Yields for each row group the columns that are written again, and whether any row changes."""
     if known is None:

@@ -13,7 +13,7 @@ from pipelines.compile import compile_scopes
 from pipelines.due import join_is_due
 from pipelines.errors import JoinChangedError, NoIndexError, SourceChangedError, SourceError, SparkRuledOutError
 from pipelines.join import join_streams, join_together
-from pipelines.joining import hot_keys, placed_rows, shuffle
+from pipelines.joining import hot_keys, shuffle, shuffled_rows
 from pipelines.joining import joiner as joiner_module
 from pipelines.lake.runs import batches
 from pipelines.recovery import micro_batch
@@ -287,7 +287,7 @@ def test_rows_that_no_rule_can_want_do_not_travel(prepared, monkeypatch) -> None
         travelled.append(rows.select("a#v", "b#v").collect())
         return shuffled(rows, *others)
 
-    monkeypatch.setattr(placed_rows, "shuffled", watched)
+    monkeypatch.setattr(shuffled_rows, "shuffled", watched)
     workspace = prepared(("one", "a.v = 100 AND b.v < 3"), ("two", "b.v + a.v > 999 AND a.v = 1000 AND b.v = 7"))
     append(workspace, "b", *((1, 5, value) for value in range(20, 60)))
     join_streams(workspace, "j")

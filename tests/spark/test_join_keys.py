@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, functions
 from pipelines.compile import compile_scopes
 from pipelines.join import join_streams
 from pipelines.joining.sides import _compared_keys
-from pipelines.joining.statistics import Reach, Reaches, reach_of
+from pipelines.joining.statistics import FileRanges, RangesOfNewFiles, file_ranges
 from pipelines.spark.delta_internals import TableLog
 from tests.cases import SOAK, soak_but, soak_rest
 
@@ -64,7 +64,7 @@ def test_no_file_with_an_equal_key_is_passed_over(spark, tmp_path, kind: str) ->
     session = spark.newSession()
     session.conf.set("spark.sql.ansi.enabled", "true")
     session.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
-    files: dict[str, dict[str, Reach]] = {}
+    files: dict[str, dict[str, FileRanges]] = {}
     rows: dict[str, DataFrame] = {}
     types, texts = VALUES[kind]
     for data_type, path in tables(session, tmp_path, types if SOAK else types[:2], texts):
@@ -72,7 +72,7 @@ def test_no_file_with_an_equal_key_is_passed_over(spark, tmp_path, kind: str) ->
         keys = _compared_keys(["k"], log.fields(log.latest()))
         for add in log.files(log.latest()):
             name = unquote(add["path"]).rsplit("/", 1)[-1]
-            files.setdefault(data_type, {})[name] = reach_of(add, "t", keys, "Europe/Berlin")
+            files.setdefault(data_type, {})[name] = file_ranges(add, "t", keys, "Europe/Berlin")
         file = functions.element_at(functions.split("_metadata.file_path", "/"), -1)
         table = session.read.format("delta").load(path).select("k", file.alias("file"))
         rows[data_type] = rows[data_type].union(table) if data_type in rows else table
@@ -86,7 +86,7 @@ def test_no_file_with_an_equal_key_is_passed_over(spark, tmp_path, kind: str) ->
     for one, other in itertools.combinations_with_replacement(files, 2):
         equal = {(name, partner) for a, b, name, partner in found if (a, b) == (one, other)}
         for (name, mine), (partner, theirs) in itertools.product(files[one].items(), files[other].items()):
-            met = Reaches([theirs]).meets(mine, 0, 0)
+            met = RangesOfNewFiles([theirs]).may_join(mine, 0, 0)
             assert met or (name, partner) not in equal
             passed_over, pairs = passed_over + (not met), pairs + ((name, partner) in equal)
     assert pairs

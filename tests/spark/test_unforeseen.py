@@ -108,10 +108,10 @@ def test_a_dead_jvm_rejects_no_rule(lake: Lake, spark: SparkSession, monkeypatch
 
         _jvm = JavaGateway(gateway_parameters=GatewayParameters(port=1)).jvm
 
-    lives, gone = jvm.lives, cast(SparkSession, Gone())
-    assert lives(spark)
-    assert not lives(gone)
-    monkeypatch.setattr(jvm, "lives", lambda _: lives(gone))
+    is_alive, gone = jvm.is_alive, cast(SparkSession, Gone())
+    assert is_alive(spark)
+    assert not is_alive(gone)
+    monkeypatch.setattr(jvm, "is_alive", lambda _: is_alive(gone))
     break_at(monkeypatch, "soundex", ConnectionRefusedError(111, "Connection refused"))
     assert compile_scopes(lake.workspace)[0].state == "failed"
     assert DeltaTable(lake.workspace.lake.uri("rule_rejects")).to_pyarrow_table().num_rows == 0

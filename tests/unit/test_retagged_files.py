@@ -14,7 +14,7 @@ import pytest
 
 import rules_index as ri
 from rules_index.workers.parquet_columns import ParquetFooterError
-from rules_index.workers.retagged_files import FileTask, Matched, count_changes, write_file
+from rules_index.workers.retagged_files import FileTask, KeptMatches, count_changes, write_file
 from rules_index.workers.retagged_rows import ReplacedIds
 
 ROWS = 500
@@ -90,7 +90,7 @@ def test_more_ids_than_a_dictionary_holds(tmp_path: Path, removed: bool) -> None
         expected.append(sorted((set(old) - {"b"}) | found))
     changed = sum(new != old for new, old in zip(expected, lists, strict=True))
     add = {"path": "part-1.parquet", "partitionValues": {}}
-    for kept in (None, Matched(0), Matched(1 << 30)):
+    for kept in (None, KeptMatches(0), KeptMatches(1 << 30)):
         assert count_changes(compiled, task, add, kept) == (changed, 0)
         entry = write_file(compiled, task, add, kept)
         found = pq.ParquetFile(tmp_path / entry["path"]).read()
@@ -110,7 +110,7 @@ def test_ids_of_a_row_group_in_which_no_row_changes_are_copied(tmp_path: Path, s
     task = FileTask(str(tmp_path), ReplacedIds(pa.string(), nothing), pa.schema({"n": pa.int64()}), "snappy", stamps)
     expected = [[*("a" * (n == 150)), *old, *("d" * (n == 320))] for n, old in enumerate(lists.to_pylist())]
     add = {"path": "part-1.parquet", "partitionValues": {}}
-    for kept in (None, Matched(1 << 30)):
+    for kept in (None, KeptMatches(1 << 30)):
         assert count_changes(compiled, task, add, kept) == (2, 0)
         path = tmp_path / write_file(compiled, task, add, kept)["path"]
         found = pq.ParquetFile(path).read()

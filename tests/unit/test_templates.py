@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rules_index.compiling.builder import Flattened
+from rules_index.compiling.builder import FlattenedRules
 from rules_index.compiling.compile import flatten
 from rules_index.compiling.conjunctions import Expansion
 from rules_index.compiling.rule_columns import Rejects, read_rules
@@ -153,7 +153,7 @@ def outcome(rules: pa.Table, together: bool, zone: str, event_time: str | None, 
     return sorted(rejects.rows), builder.kept.tolist(), builder.finish()
 
 
-def check_equal(one: Flattened, other: Flattened) -> None:
+def check_equal(one: FlattenedRules, other: FlattenedRules) -> None:
     assert one.attributes == other.attributes
     for name in ("sizes", "set_start", "intervals", "start", "terms", "target", "disjunction_start"):
         first, second = getattr(one.conjunctions, name), getattr(other.conjunctions, name)

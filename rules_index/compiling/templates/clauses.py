@@ -58,7 +58,7 @@ def _longer(array: np.ndarray, length: int) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Cut:
+class SplitRules:
     """Rules by skeleton and clauses.
 
     skeletons, clauses  the distinct ones
@@ -74,7 +74,7 @@ class Cut:
     clause: np.ndarray
 
 
-def split_clauses(texts: pa.LargeStringArray) -> Cut:
+def split_clauses(texts: pa.LargeStringArray) -> SplitRules:
     """Splits the texts of rules, none of which is NULL."""
     count = len(texts)
     offsets = np.frombuffer(texts.buffers()[1], np.int64)[texts.offset :][: count + 1] if count else np.zeros(1, int)
@@ -98,7 +98,7 @@ def split_clauses(texts: pa.LargeStringArray) -> Cut:
         pools = skeletons.reserve(last - first, size), clauses.reserve(most, size)
         named = cut_rules(data, offsets, first, last, spans, scratch, *pools, skeleton, start, numbers)
         found.append(numbers[:named].copy())
-    return Cut(skeletons, clauses, skeleton, start, np.concatenate([np.empty(0, np.int32), *found]))
+    return SplitRules(skeletons, clauses, skeleton, start, np.concatenate([np.empty(0, np.int32), *found]))
 
 
 def _blocks(offsets: np.ndarray, lengths: np.ndarray) -> Iterator[tuple[int, int]]:

@@ -95,7 +95,7 @@ def _candidates(
 
 
 @dataclass(frozen=True)
-class _Expanded:
+class _ExpandedConjunctions:
     """Conjunctions with their clauses filled in.
 
     owner              [conjunctions] int64, the index of each one's rule among the chosen ones
@@ -110,15 +110,19 @@ class _Expanded:
     literals: np.ndarray
     common: np.ndarray
 
-    def only(self, kept: np.ndarray) -> _Expanded:
+    def only(self, kept: np.ndarray) -> _ExpandedConjunctions:
         """The conjunctions `kept` [conjunctions] bool."""
         if kept.all():
             return self
         gather, start = gather_indices(self.start, np.flatnonzero(kept))
-        return _Expanded(self.owner[kept], start, self.clauses[gather], self.literals[gather], self.common[gather])
+        return _ExpandedConjunctions(
+            self.owner[kept], start, self.clauses[gather], self.literals[gather], self.common[gather]
+        )
 
 
-def _expanded(rules: RuleClauses, patterns: Patterns, clauses: ClauseLiterals, chosen: np.ndarray) -> _Expanded:
+def _expanded(
+    rules: RuleClauses, patterns: Patterns, clauses: ClauseLiterals, chosen: np.ndarray
+) -> _ExpandedConjunctions:
     """The pattern of each chosen rule, with the rule's clauses filled in."""
     conjunctions, by_rule = gather_indices(patterns.conjunctions, rules.skeleton[chosen])
     owner = segment_ids(by_rule)
@@ -126,10 +130,12 @@ def _expanded(rules: RuleClauses, patterns: Patterns, clauses: ClauseLiterals, c
     rule = np.repeat(chosen[owner], np.diff(start))
     named = rules.clause[rules.start[rule] + patterns.place[terms]]
     common = patterns.common[patterns.slots[rules.skeleton[rule]] + patterns.place[terms]]
-    return _Expanded(owner, start, named, clauses.literal[patterns.wanted[terms], named], common)
+    return _ExpandedConjunctions(owner, start, named, clauses.literal[patterns.wanted[terms], named], common)
 
 
-def _intersected(found: _Expanded, chosen: np.ndarray, clauses: ClauseLiterals, into: LiteralSets) -> _Expanded:
+def _intersected(
+    found: _ExpandedConjunctions, chosen: np.ndarray, clauses: ClauseLiterals, into: LiteralSets
+) -> _ExpandedConjunctions:
     """Replaces, in the chosen conjunctions [conjunctions] bool, the literals on one attribute by their intersection."""
     owner = segment_ids(found.start)
     joined = np.flatnonzero(chosen[owner] & (found.literals >= 0))
@@ -145,4 +151,4 @@ def _intersected(found: _Expanded, chosen: np.ndarray, clauses: ClauseLiterals, 
     kept = np.ones(len(literals), bool)
     kept[joined[~begins]] = False
     start = offsets_of(segment_counts(kept, found.start))
-    return _Expanded(found.owner, start, found.clauses[kept], literals[kept], found.common[kept])
+    return _ExpandedConjunctions(found.owner, start, found.clauses[kept], literals[kept], found.common[kept])

@@ -25,7 +25,7 @@ KINDS: dict[Kind, int] = {"cei": CEI, "lci": LCI, "ui": UI}
 
 MAX_CONSTRUCTS = 1 << 27
 """The most constructs of a layout; each takes 16 bytes, not counting its list."""
-LEAST_SEGMENTS_LOG = 6
+MAX_SEGMENTS_LOG = 6
 """Segments are long enough that a domain has at most 2^6 of them, which limits the pieces of an open-ended interval."""
 USUAL_K = 4
 """log L of an attribute without intervals: L = 16, as in section 5."""
@@ -77,7 +77,7 @@ def choose_k(sizes: np.ndarray, terms: np.ndarray, segment_length: int) -> np.nd
     total = np.bincount(terms[:, 0], weights=terms[:, 2] - terms[:, 1] + 1.0, minlength=attributes)
     mean = np.where(number > 0, total / np.maximum(number, 1), float(1 << USUAL_K))
     nearest = np.rint(np.log2(mean)).astype(np.int32)
-    return np.clip(nearest, whole - LEAST_SEGMENTS_LOG, whole).astype(np.int32).clip(0)
+    return np.clip(nearest, whole - MAX_SEGMENTS_LOG, whole).astype(np.int32).clip(0)
 
 
 @jit

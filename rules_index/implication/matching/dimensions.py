@@ -28,7 +28,7 @@ class Lines(NamedTuple):
     upper: np.ndarray
 
 
-class Sorted(NamedTuple):
+class SortedBoxes(NamedTuple):
     """Boxes with the measures on which the order of work depends (section 6.1).
 
     boxes      [boxes, d, 2] int32
@@ -115,7 +115,7 @@ def _length(low: int, high: int, d: int, lines: Lines) -> float:
 
 
 @bare
-def measure(given: Sorted, box: int, lines: Lines) -> None:
+def measure(given: SortedBoxes, box: int, lines: Lines) -> None:
     """Writes the measures of a box: all fields but the box itself."""
     boxes, unbounded, volume = given.boxes, 0, 1.0
     for d in range(len(lines.sizes)):
@@ -136,10 +136,10 @@ def measure(given: Sorted, box: int, lines: Lines) -> None:
 
 
 @jit
-def measured(boxes: np.ndarray, lines: Lines) -> Sorted:
+def measured(boxes: np.ndarray, lines: Lines) -> SortedBoxes:
     """The measures of all boxes, on which the order of work depends."""
     count, d = boxes.shape[:2]
-    found = Sorted(boxes, np.empty(count, np.int64), np.empty(count), np.empty((count, d), np.int32))
+    found = SortedBoxes(boxes, np.empty(count, np.int64), np.empty(count), np.empty((count, d), np.int32))
     for box in range(count):
         measure(found, box, lines)
     return found
@@ -149,7 +149,7 @@ def measured(boxes: np.ndarray, lines: Lines) -> Sorted:
 
 
 @bare
-def relax(queries: np.ndarray, query: int, given: Sorted, order: np.ndarray, count: int, lines: Lines,
+def relax(queries: np.ndarray, query: int, given: SortedBoxes, order: np.ndarray, count: int, lines: Lines,
           wide: np.ndarray) -> int:  # fmt: skip
     """Algorithm 8 (HCR), lines 6 to 31: returns which of the first `count` boxes in `order` to widen, so that it
     contains a query's box; -1 if one of them contains it already.

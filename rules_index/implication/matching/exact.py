@@ -12,7 +12,7 @@ import numpy as np
 
 from rules_index.arrays import grown
 from rules_index.implication.matching.box_bitmaps import BoxBitmaps, box_at, look_up
-from rules_index.implication.matching.dimensions import APART, OVERLAPS, Sorted, copy_box, cut, cut_off, relation
+from rules_index.implication.matching.dimensions import APART, OVERLAPS, SortedBoxes, copy_box, cut, cut_off, relation
 from rules_index.implication.matching.streams import Stream, Streams
 from rules_index.kernels.jit import bare, inlined
 
@@ -108,7 +108,9 @@ def _add(made: int, position: int, parts: Parts) -> None:
 
 
 @bare
-def compare(strategy: int, parts: Parts, given: Sorted, order: np.ndarray, count: int, skips: bool, steps: int) -> int:
+def compare(
+    strategy: int, parts: Parts, given: SortedBoxes, order: np.ndarray, count: int, skips: bool, steps: int
+) -> int:
     """Compares parts with the first `count` boxes of an order. Returns `COVERED`, `REST`, or why it stopped before.
 
     A part is compared with one box after the other. If `skips` is True, boxes that share no row with it are passed

@@ -18,7 +18,7 @@ import numpy as np
 
 from rules_index.arrays import offsets_of, segment_ids
 from rules_index.implication.matching.box_bitmaps import BoxBitmaps
-from rules_index.implication.matching.dimensions import Lines, Sorted, measured
+from rules_index.implication.matching.dimensions import Lines, SortedBoxes, measured
 from rules_index.implication.matching.streams import Streams
 from rules_index.index.boxes import Boxes
 
@@ -189,9 +189,9 @@ class Disjunction:
         return len(self.boxes)
 
     @cached_property
-    def measures(self) -> Sorted:
+    def measures(self) -> SortedBoxes:
         """The boxes with the measures that the order of work depends on."""
-        return Sorted(*measured(self.boxes, self.space.lines))
+        return SortedBoxes(*measured(self.boxes, self.space.lines))
 
     @cached_property
     def alone(self) -> Predicates:

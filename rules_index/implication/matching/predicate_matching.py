@@ -51,14 +51,14 @@ class Matchings:
     """The results of matching each of several query predicates with each of several stream predicates p as given.
 
     start       [queries + 1] int64, the first subpredicate of each query
-    known       [streams, subpredicates] int8: 1 if the method shows that the subpredicate implies p as the ones before
+    verdicts    [streams, subpredicates] int8: 1 if the method shows that the subpredicate implies p as the ones before
                 it in the query have relaxed it, 0 if it does not, -1 if the budget was spent before
     splits      [streams, subpredicates] int64, comparisons of a part with a box (runs of algorithm 9)
     most_parts  [streams, subpredicates] int64, the most parts at once
     """
 
     start: np.ndarray
-    known: np.ndarray
+    verdicts: np.ndarray
     splits: np.ndarray
     most_parts: np.ndarray
 
@@ -66,7 +66,7 @@ class Matchings:
     def implied(self) -> list[bool | None]:
         """Whether each query implies p, as `Matching.implied`; the results for the first p come first."""
         ends = list(pairwise(self.start.tolist()))
-        return [_all(known[begin:end]) for known in self.known.tolist() for begin, end in ends]
+        return [_all(verdicts[begin:end]) for verdicts in self.verdicts.tolist() for begin, end in ends]
 
 
 @dataclass(frozen=True)
@@ -140,10 +140,10 @@ def match_each(
     return run.found
 
 
-def _all(known: Sequence[int]) -> bool | None:
-    if 0 in known:
+def _all(verdicts: Sequence[int]) -> bool | None:
+    if 0 in verdicts:
         return False
-    return None if UNDECIDED in known else True
+    return None if UNDECIDED in verdicts else True
 
 
 class _Run:

@@ -11,7 +11,7 @@ import numpy as np
 
 from rules_index.implication.matching.box_bitmaps import BoxBitmaps, find_held, look_up
 from rules_index.implication.matching.box_trees import BoxTrees, overlapping
-from rules_index.implication.matching.dimensions import APART, IMPLIED, OVERLAPS, Lines, Sorted, relation, relax
+from rules_index.implication.matching.dimensions import APART, IMPLIED, OVERLAPS, Lines, SortedBoxes, relation, relax
 from rules_index.implication.matching.exact import (
     COVERED,
     FULL,
@@ -53,7 +53,7 @@ class BoxIndex(NamedTuple):
 @jit
 def match_in_turn(
     method: int,
-    queries: Sorted,
+    queries: SortedBoxes,
     query_start: np.ndarray,
     streams: Streams,
     stream: Stream,
@@ -72,10 +72,10 @@ def match_in_turn(
 
     Each query begins with the stream predicate as it was given. held: [subpredicates, streams] bool, filled here if the
     index is bitmaps and no rest is asked for: a subpredicate with a corner that no box contains is not implied.
-    results: known, splits and most_parts as in `predicate_matching.Matchings`, initially zeros. most: the comparisons
-    after which a subpredicate is given up.
+    results: verdicts, splits and most_parts as in `predicate_matching.Matchings`, initially zeros. most: the
+    comparisons after which a subpredicate is given up.
     """
-    known, splits, most_parts = results
+    verdicts, splits, most_parts = results
     wide = np.empty((2, queries.boxes.shape[1], 2), np.int32)
     # corners are no use if the relaxed predicate is returned: a corner gives no rest, and HCR's widened boxes may come
     # to contain it
@@ -110,7 +110,7 @@ def match_in_turn(
                 if state[STARTED]:
                     splits[at, query], most_parts[at, query] = parts.state[SPLITS], parts.state[MOST]
                     state[STARTED] = state[GIVEN_UP] = 0
-                known[at, query] = YES if how == COVERED else NO if how == REST else UNDECIDED
+                verdicts[at, query] = YES if how == COVERED else NO if how == REST else UNDECIDED
                 if how == REST and state[KEEPS_REST]:
                     state[SUBPREDICATE] = query + 1
                     return REST
@@ -124,7 +124,7 @@ def match_in_turn(
 @inlined
 def _one(
     method: int,
-    queries: Sorted,
+    queries: SortedBoxes,
     query: int,
     streams: Streams,
     stream: Stream,
@@ -197,7 +197,7 @@ def _find(
 
 
 @bare
-def _widen(stream: Stream, streams: Streams, queries: Sorted, query: int, lines: Lines, wide: np.ndarray) -> int:
+def _widen(stream: Stream, streams: Streams, queries: SortedBoxes, query: int, lines: Lines, wide: np.ndarray) -> int:
     """Algorithm 8 for a subpredicate, which is added if there is no box to widen."""
     if stream.counts[ORDERED] == 0:
         box = len(streams.order) + query

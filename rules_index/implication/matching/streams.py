@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rules_index.implication.matching.dimensions import Lines, Sorted, copy_box, measure
+from rules_index.implication.matching.dimensions import Lines, SortedBoxes, copy_box, measure
 from rules_index.kernels.jit import bare, inlined
 
 ORDERED, ADDED, NEAR = range(3)
@@ -26,7 +26,7 @@ class Streams(NamedTuple):
     start  [predicates + 1] int64, the first box of each
     """
 
-    given: Sorted
+    given: SortedBoxes
     order: np.ndarray
     place: np.ndarray
     start: np.ndarray
@@ -45,16 +45,16 @@ class Stream(NamedTuple):
     counts  [3] int64, the number of boxes in order, added_boxes and near
     """
 
-    given: Sorted
+    given: SortedBoxes
     order: np.ndarray
     added_boxes: np.ndarray
     near: np.ndarray
     counts: np.ndarray
 
 
-def no_stream(streams: Streams, queries: Sorted, most: int) -> Stream:
+def no_stream(streams: Streams, queries: SortedBoxes, most: int) -> Stream:
     """No current predicate yet; there is room for one of at most `most` boxes."""
-    given = Sorted(*map(np.concatenate, zip(streams.given, queries, strict=True)))
+    given = SortedBoxes(*map(np.concatenate, zip(streams.given, queries, strict=True)))
     # a tree can contain a widened box, too
     order, added_boxes, near = (np.empty(room, np.int64) for room in (most, most, 2 * most))
     return Stream(given, order, added_boxes, near, np.zeros(3, np.int64))
@@ -74,7 +74,7 @@ def reset(stream: Stream, streams: Streams, at: int, ordered: bool, widened: boo
 
 
 @bare
-def copy(source: Sorted, place: int, out: Sorted, at: int) -> None:
+def copy(source: SortedBoxes, place: int, out: SortedBoxes, at: int) -> None:
     """Copies a box and its measures to another index."""
     copy_box(source.boxes, place, out.boxes, at)
     out.unbounded[at], out.volume[at] = source.unbounded[place], source.volume[place]

@@ -11,7 +11,7 @@ from rules_index.domains.values import ValueSet, union
 from rules_index.implication.kinds import MISSING_BRACKETS, TRUE_UNLESS_NULL
 from rules_index.implication.messages import quoted
 from rules_index.implication.mistakes.mistake import Mistake
-from rules_index.implication.mistakes.parsed_rule import Compared, Parsed, can_hold
+from rules_index.implication.mistakes.parsed_rule import ConstantComparison, ParsedRule, can_hold
 from rules_index.language.coercion import is_decimal, is_integer, is_number
 from rules_index.language.constants import clamp
 from rules_index.language.formula import Predicate, Truth
@@ -22,7 +22,7 @@ _MOST_PRUNED = 50
 """If there are more alternatives, a message names all of them, even those that are not needed."""
 
 
-def missing_brackets(rule: Parsed) -> Iterator[Mistake]:
+def missing_brackets(rule: ParsedRule) -> Iterator[Mistake]:
     """`a = 'x' OR a = 'y' AND b > 1`: an AND without brackets beside an OR that tests the same column."""
     for node in rule.of("or"):
         for place, child in enumerate(node.children):
@@ -39,7 +39,7 @@ def missing_brackets(rule: Parsed) -> Iterator[Mistake]:
                     break
 
 
-def _missing_brackets(rule: Parsed, lone: Node, joined: Node, member: Node, before: bool) -> Mistake:
+def _missing_brackets(rule: ParsedRule, lone: Node, joined: Node, member: Node, before: bool) -> Mistake:
     first, last = (lone, joined) if before else (joined, lone)
     rest = [rule.words(each) for each in joined.children if each is not member]
     pair = [rule.words(lone), rule.words(member)] if before else [rule.words(member), rule.words(lone)]
@@ -52,12 +52,12 @@ def _missing_brackets(rule: Parsed, lone: Node, joined: Node, member: Node, befo
     return rule.mistake(MISSING_BRACKETS, first, message, last)
 
 
-def _has_brackets(rule: Parsed, node: Node) -> bool:
+def _has_brackets(rule: ParsedRule, node: Node) -> bool:
     kinds = rule.tokens.kinds
     return node.first > 0 and kinds[node.first - 1] == "(" and kinds[node.last + 1] == ")"
 
 
-def _column_asked(rule: Parsed, node: Node) -> Leaf | None:
+def _column_asked(rule: ParsedRule, node: Node) -> Leaf | None:
     """The column that a comparison by = or IN tests for a value; None for other nodes."""
     asked = (node.kind == "compare" and node.value == "=") or (node.kind == "in" and not node.value)
     if not asked or (node.kind == "compare" and rule.constant(node.children[1]) is None):
@@ -65,7 +65,7 @@ def _column_asked(rule: Parsed, node: Node) -> Leaf | None:
     return rule.leaf(node.children[0])
 
 
-def true_unless_null(rule: Parsed) -> Iterator[Mistake]:
+def true_unless_null(rule: ParsedRule) -> Iterator[Mistake]:
     """`c <> 'DE' OR c <> 'FR'`: alternatives on one value that are TRUE together for all but NULL."""
     whole = {each.node for each in rule.comparisons if _may_be_beyond(rule, each)}
     waiting = [(rule.root, True)]
@@ -81,7 +81,7 @@ def true_unless_null(rule: Parsed) -> Iterator[Mistake]:
             yield from _exhausted(rule, [node], wanted)
 
 
-def _may_be_beyond(rule: Parsed, each: Compared) -> bool:
+def _may_be_beyond(rule: ParsedRule, each: ConstantComparison) -> bool:
     """Whether a column may have values on one side only of the number that it is compared with."""
     leaf = rule.leaf(each.subject)
     if leaf is None or not (is_integer(leaf.type) or is_decimal(leaf.type)):
@@ -89,7 +89,7 @@ def _may_be_beyond(rule: Parsed, each: Compared) -> bool:
     return is_number(each.constant.type) and not can_hold(leaf, each.constant)
 
 
-def _exhausted(rule: Parsed, alternatives: list[Node], wanted: bool) -> Iterator[Mistake]:
+def _exhausted(rule: ParsedRule, alternatives: list[Node], wanted: bool) -> Iterator[Mistake]:
     """Finds alternatives on one attribute, at least one of which is TRUE (or FALSE, if not `wanted`) for each value
     except NULL."""
     groups: dict[Expression, list[tuple[Node, Predicate]]] = {}
@@ -121,13 +121,13 @@ def _is_all(sets: list[ValueSet], data_type: pa.DataType) -> bool:
     return clamp(~union(sets), data_type).is_empty
 
 
-def _subject(rule: Parsed, node: Node) -> str:
+def _subject(rule: ParsedRule, node: Node) -> str:
     """The subject of a comparison, as it is in the text."""
     side = node.children[1] if node.children[0].kind == "literal" else node.children[0]
     return rule.words(side).lower()
 
 
-def _exhausted_message(rule: Parsed, nodes: list[Node], value: str, wanted: bool) -> str:
+def _exhausted_message(rule: ParsedRule, nodes: list[Node], value: str, wanted: bool) -> str:
     texts = [quoted(rule.words(node)) for node in nodes]
     if len(texts) == 1:
         return (

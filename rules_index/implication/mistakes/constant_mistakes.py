@@ -15,7 +15,7 @@ from rules_index.implication.kinds import (
 from rules_index.implication.messages import quoted
 from rules_index.implication.mistakes.known_values import KnownValues
 from rules_index.implication.mistakes.mistake import Mistake
-from rules_index.implication.mistakes.parsed_rule import EQUALITIES, Compared, Parsed
+from rules_index.implication.mistakes.parsed_rule import EQUALITIES, ConstantComparison, ParsedRule
 from rules_index.language.coercion import STRING, is_decimal, is_float, is_number
 from rules_index.language.nodes import Node
 
@@ -29,7 +29,7 @@ _LEAST_PERCENT = 10.0
 """A column of percents has at least one value that is at least this."""
 
 
-def spellings(rule: Parsed) -> Iterator[Mistake]:
+def spellings(rule: ParsedRule) -> Iterator[Mistake]:
     """Strings that no row has, that begin or end with a blank, or that are 'NULL'; at most one finding for each."""
     for each in rule.comparisons:
         if each.operator not in EQUALITIES or each.constant.type != STRING:
@@ -47,7 +47,7 @@ def spellings(rule: Parsed) -> Iterator[Mistake]:
     yield from _keys(rule)
 
 
-def _null_text(rule: Parsed, each: Compared, text: str) -> Mistake | None:
+def _null_text(rule: ParsedRule, each: ConstantComparison, text: str) -> Mistake | None:
     if text.strip().lower() != "null" or rule.leaf(each.subject) is None:
         return None
     name = rule.words(each.subject)
@@ -59,7 +59,7 @@ def _null_text(rule: Parsed, each: Compared, text: str) -> Mistake | None:
     return rule.mistake(NULL_TEXT, each.node, message)
 
 
-def _padded(rule: Parsed, each: Compared, text: str, known: KnownValues | None) -> Mistake | None:
+def _padded(rule: ParsedRule, each: ConstantComparison, text: str, known: KnownValues | None) -> Mistake | None:
     plain = text.strip()
     if plain == text or not plain or rule.leaf(each.subject) is None or plain in rule.literals:
         return None
@@ -73,7 +73,7 @@ def _padded(rule: Parsed, each: Compared, text: str, known: KnownValues | None) 
     return rule.mistake(PADDED_TEXT, each.node, message)
 
 
-def _unknown(rule: Parsed, each: Compared, text: str, known: KnownValues | None) -> Mistake | None:
+def _unknown(rule: ParsedRule, each: ConstantComparison, text: str, known: KnownValues | None) -> Mistake | None:
     if known is None or known.texts is None:
         return None
     name, near = rule.words(each.subject), known.near(text)
@@ -86,7 +86,7 @@ def _unknown(rule: Parsed, each: Compared, text: str, known: KnownValues | None)
     return _of_few(rule, each, known) if near is None and each.node.kind == "compare" else None
 
 
-def _of_few(rule: Parsed, each: Compared, known: KnownValues) -> Mistake | None:
+def _of_few(rule: ParsedRule, each: ConstantComparison, known: KnownValues) -> Mistake | None:
     """Reports a value that is not among a column's few values, if all of these are known."""
     texts = known.texts or frozenset()
     if not known.complete or known.rows < _LEAST_ROWS or not 0 < len(texts) <= _MOST_LISTED:
@@ -105,7 +105,7 @@ def _looked_at(known: KnownValues) -> str:
     return f"None of the source's {rows} has" if known.complete else f"None of the {rows} that were looked at has"
 
 
-def _keys(rule: Parsed) -> Iterator[Mistake]:
+def _keys(rule: ParsedRule) -> Iterator[Mistake]:
     """`labels['segmnt']` and `array_contains(flags, 'vpm')`: keys of maps and items of arrays that no row has."""
     for node in rule.of("subscript", "call"):
         if node.kind == "call" and (node.value not in _LOOK_UPS or len(node.children) != 2):
@@ -137,7 +137,7 @@ def _listed(known: KnownValues) -> str:
     return ", ".join(map(_literal, sorted(known.texts or ())))
 
 
-def wildcards(rule: Parsed) -> Iterator[Mistake]:
+def wildcards(rule: ParsedRule) -> Iterator[Mistake]:
     """`LIKE 'mail'`: a pattern that only the same string matches."""
     for node in rule.of("like"):
         word, negated, quantifier, escape = node.value
@@ -162,7 +162,7 @@ def _has_wildcard(pattern: str, escape: str) -> bool:
     return False
 
 
-def _without(rule: Parsed, node: Node, pattern: Node, text: str, negated: bool) -> str:
+def _without(rule: ParsedRule, node: Node, pattern: Node, text: str, negated: bool) -> str:
     name, shown = rule.words(node.children[0]), rule.words(pattern)
     if "*" in text:
         return (
@@ -176,7 +176,7 @@ def _without(rule: Parsed, node: Node, pattern: Node, text: str, negated: bool) 
     )
 
 
-def units(rule: Parsed) -> Iterator[Mistake]:
+def units(rule: ParsedRule) -> Iterator[Mistake]:
     """A fraction where the column has percents, or percents where it has fractions."""
     for each in rule.comparisons:
         leaf = rule.leaf(each.subject)

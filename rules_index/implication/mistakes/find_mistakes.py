@@ -10,7 +10,7 @@ from rules_index.implication.mistakes.connective_mistakes import missing_bracket
 from rules_index.implication.mistakes.constant_mistakes import spellings, units, wildcards
 from rules_index.implication.mistakes.known_values import KnownValues
 from rules_index.implication.mistakes.mistake import Mistake
-from rules_index.implication.mistakes.parsed_rule import Parsed
+from rules_index.implication.mistakes.parsed_rule import ParsedRule
 from rules_index.implication.mistakes.type_mistakes import (
     may_raise,
     never_true,
@@ -21,7 +21,7 @@ from rules_index.implication.mistakes.type_mistakes import (
 from rules_index.language.formula import Formula
 from rules_index.language.scope import Scope
 
-_LOOKS: tuple[Callable[[Parsed], Iterator[Mistake]], ...] = (
+_LOOKS: tuple[Callable[[ParsedRule], Iterator[Mistake]], ...] = (
     raises_always,
     never_true,
     quoted_names,
@@ -47,7 +47,7 @@ def mistakes(
         if len(text) > _LONGEST:
             continue
         try:
-            rule = Parsed(text, scope, known, remembered)
+            rule = ParsedRule(text, scope, known, remembered)
             found: dict[tuple[str, int, int], Mistake] = {}
             for look in _LOOKS:
                 for each in look(rule):

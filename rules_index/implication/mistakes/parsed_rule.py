@@ -22,7 +22,7 @@ EQUALITIES = frozenset(("=", "<>", "<=>"))
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ConstantComparison:
     """A comparison of a subject with a constant. node: the whole comparison; operator: as if the subject were on its
     left."""
 
@@ -33,7 +33,7 @@ class Compared:
     constant_node: Node
 
 
-class Parsed:
+class ParsedRule:
     """The parsed text of a rule that compiles, and the known values of columns, by name.
 
     `comparisons` are the rule's comparisons with constants, `literals` the values of its literals.
@@ -120,7 +120,7 @@ class Parsed:
         """The nodes of some kinds; those of one kind in the order of the text."""
         return [node for kind in kinds for node in self._kinds.get(kind, ())]
 
-    def _comparisons_of(self, node: Node) -> Iterator[Compared]:
+    def _comparisons_of(self, node: Node) -> Iterator[ConstantComparison]:
         """The comparisons with constants in a node: one for each item of an IN's list, two for a BETWEEN."""
         pairs: list[tuple[Node, str, Node]] = []
         if node.kind in ("compare", "distinct"):
@@ -136,7 +136,7 @@ class Parsed:
         for subject, operator, other in pairs:
             constant = self.constant(other)
             if constant is not None and self.constant(subject) is None:
-                yield Compared(node, subject, operator, constant, other)
+                yield ConstantComparison(node, subject, operator, constant, other)
 
 
 def can_hold(leaf: Leaf, constant: Constant) -> bool:

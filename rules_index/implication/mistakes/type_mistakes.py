@@ -16,7 +16,7 @@ from rules_index.implication.kinds import (
 )
 from rules_index.implication.messages import quoted
 from rules_index.implication.mistakes.mistake import Mistake
-from rules_index.implication.mistakes.parsed_rule import EQUALITIES, Compared, Parsed, can_hold
+from rules_index.implication.mistakes.parsed_rule import EQUALITIES, ConstantComparison, ParsedRule, can_hold
 from rules_index.language import constants
 from rules_index.language.coercion import (
     BOOLEAN,
@@ -48,7 +48,7 @@ _DIVIDING = words("mod pmod div")
 _CAPITALS, _SMALL = frozenset(("upper", "ucase")), frozenset(("lower", "lcase"))
 
 
-def raises_always(rule: Parsed) -> Iterator[Mistake]:
+def raises_always(rule: ParsedRule) -> Iterator[Mistake]:
     """Strings that cannot be cast to the number, time or truth value that they are compared with; strings in place of a
     condition; and divisions by 0."""
     reported: set[Node] = set()
@@ -71,7 +71,7 @@ def raises_always(rule: Parsed) -> Iterator[Mistake]:
             yield rule.mistake(ALWAYS_RAISES, node, message)
 
 
-def _beside_text(each: Compared, data_type: Type, rule: Parsed) -> Type:
+def _beside_text(each: ConstantComparison, data_type: Type, rule: ParsedRule) -> Type:
     """The type to which a string is cast if it is compared with a value of `data_type`; None if it is not cast, or the
     value's type is unknown."""
     if data_type is None or data_type == STRING:
@@ -97,7 +97,7 @@ def _is_refused(text: str, data_type: pa.DataType) -> bool:
     return True
 
 
-def _text_message(rule: Parsed, each: Compared, data_type: pa.DataType) -> str:
+def _text_message(rule: ParsedRule, each: ConstantComparison, data_type: pa.DataType) -> str:
     text, shown = str(each.constant.value), rule.words(each.constant_node)
     subject = quoted(rule.words(each.subject))
     kind = name_of(data_type)
@@ -133,7 +133,7 @@ def _time_suggestion(text: str, kind: str) -> str:
     return f"Write the year first: {kind}'{year:04}-{month:02}-{day:02}{rest}'."
 
 
-def _conditions(rule: Parsed) -> Iterator[Mistake]:
+def _conditions(rule: ParsedRule) -> Iterator[Mistake]:
     """`channel = 'a' OR 'b'`, `NOT 'b'`: a string where a condition is needed, which Spark casts to BOOLEAN."""
     for node in rule.of("and", "or", "not"):
         # Beside the first child stands the second, if there is one; beside the others the one before.
@@ -158,7 +158,7 @@ def _conditions(rule: Parsed) -> Iterator[Mistake]:
             yield rule.mistake(ALWAYS_RAISES, child, message)
 
 
-def divisions(rule: Parsed) -> Iterator[tuple[Node, Node]]:
+def divisions(rule: ParsedRule) -> Iterator[tuple[Node, Node]]:
     """The divisions of a rule, each with its divisor."""
     for node in rule.of("arithmetic"):
         for operator, divisor in zip(node.value, node.children[1:], strict=True):
@@ -169,7 +169,7 @@ def divisions(rule: Parsed) -> Iterator[tuple[Node, Node]]:
             yield node, node.children[1]
 
 
-def may_raise(rule: Parsed) -> Iterator[Mistake]:
+def may_raise(rule: ParsedRule) -> Iterator[Mistake]:
     """Divisions by a column that has zeros, and columns of strings that are compared with a number although some of
     their values are none. A division is left out if the rule tests its divisor, as in `b <> 0 AND a / b > 1`."""
     chosen = {leaf for node in rule.of("case", "is", "call") if _guards(node) for leaf in _leaves(rule, node)}
@@ -208,13 +208,13 @@ def _guards(node: Node) -> bool:
     )
 
 
-def _leaves(rule: Parsed, node: Node) -> Iterator[Leaf]:
+def _leaves(rule: ParsedRule, node: Node) -> Iterator[Leaf]:
     for child in inside(node):
         if (leaf := rule.leaf(child)) is not None:
             yield leaf
 
 
-def never_true(rule: Parsed) -> Iterator[Mistake]:
+def never_true(rule: ParsedRule) -> Iterator[Mistake]:
     """Comparisons that are TRUE for no value: a fraction and whole numbers, small letters and `upper`, ..."""
     for each in rule.comparisons:
         reason = _capitals(rule, each) or _fraction(rule, each) or _outside(rule, each)
@@ -222,14 +222,14 @@ def never_true(rule: Parsed) -> Iterator[Mistake]:
             yield rule.mistake(NEVER_TRUE, each.node, reason)
 
 
-def _never(rule: Parsed, each: Compared) -> str:
+def _never(rule: ParsedRule, each: ConstantComparison) -> str:
     unequal = each.operator == "<>"
     operator = "=" if unequal else each.operator
     shown = f"{rule.words(each.subject)} {operator} {rule.words(each.constant_node)}"
     return f"{quoted(shown)} is TRUE on no row" + (", so that its opposite says nothing" if unequal else "")
 
 
-def _capitals(rule: Parsed, each: Compared) -> str | None:
+def _capitals(rule: ParsedRule, each: ConstantComparison) -> str | None:
     name = each.subject.value if each.subject.kind == "call" else None
     if each.operator not in EQUALITIES or each.constant.type != STRING or name not in _CAPITALS | _SMALL:
         return None
@@ -243,7 +243,7 @@ def _capitals(rule: Parsed, each: Compared) -> str | None:
     return f"{_never(rule, each)}: {name} gives {letters} alone. Write '{right}'."
 
 
-def _fraction(rule: Parsed, each: Compared) -> str | None:
+def _fraction(rule: ParsedRule, each: ConstantComparison) -> str | None:
     """Why an equality with a number that the column cannot have is never TRUE."""
     leaf = rule.leaf(each.subject)
     if leaf is None or each.operator not in EQUALITIES or not is_number(each.constant.type):
@@ -269,7 +269,7 @@ def _value(constant: Constant) -> float:
     return float(constant.value) / 10**scale
 
 
-def _outside(rule: Parsed, each: Compared) -> str | None:
+def _outside(rule: ParsedRule, each: ConstantComparison) -> str | None:
     """Why a comparison with a function that has a limited range, like `hour`, is never TRUE."""
     name = each.subject.value if each.subject.kind == "call" else None
     ends = LEAST_AND_GREATEST.get(str(name))
@@ -285,7 +285,7 @@ def _outside(rule: Parsed, each: Compared) -> str | None:
     return f"{_never(rule, each)}: {name} has values from {low} to {high}. Correct the constant."
 
 
-def quoted_names(rule: Parsed) -> Iterator[Mistake]:
+def quoted_names(rule: ParsedRule) -> Iterator[Mistake]:
     """`'amount' > 5`: a column's name in quotes is a string."""
     for node in rule.of("compare", "in", "between", "like", "rlike"):
         if node.children[0].kind != "literal":
@@ -303,7 +303,7 @@ def quoted_names(rule: Parsed) -> Iterator[Mistake]:
         yield rule.mistake(ALWAYS_RAISES if raises else NEVER_TRUE, node, message)
 
 
-def separated_numbers(rule: Parsed) -> Iterator[Mistake]:
+def separated_numbers(rule: ParsedRule) -> Iterator[Mistake]:
     """`IN (1,000, 2,000)`: what was meant as one number is two items of a list."""
     for node in rule.of("in", "row", "call"):
         items = node.children[1:] if node.kind == "in" else node.children
@@ -323,12 +323,12 @@ def separated_numbers(rule: Parsed) -> Iterator[Mistake]:
         yield rule.mistake(SEPARATED_NUMBER, before, message, item)
 
 
-def _gap(rule: Parsed, before: Node, item: Node) -> int:
+def _gap(rule: ParsedRule, before: Node, item: Node) -> int:
     """The number of characters between two items of a list."""
     return rule.tokens.starts[item.first] - rule.tokens.ends[before.last]
 
 
-def _is_group(rule: Parsed, before: Node, item: Node) -> bool:
+def _is_group(rule: ParsedRule, before: Node, item: Node) -> bool:
     """Whether two numbers look like the digits before and behind a thousands separator."""
     if before.kind != "literal" or item.kind != "literal":
         return False

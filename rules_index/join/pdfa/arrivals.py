@@ -40,7 +40,7 @@ class Arriving(NamedTuple):
     key       [rows] int64, a number for each key, 0 or more
     time      [rows] int64
     new, owned  [rows] bool, see `join.window_partners.Side`
-    position  [rows] int32, in `join.window_partners.Rows`
+    position  [rows] int32, in `join.window_partners.OrderedRows`
     code_at   [rows] int64, the offset of the row's codes
     codes     [.] int32
     """
@@ -95,7 +95,7 @@ class Work(NamedTuple):
     counters: np.ndarray
 
 
-class Found(NamedTuple):
+class FoundQueries(NamedTuple):
     """Joined rows and the queries that each satisfies; the arrays have room for more.
 
     query   [pairs] int32, ascending for each joined row
@@ -109,14 +109,14 @@ class Found(NamedTuple):
 
 
 @jit
-def let_arrive(at: int, arriving: Arriving, index: QueryIndex, work: Work, most: int) -> tuple[int, Found]:
+def let_arrive(at: int, arriving: Arriving, index: QueryIndex, work: Work, most: int) -> tuple[int, FoundQueries]:
     """Joins and keeps the rows from number `at` on, until `most` pairs of a query and a joined row are found.
 
     Returns the row at which to resume, which may be partly joined, and what was found: at most `most` pairs, unless a
     single joined row has more.
     """
     streams = len(arriving.windows)
-    found = Found(np.empty(1024, np.int32), np.empty(1024, np.int32), np.empty((256, streams), np.int32))
+    found = FoundQueries(np.empty(1024, np.int32), np.empty(1024, np.int32), np.empty((256, streams), np.int32))
     pairs, joined = 0, 0
     counts = np.empty(streams, np.int64)
     turns = np.empty(streams, np.int64)
@@ -134,7 +134,7 @@ def let_arrive(at: int, arriving: Arriving, index: QueryIndex, work: Work, most:
                     break
         insert_row(work.buffer, arriving.key[at] * streams + stream, arriving.time[at], nothing)
         at += 1
-    return at, Found(found.query[:pairs].copy(), found.number[:pairs].copy(), found.rows[:joined].copy())
+    return at, FoundQueries(found.query[:pairs].copy(), found.number[:pairs].copy(), found.rows[:joined].copy())
 
 
 @inner
@@ -228,8 +228,8 @@ def _set_row(at: int, arriving: Arriving, index: QueryIndex, work: Work) -> None
 @inner
 def _search_second(
     at: int, left: int, arriving: Arriving, index: QueryIndex, work: Work, counts: np.ndarray, turns: np.ndarray,
-    found: Found, pairs: int, joined: int, most: int,
-) -> tuple[Found, int, int, bool]:  # fmt: skip
+    found: FoundQueries, pairs: int, joined: int, most: int,
+) -> tuple[FoundQueries, int, int, bool]:  # fmt: skip
     """SECOND: appends the arriving row's joined rows and their queries to `found`, which has `pairs` and `joined` of
     them.
 
@@ -315,7 +315,7 @@ def _holds(query: int, stream: int, begin: int, arriving: Arriving, terms: Query
 
 
 @inner
-def _with_room(found: Found, pairs: int, joined: int) -> Found:
+def _with_room(found: FoundQueries, pairs: int, joined: int) -> FoundQueries:
     """Returns `found` if it has room for so many pairs and joined rows, else a copy with at least twice the room."""
     if pairs <= len(found.query) and joined <= len(found.rows):
         return found
@@ -325,4 +325,4 @@ def _with_room(found: Found, pairs: int, joined: int) -> Found:
     query[: len(found.query)] = found.query
     number[: len(found.number)] = found.number
     rows[: len(found.rows)] = found.rows
-    return Found(query, number, rows)
+    return FoundQueries(query, number, rows)

@@ -18,7 +18,7 @@ from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.hybrid import Hybrid
 from rules_index.join.local_conjuncts import NOTHING, Parts, Split
 
-MOST_DIMENSIONS = 8
+INDEXED_DIMENSIONS = 8
 """The number of dimensions that are indexed, divided equally among the streams but at least two of each: the most
 selective ones. Bounds on the others are tested at a box."""
 
@@ -106,7 +106,7 @@ class Queries:
         width = boxes.high.astype(np.int64) - boxes.low + 1
         share = 1 - width / boxes.sizes[boxes.attributes]
         spared = np.bincount(boxes.attributes, weights=share, minlength=len(boxes.sizes))
-        most = max(2, MOST_DIMENSIONS // len(self.disjunctions))
+        most = max(2, INDEXED_DIMENSIONS // len(self.disjunctions))
         chosen = [
             first + np.argsort(-spared[first:end], kind="stable")[:most]
             for first, end in zip(self.first[:-1], self.first[1:], strict=True)

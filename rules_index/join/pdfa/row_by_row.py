@@ -18,7 +18,7 @@ from rules_index.join.pdfa.filtering import Marks, stack_size
 from rules_index.join.pdfa.join_buffer import LEAST_ROOM, make_rows
 from rules_index.join.pdfa.queries import Queries
 from rules_index.join.residual_predicates import AcrossTests, AcrossValues
-from rules_index.join.window_partners import Rows
+from rules_index.join.window_partners import OrderedRows
 
 COUNTERS = ("nodes", "entries", "first", "second", "probes")
 _LARGEST_KEY = 1 << 60
@@ -40,7 +40,7 @@ class RowByRow:
         self.counters = dict.fromkeys(COUNTERS, 0)
 
     def pieces(
-        self, rows: Rows, codes: Sequence[np.ndarray], tests: AcrossTests, values: AcrossValues, most: int
+        self, rows: OrderedRows, codes: Sequence[np.ndarray], tests: AcrossTests, values: AcrossValues, most: int
     ) -> Iterator[Piece]:
         """Yields pieces of joined rows, each made from at most `most` pairs of a joined row and a conjunction, unless
         one joined row has more. `rows` are ordered by time within each side.
@@ -61,7 +61,7 @@ class RowByRow:
                 yield Piece(tuple(listed), offsets, ordinals)
         self._count(work)
 
-    def _arriving(self, rows: Rows, codes: Sequence[np.ndarray]) -> Arriving:
+    def _arriving(self, rows: OrderedRows, codes: Sequence[np.ndarray]) -> Arriving:
         order = np.lexsort((-rows.stream, rows.time))
         stream = rows.stream[order]
         key = rows.key[order]

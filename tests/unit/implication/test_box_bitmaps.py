@@ -124,7 +124,7 @@ def test_bitmaps_answer_as_a_scan_and_a_tree_do() -> None:
             by_scan = match_each(queries, streams, scanned, quick_check=quick_check)
             by_tree = match_each(queries, streams, method, quick_check=quick_check, index=trees)
             found = match_each(queries, streams, method, quick_check=quick_check, index=streams.index())
-            assert found.known.tolist() == by_scan.known.tolist() == by_tree.known.tolist(), (seed, method)
+            assert found.verdicts.tolist() == by_scan.verdicts.tolist() == by_tree.verdicts.tolist(), (seed, method)
             compared += int(found.splits.sum())
             implied += found.implied.count(True)
     assert QUICK or (implied > 0 and compared > CASES)
@@ -141,7 +141,7 @@ def test_bitmaps_answer_as_all_cells_do() -> None:
         for method in EXACT:
             found = match_each(Predicates.of(queries), stream.alone, method, index=stream.index())
             assert found.implied == expected, (seed, method)
-            several += int(((found.known == 1) & (found.splits > 0)).sum())
+            several += int(((found.verdicts == 1) & (found.splits > 0)).sum())
         implied += sum(expected)
     assert 0 < implied < 6 * CASES and several > 0
 
@@ -159,7 +159,7 @@ def test_boxes_of_every_word_and_those_added_cover_a_part_together(more: int) ->
         # 3..6 is added, and 1..6 is covered by it and the boxes given
         grown = space.encode([{"a": Interval(3, 6)}, beyond])
         found = match_each(grown.alone, given.alone, method, index=given.index())
-        assert found.known.tolist() == [[0, 1]]
+        assert found.verdicts.tolist() == [[0, 1]]
         relaxed = match(grown, given, method, index=given.index()).relaxed
         assert relaxed.boxes.tolist() == [*given.boxes.tolist(), grown.boxes[0].tolist()]
 

@@ -177,7 +177,7 @@ def test_columns_are_asked_for_by_stream() -> None:
     assert [leaf.name for leaf in index.inputs("a")] == ["a.x"]
     (x, factorial) = index.inputs("b")
     assert (x.name, x.text) == ("b.x", None) and factorial.text == "factorial(b.x)"
-    assert index.owners.of.tolist().count(ACROSS) == 1 and index.owners.unknown == () and index.exact
+    assert index.owners.stream_of.tolist().count(ACROSS) == 1 and index.owners.unknown == () and index.exact
     a, b = side_of([1, 1], [0, 0]), side_of([2, 3], [0, 0], **{factorial.name: pa.array([2, 1], pa.int64())})
     assert matches(index, a, b, windows=[0, 0]) == {(0, 0): ["r"], (1, 0): ["r"]}
     with pytest.raises(ri.SchemaError, match=factorial.name):

@@ -78,7 +78,7 @@ def test_a_micro_batch_that_has_ended_two_processes_is_searched(new_workspace) -
     assert len(names) == 3
     asked: list[set[str]] = []
 
-    def lives(without: frozenset[str]) -> None:
+    def match_without(without: frozenset[str]) -> None:
         asked.append(set(names) - without)
         if names[1] in asked[-1]:
             raise SparkEndedError("ended", True)
@@ -86,7 +86,7 @@ def test_a_micro_batch_that_has_ended_two_processes_is_searched(new_workspace) -
     def attempt(ended: bool) -> list[str]:
         batch = last_batch(lake, "s")
         assert batch is not None
-        return Attempts(lake, batch, compiled, ended).begin(lives)
+        return Attempts(lake, batch, compiled, ended).begin(match_without)
 
     assert attempt(False) == [] and not asked
     while len(asked) < 10:

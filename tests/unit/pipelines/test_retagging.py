@@ -46,7 +46,7 @@ def test_a_whole_retag_makes_all_rows_before_it_alike() -> None:
     batches = [batch(0, "a"), batch(1, "b"), batch(2, "a")]
     found = histories(batches, [retag(0, 1, "r")], 2)
     assert (dict(found.by_batch), found.earlier) == ({2: {("a",)}}, {("r",)})
-    assert found.of(0) == {("r",)}
+    assert found.of_batch(0) == {("r",)}
     # one that has not ended says nothing
     assert histories(batches, [retag(0, 1, "r", state=PLANNED)], 2).distinct == {("a",), ("b",)}
 

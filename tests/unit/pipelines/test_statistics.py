@@ -8,21 +8,21 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipelines.joining.statistics import Reaches, reach_of
+from pipelines.joining.statistics import RangesOfNewFiles, file_ranges
 
 
 def partition(value: str | None, data_type: pa.DataType):
     add = {"partitionValues": {"k": value}}
-    return reach_of(add, "t", [("k", data_type)], "UTC")
+    return file_ranges(add, "t", [("k", data_type)], "UTC")
 
 
 def ranged(low: Any, high: Any, data_type: pa.DataType):
     stats = json.dumps({"numRecords": 2, "minValues": {"k": low}, "maxValues": {"k": high}})
-    return reach_of({"stats": stats}, "t", [("k", data_type)], "UTC")
+    return file_ranges({"stats": stats}, "t", [("k", data_type)], "UTC")
 
 
-def meets(one, other) -> bool:
-    return Reaches([one]).meets(other, 0, 0) and Reaches([other]).meets(one, 0, 0)
+def may_join(one, other) -> bool:
+    return RangesOfNewFiles([one]).may_join(other, 0, 0) and RangesOfNewFiles([other]).may_join(one, 0, 0)
 
 
 NEAR = 1.2345678901234567e19
@@ -58,14 +58,14 @@ DEC, LONG = pa.decimal128(9, 2), pa.decimal128(38, 10)
     ],
 )  # fmt: skip
 def test_files_that_may_have_equal_keys_meet(one, other, met: bool) -> None:
-    assert meets(one, other) is met
+    assert may_join(one, other) is met
 
 
 @pytest.mark.parametrize(
     "time", ["2024-01-01 00:00:00", "2024-01-01T00:00:00.000000Z", "2024-01-01", "garbled", "20240101"]
 )
 def test_the_event_time_of_a_partition_is_within_its_reach(time: str) -> None:
-    found = reach_of({"partitionValues": {"T": time}}, "t", [], "Pacific/Auckland")
+    found = file_ranges({"partitionValues": {"T": time}}, "t", [], "Pacific/Auckland")
     known = time not in ("garbled",)
     assert (found.low is not None) is known
     if found.low is not None and found.high is not None:

@@ -37,7 +37,7 @@ WORTH = 0.5
 """Share of a stream's rows that pass a filter above which the filter costs more than it saves in the shuffle."""
 
 
-class PlacedRows:
+class ShuffledRows:
     """The shuffled rows; they are read on first use."""
 
     def __init__(
@@ -47,7 +47,7 @@ class PlacedRows:
         self.workspace, self.join, self.rows, self.indexes = workspace, join, rows, indexes
 
     @cached_property
-    def placed(self) -> tuple[DataFrame, int]:
+    def rows_and_keys(self) -> tuple[DataFrame, int]:
         """The rows, sorted by time within each partition, and how many columns their key has."""
         rows, parts = self.rows, self.rows.parts()
         files = [add for side in rows.sides for add in (*(side.new.files if side.new else ()), *side.earlier)]
@@ -61,15 +61,15 @@ class PlacedRows:
             hot = hot_keys([frame for _, frame in parts], self.join, len(rows.types), count, total)
             filters = {side.stream.name: self._filter(side) for side in rows.sides}
         frames = [self._frame(side, frame, filters.get(side.stream.name)) for side, frame in parts]
-        placed, keys = shuffled(united(frames, self._columns()), self.join, len(rows.types), count, hot)
+        partitioned, keys = shuffled(united(frames, self._columns()), self.join, len(rows.types), count, hot)
         if len(self.indexes) > 1:
-            placed = placed.persist(StorageLevel.MEMORY_AND_DISK)
-        return placed, keys
+            partitioned = partitioned.persist(StorageLevel.MEMORY_AND_DISK)
+        return partitioned, keys
 
     def release(self) -> None:
         """Free the rows."""
-        if "placed" in self.__dict__ and len(self.indexes) > 1:
-            self.placed[0].unpersist()
+        if "rows_and_keys" in self.__dict__ and len(self.indexes) > 1:
+            self.rows_and_keys[0].unpersist()
 
     def _frame(self, side: SideFiles, rows: DataFrame, wanted: Column | None) -> DataFrame:
         """The filtered rows of one side, in the form that workers take."""
