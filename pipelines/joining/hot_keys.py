@@ -15,18 +15,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pyspark.sql import Column, DataFrame, functions
 
+from pipelines.joining import partitioning
+from pipelines.joining.partitioning import MAX_SLICE_COPIES
 from pipelines.spark.sql_text import quoted
 from rules_index.join.worker import KEY, OWNED, STREAM, TIME
 
 if TYPE_CHECKING:
     from pipelines.settings.model import Join
 
-FEW_ROWS = 1 << 14
-"""Number of rows below which a partition of their own does not pay."""
 PARTS = 4
 """A key is cut into slices if it has more than 1 / PARTS of a partition's share of all rows."""
-COPIES = 4
-"""About how many copies of a row slices may cost: a slice lasts at least 1 / COPIES of the longest window."""
 _HASH, _PLACE = "#hash", "#place"
 _SLICES, _BOUNDS, _PLACES = "#slices", "#bounds", "#places"
 
@@ -56,13 +54,13 @@ def hot_keys(frames: Sequence[DataFrame], join: Join, keys: int, count: int, tot
     """
     hashed = functions.xxhash64(*key_columns(keys)).alias(_HASH)
     rows = reduce(DataFrame.union, [frame.select(functions.col(quoted(TIME)), hashed) for frame in frames])
-    limit = max(FEW_ROWS // PARTS, (rows.count() if total is None else total) // (count * PARTS))
+    limit = max(partitioning.MIN_PARTITION_ROWS // PARTS, (rows.count() if total is None else total) // (count * PARTS))
     counted = rows.groupBy(_HASH).agg(functions.count(functions.lit(1)).alias("rows")).filter(f"rows > {limit}")
     found = {int(row[_HASH]): int(row["rows"]) for row in counted.collect()}
     if not found:
         return []
     even = _even_bounds(rows, {hashed: -(-size // limit) for hashed, size in found.items()})
-    shortest = max(join.window.values()) // COPIES
+    shortest = max(join.window.values()) // MAX_SLICE_COPIES
     bounds = {hashed: _spaced(times, shortest) for hashed, times in even.items()}
     sizes = {hashed: _sizes(even[hashed], bounds[hashed], found[hashed]) for hashed in found}
     places = _assigned(sizes, count)

@@ -17,7 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pipelines.joining import partitioning
 from pipelines.joining.local_sides import SideReader, new_files, reading, side_readers
+from pipelines.joining.partitioning import MAX_PASSING_SHARE, MAX_SLICE_COPIES
 from pipelines.joining.parts import Parts
 from pipelines.joining.sides import SideFiles, has_few_new
 from pipelines.sources.pieces import cores, each_in_threads, pieces_of
@@ -34,13 +36,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-FEW_ROWS, ROWS, BYTES = 1 << 14, 1 << 18, 64 << 20
-"""Number of rows below which a part of their own does not pay; about how many rows and uncompressed bytes a part
-has."""
-WORTH = 0.5
-"""Share of a stream's rows that pass a filter above which the filter costs more than it saves."""
-COPIES = 4
-"""About how many copies of a row slices may cost: a slice lasts at least 1 / COPIES of the longest window."""
+ROWS, BYTES = 1 << 18, 64 << 20
+"""About how many rows and uncompressed bytes a part has."""
 _BATCH_ROWS = 1 << 16
 
 
@@ -125,7 +122,7 @@ class LocalRows:
         times, stream = table[TIME].to_numpy(), table[STREAM].to_numpy()
         even = np.sort(times)[np.arange(1, slices) * len(times) // slices]
         bounds = [-FARTHEST]
-        shortest = max(self.join.window.values()) // COPIES
+        shortest = max(self.join.window.values()) // MAX_SLICE_COPIES
         for bound in even.tolist():
             if bound > times.min() and (len(bounds) == 1 or bound - bounds[-1] >= max(shortest, 1)):
                 bounds.append(bound)
@@ -174,9 +171,9 @@ class LocalRows:
         if self._parts is not None:
             return self._parts
         total, size = self._sizes()
-        count = max(min(cores(), -(-total // FEW_ROWS)), -(-total // ROWS), -(-size // BYTES), 1)
+        count = max(min(cores(), -(-total // partitioning.MIN_PARTITION_ROWS)), -(-total // ROWS), -(-size // BYTES), 1)
         parts = Parts(count, len(self.readers))
-        if total <= FEW_ROWS:
+        if total <= partitioning.MIN_PARTITION_ROWS:
             for reader in self.readers:
                 reader.filters = False
         wanted = {r.number: _NewKeys() for r in self.readers if r.side.earlier and has_few_new(r.side, self.sides)}
@@ -225,7 +222,7 @@ class LocalRows:
             reader.filters = all(index.filters(name) for index in self.indexes)
             if reader.filters and len(batch):
                 found = self._wanted_by_rules(reader, batch)
-                reader.filters = bool(found.mean() <= WORTH)
+                reader.filters = bool(found.mean() <= MAX_PASSING_SHARE)
                 return batch.filter(pa.array(found))
         return batch.filter(pa.array(self._wanted_by_rules(reader, batch))) if reader.filters and len(batch) else batch
 

@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 )
 
 from pipelines.errors import SourceError
-from pipelines.joining import hot_keys
+from pipelines.joining import partitioning
 from pipelines.joining.hot_keys import HotKey, key_columns, placed_slices
 from pipelines.lake.column_types import CHAR_TYPE, plain_schema
 from pipelines.spark.arrow_batches import map_batches
@@ -102,7 +102,7 @@ def partitions(spark: SparkSession, rows: int | None) -> int:
     if rows is None:
         return int(str(spark.conf.get("spark.sql.shuffle.partitions")))
     cores = int(spark.sparkContext.defaultParallelism)
-    return max(min(cores, -(-rows // hot_keys.FEW_ROWS)), -(-rows // ROWS), 1)
+    return max(min(cores, -(-rows // partitioning.MIN_PARTITION_ROWS)), -(-rows // ROWS), 1)
 
 
 def shuffled(rows: DataFrame, join: Join, keys: int, count: int, hot: Sequence[HotKey] = ()) -> tuple[DataFrame, int]:

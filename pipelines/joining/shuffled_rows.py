@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame, functions
 from pyspark.storagelevel import StorageLevel
 
 from pipelines.joining.hot_keys import hot_keys
+from pipelines.joining.partitioning import MAX_PASSING_SHARE
 from pipelines.joining.shuffle import flat, partitions, shuffled, united
 from pipelines.lake.column_types import arrow_schema_of
 from pipelines.sources.sample import source_sample
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
     from pipelines.writing.matching import Matcher
     from rules_index.join.index import JoinIndex
     from rules_index.language.typed import Leaf
-
-WORTH = 0.5
-"""Share of a stream's rows that pass a filter above which the filter costs more than it saves in the shuffle."""
 
 
 class ShuffledRows:
@@ -95,7 +93,7 @@ class ShuffledRows:
     def _filter(self, side: SideFiles) -> Column | None:
         """Whether a row of a stream may satisfy a rule; None if a filter does not pay, since too many rows pass."""
         name = side.stream.name
-        if not all(index.filters(name) for index, _ in self.indexes) or self._share(side) > WORTH:
+        if not all(index.filters(name) for index, _ in self.indexes) or self._share(side) > MAX_PASSING_SHARE:
             return None
         conditions = [_useful(index, matcher, name) for index, matcher in self.indexes]
         return reduce(lambda one, other: one | other, conditions)

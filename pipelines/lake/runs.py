@@ -29,7 +29,7 @@ RESET = "reset"
 
 _ATTEMPTS = 20
 _COMPACT_EVERY = 100
-_COMPACTED_BYTES = 1 << 18
+COMPACTED_BYTES = 1 << 18
 """Size in bytes from which a file of `runs` is not compacted; it bounds what a run reads and rewrites."""
 FOLDED = "folded"
 """Key in the plan of a row that stands for several micro-batches; its value is the number of the first one."""
@@ -269,7 +269,7 @@ def compact(lake: Lake) -> tuple[int, int]:
         return 0, 0
     log = table_log(lake.uri("runs"))
     snapshot = log.latest()
-    small = [add for add in log.files(snapshot) if add["size"] < _COMPACTED_BYTES]
+    small = [add for add in log.files(snapshot) if add["size"] < COMPACTED_BYTES]
     if len(small) < 2:
         return 0, 0
     writer = FileWriter(log, arrow_schema(RUNS), "zstd", PLAIN)

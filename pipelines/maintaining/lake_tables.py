@@ -19,7 +19,7 @@ from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.index_store import LIST_FILES
 from pipelines.lake.merging import NotMergeableError
 from pipelines.lake.reading import literal
-from pipelines.lake.runs import PLANNED, batches, compact, newest_first
+from pipelines.lake.runs import COMPACTED_BYTES, PLANNED, batches, compact, newest_first
 from pipelines.lake.table_log import table_log
 from pipelines.maintaining.folding import fold
 from pipelines.maintaining.outcome import TableMaintenance
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from pipelines.lake.lake import Lake
     from pipelines.workspace import Workspace
 
-_RUNS_BYTES = 1 << 18
-"""Size in bytes from which a file of `runs` is not compacted; it bounds what a run reads and rewrites."""
 _RULES_BYTES, _RULES_FILES = 32 << 20, 100
 """Size in bytes from which a file of `rules` is not compacted, and the number of smaller files that triggers it.
 
@@ -51,7 +49,7 @@ def due(workspace: Workspace, name: str) -> list[str]:
 def _too_many(lake: Lake, name: str) -> bool:
     sizes = [file.size for file in files_of(lake.delta(name))]
     if name == "runs":
-        return sum(size < _RUNS_BYTES for size in sizes) >= LEAST_IN_RUN
+        return sum(size < COMPACTED_BYTES for size in sizes) >= LEAST_IN_RUN
     return name == "rules" and sum(size < _RULES_BYTES for size in sizes) >= _RULES_FILES
 
 

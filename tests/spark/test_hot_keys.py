@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pyspark.sql import functions
 
-from pipelines.joining import hot_keys as module
+from pipelines.joining import partitioning
 from pipelines.joining.hot_keys import hot_keys, placed_slices
 from pipelines.settings.model import Join
 from rules_index.join.worker import KEY, OWNED, STREAM, TIME
@@ -34,7 +34,7 @@ def rows(spark):
 def placed(rows):
     """Partition, slice, owned, stream, time, key and number of every row and copy."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "FEW_ROWS", 64)
+        patch.setattr(partitioning, "MIN_PARTITION_ROWS", 64)
         hot = hot_keys([rows.filter("number % 2 = 0"), rows.filter("number % 2 = 1")], JOIN, 1, PARTITIONS, ROWS)
     assert len(hot) == 2
     frame, keys = placed_slices(rows, JOIN, 1, PARTITIONS, hot)

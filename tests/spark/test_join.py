@@ -13,8 +13,8 @@ from pipelines.compile import compile_scopes
 from pipelines.due import join_is_due
 from pipelines.errors import JoinChangedError, NoIndexError, SourceChangedError, SourceError, SparkRuledOutError
 from pipelines.join import join_streams, join_together
-from pipelines.joining import hot_keys, shuffle, shuffled_rows
 from pipelines.joining import joiner as joiner_module
+from pipelines.joining import partitioning, shuffle, shuffled_rows
 from pipelines.lake.runs import batches
 from pipelines.recovery import micro_batch
 from pipelines.settings.configuration import parse_configuration
@@ -88,7 +88,7 @@ def test_whatever_arrives_when_the_table_is_the_join(
     workspace = scenario.lake(new_workspace, joins)
     if seed % 2:
         # slices and several partitions, as if the rows were many
-        monkeypatch.setattr(hot_keys, "FEW_ROWS", 4)
+        monkeypatch.setattr(partitioning, "MIN_PARTITION_ROWS", 4)
     for batch in scenario.arrivals():
         scenario.append(workspace, batch)
         step = scenario.draw.choice(("", "", "planned", "written", "skipped"))
@@ -262,7 +262,7 @@ def test_joins_of_the_same_rows_share_them(new_workspace, add_rules, monkeypatch
     }
     workspace = new_workspace(STREAMS, joins=joins)
     # several partitions and slices, as if the rows were many
-    monkeypatch.setattr(hot_keys, "FEW_ROWS", 4)
+    monkeypatch.setattr(partitioning, "MIN_PARTITION_ROWS", 4)
     append(workspace, "a", *((1, second, second) for second in range(0, 40, 4)))
     append(workspace, "b", *((1, second, second) for second in range(40)))
     add_rules(workspace, ("n", "near", "a.v > 10 AND b.v % 2 = 0"), ("f", "far", "soundex(CAST(b.v AS STRING)) = '39'"))
@@ -279,7 +279,7 @@ def test_joins_of_the_same_rows_share_them(new_workspace, add_rules, monkeypatch
 
 
 def test_rows_that_no_rule_can_want_do_not_travel(prepared, monkeypatch) -> None:
-    monkeypatch.setattr(hot_keys, "FEW_ROWS", 4)
+    monkeypatch.setattr(partitioning, "MIN_PARTITION_ROWS", 4)
     travelled = []
     shuffled = shuffle.shuffled
 

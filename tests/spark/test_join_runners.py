@@ -14,7 +14,7 @@ from pipelines.compile import compile_scopes
 from pipelines.due import join_is_due
 from pipelines.errors import SparkRuledOutError
 from pipelines.join import join_together
-from pipelines.joining import hot_keys, joiner, local_rows
+from pipelines.joining import joiner, local_rows, partitioning
 from pipelines.lake.folder_log import FolderLog
 from pipelines.recovery import micro_batch
 from pipelines.settings.model import LOCAL, SPARK
@@ -57,8 +57,7 @@ def test_runs_of_both_runners_make_one_table(new_workspace, monkeypatch, seed: i
     joins = scenario.joins(("batch", "pdfa"))
     workspace = scenario.lake(new_workspace, joins)
     if seed % 2:
-        monkeypatch.setattr(hot_keys, "FEW_ROWS", 4)
-        monkeypatch.setattr(local_rows, "FEW_ROWS", 4)
+        monkeypatch.setattr(partitioning, "MIN_PARTITION_ROWS", 4)
         monkeypatch.setattr(local_rows, "ROWS", 4)
     taken: list[str] = []
     for batch in scenario.arrivals():

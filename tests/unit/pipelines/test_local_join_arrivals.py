@@ -11,7 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 from pipelines.compile import compile_scopes
 from pipelines.due import join_is_due
 from pipelines.join import join_together
-from pipelines.joining import local_rows, parts, sides
+from pipelines.joining import local_rows, partitioning, parts, sides
 from pipelines.lake import runs
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.runs import batches
@@ -92,7 +92,7 @@ def begin(new_workspace, add_rules, monkeypatch):
         run = Run(scenario, workspace, add_rules)
         run.edit(*([ALL] if always else []), *(scenario.rule() for _ in range(scenario.draw.choice((1, 3, 8)))))
         if seed % 2:
-            monkeypatch.setattr(local_rows, "FEW_ROWS", 4)
+            monkeypatch.setattr(partitioning, "MIN_PARTITION_ROWS", 4)
             monkeypatch.setattr(local_rows, "ROWS", 4)
             monkeypatch.setattr(sides, "MANY_EARLIER", 1)
             monkeypatch.setattr(parts, "KEPT_BYTES", scenario.draw.choice((1, 1000, 1 << 20)))
