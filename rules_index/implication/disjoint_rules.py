@@ -14,7 +14,7 @@ from rules_index.domains.value_lists import AnyList
 from rules_index.errors import RuleError
 from rules_index.implication.cover import relation_of_sets
 from rules_index.implication.region_boxes import BoxArrays, boxes_of
-from rules_index.kernels.jit import jit
+from rules_index.kernels.jit import inner, jit
 from rules_index.language.typed import Leaf
 
 
@@ -55,35 +55,51 @@ def disjoint_rules(
     }
 
 
-_MEETS, _SEVERAL = -1, -2
+_MEETS, _SEVERAL, _NO_PAIR = -1, -2, -3
 
 
 @jit
 def separating_dimensions(rule_start: np.ndarray, condition_boxes: np.ndarray, a: BoxArrays) -> np.ndarray:
-    """Returns for each rule [rules] int64 a dimension in which each of its boxes is disjoint from each of the
-    `condition_boxes` boxes [.] int64; -1 if two boxes may share a row, and -2 if there are no boxes, or the first
-    dimension in which two boxes are disjoint is not always the same."""
+    """Returns for each rule [rules] int64 the first dimension in which each of its boxes is disjoint from each of the
+    `condition_boxes` [.] int64; -1 if two boxes may share a row, and -2 if there are no boxes, or no single dimension
+    separates all pairs of boxes."""
     found = np.empty(len(rule_start) - 1, np.int64)
+    separating = np.empty(len(a.sizes), np.int64)
     for rule in range(len(found)):
-        found[rule] = _SEVERAL
+        count = _NO_PAIR
         for box in range(rule_start[rule], rule_start[rule + 1]):
             for other in condition_boxes:
-                where = _MEETS
-                at = a.start[box]
-                for term in range(a.start[other], a.start[other + 1]):
-                    while at < a.start[box + 1] and a.dimensions[at] < a.dimensions[term]:
-                        at += 1
-                    if at == a.start[box + 1] or a.dimensions[at] > a.dimensions[term]:
-                        continue
-                    share, _ = relation_of_sets(a.sets[at], a.sets[term], a)
-                    if not share:
-                        where = a.dimensions[term]
-                        break
-                if where == _MEETS:
-                    found[rule] = _MEETS
-                elif found[rule] != _MEETS:
-                    first = box == rule_start[rule] and other == condition_boxes[0]
-                    found[rule] = where if first or found[rule] == where else _SEVERAL
-            if found[rule] == _MEETS:
+                is_disjoint, count = _keep_separating(box, other, separating, count, a)
+                if not is_disjoint:
+                    count = _MEETS
+                    break
+            if count == _MEETS:
                 break
+        found[rule] = separating[0] if count > 0 else _MEETS if count == _MEETS else _SEVERAL
     return found
+
+
+@inner
+def _keep_separating(box: int, other: int, separating: np.ndarray, count: int, a: BoxArrays) -> tuple[bool, int]:
+    """Returns whether two boxes are disjoint, and how many of the dimensions `separating[:count]`, ascending, separate
+    them, too; only these are kept. For the first pair of boxes, all dimensions that separate them are put there."""
+    at, place, kept, is_disjoint = a.start[box], 0, 0, False
+    for term in range(a.start[other], a.start[other + 1]):
+        dimension = a.dimensions[term]
+        while at < a.start[box + 1] and a.dimensions[at] < dimension:
+            at += 1
+        if at == a.start[box + 1]:
+            break
+        if a.dimensions[at] > dimension or relation_of_sets(a.sets[at], a.sets[term], a)[0]:
+            continue
+        is_disjoint = True
+        if count != _NO_PAIR:
+            while place < count and separating[place] < dimension:
+                place += 1
+            if place == count:
+                break
+            if separating[place] > dimension:
+                continue
+        separating[kept] = dimension
+        kept += 1
+    return is_disjoint, kept

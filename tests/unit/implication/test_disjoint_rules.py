@@ -38,6 +38,20 @@ def test_what_lies_apart(rule: str, expected: dict[str, str | None]) -> None:
     assert disjoint_rules(numbered, SCHEMA, CONDITION) == dict.fromkeys([0][: len(expected)], expected.get("r"))
 
 
+@pytest.mark.parametrize(
+    ("condition", "column"),
+    [
+        ("a = 1 AND b = 6 OR a = 2 AND b = 7", "b"),
+        ("a = 2 AND b = 7 OR a = 1 AND b = 6", "b"),
+        ("a = 1 AND b = 5 OR a = 2 AND b = 7", None),
+        ("a = 1 AND b = 6 OR a = 3 AND b = 5", "a"),
+    ],
+)
+def test_the_column_that_separates_all_alternatives(condition: str, column: str | None) -> None:
+    rules = pl.DataFrame({"rule_id": ["r"], "expression": ["a = 2 AND b = 5"]})
+    assert disjoint_rules(rules, SCHEMA, condition) == {"r": column}
+
+
 def test_a_condition_that_does_not_compile_is_an_error() -> None:
     with pytest.raises(ri.RuleError):
         disjoint_rules(pl.DataFrame({"rule_id": ["r"], "expression": ["c"]}), SCHEMA, "nowhere = 1")
