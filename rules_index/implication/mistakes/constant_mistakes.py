@@ -27,6 +27,8 @@ _FRACTION = frozenset(("probability", "prob", "fraction"))
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _LEAST_PERCENT = 10.0
 """A column of percents has at least one value that is at least this."""
+_FEW_ROWS = 20
+"""Of a column with fewer known rows than this, its name alone says whether it is in percent."""
 
 
 def spellings(rule: ParsedRule) -> Iterator[Mistake]:
@@ -208,7 +210,7 @@ def _has_percents(name: str, known: KnownValues | None) -> bool:
     if known.high <= 1 or known.low < -100:
         return False
     if named:
-        return known.high >= _LEAST_PERCENT or known.rows < _MOST_LISTED
+        return known.high >= _LEAST_PERCENT or known.rows < _FEW_ROWS
     plain = known.low >= 0 and _LEAST_PERCENT * 2 <= known.high <= 100
     return plain and known.rows >= _LEAST_ROWS and not known.has_fraction and bool(_SHARES & _words(name))
 
