@@ -19,9 +19,8 @@ from rules_index.join.window_partners import OrderedRows
 
 ENTRIES = 1 << 22
 """The most entries in memory at a time, unless one anchor has more."""
-MOST_PARTS = 64
-"""If anchors have too many entries, they are divided into about this many groups at most, and these again if
-necessary."""
+MAX_GROUPS = 64
+"""If anchors have too many entries, they are divided into this many groups at most, and these again if necessary."""
 HITS = 1 << 25
 """If rows are in more lists than this, time is divided into slices, so that memory does not grow with the sides."""
 
@@ -90,7 +89,7 @@ class Matcher:
             most = ENTRIES if high - low > 1 else np.iinfo(np.int64).max
             entries, share = find_entries(lists, self.plan.pairs, rows.reach, owned, _combinations(rows), most)
             if entries is None:
-                parts = min(high - low, 1 + math.ceil(1 / max(share, 1 / MOST_PARTS)))
+                parts = min(high - low, MAX_GROUPS, 1 + math.ceil(1 / max(share, 1 / MAX_GROUPS)))
                 bounds = [low + (high - low) * part // parts for part in range(parts + 1)]
                 waiting += list(pairwise(bounds))[::-1]
                 continue
