@@ -241,7 +241,8 @@ def _neighbours(key: Key, data_type: pa.DataType) -> list[Key]:
 
 
 def _pattern_texts(expression: Expression, leaf: Leaf) -> Iterator[Key]:
-    """Strings that a pattern of LIKE matches; for a regular expression, the pattern without its metacharacters."""
+    """Yields texts that a pattern may match: that of `text_like` (for a regular expression, the pattern without
+    backslashes and `%`, and with x for `_`), its letters and digits alone, the empty text and a."""
     if not isinstance(expression, Operation):
         return
     for operand in expression.operands:
