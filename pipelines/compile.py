@@ -25,7 +25,7 @@ from pipelines.compiling.results import (
     settings_of,
     too_many,
 )
-from pipelines.compiling.storing import saved, sound_index, store
+from pipelines.compiling.storing import save_to_temporary_file, sound_index, store
 from pipelines.duplicate_ids import current_rules
 from pipelines.error_texts import why_full
 from pipelines.errors import PipelineError, as_failure, not_written
@@ -181,7 +181,7 @@ def _bring_up_to_date(
         update_statistics(lake, stored, found)
         return indexed("unchanged", stored, counts), rejected
     statistics = {**compiled.stats, "format_version": FORMAT_VERSION, LIST_FILES: compiled.list_files, **found}
-    fingerprint, built, path = compiled.fingerprint, compiled.engine, saved(compiled)
+    fingerprint, built, path = compiled.fingerprint, compiled.engine, save_to_temporary_file(compiled)
     # the index is saved in its file: free its memory for writing the table
     del compiled
     release_freed_memory()

@@ -45,12 +45,12 @@ def message(expectation: Expectation, result: Mapping[str, Any]) -> str:
     return f"{expectation.description}: {found}"
 
 
-def observed(result: Mapping[str, Any]) -> Any:
+def observed_value(result: Mapping[str, Any]) -> Any:
     """The observed value: a measure, or how many values are unexpected."""
     return result.get("observed_value", result.get("unexpected_count"))
 
 
-def unjudged(expectation: Expectation, problem: str) -> Finding:
+def unjudged_finding(expectation: Expectation, problem: str) -> Finding:
     """The finding for an expectation that could not be evaluated: it has failed, with severity ERROR."""
     text = f"{expectation.description}. This could not be judged: {problem}"
     return Finding(expectation.name, ERROR, False, None, text)
@@ -60,10 +60,10 @@ def _finding(measures: Mapping[str, Any], expectation: Expectation) -> Finding:
     arguments = expectation.arguments
     named = [arguments[key] for key in ("column", "column_A", "column_B") if key in arguments]
     if absent := [name for name in named if name not in measures]:
-        return unjudged(expectation, f'The column "{absent[0]}" does not exist.')
+        return unjudged_finding(expectation, f'The column "{absent[0]}" does not exist.')
     success, result = _KINDS[expectation.kind](measures, arguments)
     text = expectation.description if success else message(expectation, result)
-    return Finding(expectation.name, expectation.severity, success, observed(result), text)
+    return Finding(expectation.name, expectation.severity, success, observed_value(result), text)
 
 
 def _is_missing(value: Any) -> bool:

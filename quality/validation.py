@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quality.evaluation import EXAMPLES, Suite, message, observed, unjudged
+from quality.evaluation import EXAMPLES, Suite, message, observed_value, unjudged_finding
 from quality.findings import ERROR, Expectation, Finding
 
 if TYPE_CHECKING:
@@ -158,10 +158,10 @@ def _finding(expectation: Expectation, found: Any) -> Finding:
     """The finding for one result of Great Expectations."""
     problem = _exception(found.exception_info)
     if problem is not None:
-        return unjudged(expectation, problem)
+        return unjudged_finding(expectation, problem)
     result = {**found.result}
     text = expectation.description if found.success else message(expectation, result)
-    return Finding(expectation.name, expectation.severity, bool(found.success), _plain(observed(result)), text)
+    return Finding(expectation.name, expectation.severity, bool(found.success), _plain(observed_value(result)), text)
 
 
 def _exception(info: Mapping[str, Any] | None) -> str | None:

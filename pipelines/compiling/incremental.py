@@ -24,7 +24,7 @@ from pipelines.compiling.results import (
     library_rejects,
     too_many,
 )
-from pipelines.compiling.storing import saved, store
+from pipelines.compiling.storing import save_to_temporary_file, store
 from pipelines.errors import PipelineError
 from pipelines.lake.index_store import LIST_FILES, LISTS, StoredIndex, fetch_index, update_statistics
 from pipelines.recovery.jvm_restart import step
@@ -106,7 +106,9 @@ def _bring_up_to_date(
         LIST_FILES: updated.list_files,
     }
     fingerprint, built = updated.fingerprint, updated.engine
-    written = store(lake, saved(updated), name, changes.version, fingerprint, built, statistics, force=False)
+    written = store(
+        lake, save_to_temporary_file(updated), name, changes.version, fingerprint, built, statistics, force=False
+    )
     return indexed("compiled", written, counts), rejected, written
 
 

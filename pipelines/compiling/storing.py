@@ -31,7 +31,7 @@ def sound_index(lake: Lake, name: str) -> StoredIndex | None:
     return stored
 
 
-def saved(compiled: ri.CompiledRules) -> Path:
+def save_to_temporary_file(compiled: ri.CompiledRules) -> Path:
     """Write the index to a temporary file, for `store`; long lists stay in the files that they were loaded from."""
     handle, path = new_file(indexes_folder())
     os.close(handle)

@@ -21,7 +21,7 @@ from pipelines.joining.local_rows import LocalRows
 from pipelines.joining.local_sides import names_of, side_readers, struct_of
 from pipelines.joining.runner import PartitionedRows, PlannedJoin
 from pipelines.joining.sides import SideFiles
-from pipelines.joining.watermark import late_reason, later, watermark
+from pipelines.joining.watermark import late_reason, later_time, watermark
 from pipelines.lake.column_types import ARROW_ID_TYPES, arrow_schema_of, plain_fields
 from pipelines.lake.delta_log import DeltaLog
 from pipelines.lake.table_log import table_log
@@ -191,7 +191,7 @@ class LocalJoins:
         if plan["lateness"] is None:
             return 0, None
         latest, late = rows.latest_and_late()
-        latest = later(plan["latest"], latest)
+        latest = later_time(plan["latest"], latest)
         name = quarantine_table(planned.join.name)
         if not late or (planned.resumed and is_done(self.lake, name, app_of(plan, name), batch.batch)):
             return late, latest

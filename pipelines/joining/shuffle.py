@@ -118,7 +118,7 @@ def shuffled(rows: DataFrame, join: Join, keys: int, count: int, hot: Sequence[H
     return partitioned.sortWithinPartitions(quoted(TIME)), keys
 
 
-def matched(frame: DataFrame, file: Callable[[], str], task: JoinTask, schema: StructType) -> DataFrame:
+def join_partitions(frame: DataFrame, file: Callable[[], str], task: JoinTask, schema: StructType) -> DataFrame:
     """The joined rows that satisfy a rule, computed by Spark's Python workers."""
     return map_batches(frame, _joiner(file, task), schema)
 
@@ -134,7 +134,7 @@ def _joiner(file: Callable[[], str], task: JoinTask) -> Callable[[Iterator[Any]]
     return join
 
 
-def united(frames: Sequence[DataFrame], columns: Sequence[str]) -> DataFrame:
+def union_by_name(frames: Sequence[DataFrame], columns: Sequence[str]) -> DataFrame:
     """The union of the frames by name; columns that a frame lacks are NULL."""
     rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
     return rows.select(*(functions.col(quoted(name)) for name in columns))

@@ -18,7 +18,7 @@ from pyspark.storagelevel import StorageLevel
 
 from pipelines.joining.hot_keys import hot_keys
 from pipelines.joining.partitioning import MAX_PASSING_SHARE
-from pipelines.joining.shuffle import flat, partitions, shuffled, united
+from pipelines.joining.shuffle import flat, partitions, shuffled, union_by_name
 from pipelines.lake.column_types import arrow_schema_of
 from pipelines.sources.sample import source_sample
 from pipelines.writing.matching import bound_batches
@@ -59,7 +59,7 @@ class ShuffledRows:
             hot = hot_keys([frame for _, frame in parts], self.join, len(rows.types), count, total)
             filters = {side.stream.name: self._filter(side) for side in rows.sides}
         frames = [self._frame(side, frame, filters.get(side.stream.name)) for side, frame in parts]
-        partitioned, keys = shuffled(united(frames, self._columns()), self.join, len(rows.types), count, hot)
+        partitioned, keys = shuffled(union_by_name(frames, self._columns()), self.join, len(rows.types), count, hot)
         if len(self.indexes) > 1:
             partitioned = partitioned.persist(StorageLevel.MEMORY_AND_DISK)
         return partitioned, keys

@@ -10,11 +10,11 @@ from pyspark.sql import DataFrame, functions
 
 from pipelines.annotated import annotations_of
 from pipelines.joining.runner import PartitionedRows, PlannedJoin
-from pipelines.joining.shuffle import joined_schema, matched
+from pipelines.joining.shuffle import join_partitions, joined_schema
 from pipelines.joining.shuffled_rows import ShuffledRows
 from pipelines.joining.sides import SideFiles
 from pipelines.joining.spark_rows import JoinRows
-from pipelines.joining.watermark import later
+from pipelines.joining.watermark import later_time
 from pipelines.lake.column_types import ARROW_ID_TYPES, plain_schema
 from pipelines.lake.transaction_ids import app_of
 from pipelines.recovery.jvm_restart import batch_time_limit
@@ -147,7 +147,7 @@ class SparkJoins:
             planned.join.method,
         )
         matcher = self._matcher(planned)
-        found = matched(rows, matcher.file, task, joined_schema(planned.sides, id_type))
+        found = join_partitions(rows, matcher.file, task, joined_schema(planned.sides, id_type))
         return found if planned.index.exact else self._decided(planned.join, found, matcher)
 
     def _decided(self, join: Join, candidates: DataFrame, matcher: Matcher) -> DataFrame:
@@ -168,7 +168,7 @@ class SparkJoins:
         if batch.plan["lateness"] is None:
             return 0, None
         latest, late = rows.latest_and_late()
-        latest = later(batch.plan["latest"], latest)
+        latest = later_time(batch.plan["latest"], latest)
         if late:
             name = quarantine_table(planned.join.name)
             app = app_of(batch.plan, name)

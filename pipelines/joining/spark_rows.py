@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, functions
 
-from pipelines.joining.shuffle import key_types, side_rows, united, with_keys_of
+from pipelines.joining.shuffle import key_types, side_rows, union_by_name, with_keys_of
 from pipelines.joining.sides import SideFiles, has_few_new
 from pipelines.joining.watermark import late_reason, watermark
 from pipelines.settings.model import Join
@@ -96,6 +96,6 @@ class JoinRows:
         for number, side in enumerate(self.sides):
             late = self._timed(number).filter(functions.col(f"`{TIME}`") < functions.lit(self._least))
             frames.append(late.select(functions.col(f"`{side.stream.name}`")))
-        rows = united(frames, self.join.streams)
+        rows = union_by_name(frames, self.join.streams)
         text = late_reason(self._lateness)
         return rows.select("*", functions.lit(text).alias("reason"), functions.lit(batch).cast("bigint").alias("batch"))

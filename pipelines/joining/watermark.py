@@ -17,7 +17,7 @@ def watermark(plan: Mapping[str, Any]) -> int | None:
     return None if lateness is None or latest is None else int(latest) - int(lateness)
 
 
-def later(one: int | None, other: int | None) -> int | None:
+def later_time(one: int | None, other: int | None) -> int | None:
     """The later of two event times; None if both are unknown."""
     return max((time for time in (one, other) if time is not None), default=None)
 

@@ -115,7 +115,7 @@ class Merge:
 Statement = Select | Insert | Change | Merge
 
 
-def parsed(text: str) -> Statement:
+def parse_statement(text: str) -> Statement:
     """The statement of a text; NeedsSparkError if it is not executed here."""
     try:
         tokens = tokenise(text)

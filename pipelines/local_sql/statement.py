@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from pipelines.errors import NeedsSparkError
-from pipelines.local_sql.grammar import Insert, Merge, Select, parsed
+from pipelines.local_sql.grammar import Insert, Merge, Select, parse_statement
 from pipelines.runners.choice import why_spark_works
 from pipelines.workspace import Workspace
 from rules_index.errors import RulesIndexError
@@ -20,7 +20,7 @@ def execute(workspace: Workspace, statement: str) -> pa.Table:
     if reason is not None:
         raise NeedsSparkError(reason)
     try:
-        read = parsed(statement)
+        read = parse_statement(statement)
         if isinstance(read, Select):
             return in_zone(_selected(workspace, read), workspace.configuration.rules.time_zone)
         from pipelines.local_sql import edits, merge

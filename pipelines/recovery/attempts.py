@@ -137,13 +137,13 @@ def plan_anew(
     """
     if "given_up" not in batch.plan:
         plan = {**batch.plan, "series": uuid.uuid4().hex, "given_up": batch.plan["series"]}
-        batch = revise(lake, batch, plan, started_at=later(batch.started_at))
+        batch = revise(lake, batch, plan, started_at=now_after(batch.started_at))
     former = batch.plan["given_up"]
     held = dict.fromkeys(fence(former, names, batch.batch), former)
     written = {**batch.plan.get("written", {}), **held}
     plan = {key: value for key, value in batch.plan.items() if key not in ("given_up", *OF_ATTEMPTS)}
     plan |= {"written": written} if written else {}
-    now = later(batch.started_at)
+    now = now_after(batch.started_at)
     if any(name in written for name in rule_tables):
         # these rows stay, so the others are written as planned, without a further search
         done = Search((), state="done").to_plan()
@@ -152,7 +152,7 @@ def plan_anew(
     return revise(lake, batch, {**plan, **changes}, started_at=now, **index)
 
 
-def later(before: datetime) -> datetime:
+def now_after(before: datetime) -> datetime:
     """Now, but always after `before`, whatever the clock says: this time identifies a plan."""
     return max(datetime.now(UTC), before + timedelta(microseconds=1))
 
@@ -169,7 +169,7 @@ def left_out_before(last: MicroBatch | None, stored: StoredIndex) -> dict[str, A
     return {"suspects": sorted(left_out(last.plan))}
 
 
-def described(compiled: ri.CompiledRules, names: Sequence[str]) -> list[dict[str, Any]]:
+def described_inputs(compiled: ri.CompiledRules, names: Sequence[str]) -> list[dict[str, Any]]:
     """The entries of a plan for left-out inputs: `name`, `text`, the `rules` that read it (ids as text), `count`."""
     texts = {leaf.name: leaf.text or "" for leaf in compiled.derived}
     found = []

@@ -29,7 +29,7 @@ from pipelines.lake.runs import (
     record_plan,
     record_reset,
 )
-from pipelines.recovery.attempts import Attempts, described, holds_nothing, left_out_before, plan_anew
+from pipelines.recovery.attempts import Attempts, described_inputs, holds_nothing, left_out_before, plan_anew
 
 if TYPE_CHECKING:
     import rules_index as ri
@@ -159,7 +159,7 @@ class MicroBatchRun:
         batch = attempts.batch
         if not failing:
             return batch
-        listed = [*batch.plan.get("left_out", []), *described(compiled, failing)]
+        listed = [*batch.plan.get("left_out", []), *described_inputs(compiled, failing)]
         return self._plan_anew(batch, stored, {"left_out": listed})
 
     @contextmanager

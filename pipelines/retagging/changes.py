@@ -28,21 +28,22 @@ class Changes:
     """The rules that rows must be matched with again.
 
     rules: those of the newest index, with their texts and bounds; former: the rules that tagged the rows in their
-    place, and removed rules; held: the ids of all these rules that rows may have now. If `everything` is set, it is not
-    known which rules tagged the rows: the rows lose all their ids, and `rules` are all rules. retyped: rules that
-    tagged the rows name columns whose types have changed since, so it cannot be found out again what they matched.
+    place, and removed rules; ids_in_rows: the ids of all these rules that rows may have now. If `everything` is set, it
+    is not known which rules tagged the rows: the rows lose all their ids, and `rules` are all rules. types_changed:
+    rules that tagged the rows name columns whose types have changed since, so it cannot be found out again what they
+    matched.
     """
 
     rules: pl.DataFrame
     former: pl.DataFrame
-    held: tuple[Any, ...]
+    ids_in_rows: tuple[Any, ...]
     everything: bool = False
-    retyped: bool = False
+    types_changed: bool = False
 
     @property
     def is_empty(self) -> bool:
         """True if no row can get or lose an id."""
-        return not self.everything and self.rules.is_empty() and not self.held
+        return not self.everything and self.rules.is_empty() and not self.ids_in_rows
 
     @property
     def ids(self) -> pl.Series:
@@ -90,8 +91,8 @@ def changes_of(bases: Iterable[pl.DataFrame | None], now: pl.DataFrame, only_new
     # not just the ids of `replaced`: if one base has a rule as it is now and another lacks it, rows have its id, too
     held = [base.filter(pl.col("rule_id").is_in(changed.implode()))["rule_id"] for base in known]
     ids = pl.concat(held).unique().sort() if held else changed.clear()
-    retyped = any(base[_TYPES].is_not_null().any() for base in known)
-    return Changes(rules, replaced, tuple(ids.to_list()), retyped=retyped)
+    types_changed = any(base[_TYPES].is_not_null().any() for base in known)
+    return Changes(rules, replaced, tuple(ids.to_list()), types_changed=types_changed)
 
 
 def _no_types(rules: pl.DataFrame) -> list[pl.Expr]:

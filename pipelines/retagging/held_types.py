@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from pipelines.scopes import Scope
 
 
-def refuse_other_types(scope: Scope, held: pa.Schema, compiled: ri.CompiledRules | None) -> None:
+def refuse_other_types(scope: Scope, table_columns: pa.Schema, compiled: ri.CompiledRules | None) -> None:
     """SourceChangedError if an index reads a column, or a field of one, that the tagged table has with another type.
 
-    held: the columns of the tagged table, followed by columns of the source that it lacks; compiled: None if there is
-    nothing to match.
+    table_columns: the columns of the tagged table, followed by columns of the source that it lacks; compiled: None if
+    there is nothing to match.
     """
     for leaf in compiled.inputs if compiled is not None else ():
         if leaf.text is not None:
             continue
         parts = path_parts(leaf.name)
-        found, table = type_in(held, parts), tagged_table(scope.name)
+        found, table = type_in(table_columns, parts), tagged_table(scope.name)
         if found == leaf.type:
             continue
         verb = "tag" if isinstance(scope, StreamScope) else "join"

@@ -101,7 +101,7 @@ class LocalTables:
         former = None
         pays = compiled is not None or _is_large(table_log(workspace.lake.uri(tagged_table(scope.name))))
         # if columns have other types now, statistics do not show which files former rules matched rows of
-        if pays and not changes.retyped:
+        if pays and not changes.types_changed:
             former = former_index(changes.former, scope.columns(), indexed.event_time, indexed.time_zone)
         annotations = indexed.annotations.chosen(scope.stream.annotations) if indexed.annotations is not None else None
         rematch = Rematch(changes, workspace.lake.rule_id_type(), compiled, None, former, rows, annotations)

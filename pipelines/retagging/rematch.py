@@ -42,7 +42,7 @@ class Rematch:
     def replaced(self) -> ReplacedIds:
         """The ids to replace, in the form that workers take."""
         kind = ARROW_ID_TYPES[self.id_type]
-        return ReplacedIds(kind, pa.array(self.changes.held, kind), self.changes.everything, self.annotations)
+        return ReplacedIds(kind, pa.array(self.changes.ids_in_rows, kind), self.changes.everything, self.annotations)
 
     @property
     def condition(self) -> str | None:
@@ -72,7 +72,7 @@ def widened(*indexes: ri.CompiledRules | None) -> list[Widened] | None:
     return None if any(each.sql == "true" for each in filters) else filters
 
 
-def columns_read(held: pa.Schema, partitions: Sequence[str], rematch: Rematch) -> pa.Schema | None:
+def columns_read(table_columns: pa.Schema, partitions: Sequence[str], rematch: Rematch) -> pa.Schema | None:
     """Returns the columns that the rematch's index and its range of rows read. Returns None if one of them is not a
     plain column of the table with this type, or is a partition column of a type whose values writers spell
     differently."""
@@ -80,14 +80,14 @@ def columns_read(held: pa.Schema, partitions: Sequence[str], rematch: Rematch) -
     wanted: list[tuple[str, pa.DataType]] = [] if rematch.rows is None else [(rematch.rows.column, rematch.rows.type)]
     for leaf in rematch.compiled.inputs if rematch.compiled is not None else ():
         parts = path_parts(leaf.name)
-        name = spelled(held.names, parts[0], column_key)
+        name = spelled(table_columns.names, parts[0], column_key)
         if leaf.text is not None or name is None or len(parts) > 1:
             return None
         wanted.append((name, leaf.type))
     for name, kind in wanted:
-        if name not in held.names or held.field(name).type != kind:
+        if name not in table_columns.names or table_columns.field(name).type != kind:
             return None
         if name in partitions and not is_partition_type(kind):
             return None
-        columns[name] = held.field(name)
+        columns[name] = table_columns.field(name)
     return pa.schema(list(columns.values()))

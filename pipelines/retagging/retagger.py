@@ -18,7 +18,7 @@ from pipelines.lake.index_store import StoredIndex, index_to_tag_with, newest_in
 from pipelines.lake.runs import PLANNED, MicroBatch, last_batch, record_done, record_plan, revise
 from pipelines.lake.table_log import table_log
 from pipelines.origin import IndexedRules
-from pipelines.recovery.attempts import later
+from pipelines.recovery.attempts import now_after
 from pipelines.retagging.changes import Changes, RuleSets
 from pipelines.retagging.index_histories import (
     ALL,
@@ -249,9 +249,9 @@ class Retagger:
         not known which rows are stored."""
         if self.stream is None or not self._only_matched or work.changes.rules.is_empty():
             return 0
-        if work.changes.everything or work.changes.retyped:
+        if work.changes.everything or work.changes.types_changed:
             why = "the index that tagged them is gone"
-            if work.changes.retyped:
+            if work.changes.types_changed:
                 why = "rules that tagged them name columns that have other types now"
             raise TableError(
                 f"Which rows of {self.name} are in its table, which has only matched ones, is not known: {why}. "
@@ -309,7 +309,7 @@ class Retagger:
                 raise RestartedError(f"Another run re-tags {self.name} at the same time; this one ends here.")
             return recorded
         index = {"rules_version": wanted.rules_version, "fingerprint": wanted.fingerprint}
-        return revise(self.lake, planned, wanted.plan, started_at=later(planned.started_at), **index)
+        return revise(self.lake, planned, wanted.plan, started_at=now_after(planned.started_at), **index)
 
     def _take_over(self, last: MicroBatch) -> tuple[MicroBatch, bool]:
         """Take over a re-tag that an earlier run has planned.
@@ -322,10 +322,12 @@ class Retagger:
             return last, True
         former = [plan["series"], *plan.get("given_up", [])]
         replanned = {**plan, "series": uuid.uuid4().hex, "given_up": former}
-        batch = revise(self.lake, last, replanned, started_at=later(last.started_at))
+        batch = revise(self.lake, last, replanned, started_at=now_after(last.started_at))
         written = [series for series in former if self._fence(retag_application(series, name), last.batch)]
         if written:
-            batch = revise(self.lake, batch, {**replanned, "series": written[0]}, started_at=later(batch.started_at))
+            batch = revise(
+                self.lake, batch, {**replanned, "series": written[0]}, started_at=now_after(batch.started_at)
+            )
         return batch, bool(written)
 
     def _fence(self, app: str, number: int) -> bool:

@@ -117,7 +117,7 @@ class SparkTables:
 
     def _former(self) -> ri.CompiledRules | None:
         # if columns have other types now, statistics do not show which files former rules matched rows of
-        if not isinstance(self.scope, StreamScope) or self.changes.retyped:
+        if not isinstance(self.scope, StreamScope) or self.changes.types_changed:
             return None
         former, columns = self.changes.former, self.scope.columns()
         return former_index(former, columns, self.indexed.event_time, self.indexed.time_zone)

@@ -34,7 +34,7 @@ from pipelines.table_definitions import quarantine_table
 from pipelines.workspace import Workspace
 from pipelines.writing.compression import codec_of
 from pipelines.writing.configured_tables import stream_tables
-from pipelines.writing.files import discard, gathered, layout_of, tables_of, task_of
+from pipelines.writing.files import combined_results, discard, layout_of, tables_of, task_of
 from pipelines.writing.local_tables import commit_files, fence_off, layout_to_write, prepare_tables
 from pipelines.writing.refused_rows import RefusedRows
 from rules_index.arrays import decoded
@@ -174,12 +174,12 @@ class LocalRunner:
         try:
             results = self._each_piece(job.source, job.taken, tag)
         except BaseException as error:
-            discard(task, gathered(made, task).entries)
+            discard(task, combined_results(made, task).entries)
             if not isinstance(error, OSError):
                 raise
             what = f"Could not write micro-batch {batch.batch} to the table {kinds['tagged']}"
             raise not_written(what, error) from error
-        written = gathered((row for rows in results for row in rows), task)
+        written = combined_results((row for rows in results for row in rows), task)
         entries = {kind: written.entries[kind] for kind in due}
         for kind, name in due.items():
             self._enter(job, name, kind, task, entries)

@@ -29,7 +29,7 @@ from pipelines.settings.model import (
     Stream,
 )
 from pipelines.settings.section import Section, flattened, parse_duration, parse_size, substituted
-from pipelines.settings.semantic_settings import SEMANTIC_SETTINGS, TIME_ZONE, meant
+from pipelines.settings.semantic_settings import SEMANTIC_SETTINGS, TIME_ZONE, canonical_name
 from pipelines.settings.streams_over_streams import refuse_circles, with_sources
 from pipelines.table_definitions import ANNOTATION_COLUMNS, FIXED_TABLES, MATCHES_COLUMNS, scope_tables
 
@@ -111,7 +111,7 @@ def parse_configuration(document: Mapping[str, Any], path: Path) -> Configuratio
 def _spark_value(name: str, value: Any, path: Path) -> str:
     if not name.startswith("spark."):
         raise ConfigurationError(f"{path}: [spark] {name}: Spark's settings have names that begin with spark.")
-    semantic = meant(name)
+    semantic = canonical_name(name)
     if semantic == TIME_ZONE:
         raise ConfigurationError(f"{path}: [spark] {name}: the time zone is set by time_zone in [rules].")
     text = str(value).lower() if isinstance(value, bool) else str(value)

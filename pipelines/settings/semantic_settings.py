@@ -40,7 +40,7 @@ _DEFAULTS = re.compile(
 _BY_LOWER = {name.lower(): name for name in (*SEMANTIC_SETTINGS, TIME_ZONE)}
 
 
-def meant(name: str) -> str | None:
+def canonical_name(name: str) -> str | None:
     """The proper name of a semantic setting that is given in any case; None for any other setting.
 
     Names of settings are case-sensitive in Spark, so a name in another case would have no effect.

@@ -17,7 +17,7 @@ from pipelines.error_texts import first_line
 from pipelines.errors import SessionError
 from pipelines.scratch import clean_up, process_folder, scratch_folder
 from pipelines.settings.model import Configuration
-from pipelines.settings.semantic_settings import SEMANTIC_SETTINGS, TIME_ZONE, meant
+from pipelines.settings.semantic_settings import SEMANTIC_SETTINGS, TIME_ZONE, canonical_name
 from pipelines.spark import java_names, jvm
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _changed(spark: SparkSession, configuration: Configuration) -> dict[str, tup
     entries = java_names.java(spark._jvm, "org.apache.spark.sql.internal.SQLConf$.MODULE$")
     # one text with all settings, since each call is a round trip to the JVM
     for name in re.findall(r"^(spark\.\S+) -> ", session.conf().getAll().mkString("\n"), re.MULTILINE):
-        entry = entries.getConfigEntry(name) if meant(name) == name and name not in needed else None
+        entry = entries.getConfigEntry(name) if canonical_name(name) == name and name not in needed else None
         if entry is not None:
             needed[name] = str(entry.defaultValueString())
     found = {name: spark.conf.get(name, None) for name in needed}

@@ -161,7 +161,7 @@ def tables_of(scope: str, plan: Mapping[str, Any]) -> dict[str, str]:
     return {**matches, "tagged": tagged_table(scope)}
 
 
-def gathered(results: Iterable[Mapping[str, str]], task: Task) -> FilesWritten:
+def combined_results(results: Iterable[Mapping[str, str]], task: Task) -> FilesWritten:
     """The combined results of a micro-batch's pieces, from the rows that `tagged_files.write_files` gives."""
     entries: dict[str, list[str]] = {name: [] for name in task.folders}
     figures: dict[str, Any] = {"rows": 0, "matches": 0, "errors": {}}

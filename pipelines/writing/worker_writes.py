@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from pipelines.spark.arrow_batches import map_batches
 from pipelines.writing.compression import CODEC, DEFAULT_CODEC, codec_named
-from pipelines.writing.files import FilesWritten, discard, gathered
+from pipelines.writing.files import FilesWritten, combined_results, discard
 from rules_index.workers.tagged_files import RESULT, UNREADABLE
 from rules_index.workers.task import Task
 
@@ -44,7 +44,7 @@ def write_pieces(
     numbers = spark.range(0, len(pieces), 1, len(pieces))
     rows = [row.asDict() for row in map_batches(numbers, _reader(matcher.file, pieces, schema, task), RESULT).collect()]
     unreadable = [row for row in rows if row["name"] == UNREADABLE]
-    written = gathered((row for row in rows if row["name"] != UNREADABLE), task)
+    written = combined_results((row for row in rows if row["name"] != UNREADABLE), task)
     if unreadable:
         discard(task, written.entries)
         return None
@@ -53,7 +53,7 @@ def write_pieces(
 
 def run_task(made: DataFrame, task: Task) -> FilesWritten:
     """Execute a task on the workers and collect its results; `made` has the columns `RESULT`."""
-    return gathered((row.asDict() for row in made.collect()), task)
+    return combined_results((row.asDict() for row in made.collect()), task)
 
 
 def _writer(file: Callable[[], str], task: Task) -> Callable[[Iterator[Any]], Iterator[pa.RecordBatch]]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules_index.domains.values import decimals
-from rules_index.implication.null_propagation import needed
+from rules_index.implication.null_propagation import columns_needed
 from rules_index.implication.region_boxes import Codes
 from rules_index.index.compiled import CompiledRules
 from rules_index.language.constants import domain
@@ -54,7 +54,7 @@ class ExampleRows:
         """Which attributes [attributes] bool can be computed from the columns here, without Spark."""
         self._needs: dict[int, list[Leaf]] = {}
         for number in np.flatnonzero(~self.computable).tolist():
-            found = needed(compiled.attributes[number], scope) if scope is not None else ()
+            found = columns_needed(compiled.attributes[number], scope) if scope is not None else ()
             columns = sorted(found, key=lambda leaf: leaf.name)
             self._needs[number] = [leaf for leaf in columns if leaf in apart or self._is_new(leaf)]
             self.columns += tuple(leaf for leaf in self._needs[number] if leaf not in self.columns)

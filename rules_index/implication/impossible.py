@@ -16,7 +16,7 @@ import pyarrow as pa
 from rules_index.arrays import gather_indices, offsets_of, segment_ids
 from rules_index.domains.region_codes import Regions
 from rules_index.implication.cover import COVERED, cover_boxes
-from rules_index.implication.null_propagation import is_null_with_its_columns_only, needed
+from rules_index.implication.null_propagation import columns_needed, is_null_with_its_columns_only
 from rules_index.implication.region_boxes import BoxArrays, Codes, RegionBoxes
 from rules_index.language.evaluation.evaluate import evaluate
 from rules_index.language.evaluation.evaluated import Evaluated
@@ -97,7 +97,7 @@ def _with_null_columns(numbers: Mapping[Expression, int], codes: Codes, scope: S
     only column has a value."""
     for attribute, number in numbers.items():
         codes_of_attribute = _classes(number, attribute, codes)
-        leaves = needed(attribute, scope)
+        leaves = columns_needed(attribute, scope)
         for leaf in leaves - {attribute}:
             column = numbers.get(leaf)
             if column is None:

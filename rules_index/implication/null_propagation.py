@@ -37,7 +37,7 @@ _STRICT_CALLS = words("""
 """Functions that are NULL if any of their arguments is."""
 
 
-def needed(value: Expression, scope: Scope | None) -> frozenset[Leaf]:
+def columns_needed(value: Expression, scope: Scope | None) -> frozenset[Leaf]:
     """The columns, or fields of columns, that a value needs. Without a scope a derived column needs none."""
     if isinstance(value, Leaf):
         if value.text is None:
@@ -46,11 +46,11 @@ def needed(value: Expression, scope: Scope | None) -> frozenset[Leaf]:
     if isinstance(value, Constant):
         return _NOTHING
     if value.name in _STRICT or (value.name == "call" and function_registry.is_strict(value)):
-        return _NOTHING.union(*(needed(operand, scope) for operand in value.operands))
+        return _NOTHING.union(*(columns_needed(operand, scope) for operand in value.operands))
     if value.name in _STRICT_IN_THE_FIRST:
-        return needed(value.operands[0], scope)
+        return columns_needed(value.operands[0], scope)
     if value.name in ("coalesce", "and", "or"):
-        first, *others = (needed(operand, scope) for operand in value.operands)
+        first, *others = (columns_needed(operand, scope) for operand in value.operands)
         return first.intersection(*others)
     return _NOTHING
 

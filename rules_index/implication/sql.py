@@ -57,7 +57,7 @@ def condition(column: str, data_type: pa.DataType, ranges: Sequence[KeyRange]) -
 
 def has_end(each: KeyRange, data_type: pa.DataType) -> bool:
     """Whether a literal can express where a range begins, or where it ends."""
-    return lower(each, data_type) is not None or upper(each, data_type) is not None
+    return lower_bound(each, data_type) is not None or upper_bound(each, data_type) is not None
 
 
 def _is_point(each: KeyRange, data_type: pa.DataType) -> bool:
@@ -67,7 +67,7 @@ def _is_point(each: KeyRange, data_type: pa.DataType) -> bool:
 
 
 def _between(name: str, data_type: pa.DataType, each: KeyRange) -> str:
-    low, high = lower(each, data_type), upper(each, data_type)
+    low, high = lower_bound(each, data_type), upper_bound(each, data_type)
     if low is not None and high is not None and (low[1], high[1]) == (True, True):
         return f"{name} BETWEEN {literal_of(low[0], data_type)} AND {literal_of(high[0], data_type)}"
     parts = []
@@ -78,7 +78,7 @@ def _between(name: str, data_type: pa.DataType, each: KeyRange) -> str:
     return " AND ".join(parts) if len(parts) < 2 else f"({' AND '.join(parts)})"
 
 
-def lower(each: KeyRange, data_type: pa.DataType) -> tuple[Key, bool] | None:
+def lower_bound(each: KeyRange, data_type: pa.DataType) -> tuple[Key, bool] | None:
     """The key of a value at the lower end, and whether it belongs to the range; None if the end is unbounded, or no
     literal can express it."""
     low = each.low
@@ -97,7 +97,7 @@ def lower(each: KeyRange, data_type: pa.DataType) -> tuple[Key, bool] | None:
     return low, True
 
 
-def upper(each: KeyRange, data_type: pa.DataType) -> tuple[Key, bool] | None:
+def upper_bound(each: KeyRange, data_type: pa.DataType) -> tuple[Key, bool] | None:
     """Like `lower`, for the upper end."""
     high = each.high
     if high is None:

@@ -16,7 +16,7 @@ from rules_index.domains.region_codes import Regions
 from rules_index.domains.values import is_indexable
 from rules_index.implication.grouping import Shares, grouped
 from rules_index.implication.region_boxes import BoxArrays, Codes, RegionBoxes, boxes_of, distinct_lists
-from rules_index.implication.sql import condition, has_end, lower, upper, value_of
+from rules_index.implication.sql import condition, has_end, lower_bound, upper_bound, value_of
 from rules_index.implication.value_ranges import KeyRange, Pieces, pieces_of
 from rules_index.index.compiled import CompiledRules
 from rules_index.language.typed import Leaf
@@ -118,7 +118,7 @@ def widen_compiled(compiled: CompiledRules, k: int = 16) -> Widened:
     if not np.diff(restricted.start).all():
         return Widened((WideConjunction("true", ()),))
     leaves = {at: each for at, each in enumerate(compiled.attributes) if isinstance(each, Leaf)}
-    bounds = tidied(_group_bounds(restricted, grouped(_shares(restricted), k)))
+    bounds = simplified(_group_bounds(restricted, grouped(_shares(restricted), k)))
     pieces = {dimension: _pieces(compiled.regions[dimension], codes, dimension) for dimension in set().union(*bounds)}
     return Widened(
         tuple(
@@ -176,7 +176,7 @@ def _group_bounds(restricted: BoxArrays, group: np.ndarray) -> list[GroupBounds]
     return found
 
 
-def tidied(given: Sequence[GroupBounds]) -> list[GroupBounds]:
+def simplified(given: Sequence[GroupBounds]) -> list[GroupBounds]:
     """Returns the same rows as fewer conjunctions: leaves out a conjunction that another one contains, and merges
     conjunctions that differ in a single dimension."""
     found: list[GroupBounds] = []
@@ -236,7 +236,10 @@ def _of_column(leaf: Leaf, allowed: np.ndarray, pieces: Pieces | None) -> tuple[
     around = KeyRange(ranges[0].low, ranges[-1].high)
     if not all(has_end(each, leaf.type) for each in ranges):
         ranges = [around]
-    ends = [each and value_of(each[0], leaf.type) for each in (lower(around, leaf.type), upper(around, leaf.type))]
+    ends = [
+        each and value_of(each[0], leaf.type)
+        for each in (lower_bound(around, leaf.type), upper_bound(around, leaf.type))
+    ]
     if not has_end(ranges[0], leaf.type):
         sql = "true" if null else f"{name} IS NOT NULL"
     else:

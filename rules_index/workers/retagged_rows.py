@@ -58,20 +58,20 @@ class RowRange:
 
 @dataclass(frozen=True)
 class ReplacedIds:
-    """The ids that rows lose before they are matched again: those in `held`, or all (`everything`).
+    """The ids that rows lose before they are matched again: those in `ids_in_rows`, or all (`everything`).
 
     annotations: what the present rules give rows beside ids, None if nothing.
     """
 
     id_type: pa.DataType
-    held: pa.Array
+    ids_in_rows: pa.Array
     everything: bool = False
     annotations: Annotations | None = None
 
     @property
     def reads_ids(self) -> bool:
         """Whether the present ids of rows are needed: because rows may lose some, or annotations depend on all ids."""
-        return self.everything or len(self.held) > 0 or self.annotations is not None
+        return self.everything or len(self.ids_in_rows) > 0 or self.annotations is not None
 
     @property
     def columns(self) -> pa.Schema:
@@ -233,9 +233,9 @@ def _empty(rows: int, replaced: ReplacedIds) -> pa.ListArray:
 
 def _removed(lists: _Lists, replaced: ReplacedIds) -> np.ndarray:
     """Which ids [.] bool rows lose unless they match them again."""
-    if replaced.everything or not len(replaced.held):
+    if replaced.everything or not len(replaced.ids_in_rows):
         return np.full(len(lists.codes), replaced.everything)
-    return is_among(pa.DictionaryArray.from_arrays(pa.array(lists.codes), lists.ids), replaced.held)
+    return is_among(pa.DictionaryArray.from_arrays(pa.array(lists.codes), lists.ids), replaced.ids_in_rows)
 
 
 def is_among(values: pa.Array, ids: pa.Array) -> np.ndarray:

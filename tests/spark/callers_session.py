@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipelines.settings.semantic_settings import SEMANTIC_SETTINGS, TIME_ZONE, meant
+from pipelines.settings.semantic_settings import SEMANTIC_SETTINGS, TIME_ZONE, canonical_name
 
 OTHERS = {
     TIME_ZONE: "Pacific/Kiritimati",
@@ -38,7 +38,7 @@ def other_settings(spark: SparkSession) -> dict[str, str]:
     while entries.hasNext():
         entry = entries.next()
         name, default = entry.key(), str(entry.defaultValueString())
-        if meant(name) is None or name.startswith(_UNSUITED) or not spark.conf.isModifiable(name):
+        if canonical_name(name) is None or name.startswith(_UNSUITED) or not spark.conf.isModifiable(name):
             continue
         used = SEMANTIC_SETTINGS.get(name, default)
         value = OTHERS.get(name, {"true": "false", "false": "true"}.get(used))

@@ -31,7 +31,7 @@ LISTED = 64
 (*ours*)."""
 
 
-class Arriving(NamedTuple):
+class Arrivals(NamedTuple):
     """The rows in the order of their arrival, earliest first. Among rows of one time the last stream comes first, so
     that a joined row's anchor is the row that arrives last.
 
@@ -109,7 +109,7 @@ class FoundQueries(NamedTuple):
 
 
 @jit
-def let_arrive(at: int, arriving: Arriving, index: QueryIndex, work: Work, most: int) -> tuple[int, FoundQueries]:
+def let_arrive(at: int, arriving: Arrivals, index: QueryIndex, work: Work, most: int) -> tuple[int, FoundQueries]:
     """Joins and keeps the rows from number `at` on, until `most` pairs of a query and a joined row are found.
 
     Returns the row at which to resume, which may be partly joined, and what was found: at most `most` pairs, unless a
@@ -138,7 +138,7 @@ def let_arrive(at: int, arriving: Arriving, index: QueryIndex, work: Work, most:
 
 
 @inner
-def _probe(at: int, arriving: Arriving, work: Work, counts: np.ndarray, turns: np.ndarray) -> bool:
+def _probe(at: int, arriving: Arrivals, work: Work, counts: np.ndarray, turns: np.ndarray) -> bool:
     """Writes the arriving row's partners to `work.partners`, their numbers to `counts` [streams], and the other
     streams, those with the fewest partners first, to `turns`. Returns whether there may be a joined row with a new row
     in it."""
@@ -171,7 +171,7 @@ def _probe(at: int, arriving: Arriving, work: Work, counts: np.ndarray, turns: n
 
 
 @inner
-def _search_first(at: int, arriving: Arriving, index: QueryIndex, work: Work) -> int:
+def _search_first(at: int, arriving: Arrivals, index: QueryIndex, work: Work) -> int:
     """FIRST: writes the queries that match the arriving row's own dimensions to `work.left[0]`; returns their number.
 
     The queries are marked. They ascend if there are at most `LISTED`.
@@ -198,7 +198,7 @@ def _search_first(at: int, arriving: Arriving, index: QueryIndex, work: Work) ->
 
 
 @inner
-def _search_marked(at: int, partner: int, arriving: Arriving, index: QueryIndex, work: Work) -> int:
+def _search_marked(at: int, partner: int, arriving: Arrivals, index: QueryIndex, work: Work) -> int:
     """SECOND along the paths that the arriving row has marked: writes the queries that match a partner's dimensions,
     ascending, to `work.left[1]`; returns their number."""
     stream = arriving.stream[partner]
@@ -217,7 +217,7 @@ def _search_marked(at: int, partner: int, arriving: Arriving, index: QueryIndex,
 
 
 @inner
-def _set_row(at: int, arriving: Arriving, index: QueryIndex, work: Work) -> None:
+def _set_row(at: int, arriving: Arrivals, index: QueryIndex, work: Work) -> None:
     """Writes a row's codes to its dimensions of `work.row`."""
     first = index.first[arriving.stream[at]]
     begin = arriving.code_at[at] - first
@@ -227,7 +227,7 @@ def _set_row(at: int, arriving: Arriving, index: QueryIndex, work: Work) -> None
 
 @inner
 def _search_second(
-    at: int, left: int, arriving: Arriving, index: QueryIndex, work: Work, counts: np.ndarray, turns: np.ndarray,
+    at: int, left: int, arriving: Arrivals, index: QueryIndex, work: Work, counts: np.ndarray, turns: np.ndarray,
     found: FoundQueries, pairs: int, joined: int, most: int,
 ) -> tuple[FoundQueries, int, int, bool]:  # fmt: skip
     """SECOND: appends the arriving row's joined rows and their queries to `found`, which has `pairs` and `joined` of
@@ -292,7 +292,7 @@ def _search_second(
 
 
 @inner
-def _sift(given: np.ndarray, stream: int, begin: int, arriving: Arriving, terms: QueryTerms, left: np.ndarray) -> int:
+def _sift(given: np.ndarray, stream: int, begin: int, arriving: Arrivals, terms: QueryTerms, left: np.ndarray) -> int:
     """Writes to `left` the given queries whose terms on a stream a row satisfies; the row's codes begin at `begin`.
     Returns their number."""
     count = 0
@@ -303,7 +303,7 @@ def _sift(given: np.ndarray, stream: int, begin: int, arriving: Arriving, terms:
 
 
 @inner
-def _holds(query: int, stream: int, begin: int, arriving: Arriving, terms: QueryTerms) -> bool:
+def _holds(query: int, stream: int, begin: int, arriving: Arrivals, terms: QueryTerms) -> bool:
     """Whether a row, whose codes begin at `begin`, satisfies a query's terms on its stream."""
     segment = query * len(arriving.windows) + stream
     for term in range(terms.start[segment], terms.start[segment + 1]):

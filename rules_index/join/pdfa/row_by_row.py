@@ -13,7 +13,7 @@ from rules_index.engines.r_tree.structure import RTree
 from rules_index.join.candidates import list_rules
 from rules_index.join.joined_batches import Piece
 from rules_index.join.local_conjuncts import Split
-from rules_index.join.pdfa.arrivals import Arriving, QueryIndex, Work, let_arrive
+from rules_index.join.pdfa.arrivals import Arrivals, QueryIndex, Work, let_arrive
 from rules_index.join.pdfa.filtering import Marks, stack_size
 from rules_index.join.pdfa.join_buffer import LEAST_ROOM, make_rows
 from rules_index.join.pdfa.queries import Queries
@@ -61,7 +61,7 @@ class RowByRow:
                 yield Piece(tuple(listed), offsets, ordinals)
         self._count(work)
 
-    def _arriving(self, rows: OrderedRows, codes: Sequence[np.ndarray]) -> Arriving:
+    def _arriving(self, rows: OrderedRows, codes: Sequence[np.ndarray]) -> Arrivals:
         order = np.lexsort((-rows.stream, rows.time))
         stream = rows.stream[order]
         key = rows.key[order]
@@ -70,7 +70,7 @@ class RowByRow:
         flat = [self._queries.codes(number, each) for number, each in enumerate(codes)]
         at = offsets_of(np.array([each.size for each in flat]))[:-1]
         width = np.diff(self._queries.first)
-        return Arriving(
+        return Arrivals(
             windows=rows.windows,
             stream=stream,
             key=key,
@@ -82,7 +82,7 @@ class RowByRow:
             codes=np.concatenate([each.reshape(-1) for each in flat]),
         )
 
-    def _work(self, arriving: Arriving) -> Work:
+    def _work(self, arriving: Arrivals) -> Work:
         rows, streams = len(arriving.time), len(arriving.windows)
         room = LEAST_ROOM
         while room < rows:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 import rules_index as ri
 from rules_index.engines.scan import Scan
-from rules_index.implication.null_propagation import needed
+from rules_index.implication.null_propagation import columns_needed
 from rules_index.index.conjunction_arrays import Conjunctions
 from rules_index.language.scope import Scope
 from rules_index.language.typed import Leaf
@@ -40,7 +40,7 @@ def with_derived(table: pa.Table, compiled: ri.CompiledRules, schema: pa.Schema,
         table = pa.table({"nothing": pa.nulls(table.num_rows)})
     for leaf in compiled.derived:
         missing = np.zeros(table.num_rows, bool)
-        for column in needed(leaf, Scope(schema)):
+        for column in columns_needed(leaf, Scope(schema)):
             missing |= np.asarray(_column(table, column).is_null())
         table = table.append_column(leaf.name, drawn(leaf.type, missing, choice))
     return table

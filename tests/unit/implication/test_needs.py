@@ -11,7 +11,7 @@ import pytest
 
 import rules_index as ri
 from rules_index.implication.impossible import impossible
-from rules_index.implication.null_propagation import is_null_with_its_columns_only, needed
+from rules_index.implication.null_propagation import columns_needed, is_null_with_its_columns_only
 from rules_index.implication.region_boxes import Codes
 from rules_index.language.evaluation.evaluate import evaluate
 from rules_index.language.evaluation.evaluated import Evaluated
@@ -50,7 +50,9 @@ from tests.unit.implication.oracles import CASES, SCHEMA
     ],
 )
 def test_columns_that_a_text_needs(text: str, columns: str) -> None:
-    assert {leaf.name for leaf in needed(Leaf("derived", pa.int32(), text), Scope(SCHEMA))} == set(columns.split())
+    assert {leaf.name for leaf in columns_needed(Leaf("derived", pa.int32(), text), Scope(SCHEMA))} == set(
+        columns.split()
+    )
 
 
 @pytest.mark.slow
@@ -78,7 +80,7 @@ def test_evaluation_bears_out_what_is_needed_and_what_is_impossible() -> None:
             compiled.regions[number].encode(value.values, value.raised, met)
             matrix[number] = codes.code[codes.old_start[number] + met]
             missing = np.zeros(rows, bool)
-            for leaf in needed(attribute, scope):
+            for leaf in columns_needed(attribute, scope):
                 missing |= np.asarray(_column(table, leaf).is_null())
             null = np.asarray(value.values.is_null())
             assert null[missing].all(), (seed, attribute)

@@ -20,7 +20,7 @@ from deltatag.__main__ import main
 from pipelines.authoring.versions import history
 from pipelines.errors import NeedsSparkError
 from pipelines.lake.folder_log import FolderLog
-from pipelines.local_sql.grammar import Change, Insert, Item, Merge, Select, SortKey, TableName, Term, parsed
+from pipelines.local_sql.grammar import Change, Insert, Item, Merge, Select, SortKey, TableName, Term, parse_statement
 from pipelines.local_sql.statement import execute, local_result
 from pipelines.sources.readable_features import why_spark_reads
 from pipelines.workspace import Workspace
@@ -38,19 +38,19 @@ def lake(new_workspace, tmp_path: Path) -> Workspace:
 
 def test_statements() -> None:
     table = TableName("rules")
-    assert parsed("select * from rules") == Select(table, ())
-    assert parsed("DELETE FROM delta.`/a b` WHERE (a = ')' OR b[0] > 1) -- why") == Change(
+    assert parse_statement("select * from rules") == Select(table, ())
+    assert parse_statement("DELETE FROM delta.`/a b` WHERE (a = ')' OR b[0] > 1) -- why") == Change(
         TableName("/a b", True), "(a = ')' OR b[0] > 1)"
     )
-    assert parsed("UPDATE rules SET a = (1, 2), b = 'x, y' WHERE c") == Change(
+    assert parse_statement("UPDATE rules SET a = (1, 2), b = 'x, y' WHERE c") == Change(
         table, "c", (("a", "(1, 2)"), ("b", "'x, y'"))
     )
-    assert parsed("INSERT INTO rules VALUES (f(1, 2), NULL), ('a', -1)") == Insert(
+    assert parse_statement("INSERT INTO rules VALUES (f(1, 2), NULL), ('a', -1)") == Insert(
         table, None, (("f(1, 2)", "NULL"), ("'a'", "-1"))
     )
     merge = "MERGE INTO rules AS r USING (SELECT * FROM VALUES ('x', 1) AS v (a, b)) w ON w.a = r.c AND r.d = w.b WHEN "
     updated = "MATCHED THEN UPDATE SET r.e = w.b, f = (1) WHEN NOT MATCHED THEN INSERT (c, d) VALUES (w.a, 'y')"
-    assert parsed(merge + updated) == Merge(
+    assert parse_statement(merge + updated) == Merge(
         table,
         ("a", "b"),
         (("'x'", "1"),),
@@ -58,7 +58,9 @@ def test_statements() -> None:
         (("e", Term("b")), ("f", Term(text="(1)"))),
         (("c", Term("a")), ("d", Term(text="'y'"))),
     )
-    assert parsed("SELECT a, count(1) n FROM rules VERSION AS OF 3 WHERE a > 1 GROUP BY 1 ORDER BY n DESC LIMIT 5") == (
+    assert parse_statement(
+        "SELECT a, count(1) n FROM rules VERSION AS OF 3 WHERE a > 1 GROUP BY 1 ORDER BY n DESC LIMIT 5"
+    ) == (
         Select(
             TableName("rules", version=3),
             (Item("a"), Item(None, "count", "n")),
@@ -85,7 +87,7 @@ def test_statements() -> None:
 )
 def test_texts_that_end_too_early(text: str) -> None:
     with pytest.raises(NeedsSparkError):
-        parsed(text)
+        parse_statement(text)
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def test_rules_that_differ_from_any_base_are_tried() -> None:
     now = rules(same="a", changed="b2", new="c", later="d")
     found = changes_of([rules(same="a", changed="b1", gone="g"), rules(same="a", changed="b2", later="d")], now, False)
     assert sorted(found.rules["rule_id"]) == ["changed", "later", "new"]
-    assert found.held == ("changed", "gone", "later")
+    assert found.ids_in_rows == ("changed", "gone", "later")
     assert sorted(found.ids) == ["changed", "gone", "later", "new"]
     assert changes_of([now, now], now, False).is_empty
     bound = now.with_columns(valid_to=pl.when(pl.col("rule_id") == "same").then(NOW.replace(tzinfo=None)))
@@ -109,7 +109,7 @@ def test_rules_that_differ_from_any_base_are_tried() -> None:
 
 def test_only_added_rules_where_only_they_are_asked_for() -> None:
     found = changes_of([rules(same="a", changed="b1", gone="g")], rules(same="a", changed="b2", new="c"), True)
-    assert (list(found.rules["rule_id"]), found.held) == (["new"], ())
+    assert (list(found.rules["rule_id"]), found.ids_in_rows) == (["new"], ())
     with pytest.raises(TableError, match="deltatag retag"):
         changes_of([None], rules(same="a"), True)
 
