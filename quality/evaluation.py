@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from quality.findings import ERROR, Expectation, Finding
+from quality.findings import ERROR, Expectation, Finding, MatchesByRule
 
 EXAMPLES = 5
 """Maximum number of values that a message names."""
@@ -25,6 +25,14 @@ class Suite:
     name: str
     expectations: Sequence[Expectation]
     measures: Mapping[str, Any]
+
+
+class MeasuredSuites(NamedTuple):
+    """What a gate evaluates. measures: those of all suites; counts: for a tagged table, the matches by rule."""
+
+    suites: Sequence[Suite]
+    measures: Mapping[str, Any]
+    counts: MatchesByRule = ()
 
 
 def evaluate(suites: Sequence[Suite]) -> tuple[Finding, ...]:

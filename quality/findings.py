@@ -13,6 +13,9 @@ WARNING = "warning"
 """Severity of a fault that does not close the gate, as in single rules or rows, which are rejected or quarantined one
 by one."""
 
+MatchesByRule = tuple[tuple[Any, int], ...]
+"""Matches of each rule id, most first."""
+
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
@@ -50,7 +53,7 @@ class GateResult:
     gate: str
     findings: tuple[Finding, ...]
     measures: Mapping[str, Any] = field(default_factory=dict)
-    counts: tuple[tuple[Any, int], ...] = ()
+    counts: MatchesByRule = ()
     report: Path | None = None
 
     @property

@@ -6,10 +6,10 @@ Each gate evaluates its suites over their measures. Great Expectations also runs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pipelines.errors import ConfigurationError, PipelineError
 from pipelines.sources.only_joined import is_only_joined
@@ -17,7 +17,7 @@ from pipelines.spark.failures import explained
 from pipelines.table_definitions import tagged_table
 from quality import joined, rules, sources, tagged
 from quality.documents import note_verdicts
-from quality.evaluation import Suite, evaluate
+from quality.evaluation import MeasuredSuites, evaluate
 from quality.findings import ERROR, Expectation, Finding, GateResult
 from quality.validation import validate
 
@@ -38,7 +38,7 @@ def rules_gate(workspace: Workspace, docs: bool = True) -> GateResult:
     """Check the newest version of the rules table."""
     workspace.progress("judging the rules table")
     expected = rules.expectations(workspace.configuration)
-    return _gated(workspace, rules.NAME, expected, lambda: (*rules.suites(workspace), ()), docs)
+    return _gated(workspace, rules.NAME, expected, lambda: rules.suites(workspace), docs)
 
 
 def source_gate(workspace: Workspace, stream: str, docs: bool = True) -> GateResult:
@@ -46,7 +46,7 @@ def source_gate(workspace: Workspace, stream: str, docs: bool = True) -> GateRes
     workspace.progress(f"judging the source of {stream}")
     configured = workspace.configuration.stream(stream)
     expected = sources.expectations(configured)
-    return _gated(workspace, stream, expected, lambda: (*sources.suites(workspace, configured), ()), docs)
+    return _gated(workspace, stream, expected, lambda: sources.suites(workspace, configured), docs)
 
 
 def joined_source_gate(workspace: Workspace, join: Join, of_stream: GateResult) -> GateResult:
@@ -60,10 +60,10 @@ def joined_source_gate(workspace: Workspace, join: Join, of_stream: GateResult) 
     configured = sources.as_joined(workspace.configuration.stream(stream))
     try:
         with explained(_STEP):
-            judged, measures = sources.suites(workspace, configured, join)
+            measured = sources.suites(workspace, configured, join)
     except PipelineError as error:
         return _unjudged(name, sources.expectations(configured), error)
-    return GateResult(name, evaluate(judged), measures, report=of_stream.report)
+    return GateResult(name, evaluate(measured.suites), measured.measures, report=of_stream.report)
 
 
 def tagged_gate(workspace: Workspace, stream: str, newest: int = 1, docs: bool = True) -> GateResult:
@@ -148,21 +148,21 @@ def _gated(
     workspace: Workspace,
     name: str,
     expected: Sequence[Expectation],
-    measure: Callable[[], tuple[Sequence[Suite], Mapping[str, Any], tuple[tuple[Any, int], ...]]],
+    measure: Callable[[], MeasuredSuites],
     docs: bool,
 ) -> GateResult:
-    """The result of a gate. measure: reads the tables, and returns suites, their measures, and the matches by rule."""
+    """The result of a gate. measure: reads the tables."""
     try:
         with explained(_STEP):
-            judged, measures, counts = measure()
+            measured = measure()
     except PipelineError as error:
         return _unjudged(name, expected, error)
     folder = documents_folder(workspace.configuration)
-    found = GateResult(name, evaluate(judged), measures, counts)
+    found = GateResult(name, evaluate(measured.suites), measured.measures, measured.counts)
     if found.passed and not docs:
-        note_verdicts(folder, judged)
+        note_verdicts(folder, measured.suites)
         return found
-    findings, report = validate(folder, judged)
+    findings, report = validate(folder, measured.suites)
     return replace(found, findings=findings, report=report)
 
 

@@ -8,10 +8,10 @@ from pipelines.errors import NeedsSparkError
 from pipelines.runners.choice import spark_ruled_out
 from pipelines.settings.model import LOCAL
 from pipelines.table_definitions import tagged_table
-from quality.evaluation import Suite
-from quality.findings import WARNING, Expectation
+from quality.evaluation import MeasuredSuites, Suite
+from quality.findings import WARNING, Expectation, MatchesByRule
 from quality.validation import between, equal, listing, none_of, nothing
-from quality.written import Counts, NewestBatch, totals
+from quality.written import NewestBatch, totals
 
 if TYPE_CHECKING:
     import polars as pl
@@ -52,15 +52,15 @@ def _has_keys(configuration: Configuration, join: Join) -> bool:
     return all(configuration.stream(name).key for name in join.streams)
 
 
-def suites(workspace: Workspace, join: Join, newest: int = 1) -> tuple[list[Suite], dict[str, Any], Counts]:
+def suites(workspace: Workspace, join: Join, newest: int = 1) -> MeasuredSuites:
     """The suite over the last `newest` micro-batches, its measures, and the matches by rule."""
     written = NewestBatch.newest(workspace, join.name, newest)
     measures: dict[str, Any] = _nothing_written()
-    counts: Counts = ()
+    counts: MatchesByRule = ()
     if written.batches:
         measures, counts = _measured(written, join)
     expected = expectations(workspace.configuration, join)
-    return [Suite(tagged_table(join.name), expected, measures)], measures, counts
+    return MeasuredSuites([Suite(tagged_table(join.name), expected, measures)], measures, counts)
 
 
 def _nothing_written() -> dict[str, Any]:
@@ -77,7 +77,7 @@ def _nothing_written() -> dict[str, Any]:
     return {**zeros, "tagged_rows": 0, "recorded_rows": 0, "new_rows": 0, "quarantine_share": 0.0, **listings}
 
 
-def _measured(written: NewestBatch, join: Join) -> tuple[dict[str, Any], Counts]:
+def _measured(written: NewestBatch, join: Join) -> tuple[dict[str, Any], MatchesByRule]:
     """The measures and the matches by rule, by the runner that joins the rows."""
     from pipelines.joining.choice import why_spark
 
@@ -96,8 +96,8 @@ def _measured(written: NewestBatch, join: Join) -> tuple[dict[str, Any], Counts]
 
 
 def _completed(
-    written: NewestBatch, measures: dict[str, Any], pairs: pl.DataFrame, disagreeing: list[str]
-) -> tuple[dict[str, Any], Counts]:
+    written: NewestBatch, measures: dict[str, Any], pairs: pl.DataFrame
+) -> tuple[dict[str, Any], MatchesByRule]:
     """Adds the measures that follow from `runs` and from other measures; returns all, and the matches by rule."""
     new, kept = written.total("rows"), measures["quarantined_rows"]
     measures |= {
@@ -108,6 +108,5 @@ def _completed(
         "quarantine_share": kept / new if kept else 0.0,
         "tagged_matches": int(pairs["matches"].sum()),
         "unknown_ids": listing(written.unknown_ids(pairs)),
-        "disagreeing_rules": listing(disagreeing),
     }
     return measures, totals(pairs)

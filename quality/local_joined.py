@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pipelines.joining.local_keys import common_type, comparable, instants
 from pipelines.scopes import JOINED_TIME
 from pipelines.table_definitions import tagged_table
-from quality.local_written import measured_rows, quarantined_rows, tried_again
+from quality.local_written import measured_rows, quarantined_rows, try_sample_again
 
 if TYPE_CHECKING:
     from pipelines.settings.model import Join, Stream
@@ -85,8 +85,8 @@ class JoinedRows:
         }
 
 
-def measures_of(written: NewestBatch, join: Join) -> tuple[dict[str, Any], pl.DataFrame, list[str]]:
-    """Counts over what the micro-batches wrote, the matches by rule, and the rules that a scan contradicts.
+def measures_of(written: NewestBatch, join: Join) -> tuple[dict[str, Any], pl.DataFrame]:
+    """Counts over what the micro-batches wrote and a sample of it, and the matches by rule.
 
     NeedsSparkError if only Spark compares keys or times.
     """
@@ -107,8 +107,8 @@ def measures_of(written: NewestBatch, join: Join) -> tuple[dict[str, Any], pl.Da
     named = named[named != 0]
     measures["repeated_rows"] = len(named) - len(np.unique(named))
     measures["quarantined_rows"] = quarantined_rows(written, join.name) if written.total("quarantined") else 0
-    disagreeing, figures = tried_again(written, table, JOINED_TIME, pairs, rows.with_time)
-    return measures | figures, pairs, disagreeing
+    sample = try_sample_again(written, table, JOINED_TIME, pairs, rows.with_time)
+    return measures | sample.measures(), pairs
 
 
 def has_fields(fields: Mapping[str, Sequence[str]], named: Mapping[str, Sequence[str]]) -> bool:

@@ -16,7 +16,7 @@ from pipelines.lake.table_log import table_log
 from pipelines.rule_set import RULE_COLUMNS
 from pipelines.sources.slices import rows_of
 from pipelines.table_definitions import matches_keys, matches_table, quarantine_table, tagged_table
-from quality.sample import ROWS, rules_to_try, text_partitions
+from quality.sample import ROWS, SampleResult, rules_to_try, text_partitions
 from rules_index.arrays import decoded
 from rules_index.workers.source_file_reader import read_batches
 
@@ -87,23 +87,23 @@ def quarantined_rows(written: NewestBatch, scope: Stream | str) -> int:
     return rows_of(tuple(adds)) or 0
 
 
-def disagreements(written: NewestBatch, stream: Stream, pairs: pl.DataFrame) -> tuple[list[str], dict[str, int]]:
+def sample_result(written: NewestBatch, stream: Stream, pairs: pl.DataFrame) -> SampleResult:
     """The rules whose evaluation by brute force contradicts the tags of sampled rows, and the size of the sample."""
-    return tried_again(written, tagged_table(stream), stream.event_time, pairs, lambda rows: rows)
+    return try_sample_again(written, tagged_table(stream), stream.event_time, pairs, lambda rows: rows)
 
 
-def tried_again(
+def try_sample_again(
     written: NewestBatch,
     table: str,
     event_time: str | None,
     pairs: pl.DataFrame,
     as_rules_see: Callable[[pa.Table], pa.Table],
-) -> tuple[list[str], dict[str, int]]:
-    """Like `disagreements`, for any tagged table. as_rules_see: adds the columns that rules may name besides."""
+) -> SampleResult:
+    """Like `sample_result`, for any tagged table. as_rules_see: adds the columns that rules may name besides."""
     batch = written.batches[-1]
     rules = rules_to_try(written.workspace, written.scope, batch, pairs)
     if rules is None or rules.is_empty():
-        return [], {"sampled_rows": 0, "sampled_rules": 0}
+        return SampleResult()
     log = table_log(written.workspace.lake.uri(table))
     schema = as_rules_see(arrow_schema_of(log.latest().fields).empty_table()).schema
     sample = _sample(written, table, str(batch.fingerprint), set(rules["rule_id"].to_list()), batch.batch)
@@ -117,14 +117,14 @@ def tried_again(
     )
     tried = set(compiled.ids.to_pylist())
     if sample is None or not tried or compiled.derived:
-        return [], {"sampled_rows": 0, "sampled_rules": 0}
+        return SampleResult()
     faults: dict[Any, int] = {}
     asked = as_rules_see(sample) if compiled.inputs else pa.table({"_": pa.nulls(sample.num_rows)})
     for alone, tagged in zip(compiled.match(asked).to_pylist(), sample["rule_ids"].to_pylist(), strict=True):
         for rule in set(alone) ^ (set(tagged or ()) & tried):
             faults[rule] = faults.get(rule, 0) + 1
     listed = [f"{rule} ({rows} rows)" for rule, rows in sorted(faults.items())]
-    return listed, {"sampled_rows": sample.num_rows, "sampled_rules": len(tried)}
+    return SampleResult(listed, sample.num_rows, len(tried))
 
 
 def _sample(written: NewestBatch, table: str, fingerprint: str, ids: set[Any], seed: int) -> pa.Table | None:
@@ -146,10 +146,10 @@ def _sample(written: NewestBatch, table: str, fingerprint: str, ids: set[Any], s
         hits = pc.list_parent_indices(batch.column("rule_ids")).to_numpy()
         flat = decoded(pc.list_flatten(batch.column("rule_ids")))
         is_wanted = pc.is_in(flat, value_set=wanted.cast(flat.type)).to_numpy(zero_copy_only=False)
-        of_rules = np.unique(hits[is_wanted])
-        of_rules = of_rules[ours[of_rules]][: ROWS // 2 - matched]
-        anywhere, matched = anywhere + len(drawn), matched + len(of_rules)
-        chosen = np.union1d(drawn, of_rules).astype(np.int64)
+        matching = np.unique(hits[is_wanted])
+        matching = matching[ours[matching]][: ROWS // 2 - matched]
+        anywhere, matched = anywhere + len(drawn), matched + len(matching)
+        chosen = np.union1d(drawn, matching).astype(np.int64)
         if len(chosen):
             found.append(pa.Table.from_batches([batch]).take(pa.array(chosen)))
         if anywhere >= ROWS // 2 and matched >= ROWS // 2:

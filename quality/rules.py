@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import MissingTableError, TableError
 from pipelines.table_definitions import ID_TYPES, RULES, Column
-from quality.evaluation import Suite
+from quality.evaluation import MeasuredSuites, Suite
 from quality.findings import ERROR, WARNING, Expectation
 from quality.validation import between, listing, none_of, nothing, one_of
 
@@ -47,7 +47,7 @@ def expectations(configuration: Configuration) -> tuple[Expectation, ...]:
     )
 
 
-def suites(workspace: Workspace) -> tuple[list[Suite], dict[str, Any]]:
+def suites(workspace: Workspace) -> MeasuredSuites:
     """The suite over the newest version of the table, and its measures."""
     configuration, lake = workspace.configuration, workspace.lake
     expected = expectations(configuration)
@@ -62,7 +62,7 @@ def suites(workspace: Workspace) -> tuple[list[Suite], dict[str, Any]]:
     structure = [e for e in expected if e.severity == ERROR and "value_set" in e.arguments]
     sound = all(measures[e.arguments["column"]] in e.arguments["value_set"] for e in structure)
     measures |= _row_measures(_enabled(lake) if sound else None, configuration)
-    return [Suite(NAME, expected, measures)], measures
+    return MeasuredSuites([Suite(NAME, expected, measures)], measures)
 
 
 def _row_measures(rules: pl.DataFrame | None, configuration: Configuration) -> dict[str, Any]:

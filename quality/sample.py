@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from pipelines.indexed_rules import indexed_rules
+from quality.validation import listing
 
 if TYPE_CHECKING:
     from pipelines.lake.runs import MicroBatch
@@ -17,6 +20,24 @@ ROWS = 400
 """Maximum rows in a sample: half of them any rows, half rows that a sampled rule matched."""
 RULES = 40
 """Maximum rules in a sample: half of them any rules, half rules that matched rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampleResult:
+    """What trying rules again on a sample of tagged rows has found.
+
+    disagreeing: the rules that contradict the rows' tags, each with the number of rows; rows, rules: how many were
+    tried.
+    """
+
+    disagreeing: Sequence[str] = ()
+    rows: int = 0
+    rules: int = 0
+
+    def measures(self) -> dict[str, Any]:
+        """The result as measures of a gate."""
+        disagreeing = listing(self.disagreeing)
+        return {"disagreeing_rules": disagreeing, "sampled_rows": self.rows, "sampled_rules": self.rules}
 
 
 def text_partitions(workspace: Workspace, table: str) -> list[str]:

@@ -12,7 +12,7 @@ from pipelines.errors import CheckError, NeedsSparkError, PipelineError, SourceE
 from pipelines.sources.columns import check_columns, check_event_time, source_columns
 from pipelines.sources.lost_files import reporting_lost_rows
 from pipelines.sources.only_joined import command_of
-from quality.evaluation import Suite
+from quality.evaluation import MeasuredSuites, Suite
 from quality.findings import WARNING, Expectation
 from quality.validation import between, none_of, one_of
 
@@ -58,7 +58,7 @@ def as_joined(stream: Stream) -> Stream:
     return replace(stream, key=(), cluster_by=(), partition_by=None, annotations=())
 
 
-def suites(workspace: Workspace, stream: Stream, join: Join | None = None) -> tuple[list[Suite], dict[str, Any]]:
+def suites(workspace: Workspace, stream: Stream, join: Join | None = None) -> MeasuredSuites:
     """The suite over the source's newest version, and its measures.
 
     join: measure only what this join needs of the source, and the rows that it has not taken yet; `stream` must then be
@@ -78,7 +78,7 @@ def suites(workspace: Workspace, stream: Stream, join: Join | None = None) -> tu
     elif schema is not None and measures["event_time_type"] in _EVENT_TIMES:
         # joins may go on, so their rows are judged
         measures |= _new_rows(workspace, as_joined(stream), join)
-    return [Suite(stream.name, expectations(stream), measures)], measures
+    return MeasuredSuites([Suite(stream.name, expectations(stream), measures)], measures)
 
 
 def _structure(stream: Stream, schema: pa.Schema, check: Callable[[Stream, pa.Schema], None]) -> dict[str, str]:

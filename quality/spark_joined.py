@@ -12,15 +12,15 @@ from pipelines.spark.sql_text import quoted
 from pipelines.table_definitions import tagged_table
 from quality import spark_written
 from quality.local_joined import has_fields
-from quality.spark_sample import time_of, tried_again
+from quality.spark_sample import time_of, try_sample_again
 
 if TYPE_CHECKING:
     from pipelines.settings.model import Join
     from quality.written import NewestBatch
 
 
-def measures_of(written: NewestBatch, join: Join) -> tuple[dict[str, Any], pl.DataFrame, list[str]]:
-    """Counts over what the micro-batches wrote, the matches by rule, and the rules that Spark contradicts."""
+def measures_of(written: NewestBatch, join: Join) -> tuple[dict[str, Any], pl.DataFrame]:
+    """Counts over what the micro-batches wrote and a sample of it, and the matches by rule."""
     streams = written.workspace.configuration.streams
     times = {name: _column(name, str(streams[name].event_time)) for name in join.streams}
     tagged = spark_written.frame(written, tagged_table(join))
@@ -31,8 +31,8 @@ def measures_of(written: NewestBatch, join: Join) -> tuple[dict[str, Any], pl.Da
     measures["quarantined_rows"] = spark_written.quarantined_rows(written, join.name) if quarantined else 0
     pairs = spark_written.by_rule(spark_written.exploded(tagged))
     time = time_of(list(times.values()))
-    disagreeing, figures = tried_again(written.workspace, join.name, time, written.batches[-1], tagged, pairs)
-    return measures | figures, pairs, disagreeing
+    sample = try_sample_again(written.workspace, join.name, time, written.batches[-1], tagged, pairs)
+    return measures | sample.measures(), pairs
 
 
 def _repeated(written: NewestBatch, join: Join, tagged: DataFrame) -> int:

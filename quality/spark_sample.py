@@ -15,7 +15,7 @@ from pyspark.sql import functions as f
 from pipelines.spark.catalyst import derived_column
 from pipelines.spark.sql_text import quoted
 from pipelines.table_definitions import tagged_table
-from quality.sample import ROWS, rules_to_try, text_partitions
+from quality.sample import ROWS, SampleResult, rules_to_try, text_partitions
 from rules_index import RuleError
 
 if TYPE_CHECKING:
@@ -35,14 +35,14 @@ class _Rule:
     valid_to: int | None
 
 
-def tried_again(
+def try_sample_again(
     workspace: Workspace,
     scope: str,
     event_time: Column | None,
     batch: MicroBatch,
     tagged: DataFrame,
     pairs: pl.DataFrame,
-) -> tuple[list[str], dict[str, int]]:
+) -> SampleResult:
     """The rules whose evaluation by Spark contradicts the tags of sampled rows, and the size of the sample.
 
     event_time: the time that validity bounds are compared with; tagged: rows that include those of `batch`; pairs:
@@ -50,7 +50,7 @@ def tried_again(
     """
     rules = _choose(workspace, scope, batch, pairs)
     if not rules:
-        return [], {"sampled_rows": 0, "sampled_rules": 0}
+        return SampleResult()
     rows = tagged.filter(f.col("index_fingerprint") == f.lit(batch.fingerprint))
     for name in text_partitions(workspace, tagged_table(scope)):
         rows = rows.filter(f.col(quoted(name)).isNotNull())
@@ -59,14 +59,14 @@ def tried_again(
         (rule, column) for rule in rules if (column := _disagrees(workspace, event_time, rule, sample)) is not None
     ]
     if not tried:
-        return [], {"sampled_rows": 0, "sampled_rules": 0}
+        return SampleResult()
     # Spark treats guarded expressions as nondeterministic, which aggregates do not allow: so flags first, then counts
     flagged = sample.select(*(column.alias(str(number)) for number, (_, column) in enumerate(tried)))
     counts = [f.count_if(f.col(name)).alias(name) for name in flagged.columns]
     row = flagged.agg(f.count(f.lit(1)).alias("rows"), *counts).first()
     assert row is not None
     faults = [f"{rule.rule_id} ({row[str(i)]} rows)" for i, (rule, _) in enumerate(tried) if row[str(i)]]
-    return faults, {"sampled_rows": int(row["rows"]), "sampled_rules": len(tried)}
+    return SampleResult(faults, int(row["rows"]), len(tried))
 
 
 def _choose(workspace: Workspace, scope: str, batch: MicroBatch, pairs: pl.DataFrame) -> list[_Rule]:

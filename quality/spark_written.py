@@ -11,10 +11,11 @@ from pyspark.sql import functions as f
 from pipelines.spark.delta_internals import TableLog
 from pipelines.spark.sql_text import quoted
 from pipelines.table_definitions import matches_keys, matches_table, quarantine_table, tagged_table
-from quality.spark_sample import time_of, tried_again
+from quality.spark_sample import time_of, try_sample_again
 
 if TYPE_CHECKING:
     from pipelines.settings.model import Stream
+    from quality.sample import SampleResult
     from quality.written import NewestBatch
 
 _CHECKSUM = "decimal(38,0)"
@@ -66,11 +67,11 @@ def quarantined_rows(written: NewestBatch, scope: Stream | str) -> int:
     return frame(written, quarantine_table(scope)).count()
 
 
-def disagreements(written: NewestBatch, stream: Stream, pairs: pl.DataFrame) -> tuple[list[str], dict[str, int]]:
+def sample_result(written: NewestBatch, stream: Stream, pairs: pl.DataFrame) -> SampleResult:
     """The rules whose evaluation by Spark contradicts the tags of sampled rows, and the size of the sample."""
     time = None if stream.event_time is None else time_of([quoted(stream.event_time)])
     tagged = frame(written, tagged_table(stream))
-    return tried_again(written.workspace, stream.name, time, written.batches[-1], tagged, pairs)
+    return try_sample_again(written.workspace, stream.name, time, written.batches[-1], tagged, pairs)
 
 
 def _by_rule(stream: Stream, pairs: DataFrame) -> pl.DataFrame:

@@ -9,14 +9,15 @@ import polars as pl
 from pipelines.errors import SourceError
 from pipelines.settings.model import LOCAL
 from pipelines.table_definitions import tagged_table
-from quality.evaluation import Suite
-from quality.findings import Expectation
+from quality.evaluation import MeasuredSuites, Suite
+from quality.findings import Expectation, MatchesByRule
 from quality.validation import between, equal, listing, none_of, nothing
-from quality.written import Counts, NewestBatch, totals
+from quality.written import NewestBatch, totals
 
 if TYPE_CHECKING:
     from pipelines.settings.model import Stream
     from pipelines.workspace import Workspace
+    from quality.sample import SampleResult
 
 
 def expectations(stream: Stream) -> tuple[Expectation, ...]:
@@ -43,18 +44,18 @@ def expectations(stream: Stream) -> tuple[Expectation, ...]:
     return tuple(listed)
 
 
-def suites(workspace: Workspace, stream: Stream, newest: int = 1) -> tuple[list[Suite], dict[str, Any], Counts]:
+def suites(workspace: Workspace, stream: Stream, newest: int = 1) -> MeasuredSuites:
     """The suite over the last `newest` micro-batches, its measures, and the matches by rule."""
     written = NewestBatch.newest(workspace, stream.name, newest)
     measures: dict[str, Any] = _nothing_written()
-    counts: Counts = ()
+    counts: MatchesByRule = ()
     if written.batches:
         from pipelines.runners.choice import runner_of
 
         runner = runner_of(workspace, stream)
         with runner.session():
             measures, counts = _measure(written, stream, _reader(runner.name))
-    return [Suite(tagged_table(stream), expectations(stream), measures)], measures, counts
+    return MeasuredSuites([Suite(tagged_table(stream), expectations(stream), measures)], measures, counts)
 
 
 class _Reader(Protocol):
@@ -66,9 +67,7 @@ class _Reader(Protocol):
 
     def matches_by_rule(self, written: NewestBatch, stream: Stream, /) -> pl.DataFrame: ...
 
-    def disagreements(
-        self, written: NewestBatch, stream: Stream, pairs: pl.DataFrame, /
-    ) -> tuple[list[str], dict[str, int]]: ...
+    def sample_result(self, written: NewestBatch, stream: Stream, pairs: pl.DataFrame, /) -> SampleResult: ...
 
 
 def _reader(runner: str) -> _Reader:
@@ -89,7 +88,7 @@ def _nothing_written() -> dict[str, Any]:
     return {**zeros, **dict.fromkeys(listings, listing([]))}
 
 
-def _measure(written: NewestBatch, stream: Stream, reader: _Reader) -> tuple[dict[str, Any], Counts]:
+def _measure(written: NewestBatch, stream: Stream, reader: _Reader) -> tuple[dict[str, Any], MatchesByRule]:
     """The measures, and the matches by rule."""
     rows, pairs = reader.row_measures(written, stream)
     measures: dict[str, Any] = {**rows, "source_rows": _source_rows(written, stream)}
@@ -103,9 +102,7 @@ def _measure(written: NewestBatch, stream: Stream, reader: _Reader) -> tuple[dic
     kept = all(batch.plan.get("matches") for batch in written.batches)
     differing = _differing(pairs, reader.matches_by_rule(written, stream)) if kept else []
     measures["differing_rules"] = listing(differing)
-    disagreeing, figures = reader.disagreements(written, stream, pairs)
-    measures["disagreeing_rules"] = listing(disagreeing)
-    return measures | figures, totals(pairs)
+    return measures | reader.sample_result(written, stream, pairs).measures(), totals(pairs)
 
 
 def _source_rows(written: NewestBatch, stream: Stream) -> int:

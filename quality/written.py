@@ -8,21 +8,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from pipelines.lake.runs import DONE, MicroBatch, newest_first
 from pipelines.lake.transaction_ids import app_of
+from quality.findings import MatchesByRule
 from quality.rules import enabled_rules
 
 if TYPE_CHECKING:
     from pipelines.sources.positions import Add
     from pipelines.sources.source import Log
     from pipelines.workspace import Workspace
-
-Counts = tuple[tuple[Any, int], ...]
-"""Matches of each rule id, most first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +82,7 @@ class NewestBatch:
         return pl.concat(found)
 
 
-def totals(pairs: pl.DataFrame) -> Counts:
+def totals(pairs: pl.DataFrame) -> MatchesByRule:
     """Matches of each rule over all versions of the rules, most first."""
     summed = pairs.group_by("rule_id").agg(pl.col("matches").sum())
     return tuple(summed.sort("matches", "rule_id", descending=[True, False]).iter_rows())

@@ -98,7 +98,7 @@ def _join(workspace: Workspace, names: list[str], monkeypatch: Any, step: str) -
 
 def _measures(workspace: Workspace, name: str) -> dict[str, Any]:
     """What the gate finds of the newest rows, but for the sample that it draws."""
-    _, measures, _ = joined.suites(workspace, workspace.configuration.joins[name], 100)
+    measures = joined.suites(workspace, workspace.configuration.joins[name], 100).measures
     return {key: value for key, value in measures.items() if not key.startswith("sampled")}
 
 

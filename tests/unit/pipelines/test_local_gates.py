@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -41,14 +41,14 @@ def workspace(new_workspace, add_rules) -> Workspace:
 
 
 def test_the_source_is_counted_before_it_is_tagged(workspace) -> None:
-    _, measures = sources.suites(workspace, workspace.configuration.streams["s"])
+    measures = sources.suites(workspace, workspace.configuration.streams["s"]).measures
     refused = sum(n % 100 >= 90 or n == 3 for n in range(ROWS))
     assert measures["new_rows"] == ROWS
     assert measures["refused"] == refused
     assert measures["null_key_0"] == 1
     assert measures["failed_check_0"] == ROWS // 10
     tag_stream(workspace, "s")
-    _, measures = sources.suites(workspace, workspace.configuration.streams["s"])
+    measures = sources.suites(workspace, workspace.configuration.streams["s"]).measures
     assert (measures["new_rows"], measures["refused"]) == (0, 0)
 
 
@@ -57,7 +57,7 @@ def test_a_start_in_the_future_closes_no_gate(new_workspace, start) -> None:
     workspace = new_workspace({"s": {"source": "lake/source", "key": ["id"], "start": start}}, spark=False)
     stream = workspace.configuration.streams["s"]
     write_deltalake(stream.source, pa.table({"id": [1, 2]}))
-    _, measures = sources.suites(workspace, stream)
+    measures = sources.suites(workspace, stream).measures
     assert (measures["followed"], measures["new_rows"]) == ("yes", 0)
 
 
@@ -73,9 +73,8 @@ def test_an_empty_text_that_a_partition_does_not_keep_is_no_fault(new_workspace,
     assert (found["tagged_matches"], found["disagreeing_rules"], found["sampled_rows"]) == (3, "none", 2)
 
 
-def measured(workspace: Workspace) -> dict[str, object]:
-    _, measures, _ = tagged.suites(workspace, workspace.configuration.streams["s"])
-    return measures
+def measured(workspace: Workspace) -> Mapping[str, object]:
+    return tagged.suites(workspace, workspace.configuration.streams["s"]).measures
 
 
 def test_what_was_tagged_is_found_right(workspace) -> None:

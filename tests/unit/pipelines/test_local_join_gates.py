@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -109,9 +109,8 @@ def test_a_stream_that_stopped_at_a_change_does_not_stop_a_join_that_is_beyond_i
     assert [(each.join, each.rows) for each in report.joined] == [("j", 5)]
 
 
-def measured(workspace: Workspace) -> dict[str, Any]:
-    _, measures, _ = joined.suites(workspace, workspace.configuration.joins["j"])
-    return measures
+def measured(workspace: Workspace) -> Mapping[str, Any]:
+    return joined.suites(workspace, workspace.configuration.joins["j"]).measures
 
 
 @pytest.mark.slow
