@@ -19,8 +19,8 @@ from pipelines.compiling.rejects import Mark, compile_rejects_of, newest_mark, s
 from pipelines.compiling.results import (
     ScopeResult,
     columns_of,
-    held,
-    indexed,
+    held_result,
+    indexed_result,
     library_rejects,
     settings_of,
     too_many,
@@ -144,7 +144,7 @@ def _bring_up_to_date(
         if failed is not None:
             return failed, kept
         update_statistics(lake, stored, _implied_by(scope, rules.accepted(name, kept), known))
-        return indexed("unchanged", stored, counts), kept
+        return indexed_result("unchanged", stored, counts), kept
     held_lists = _held_lists(lake, stored)
     lists, versions = read_lists(scope.workspace.configuration, rules.of_scope(name)["expression"], held_lists)
     compiled = ri.compile_rules(
@@ -165,7 +165,7 @@ def _bring_up_to_date(
     if failed is not None:
         return failed, rejected
     if counts.rejected and settings.on_reject == "hold":
-        return held(name, counts, stored), rejected
+        return held_result(name, counts, stored), rejected
     is_known = stored is not None and (stored.fingerprint, stored.engine) == (compiled.fingerprint, compiled.engine)
     found = {
         "rules_sha256": rules_hash(scope, rules, engine, versions),
@@ -179,14 +179,14 @@ def _bring_up_to_date(
     }
     if stored is not None and is_known:
         update_statistics(lake, stored, found)
-        return indexed("unchanged", stored, counts), rejected
+        return indexed_result("unchanged", stored, counts), rejected
     statistics = {**compiled.stats, "format_version": FORMAT_VERSION, LIST_FILES: compiled.list_files, **found}
     fingerprint, built, path = compiled.fingerprint, compiled.engine, save_to_temporary_file(compiled)
     # the index is saved in its file: free its memory for writing the table
     del compiled
     release_freed_memory()
     written = store(lake, path, name, rules.version, fingerprint, built, statistics, force)
-    return indexed("compiled", written, counts), rejected
+    return indexed_result("compiled", written, counts), rejected
 
 
 def _implied_by(scope: Scope, accepted: pl.DataFrame, known: str | None) -> dict[str, str]:

@@ -19,8 +19,8 @@ from pipelines.compiling.known_rules import KnownRules
 from pipelines.compiling.rejects import Mark
 from pipelines.compiling.results import (
     ScopeResult,
-    held,
-    indexed,
+    held_result,
+    indexed_result,
     library_rejects,
     too_many,
 )
@@ -83,7 +83,7 @@ def _bring_up_to_date(
     path = fetch_index(lake, stored)
     if not known.has_changed(name):
         counts = known.counts(name, stored.rules, kept.height)
-        return too_many(scope, counts) or indexed("unchanged", stored, counts), kept, stored
+        return too_many(scope, counts) or indexed_result("unchanged", stored, counts), kept, stored
     updated, named, versions = _updated(scope, stored, path, changes)
     rejected = pl.concat([changes.unchanged(kept), named])
     counts = known.counts(name, len(updated), rejected.height)
@@ -91,10 +91,10 @@ def _bring_up_to_date(
     if failed is not None:
         return failed, rejected, None
     if counts.rejected and scope.workspace.configuration.rules.on_reject == "hold":
-        return held(name, counts, stored), rejected, None
+        return held_result(name, counts, stored), rejected, None
     if updated.fingerprint == stored.fingerprint:
         update_statistics(lake, stored, {LISTS: versions})
-        return indexed("unchanged", stored, counts), rejected, stored
+        return indexed_result("unchanged", stored, counts), rejected, stored
     statistics = {
         **updated.stats,
         "format_version": FORMAT_VERSION,
@@ -109,7 +109,7 @@ def _bring_up_to_date(
     written = store(
         lake, save_to_temporary_file(updated), name, changes.version, fingerprint, built, statistics, force=False
     )
-    return indexed("compiled", written, counts), rejected, written
+    return indexed_result("compiled", written, counts), rejected, written
 
 
 def _updated(

@@ -60,12 +60,12 @@ def too_many(scope: Scope, counts: Counts) -> ScopeResult | None:
     return ScopeResult(name, "failed", counts.version, counts.enabled, counts.rejected, error=message)
 
 
-def held(name: str, counts: Counts, stored: StoredIndex | None) -> ScopeResult:
+def held_result(name: str, counts: Counts, stored: StoredIndex | None) -> ScopeResult:
     """The result if rules are rejected and the last good index, if any, is held."""
     return _of("held", name, counts, stored)
 
 
-def indexed(state: str, stored: StoredIndex, counts: Counts) -> ScopeResult:
+def indexed_result(state: str, stored: StoredIndex, counts: Counts) -> ScopeResult:
     """The result with an index that is up to date."""
     return _of(state, stored.scope, counts, stored)
 
