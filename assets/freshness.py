@@ -60,7 +60,10 @@ def freshness_sensor(streams: Sequence[Stream]) -> dg.SensorDefinition:
         name="freshness",
         minimum_interval_seconds=FRESHNESS_SECONDS,
         required_resource_keys={RESOURCE},
-        description="Notices rows that wait to be tagged for longer than `freshness` allows, and says when none does.",
+        description=(
+            "Warns of rows that have waited to be tagged for longer than `freshness` allows, and "
+            "says when there are none."
+        ),
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         """The evaluations of checks whose result has changed."""

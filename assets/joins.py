@@ -45,7 +45,7 @@ def join_assets(join: Join) -> dg.AssetsDefinition:
         }
         return StepResult(result.batches, metadata)
 
-    runs = f"The micro-batches of {join.name}: what each read of every stream, and what it wrote."
+    runs = f"The micro-batches of {join.name}: what each one read from every stream, and what it wrote."
     deps = [*(source_key(stream) for stream in join.streams), index_key(join.name)]
     return written_assets(join.name, f"join_{join.name}", join_tables(join), runs, deps, write, join.owners)
 

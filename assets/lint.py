@@ -32,7 +32,7 @@ def lint_check(scope: str) -> dg.AssetChecksDefinition:
         ]
         kinds = list(dict.fromkeys(row[1] for row in rows))
         counts: dict[str, Any] = {kind: sum(row[1] == kind for row in rows) for kind in kinds}
-        text = result.error or (f"{len(rows)} findings: {', '.join(kinds)}" if rows else "nothing to tell")
+        text = result.error or (f"{len(rows)} findings: {', '.join(kinds)}" if rows else "no findings")
         table = markdown_table(("rule", "kind", "what to do", "expression", "owner"), rows[:_SHOWN])
         return dg.AssetCheckResult(
             passed=result.error is None and set(kinds) <= {IMPLIED_BY_STREAM},

@@ -15,7 +15,9 @@ def list_asset(listed: ListTable) -> Any:
     @dg.observable_source_asset(
         key=list_key(listed.name),
         group_name="rules",
-        description=f"Values that rules name as LIST('{listed.name}'). Whoever edits this table edits what they match.",
+        description=(
+            f"Values that rules name as LIST('{listed.name}'). Editing this table changes what these rules match."
+        ),
         metadata={"dagster/uri": listed.source},
         tags=DELTA,
         required_resource_keys={RESOURCE},

@@ -18,7 +18,7 @@ def maintenance_asset() -> dg.AssetsDefinition:
     @dg.asset(
         key=MAINTENANCE,
         group_name="maintenance",
-        description="deltatag's own tables with few files, short logs, and nothing that no version names any more.",
+        description="deltatag's own tables, kept at few files and short logs, without files that no version refers to.",
         kinds={"deltalake", "spark"},
         required_resource_keys={RESOURCE},
         pool=SPARK_POOL,
@@ -66,5 +66,5 @@ def maintain_schedule(configuration: Configuration, job: Any) -> dg.ScheduleDefi
         job=job,
         cron_schedule=CRON,
         execution_timezone=configuration.rules.time_zone,
-        description="Merges small files and removes what no version names any more.",
+        description="Merges small files and removes files that no version refers to any more.",
     )

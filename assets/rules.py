@@ -28,7 +28,7 @@ def rules_asset(configuration: Configuration) -> Any:
     @dg.observable_source_asset(
         key=RULES,
         group_name="rules",
-        description="The rules. Whoever edits this table authors rules; the next run compiles and applies them.",
+        description="The rules. Edit this table to add or change rules; the next run compiles and applies them.",
         metadata={
             "dagster/column_schema": dg.TableSchema(columns=columns),
             "configuration": dg.MetadataValue.path(str(configuration.path.absolute())),
@@ -72,7 +72,9 @@ def index_assets(
             index_key(scope),
             deps=[RULES, *implying],
             group_name="rules",
-            description=f"The rules of {scope}, compiled. It changes only when what decides a match has changed.",
+            description=(
+                f"The rules of {scope}, compiled. They change only when something that decides a match has changed."
+            ),
             kinds={"deltalake"},
             owners=owners,
         ),
@@ -111,7 +113,7 @@ def index_assets(
 def _held(result: "ScopeResult") -> str:
     return (
         f"{result.rejects:,} of the {result.rules:,} rules of {result.scope} were rejected, "
-        'on_reject is "hold", and there is no earlier index to hold on to. Correct the rules that rule_rejects lists.'
+        'on_reject is "hold", and there is no earlier index to keep. Correct the rules that rule_rejects lists.'
     )
 
 

@@ -50,7 +50,7 @@ def run_job(configuration: Configuration) -> Any:
     return dg.define_asset_job(
         JOB,
         selection=dg.AssetSelection.all() - dg.AssetSelection.assets(*excluded) | dg.AssetSelection.assets(*observed),
-        description="Judge, compile, tag and join whatever is due.",
+        description="Check quality, compile, tag and join whatever is due.",
         executor_def=dg.in_process_executor,
     )
 
@@ -64,7 +64,7 @@ def run_schedule(configuration: Configuration, job: Any) -> dg.ScheduleDefinitio
         cron_schedule=CRON,
         execution_timezone=configuration.rules.time_zone,
         required_resource_keys={RESOURCE},
-        description="Does what is due, also what an earlier run failed to do.",
+        description="Does what is due, including what an earlier run failed to do.",
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         """Request a run of what is due, or skip."""
@@ -88,8 +88,8 @@ def change_sensor(configuration: Configuration, job: Any) -> dg.SensorDefinition
         job=job,
         minimum_interval_seconds=SENSOR_SECONDS,
         required_resource_keys={RESOURCE},
-        description="Notices edits of the rules table and of lists, and new versions of the sources; does again after "
-        "a quarter of an hour what a run failed to do.",
+        description="Starts a run on edits of the rules table and of lists, and on new versions of the sources; "
+        "repeats after a quarter of an hour what a run failed to do.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         """Request a run of what is due if versions have changed or the last run failed a while ago, or skip."""
@@ -104,7 +104,7 @@ def change_sensor(configuration: Configuration, job: Any) -> dg.SensorDefinition
             return dg.SensorResult(skip_reason="No rule and no list was edited, and no source has a new version.")
         due = [name for name in due_scopes(workspace) if name not in unserved]
         if not due:
-            return dg.SensorResult(skip_reason="The new versions leave nothing to be done.", cursor=cursor)
+            return dg.SensorResult(skip_reason="The new versions require no run.", cursor=cursor)
         request = dg.RunRequest(
             run_key=hashlib.sha256(f"{context.cursor}{cursor}{failed or ''}".encode()).hexdigest(),
             asset_selection=assets_of(configuration, due),
@@ -136,8 +136,8 @@ def unserved_scopes(
     unserved = sorted({name for name, _ in differing})
     if unserved:
         context.log.warning(
-            f"{now.path} was changed since this code location was loaded: {', '.join(unserved)} came, went or changed "
-            "what is joined, and will be passed over until the code location is reloaded."
+            f"{now.path} was changed since this code location was loaded: {', '.join(unserved)} were added, removed "
+            "or joined differently, and are skipped until the code location is reloaded."
         )
     return unserved
 

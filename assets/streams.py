@@ -44,7 +44,7 @@ def _origin_asset(stream: Stream, origin: str) -> dg.AssetsDefinition:
         key=source_key(stream.name),
         deps=[table_key(tagged_table(origin))],
         group_name=stream.name,
-        description=f"What {origin} has tagged, whose rows {stream.name} tags by its own rules: {stream.source}",
+        description=f"What {origin} has tagged. {stream.name} tags these rows by its own rules: {stream.source}",
         metadata={"dagster/uri": stream.source},
         kinds={"deltalake"},
         required_resource_keys={RESOURCE},

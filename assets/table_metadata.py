@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _ROWS = 5
 _CELL = 80
 _DIGITS = 4
-_NOT_MADE = "This table is not made yet: no row was to be written to it, as of a stream without rules."
+_NOT_MADE = "This table does not exist yet: no row has been written to it. A stream without rules writes none."
 
 
 def rounded(value: float) -> float:

@@ -27,11 +27,11 @@ class StepOptions(dg.Config):
     """Options of a launch of the step, like those of `deltatag tag` and `deltatag join`."""
 
     restart: bool = Field(
-        default=False, description="Empty the tables, and take the sources as they are now from their start."
+        default=False, description="Empty the tables, and process the sources as they are now from the beginning."
     )
     skip_changes: bool = Field(
         default=False,
-        description="Pass over commits of the sources that changed or removed rows, in place of stopping there.",
+        description="Skip commits of the sources that changed or removed rows, instead of stopping there.",
     )
 
 

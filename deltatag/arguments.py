@@ -23,17 +23,19 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--config", metavar="FILE", default=None, help=_CONFIG_HELP)
     top.add_argument("--verbose", action="store_true", help="show Spark's log, and where an error came from")
-    top.add_argument("--version", action=_Version, nargs=0, help="show the version and stop")
+    top.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_VerbParser)
 
-    init = _verb(verbs, "init", "make a configuration and empty tables; what is there stays", "deltatag init my_lake")
+    init = _verb(
+        verbs, "init", "create a configuration and empty tables; existing ones are kept", "deltatag init my_lake"
+    )
     init.add_argument("folder", nargs="?", metavar="DIR", help="where deltatag.toml goes (default: here)")
     init.add_argument("--id-type", choices=("string", "bigint"), help="the type of rule ids (default: string)")
 
     validate = _verb(
         verbs,
         "validate",
-        "would this rule compile?",
+        "check whether a rule compiles",
         "deltatag validate \"dep_delay > 60 AND carrier = 'UA'\" --scope flights",
     )
     validate.add_argument("expression", metavar="EXPR", type=_text, help="a Boolean Spark SQL expression")
@@ -44,11 +46,11 @@ def parser() -> argparse.ArgumentParser:
     compile_.add_argument(
         "--engine",
         choices=ENGINES,
-        help="try this engine until the next run, in place of the configured one",
+        help="use this engine until the next run instead of the configured one",
     )
-    compile_.add_argument("--force", action="store_true", help="write the index anew even if nothing changed")
+    compile_.add_argument("--force", action="store_true", help="write the index again even if nothing changed")
 
-    lint = _verb(verbs, "lint", "what is odd about the rules, and what to change", "deltatag lint flights")
+    lint = _verb(verbs, "lint", "likely mistakes in the rules, and how to correct them", "deltatag lint flights")
     lint.add_argument("scopes", nargs="*", metavar="SCOPE", help="streams and joins (default: all)")
     lint.add_argument(
         "--runs", type=_count, default=10, metavar="N", help="micro-batches to look back at (default: 10)"
@@ -58,11 +60,11 @@ def parser() -> argparse.ArgumentParser:
         type=_share,
         default=0.5,
         metavar="SHARE",
-        help="share of rows from which a rule is noisy (default: 0.5)",
+        help="share of rows from which a rule counts as noisy (default: 0.5)",
     )
     lint.add_argument("--only", type=_kinds, metavar="KIND[,KIND]", help="show only findings of these kinds")
     lint.add_argument(
-        "--fail-on", type=_kinds, metavar="KIND[,KIND]", help="exit status 1 where there is a finding of these kinds"
+        "--fail-on", type=_kinds, metavar="KIND[,KIND]", help="exit with status 1 if there is a finding of these kinds"
     )
     lint.add_argument(
         "--accept",
@@ -75,33 +77,35 @@ def parser() -> argparse.ArgumentParser:
         "--reason", metavar="TEXT", type=_text, help="why it is accepted, kept in the table lint_accepted"
     )
 
-    tag = _verb(verbs, "tag", "what is new in the source -> tagged rows", "deltatag tag flights")
+    tag = _verb(verbs, "tag", "new rows of the source -> tagged rows", "deltatag tag flights")
     tag.add_argument("streams", nargs="*", metavar="STREAM", help="streams (default: all)")
-    tag.add_argument("--restart", action="store_true", help="empty the stream's tables and tag the whole source anew")
+    tag.add_argument("--restart", action="store_true", help="empty the stream's tables and tag the whole source again")
     tag.add_argument(
-        "--skip-changes", action="store_true", help="pass over commits of the source that changed or removed rows"
+        "--skip-changes", action="store_true", help="skip commits of the source that changed or removed rows"
     )
 
-    join = _verb(verbs, "join", "what is new on any side of a join -> joined rows", "deltatag join flights_weather")
+    join = _verb(verbs, "join", "new rows on any side of a join -> joined rows", "deltatag join flights_weather")
     join.add_argument("joins", nargs="*", metavar="JOIN", help="joins (default: all)")
-    join.add_argument("--restart", action="store_true", help="empty the join's tables and join the whole sources anew")
+    join.add_argument("--restart", action="store_true", help="empty the join's tables and join the whole sources again")
     join.add_argument(
-        "--skip-changes", action="store_true", help="pass over commits of the sources that changed or removed rows"
+        "--skip-changes", action="store_true", help="skip commits of the sources that changed or removed rows"
     )
 
     retag = _verb(
         verbs,
         "retag",
-        "bring rows that are tagged up to date with edited rules",
+        "bring tagged rows up to date with edited rules",
         "deltatag retag flights --from 2026-01-01",
     )
     retag.add_argument("scopes", nargs="*", metavar="STREAM | JOIN", help="streams and joins (default: all)")
     retag.add_argument("--from", dest="since", metavar="TIME", help="first event time (ISO 8601)")
-    retag.add_argument("--to", dest="until", metavar="TIME", help="first event time that is left out")
+    retag.add_argument("--to", dest="until", metavar="TIME", help="event time to end before (ISO 8601)")
     retag.add_argument(
         "--rules-version", type=_version, metavar="VERSION", help="apply this version of rules, and write to --into"
     )
-    retag.add_argument("--into", metavar="TABLE", help="a table for --rules-version; the stream's own stay as they are")
+    retag.add_argument(
+        "--into", metavar="TABLE", help=("a table for --rules-version; the stream's own tables are not changed")
+    )
 
     run = _verb(verbs, "run", "quality gates, compile, tag, re-tag and join whatever is due, once", "deltatag run")
     run.add_argument("--data-docs", action="store_true", help="write Data Docs of all gates (default: of closed ones)")
@@ -109,7 +113,7 @@ def parser() -> argparse.ArgumentParser:
     sql = _verb(
         verbs,
         "sql",
-        "any Spark SQL statements, tables by name",
+        "execute Spark SQL statements; tables go by their names",
         'deltatag sql "SELECT * FROM rule_rejects" --format json',
     )
     sql.add_argument(
@@ -122,7 +126,7 @@ def parser() -> argparse.ArgumentParser:
     sql.add_argument("--file", metavar="FILE", help="a file of statements, run before those of the command line")
     sql.add_argument("--format", choices=("table", "csv", "json"), default=None, help="of the results (default: table)")
 
-    _verb(verbs, "status", "where each stream and join stands", "deltatag status --json")
+    _verb(verbs, "status", "the state of each stream and join", "deltatag status --json")
 
     _rules_verbs(verbs)
 
@@ -132,8 +136,8 @@ def parser() -> argparse.ArgumentParser:
     test.add_argument("--file", metavar="FILE", help="rules of a file, as rules import reads it")
     test.add_argument("--versions", metavar="VERSION", nargs=2, type=_version, help="what differs between two of them")
     test.add_argument("--from", dest="since", metavar="TIME", help="first event time (ISO 8601)")
-    test.add_argument("--to", dest="until", metavar="TIME", help="first event time that is left out")
-    test.add_argument("--sample", type=_count, metavar="ROWS", help="look at about so many rows (default: at all)")
+    test.add_argument("--to", dest="until", metavar="TIME", help="event time to end before (ISO 8601)")
+    test.add_argument("--sample", type=_count, metavar="ROWS", help="read about this many rows (default: all)")
     test.add_argument("--plot", metavar="FILE", help="matches over time as a picture (PNG)")
 
     why = _verb(
@@ -148,10 +152,13 @@ def parser() -> argparse.ArgumentParser:
         help="ids (default: those that match a row, and a few that nearly do)",
     )
     why.add_argument(
-        "--where", required=True, metavar="CONDITION", type=_text, help="which rows, as a rule would say it"
+        "--where", required=True, metavar="CONDITION", type=_text, help="which rows: a condition, written like a rule"
     )
     why.add_argument(
-        "--rules-version", type=_version, metavar="N", help="of the table rules (default: what tagged the row)"
+        "--rules-version",
+        type=_version,
+        metavar="N",
+        help="version of the table rules (default: the one that tagged the row)",
     )
     why.add_argument("--limit", type=_count, default=10, metavar="N", help="rows at most (default: 10)")
 
@@ -161,11 +168,11 @@ def parser() -> argparse.ArgumentParser:
     report.add_argument("scopes", nargs="*", metavar="SCOPE", help="streams and joins (default: all)")
     report.add_argument("--output", metavar="DIR", default="report", help="where the pages go (default: report)")
 
-    _verb(verbs, "maintain", "few files, short logs: upkeep of deltatag's own tables", "deltatag maintain")
+    _verb(verbs, "maintain", "keep deltatag's own tables at few files and short logs", "deltatag maintain")
 
     demo = _verb(verbs, "demo", "a small lake with real flights, rules and results", "deltatag demo demo", json=False)
     demo.add_argument("folder", nargs="?", default="demo", metavar="DIR", help="where it goes (default: demo)")
-    demo.add_argument("--force", action="store_true", help="make it anew even if it was edited since")
+    demo.add_argument("--force", action="store_true", help="make it again even if it was edited since")
     return top
 
 
@@ -190,20 +197,22 @@ def _rules_verbs(verbs: Any) -> None:
     )
     load.add_argument("file", metavar="FILE", help="ends with .csv, .yaml, .jsonl or .dmn; or a folder of Sigma or DMN")
     load.add_argument(
-        "--format", choices=("sigma", "dmn"), help="the language of the rules, where it is not the table's own"
+        "--format", choices=("sigma", "dmn"), help="the language of the rules, if it is not the table's own"
     )
     load.add_argument(
         "--mapping", metavar="FIELDS", help="a YAML file that names the column of each Sigma or DMN field"
     )
     load.add_argument("--scope", help="the stream or join of rules for which the file names none")
-    load.add_argument("--replace", action="store_true", help="remove the scope's rules that the file has not")
+    load.add_argument("--replace", action="store_true", help="remove the scope's rules that are not in the file")
     load.add_argument("--dry-run", action="store_true", help="show what would change, and write nothing")
 
     save = _verb(actions, "export", "the table rules -> a file", "deltatag rules export rules.yaml --scope flights")
     save.add_argument("file", metavar="FILE", help="ends with .csv, .yaml or .jsonl")
     save.add_argument("--scope", help="only the rules of this stream or join")
 
-    past = _verb(actions, "history", "what became of a rule, and what it matched", "deltatag rules history late")
+    past = _verb(
+        actions, "history", "the edits of a rule, and what each version matched", ("deltatag rules history late")
+    )
     past.add_argument("rule", metavar="RULE", type=_text, help="its id")
 
     diff = _verb(actions, "diff", "what differs between two versions of the rules", "deltatag rules diff 3 7")
@@ -246,7 +255,7 @@ def _count(text: str) -> int:
 def _version(text: str) -> int:
     """A version of a table; ArgumentTypeError for other texts."""
     if not text.isdecimal() or len(text) > 18:
-        raise argparse.ArgumentTypeError(f"{text!r} is no version of a table")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a version of a table")
     return int(text)
 
 
@@ -268,7 +277,7 @@ def _kinds(text: str) -> list[str]:
     found = [each.strip() for each in text.split(",") if each.strip()]
     wrong = [each for each in found if each not in KINDS]
     if wrong or not found:
-        named = f"{wrong[0]!r} is no kind of finding" if wrong else "a kind of finding is needed"
+        named = f"{wrong[0]!r} is not a kind of finding" if wrong else "a kind of finding is needed"
         raise argparse.ArgumentTypeError(f"{named}; there are {', '.join(KINDS)}")
     return found
 

@@ -96,7 +96,7 @@ def maintain_line(result: TableMaintenance) -> str:
 def size_line(status: ScopeStatus) -> str:
     """The size of a scope's tables, and for which of them maintenance is due."""
     files, size = counted(status.files or 0, "file"), size_text(status.bytes or 0)
-    due = f"; maintenance is due of {', '.join(status.maintenance_due)}" if status.maintenance_due else ""
+    due = f"; maintenance is due for {', '.join(status.maintenance_due)}" if status.maintenance_due else ""
     return f"{status.scope}, tables: {files}, {size}{due}."
 
 

@@ -67,7 +67,7 @@ def _accept(workspace: Workspace, args: Namespace) -> int:
 
     rule, kind = args.accept
     if kind not in KINDS:
-        raise ConfigurationError(f"{kind!r} is no kind of finding; there are {', '.join(KINDS)}.")
+        raise ConfigurationError(f"{kind!r} is not a kind of finding; there are {', '.join(KINDS)}.")
     found = accept_finding(workspace, rule, kind, args.reason)
     if args.json:
         print_json({"rule_id": found.rule_id, "kind": found.kind, "reason": args.reason})
@@ -86,7 +86,7 @@ def lint_lines(result: LintResult) -> str:
     if result.error is not None:
         return ""
     count = len(result.findings)
-    found = "nothing to tell" if not count else counted(count, "finding")
+    found = "no findings" if not count else counted(count, "finding")
     more = f", {len(result.accepted):,} accepted" if result.accepted else ""
     lines = [f"{result.scope}: {counted(result.rules, 'rule')}, {found}{more}, rules version {result.rules_version}"]
     kinds: Counter[str] = Counter()

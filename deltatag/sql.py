@@ -60,7 +60,7 @@ def print_results(workspace: Workspace, statements: Sequence[str], style: str) -
         except StatementError as error:
             if len(statements) == 1:
                 raise
-            done = ", those before which were executed" if number > 1 else ", none of which was executed"
+            done = ", after those before it were executed" if number > 1 else ", and none was executed"
             raise StatementError(f"{place}{done}: {error}") from error
         if number > 1 and style != "json":
             say()
@@ -98,7 +98,8 @@ def _print_result(result: pa.Table, style: str) -> None:
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise StatementError(
-                f"The result has several columns called {twice}, of which JSON keeps one: name them apart with AS."
+                f"The result has several columns called {twice}, and JSON would keep only one of them: give them "
+                "different names with AS."
             )
         print_json([dict(zip(names, row, strict=True)) for row in rows])
     elif style == "csv":

@@ -49,7 +49,7 @@ def _workspace(args: Namespace) -> Iterator[Workspace]:
             raise
         from pipelines.recovery.jvm_restart import step
 
-        with step(workspace, f"do what deltatag {args.verb} is to do"):
+        with step(workspace, f"run deltatag {args.verb}"):
             raise
     finally:
         progress.clear()

@@ -70,5 +70,5 @@ def check_widened(scope: str, held: Iterable[str], columns: Sequence[str], id_ty
         statement = f"ALTER TABLE {table} ADD COLUMNS ({', '.join(added)})"
         raise TableError(
             f"The table {table} was made without {names_added}, which annotations of {scope} asks for. Widen it once "
-            f'with: deltatag sql "{statement}". Rows that are there have NULL then, until: deltatag retag {scope}'
+            f'with: deltatag sql "{statement}". Existing rows then have NULL, until: deltatag retag {scope}'
         )

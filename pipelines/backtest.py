@@ -43,8 +43,8 @@ _ANNOTATED: dict[str, pl.DataType | type[pl.DataType]] = {
 }
 _Compile = Callable[[pl.DataFrame], ri.CompiledRules]
 _SPARK_ONLY = (
-    "The rule has a part that only Spark evaluates, {}, and a back-test evaluates no such part. A query over the "
-    "source with the rule as its WHERE tells how many rows it keeps."
+    "The rule has a part that only Spark evaluates, {}, which a back-test does not evaluate. To count the rows "
+    "that it matches, query the source with the rule as WHERE."
 )
 
 
@@ -114,7 +114,7 @@ def backtest(
     started = time.perf_counter()
     over = scope_of(workspace, scope)
     if not isinstance(over, StreamScope):
-        raise ConfigurationError(f"{scope} is a join; a back-test tries rules of streams.")
+        raise ConfigurationError(f"{scope} is a join; a back-test tries only rules of streams.")
     schema = over.columns()
     tried, current = _with_texts(candidates), current_rules(workspace).of_scope(scope)
     compile_ = _compiler(workspace, over, schema, pl.concat([current["expression"], tried["expression"]]))
@@ -241,7 +241,9 @@ class _Rows:
         self.read = 0
         stream = scope.stream
         if is_catalog_name(stream.source):
-            raise SourceError(f"The source of {stream.name} is in a catalog; a back-test reads those with a path.")
+            raise SourceError(
+                f"The source of {stream.name} is in a catalog; a back-test reads only a source with a path."
+            )
         self._name, self._times = stream.name, times
         table = open_delta(stream.source, None, f"the source of {stream.name}", "Write it first.")
         try:

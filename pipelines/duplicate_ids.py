@@ -97,7 +97,7 @@ def _added(rules: RuleSet, kept: pl.DataFrame) -> RuleSet:
         pl.col("rule_id").cast(pl.String),
         error=pl.lit(DUPLICATE_ID),
         goes_on=pl.format(
-            " Until then the rule goes on as in version {} of rules: {}", "version", pl.col("expression").str.head(200)
+            " Until then the rule applies as in version {} of rules: {}", "version", pl.col("expression").str.head(200)
         ),
     )
     rejects = rules.rejects.join(notes, on=["scope", "rule_id", "error"], how="left", maintain_order="left")

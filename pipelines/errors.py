@@ -41,7 +41,7 @@ class UnforeseenError(PipelineError):
             return cls(f"{named} cannot be written: {reason}. {AGAIN}")
         if isinstance(error, OSError) and why_denied(error):
             return cls(f"{error.strerror}{f': {error.filename}' if error.filename else ''}")
-        return cls(f"{type(error).__name__}: {text} (This is not supposed to happen; --verbose tells where it did.)")
+        return cls(f"{type(error).__name__}: {text} (This is not supposed to happen; --verbose shows where it did.)")
 
 
 class TableError(PipelineError):

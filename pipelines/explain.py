@@ -129,7 +129,7 @@ def _explain_rows(task: _Task, rows: pa.Table, version: int | None, fingerprint:
         listed = rows.to_pylist(maps_as_pydicts="lossy")
     except (ValueError, OverflowError) as error:
         raise ConfigurationError(
-            f"A row has a date or time that Python does not have ({error}); leave it out."
+            f"A row has a date or time that Python cannot represent ({error}); leave that row out."
         ) from None
     leaves, read = needs_of(compiled, named) if task.rules else (compiled.derived, set(rows.column_names))
     derived = derived_values(task.scope, rows, leaves, read)
@@ -196,7 +196,7 @@ def _add_near(
             break
     if added == MOST_NEAR or len(candidates) > _MOST_TRIED:
         task.notes[
-            f"Of the rules that do not match a row, at most {MOST_NEAR} near misses are told; name a rule to see why "
+            f"Of the rules that do not match a row, at most {MOST_NEAR} near misses are shown; name a rule to see why "
             "it does not match."
         ] = None
 

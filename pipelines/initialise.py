@@ -17,7 +17,7 @@ TEMPLATE = """\
 
 [lake]
 root = "lake"                       # folder or object-store URI of deltatag's own tables; or: catalog = "main.deltatag"
-# runner = "auto"                   # who takes rows through the index: "local" (no JVM), "spark", or whichever is exact
+# runner = "auto"                   # who matches rows: "local" (no JVM), "spark", or whichever is exact
 # [lake.maintenance]                # how deltatag's own tables are kept
 # mode = "auto"                     # or "never": runs leave it to deltatag maintain
 # versions = "7 days"               # how long older versions of a table stay readable
@@ -87,6 +87,6 @@ def initialise(path: Path, id_type: str | None, workspace: Callable[[Configurati
     tables = [name for name in LAKE_TABLES if lake.create(name, id_type or "string")]
     if id_type and "rules" not in tables and (there := lake.rule_id_type()) != id_type:
         raise ConfigurationError(
-            f"The rules of this lake have ids of type {there}, not {id_type}: that is settled when the table is made."
+            f"The rules of this lake have ids of type {there}, not {id_type}: that is fixed when the table is made."
         )
     return made + tables

@@ -161,7 +161,7 @@ def accept_finding(workspace: Workspace, rule_id: str, kind: str, reason: str | 
         if before is not None:
             return before
     kinds = ", ".join(dict.fromkeys(each.kind for each in of_rule)) or "nothing"
-    raise TableError(f"Lint tells no {kind} of rule {rule_id}; it tells {kinds}.")
+    raise TableError(f"Lint finds no `{kind}` in rule {rule_id}; it finds {kinds}.")
 
 
 def _rejected(scope: Scope, rules: RuleSet) -> Iterable[Finding]:
@@ -248,7 +248,7 @@ def _of_source(scope: Scope, rules: pl.DataFrame, known: Sequence[Finding]) -> l
 
 def _range_message(known: SourceRange | None) -> str:
     advice = (
-        "Look whether the rule's constants have the column's unit and spelling, or whether such rows are yet to come."
+        "Check whether the rule's constants have the column's unit and spelling, or whether such rows will still come."
     )
     if known is None:
         return f"No row of the source can match the rule: its columns have no such values. {advice}"
@@ -341,14 +341,14 @@ def _errors_message(rows: int, all_rows: int) -> str:
     return (
         f"On {rows:,} of the {all_rows:,} rows of the last micro-batch a part of the rule could not be evaluated, and "
         "counted as NULL there: a division by zero, an overflow or a failed cast. Guard that part, or use nullif, "
-        "try_cast and their like."
+        "try_cast and similar functions."
     )
 
 
 def _dead_message(tagged: int, looked_at: Sequence[MicroBatch]) -> str:
     several = f"{len(looked_at)} micro-batches" if len(looked_at) > 1 else "micro-batch"
     return (
-        f"The rule matched none of the {tagged:,} rows of the last {several}. Look whether it says what was meant, and "
+        f"The rule matched none of the {tagged:,} rows of the last {several}. Check that it says what was meant, and "
         "disable it if it is no longer needed."
     )
 

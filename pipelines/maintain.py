@@ -71,10 +71,10 @@ def _due(workspace: Workspace, name: str) -> list[str]:
 
 
 def _kept_up(workspace: Workspace, name: str, scope: str | None, in_run: bool) -> TableMaintenance:
-    workspace.progress(f"looking after the table {name}")
+    workspace.progress(f"maintaining the table {name}")
     started = time.perf_counter()
     try:
-        with step(workspace, f"look after the table {name}"):
+        with step(workspace, f"maintain the table {name}"):
             if scope is None:
                 done = lake_tables.keep_up(workspace, name, in_run)
             else:

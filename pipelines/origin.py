@@ -61,8 +61,8 @@ class IndexedRules:
             found = indexed_rules(compiled)
         except (PipelineError, ri.RulesIndexError) as error:
             raise SourceError(
-                f"The rules of {stored.scope} that stood in version {stored.rules_version} of rules cannot be read any "
-                f"more, so that nothing is known of the rows that they matched: {error}"
+                f"The rules of {stored.scope} in version {stored.rules_version} of the table rules can no longer "
+                f"be read, so it is not known which rows they matched: {error}"
             ) from error
         if compiled.annotations is not None:
             from rules_index.compiling.rule_annotations import texts
@@ -201,21 +201,21 @@ class Origin:
         return (
             f"{name} reads what {origin} has tagged, and {refused.height:,} of the {count:,} rules of {name} are not "
             f"implied by the rules of {origin} in version {rules_version} of rules{undecided}, so that rows which they "
-            f"match would be missing: {listed}{more}. Mend the rules of {name} or {origin}, or let {name} read the "
+            f"match would be missing: {listed}{more}. Correct the rules of {name} or {origin}, or let {name} read the "
             "source itself: source in place of source_stream."
         )
 
     def _unknown(self, reason: str) -> SourceError:
         name, origin = self.stream.name, self.origin.name
         return SourceError(
-            f"Whether the rows that {origin} has tagged are all that {name} needs cannot be told: {reason}. "
+            f"Whether the rows that {origin} has tagged are all that {name} needs is not known: {reason}. "
             f"Let {name} read the source itself (source in place of source_stream). {self._from_scratch()}"
         )
 
     def _from_scratch(self) -> str:
         """Advice for a message: how to tag all rows again."""
         name, origin = self.stream.name, self.origin.name
-        return f"Or tag all rows anew: deltatag tag {origin} --restart, then deltatag tag {name} --restart"
+        return f"Or tag all rows again: deltatag tag {origin} --restart, then deltatag tag {name} --restart"
 
 
 def implied_by(mine: IndexedRules, theirs: IndexedRules, schema: pa.Schema) -> pl.DataFrame:

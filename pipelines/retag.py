@@ -118,7 +118,7 @@ def _notices(workspace: Workspace, name: str) -> Sequence[str]:
     except PipelineError:
         return ()
     text = (
-        f"{name}: its rules were edited since they were compiled, and a re-tag takes the newest index. Compile them "
+        f"{name}: its rules were edited since they were compiled, and a re-tag uses the newest index. Compile them "
         f"and re-tag again: deltatag compile {name}, then deltatag retag {name}"
     )
     return (text,) if due else ()

@@ -73,14 +73,14 @@ def refuse_what_would_be_lost(spark: SparkSession, statement: str) -> None:
     if kind in _MAKES_TABLE and plan.tableSpec().location().isDefined():
         return
     advice = (
-        "Name its folder in place of it: CREATE TABLE delta.`/path/of/the/table` USING delta ..., and read it by the "
-        "same name."
+        "Give its folder instead of a name: CREATE TABLE delta.`/path/of/the/table` USING delta ..., and read it by "
+        "the same name."
         if kind in _MAKES_TABLE
         else "Write its query into the statements that would use it."
     )
     raise StatementError(
-        f"The {'table' if kind in _MAKES_TABLE else 'view'} {'.'.join(parts)} would be gone when this command ends, "
-        f"for names are kept in memory where no catalog is configured. {advice}"
+        f"The {'table' if kind in _MAKES_TABLE else 'view'} {'.'.join(parts)} would be lost when this command ends, "
+        f"because names are kept in memory if no catalog is configured. {advice}"
     )
 
 
@@ -187,7 +187,7 @@ def _explain(workspace: Workspace, statement: str, error: PySparkException) -> s
             if name.lower() in words and not workspace.lake.settings.catalog and not _exists(workspace, name):
                 return _missing(workspace, name)
         known = ", ".join(table_names(workspace.configuration))
-        return f"{first_line(error)} The tables that go by name are: {known}."
+        return f"{first_line(error)} Tables that have a name are: {known}."
     message, heading, quoted = str(error).split("JVM stacktrace:")[0].partition("== SQL")
     message = re.sub(r"(; line \d+ pos \d+);\n.*", r"\1", message, flags=re.DOTALL)  # Spark's plan follows
     text = " ".join(line.strip() for line in message.splitlines() if line.strip())

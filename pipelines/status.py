@@ -201,7 +201,10 @@ def _changes(workspace: Workspace, join: Join, last: MicroBatch | None) -> Itera
     if last is not None and "definition" in last.plan:
         streams = {name: workspace.configuration.stream(name) for name in join.streams}
         if changes := definition_changes(last.plan["definition"], definition_of(join, streams)):
-            yield f"The join was changed ({changes}): deltatag join {join.name} will not go on before that is settled."
+            yield (
+                f"The join was changed ({changes}): deltatag join {join.name} will not continue until "
+                "the change is undone, or everything is joined again with --restart."
+            )
 
 
 def _lag(workspace: Workspace, stream: Stream, position: Position | None, table_id: str | None) -> _Lag:

@@ -52,7 +52,7 @@ class Workspace:
         """The session, started on first use; SessionError if that is impossible."""
         if self._ended:
             raise SessionError(
-                "The Spark session that deltatag was given has ended. Start the session, or the cluster, anew, and run "
+                "The Spark session that deltatag was given has ended. Start the session or the cluster again, and run "
                 "the same command again."
             )
         if self._spark is None:

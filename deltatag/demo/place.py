@@ -39,8 +39,9 @@ def make_place(folder: Path, may_remove: Callable[[list[str]], bool] = lambda ed
         edits = edits_of(folder)
         if edits and not may_remove(edits):
             raise ConfigurationError(
-                f"{folder} was edited since the demonstration made it ({', '.join(edits)}) and stays as it is. To have "
-                f"it made anew, edits lost: deltatag demo {folder} --force. Or name another folder: deltatag demo DIR"
+                f"{folder} was edited since the demonstration made it ({', '.join(edits)}) and is left as it is. To "
+                f"make it again and lose the edits: deltatag demo {folder} --force. Or name another folder: deltatag "
+                "demo DIR"
             )
         _remove(folder)
     try:

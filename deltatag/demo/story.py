@@ -62,7 +62,7 @@ class Story:
         flights = sources["flights"].height
         narrator.title(f"{flights:,} flights out of New York City, tagged with rules that are edited in SQL")
         if again:
-            narrator.say(f"What an earlier demonstration left in {self.folder} has been made anew.")
+            narrator.say(f"The files of an earlier demonstration in {self.folder} were made again.")
         _be_silent()
         runner = Runner(self.workspace, self.folder / DAGSTER_HOME, self.verbose)
         self._begin(sources)
@@ -84,7 +84,7 @@ class Story:
         """Whether an edited demonstration may be removed: with `force`, or if the user at the terminal agrees."""
         if self.force or not (sys.stdin.isatty() and sys.stdout.isatty()):
             return self.force
-        answer = input(f"{self.folder} was edited ({', '.join(edits)}). Make it anew, edits lost? [y/N] ")
+        answer = input(f"{self.folder} was edited ({', '.join(edits)}). Make it again and lose the edits? [y/N] ")
         return answer.strip().lower() in ("y", "yes")
 
     @property
@@ -111,11 +111,11 @@ class Story:
         for name in LAKE_TABLES:
             self.workspace.lake.create(name)
         narrator.say(
-            f"{self.folder / 'lake' / 'flights'} is a Delta table of {early['flights'].height:,} flights, one row each; "
-            f"{sources['flights'].height - early['flights'].height:,} of the last month are held back to arrive later. "
-            f"{self.folder / 'lake' / 'weather'} has {early['weather'].height:,} hours of weather at the airports that "
-            f"they left from. {self.folder / 'deltatag.toml'} names both as streams, and `{JOIN}` as their join: each "
-            "flight with the weather of the three hours before it."
+            f"{self.folder / 'lake' / 'flights'} is a Delta table of {early['flights'].height:,} flights, one row "
+            f"each; {sources['flights'].height - early['flights'].height:,} of the last month are held back to arrive "
+            f"later. {self.folder / 'lake' / 'weather'} has {early['weather'].height:,} hours of weather at the "
+            f"airports that they left from. {self.folder / 'deltatag.toml'} names both as streams, and `{JOIN}` as "
+            "their join: each flight with the weather of the three hours before it."
         )
         with narrator.timed("inserting the rules"):
             for statement in read_statements("rules.sql"):
@@ -206,8 +206,8 @@ class Story:
         for rule_id, rows in sorted(raised.items()):
             self.narrator.line_break()
             self.narrator.say(
-                f"On {rows:,} rows a part of {rule_id} ({texts[rule_id]}) could not be computed: it is unknown there, "
-                "the rows went on, and `runs` counts them."
+                f"On {rows:,} rows a part of {rule_id} ({texts[rule_id]}) could not be computed: it counts as unknown "
+                "there, the rows were tagged all the same, and `runs` counts them."
             )
 
     def _tell_rejects(self) -> None:
@@ -318,7 +318,8 @@ class Story:
                 f"DAGSTER_HOME={_absolute(runner.home)} DELTATAG_CONFIG={config} {_command('dagster')} dev",
             ]
         )
-        narrator.say(f"Nothing so far has needed a JVM. {SQL_FILES[-1]} does: its queries join tables, and Spark answers them.")
+        narrator.say((f"Nothing so far has needed a JVM. {SQL_FILES[-1]} does: its queries join tables, "
+        "and Spark answers them."))
         narrator.say("The last one serves Dagster with the two runs above, at http://localhost:3000, until Ctrl-C.")
 
     def _stop(self, outcome: RunOutcome) -> int:

@@ -33,13 +33,16 @@ def fault_of(text: str) -> str | None:
             if len(values) > len(names):
                 rule = f" (rule {values[0]})" if names[0].strip().lower() == "rule_id" else ""
                 return (
-                    f"line {line}{rule}: it has {len(values)} values for {len(names)} columns. An expression with "
-                    'commas stands in double quotes: "x IN (1, 2)"'
+                    f"line {line}{rule}: it has {len(values)} values for {len(names)} columns. Put an expression "
+                    'with commas in double quotes: "x IN (1, 2)"'
                 )
     except StopIteration:
         return None
     except _WrongQuotesError as error:
-        return f'line {error.line}: {error}. A text with commas or quotes stands in double quotes, a quote in it is ""'
+        return (
+            f"line {error.line}: {error}. Put a text with commas or quotes in double quotes, and "
+            'write a quote in it as ""'
+        )
     return None
 
 

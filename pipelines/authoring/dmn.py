@@ -59,7 +59,7 @@ def _root(path: Path) -> ElementTree.Element:
     parser, depth = expat.ParserCreate(), 0
 
     def refuse(*_: object) -> None:
-        raise RuleFileError(f"{path} has a DOCTYPE, which a decision table needs not; remove it.")
+        raise RuleFileError(f"{path} has a DOCTYPE, which a decision table does not need; remove it.")
 
     def descend(*_: object) -> None:
         """Count a level of nesting; RuleFileError if there are too many."""
@@ -77,7 +77,7 @@ def _root(path: Path) -> ElementTree.Element:
         parser.Parse(data, True)
         return ElementTree.fromstring(data)
     except (expat.ExpatError, ElementTree.ParseError, ValueError, LookupError) as error:
-        raise RuleFileError(f"{path} is no XML: {error}.") from None
+        raise RuleFileError(f"{path} is not XML: {error}.") from None
 
 
 def _tag(element: ElementTree.Element) -> str:
@@ -127,7 +127,10 @@ def _add(
         rule_id = f"{decision}/{number}"
         try:
             if is_broken:
-                raise RefusedError("HIT_POLICY", "An earlier row is refused, and FIRST leaves out what that one takes.")
+                raise RefusedError(
+                    "HIT_POLICY",
+                    "An earlier row is refused, and with FIRST this row leaves out what that one matches.",
+                )
             condition = _condition(row, inputs, fields)
         except RefusedError as error:
             found.refuse(rule_id, error, file, title)
@@ -159,7 +162,10 @@ def _policy(table: ElementTree.Element, rows: int) -> str:
     policy = (table.get("hitPolicy") or "UNIQUE").strip().upper()
     policy = _SHORT.get(policy, policy)
     if table.get("aggregation"):
-        raise RefusedError("HIT_POLICY", f"The table sums up its rows ({table.get('aggregation')}); rules are apart.")
+        raise RefusedError(
+            "HIT_POLICY",
+            f"The table sums up its rows ({table.get('aggregation')}); rules are independent of each other.",
+        )
     if policy not in (*_INDEPENDENT, "FIRST"):
         known = ", ".join((*_INDEPENDENT, "FIRST"))
         raise RefusedError("HIT_POLICY", f"The hit policy {policy} is not supported; those that are: {known}.")

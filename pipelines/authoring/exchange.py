@@ -108,7 +108,7 @@ def import_rules(
         if version is not None:
             return replace_fields(plan.result, version=version)
         time.sleep(0.1 * (attempt + 1))
-    raise TableError("The table rules is edited by others all the time; try again.")
+    raise TableError("Others keep editing the table rules; try again.")
 
 
 def _no_rules(file: Path, scope: str | None) -> str:
@@ -127,7 +127,7 @@ def _foreign(
     reader = READERS.get(language or ("dmn" if file.suffix.lower() == ".dmn" else ""))
     if reader is None:
         if mapping is not None:
-            raise ConfigurationError("--mapping names the columns of fields of Sigma and DMN; give --format too.")
+            raise ConfigurationError("--mapping is only for Sigma and DMN; give --format too.")
         return None
     if scope is None:
         raise ConfigurationError(f"{file} names no stream or join; give the scope of its rules with --scope.")

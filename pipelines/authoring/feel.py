@@ -80,7 +80,7 @@ class _Reader:
         """The error of a test that is not supported."""
         return RefusedError(
             "FEEL",
-            f"The test {self.text!r:.120} is none of those that are supported: values, comparisons, intervals, lists "
+            f"The test {self.text!r:.120} is not supported; supported are values, comparisons, intervals, lists "
             "of them, not(...), and parts of texts.",
         )
 
@@ -221,7 +221,7 @@ class _Reader:
         if parse_date(plain) is not None and re.fullmatch(r"-?\d+-\d\d-\d\d", plain):
             return self._checked(f"DATE'{plain}'", "time")
         if parse_timestamp(plain) is None:
-            raise RefusedError("FEEL", f"The text {text!r:.60} is no date, and no date and time.")
+            raise RefusedError("FEEL", f"The text {text!r:.60} is neither a date nor a date and time.")
         return self._checked(f"TIMESTAMP'{plain}'", "time")
 
     def _checked(self, literal: str, kind: str) -> str:

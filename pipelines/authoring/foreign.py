@@ -126,7 +126,7 @@ class FieldMapping:
         found = _find(self.schema, name)
         if found is None:
             where = f"the file {self.path}" if self.path is not None else "a file given with --mapping"
-            message = f"The field {name} is no column of the scope; name its column in {where}, under `fields`."
+            message = f"The field {name} is not a column of the scope; name its column in {where}, under `fields`."
             raise RefusedError("UNMAPPED_FIELD", message)
         return found
 

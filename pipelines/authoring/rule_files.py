@@ -183,14 +183,16 @@ def _from_csv(path: Path, text: str) -> list[dict[str, Any]]:
     if (separator := separated_otherwise(text)) is not None:
         raise RuleFileError(f"{path}: its columns are separated by {separator}, use commas.")
     if (name := repeated_name(text)) is not None:
-        raise RuleFileError(f"{path}: its line of names has the column {name} twice.")
+        raise RuleFileError(f"{path}: its header line has the column {name} twice.")
     try:
         frame = pl.read_csv(io.StringIO(text), infer_schema=False, truncate_ragged_lines=False)
     except (pl.exceptions.PolarsError, ValueError) as error:
         fault = fault_of(text)
         if fault is not None:
             raise RuleFileError(f"{path}, {fault}") from None
-        raise RuleFileError(f"{path} is no CSV with commas and a line of names: {str(error).splitlines()[0]}") from None
+        raise RuleFileError(
+            f"{path} is not a CSV file with commas and a header line: {str(error).splitlines()[0]}"
+        ) from None
     return frame.to_dicts()
 
 
@@ -210,7 +212,7 @@ def _from_lines(path: Path, text: str) -> list[dict[str, Any]]:
             rows.append(_mapping(path, len(rows) + 1, json.loads(line, object_pairs_hook=_unique)))
         except (ValueError, RecursionError) as error:
             reason = "it is nested too deep" if isinstance(error, RecursionError) else error
-            raise RuleFileError(f"{path}, line {number} is no JSON: {reason}.") from None
+            raise RuleFileError(f"{path}, line {number} is not JSON: {reason}.") from None
     return rows
 
 
@@ -263,7 +265,7 @@ def read_yaml_documents(path: Path, text: str) -> list[Any]:
         reason = getattr(error, "problem", None) or str(error).splitlines()[0]
         if isinstance(error, RecursionError):
             reason = "it is nested too deep"
-        raise RuleFileError(f"{path}{where}, is no YAML of rules: {reason}.") from None
+        raise RuleFileError(f"{path}{where}, is not a YAML file of rules: {reason}.") from None
 
 
 def read_yaml(path: Path, text: str) -> Any:

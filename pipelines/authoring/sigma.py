@@ -31,7 +31,7 @@ def read_sigma(path: Path, scope: str, schema: pa.Schema, mapping: Path | None) 
         is_collection = False
         for number, document in enumerate(documents, 1):
             if not isinstance(document, dict):
-                message = f"Document {number} of the file is no Sigma rule: a mapping with `title` and `detection`."
+                message = f"Document {number} of the file is not a Sigma rule: a mapping with `title` and `detection`."
                 found.refuse(str(file), RefusedError(UNREADABLE, message), file)
                 continue
             is_collection = is_collection or "action" in document
@@ -90,12 +90,12 @@ def _check_kind(rule: dict[str, Any], is_collection: bool) -> None:
     if is_collection:
         raise RefusedError("COLLECTION", "A file of one rule in several documents (`action`) is not supported.")
     if "correlation" in rule:
-        raise RefusedError("CORRELATION", "The rule relates other rules; a rule looks at one row at a time.")
+        raise RefusedError("CORRELATION", "The rule correlates other rules; a rule here looks at one row at a time.")
 
 
 def _expression(rule: dict[str, Any], fields: FieldMapping) -> str:
     if "filter" in rule:
-        raise RefusedError("CORRELATION", "The rule filters other rules; a rule stands for itself.")
+        raise RefusedError("CORRELATION", "The rule filters other rules; a rule here does not depend on others.")
     detection = rule.get("detection")
     if not isinstance(detection, dict) or not detection.get("condition"):
         raise RefusedError("CONDITION", "The rule has no detection with a condition.")

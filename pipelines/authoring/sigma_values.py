@@ -85,7 +85,7 @@ def _field(key: str, value: Any, fields: FieldMapping) -> Condition:
     if any(isinstance(each, list) for each in values):
         raise RefusedError("VALUE", f"The values of {name} have a list within a list; write one list.")
     if not all(each is None or isinstance(each, (str, int, float)) for each in values):
-        raise RefusedError("VALUE", f"The values of {name} are no texts or numbers.")
+        raise RefusedError("VALUE", f"The values of {name} are not texts or numbers.")
     if not values:
         raise RefusedError("VALUE", f"{name} has an empty list of values.")
     found = _values(name, column, values, chosen, fields)
@@ -116,7 +116,7 @@ def _values(
         return combine(nulls)
     if not _is_text(column.type):
         if modifiers & _WHERE or any(_pattern_of(each, frozenset())[1] for each in texts):
-            raise RefusedError("VALUE", f"{name} is no text here, and {texts[0]!r:.80} is a pattern of texts.")
+            raise RefusedError("VALUE", f"{name} is not a text here, and {texts[0]!r:.80} is a pattern of texts.")
         return combine([*nulls, *(_number(name, column, "=", each) for each in texts)])
     if "windash" not in modifiers:
         return combine([*nulls, _patterns(column, list(dict.fromkeys(texts)), modifiers, combine)])
@@ -203,7 +203,7 @@ def _number(name: str, column: Column, operator: str, value: Any) -> Condition:
     if pa.types.is_boolean(column.type) and text.lower() in ("true", "false") and operator == "=":
         return comparison(sql, f"{sql} = {text.upper()}", f"{sql} <> {text.upper()}")
     if not re.fullmatch(r"[+-]?\d{1,30}(\.\d{1,30})?", text):
-        raise RefusedError("VALUE", f"{name} is compared with {text!r:.80}, which is no number.")
+        raise RefusedError("VALUE", f"{name} is compared with {text!r:.80}, which is not a number.")
     number = text.lstrip("+")
     negated = {"=": "<>", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}[operator]
     if _is_text(column.type):
@@ -217,7 +217,7 @@ def _number(name: str, column: Column, operator: str, value: Any) -> Condition:
 
 def _regular(name: str, column: Column, pattern: str, flags: str) -> Condition:
     if not _is_text(column.type):
-        raise RefusedError("VALUE", f"{name} is no text here, and is matched with a regular expression.")
+        raise RefusedError("VALUE", f"{name} is not a text here, and is matched with a regular expression.")
     before = f"(?{flags})" if flags else ""
     try:
         parse(before + pattern)
@@ -247,7 +247,7 @@ def _network(name: str, column: Column, text: str) -> Condition:
     try:
         given = ipaddress.ip_interface(text.strip())
     except ValueError:
-        raise RefusedError("VALUE", f"{name} is compared with {text!r:.80}, which is no network.") from None
+        raise RefusedError("VALUE", f"{name} is compared with {text!r:.80}, which is not a network.") from None
     network = given.network
     if not _is_text(column.type) or isinstance(network, ipaddress.IPv6Network):
         raise RefusedError("MODIFIER", f"The modifier cidr of {name} is supported for IPv4 addresses in a text alone.")

@@ -133,7 +133,7 @@ def history(workspace: Workspace, rule_id: str) -> list[dict[str, Any]]:
     lake = workspace.lake
     wanted = _number(rule_id) if lake.rule_id_type() == "bigint" else rule_id
     if wanted is None:
-        raise TableError(f"The ids of rules are whole numbers here, and {rule_id} is none.")
+        raise TableError(f"The ids of rules are whole numbers here, and {rule_id} is not one.")
     entries: list[dict[str, Any]] = []
     newer: dict[str, Any] | None = None
     for commit, row in _versions(lake, wanted):

@@ -66,7 +66,9 @@ def derived_values(scope: Scope, rows: pa.Table, leaves: Collection[Leaf], colum
             found = pa.Table.from_batches(chosen._collect_as_arrow())
     except (PySparkException, Py4JJavaError, pa.ArrowException, TypeError) as error:
         texts = ", ".join(str(leaf.text) for leaf in leaves)
-        raise SourceError(f"Only Spark evaluates {texts}, and it did not on these rows: {first_line(error)}") from error
+        raise SourceError(
+            f"Only Spark evaluates {texts}, and that failed on these rows: {first_line(error)}"
+        ) from error
     found = found.sort_by(_PLACE)
     values = [_values(found.column(f"c{number}"), leaf) for number, leaf in enumerate(leaves)]
     names = [leaf.name for leaf in leaves]

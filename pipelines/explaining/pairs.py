@@ -38,8 +38,8 @@ def joined_rows_where(scope: JoinScope, compiled: ri.CompiledRules, wanted: int)
         return list(_joined(scope, compiled, wanted))
     except NeedsSparkError as error:
         raise SourceError(
-            f"No row of {scope.name} satisfies the condition, and joined rows that match no rule are looked for "
-            f"without Spark, which cannot be: {error}."
+            f"No row of {scope.name} satisfies the condition. Joined rows that match no rule are looked for without "
+            f"Spark only, which is not possible: {error}."
         ) from error
 
 

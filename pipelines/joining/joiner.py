@@ -83,8 +83,8 @@ class Joiner(MicroBatchRun):
         definition = self._definition()
         if last is not None and (changes := definition_changes(last.plan["definition"], definition)):
             raise JoinChangedError(
-                f"The join {self.join.name} has other streams, keys, windows, event times or another time zone now "
-                f"than those that its table was joined with ({changes}). Take them back, or join everything anew "
+                f"The join {self.join.name} has other streams, keys, windows, event times or another time zone than "
+                f"those that its table was joined with ({changes}). Undo the change, or join everything again "
                 f"with: deltatag join {self.join.name} --restart"
             )
         if last is not None and unfinished:
@@ -144,7 +144,7 @@ class Joiner(MicroBatchRun):
     @contextmanager
     def _reporting_lost_files(self, planned: PlannedJoin) -> Iterator[None]:
         """Turn an error that is due to deleted source files into one that says so."""
-        advice = f"Join everything that the sources hold now anew with: deltatag join {self.join.name} --restart"
+        advice = f"Join the sources from the beginning with: deltatag join {self.join.name} --restart"
         with ExitStack() as stack:
             for side in planned.sides:
                 stack.enter_context(reporting_lost_files(self.sources[side.stream.name], side.files, advice))

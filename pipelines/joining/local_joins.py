@@ -94,13 +94,13 @@ class LocalJoins:
                 raise NeedsSparkError(reason)
             for side in planned.sides:
                 if side.tracked is not None:
-                    raise NeedsSparkError(f"row tracking tells the earlier rows of {side.stream.name} apart")
+                    raise NeedsSparkError(f"the earlier rows of {side.stream.name} are identified by row tracking")
         indexes = [planned.index for planned in together]
         return LocalRows(self.workspace, widest_join, together[0].sides, indexes, watermark(together[0].batch.plan))
 
     def match(self, widest_join: Join, planned: PlannedJoin) -> None:
         """Leave it to Spark: only predicates that ended Spark are searched for in this way."""
-        raise NeedsSparkError("predicates are looked for that ended Spark")
+        raise NeedsSparkError("deltatag is looking for the predicates that ended Spark")
 
     def write(self, planned: PlannedJoin, partitioned: PartitionedRows) -> dict[str, Any]:
         """Write the micro-batch's tables; returns its figures."""

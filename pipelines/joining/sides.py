@@ -215,7 +215,7 @@ def _check_files(side: SideFiles, current: Mapping[str, Any]) -> None:
     if missing:
         raise SourceError(
             f"Earlier rows of {side.stream.name} that new rows may join were in files that have been rewritten and "
-            f"removed since ({len(missing):,} files, among them {missing[0]}), so that they cannot be told apart from "
-            "new ones any more. Keep removed files until the join has run, or switch row tracking on for a source that "
-            f"has no start of its own ({ROW_TRACKING} = true); now join everything anew with --restart."
+            f"removed since ({len(missing):,} files, among them {missing[0]}), so they can no longer be distinguished "
+            "from new ones. Join everything again with --restart. To avoid this, keep removed files until the join has "
+            f"run, or switch row tracking on for a source that has no start of its own ({ROW_TRACKING} = true)."
         )

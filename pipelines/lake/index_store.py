@@ -121,8 +121,8 @@ def index_to_tag_with(lake: Lake, scope: str, fingerprint: str | None = None) ->
     if found is None:
         which = f" with the fingerprint {fingerprint}" if fingerprint else ""
         raise NoIndexError(
-            f"The scope {scope} has no index{which} to tag with. Make it with: deltatag compile {scope}. Where "
-            'on_reject is "hold", first correct the rules of it that rule_rejects lists.'
+            f"The scope {scope} has no index{which} to tag with. Make it with: deltatag compile {scope}. If "
+            'on_reject is "hold", first correct its rules that rule_rejects lists.'
         )
     return found
 
@@ -136,9 +136,9 @@ def load_planned(lake: Lake, scope: str, fingerprint: str, command: str) -> tupl
     except (NoIndexError, IndexDamagedError, ri.ArtifactError) as error:
         raise IndexOutdatedError(
             f"The unfinished micro-batch of {scope} needs the index {fingerprint[:12]} that it was planned with, which "
-            f"cannot be read: {error} If another version of deltatag has planned it, let that one finish it. Else "
-            f"compile the rules (deltatag compile {scope}): a micro-batch of which no rows are written yet then "
-            f"goes on with the new index, any other can only be taken anew with the whole source: {command} --restart"
+            f"cannot be read: {error} If another version of deltatag planned it, finish it with that version. "
+            f"Otherwise compile the rules (deltatag compile {scope}): a micro-batch that has written no rows yet then "
+            f"continues with the new index. If it has written some, process the whole source again: {command} --restart"
         ) from error
 
 
@@ -300,7 +300,7 @@ def _list_holder(lake: Lake, stored: StoredIndex, name: str) -> StoredIndex:
     with _damage(stored.scope):
         found = _newest(lake, [("scope", stored.scope), ("chunk", 0), ("sha256", name.removesuffix(".index"))])
     if found is None:
-        raise IndexDamagedError(_advice(stored.scope, f"rule_index has no longer the bytes of its lists, {name}"))
+        raise IndexDamagedError(_advice(stored.scope, f"rule_index no longer has the bytes of its lists, {name}"))
     return found
 
 
@@ -350,4 +350,4 @@ def _damage(scope: str) -> Any:
 
 
 def _advice(scope: str, reason: str) -> str:
-    return f"The stored index of {scope} is damaged: {reason}. Compile it anew with: deltatag compile {scope} --force"
+    return f"The stored index of {scope} is damaged: {reason}. Compile it again with: deltatag compile {scope} --force"

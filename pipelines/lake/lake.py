@@ -190,7 +190,7 @@ def _how_to_make(name: str) -> str:
     if name in LAKE_TABLES:
         return "Make it with: deltatag init"
     scope = scope_of_table(name)
-    return f"It is made by the first run of deltatag tag {scope}, or of deltatag join {scope} where that is a join."
+    return f"It is made by the first run of deltatag tag {scope}, or of deltatag join {scope} if that is a join."
 
 
 def arrow_schema(table: Table, id_type: str = "string") -> pa.Schema:

@@ -117,7 +117,7 @@ def record_plan(lake: Lake, batch: MicroBatch) -> MicroBatch:
     recorded = _record(lake, batch)
     if recorded.plan.get("reset"):
         raise RestartedError(
-            f"Another run has restarted {batch.scope} meanwhile, and takes everything anew; this one ends here."
+            f"Another run has restarted {batch.scope} meanwhile, and processes everything again; this one ends here."
         )
     return recorded
 
@@ -156,14 +156,14 @@ def check_id_type(last: MicroBatch | None, id_type: str, again: str) -> None:
     if former != id_type:
         raise TableError(
             f"The column rule_id of the table rules was {former.upper()} when {last.scope if last else again} was "
-            f"tagged, and is {id_type.upper()} now. Give it its former type, or take everything again with: {again}"
+            f"tagged, and is {id_type.upper()} now. Give it its former type, or process everything again with: {again}"
         )
 
 
 def taken_over(batch: MicroBatch) -> RestartedError:
     """The error of a run whose micro-batch another run has planned again."""
     return RestartedError(
-        f"Another run has planned micro-batch {batch.batch} of {batch.scope} anew meanwhile, and does it; this one "
+        f"Another run has planned micro-batch {batch.batch} of {batch.scope} again, and is processing it; this one "
         "ends here, and has written nothing of it."
     )
 

@@ -40,7 +40,7 @@ def insert(workspace: Workspace, statement: Insert) -> pa.Table:
         """Append the rows to one version of the table."""
         names = [table.column(name) for name in statement.columns or table.schema.names]
         if len(set(names)) < len(names) or any(len(row) != len(names) for row in statement.rows):
-            raise NeedsSparkError("a row has not one value for each column")
+            raise NeedsSparkError("a row does not have one value for each column")
         kinds = [table.schema.field(name).type for name in names]
         given = {
             name: pa.array([value_of(row[place], kind, table.zone) for row in statement.rows], kind)
@@ -161,7 +161,7 @@ def _editable(workspace: Workspace, name: TableName) -> LocalTable:
     odd += [str(each["name"]) for each in snapshot.fields if not each.get("nullable", True)]
     odd += snapshot.partition_columns
     if odd or len({column_key(each) for each in table.schema.names}) < len(table.schema):
-        raise NeedsSparkError(f"the table asks for more than its rows: {', '.join(odd)}")
+        raise NeedsSparkError(f"the table has features or columns that only Spark maintains: {', '.join(odd)}")
     return table
 
 

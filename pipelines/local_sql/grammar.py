@@ -129,7 +129,7 @@ def parse_statement(text: str) -> Statement:
         }
         return readers[tokens.kinds[0]]()
     except (RuleError, KeyError) as error:
-        raise NeedsSparkError("it is no statement of one table") from error
+        raise NeedsSparkError("it is not a statement about one table") from error
 
 
 class _Reader:
@@ -275,7 +275,7 @@ class _Reader:
         terms = self.listed(lambda: self.term(given, frozenset(), ",)"))
         self.expect(")")
         if len(names) != len(terms):
-            raise NeedsSparkError("a row has not one value for each column")
+            raise NeedsSparkError("a row does not have one value for each column")
         return tuple(zip(names, terms, strict=True))
 
     def term(self, given: str, ends: frozenset[str], stops: str) -> Term:
@@ -371,5 +371,5 @@ class _Reader:
         self.position += 1
         found = int(literals.number(spelling, 0).value)
         if found > _LARGEST:
-            raise NeedsSparkError(f"{found} is no INT, which Spark asks for")
+            raise NeedsSparkError(f"{found} is not an INT, which Spark asks for")
         return found

@@ -40,13 +40,13 @@ class _Merged:
     def __init__(self, table: LocalTable, statement: Merge) -> None:
         names = [column_key(name) for name in statement.columns]
         if len(set(names)) < len(names) or any(len(row) != len(names) for row in statement.rows):
-            raise NeedsSparkError("a row has not one value for each column")
+            raise NeedsSparkError("a row does not have one value for each column")
         self._table, self._statement = table, statement
         self._places = {name: place for place, name in enumerate(names)}
         self._given: dict[str, pa.Array] = {}
         self._keys = [table.column(target) for target, _ in statement.on]
         if not all(_is_key(table.schema.field(key).type) for key in self._keys):
-            raise NeedsSparkError("its keys are no texts and no whole numbers")
+            raise NeedsSparkError("its keys are neither texts nor whole numbers")
         self._key_names = [
             self._put(Term(column=column), key) for key, (_, column) in zip(self._keys, statement.on, strict=True)
         ]
@@ -54,7 +54,7 @@ class _Merged:
         whole = [key for key in keys if None not in key]
         self._wanted = set(whole)
         if len(self._wanted) < len(whole):
-            raise NeedsSparkError("two of its rows have one key")
+            raise NeedsSparkError("two of its rows have the same key")
         self._updates, self._inserts = self._assigned(statement.updated), self._assigned(statement.inserted)
 
     def counts(self) -> tuple[int, int]:

@@ -138,7 +138,7 @@ class _Aggregation:
         else:
             known = item.aggregate == "count" or _is_discrete(kind)
         if not known:
-            raise NeedsSparkError(f"only Spark tells {item.aggregate or 'a value'} of {item.column}")
+            raise NeedsSparkError(f"only Spark computes {item.aggregate or 'a value'} of {item.column}")
 
     def _called(self, item: Item) -> str:
         if item.aggregate is None:
@@ -150,7 +150,7 @@ class _Aggregation:
             return _place(key.by, len(self.names))
         named = [place for place, name in enumerate(self.names) if name.lower() == key.by.lower()]
         if len(named) != 1:
-            raise NeedsSparkError(f"the result has no one column {key.by}")
+            raise NeedsSparkError(f"the result does not have exactly one column {key.by}")
         return named[0]
 
     def _partial(self, rows: pl.DataFrame) -> pl.DataFrame:

@@ -29,7 +29,7 @@ def execute(workspace: Workspace, statement: str) -> pa.Table:
             return merge.merge(workspace, read)
         return edits.insert(workspace, read) if isinstance(read, Insert) else edits.change(workspace, read)
     except RulesIndexError as error:
-        raise NeedsSparkError("it has an expression that is no rule's") from error
+        raise NeedsSparkError("it has an expression that a rule cannot have") from error
 
 
 def local_result(workspace: Workspace, statement: str) -> pa.Table | None:

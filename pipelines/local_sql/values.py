@@ -19,7 +19,7 @@ _MAP = re.compile(r"map\s*\(\s*(?P<entries>.*)\)\s*", re.IGNORECASE | re.DOTALL)
 def value_of(text: str, kind: pa.DataType, zone: str) -> Any:
     """The Python value of a constant that has a column's type.
 
-    zone: of timestamps without one. NeedsSparkError if the text is no constant of that type; RuleError if it is no
+    zone: of timestamps without one. NeedsSparkError if the text is not a constant of that type; RuleError if it is no
     expression.
     """
     if pa.types.is_map(kind):
@@ -33,7 +33,7 @@ def value_of(text: str, kind: pa.DataType, zone: str) -> Any:
             return found.value
     elif found.type == kind and not pa.types.is_decimal(kind):
         return _timestamp(found.value, kind) if pa.types.is_timestamp(kind) else found.value
-    raise NeedsSparkError(f"{text} is no value of the type {kind}")
+    raise NeedsSparkError(f"{text} is not a value of the type {kind}")
 
 
 def _timestamp(microseconds: int, kind: pa.DataType) -> Any:
@@ -49,7 +49,7 @@ def _constant(text: str, zone: str) -> Constant:
     node, tokens = parse(text, zone)
     local = Analyser(tokens, Scope(pa.schema([]), zone)).value(node).local
     if not isinstance(local, Constant) or local.value is None:
-        raise NeedsSparkError(f"{text} is no constant")
+        raise NeedsSparkError(f"{text} is not a constant")
     return local
 
 
@@ -58,10 +58,10 @@ def _map_of(text: str, kind: pa.DataType, zone: str) -> list[tuple[Any, Any]] | 
         return None
     node, tokens = parse(text, zone)
     if node.kind != "call" or not _MAP.fullmatch(text.strip()):
-        raise NeedsSparkError(f"{text} is no map")
+        raise NeedsSparkError(f"{text} is not a map")
     parts = [tokens.text[tokens.starts[each.first] : tokens.ends[each.last]] for each in node.children]
     if not parts or len(parts) % 2:
-        raise NeedsSparkError(f"{text} is no map of constants")
+        raise NeedsSparkError(f"{text} is not a map of constants")
     keys = [value_of(each, kind.key_type, zone) for each in parts[::2]]
     if None in keys or len(set(keys)) < len(keys):
         raise NeedsSparkError(f"{text} has a key twice, or NULL")

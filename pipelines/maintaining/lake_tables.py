@@ -80,14 +80,14 @@ def _unless_conflicting(lake: Lake, name: str, done: TableMaintenance, step: Cal
     try:
         step()
     except NotMergeableError as error:
-        done.put_off(f"the small files of {name} are left as they are, for {error}")
+        done.put_off(f"the small files of {name} are not merged: {error}")
     except exceptions.CommitFailedError:
-        done.put_off(f"part of the upkeep of {name} is put off, for others wrote to the table")
+        done.put_off(f"part of the maintenance of {name} is postponed: others wrote to the table")
     except (exceptions.DeltaError, OSError) as error:
         if name == "rules":  # users may have enabled features that delta-rs cannot write
-            done.put_off(f"rules is left as it is: {first_line(error)}")
+            done.put_off(f"the table rules is not maintained: {first_line(error)}")
             return
-        raise not_written(f"The table {name} at {lake.uri(name)} cannot be kept up", error) from error
+        raise not_written(f"The table {name} at {lake.uri(name)} cannot be maintained", error) from error
 
 
 def _runs(workspace: Workspace, done: TableMaintenance) -> None:
@@ -105,7 +105,7 @@ def _merge_rules(workspace: Workspace, done: TableMaintenance) -> None:
     lake = workspace.lake
     writer = writer_of(workspace, "rules")
     if writer is None:
-        done.put_off("the small files of rules are left to who has made the table other than deltatag does")
+        done.put_off("the small files of rules are not merged: the table has properties that deltatag does not give it")
         return
     log = table_log(lake.uri("rules"))
     snapshot = log.latest()
@@ -115,7 +115,7 @@ def _merge_rules(workspace: Workspace, done: TableMaintenance) -> None:
         done.merged, done.into = len(small), len(written)
         return
     writer.discard(written)
-    done.put_off("the small files of rules are merged another time, for others wrote to the table")
+    done.put_off("the small files of rules are merged next time: others wrote to the table")
 
 
 def _indexes(workspace: Workspace, done: TableMaintenance) -> None:

@@ -64,8 +64,8 @@ def keep_up(workspace: Workspace, scope: str, name: str, in_run: bool) -> TableM
         _merge(workspace, name, in_run, done)
     elif _fixed(readers) and groups_to_merge(files_of(workspace.lake.delta(name)), LEAST_IN_RUN):
         done.notes.append(
-            f"The small files of {name} are not merged: {_names(readers)} begins at a start of its own, and finds "
-            "earlier rows in the files that each commit has added."
+            f"The small files of {name} are not merged: {_names(readers)} has a start of its own, and finds "
+            "earlier rows by the files that each commit added."
         )
     hours = hours_to_keep(workspace, name, COMMITS if in_run else 1)
     if hours is not None:
@@ -121,13 +121,13 @@ def _replace(log: DeltaLog, writer: FileWriter, least: int, done: TableMaintenan
         if isinstance(error, NotMergeableError):
             raise
         # another process has compacted these files, and removed them
-        done.put_off(f"the small files of {done.table} are merged another time, for others removed some")
+        done.put_off(f"the small files of {done.table} are merged next time: others removed some")
         return False
     if not gone:
         return False
     if not log.replace_files(snapshot, gone, written):
         writer.discard(written)
-        done.put_off(f"the small files of {done.table} are merged another time, for others wrote to the table")
+        done.put_off(f"the small files of {done.table} are merged next time: others wrote to the table")
         return False
     done.merged += len(gone)
     done.into += len(written)
@@ -171,7 +171,7 @@ def optimize(workspace: Workspace, name: str, done: TableMaintenance) -> None:
     except TableError as error:
         if not is_conflict(error.__cause__):
             raise
-        done.put_off(f"the small files of {name} are merged another time, for others wrote to the table")
+        done.put_off(f"the small files of {name} are merged next time: others wrote to the table")
     finally:
         for key, former in before.items():
             if former is None:
@@ -188,7 +188,7 @@ def _vacuum(workspace: Workspace, name: str, hours: int, in_run: bool, done: Tab
         from pipelines.spark.failures import run
 
         statement = f"VACUUM {lake.sql_name(name)} RETAIN {hours} HOURS"
-        run(lambda: workspace.spark.sql(statement).collect(), f"remove what no version of {name} names")
+        run(lambda: workspace.spark.sql(statement).collect(), f"remove files that no version of {name} refers to")
         done.removed += removed_by_vacuum(lake.delta(name))
         return
     removed = 0
@@ -237,7 +237,7 @@ def _drop_quarantined(
     except TableError as error:
         if not is_conflict(error.__cause__):
             raise
-        done.put_off(f"old rows of {name} are deleted another time, for others wrote to the table")
+        done.put_off(f"old rows of {name} are deleted next time: others wrote to the table")
 
 
 def _holds(workspace: Workspace, name: str, before: int) -> bool:

@@ -79,10 +79,10 @@ class Attempts:
         if self._search is None or self._search.state == "open":
             return error
         cause = (
-            "It does so without any of the predicates that only Spark evaluates: no rule is at fault. Give Spark more "
-            'memory ("spark.driver.memory" in [spark]), or take less at once (max_bytes_per_batch).'
+            "It does so even without the predicates that only Spark evaluates: no rule is at fault. Give Spark more "
+            'memory ("spark.driver.memory" in [spark]), or make micro-batches smaller (max_bytes_per_batch).'
             if self._search.state == "innocent"
-            else "It did not when it was matched without being written: no rule was found to be at fault."
+            else "Matched without being written, it did not: no rule was found to be at fault."
         )
         where = f"Micro-batch {self.batch.batch} of {self.batch.scope} ends Spark again and again."
         return SparkEndedError(f"{error} {where} {cause}", error.usable)

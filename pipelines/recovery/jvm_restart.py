@@ -23,7 +23,7 @@ from pipelines.workspace import Workspace
 _T = TypeVar("_T")
 _FATAL = ("java.lang.OutOfMemoryError", "java.lang.StackOverflowError", "ExecutorLostFailure", *jvm.ENDING)
 """Names in errors of Spark which show that the JVM or executor that evaluated a row has ended."""
-_EXIT = {50: "an error that nothing may catch", 51: "an error while it told of another", 52: "it ran out of memory"}
+_EXIT = {50: "a fatal error", 51: "an error while it reported another one", 52: "it ran out of memory"}
 """What Spark's own exit statuses mean."""
 
 
@@ -58,8 +58,8 @@ def spark_ended(workspace: Workspace, what: str, reason: str) -> SparkEndedError
         ""
         if usable
         else (
-            " deltatag was given the session from outside, and cannot start another one: start the session, or the "
-            "cluster, anew, and run the same command again. It goes on where it stopped."
+            " deltatag was given the session from outside, and cannot start another one: start the session or the "
+            "cluster again, and run the same command again. It continues where it stopped."
         )
     )
     return SparkEndedError(f"Could not {what}: {reason}.{advice}", usable)

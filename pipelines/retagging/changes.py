@@ -73,8 +73,9 @@ def changes_of(bases: Iterable[pl.DataFrame | None], now: pl.DataFrame, only_new
     if any(base is None for base in bases):
         if only_new:
             raise TableError(
-                "Which rules are new cannot be told: the index that tagged the rows, or the version of rules that it "
-                'was made from, is gone. Bring all rules up to date once: deltatag retag (or retag = "always").'
+                "Which rules are new is not known: the index that tagged the rows, or the version of rules that it "
+                "was made from, no longer exists. Bring all rules up to date once: deltatag retag (or retag = "
+                '"always").'
             )
         return Changes(now.drop(_TYPES), now.drop(_TYPES).clear(), (), everything=True)
     differ, former = [now.clear()], [now.clear()]

@@ -32,14 +32,14 @@ def refuse_other_types(scope: Scope, table_columns: pa.Schema, compiled: ri.Comp
         if found == leaf.type:
             continue
         verb = "tag" if isinstance(scope, StreamScope) else "join"
-        anew = f"take everything anew: deltatag {verb} {scope.name} --restart"
+        anew = f"process everything again: deltatag {verb} {scope.name} --restart"
         if found is None:
             raise SourceChangedError(
-                f"Rules of {scope.name} read {leaf.name}, which {table} does not have yet. Let deltatag {verb} "
-                f"{scope.name} take rows that have it first, or {anew}"
+                f"Rules of {scope.name} read {leaf.name}, which {table} does not have yet. First let deltatag "
+                f"{verb} {scope.name} process rows that have it, or {anew}"
             )
         raise SourceChangedError(
             f"Rules of {scope.name} read {leaf.name}, which is {name_of(leaf.type)} in the source now, and "
-            f"{name_of(found)} in {table}, whose rows can therefore not be tried again. Give the source its old type "
-            f"back, or {anew}"
+            f"{name_of(found)} in {table}, so the rows in that table cannot be matched again. Give the source its old "
+            f"type back, or {anew}"
         )

@@ -164,8 +164,8 @@ def snapshots(lake: Lake, name: str, keeps_matches: bool) -> Snapshots:
             return found
         if time.monotonic() > until:
             raise TableError(
-                f"A micro-batch of {name} stands between two of its writes. Let the run that writes it end, or, where "
-                f"it was stopped, end the micro-batch with: deltatag tag {name}"
+                f"A micro-batch of {name} is only partly written. Let the run that writes it end, or, if it was "
+                f"stopped, finish the micro-batch with: deltatag tag {name}"
             )
         time.sleep(0.2)
 
@@ -179,7 +179,7 @@ def _snapshots(lake: Lake, name: str, keeps_matches: bool) -> Snapshots | None:
     if last is None:
         return Snapshots(-1, int(tagged.version()), None if matches is None else int(matches.version()))
     if last.state == RESET:
-        raise RestartedError(f"The tables of {name} are being emptied. End that first with: deltatag tag {name}")
+        raise RestartedError(f"The tables of {name} are being emptied. Finish that first with: deltatag tag {name}")
     through = last.batch
     if last.state != DONE and not _holds(tagged, tagged_table(name), last):
         through -= 1

@@ -57,7 +57,7 @@ def reproduce_here(
     if reason := why_spark_retags(scope.workspace):
         raise NeedsSparkError(reason)
     if scope.workspace.lake.is_in_store:
-        raise NeedsSparkError("delta-rs makes no table with a property of deltatag's own in an object store")
+        raise NeedsSparkError("delta-rs cannot create a table with a property of deltatag's own in an object store")
     compiled = _compiled(scope, rules)
     if reason := why_spark_evaluates(compiled):
         raise NeedsSparkError(reason)
@@ -87,7 +87,7 @@ def _compiled(scope: StreamScope, rules: pl.DataFrame) -> ri.CompiledRules:
 
 def _check_plain(lake: Lake, name: str, snapshot: FolderSnapshot) -> None:
     if layout_of(lake, name, snapshot.fields) is None:
-        raise NeedsSparkError(f"the table {name} asks more of its files than their rows")
+        raise NeedsSparkError(f"the table {name} needs more in its files than their rows")
 
 
 class _Reproduction:
@@ -146,7 +146,7 @@ class _Reproduction:
         name = tagged_table(self.scope.name)
         adds = live_files(self.tagged, self.at.tagged)
         if adds is None or any(add.get("deletionVector") for add in adds):
-            raise NeedsSparkError(f"the table {name} has files that Spark alone reads")
+            raise NeedsSparkError(f"the table {name} has files that only Spark reads")
         held = [*self.fields, {"name": SOURCE_VERSION, "type": "long", "nullable": True, "metadata": {}}]
         schema = self._with_inputs(arrow_schema_of(held))
 
@@ -173,7 +173,7 @@ class _Reproduction:
             with runner.in_zone(self.compiled.time_zone):
                 runner.each_accepted(source, taken, self._with_inputs(schema), batch.plan, self._write)
         if not files:
-            raise SourceError(f"No row of {self.scope.name} has been taken yet, so that there is none to be tagged.")
+            raise SourceError(f"No row of {self.scope.name} has been processed yet, so there is none to tag.")
         return files
 
     def _with_inputs(self, schema: pa.Schema) -> pa.Schema:

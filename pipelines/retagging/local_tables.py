@@ -80,7 +80,7 @@ class LocalTables:
         if reason := why_spark_retags(workspace):
             raise NeedsSparkError(reason)
         if changes.everything:
-            raise NeedsSparkError("nothing tells which rules its rows were tagged by")
+            raise NeedsSparkError("it is not known which rules its rows were tagged by")
         names = [tagged_table(scope.name)]
         names += [matches_table(scope.name)] if scope.stream.keeps_matches else []
         for name in filter(workspace.lake.exists, names):
@@ -88,7 +88,7 @@ class LocalTables:
             if reason := log.why_spark_commits(log.latest()):
                 raise NeedsSparkError(f"the table {name} {reason}")
             if layout_of(workspace.lake, name, log.latest().fields) is None:
-                raise NeedsSparkError(f"the table {name} asks more of its files than their rows")
+                raise NeedsSparkError(f"the table {name} needs more in its files than their rows")
         compiled = None
         if not changes.rules.is_empty():
             compiled = index_without_spark(
@@ -109,7 +109,7 @@ class LocalTables:
         if tables._task(tables.tagged.latest().number, None) is None:
             raise NeedsSparkError(
                 "a rule that differs, or the range of event times, reads more than plain columns, or the table "
-                f"{names[0]} has deletion vectors or a checkpoint that Spark alone reads"
+                f"{names[0]} has deletion vectors or a checkpoint that only Spark reads"
             )
         return tables
 
@@ -318,7 +318,7 @@ class LocalTables:
         """The files of a version; TableError if only Spark can read the log."""
         found = live_files(log, version)
         if found is None:
-            raise TableError(f"The log of the table at {log.uri} has a checkpoint that Spark alone reads.")
+            raise TableError(f"The log of the table at {log.uri} has a checkpoint that only Spark reads.")
         return found
 
     def _task(self, version: int, stamps: Stamps | None) -> FileTask | None:

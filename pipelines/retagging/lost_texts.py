@@ -51,6 +51,6 @@ def refuse_lost_texts(scope: StreamScope, changes: Changes) -> None:
         column = sorted(read & lost or lost)[0]
         raise TableError(
             f"{scope.name} cannot be re-tagged by rules that read {column}: its tagged table is partitioned by it, and "
-            "has NULL where the source may have an empty text. Tag everything anew with: deltatag tag "
+            "has NULL where the source may have an empty text. Tag everything again with: deltatag tag "
             f"{scope.name} --restart"
         )

@@ -52,4 +52,4 @@ def check_lists(stream: Stream, base: pl.DataFrame, lists: Sequence[ValueList]) 
 
 def restart_advice(stream: Stream) -> str:
     """The beginning of a sentence that says what to do if rows that match only now cannot be found."""
-    return f"Tag everything anew with: deltatag tag {stream.name} --restart, which takes what the source "
+    return f"Tag everything again with: deltatag tag {stream.name} --restart, which processes what the source "

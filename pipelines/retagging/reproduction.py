@@ -49,8 +49,10 @@ def _check_name(workspace: Workspace, table: str) -> None:
         name for scope in scopes_of(workspace) for name in (scope, *scope_tables(scope, scope in configuration.joins))
     }
     if not _NAME.match(table):
-        raise ConfigurationError(f"{table!r} is no name of a table: it consists of letters, digits and underscores.")
+        raise ConfigurationError(
+            f"{table!r} is not a name of a table: it must consist of letters, digits and underscores."
+        )
     if table.lower() in {name.lower() for name in (*taken, *FIXED_TABLES)}:
         raise ConfigurationError(f"{table} is a table of deltatag's own, or a stream's; give --into another name.")
     if workspace.lake.exists(table) and MADE_BY not in workspace.lake.delta(table).metadata().configuration:
-        raise ConfigurationError(f"There is a table {table} that no re-tag has made; give --into another name.")
+        raise ConfigurationError(f"The table {table} exists and was not made by a re-tag; give --into another name.")

@@ -250,12 +250,12 @@ class Retagger:
         if self.stream is None or not self._only_matched or work.changes.rules.is_empty():
             return 0
         if work.changes.everything or work.changes.types_changed:
-            why = "the index that tagged them is gone"
+            why = "the index that tagged them no longer exists"
             if work.changes.types_changed:
                 why = "rules that tagged them name columns that have other types now"
             raise TableError(
                 f"Which rows of {self.name} are in its table, which has only matched ones, is not known: {why}. "
-                f"Tag everything anew with: deltatag tag {self.name} --restart"
+                f"Tag everything again with: deltatag tag {self.name} --restart"
             )
         bases: dict[tuple[str, ...], pl.DataFrame] = {}
         for history in work.histories.distinct:

@@ -101,7 +101,7 @@ def _rows(scope: StreamScope) -> tuple[DataFrame, int]:
         frames.append(frame)
         count += len(taken.files)
     if not frames:
-        raise SourceError(f"No row of {stream.name} has been taken yet, so that there is none to be tagged.")
+        raise SourceError(f"No row of {stream.name} has been processed yet, so there is none to tag.")
     return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames), count
 
 

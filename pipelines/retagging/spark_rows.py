@@ -53,9 +53,9 @@ class TaggedRows:
         files = self.candidates(version, rematch.condition)
         if not files:
             return ChangedFiles(version, (), files_read=0)
-        self.workspace.progress(f"{self.name}: trying the rows of {len(files):,} files again")
+        self.workspace.progress(f"{self.name}: matching the rows of {len(files):,} files again")
         with self.limit(files, rematch):
-            counted = run(lambda: self._counted(version, files, rematch), f"try the rows of {self.name} again")
+            counted = run(lambda: self._counted(version, files, rematch), f"match the rows of {self.name} again")
         changed: dict[int, int] = {}
         for number, rows, _ in counted:
             changed[number] = changed.get(number, 0) + rows
@@ -113,7 +113,7 @@ class TaggedRows:
         is. Returns the number of files added; None if the table already holds the transaction. stamps: new values of
         columns of the rows that are matched again; only_matched: rows that lose their last id are deleted.
         """
-        self.workspace.progress(f"{self.name}: writing {len(found.files):,} files anew")
+        self.workspace.progress(f"{self.name}: writing {len(found.files):,} files again")
         names = [field.name for field in self.log_schema(found.version).fields]
         entries: list[str] = []
         frames = [further.select(*(functions.col(quoted(name)) for name in names))] if further is not None else []

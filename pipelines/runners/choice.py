@@ -50,7 +50,7 @@ def report_spark(workspace: Workspace, what: str, reason: NeedsSparkError) -> No
 def spark_ruled_out(workspace: Workspace, what: str, reason: NeedsSparkError) -> SparkRuledOutError:
     """The error of something that needs Spark while the configuration rules it out."""
     return SparkRuledOutError(
-        f'{what} needs Spark because {reason}; and [lake] runner is "local" in {workspace.configuration.path}. Take '
+        f'{what} needs Spark because {reason}; and [lake] runner is "local" in {workspace.configuration.path}. Set '
         'runner = "auto".'
     )
 

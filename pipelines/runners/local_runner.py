@@ -137,7 +137,7 @@ class LocalRunner:
 
     def match(self, job: Job, without: frozenset[str]) -> None:
         """Leave it to Spark: only predicates that ended Spark are searched for in this way."""
-        raise NeedsSparkError("predicates are looked for that ended Spark")
+        raise NeedsSparkError("deltatag is looking for the predicates that ended Spark")
 
     def write(self, job: Job, resumed: bool) -> dict[str, Any]:
         """Write the micro-batch's tables: quarantine, matches, tagged rows; returns its figures."""

@@ -98,7 +98,7 @@ class Section:
         if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
             raise self.error(key, 'expected a list of names such as ["id"]')
         if len({item.lower() for item in value}) != len(value):
-            raise self.error(key, "a name stands in the list twice")
+            raise self.error(key, "a name is in the list twice")
         return tuple(value)
 
     def owners(self) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ def moment(text: str, kind: pa.DataType, zone: ZoneInfo) -> datetime | date:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise ConfigurationError(f"{text!r} is no time; write one as 2026-01-31 or 2026-01-31T12:00.") from None
+        raise ConfigurationError(f"{text!r} is not a time; write one as 2026-01-31 or 2026-01-31T12:00.") from None
     local = found if found.tzinfo is None else found.astimezone(zone).replace(tzinfo=None)
     if pa.types.is_date(kind):
         return local.date()

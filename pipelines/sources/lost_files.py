@@ -34,8 +34,8 @@ def reporting_lost_files(source: Source, files: tuple[Add, ...], advice: str) ->
 
 def reporting_lost_rows(source: Source, files: tuple[Add, ...]) -> AbstractContextManager[None]:
     """`reporting_lost_files`, with commands that skip the lost rows or take the whole source again."""
-    advice = f"Take what is left, without these rows, with: {source.command} --skip-changes, or everything that the "
-    return reporting_lost_files(source, files, f"{advice}source holds now anew with: {source.command} --restart")
+    advice = f"Continue without these rows with: {source.command} --skip-changes, or process the source from the "
+    return reporting_lost_files(source, files, f"{advice}beginning with: {source.command} --restart")
 
 
 def lost_files(source: Source, files: tuple[Add, ...]) -> tuple[Add, ...]:
@@ -63,8 +63,8 @@ def lost_error(source: Source, lost: tuple[Add, ...], count: int, advice: str) -
     rows = rows_of(lost)
     note = f", with {rows:,} rows," if rows is not None else ""
     return SourceError(
-        f"{len(lost):,} of the {count:,} files that {source.name} is to take next from its source at {source.log.uri} "
-        f"are gone (the first is {lost[0][1]['path']}): VACUUM, or something else, has removed them before their rows "
-        f"were taken. {added[0].upper()}{added[1:]} of the source had added them{note} which the source may still hold "
-        f"in other files, where OPTIMIZE wrote them anew. {advice}"
+        f"{len(lost):,} of the {count:,} files that {source.name} has to read next from its source at {source.log.uri} "
+        f"no longer exist (the first is {lost[0][1]['path']}): VACUUM or something else removed them before their rows "
+        f"were processed. {added[0].upper()}{added[1:]} of the source had added them{note} which the source may still "
+        f"hold in other files, where OPTIMIZE rewrote them. {advice}"
     )

@@ -38,6 +38,6 @@ def notice(workspace: Workspace, name: str) -> str:
     """A sentence for people on a stream that only joins read."""
     joins = joins_of(workspace, name)
     return (
-        f"{name} has no rule, and is read by the join{'s' if len(joins) > 1 else ''} {', '.join(joins)} alone: it is "
-        f"not copied into a tagged table before it has one (deltatag tag {name} --restart does it nevertheless)."
+        f"{name} has no rule, and is read only by the join{'s' if len(joins) > 1 else ''} {', '.join(joins)}: it is "
+        f"not copied into a tagged table until it has one (deltatag tag {name} --restart copies it anyway)."
     )

@@ -271,7 +271,7 @@ class Source:
     def _changed(self, version: int, actions: list[dict[str, Any]]) -> SourceChangedError:
         operation = next((a["commitInfo"].get("operation") for a in actions if "commitInfo" in a), None)
         return SourceChangedError(
-            f"Version {version} of the source of the stream {self.name} at {self.log.uri} is no plain append: "
+            f"Version {version} of the source of the stream {self.name} at {self.log.uri} is not a plain append: "
             f"{operation or 'a commit'} changed or removed rows that are already there. {self._retagged()}"
             f"{self._advice()}"
         )
@@ -281,13 +281,13 @@ class Source:
         if self.origin is None:
             return ""
         return (
-            f"It is what {self.origin} has tagged, which deltatag tag {self.origin} --restart tags anew. Where it has "
-            f"matched rows alone, deltatag retag {self.origin} has rows come and go. "
+            f"It is the tagged table of {self.origin}: deltatag tag {self.origin} --restart writes it again, and "
+            f"deltatag retag {self.origin} adds and removes rows if it holds only matched ones. "
         )
 
     def _advice(self, skip: bool = True) -> str:
-        go_on = f", or go on behind the change with: {self.command} --skip-changes" if skip else ""
-        return f"Take everything anew with: {self.command} --restart{go_on}"
+        go_on = f", or continue after the change with: {self.command} --skip-changes" if skip else ""
+        return f"Process everything again with: {self.command} --restart{go_on}"
 
     def _snapshot_files(self, version: int) -> list[Add]:
         """The files of a version, oldest first, in an order that depends only on the files."""
@@ -327,9 +327,9 @@ class Source:
 def older_copy(stream: str, newest: int) -> str:
     """Two sentences on a source that ends before the position up to which it was taken."""
     return (
-        f"The source of the stream {stream} ends at version {newest}, and later versions of it were taken: an older "
-        "copy of the table was put in its place. What is appended to it gets the numbers of versions that were taken, "
-        "and would be passed over."
+        f"The source of the stream {stream} ends at version {newest}, and later versions of it were already processed: "
+        "an older copy of the table was put in its place. New commits get the numbers of versions that were processed, "
+        "and would be skipped."
     )
 
 

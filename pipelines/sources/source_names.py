@@ -135,14 +135,14 @@ def _explained(
     if renamed and not replaced and not swapped:
         old, new = renamed[0]
         ways.append(
-            f"or rename them in {table} alike, and in what else is kept beside it: ALTER TABLE {table} RENAME COLUMN "
-            f"{_text((*within, *old))} TO {quoted(new[-1])} (if it has no column mapping yet, first SET TBLPROPERTIES "
-            "('delta.columnMapping.mode' = 'name'), after which fewer programs can read it)"
+            f"or rename them in {table} too, and in the tables that are kept with it: ALTER TABLE {table} RENAME "
+            f"COLUMN {_text((*within, *old))} TO {quoted(new[-1])} (if it has no column mapping yet, first SET "
+            "TBLPROPERTIES ('delta.columnMapping.mode' = 'name'), after which fewer programs can read it)"
         )
-    ways.append(f"or take everything anew: deltatag {command} --restart")
+    ways.append(f"or process everything again: deltatag {command} --restart")
     return (
-        f"Columns of the source of the stream {source.name} at {source.log.uri} were renamed or replaced since "
-        f"rows of it were taken: {'; '.join(listed)}. In {table} one name would mean two columns, or two names one. "
+        f"Columns of the source of the stream {source.name} at {source.log.uri} were renamed or replaced since rows of "
+        f"it were processed: {'; '.join(listed)}. In {table} one name would mean two columns, or two names one. "
         f"{', '.join(ways)}."
     )
 

@@ -30,8 +30,8 @@ def check_inputs(
         if newest is not None and type_in(newest(), path_parts(leaf.name)) == leaf.type:
             then = f"was {found}" if found is not None else "was not there"
             raise IndexOutdatedError(
-                f"The column {leaf.name} {then} when the rows were written that {scope} is to take next, and is "
-                f"{leaf.type} now, as the rules were compiled for. Take everything anew with: deltatag tag {scope} "
+                f"The column {leaf.name} {then} when the next rows of {scope} were written, and is {leaf.type} "
+                f"now, the type that the rules were compiled for. Process everything again with: deltatag tag {scope} "
                 "--restart"
             )
         now = f"is {found} now" if found is not None else "is gone"

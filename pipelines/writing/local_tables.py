@@ -62,7 +62,7 @@ def layout_to_write(lake: Lake, name: str, layout_of: LayoutOf) -> Layout:
     """The layout of files of a table; NeedsSparkError if it asks more of them than their rows."""
     layout = layout_of(lake, name, table_log(lake.uri(name)).latest().fields)
     if layout is None:
-        raise NeedsSparkError(f"the table {name} asks more of its files than their rows")
+        raise NeedsSparkError(f"the table {name} needs more in its files than their rows")
     return layout
 
 

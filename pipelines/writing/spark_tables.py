@@ -61,7 +61,8 @@ def _prepare_table(workspace: Workspace, table: ConfiguredTable, from_scratch: b
         if changes := changed_types(workspace.lake.frame(name).schema, wanted):
             raise SourceChangedError(
                 f"A column of a source changed its type, and the table {name} cannot hold both: {'; '.join(changes)}. "
-                f"Give the source its old type back, or take everything anew with its new types: {command} --restart"
+                f"Give the source its old type back, or process everything again with its new types: {command} "
+                "--restart"
             )
         if needs_mapping(wanted):
             _map_columns(workspace, name)

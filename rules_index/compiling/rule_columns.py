@@ -22,7 +22,7 @@ from rules_index.index.compiled import RuleId, rejects_schema
 Rules: TypeAlias = pa.Table | pa.RecordBatch | pl.DataFrame | Iterable[tuple[RuleId, str]]
 _BLOCK = 1 << 16
 """Pairs that become arrays at a time."""
-_NO_ID = "The rule has no rule_id, or one that is no valid text; give it one that no other rule has."
+_NO_ID = "The rule has no rule_id, or one that is not valid text; give it one that no other rule has."
 _TOO_LARGE = "Rule ids that are integers must fit 64 bits with a sign; these do not."
 
 
@@ -145,7 +145,7 @@ def _without_repeats(columns: RuleColumns, order: np.ndarray, rejects: Rejects) 
     lengths = np.diff(bounds)
     for first, count in zip(bounds[:-1][lengths > 1].tolist(), lengths[lengths > 1].tolist(), strict=True):
         rule_id = ids[first].as_py()
-        message = f"rule_id {rule_id!r} stands in {count} enabled rules; ids must be unique."
+        message = f"rule_id {rule_id!r} is in {count} enabled rules; ids must be unique."
         for _ in range(count):
             rejects.add(rule_id, RuleError("DUPLICATE_ID", message))
     return order[single]
@@ -211,7 +211,7 @@ def _columns(rules: Rules, time_zone: str, rejects: Rejects, annotate: Annotate 
     is_invalid = pc.and_(given.is_valid(), texts.is_null()).to_numpy(zero_copy_only=False)
     for rule in np.flatnonzero(is_invalid).tolist():
         rejects.add(
-            found.rule_id(rule), RuleError("SYNTAX", "The expression is no valid text: its bytes are not UTF-8.")
+            found.rule_id(rule), RuleError("SYNTAX", "The expression is not valid text: its bytes are not UTF-8.")
         )
     return found.chosen(np.flatnonzero(~is_invalid))
 
@@ -336,7 +336,7 @@ def _encodable(ids: list[Any], texts: list[Any], rejects: Rejects) -> tuple[list
         if error is None:
             kept.append((rule_id, text))
             continue
-        message = f"The character {text[error.start]!r} is half of a surrogate pair, which is no text."
+        message = f"The character {text[error.start]!r} is half of a surrogate pair, which is not text."
         known = None if isinstance(rule_id, str) and _surrogate(rule_id) else rule_id
         rejects.add(known, RuleError("SYNTAX", message, error.start))
     return [rule_id for rule_id, _ in kept], [text for _, text in kept]

@@ -130,7 +130,7 @@ def _read(changes: Rules, compiled: CompiledRules) -> tuple[pa.Array, RuleColumn
     elif has_ids and named.type != known:
         kinds = ["integers" if pa.types.is_integer(each) else "strings" for each in (known, named.type)]
         raise RulesIndexError(
-            f"Rule ids must be all strings or all integers; the index has {kinds[0]}, {kinds[1]} came."
+            f"Rule ids must be all strings or all integers; the index has {kinds[0]}, the new rules have {kinds[1]}."
         )
     if enabled.ids.type != named.type:
         enabled = replace(enabled, ids=enabled.ids.cast(named.type))

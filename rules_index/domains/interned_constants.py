@@ -63,7 +63,7 @@ class IntegerKeys:
 
     def strings(self, positions: np.ndarray) -> pa.LargeBinaryArray:
         """Raises `TypeError`: integer keys are not byte strings."""
-        raise TypeError("Integer keys are no strings.")
+        raise TypeError("Integer keys are not strings.")
 
 
 class WideKeys:

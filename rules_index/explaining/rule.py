@@ -71,7 +71,7 @@ def rule_of(compiled: CompiledRules, rule_id: RuleId) -> Part:
     ordinal = _ordinal(compiled, rule_id)
     if compiled.texts is None:
         raise RulesIndexError(
-            "The index was made by a version that kept no texts of rules in it, so that none can be explained; compile "
+            "The index was made by a version that kept no texts of rules in it, so it cannot explain any; compile "
             "the rules again."
         )
     try:
@@ -79,7 +79,7 @@ def rule_of(compiled: CompiledRules, rule_id: RuleId) -> Part:
         return parts_of(rule, Scope(schema, compiled.time_zone, compiled.lists), compiled.event_time)
     except (pa.ArrowException, LookupError, OSError, TypeError, ValueError, RuleError) as error:
         raise ArtifactError(
-            f"The text of rule {rule_id!r} that the index keeps is not sound ({error}); compile the rules again."
+            f"The text of rule {rule_id!r} that the index keeps is damaged ({error}); compile the rules again."
         ) from error
 
 

@@ -26,8 +26,8 @@ def contradiction(conflict: Sequence[str], cause: str | None) -> str:
         return f"The rule is never TRUE. {cause}"
     if len(conflict) == 1:
         return (
-            f"The rule is never TRUE, because {quoted(conflict[0])} never is: look whether the ends of a BETWEEN are "
-            "in the wrong order, or a value lies beyond what the column can hold. Correct it, or remove the rule."
+            f"The rule is never TRUE, because {quoted(conflict[0])} never is: check whether the ends of a BETWEEN are "
+            "in the wrong order, or a value is beyond what the column can hold. Correct it, or remove the rule."
         )
     what = "its conditions"
     if conflict:
@@ -41,7 +41,7 @@ def contradiction(conflict: Sequence[str], cause: str | None) -> str:
 def applies_never(valid_from: str, valid_to: str) -> str:
     """The rule's validity bounds leave no time between them."""
     return (
-        f"The rule applies at no time, whatever it says: its valid_to, {valid_to}, is not after its valid_from, "
+        f"The rule never applies, whatever its expression says: its valid_to, {valid_to}, is not after its valid_from, "
         f"{valid_from}. Correct one of them."
     )
 
@@ -87,7 +87,7 @@ def redundant_alternative(text: str, example: str | None) -> str:
 def redundant_in_context(text: str, example: str | None) -> str:
     """Without this alternative the rule would mean the same, because of the rest of the rule."""
     return (
-        f"The alternative {quoted(text)} adds nothing beside the rest of the rule: without it, the rule is TRUE on the "
+        f"The alternative {quoted(text)} adds nothing to the rest of the rule: without it, the rule is TRUE on the "
         f"same rows{_instance(example)}. Remove it, or correct it if it was meant to say something else."
     )
 

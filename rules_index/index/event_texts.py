@@ -78,7 +78,7 @@ class EventReader:
         except UnicodeEncodeError as error:
             shown = error.object[error.start]
             raise RuleError(
-                "SYNTAX", f"The character {shown!r} is half of a surrogate pair, which is no text."
+                "SYNTAX", f"The character {shown!r} is half of a surrogate pair, which is not text."
             ) from None
         if offered is NEVER:
             return None

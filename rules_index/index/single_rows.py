@@ -74,7 +74,7 @@ def _fitting(value: Any, kind: pa.DataType) -> Any:
         return fitted
     if t.is_list(kind):
         if isinstance(value, Mapping):
-            raise TypeError("a mapping is no list")
+            raise TypeError("a mapping is not a list")
         return [_fitting(item, kind.value_type) for item in value]
     is_truth, is_fractional = isinstance(value, (bool, np.bool_)), isinstance(value, (float, np.floating))
     is_whole = t.is_integer(kind) and isinstance(value, Decimal) and value == value.to_integral_value()

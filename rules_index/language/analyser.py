@@ -148,7 +148,7 @@ class Analyser:
     def _lambda(self, node: Node) -> Value:
         raise self.error(
             "NOT_ALLOWED",
-            "A lambda may stand only as an argument of exists, forall, filter, transform, aggregate or reduce.",
+            "A lambda may only be an argument of exists, forall, filter, transform, aggregate or reduce.",
             node,
         )
 

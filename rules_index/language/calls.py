@@ -72,7 +72,7 @@ def refusal(name: str, position: int) -> RuleError:
     if name in MAKE_MAPS:
         message = (
             f"{name} is not among the functions that a rule may call: it raises an error where a key is NULL or comes "
-            "twice, and Spark's answers on the rows after such a one are wrong. Look up the key in each of its parts, "
+            "twice, and Spark's answers on the rows after such a row are wrong. Look up the key in each of its parts, "
             "as in coalesce(m['key'], n['key'])."
         )
         return RuleError("NOT_ALLOWED", message, position)
@@ -171,7 +171,7 @@ def _check_place(analyser: Analysis, node: Node, arguments: list[Value]) -> None
     if place.type is None or place.type in (INT, BIGINT):
         raise analyser.error(
             "NOT_ALLOWED",
-            f"{node.value} needs a constant place here, because Spark 4.2 breaks down on the place -2147483648. "
+            f"{node.value} needs a constant place here, because Spark 4.2 fails on the place -2147483648. "
             "Write array[place] or get(array, place) instead, which count from 0, or cast the place to SMALLINT.",
             place.node,
         )

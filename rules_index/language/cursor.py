@@ -51,5 +51,5 @@ class Cursor(ABC):
             )
         spelling = self.tokens.spelling(at)
         shown = spelling if len(spelling) <= 40 else spelling[:37] + "..."
-        where = f"Found {shown} where it cannot stand."
+        where = f"Found {shown} where it is not allowed."
         return RuleError("SYNTAX", f"{message} {where}".strip(), self.tokens.starts[at])

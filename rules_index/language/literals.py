@@ -170,8 +170,8 @@ def typed(kind: str, text: str, position: int, zone: str) -> Constant | pa.DataT
         return TIME
     raise RuleError(
         "SYNTAX",
-        f"{kind} '...' is no kind of literal; there are DATE, TIMESTAMP, TIMESTAMP_NTZ, TIMESTAMP_LTZ, TIME, X and "
-        "INTERVAL. If it is a name, an operator is missing behind it.",
+        f"{kind} '...' is not a kind of literal; there are DATE, TIMESTAMP, TIMESTAMP_NTZ, TIMESTAMP_LTZ, TIME, X and "
+        "INTERVAL. If it is a name, an operator is missing after it.",
         position,
     )
 
@@ -182,7 +182,7 @@ def _refuse_moving(kind: str, text: str, position: int) -> None:
     if found or datetime_parser.is_time_of_day(text):
         raise RuleError(
             "NOT_REPEATABLE",
-            f"{kind} '{text}' means another moment whenever it is read; write the date itself.",
+            f"{kind} '{text}' means a different moment whenever it is read; write the date itself.",
             position,
         )
 
@@ -222,7 +222,7 @@ def _timestamp(kind: str, text: str, position: int, zone: str) -> Constant | pa.
     if parsed is None:
         raise RuleError("LITERAL", f"{kind} '{text}' is not a timestamp like 2024-12-31 23:59:59.", position)
     if parsed.zone is not None and not datetime_parser.is_zone(parsed.zone.strip(" ")):
-        raise RuleError("LITERAL", f"{parsed.zone!r} in {kind} '{text}' is no time zone of Java's.", position)
+        raise RuleError("LITERAL", f"{parsed.zone!r} in {kind} '{text}' is not a time zone that Java knows.", position)
     if parsed.zone is not None and not datetime_parser.is_known(parsed.zone):
         return data_type
     micros = parsed.local if local else datetime_parser.to_instant(parsed.local, parsed.zone or zone)

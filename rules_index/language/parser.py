@@ -128,9 +128,9 @@ class Parser(Cursor):
                 continue
             if kind in ("NOT", "!") and (kind == "!" or kinds[self.at + 1] not in _OPERATOR_AHEAD):
                 if operators and operators[-1][0] > NOT:
-                    raise self.unexpected("NOT cannot stand here; put brackets around it.")
+                    raise self.unexpected("NOT is not allowed here; put brackets around it.")
                 if lowest > NOT and not floor:
-                    raise self.unexpected("NOT cannot stand here; put brackets around it.")
+                    raise self.unexpected("NOT is not allowed here; put brackets around it.")
                 operators.append((NOT, "not", self.at))
                 self.at += 1
                 continue

@@ -74,7 +74,7 @@ def suffixes(cursor: Cursor, node: Node, first: int) -> Node:
                     continue
             if not tokens.is_name(cursor.at + 1):
                 cursor.at += 1
-                raise cursor.unexpected("The name of a field belongs behind the dot.")
+                raise cursor.unexpected("The name of a field belongs after the dot.")
             name = tokens.name(cursor.at + 1)
             cursor.at += 2
             if kinds[cursor.at] == "(":

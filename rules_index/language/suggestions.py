@@ -55,7 +55,7 @@ def _suggestion(error: RuleError, text: str, scope: Scope) -> str | None:
     if at is None:
         return None
     if error.error in ("SYNTAX", "UNKNOWN_COLUMN", "UNKNOWN_FUNCTION") and (name := _odd_name(tokens, at, scope)):
-        return f"The name of that column must stand in back-quotes: {back_quoted(name)}."
+        return f"The name of that column must be in back-quotes: {back_quoted(name)}."
     if error.error == "SYNTAX":
         return next((suggestion for look in _LOOKS if (suggestion := look(tokens, at))), None)
     if error.error == "UNKNOWN_COLUMN":
@@ -136,7 +136,7 @@ def _of_name(tokens: Tokens, at: int, hinted: bool) -> str | None:
         return None
     name = tokens.name(at)
     if tokens.kinds[at] == QUOTED_NAME:
-        return f"Back-quotes stand around names; if a text is meant, write {_text(name)}."
+        return f"Back-quotes are for names; if a text is meant, write {_text(name)}."
     if re.fullmatch(r"[0-9]+(_[0-9]+)+", spelling):
         return f"A number is written without separators: {spelling.replace('_', '')}."
     if spelling[0].isdigit():
@@ -144,7 +144,7 @@ def _of_name(tokens: Tokens, at: int, hinted: bool) -> str | None:
     is_value = before in _COMPARED or (before in ("(", ",") and "IN" in tokens.kinds[max(0, at - 40) : at])
     if is_value or (before == "AND" and at > 2 and tokens.kinds[at - 3] == "BETWEEN"):
         return f"If a text is meant, write {_text(name)}."
-    return None if hinted else "A text stands in single quotes, a name without any or in back-quotes."
+    return None if hinted else "A text is written in single quotes, a name without quotes or in back-quotes."
 
 
 def _of_method(tokens: Tokens, at: int) -> str | None:
@@ -160,7 +160,7 @@ def _of_method(tokens: Tokens, at: int) -> str | None:
 def _of_opening(tokens: Tokens, at: int) -> str | None:
     first = tokens.kinds[0]
     if first == "SELECT" and "FROM" in tokens.kinds:
-        return "Write the condition alone, as it would stand behind WHERE."
+        return "Write the condition alone, as it would follow WHERE."
     if first in _OPENINGS and at >= 1 and tokens.is_name(1):
         return f"Write the condition alone, without {tokens.spelling(0)}."
     return None
@@ -200,9 +200,9 @@ def _of_number(tokens: Tokens, at: int) -> str | None:
             behind += 2
         if len(groups) > 1 and "." not in before:
             return f"A number is written without separators: {''.join(groups)}."
-        return f"Decimals stand behind a point: {before.replace('.', '')}.{tokens.spelling(at + 1)}."
+        return f"Decimals come after a point: {before.replace('.', '')}.{tokens.spelling(at + 1)}."
     if tokens.is_name(at) and at and kinds[at - 1] == NUMBER:
-        return f"Write the number alone, {before}, without a unit behind it."
+        return f"Write the number alone, {before}, without a unit after it."
     return None
 
 

@@ -164,7 +164,7 @@ def _unexpected(text: str, position: int) -> RuleError:
     if character.isalpha():
         return RuleError(
             "SYNTAX",
-            f"A name with the letter {character!r} must stand in back-quotes: `...`.",
+            f"A name with the letter {character!r} must be in back-quotes: `...`.",
             position,
         )
     return RuleError("SYNTAX", f"The character {character!r} means nothing here.", position)

@@ -60,7 +60,7 @@ def refuse_lists(analyser: Analysis, node: Node) -> None:
         if each.kind == "in_list":
             raise analyser.error(
                 "NOT_ALLOWED",
-                "Only Spark can evaluate what stands around this, and it knows no lists: write IN LIST(...) as a "
-                "condition of its own, beside AND, OR and NOT.",
+                "Only Spark can evaluate what is around this, and it knows no lists: write IN LIST(...) as a "
+                "condition of its own, joined by AND, OR and NOT.",
                 each,
             )

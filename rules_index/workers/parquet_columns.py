@@ -269,7 +269,7 @@ def read_footer(file: BinaryIO) -> Struct:
     file.seek(-8, os.SEEK_END)
     end = file.read(8)
     if end[4:] != _MAGIC:
-        raise ParquetFooterError("The file is no Parquet file, or its footer is encrypted.")
+        raise ParquetFooterError("The file is not a Parquet file, or its footer is encrypted.")
     size = int.from_bytes(end[:4], "little")
     file.seek(-8 - size, os.SEEK_END)
     try:

@@ -111,7 +111,7 @@ def test_a_table_that_is_not_made_says_so(tmp_path: Path, instance: dg.DagsterIn
     append(workspace, range(50), "weather")
     told = shown(run_once(workspace, instance, quiet=True), "weather_tagged")
     assert not workspace.lake.exists("weather_tagged")
-    assert "is not made yet" in told["state"] and "dagster/uri" not in told
+    assert "does not exist yet" in told["state"] and "dagster/uri" not in told
 
 
 def test_rules_that_cannot_be_read_are_told_by_their_check(workspace: Workspace, instance: dg.DagsterInstance) -> None:

@@ -166,7 +166,7 @@ def test_a_file_that_is_gone_is_the_failure_of_its_stream(make, add_rules) -> No
     compile_scopes(workspace)
     for file in Path(workspace.configuration.streams["s"].source).glob("*.parquet"):
         file.unlink()
-    with pytest.raises(SourceError, match="1 of the 1 files that s is to take next"):
+    with pytest.raises(SourceError, match="1 of the 1 files that s has to read next"):
         tag_stream(workspace, "s")
 
 

@@ -368,7 +368,7 @@ def test_row_tracking_tells_rows_apart_in_rewritten_files(new_workspace, add_rul
     document = {"lake": {"root": "lake", "runner": "local"}, "streams": STREAMS, "joins": JOIN}
     local = Workspace(parse_configuration(document, workspace.configuration.path))
     with pytest.raises(
-        SparkRuledOutError, match=r"^j needs Spark because row tracking tells the earlier rows of b apart"
+        SparkRuledOutError, match=r"^j needs Spark because the earlier rows of b are identified by row tracking"
     ):
         join_streams(local, "j")
     join_streams(workspace, "j")

@@ -273,7 +273,7 @@ def test_a_stream_that_only_a_join_needs_is_not_copied(open_lake, runner: str) -
     standing = {one.scope: one for one in status(workspace)}["payments"]
     assert (standing.lag_versions, standing.problem) == (None, None)
     (told,) = standing.notices
-    assert told.startswith("payments has no rule, and is read by the join paid alone")
+    assert told.startswith("payments has no rule, and is read only by the join paid: it is not copied")
     assert tag_stream(workspace, "payments").notices == (told,)
     assert failed(tagged_gate(workspace, "payments")) == {}
 

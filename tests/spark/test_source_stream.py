@@ -167,7 +167,7 @@ def test_a_rule_of_the_reader_that_is_not_implied_stops_it_until_it_is_mended(la
     assert set(failures) == {"late"}
     assert "2 of the 5 rules of late are not implied" in failures["late"]
     assert "(1 of them may be, which could not be shown)" in failures["late"]
-    assert "missing: late:wide, late:odd. Mend" in failures["late"]
+    assert "missing: late:wide, late:odd. Correct" in failures["late"]
     assert "source in place of source_stream" in failures["late"] and "--restart" not in failures["late"]
     assert len(batches(lake.workspace.lake, "late")) == 1
     # while it waits, the origin goes on
@@ -251,7 +251,7 @@ def test_a_killed_run_is_repeated_exactly_whatever_was_edited(lake: Lake, monkey
 def test_a_restart_of_the_origin_stops_the_reader_with_the_way_out(lake: Lake) -> None:
     assert lake.run() == {}
     tag_stream(lake.workspace, "all", restart=True)
-    with pytest.raises(SourceChangedError, match=r"which deltatag tag all --restart tags anew\..*tag late --restart"):
+    with pytest.raises(SourceChangedError, match=r"deltatag tag all --restart writes it again.*tag late --restart"):
         tag_stream(lake.workspace, "late")
     tag_stream(lake.workspace, "late", restart=True)
     lake.assert_exact()

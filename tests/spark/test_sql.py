@@ -88,7 +88,7 @@ def test_lakes_over_one_metastore_do_not_share_names(workspace, add_rules) -> No
     workspace.spark.sql("INSERT INTO rules (rule_id, scope, expression) VALUES ('a', 'flights', 'TRUE')")
     assert [lake.arrow("rules").num_rows for lake in (workspace.lake, other.lake)] == [1, 0]
     assert "flights" not in {row["tableName"] for row in sql(other, "SHOW TABLES")}
-    with pytest.raises(StatementError, match="The tables that go by name are: rules"):
+    with pytest.raises(StatementError, match="Tables that have a name are: rules"):
         sql(other, "SELECT * FROM flights")
 
 
@@ -111,7 +111,7 @@ def test_a_name_is_given_up_only_where_it_means_another_table(workspace, monkeyp
     ("statement", "message"),
     [
         ("SELECT * FROM flights_tagged", "deltatag tag flights"),
-        ("SELECT * FROM nothing", "The tables that go by name are: rules"),
+        ("SELECT * FROM nothing", "Tables that have a name are: rules"),
         ("SELEC 1", "PARSE_SYNTAX_ERROR"),
         ("SELECT 1 / 0", "DIVIDE_BY_ZERO"),
         ("SELECT nope FROM rules", "nope"),
@@ -181,7 +181,7 @@ def test_status_tells_what_is_due_and_how_far_behind(workspace) -> None:
     ["CREATE TABLE {} AS SELECT 1 AS a", "CREATE OR REPLACE TABLE {} (a INT)", "CREATE VIEW {} AS SELECT 1 AS a"],
 )
 def test_what_would_be_gone_with_the_command_is_refused(new_workspace, name: str, made: str) -> None:
-    with pytest.raises(StatementError, match="would be gone"):
+    with pytest.raises(StatementError, match="would be lost"):
         run_statement(new_workspace(), made.format(name))
 
 

@@ -219,7 +219,7 @@ sys.exit(main(["status"]))
 def test_a_ctrl_c_in_a_callback_of_a_library_is_not_lost() -> None:
     run = subprocess.run([sys.executable, "-c", INTERRUPTED_IN_A_CALLBACK], capture_output=True, text=True, timeout=50)
     assert run.returncode == 130
-    assert run.stderr == "deltatag: stopped; the next run goes on where this one was.\n"
+    assert run.stderr == "deltatag: stopped; the next run continues where this one stopped.\n"
 
 
 INTERRUPTED_WHILE_LOADED = """

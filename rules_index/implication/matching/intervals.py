@@ -128,7 +128,7 @@ class Space:
         """The first and the last code of an interval; (1, 0) if it has no value."""
         for end in (interval.low, interval.high):
             if math.isfinite(end) and end not in self.constants[dimension]:
-                raise ValueError(f"{end} is no constant of the space's {self.names[dimension]}")
+                raise ValueError(f"{end} is not a constant of the space's {self.names[dimension]}")
         null = int(self.sizes[dimension]) - 1
         lower, upper = self.lower[dimension, :null], self.upper[dimension, :null]
         low_open = self.open[dimension, :null] | np.isinf(lower)

@@ -68,7 +68,7 @@ def _padded(rule: ParsedRule, each: ConstantComparison, text: str, known: KnownV
     where = "at its end" if text.startswith(plain) else "at its beginning" if text.endswith(plain) else "at its ends"
     meant = known.near(text) if known is not None else None
     message = (
-        f"{rule.words(each.constant_node)} has a blank {where}, and a text without it is another one. Write "
+        f"{rule.words(each.constant_node)} has a blank {where}, and a text without it is a different one. Write "
         f"{_literal(meant if meant is not None else plain)}, or trim({rule.words(each.subject)}) where the column "
         "has blanks too."
     )
@@ -97,7 +97,7 @@ def _of_few(rule: ParsedRule, each: ConstantComparison, known: KnownValues) -> M
     name, constant = rule.words(each.subject), rule.words(each.constant_node)
     message = (
         f"{_looked_at(known)} {quoted(name)} = {constant}; its values are {listed}. Correct the text, or leave it "
-        "if such rows are yet to come."
+        "if such rows will still come."
     )
     return rule.mistake(UNKNOWN_VALUE, each.node, message)
 
@@ -127,7 +127,7 @@ def _keys(rule: ParsedRule) -> Iterator[Mistake]:
         suggestion = f"Write {_literal(near)}" if near is not None else f"Its {what}s are {_listed(known)}: correct it"
         message = (
             f"{_looked_at(known)} the {what} {rule.words(key)} in {quoted(rule.words(holder))}. {suggestion}, or leave "
-            "the rule if such rows are yet to come."
+            "the rule if such rows will still come."
         )
         yield rule.mistake(UNKNOWN_VALUE, node, message)
 
@@ -168,12 +168,12 @@ def _without(rule: ParsedRule, node: Node, pattern: Node, text: str, negated: bo
     name, shown = rule.words(node.children[0]), rule.words(pattern)
     if "*" in text:
         return (
-            f"{shown} has no wildcard: those of LIKE are % for any text and _ for one character, and * is a "
-            f"letter like others. Write {_literal(text.replace('*', '%'))}."
+            f"{shown} has no wildcard: those of LIKE are % for any text and _ for one character, and * is an "
+            f"ordinary character. Write {_literal(text.replace('*', '%'))}."
         )
     equal = f"{name} {'<>' if negated else '='} {shown}"
     return (
-        f"{shown} has no wildcard, so that LIKE matches this very text alone. Write {_literal(f'%{text}%')} for texts "
+        f"{shown} has no wildcard, so LIKE matches only exactly this text. Write {_literal(f'%{text}%')} for texts "
         f"that contain it, or {quoted(equal)}."
     )
 

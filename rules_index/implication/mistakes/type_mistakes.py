@@ -152,8 +152,8 @@ def _conditions(rule: ParsedRule) -> Iterator[Mistake]:
                 )
                 suggestion = f"Write {quoted(f'{left} {word} {rule.words(child)}')}."
             message = (
-                f"{rule.words(child)} stands where a condition is needed: it is cast to BOOLEAN, which raises an error "
-                f"on every row that comes to it. {suggestion}"
+                f"{rule.words(child)} is used where a condition is needed: it is cast to BOOLEAN, which raises an "
+                f"error on every row that reaches it. {suggestion}"
             )
             yield rule.mistake(ALWAYS_RAISES, child, message)
 
@@ -261,7 +261,7 @@ def _fraction(rule: ParsedRule, each: ConstantComparison) -> str | None:
         return (
             f"{_never(rule, each)}: {quoted(rule.words(each.subject))} holds whole numbers. Compare with one of them."
         )
-    return f"{_never(rule, each)}: {number} lies beyond what the column can hold, which is {name_of(leaf.type)}."
+    return f"{_never(rule, each)}: {number} is beyond what the column can hold, which is {name_of(leaf.type)}."
 
 
 def _value(constant: Constant) -> float:
@@ -318,7 +318,7 @@ def separated_numbers(rule: ParsedRule) -> Iterator[Mistake]:
         first, second = rule.words(before), rule.words(item)
         message = (
             f"{quoted(f'{first},{second}')} is two items here, {first} and {int(second)}. If one number is meant, "
-            f"write {first}{second}; else write a blank behind the comma."
+            f"write {first}{second}; otherwise write a blank after the comma."
         )
         yield rule.mistake(SEPARATED_NUMBER, before, message, item)
 

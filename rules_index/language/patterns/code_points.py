@@ -120,7 +120,7 @@ def _unicode(name: str) -> ValueSet | None:
 def _assigned() -> ValueSet:
     known = _unicode(f"age={UNICODE_VERSION}")
     if known is None:
-        raise RuntimeError("This Polars cannot tell the age of a code point; install the version of the lock file.")
+        raise RuntimeError("This Polars does not know the age of a code point; install the version of the lock file.")
     return known | interval(0xD800, 0xE000)
 
 

@@ -223,7 +223,7 @@ class _PatternParser(SetReader):
             self.next()
         code = self.read()
         if code not in map(ord, ":)"):
-            self.fail("after '(?' stands something that is neither a flag nor a kind of group", 1)
+            self.fail("after '(?' comes something that is neither a flag nor a kind of group", 1)
         return code == ord(")")
 
     # Escapes

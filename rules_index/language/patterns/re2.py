@@ -26,7 +26,7 @@ _MOST_STATES, _MOST_RANGES = 100, 300
 each byte of text. The ranges of code points in the sets take time to compile."""
 _LINE_END = r"(?:\r\n|[\n\r\x{85}\x{2028}\x{2029}])?\z"
 _REFUSAL = (
-    "This regular expression stands inside a larger expression, where the edges of words and lines, blocks of Unicode "
+    "This regular expression is inside a larger expression, where the edges of words and lines, blocks of Unicode "
     "and properties of Java's own cannot be matched in linear time. Use RLIKE by itself, joined to the rest by AND, OR "
     "and NOT, or simplify its repetitions."
 )

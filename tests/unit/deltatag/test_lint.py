@@ -131,7 +131,7 @@ def test_some_kinds_alone_and_kinds_that_fail(payments: Path, capsys) -> None:
     assert "2 findings of --fail-on: rejected, always_raises" in capsys.readouterr().err
     for wrong in ("--only", "--fail-on"):
         assert main(["lint", wrong, "implid"]) == 2
-        assert "'implid' is no kind of finding; there are rejected, " in capsys.readouterr().err
+        assert "'implid' is not a kind of finding; there are rejected, " in capsys.readouterr().err
 
 
 def test_a_rule_of_no_stream_fails_as_rejected(folder: Path, capsys) -> None:
@@ -169,10 +169,10 @@ def test_a_finding_stays_accepted_until_its_rule_changes(payments: Path, capsys)
 @pytest.mark.parametrize(
     ("rule", "kind", "status", "words"),
     [
-        ("b", "tautology", 1, "Lint tells no tautology of rule b; it tells implied."),
-        ("a", "implied", 1, "it tells nothing"),
+        ("b", "tautology", 1, "Lint finds no `tautology` in rule b; it finds implied."),
+        ("a", "implied", 1, "it finds nothing"),
         ("nobody", "implied", 1, "No enabled rule of a stream or a join has the id nobody."),
-        ("b", "implid", 2, "'implid' is no kind of finding"),
+        ("b", "implid", 2, "'implid' is not a kind of finding"),
     ],
 )
 def test_only_what_is_told_is_accepted(payments: Path, capsys, rule: str, kind: str, status: int, words: str) -> None:
@@ -185,6 +185,6 @@ def test_validate_says_the_same(payments: Path, capsys) -> None:
     assert main(["validate", "channel = 'ecom' AND x > 5", "--scope", "s"]) == 0
     assert "  unknown_value: None of the source's 1,200 rows has" in capsys.readouterr().out
     assert main(["validate", "x => 5", "--scope", "s", "--json"]) == 1
-    assert json.loads(capsys.readouterr().out)["message"] == "Found => where it cannot stand. Write >= for at least."
+    assert json.loads(capsys.readouterr().out)["message"] == "Found => where it is not allowed. Write >= for at least."
     assert main(["validate", "x > 5", "--scope", "s", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["findings"] == []

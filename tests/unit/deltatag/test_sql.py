@@ -26,7 +26,10 @@ def test_json_does_not_lose_a_column_of_two_with_one_name(capsys) -> None:
     out, err = capsys.readouterr()
     assert (out, err) == (
         "",
-        "deltatag: The result has several columns called rule_id, of which JSON keeps one: name them apart with AS.\n",
+        (
+            "deltatag: The result has several columns called rule_id, and JSON would keep only one of them: "
+            "give them different names with AS.\n"
+        ),
     )
     assert main(["sql", TWICE.replace(", rule_id", ", rule_id AS again"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == [{"rule_id": "a", "scope": "s", "again": "a"}]
@@ -39,7 +42,7 @@ def test_csv_and_tables_have_every_column(capsys) -> None:
     assert capsys.readouterr().out.splitlines()[0].split() == ["rule_id", "scope", "rule_id"]
 
 
-@pytest.mark.parametrize(("place", "done"), [(1, "none of which was"), (2, "those before which were")])
+@pytest.mark.parametrize(("place", "done"), [(1, "and none was"), (2, "after those before it were")])
 def test_it_is_told_which_of_several_statements_failed(capsys, monkeypatch, place: int, done: str) -> None:
     count = "SELECT count(*) AS n FROM rules"
 

@@ -168,8 +168,8 @@ def test_bounds_that_leave_no_time_are_told_as_such() -> None:
         ("at once", "contradiction"), ("both", "contradiction"), ("never", "contradiction"),
     ]  # fmt: skip
     assert found[2]["message"] == (
-        "The rule applies at no time, whatever it says: its valid_to, 1970-01-01 05:30:01.000000+0530, is not after "
-        "its valid_from, 1970-01-01 05:30:03.000000+0530. Correct one of them."
+        "The rule never applies, whatever its expression says: its valid_to, 1970-01-01 05:30:01.000000+0530, is not "
+        "after its valid_from, 1970-01-01 05:30:03.000000+0530. Correct one of them."
     )
 
 

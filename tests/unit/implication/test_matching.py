@@ -352,7 +352,7 @@ def test_nothing_implies_everything_and_is_implied_by_nothing() -> None:
 def test_predicates_over_different_spaces_and_unknown_constants_are_refused() -> None:
     with pytest.raises(ValueError, match="one space"):
         match(Space.of(P1).encode(P1), Space.of(P1, P2).encode(P1))
-    with pytest.raises(ValueError, match=r"7.5 is no constant"):
+    with pytest.raises(ValueError, match=r"7.5 is not a constant"):
         Space.of(P1).encode([box((7.5, 8))])
     with pytest.raises(ValueError, match="holds NULL and some values"):
         Space.of(P1).decode(np.array([[[3, 13], [0, 1]]], np.int32))

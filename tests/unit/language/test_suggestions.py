@@ -74,7 +74,7 @@ SUGGESTIONS = [
     ("amount => 5 AND vip", ">=", "amount >= 5 AND vip"),
     ("amount > 5 | mcc > 1", "write OR", "amount > 5 OR mcc > 1"),
     ("channel = 'a' & amount > 5", "write AND", "channel = 'a' AND amount > 5"),
-    ("SELECT * FROM t WHERE amount > 5", "behind WHERE", "amount > 5"),
+    ("SELECT * FROM t WHERE amount > 5", "follow WHERE", "amount > 5"),
 ]
 
 

@@ -192,7 +192,7 @@ LAUGHS = "a: &a [x, x]\nb: &b [*a, *a]\nrules: [*b, *b]\n"
         (
             "rules.csv",
             'rule_id,scope,expression\na,s,"x >\n1"\nb,s,x IN (1, 2)\n',
-            r"line 4 \(rule b\): it has 4 values for 3 columns. An expression with commas stands in double quotes",
+            r"line 4 \(rule b\): it has 4 values for 3 columns. Put an expression with commas in double quotes",
         ),
         ("rules.csv", 'rule_id,scope,expression\na,s,"x" = 1\n', "line 2: "),
         ("rules.csv", "rule_id;scope;expression\na;s;x IN (1, 2)\n", "separated by ;, use commas"),
@@ -217,16 +217,16 @@ LAUGHS = "a: &a [x, x]\nb: &b [*a, *a]\nrules: [*b, *b]\n"
         ("rules.csv", "rule_id,scope,expression,valid_from\na,s,TRUE,soon\n", "valid_from is 'soon'"),
         ("rules.csv", 'rule_id,scope,expression,labels\na,s,TRUE,"{"\n', "labels"),
         ("rules.yaml", LAUGHS, "aliases"),
-        ("rules.yaml", "- !!python/object/apply:os.system ['true']\n", "no YAML of rules"),
+        ("rules.yaml", "- !!python/object/apply:os.system ['true']\n", "not a YAML file of rules"),
         ("rules.yaml", "- {rule_id: a, rule_id: b}\n", "given twice"),
         ("rules.yaml", "- a\n", "rule 1: a rule is a mapping"),
         ("rules.yaml", "x: {y: 1}\n", "a list of mappings"),
         ("rules.yaml", "- [" * 5_000, "rules.yaml"),
         ("rules.yaml", "- " + "[" * 50_000, "nested too deep"),
-        ("rules.jsonl", '{"rule_id": "a"\n', "line 1 is no JSON"),
+        ("rules.jsonl", '{"rule_id": "a"\n', "line 1 is not JSON"),
         ("rules.jsonl", '{"rule_id": "a", "rule_id": "b"}\n', "given twice"),
         ("rules.jsonl", '{"rule_id": ["a"], "scope": "s", "expression": "TRUE"}\n', "rule_id is"),
-        ("rules.jsonl", "[" * 100_000, "no JSON"),
+        ("rules.jsonl", "[" * 100_000, "not JSON"),
     ],
 )
 def test_a_malformed_file_changes_nothing(workspace, tmp_path: Path, name: str, text: str, message: str) -> None:

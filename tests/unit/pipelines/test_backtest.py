@@ -105,7 +105,7 @@ def test_what_cannot_be_tried_is_told(workspace) -> None:
         ("j", {}, "is a join"),
         ("nowhere", {}, "nowhere"),
         ("timeless", {"since": "2024-01-01"}, "no event_time"),
-        ("s", {"until": "soon"}, "'soon' is no time"),
+        ("s", {"until": "soon"}, "'soon' is not a time"),
     ):
         with pytest.raises(ConfigurationError, match=message):
             backtest(workspace, name, [Candidate("a", "TRUE")], **options)

@@ -95,10 +95,13 @@ def test_a_copy_of_a_rule_that_was_rejected_itself_does_not_go_on(workspace, add
     compiled = compile_scopes(workspace)[0]
     assert (compiled.rules, compiled.rejects) == (4, 4)
     assert matched(workspace) == {"b": [0]}
-    assert {(rule, "goes on" in message) for _, rule, _, message in rejects(workspace)} == {("a", False), ("b", True)}
+    assert {(rule, "applies as in" in message) for _, rule, _, message in rejects(workspace)} == {
+        ("a", False),
+        ("b", True),
+    }
     assert not compile_is_due(workspace, "s")
     findings = {each.rule_id: each.message for each in lint_scopes(workspace, ["s"])[0].findings}
-    assert "goes on" not in findings["a"] and "goes on" in findings["b"]
+    assert "applies as in" not in findings["a"] and "applies as in" in findings["b"]
 
 
 @pytest.mark.slow
@@ -114,7 +117,7 @@ def test_a_last_good_version_that_the_source_has_outgrown_does_not_go_on(workspa
     )
     for _ in range(2):
         compile_scopes(workspace)
-        assert not any("goes on" in each[3] for each in rejects(workspace))
+        assert not any("applies as in" in each[3] for each in rejects(workspace))
     assert not compile_is_due(workspace, "s")
 
 
@@ -134,7 +137,7 @@ def test_ids_that_clash_from_the_first_match_nothing(workspace, add_rules) -> No
     add_rules(workspace, ("a", "s", "x > 7"), ("a", "s", "x < 3"), ("b", "s", "x = 0"))
     compile_scopes(workspace)
     assert matched(workspace) == {"b": [0]}
-    assert not any("goes on" in each[3] for each in rejects(workspace))
+    assert not any("applies as in" in each[3] for each in rejects(workspace))
 
 
 def test_status_and_lint_say_so(workspace, add_rules, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
@@ -143,16 +146,16 @@ def test_status_and_lint_say_so(workspace, add_rules, monkeypatch: pytest.Monkey
     add_rules(workspace, ("a", "s", "x < 100"))
     compile_scopes(workspace)
     notice = refusals_notice(workspace)
-    assert notice.startswith("1 id stands in several enabled rules") and "goes on as in version 1" in notice
+    assert notice.startswith("1 id stands in several enabled rules") and "applies as in version 1" in notice
     (finding,) = lint_scopes(workspace, ["s"])[0].findings
     assert (finding.rule_id, finding.kind) == ("a", "rejected")
-    assert "goes on as in version 1 of rules: x > 7" in finding.message and "matches nothing" not in finding.message
+    assert "applies as in version 1 of rules: x > 7" in finding.message and "matches nothing" not in finding.message
     folder = workspace.configuration.path.parent
     document = f'[lake]\nroot = "{folder}/lake"\n[streams.s]\nsource = "{folder}/lake/source"\n'
     (folder / "here.toml").write_text(document)
     for verb in ("status", "compile"):
         assert main([verb, "--config", str(folder / "here.toml")]) == 0
-        assert "goes on as in version 1 of rules" in capsys.readouterr().out
+        assert "applies as in version 1 of rules" in capsys.readouterr().out
     assert main(["status", "--config", str(folder / "here.toml"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["scope"] == "s"
 

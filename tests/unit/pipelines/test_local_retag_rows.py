@@ -130,7 +130,7 @@ def test_rows_that_match_only_now_come_from_the_source(make_retagged) -> None:
     for path in DeltaTable(source).file_uris():
         Path(path).unlink()
     write_rules(workspace, {"one": "n = 1", "many": "n > 9"})
-    with pytest.raises(SourceError, match=r"are gone .* deltatag tag s --restart"):
+    with pytest.raises(SourceError, match=r"no longer exist .* deltatag tag s --restart"):
         retag(workspace, "s")
 
 

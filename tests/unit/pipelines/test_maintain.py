@@ -307,7 +307,7 @@ def test_others_who_write_put_it_off(tagged, monkeypatch: pytest.MonkeyPatch) ->
     done = {each.table: each for each in maintain(workspace)}
     assert first and all(each.error is None for each in done.values())
     notes = [note for each in done.values() for note in each.notes]
-    assert len(notes) == 1 and "another time" in notes[0]
+    assert len(notes) == 1 and "next time" in notes[0]
     check(workspace, 60)
     assert not before - rows(workspace, "s_tagged")
     # what was merged in vain is gone

@@ -37,7 +37,7 @@ def test_rules_that_are_implied_compile_with_the_index_that_implies_them(workspa
     add_rules(workspace, ("n1", "narrow", "name = 'k'"), ("n2", "narrow", "x = 3"), ("no", "narrow", "nosuch = 1"))
     # the first is TRUE on a row whose x is NULL, too, and no rule of the other stream is
     error = compiled(workspace)["narrow"].error
-    assert error is not None and "1 of the 2 rules of narrow" in error and "missing: n1. Mend" in error
+    assert error is not None and "1 of the 2 rules of narrow" in error and "missing: n1. Correct" in error
     add_rules(workspace, ("w3", "wide", "x IS NULL"))
     found = compiled(workspace)
     assert {name: (each.state, each.rejects) for name, each in found.items()} == {
@@ -68,7 +68,7 @@ def test_an_edit_of_the_other_streams_rules_is_noticed_though_the_streams_own_ar
     edited = rules.with_columns(expression=pl.col("expression").replace("x < 5", "x < 4"))
     edited.write_delta(workspace.lake.uri("rules"), mode="overwrite")
     error = compiled(workspace)["narrow"].error
-    assert error is not None and "missing: n. Mend" in error and "--restart" not in error
+    assert error is not None and "missing: n. Correct" in error and "--restart" not in error
 
 
 def test_the_rules_that_were_compiled_may_be_gone(workspace, add_rules) -> None:

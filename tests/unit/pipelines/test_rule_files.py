@@ -41,7 +41,7 @@ def test_texts_of_yaml_stay_as_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "opening"), [("rules.yaml", "["), ("rules.jsonl", '{"a":')])
 def test_a_file_that_is_nested_too_deep_is_told(tmp_path: Path, name: str, opening: str) -> None:
     (tmp_path / name).write_text(opening * 100_000)
-    with pytest.raises(RuleFileError, match=r"is no .*: it is nested too deep\.$"):
+    with pytest.raises(RuleFileError, match=r"is not .*: it is nested too deep\.$"):
         read_rules_file(tmp_path / name, "string", ZoneInfo("UTC"))
 
 

@@ -52,10 +52,10 @@ def test_of_several_documents_rules_are_read_and_collections_refused(tmp_path: P
 BROKEN = {
     "alias.yml": ("a: &x [1]\nb: *x\n", "aliases"),
     "binary.yml": ("a: !!bool maybe\n", "maybe"),
-    "broken.yml": ("title: [a\nid: b", "line 2, is no YAML"),
+    "broken.yml": ("title: [a\nid: b", "line 2, is not a YAML"),
     "latin.yml": (b"title: \xe9\n", "UTF-8"),
-    "list.yml": ("[a, b]\n", "Document 1 of the file is no Sigma rule"),
-    "moment.yml": ("a: !!timestamp soon\n", "no YAML"),
+    "list.yml": ("[a, b]\n", "Document 1 of the file is not a Sigma rule"),
+    "moment.yml": ("a: !!timestamp soon\n", "not a YAML"),
     "surrogate.yml": ('title: "\\ud800"\n', "surrogates"),
     "tag.yml": ("a: !!python/object/apply:pathlib.Path.touch [run]\n", "could not determine a constructor"),
     "twice.yml": ("id: a\nid: b\n", "given twice, line 1"),

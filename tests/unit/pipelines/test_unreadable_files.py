@@ -54,7 +54,7 @@ def test_the_other_streams_go_on(new_workspace, add_rules, harm: str, checks: di
     report = run_due(workspace, QualityGates(docs=False))
     assert list(report.failures) == ["b"] and [each.stream for each in report.tagged] == ["a", "c"]
     if harm == "gone":
-        assert "1 of the 1 files that b is to take next" in report.failures["b"]
+        assert "1 of the 1 files that b has to read next" in report.failures["b"]
         assert "deltatag tag b --skip-changes" in report.failures["b"]
     else:
         assert f"The source of b cannot be read: {path} is damaged: " in report.failures["b"]
