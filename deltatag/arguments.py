@@ -104,7 +104,7 @@ def parser() -> argparse.ArgumentParser:
         "--rules-version", type=_version, metavar="VERSION", help="apply this version of rules, and write to --into"
     )
     retag.add_argument(
-        "--into", metavar="TABLE", help=("a table for --rules-version; the stream's own tables are not changed")
+        "--into", metavar="TABLE", help="a table for --rules-version; the stream's own tables are not changed"
     )
 
     run = _verb(verbs, "run", "quality gates, compile, tag, re-tag and join whatever is due, once", "deltatag run")
@@ -211,7 +211,7 @@ def _rules_verbs(verbs: Any) -> None:
     save.add_argument("--scope", help="only the rules of this stream or join")
 
     past = _verb(
-        actions, "history", "the edits of a rule, and what each version matched", ("deltatag rules history late")
+        actions, "history", "the edits of a rule, and what each version matched", "deltatag rules history late"
     )
     past.add_argument("rule", metavar="RULE", type=_text, help="its id")
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -17,6 +18,7 @@ from pipelines.compile import compile_scopes
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from quality import sources, tagged
+from quality.written import NewestBatch
 from tests.cases import quick_first
 
 ROWS = 500
@@ -114,6 +116,25 @@ def test_the_rules_that_were_compiled_may_be_gone(workspace, add_rules, anew) ->
     tag_stream(workspace, "s")
     found = measured(workspace)
     assert (found["sampled_rules"], found["disagreeing_rules"], found["unknown_ids"]) == (3, "none", "none")
+
+
+def test_one_of_two_indexes_of_a_version_of_the_rules_may_be_gone(workspace, add_rules) -> None:
+    add_rules(workspace, ("late", "s", "y = 1"), ("three", "s", "x = 3"))
+    compile_scopes(workspace)  # without `late`, whose column the source does not have yet
+    tag_stream(workspace, "s")
+    wider = pa.table({"id": pa.array([ROWS], pa.int64()), "x": pa.array([55], pa.int32()), "y": pa.array([1])})
+    source = workspace.configuration.streams["s"].source
+    write_deltalake(source, wider, mode="append", schema_mode="merge")
+    compile_scopes(workspace)
+    tag_stream(workspace, "s")
+    written = NewestBatch.newest(workspace, "s", 2)
+    (version,) = {batch.rules_version for batch in written.batches}
+    first, second = (batch.fingerprint for batch in written.batches)
+    assert first != second
+    pairs = pl.DataFrame({"rules_version": [version] * 2, "rule_id": ["late", "zz"]})
+    assert written.unknown_ids(pairs) == ["zz"]
+    workspace.lake.writable("rule_index").delete(f"fingerprint = '{second}'")
+    assert written.unknown_ids(pairs) == ["zz"]
 
 
 def ids(table: pa.Table, change: Callable[[int, list[str]], list[str] | None]) -> pa.Table:
