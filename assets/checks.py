@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.names import RESOURCE, RULES, SPARK_POOL, source_key, table_key
+from assets.table_metadata import page_link
 from assets.tables import BATCHES
+from pipelines.pages import DATA_DOCS
 from pipelines.settings.model import Configuration, Join, Stream
 from pipelines.table_definitions import tagged_table
 from quality import joined, rules, sources, tagged
@@ -100,7 +102,7 @@ def _checks(
         for number, finding in enumerate(result.findings):
             metadata = {"observed": _metadata_value(finding.observed)} if finding.observed is not None else {}
             if number == 0:
-                metadata |= gate_metadata(result)
+                metadata |= gate_metadata(_workspace(context).configuration, result)
             yield dg.AssetCheckResult(
                 check_name=finding.expectation,
                 asset_key=key,
@@ -113,12 +115,12 @@ def _checks(
     return judge
 
 
-def gate_metadata(result: GateResult) -> dict[str, Any]:
+def gate_metadata(configuration: Configuration, result: GateResult) -> dict[str, Any]:
     """Counts, rates and tables of a gate, which are attached to its first check."""
     metadata = {name: _metadata_value(value) for name, value in result.measures.items()}
     metadata["findings"] = dg.MetadataValue.md(result.table())
     if result.report is not None:
-        metadata["data_docs"] = dg.MetadataValue.path(str(result.report))
+        metadata["data_docs"] = page_link(configuration, DATA_DOCS, result.report)
     if result.counts:
         from assets.plots import matches_per_rule
 

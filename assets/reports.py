@@ -8,7 +8,8 @@ import dagster as dg
 
 from assets.failures import reporting_failures
 from assets.names import RESOURCE, SPARK_POOL, index_key, report_key, table_key
-from assets.table_metadata import rounded
+from assets.table_metadata import page_link, rounded
+from pipelines.pages import REPORT, page_folder
 from pipelines.settings.model import Configuration
 from pipelines.table_definitions import tagged_table
 
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
 CRON = "40 5 * * *"
 REPORT_JOB = "report"
-FOLDER = "report"
-"""Folder of the pages, next to the configuration; `deltatag report` writes there by default if it is called there."""
 _RULES_SHOWN = 50
 _PAIRS_SHOWN = 25
 _TEXT = 120
@@ -77,8 +76,8 @@ def _metadata(workspace: "Workspace", scope: str) -> dict[str, Any]:
     notes: list[str] = list(found["notes"])
     shown: dict[str, Any] = {}
     try:
-        page = write_page(found, workspace.configuration.path.absolute().parent / FOLDER)
-        shown["page"] = dg.MetadataValue.path(str(page))
+        page = write_page(found, page_folder(workspace.configuration, REPORT))
+        shown["page"] = page_link(workspace.configuration, REPORT, page)
     except PipelineError as error:  # for example, if the configuration's folder is read-only
         notes.append(str(error))
     shown |= {

@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with libraries_silent(not parsed.verbose):
             return _run(parsed)
     except KeyboardInterrupt:
-        goes_on = "" if verb in (None, "sql") else "; the next run continues where this one stopped"
+        goes_on = "" if verb in (None, "sql", "serve") else "; the next run continues where this one stopped"
         print(f"deltatag: stopped{goes_on}.", file=sys.stderr)
         return INTERRUPTED
     finally:

@@ -168,6 +168,12 @@ def parser() -> argparse.ArgumentParser:
     report.add_argument("scopes", nargs="*", metavar="SCOPE", help="streams and joins (default: all)")
     report.add_argument("--output", metavar="DIR", default="report", help="where the pages go (default: report)")
 
+    serve = _verb(
+        verbs, "serve", "show reports and Data Docs in a browser, by a web server", "deltatag serve", json=False
+    )
+    serve.add_argument("--host", default="127.0.0.1", help="the address to listen at (default: only this machine)")
+    serve.add_argument("--port", type=_port, default=3001, help="the port to listen at (default: 3001)")
+
     _verb(verbs, "maintain", "keep deltatag's own tables at few files and short logs", "deltatag maintain")
 
     demo = _verb(verbs, "demo", "a small lake with real flights, rules and results", "deltatag demo demo", json=False)
@@ -249,6 +255,13 @@ def _count(text: str) -> int:
     """An integer of at least 1; ArgumentTypeError for others."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    """A port, or 0 for any that is free; ArgumentTypeError for other texts."""
+    if not text.isdecimal() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: a whole number from 0 to 65535")
     return int(text)
 
 

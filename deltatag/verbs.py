@@ -332,6 +332,15 @@ def report_verb(args: Namespace) -> int:
     return FAILED if any(result.error for result in results) else DONE
 
 
+def serve_verb(args: Namespace) -> int:
+    """Serve the pages of reports and Data Docs until it is interrupted."""
+    from deltatag.serve import serve_action
+    from pipelines.settings.configuration import load_configuration
+
+    serve_action(load_configuration(_configuration(args)), args)
+    return DONE
+
+
 def maintain_verb(args: Namespace) -> int:
     """Maintain deltatag's own tables."""
     from deltatag.maintain import maintain_action

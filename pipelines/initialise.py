@@ -18,6 +18,7 @@ TEMPLATE = """\
 [lake]
 root = "lake"                       # folder or object-store URI of deltatag's own tables; or: catalog = "main.deltatag"
 # runner = "auto"                   # who matches rows: "local" (no JVM), "spark", or whichever is exact
+# pages_url = "http://localhost:3001" # where deltatag serve is, for links from Dagster to reports and Data Docs
 # [lake.maintenance]                # how deltatag's own tables are kept
 # mode = "auto"                     # or "never": runs leave it to deltatag maintain
 # versions = "7 days"               # how long older versions of a table stay readable

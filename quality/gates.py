@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.errors import ConfigurationError, PipelineError
+from pipelines.pages import DATA_DOCS, page_folder
 from pipelines.sources.only_joined import is_only_joined
 from pipelines.spark.failures import explained
 from pipelines.table_definitions import tagged_table
@@ -22,16 +22,11 @@ from quality.findings import ERROR, Expectation, Finding, GateResult
 from quality.validation import validate
 
 if TYPE_CHECKING:
-    from pipelines.settings.model import Configuration, Join, Stream
+    from pipelines.settings.model import Join, Stream
     from pipelines.workspace import Workspace
 
 _STEP = "read what is to be judged"
 """For messages about an error of Spark in a gate: what could not be done."""
-
-
-def documents_folder(configuration: Configuration) -> Path:
-    """The folder of Data Docs, next to the configuration; its first page is `index.html`."""
-    return configuration.path.absolute().parent / ".deltatag" / "data_docs"
 
 
 def rules_gate(workspace: Workspace, docs: bool = True) -> GateResult:
@@ -157,7 +152,7 @@ def _gated(
             measured = measure()
     except PipelineError as error:
         return _unjudged(name, expected, error)
-    folder = documents_folder(workspace.configuration)
+    folder = page_folder(workspace.configuration, DATA_DOCS)
     found = GateResult(name, evaluate(measured.suites), measured.measures, measured.counts)
     if found.passed and not docs:
         note_verdicts(folder, measured.suites)

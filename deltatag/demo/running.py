@@ -56,9 +56,9 @@ class Runner:
 
     def report(self) -> Path | None:
         """The first page of Data Docs; None if there is none."""
-        from quality.gates import documents_folder
+        from pipelines.pages import DATA_DOCS, page_folder
 
-        page = documents_folder(self.workspace.configuration) / "index.html"
+        page = page_folder(self.workspace.configuration, DATA_DOCS) / "index.html"
         return page if page.is_file() else None
 
 

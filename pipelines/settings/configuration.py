@@ -136,12 +136,15 @@ def _resolve(section: Section, key: str, location: str) -> str:
 
 
 def _lake(section: Section) -> LakeSettings:
-    section.expect("root", "catalog", "runner", "maintenance")
+    section.expect("root", "catalog", "runner", "maintenance", "pages_url")
     root, catalog = section.text("root"), section.text("catalog")
     if (root is None) == (catalog is None):
         raise section.error("root", "give either root or catalog, as the place of deltatag's own tables")
     place = None if root is None else _resolve(section, "root", root)
-    return LakeSettings(place, catalog, section.choice("runner", RUNNERS), maintenance_of(section))
+    url = section.text("pages_url")
+    if url is not None and re.match(r"https?://[^/\s]\S*\Z", url) is None:
+        raise section.error("pages_url", "expected an address such as http://localhost:3001")
+    return LakeSettings(place, catalog, section.choice("runner", RUNNERS), maintenance_of(section), url)
 
 
 def _rules(section: Section) -> RulesSettings:

@@ -37,12 +37,14 @@ class LakeSettings:
     """Where deltatag's own tables live: below the folder or URI `root`, or in `catalog` (`catalog.schema`).
 
     runner: what matches rows: this process ("local"), Spark ("spark"), or "auto": this process wherever it is exact.
+    pages_url: the address at which a web server has the pages of reports and Data Docs.
     """
 
     root: str | None
     catalog: str | None
     runner: str = AUTO
     maintenance: Maintenance = Maintenance()
+    pages_url: str | None = None
 
     def place(self, table: str) -> str:
         """Path, URI or catalog name of a table."""

@@ -12,6 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from assets.definitions import build_definitions
 from assets.headless import run_once
+from pipelines.settings.configuration import load_configuration
 from pipelines.workspace import Workspace
 from tests.dagster.small_lake import FLIGHTS, append, make_lake, shown
 from tests.lakes import write_rules
@@ -80,6 +81,15 @@ def test_names_are_no_formulas_and_a_folder_that_cannot_be_made_is_told(
     assert cells(told["rules_by_matches"])[0][0] == "a$x_{$|<b> 日本"
     assert "matches_over_time" in told
     assert "page" not in told and "cannot be made" in told["notes"]
+
+
+def test_pages_of_a_web_server_are_linked(workspace: Workspace, instance: dg.DagsterInstance) -> None:
+    file = workspace.configuration.path
+    file.write_text(file.read_text().replace("[lake]\n", '[lake]\npages_url = "https://pages.example/lake/"\n'))
+    run = run_once(Workspace(load_configuration(file)), instance, ["flights"], quiet=True)
+    told = [check.metadata["data_docs"] for check in run.get_asset_check_evaluations() if "data_docs" in check.metadata]
+    assert dg.MetadataValue.url("https://pages.example/lake/data_docs/rules.html") in told
+    assert report(workspace, instance, "flights")["page"] == "https://pages.example/lake/report/flights.html"
 
 
 def test_edits_are_told(workspace: Workspace, instance: dg.DagsterInstance) -> None:

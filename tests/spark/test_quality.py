@@ -13,9 +13,10 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import functions as f
 
 from pipelines.compile import compile_scopes
+from pipelines.pages import DATA_DOCS, page_folder
 from pipelines.tag import tag_stream
 from quality.findings import ERROR, WARNING, GateResult
-from quality.gates import QualityGates, documents_folder, rules_gate, source_gate, tagged_gate
+from quality.gates import QualityGates, rules_gate, source_gate, tagged_gate
 from tests.cases import soak_but, soak_rest, some_of
 
 STREAM = {"source": "lake/source", "key": ["id"], "event_time": "at", "checks": {"sane": "x < 95"}}
@@ -255,7 +256,7 @@ def test_data_docs_need_no_other_host(lake) -> None:
     workspace = lake()
     rules_gate(workspace)
     source_gate(workspace, "s")
-    folder = documents_folder(workspace.configuration)
+    folder = page_folder(workspace.configuration, DATA_DOCS)
     pages = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.html")}
     assert set(pages) == {"index.html", "rules.html", "s.html"}
     for name, page in pages.items():

@@ -29,6 +29,7 @@ def test_every_key_of_the_contract_is_read(tmp_path: Path, monkeypatch: pytest.M
         """
         [lake]
         root = "${LAKE}/lake"
+        pages_url = "https://pages.example:3001/lake"
         [spark]
         "spark.sql.shuffle.partitions" = 8
         [rules]
@@ -56,6 +57,7 @@ def test_every_key_of_the_contract_is_read(tmp_path: Path, monkeypatch: pytest.M
         """,
     )
     assert found.lake.root == str(tmp_path / "here" / "lake")
+    assert found.lake.pages_url == "https://pages.example:3001/lake"
     assert found.spark == {"spark.sql.shuffle.partitions": "8"}
     assert (found.rules.time_zone, found.rules.on_reject, found.rules.max_reject_share) == (
         "America/New_York",
@@ -140,6 +142,7 @@ def test_start(tmp_path: Path, text: str, expected: Start) -> None:
         (STREAM + "checks = { a = 1 }\n", "[streams.flights] checks.a", "a condition"),
         (STREAM + 'key = ["rule_id"]\n', "[streams.flights] key", "named like one that deltatag adds"),
         (STREAM + 'source2 = "${NOT_SET_ANYWHERE}"\n', "streams.flights.source2", "NOT_SET_ANYWHERE is not set"),
+        (MINIMAL + 'pages_url = "localhost:3001"\n', "[lake] pages_url", "expected an address"),
         (MINIMAL + '[streams.rules]\nsource = "x"\n', "[streams.rules]", "already taken"),
         (STREAM + '[streams.flights_tagged]\nsource = "x"\n', "[streams.flights_tagged]", "already taken"),
         (MINIMAL + '[streams."a b"]\nsource = "x"\n', "[streams.a b]", "letters, digits"),

@@ -1,0 +1,84 @@
+"""`deltatag serve` shows the pages of reports and Data Docs, and no other file."""
+
+from __future__ import annotations
+
+import http.client
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from deltatag.__main__ import main
+
+HIDDEN = (
+    "/deltatag.toml",
+    "/report/../deltatag.toml",
+    "/report/..%2Fdeltatag.html",
+    "/report/%2Fetc%2Fpasswd.html",
+    "/report/none.html",
+    "/report/%00.html",
+    "/report/folder.html",
+    "/data_docs/s.json",
+    "/.deltatag/s.html",
+    "/report/",
+)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    """A folder with a configuration, two reports and Data Docs."""
+    (tmp_path / "report" / "folder.html").mkdir(parents=True)
+    (tmp_path / ".deltatag" / "data_docs").mkdir(parents=True)
+    (tmp_path / "deltatag.toml").write_text('[lake]\nroot = "lake"\n')
+    (tmp_path / "deltatag.html").write_text("hidden")
+    for name in ("report/s.html", "report/größe.html", ".deltatag/data_docs/index.html"):
+        (tmp_path / name).write_text(f"the page {name}", encoding="utf-8")
+    (tmp_path / ".deltatag" / "data_docs" / "s.json").write_text("{}")
+    return tmp_path
+
+
+@pytest.fixture
+def port(lake: Path) -> Iterator[int]:
+    """The port of a server for that folder, which is interrupted at the end and ends quietly."""
+    command = [sys.executable, "-m", "deltatag", "--config", str(lake), "serve", "--port", "0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    found = re.fullmatch(r"The pages are at http://127\.0\.0\.1:(\d+)/ .*\n", process.stdout.readline())
+    assert found
+    yield int(found[1])
+    process.send_signal(2)
+    assert (process.communicate(timeout=30), process.returncode) == (("", "deltatag: stopped.\n"), 130)
+
+
+def test_all_pages_are_shown_and_nothing_else(port: int) -> None:
+    def get(path: str) -> tuple[int, str]:
+        with closing(http.client.HTTPConnection("127.0.0.1", port)) as connection:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+
+    status, start = get("/")
+    links = re.findall(r'href="([^"]*)"', start)
+    assert (status, links) == (200, ["data_docs/index.html", f"report/{quote('größe')}.html", "report/s.html"])
+    names = (".deltatag/data_docs/index.html", "report/größe.html", "report/s.html")
+    assert [get(f"/{link}") for link in links] == [(200, f"the page {name}") for name in names]
+    assert [get(path)[0] for path in HIDDEN] == [404] * len(HIDDEN)
+
+
+def test_a_port_in_use_is_an_error_in_a_sentence(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        assert main(["--config", str(lake), "serve", "--port", str(port)]) == 1
+    assert f"No page can be served at 127.0.0.1, port {port}: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("port", ["-1", "65536", "http"])
+def test_what_is_no_port_is_wrong_usage(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--port", port]) == 2
+    assert "is not a port" in capsys.readouterr().err
