@@ -89,7 +89,7 @@ def maintain_line(result: TableMaintenance) -> str:
         parts.append(f"{counted(result.rows, 'row')} {'folded' if result.table == 'runs' else 'deleted'}")
     if result.removed:
         parts.append(f"{counted(result.removed, 'old file')} removed")
-    failed = [f"not kept small: {result.error}"] if result.error is not None else []
+    failed = [f"not maintained: {result.error}"] if result.error is not None else []
     return "\n".join([f"{result.table}: {', '.join(parts)}", *map(paragraph, [*result.notes, *failed])])
 
 

@@ -40,8 +40,10 @@ def duplicate_notice(rejects: pl.DataFrame) -> str:
     if duplicates.is_empty():
         return ""
     ids = duplicates["rule_id"].unique(maintain_order=True)
-    several = "1 id stands" if len(ids) == 1 else f"{len(ids):,} ids stand"
-    return f"{several} in several enabled rules (see the table rule_rejects); {ids[0]}: {duplicates['message'][0]}"
+    shared = "1 id is" if len(ids) == 1 else f"{len(ids):,} ids are"
+    return (
+        f"{shared} shared by several enabled rules (see the table rule_rejects); {ids[0]}: {duplicates['message'][0]}"
+    )
 
 
 def rules_of_index(workspace: Workspace, stored: StoredIndex) -> pl.DataFrame:

@@ -213,6 +213,11 @@ def _lag(workspace: Workspace, stream: Stream, position: Position | None, table_
         return _Lag(newest.version, None, None, f"The source of {stream.name} was dropped and made again.")
     if table_id is not None and position is not None and position.is_beyond(newest.version):
         return _Lag(newest.version, None, None, older_copy(stream.name, newest.version))
+    if position is None and stream.start.kind != "earliest" and not is_catalog_name(stream.source):
+        try:
+            position = Source(stream.name, table_log(stream.source)).first_position(stream.start)
+        except SourceError as error:
+            return _Lag(newest.version, None, None, str(error))
     first = position.version if position is not None else 0
     behind = max(newest.version + 1 - first, 0)
     return _Lag(newest.version, behind, _rows_behind(stream, position) if behind else 0)
@@ -248,14 +253,12 @@ def _total(counts: list[int | None]) -> int | None:
 
 
 def _rows_behind(stream: Stream, start: Position | None) -> int | None:
-    """Rows that the source's log counts after a position (None: the stream's start); None if it does not say."""
+    """Rows that the source's log counts after a position (None: all rows); None if it does not say."""
     if is_catalog_name(stream.source):
         return None
     try:
         table = open_delta(stream.source, None, "a source", "")
         if start is None:
-            if stream.start.kind != "earliest":
-                return None
             return rows_in(table)
         if start.snapshot:
             return None

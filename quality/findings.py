@@ -78,7 +78,7 @@ class GateResult:
             return None
         messages = " ".join(f"{finding.expectation}: {_sentence(finding.message)}" for finding in self.failures)
         where = f" Data Docs: {self.report}" if self.report else ""
-        return f"The quality gate of {self.gate} is shut. {messages}{where}"
+        return f"The quality gate of {self.gate} is closed. {messages}{where}"
 
     def table(self) -> str:
         """The findings as a Markdown table, failed ones first."""

@@ -40,5 +40,5 @@ def _scope_notice(found: pl.DataFrame) -> str:
     if found.is_empty():
         return ""
     first = found.row(0, named=True)
-    count = "1 rule is" if found.height == 1 else f"{found.height:,} rules are"
-    return f"{count} of no stream or join (see the table rule_rejects); {first['rule_id']}: {first['message']}"
+    count = "1 rule belongs" if found.height == 1 else f"{found.height:,} rules belong"
+    return f"{count} to no stream or join (see the table rule_rejects); {first['rule_id']}: {first['message']}"

@@ -106,8 +106,8 @@ def _counted(
     notes = []
     if counted.rows < counted.all_rows:
         notes.append(
-            f"Counted are the newest {counted.rows:,} of {counted.all_rows:,} rows, by whole files from {MOST_ROWS:,} "
-            "rows on."
+            f"Only the newest {counted.rows:,} of {counted.all_rows:,} rows are counted: those of the newest files "
+            f"that together have {MOST_ROWS:,} rows or more."
         )
     if counted.outside:
         notes.append(f"{counted.outside:,} rows have no time, or one far from all others, and are in no plot.")

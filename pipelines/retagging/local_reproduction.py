@@ -87,7 +87,7 @@ def _compiled(scope: StreamScope, rules: pl.DataFrame) -> ri.CompiledRules:
 
 def _check_plain(lake: Lake, name: str, snapshot: FolderSnapshot) -> None:
     if layout_of(lake, name, snapshot.fields) is None:
-        raise NeedsSparkError(f"the table {name} needs more in its files than their rows")
+        raise NeedsSparkError(f"the table {name} has columns or features that only Spark writes")
 
 
 class _Reproduction:

@@ -88,7 +88,7 @@ class LocalTables:
             if reason := log.why_spark_commits(log.latest()):
                 raise NeedsSparkError(f"the table {name} {reason}")
             if layout_of(workspace.lake, name, log.latest().fields) is None:
-                raise NeedsSparkError(f"the table {name} needs more in its files than their rows")
+                raise NeedsSparkError(f"the table {name} has columns or features that only Spark writes")
         compiled = None
         if not changes.rules.is_empty():
             compiled = index_without_spark(

@@ -129,7 +129,10 @@ def _resolve(section: Section, key: str, location: str) -> str:
     """A path made absolute; a URI is returned unchanged. ConfigurationError for a path that delta-rs does not open."""
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", location):
         return location
-    place = str((section.path.absolute().parent / Path(location).expanduser()).resolve())
+    try:
+        place = str((section.path.absolute().parent / Path(location).expanduser()).resolve())
+    except (OSError, RuntimeError) as error:  # for example, a symbolic link to itself
+        raise section.error(key, f"{location} cannot be resolved: {str(error).rstrip('.')}") from error
     if found := re.search("%[0-9A-Fa-f]{2}", place):
         raise section.error(key, f"delta-rs reads {found[0]} in {place} as another character; rename that folder")
     return place

@@ -59,10 +59,10 @@ def prepare_tables(
 
 
 def layout_to_write(lake: Lake, name: str, layout_of: LayoutOf) -> Layout:
-    """The layout of files of a table; NeedsSparkError if it asks more of them than their rows."""
+    """The layout of files of a table; NeedsSparkError if only Spark writes the table."""
     layout = layout_of(lake, name, table_log(lake.uri(name)).latest().fields)
     if layout is None:
-        raise NeedsSparkError(f"the table {name} needs more in its files than their rows")
+        raise NeedsSparkError(f"the table {name} has columns or features that only Spark writes")
     return layout
 
 

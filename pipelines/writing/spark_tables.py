@@ -158,7 +158,7 @@ def fence(workspace: Workspace, series: str, names: Sequence[str], number: int) 
         mark = partial(log.fence, application(series, name), number)
         for attempt in range(_ATTEMPTS):
             try:
-                held += [name] if run(mark, f"fence off what is being written to {name}") else []
+                held += [name] if run(mark, f"fence {name} against earlier micro-batches") else []
                 break
             except TableError as error:
                 # a concurrent run has written its micro-batch first, which then counts

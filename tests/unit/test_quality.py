@@ -192,7 +192,7 @@ def test_a_run_imports_it_for_shut_gates_and_where_it_is_asked_for(
     page = tmp_path / ".deltatag" / "data_docs" / "s.html"
     assert page.exists() is imported
     if share < 1:
-        assert "The quality gate of s is shut." in run.stderr and str(page) in run.stderr
+        assert "The quality gate of s is closed." in run.stderr and str(page) in run.stderr
         assert "1 of 1 suites failed." in (page.parent / INDEX).read_text(encoding="utf-8")
     else:
         assert DeltaTable(str(tmp_path / "lake" / "s_tagged")).to_pyarrow_table().num_rows == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -187,6 +188,15 @@ def test_a_folder_that_delta_rs_takes_for_another_is_refused(tmp_path: Path, tex
         load(tmp_path, text)
     assert where in str(told.value)
     assert load(tmp_path, MINIMAL + '[streams.s]\nsource = "100%/a"\n').streams["s"].source.endswith("100%/a")
+
+
+def test_a_folder_that_cannot_be_resolved_is_told(tmp_path: Path) -> None:
+    nobody = "~nobody-of-this-name/x"
+    with pytest.raises(ConfigurationError, match=rf"streams\.s\] source: {nobody} cannot be resolved: .*[^.]\.$"):
+        load(tmp_path, f'{MINIMAL}[streams.s]\nsource = "{nobody}"\n')
+    (tmp_path / "loop").symlink_to("loop")
+    with contextlib.suppress(ConfigurationError):  # Python 3.13 resolves such a link to itself
+        load(tmp_path, f'{MINIMAL}[streams.s]\nsource = "loop"\n')
 
 
 def test_a_stream_may_read_what_another_one_has_tagged_and_stands_behind_it(tmp_path: Path) -> None:

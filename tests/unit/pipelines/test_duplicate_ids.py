@@ -146,7 +146,7 @@ def test_status_and_lint_say_so(workspace, add_rules, monkeypatch: pytest.Monkey
     add_rules(workspace, ("a", "s", "x < 100"))
     compile_scopes(workspace)
     notice = refusals_notice(workspace)
-    assert notice.startswith("1 id stands in several enabled rules") and "applies as in version 1" in notice
+    assert notice.startswith("1 id is shared by several enabled rules") and "applies as in version 1" in notice
     (finding,) = lint_scopes(workspace, ["s"])[0].findings
     assert (finding.rule_id, finding.kind) == ("a", "rejected")
     assert "applies as in version 1 of rules: x > 7" in finding.message and "matches nothing" not in finding.message

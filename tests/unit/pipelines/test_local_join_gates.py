@@ -94,7 +94,7 @@ def test_what_a_join_needs_of_a_source_keeps_it_from_running(workspace) -> None:
     changed: dict[str, Any] = {"key": ("lacks",), "checks": {"never": "x < 0"}, "max_quarantine_share": 0.5}
     report = run_due(with_stream(workspace, "a", **changed), QualityGates(docs=False))
     assert set(report.failures) == {"a", "j"} and report.joined == []
-    assert "The quality gate of a for j is shut." in report.failures["j"]
+    assert "The quality gate of a for j is closed." in report.failures["j"]
     assert "at most 0.5 is allowed" in report.failures["j"] and "lacks" not in report.failures["j"]
 
 

@@ -99,8 +99,10 @@ def test_a_start_beyond_the_newest_version_is_told(new_workspace, monkeypatch: p
     compile_scopes(workspace)
     assert tag_stream(workspace, "s").batches == 0
     assert "s: its start is later than version 0, the newest of its source" in told
+    assert (status(workspace)[0].lag_versions, status(workspace)[0].lag_rows) == (0, 0)
     for _ in range(3):
         write_deltalake(source, pa.table({"x": [1]}), mode="append")
     told.clear()
+    assert (status(workspace)[0].lag_versions, status(workspace)[0].lag_rows) == (1, 1)
     assert tag_stream(workspace, "s").rows == 1
     assert not [text for text in told if "its start is later" in text]
