@@ -72,9 +72,7 @@ def pairs_by_rule(workspace: Workspace, join: str) -> pl.DataFrame:
         .select("rule_ids", flight.field("flight_id"), delayed=delayed)
         .explode("rule_ids")
         .group_by(rule_id="rule_ids")
-        .agg(
-            pairs=pl.len(), flights=pl.col("flight_id").n_unique(), delayed_percent=(100 * pl.col("delayed").mean())
-        )
+        .agg(pairs=pl.len(), flights=pl.col("flight_id").n_unique(), delayed_percent=(100 * pl.col("delayed").mean()))
     )
     rules = table_of(workspace, RULES.name).filter(pl.col("scope") == join)
     return (

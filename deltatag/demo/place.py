@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from deltatag.demo.statements import read_text
-from pipelines.settings.configuration import FILE_NAME
 from pipelines.errors import ConfigurationError
+from pipelines.settings.configuration import FILE_NAME
 
 SQL_FILES = ("rules.sql", "edits.sql", "queries.sql", "more_queries.sql")
 PLOT = "matches_per_rule.png"
@@ -49,7 +49,7 @@ def make_place(folder: Path, may_remove: Callable[[list[str]], bool] = lambda ed
         for name in (FILE_NAME, *SQL_FILES):
             (folder / name).write_text(read_text(name), encoding="utf-8")
         (folder / DAGSTER_HOME).mkdir()
-        (folder / DAGSTER_HOME / "dagster.yaml").write_text("telemetry:\n  enabled: false\n", encoding="utf-8")
+        (folder / DAGSTER_HOME / "dagster.yaml").write_text(read_text("dagster.yaml"), encoding="utf-8")
         _write_mark(folder, {"files": _digests(folder)})
     except OSError as error:
         raise ConfigurationError(f"{folder} cannot be written: {error.strerror}. Name another folder.") from None
@@ -67,7 +67,10 @@ def edits_of(folder: Path) -> list[str]:
         left = json.loads((folder / _MARK).read_text(encoding="utf-8"))
     except ValueError:
         return []  # created by a version that recorded nothing
-    now: dict[str, dict[str, Any]] = {"files": _digests(folder), "tables": _versions(folder) if "tables" in left else {}}
+    now: dict[str, dict[str, Any]] = {
+        "files": _digests(folder),
+        "tables": _versions(folder) if "tables" in left else {},
+    }
     edits = []
     for kind, what in (("files", ""), ("tables", "the table ")):
         before, after = left.get(kind, {}), now[kind]

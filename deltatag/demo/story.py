@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from deltatag.demo.changes import RuleChange, rule_changes
 from deltatag.demo.figures import (
@@ -24,8 +24,8 @@ from deltatag.demo.printing import Narrator
 from deltatag.demo.statements import read_statements
 from deltatag.demo.weather import read_weather
 from deltatag.output import values_of, write
-from pipelines.table_definitions import tagged_table
 from pipelines.local_sql.statement import local_result
+from pipelines.table_definitions import tagged_table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -141,7 +141,9 @@ class Story:
             return outcome
         narrator.say("Matches of each rule on flights, most first:")
         counted = matches_by_rule(self.workspace, STREAM)
-        narrator.table(counted.columns, [(rule, n, f"{percent:.2f}", text) for rule, n, percent, text in counted.rows()])
+        narrator.table(
+            counted.columns, [(rule, n, f"{percent:.2f}", text) for rule, n, percent, text in counted.rows()]
+        )
         self._tell_errors()
         return outcome
 
@@ -315,12 +317,17 @@ class Story:
                 f'{command} sql "{query}" --config {config}',
                 f"{command} sql --file {shlex.quote(str(folder / SQL_FILES[-1]))} --config {config}",
                 f"{command} status --config {config}",
+                f"{command} serve --config {config}",
                 f"DAGSTER_HOME={_absolute(runner.home)} DELTATAG_CONFIG={config} {_command('dagster')} dev",
             ]
         )
-        narrator.say((f"Nothing so far has needed a JVM. {SQL_FILES[-1]} does: its queries join tables, "
-        "and Spark answers them."))
-        narrator.say("The last one serves Dagster with the two runs above, at http://localhost:3000, until Ctrl-C.")
+        narrator.say(
+            f"Nothing so far has needed a JVM. {SQL_FILES[-1]} does: its queries join tables, and Spark answers them."
+        )
+        narrator.say(
+            "The last two are web servers, each until Ctrl-C: Dagster with the two runs above at "
+            "http://localhost:3000, and the reports and Data Docs that it links to at http://localhost:3001."
+        )
 
     def _stop(self, outcome: RunOutcome) -> int:
         for name, reason in outcome.failures.items():

@@ -220,3 +220,7 @@ def test_no_two_assets_end_alike_since_the_page_shows_the_last_part_of_a_key(con
     last = [key.path[-1] for key in keys]
     assert len(set(last)) == len(last)
     assert yaml.safe_load((ROOT / "dagster.yaml").read_text())["nux"] == {"enabled": False}
+
+
+def test_the_demonstration_has_the_settings_of_every_other_instance() -> None:
+    assert (ROOT / "deltatag" / "demo" / "dagster.yaml").read_text() == (ROOT / "dagster.yaml").read_text()
