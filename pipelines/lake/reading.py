@@ -48,12 +48,18 @@ def as_dataset(table: DeltaTable) -> FileSystemDataset:
 
     if not arrow_reads(table):
         raise DeltaProtocolError("the table has deletion vectors or column mapping")
+    from pyarrow.dataset import ParquetReadOptions
+
+    # Spark writes timestamps as INT96, which Arrow otherwise reads in nanoseconds: these end in the year 2262
+    options = ParquetReadOptions(coerce_int96_timestamp_unit="us")
     folder = local_folder(table.table_uri)
     if folder is None:
-        return table.to_pyarrow_dataset()
+        return table.to_pyarrow_dataset(parquet_read_options=options)
     from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
-    return table.to_pyarrow_dataset(filesystem=SubTreeFileSystem(folder, LocalFileSystem()))
+    return table.to_pyarrow_dataset(
+        filesystem=SubTreeFileSystem(folder, LocalFileSystem()), parquet_read_options=options
+    )
 
 
 def batches_of(

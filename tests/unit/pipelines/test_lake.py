@@ -5,12 +5,15 @@ from __future__ import annotations
 import errno
 import json
 import struct
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from deltalake.transaction import AddAction
 
 from pipelines.errors import TableError, UnforeseenError, not_written
 from pipelines.lake.authors import author_of
@@ -148,3 +151,16 @@ def test_a_version_whose_files_were_vacuumed_is_told_in_a_sentence(new_workspace
             TableError, match=r"Version 1 of the table rules .* any more: VACUUM has removed files of it"
         ):
             workspace.lake.arrow("rules", filters=filters, version=1)
+
+
+def test_timestamps_of_int96_beyond_the_year_2262(tmp_path: Path) -> None:
+    """Spark writes timestamps as INT96, which Arrow reads in nanoseconds unless told otherwise."""
+    kind = pa.timestamp("us", "UTC")
+    rows = pa.table({"t": pa.array([datetime(9999, 12, 31, tzinfo=UTC), datetime(1, 1, 1, tzinfo=UTC), None], kind)})
+    pq.write_table(rows, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True, store_schema=False)
+    table = DeltaTable.create(str(tmp_path), rows.schema)
+    file = AddAction("a.parquet", (tmp_path / "a.parquet").stat().st_size, {}, 0, True, "{}")
+    table.create_write_transaction([file], "append", rows.schema)
+    found = as_dataset(DeltaTable(str(tmp_path))).to_table(filter=pc.field("t") > datetime(9000, 1, 1, tzinfo=UTC))
+    assert found["t"].cast(kind).to_pylist() == [datetime(9999, 12, 31, tzinfo=UTC)]
+    assert as_dataset(DeltaTable(str(tmp_path))).to_table()["t"].cast(kind).equals(rows["t"])
