@@ -25,6 +25,7 @@ from pipelines.error_texts import first_line
 from pipelines.errors import ConfigurationError, TableError, not_written
 from pipelines.lake.authors import by_this_user
 from pipelines.lake.lake import Lake, arrow_schema
+from pipelines.lake.reading import rewrite_alters_times
 from pipelines.rule_set import ANNOTATED_BY, RULE_COLUMNS
 from pipelines.scopes import scope_of, scopes_of
 from pipelines.value_lists import read_lists
@@ -34,6 +35,11 @@ READERS = {"sigma": read_sigma, "dmn": read_dmn}
 """Readers of rules in other languages than the table's own columns."""
 _ATTEMPTS = 5
 _REMOVED = "__removed"
+_FAR_BOUNDS = (
+    "Spark has written rules with a valid_from or valid_to before 1678 or after 2261, which an import would change. "
+    'Write NULL, which is no bound, in their place: deltatag sql "UPDATE rules SET valid_to = NULL WHERE valid_to >= '
+    "TIMESTAMP'2262-01-01'\", and for valid_from likewise WHERE valid_from < TIMESTAMP'1678-01-01'. Then import again."
+)
 _COMPILED = [*RULE_COLUMNS, *ANNOTATED_BY]
 
 
@@ -104,6 +110,8 @@ def import_rules(
             plan.result = _with_refused(plan.result, foreign, replace)
         if dry_run or not (plan.result.added or plan.result.changed or plan.result.removed):
             return plan.result
+        if (plan.result.changed or plan.result.removed) and rewrite_alters_times(table):
+            raise TableError(_FAR_BOUNDS)
         version = _commit(lake, table, plan, last=attempt == _ATTEMPTS - 1)
         if version is not None:
             return replace_fields(plan.result, version=version)

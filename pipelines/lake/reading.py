@@ -6,14 +6,18 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipelines.lake.table_cache import local_folder
 
 if TYPE_CHECKING:
-    import pyarrow.compute as pc
     from deltalake import DeltaTable
     from pyarrow.dataset import FileSystemDataset
+
+
+_NANOSECONDS = ((1 << 63) - 1) // 1_000
+"""The most microseconds since 1970 that fit in a timestamp in nanoseconds."""
 
 
 def read_rows(
@@ -60,6 +64,26 @@ def as_dataset(table: DeltaTable) -> FileSystemDataset:
     return table.to_pyarrow_dataset(
         filesystem=SubTreeFileSystem(folder, LocalFileSystem()), parquet_read_options=options
     )
+
+
+def rewrite_alters_times(table: DeltaTable) -> bool:
+    """Whether delta-rs would change timestamps in rows that it writes again, as UPDATE and MERGE do.
+
+    It reads those of type INT96, as Spark writes them, in nanoseconds, and only the years 1678 to 2261 fit in these.
+    True also for INT96 within nested columns.
+    """
+    if not arrow_reads(table):
+        return False
+    dataset = as_dataset(table)
+    for file in dataset.get_fragments() if "timestamp" in dataset.schema.to_string() else ():
+        parts = file.metadata.schema
+        paths = [each.path for each in map(parts.column, range(len(parts))) if each.physical_type == "INT96"]
+        if not set(paths) <= set(dataset.schema.names):
+            return True
+        times = file.to_table(dataset.schema, columns=paths).columns if paths else ()
+        if any(pc.any(pc.greater(pc.abs(each.cast(pa.int64())), _NANOSECONDS)).as_py() for each in times):
+            return True
+    return False
 
 
 def batches_of(
@@ -149,7 +173,9 @@ def _query(table: DeltaTable, text: str) -> pa.Table:
     """The result of a query that names the table `rows`."""
     from deltalake import QueryBuilder
 
-    return pa.RecordBatchReader.from_stream(QueryBuilder().register("rows", table).execute(text)).read_all()
+    # as for `as_dataset`
+    query = QueryBuilder({"datafusion.execution.parquet.coerce_int96": "us"}).register("rows", table)
+    return pa.RecordBatchReader.from_stream(query.execute(text)).read_all()
 
 
 def _plain(field: pa.Field) -> pa.Field:

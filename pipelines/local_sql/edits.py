@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,13 +13,16 @@ import pyarrow as pa
 from pipelines.error_texts import first_line
 from pipelines.errors import NeedsSparkError, not_written
 from pipelines.lake.authors import by_this_user
-from pipelines.lake.reading import quoted
+from pipelines.lake.reading import quoted, rewrite_alters_times
 from pipelines.local_sql.grammar import Change, Insert, TableName
 from pipelines.local_sql.tables import LocalTable
 from pipelines.local_sql.values import value_of
 from pipelines.table_definitions import RULES
 from pipelines.workspace import Workspace
 from rules_index.names import column_key
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 _FEATURES = frozenset({"appendOnly", "invariants", "changeDataFeed", "checkConstraints", "generatedColumns"})
 """Features that a table edited here may have. `_editable` then looks for constraints and generated columns."""
@@ -84,9 +87,18 @@ def committed(workspace: Workspace, name: TableName, write: Callable[[LocalTable
     raise AssertionError("the last attempt raises")
 
 
+def writable_of(table: LocalTable) -> DeltaTable:
+    """The table for delta-rs to rewrite rows of; NeedsSparkError if that would change their timestamps."""
+    writable = table.snapshot.writable()
+    if rewrite_alters_times(writable):
+        raise NeedsSparkError("rows of the table have times before 1678 or after 2261, in files that Spark has written")
+    return writable
+
+
 def _write(table: LocalTable, statement: Change, where: str | None) -> None:
+    writable = writable_of(table)
     if statement.values is None:
-        table.snapshot.writable().delete(where, commit_properties=by_this_user())
+        writable.delete(where, commit_properties=by_this_user())
         return
     values: dict[str, Any] = {}
     for name, text in statement.values:
@@ -96,7 +108,7 @@ def _write(table: LocalTable, statement: Change, where: str | None) -> None:
         kind = table.schema.field(column).type
         values[column] = _as_sql(value_of(text, kind, table.zone), kind)
     changes = {quoted(column): value for column, value in values.items()}
-    table.snapshot.writable().update(changes, predicate=where, commit_properties=by_this_user())
+    writable.update(changes, predicate=where, commit_properties=by_this_user())
 
 
 def _chosen(table: LocalTable, statement: Change) -> tuple[int, str | None]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pipelines.errors import NeedsSparkError
 from pipelines.lake.authors import by_this_user
 from pipelines.lake.reading import quoted
-from pipelines.local_sql.edits import committed
+from pipelines.local_sql.edits import committed, writable_of
 from pipelines.local_sql.grammar import Merge, Term
 from pipelines.local_sql.tables import LocalTable
 from pipelines.local_sql.values import value_of
@@ -71,7 +71,7 @@ class _Merged:
     def write(self) -> None:
         """Execute the merge, in one commit."""
         pairs = zip(self._keys, self._key_names, strict=True)
-        work = self._table.snapshot.writable().merge(
+        work = writable_of(self._table).merge(
             pa.table(self._given),
             " AND ".join(f"{_TARGET}.{quoted(key)} = {_GIVEN}.{name}" for key, name in pairs),
             source_alias=_GIVEN,

@@ -1,0 +1,82 @@
+"""Rules with bounds beyond the year 2262 in files that Spark has written: its INT96 timestamps have no such limit."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import write_deltalake
+from deltalake.transaction import AddAction
+
+from pipelines.authoring.exchange import import_rules
+from pipelines.errors import NeedsSparkError, TableError
+from pipelines.local_sql.statement import execute
+from pipelines.rule_set import read_rules
+from pipelines.workspace import Workspace
+
+FAR = datetime(9999, 12, 31, tzinfo=UTC)
+MERGE = (
+    "MERGE INTO rules r USING (SELECT * FROM VALUES ('a', 'b') AS v (id, o)) w ON w.id = r.rule_id "
+    "WHEN MATCHED THEN UPDATE SET r.owner = w.o"
+)
+
+
+def write_as_spark(workspace: Workspace, bounds: list[datetime | None]) -> None:
+    """Append the rules a, b, ... to the table, each with a `valid_to`."""
+    kind = pa.timestamp("us", "UTC")
+    ids = pa.array("abcdef"[: len(bounds)])
+    rows = pa.table({"rule_id": ids, "scope": ["s"] * len(bounds), "expression": ["x > 1"] * len(bounds)})
+    rows = rows.append_column("valid_to", pa.array(bounds, kind))
+    file = Path(workspace.lake.uri("rules")) / "spark.parquet"
+    pq.write_table(rows, file, use_deprecated_int96_timestamps=True, store_schema=False)
+    table = workspace.lake.writable("rules")
+    add = AddAction(file.name, file.stat().st_size, {}, 0, True, "{}")
+    table.create_write_transaction([add], "append", table.schema())
+
+
+@pytest.fixture
+def workspace(new_workspace, tmp_path: Path) -> Workspace:
+    found: Workspace = new_workspace({"s": {"source": str(tmp_path / "source")}}, spark=False)
+    write_deltalake(str(tmp_path / "source"), pa.table({"x": [1.0, 2.0]}))
+    return found
+
+
+def bounds_of(workspace: Workspace) -> list[datetime | None]:
+    return read_rules(workspace.lake, ["s"]).of_scope("s")["valid_to"].to_list()
+
+
+def test_a_bound_is_read_as_it_is(workspace: Workspace) -> None:
+    write_as_spark(workspace, [FAR, datetime(1, 1, 1, tzinfo=UTC), None])
+    assert bounds_of(workspace) == [FAR, datetime(1, 1, 1, tzinfo=UTC), None]
+
+
+@pytest.mark.parametrize(
+    "statement", ["UPDATE rules SET owner = 'me' WHERE rule_id = 'a'", "DELETE FROM rules WHERE rule_id = 'a'", MERGE]
+)
+def test_spark_rewrites_rows_with_such_a_bound(workspace: Workspace, statement: str) -> None:
+    write_as_spark(workspace, [None, FAR])
+    execute(workspace, "INSERT INTO rules (rule_id, scope, expression) VALUES ('z', 's', 'x > 2')")
+    with pytest.raises(NeedsSparkError, match="after 2261"):
+        execute(workspace, statement)
+    assert bounds_of(workspace) == [None, FAR, None]
+
+
+def test_an_import_changes_no_such_bound(workspace: Workspace, tmp_path: Path) -> None:
+    write_as_spark(workspace, [None, FAR])
+    file = tmp_path / "rules.csv"
+    file.write_text("rule_id,scope,expression\nnew,s,x > 3\n")
+    assert import_rules(workspace, file).added == ("new",)
+    file.write_text("rule_id,scope,expression\na,s,x > 3\n")
+    with pytest.raises(TableError, match="Write NULL"):
+        import_rules(workspace, file)
+    assert bounds_of(workspace) == [None, FAR, None]
+
+
+def test_rows_with_other_bounds_are_rewritten_here(workspace: Workspace) -> None:
+    soon = datetime(2031, 1, 1, tzinfo=UTC)
+    write_as_spark(workspace, [None, soon])
+    execute(workspace, "UPDATE rules SET owner = 'me' WHERE rule_id = 'a'")
+    assert bounds_of(workspace) == [None, soon]
