@@ -28,7 +28,7 @@ from pipelines.sources.event_times import moment
 from pipelines.value_lists import read_lists
 from pipelines.workspace import Workspace
 from rules_index.errors import RuleError
-from rules_index.names import path_parts
+from rules_index.names import column_key, path_parts, spelled
 
 BATCH_ROWS = 1 << 17
 SAMPLED_PARTS = 32
@@ -119,11 +119,12 @@ def backtest(
     tried, current = _with_texts(candidates), current_rules(workspace).of_scope(scope)
     compile_ = _compiler(workspace, over, schema, pl.concat([current["expression"], tried["expression"]]))
     found, compiled, notes = _compiled(current, tried, compile_, candidates)
-    rows = _Rows(over, schema, compiled, _times(workspace, over, schema, since, until), sample)
+    event_time = spelled(schema.names, over.event_time, column_key) if over.event_time is not None else None
+    rows = _Rows(over, schema, compiled, _times(workspace, scope, schema, event_time, since, until), sample)
     largest = schema.empty_table()
     for batch in rows if any(each.error is None for each in found) else ():
         workspace.progress(f"trying {len(candidates):,} rules on {scope}, {rows.read:,} rows")
-        _count(found, compiled, batch, over, ZoneInfo(workspace.configuration.rules.time_zone))
+        _count(found, compiled, batch, event_time, ZoneInfo(workspace.configuration.rules.time_zone))
         largest = max(largest, batch, key=len)
     if len(largest):
         _measure(found, tried, compile_, largest)
@@ -207,16 +208,19 @@ def _annotated(labels: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _times(
-    workspace: Workspace, scope: StreamScope, schema: pa.Schema, since: str | None, until: str | None
+    workspace: Workspace, scope: str, schema: pa.Schema, event_time: str | None, since: str | None, until: str | None
 ) -> ds.Expression | None:
-    """The range of event times as a filter; None without bounds. ConfigurationError without an event time."""
+    """The range of event times as a filter; None without bounds.
+
+    event_time: the column, in the source's spelling. ConfigurationError without one, if there are bounds.
+    """
     if since is None and until is None:
         return None
-    if scope.event_time is None:
-        raise ConfigurationError(f"The stream {scope.name} has no event_time, which --from and --to are compared with.")
-    kind = schema.field(scope.event_time).type
+    if event_time is None:
+        raise ConfigurationError(f"The stream {scope} has no event_time, which --from and --to are compared with.")
+    kind = schema.field(event_time).type
     zone = ZoneInfo(workspace.configuration.rules.time_zone)
-    column, wanted = ds.field(scope.event_time), None
+    column, wanted = ds.field(event_time), None
     for text, compare in ((since, column.__ge__), (until, column.__lt__)):
         if text is not None:
             part = compare(pa.scalar(moment(text, kind, zone), kind))
@@ -295,9 +299,9 @@ def _strided(table: pa.Table, sample: int, rows: int) -> pa.Table:
 
 
 def _count(
-    found: Sequence[RuleBacktest], compiled: ri.CompiledRules, rows: pa.Table, scope: StreamScope, zone: ZoneInfo
+    found: Sequence[RuleBacktest], compiled: ri.CompiledRules, rows: pa.Table, event_time: str | None, zone: ZoneInfo
 ) -> None:
-    """Add the counts and examples of a batch of rows to the results in `found`."""
+    """Add the counts and examples of a batch of rows to the results in `found`. event_time: the column."""
     offsets, ordinals, errors = compiled.match_ordinals(rows)
     owner = np.repeat(np.arange(rows.num_rows), np.diff(offsets))
     ids = compiled.ids.to_pylist()
@@ -320,8 +324,8 @@ def _count(
             if count and ids[rule].startswith("t") and ids[rule] != f"t{each.rule_id}":
                 each.overlaps[ids[rule][1:]] = each.overlaps.get(ids[rule][1:], 0) + count
         _add_examples(each, rows, new & ~old, old & ~new)
-        if scope.event_time is not None:
-            _add_times(each, rows.column(scope.event_time), new, zone)
+        if event_time is not None:
+            _add_times(each, rows.column(event_time), new, zone)
 
 
 def _add_examples(each: RuleBacktest, rows: pa.Table, gained: np.ndarray, lost: np.ndarray) -> None:

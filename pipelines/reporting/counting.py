@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import PurePosixPath
@@ -19,6 +19,7 @@ from pipelines.error_texts import first_line
 from pipelines.errors import TableError
 from pipelines.lake.lake import Lake
 from pipelines.lake.reading import arrow_reads, as_dataset, files_in, read_rows
+from rules_index.names import column_key
 
 MOST_ROWS = 20_000_000
 """Number of rows from which no further file is read: the cost of a report does not grow with a table's history."""
@@ -76,9 +77,10 @@ class TaggedRows:
     """
 
     def __init__(self, lake: Lake, table: str, times: Sequence[tuple[str, ...]], zone: str) -> None:
-        self._name, self._times, self._zone = table, times, zone
         delta = lake.delta(table)
-        names = {"rule_ids", *(path[0] for path in times)}
+        self._name, self._zone = table, zone
+        self._times = [_in_spelling(pa.schema(delta.schema()), path) for path in times]
+        names = {"rule_ids", *(path[0] for path in self._times)}
         self._dataset = as_dataset(delta) if arrow_reads(delta) else ds.dataset(read_rows(delta, sorted(names)))
         actions = files_in(delta).select(["path", "num_records", "modification_time"])
         newest = pl.DataFrame(pl.from_arrow(actions)).sort("modification_time", descending=True)
@@ -118,6 +120,16 @@ class TaggedRows:
         if isinstance(kind, pl.Datetime) and kind.time_zone is not None:
             time = time.dt.convert_time_zone(self._zone).dt.replace_time_zone(None)
         return time.cast(pl.Datetime("us"))
+
+
+def _in_spelling(fields: Iterable[pa.Field], path: Sequence[str]) -> tuple[str, ...]:
+    """The path of a column, which a configuration may spell in another case, in the spelling of a table."""
+    found: list[str] = []
+    for name in path:
+        field = next((each for each in fields if column_key(each.name) == column_key(name)), pa.field(name, pa.null()))
+        found.append(field.name)
+        fields = list(field.type) if pa.types.is_struct(field.type) else ()
+    return tuple(found)
 
 
 def file_name(path: str) -> str:

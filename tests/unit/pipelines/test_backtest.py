@@ -151,3 +151,10 @@ def test_the_command_line(workspace, add_rules, tmp_path: Path, capsys, monkeypa
     assert "nothing was written" in told.out and "bad is not tried: UNKNOWN_COLUMN" in told.err
     assert main(["backtest", "s"]) == main(["backtest", "s", "TRUE", "--file", str(file)]) == 2
     assert main(["backtest", "s", "TRUE", "--plot", str(tmp_path / "none" / "x.png")]) == 2
+
+
+def test_an_event_time_in_another_case(new_workspace) -> None:
+    found = new_workspace({"s": {**STREAMS["s"], "event_time": "T"}}, spark=False)
+    source().write_delta(found.configuration.streams["s"].source)
+    (rule,) = backtest(found, "s", [Candidate("a", "x > 5")], since="2024-03-31").rules
+    assert rule.matches == sum(rule.over_time.values()) > 0

@@ -125,6 +125,11 @@ def test_a_column_named_like_a_field_is_no_obstacle(workspace) -> None:
     assert count(TaggedRows(workspace.lake, "s_tagged", [("t",)], ZONE)).matches == {"r": 1}
 
 
+def test_times_in_another_case(workspace) -> None:
+    write_tagged(workspace, [datetime(2024, 3, 29, tzinfo=UTC)] * 4, [["a"]] * 4, pl.Datetime("us", "UTC"))
+    assert count(TaggedRows(workspace.lake, "s_tagged", [("T",)], ZONE)).over_time == {"a": [4]}
+
+
 def test_the_page_of_a_stream(workspace, add_rules, tmp_path: Path) -> None:
     add_rules(workspace, ("a", "s", "x > 3"), ("b", "s", "x > 4"), ("hostile<b>", "s", HOSTILE), ("c", "s", "y = 1"))
     labelled = {"rule_id": "late", "scope": "s", "expression": "x > 9", "labels": [("team", "fraud")], "owner": "me"}
