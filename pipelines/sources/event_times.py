@@ -13,13 +13,20 @@ from pipelines.errors import ConfigurationError
 def moment(text: str, kind: pa.DataType, zone: ZoneInfo) -> datetime | date:
     """A time in ISO 8601 as a value of an event time's type.
 
-    zone: of times without an offset. ConfigurationError if the text is not a time.
+    zone: of times without an offset. ConfigurationError if the text is not a time, or if Python has no such time in
+    UTC, or in the zone.
     """
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise ConfigurationError(f"{text!r} is not a time; write one as 2026-01-31 or 2026-01-31T12:00.") from None
-    local = found if found.tzinfo is None else found.astimezone(zone).replace(tzinfo=None)
-    if pa.types.is_date(kind):
-        return local.date()
-    return local.replace(tzinfo=zone).astimezone(UTC) if kind.tz is not None else local
+    try:
+        local = found if found.tzinfo is None else found.astimezone(zone).replace(tzinfo=None)
+        if pa.types.is_date(kind):
+            return local.date()
+        return local.replace(tzinfo=zone).astimezone(UTC) if kind.tz is not None else local
+    except OverflowError:
+        raise ConfigurationError(
+            f"{text!r} is at the edge of the years 1 to 9999, and beyond it in another time zone. Give a time a day "
+            "away from it, or leave the option out: then there is no bound."
+        ) from None

@@ -158,3 +158,9 @@ def test_an_event_time_in_another_case(new_workspace) -> None:
     source().write_delta(found.configuration.streams["s"].source)
     (rule,) = backtest(found, "s", [Candidate("a", "x > 5")], since="2024-03-31").rules
     assert rule.matches == sum(rule.over_time.values()) > 0
+
+
+@pytest.mark.parametrize("bounds", [{"since": "0001-01-01"}, {"until": "9999-12-31T23:59-05:00"}])
+def test_a_bound_at_the_edge_of_the_years(workspace, bounds: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match="there is no bound"):
+        backtest(workspace, "s", [Candidate("a", "x > 5")], **bounds)
