@@ -134,8 +134,13 @@ def _naming(rows: pa.Table, chosen: np.ndarray) -> str:
     of a row that is not chosen. These are all columns that the condition reads, so that rows which agree in them are
     either all chosen or all not.
     """
-    key = rows.column_names[0]
-    keys = rows.column(key).to_pylist()
+    key, kind = rows.column_names[0], rows.schema.field(0).type
+    try:
+        keys = [] if pa.types.is_nested(kind) else rows.column(key).to_pylist()
+    except (OverflowError, ValueError):
+        keys = []
+    if len(keys) < len(rows):
+        raise NeedsSparkError(f"only Spark tells rows apart by values of {key}")
     wanted = {value for value, is_chosen in zip(keys, chosen.tolist(), strict=True) if is_chosen}
     shared = {value for value, is_chosen in zip(keys, chosen.tolist(), strict=True) if not is_chosen} & wanted
     plain = wanted - shared - {None}
@@ -143,7 +148,6 @@ def _naming(rows: pa.Table, chosen: np.ndarray) -> str:
     whole = {_equal_row(rows, place) for place in np.flatnonzero(mixed).tolist()}
     if len(plain) > _MOST_NAMED or len(whole) > _MOST_NAMED_WHOLE:
         raise NeedsSparkError("many rows change, or many that have no id of their own")
-    kind = rows.schema.field(key).type
     listed = [f"{quoted(key)} IN ({', '.join(_as_sql(value, kind) for value in sorted(plain))})"] if plain else []
     return " OR ".join([*listed, *sorted(whole)]) or "false"
 

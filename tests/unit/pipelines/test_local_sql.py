@@ -241,6 +241,23 @@ def test_columns_that_only_spark_compares_name_no_row(lake: Workspace, add_rules
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "firsts",
+    [
+        pa.array([{"a": 1}, {"a": 2}]),
+        pa.array([[1], [2]]),
+        pa.array([1, 300_000_000_000_000_000], pa.timestamp("us", "UTC")),
+    ],
+    ids=["struct", "array", "year 11476"],
+)
+def test_a_list_whose_first_column_is_no_key_is_left_to_spark(new_workspace, tmp_path: Path, firsts: pa.Array) -> None:
+    write_deltalake(str(tmp_path / "named"), pa.table({"first": firsts, "v": ["a", "b"]}))
+    found = new_workspace(spark=False, lists={"named": {"source": str(tmp_path / "named"), "column": "v"}})
+    for statement in ("DELETE FROM named WHERE v = 'a'", "UPDATE named SET v = 'c' WHERE v = 'b'"):
+        with pytest.raises(NeedsSparkError, match="tells rows apart by values of first"):
+            execute(found, statement)
+
+
 def test_the_command_line_starts_no_jvm(tmp_path: Path) -> None:
     def deltatag(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-X", "importtime", "-m", "deltatag", *arguments]
