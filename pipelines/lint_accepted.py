@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from pipelines.errors import not_written
 from pipelines.lake.lake import arrow_schema
+from pipelines.rule_set import in_years_of_python
 from pipelines.table_definitions import LINT_ACCEPTED
 from pipelines.workspace import Workspace
 
@@ -28,7 +29,7 @@ def rule_rows(workspace: Workspace, scope: str, version: int, ids: Iterable[str]
         pl.col("rule_id").cast(pl.String)
     )
     chosen = rules.filter((pl.col("scope") == scope) & pl.col("rule_id").is_in(sorted(set(ids))))
-    return {row["rule_id"]: row for row in chosen.to_dicts()}
+    return {row["rule_id"]: row for row in in_years_of_python(chosen).to_dicts()}
 
 
 def fingerprint(rule: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import polars as pl
 import pyarrow as pa
@@ -22,6 +23,8 @@ RULE_COLUMNS = ["rule_id", "expression", "valid_from", "valid_to"]
 """The columns of a rule that are compiled."""
 ANNOTATED_BY = ["priority", "labels", "severity"]
 """The further columns from which annotations are made."""
+_BOUND = pl.Datetime("us", "UTC")
+_YEARS = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 KEPT_SCHEMA = {"scope": pl.String, "rule_id": pl.String, "version": pl.Int64}
 REJECT_SCHEMA = {
     "scope": pl.String,
@@ -126,6 +129,13 @@ def _check_types(lake: Lake, frame: pl.DataFrame) -> None:
         found = spark_type(frame[name])
         if found not in kinds.split(" or "):
             raise TableError(f"The column {name} of {lake.uri('rules')} is {found}; it must be {kinds}.")
+
+
+def in_years_of_python(rules: pl.DataFrame) -> pl.DataFrame:
+    """The rules with the nearest bound that Python has in place of one outside its years 1 to 9999 in UTC, such as
+    9999-12-31 23:59:59 in New York."""
+    bounds = [name for name in ("valid_from", "valid_to") if rules.schema.get(name) == _BOUND]
+    return rules.with_columns(pl.col(bounds).clip(*_YEARS))
 
 
 def spark_type(column: pl.Series) -> str:

@@ -14,7 +14,7 @@ from pipelines.errors import PipelineError, TableError
 from pipelines.lake.authors import author_of
 from pipelines.lake.lake import Lake, arrow_schema
 from pipelines.lake.reading import arrow_reads, as_dataset, as_texts, batches_of, read_rows
-from pipelines.rule_set import spark_type
+from pipelines.rule_set import in_years_of_python, spark_type
 from pipelines.table_definitions import OPTIONAL_OF_RULES, RULES, tagged_table
 from pipelines.workspace import Workspace
 
@@ -59,7 +59,8 @@ def columns_in(table: Any) -> tuple[str, ...]:
 def rules_of(lake: Lake, table: Any) -> pl.DataFrame:
     """The rows of a version of `rules` with all of `COLUMNS`; columns that the table lacks are NULL.
 
-    TableError if the version can no longer be read, or has a column that cannot be read as the type that it has now.
+    Bounds are `in_years_of_python`. TableError if the version can no longer be read, or has a column that cannot be
+    read as the type that it has now.
     """
     from deltalake import exceptions
 
@@ -74,7 +75,7 @@ def rules_of(lake: Lake, table: Any) -> pl.DataFrame:
     missing = [pl.lit(None, schema[name]).alias(name) for name in COLUMNS if name not in known]
     typed = [_as_now(name, frame[name], schema[name], table.version()) for name in frame.columns]
     # in one chunk: a table of several files has several, and Polars (2.1) cannot join integers to maps in these
-    return pl.DataFrame(typed).with_columns(missing).select(COLUMNS).rechunk()
+    return in_years_of_python(pl.DataFrame(typed).with_columns(missing).select(COLUMNS)).rechunk()
 
 
 def _as_now(name: str, column: pl.Series, kind: pl.DataType, version: int) -> pl.Series:

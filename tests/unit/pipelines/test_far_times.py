@@ -11,6 +11,8 @@ import pytest
 from deltalake import write_deltalake
 from deltalake.transaction import AddAction
 
+from deltatag.__main__ import main
+from deltatag.output import values_of
 from pipelines.authoring.exchange import import_rules
 from pipelines.errors import NeedsSparkError, TableError
 from pipelines.local_sql.statement import execute
@@ -40,7 +42,7 @@ def write_as_spark(workspace: Workspace, bounds: list[datetime | None]) -> None:
 @pytest.fixture
 def workspace(new_workspace, tmp_path: Path) -> Workspace:
     found: Workspace = new_workspace({"s": {"source": str(tmp_path / "source")}}, spark=False)
-    write_deltalake(str(tmp_path / "source"), pa.table({"x": [1.0, 2.0]}))
+    write_deltalake(str(tmp_path / "source"), pa.table({"x": [1.0, 2.0], "t": [datetime(2026, 1, 1, tzinfo=UTC)] * 2}))
     return found
 
 
@@ -80,3 +82,29 @@ def test_rows_with_other_bounds_are_rewritten_here(workspace: Workspace) -> None
     write_as_spark(workspace, [None, soon])
     execute(workspace, "UPDATE rules SET owner = 'me' WHERE rule_id = 'a'")
     assert bounds_of(workspace) == [None, soon]
+
+
+def test_a_bound_in_the_year_10000_is_shown_and_exported(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last second of 9999 in New York is one of the year 10000 in UTC, which Python does not have."""
+    (tmp_path / "deltatag.toml").write_text('[lake]\nroot = "lake"\n[streams.s]\nsource = "source"\nevent_time = "t"\n')
+    monkeypatch.chdir(tmp_path)
+    kind = pa.timestamp("us", "UTC")
+    bound = pa.scalar(253_402_318_799_000_000, pa.int64()).cast(kind)
+    rule = {"rule_id": ["a"], "scope": ["s"], "expression": ["x > 1 AND x < 1"], "valid_to": pa.array([bound], kind)}
+    write_deltalake(workspace.lake.uri("rules"), pa.table(rule), mode="append", schema_mode="merge")
+    (tmp_path / "b.csv").write_text("rule_id,scope,expression\na,s,x > 2\n")
+    for command in ("export a.csv", "history a", "diff 0 1", "import b.csv"):
+        assert main(["rules", *command.split()]) == 0, command
+    assert "9999-12-31T23:59:59.999999Z" in (tmp_path / "a.csv").read_text()
+    assert main(["lint"]) == main(["report"]) == main(["backtest", "s", "--versions", "0", "1"]) == 0
+    capsys.readouterr()
+
+
+def test_values_outside_the_years_of_python_are_texts() -> None:
+    times = pa.array([253_402_318_799_000_000, None], pa.timestamp("us", "America/New_York"))
+    assert values_of(pa.chunked_array([times])) == ["9999-12-31 23:59:59.000000-0500", None]
+    assert values_of(pa.chunked_array([pa.array([10_000_000], pa.date32())])) == ["29349-01-26"]
+    nested = pa.StructArray.from_arrays([pa.array([1, 2]), times], ["n", "t"])
+    assert values_of(pa.chunked_array([nested]))[0] == {"n": 1, "t": "9999-12-31 23:59:59.000000-0500"}
