@@ -30,6 +30,9 @@ MOST_MATCHED, MOST_NEAR = 100, 5
 _MOST_TRIED = 20
 """Maximum number of candidates for near misses that are tried for a row."""
 
+_DIGITS = 30
+"""Maximum length of an id's text that is read as a number: more than any BIGINT has."""
+
 
 @dataclass(frozen=True)
 class RowExplained:
@@ -145,7 +148,7 @@ def _explain_rows(task: _Task, rows: pa.Table, version: int | None, fingerprint:
 def _known(task: _Task, compiled: ri.CompiledRules, rule: str, version: int | None) -> str | int | None:
     """The id of a rule in the type that the index has; None, with the reason noted, if the index lacks the rule."""
     rule_id: Any = rule
-    if pa.types.is_integer(compiled.ids.type) and rule.lstrip("-").isdecimal():
+    if pa.types.is_integer(compiled.ids.type) and rule.removeprefix("-").isdecimal() and len(rule) <= _DIGITS:
         rule_id = int(rule)
     try:
         rule_of(compiled, rule_id)

@@ -227,7 +227,7 @@ def test_integer_ids(new_workspace, add_rules) -> None:
     source().write_delta(found.configuration.streams["s"].source)
     add_rules(found, (7, "s", "x > 90"))
     assert explain(found, "s", ["7"], "id = 50").explained[0].rule_id == 7
-    for rule in ("8", "seven"):
+    for rule in ("8", "seven", "--7", "7" * 5_000):
         with pytest.raises(ri.UnknownRuleError, match="has no rule"):
             explain(found, "s", [rule], "id = 50")
 
