@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from itertools import zip_longest
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -26,7 +27,8 @@ def edits_of(lake: Lake, scope: str, zone: ZoneInfo) -> list[dict[str, Any]]:
     history = sorted(lake.delta("rules").history(MOST_EDITS + 1), key=lambda each: -each["version"])
     edits: list[dict[str, Any]] = []
     after: pl.DataFrame | None = None
-    for newer, older in zip(history, [*history[1:], None], strict=True):
+    # commits of some writers say nothing about themselves, and are not in the history
+    for newer, older in zip_longest(history, history[1:]):
         try:
             after = _rules(lake, scope, newer["version"]) if after is None else after
             before = _rules(lake, scope, older["version"]) if older is not None else after.clear()

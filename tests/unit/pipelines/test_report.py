@@ -178,6 +178,16 @@ def test_edits_are_told(workspace, add_rules, tmp_path: Path) -> None:
     assert (change["before"], change["expression"], change["others"]) == ("x > 3", "x > 5", "")
 
 
+def test_commits_that_say_nothing_about_themselves(workspace, add_rules, tmp_path: Path) -> None:
+    """A writer may leave commitInfo out, and then the history lacks its commits."""
+    add_rules(workspace, ("a", "s", "x > 3"))
+    for log in Path(workspace.lake.uri("rules"), "_delta_log").glob("*.json"):
+        lines = log.read_text("utf-8").splitlines(keepends=True)
+        log.write_text("".join(line for line in lines if "commitInfo" not in line), "utf-8")
+    (result,) = report_scopes(workspace, ["s"], tmp_path)
+    assert result.error is None and data_of(Path(result.file or "").read_text("utf-8"))["edits"] == []
+
+
 def test_a_scope_without_rows_and_one_that_is_not_there(workspace, tmp_path: Path, capsys, monkeypatch) -> None:
     (result,) = report_scopes(workspace, ["s"], tmp_path)
     assert result.error is None
