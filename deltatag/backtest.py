@@ -55,23 +55,36 @@ def _candidates(workspace: Workspace, args: Namespace) -> list[Candidate]:
     if args.versions is not None:
         changes = diff(workspace, *args.versions)
         frames = [(changes.added, "{}", None), (changes.removed, None, "{}"), (changes.changed, "{}", "{}_before")]
-        return [
-            _candidate(str(row["rule_id"]), _part(row, new), _part(row, old))
+        found = [
+            _candidate(str(row["rule_id"]), _part(row, new, args.scope), _part(row, old, args.scope))
             for frame, new, old in frames
             for row in frame.to_dicts()
-            if row["scope"] == args.scope
         ]
+        return [each for each in found if (each.new, each.old) != (None, None)]
     zone, table = ZoneInfo(workspace.configuration.rules.time_zone), workspace.lake.delta("rules")
     given = read_rules_file(Path(args.file), workspace.lake.rule_id_type(), zone, columns_in(table)).to_dicts()
     stored = rules_of(workspace.lake, table).filter(pl.col("scope") == args.scope)
     before = {row["rule_id"]: row for row in in_force(stored).iter_rows(named=True)}
     mine = [(row, before.get(row["rule_id"], {})) for row in given if row.get("scope") in (None, args.scope)]
-    return [_candidate(str(row["rule_id"]), {**old, **row}, old) for row, old in mine]
+    return [
+        _candidate(
+            str(row["rule_id"]),
+            _part({**old, **row, "scope": args.scope}, "{}", args.scope),
+            _part(old, "{}", args.scope) if old else {},
+        )
+        for row, old in mine
+    ]
 
 
-def _part(row: Mapping[str, Any], name: str | None) -> dict[str, Any]:
-    """The rule in a row of changes; empty without a name. name: a format for the names of its columns in the row."""
-    return {each: row[name.format(each)] for each in ("expression", "labels", "severity")} if name else {}
+def _part(row: Mapping[str, Any], name: str | None, scope: str) -> dict[str, Any]:
+    """The rule in a row of changes; empty without a name, and for a rule that is disabled or of another scope.
+
+    name: a format for the names of its columns in the row.
+    """
+    if name is None or row[name.format("scope")] != scope or row.get(name.format("enabled")) is False:
+        return {}
+    columns = ("expression", "labels", "severity", "valid_from", "valid_to")
+    return {each: row.get(name.format(each)) for each in columns}
 
 
 def _candidate(rule_id: str, new: Mapping[str, Any], old: Mapping[str, Any]) -> Candidate:

@@ -37,9 +37,13 @@ MOST_OVERLAPS = 10
 MOST_MEASURED, MEASURED_ROWS = 20, 1 << 16
 """How many rules' costs are measured, and on how many rows at least."""
 _MOST_VALUE = 200
-_ANNOTATED: dict[str, pl.DataType | type[pl.DataType]] = {
+_TRIED: dict[str, pl.DataType | type[pl.DataType]] = {
+    "rule_id": pl.String,
+    "expression": pl.String,
     "labels": pl.List(pl.Struct({"key": pl.String, "value": pl.String})),
     "severity": pl.String,
+    "valid_from": pl.Datetime("us", "UTC"),
+    "valid_to": pl.Datetime("us", "UTC"),
 }
 _Compile = Callable[[pl.DataFrame], ri.CompiledRules]
 _SPARK_ONLY = (
@@ -50,16 +54,17 @@ _SPARK_ONLY = (
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A rule to try: its new text, and the text that it replaces; either may be None.
+    """A rule to try: its new text, and the text that it replaces; either may be None, for a rule that is not in force.
 
-    new_labels, old_labels: `labels` and `severity` of the rule with each text; empty if unknown.
+    new_columns, old_columns: `labels`, `severity`, `valid_from` and `valid_to` of the rule with each text; those that
+    it lacks are NULL.
     """
 
     rule_id: str
     new: str | None
     old: str | None = None
-    new_labels: Mapping[str, Any] = field(default_factory=dict)
-    old_labels: Mapping[str, Any] = field(default_factory=dict)
+    new_columns: Mapping[str, Any] = field(default_factory=dict)
+    old_columns: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -135,12 +140,10 @@ def backtest(
 
 def _with_texts(candidates: Sequence[Candidate]) -> pl.DataFrame:
     """The candidates as rules: number `i` has the id `n{i}` with its new text, and `o{i}` with the one it replaces."""
-    texts = [(f"n{i}", each.new, each.new_labels) for i, each in enumerate(candidates)]
-    texts += [(f"o{i}", each.old, each.old_labels) for i, each in enumerate(candidates)]
-    return pl.DataFrame(
-        [{"rule_id": key, "expression": text, **_annotated(labels)} for key, text, labels in texts if text is not None],
-        schema={"rule_id": pl.String, "expression": pl.String, **_ANNOTATED},
-    )
+    texts = [(f"n{i}", each.new, each.new_columns) for i, each in enumerate(candidates)]
+    texts += [(f"o{i}", each.old, each.old_columns) for i, each in enumerate(candidates)]
+    rows = [{**_columns(given), "rule_id": key, "expression": text} for key, text, given in texts if text is not None]
+    return pl.DataFrame(rows, schema=_TRIED)
 
 
 def _compiler(workspace: Workspace, scope: StreamScope, schema: pa.Schema, texts: pl.Series) -> _Compile:
@@ -170,7 +173,9 @@ def _compiled(
     """
     current = current.select(name for name in (*RULE_COLUMNS, *ANNOTATED_BY) if name in current.columns)
     current = current.with_columns(pl.format("t{}", "rule_id").alias("rule_id"))
+    kinds = [(name, kind) for name, kind in current.schema.items() if name.startswith("valid_") and kind != pl.Null]
     tried = tried.select(name for name in tried.columns if name in current.columns)
+    tried = tried.with_columns(pl.col(name).cast(kind) for name, kind in kinds)
     compiled = compile_(pl.concat([current, tried], how="diagonal_relaxed"))
     rejects = {row["rule_id"]: row for row in compiled.rejects.to_pylist()}
     found = [RuleBacktest(each.rule_id) for each in candidates]
@@ -180,6 +185,10 @@ def _compiled(
         each.error = f"{reject['error']}: {reject['message']}" if reject else None
     missing = sum(key.startswith("t") for key in rejects)
     notes = [f"Overlaps leave out {missing:,} rules that need Spark, or are rejected."] if missing else []
+    disabled = [each.rule_id for each in candidates if each.new is None and each.old is None]
+    if disabled:
+        more = f" and {len(disabled) - MOST_EXAMPLES:,} more" if len(disabled) > MOST_EXAMPLES else ""
+        notes.append(f"Disabled rules match nothing: {', '.join(disabled[:MOST_EXAMPLES])}{more}.")
     return found, compiled, notes
 
 
@@ -201,10 +210,10 @@ def _measure(found: Sequence[RuleBacktest], tried: pl.DataFrame, compile_: _Comp
         each.cost = min(times) / rows.num_rows * 1e9
 
 
-def _annotated(labels: Mapping[str, Any]) -> dict[str, Any]:
-    """The `labels` and `severity` of a rule in the form in which rules are compiled."""
-    pairs = [{"key": key, "value": value} for key, value in (labels.get("labels") or {}).items()]
-    return {"labels": pairs, "severity": labels.get("severity")}
+def _columns(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of a rule in the form in which rules are compiled."""
+    pairs = [{"key": key, "value": value} for key, value in (given.get("labels") or {}).items()]
+    return {name: given.get(name) for name in _TRIED} | {"labels": pairs}
 
 
 def _times(

@@ -153,6 +153,46 @@ def test_the_command_line(workspace, add_rules, tmp_path: Path, capsys, monkeypa
     assert main(["backtest", "s", "TRUE", "--plot", str(tmp_path / "none" / "x.png")]) == 2
 
 
+def test_edits_of_other_columns_than_the_text(workspace, add_rules, tmp_path: Path, capsys, monkeypatch) -> None:
+    streams = '[streams.s]\nsource = "lake/source"\nevent_time = "t"\n[streams.o]\nsource = "lake/source"\n'
+    workspace.configuration.path.write_text(f'[lake]\nroot = "lake"\n{streams}')
+    monkeypatch.setenv("DELTATAG_CONFIG", str(workspace.configuration.path))
+    add_rules(workspace, *((name, "s", "x > 90") for name in ("off", "moved", "late", "draft")))
+    rules, since = workspace.lake.delta("rules"), datetime(2024, 3, 31, 1, tzinfo=UTC)
+    rules.update({"enabled": "false"}, predicate="rule_id IN ('off', 'draft')")
+    rules.update({"scope": "'o'"}, predicate="rule_id = 'moved'")
+    rules.update({"valid_from": f"TIMESTAMP '{since.isoformat()}'"}, predicate="rule_id = 'late'")
+    matching = source().filter(pl.col("x") > 90)
+    every, before = matching.height, matching.filter(~(pl.col("t") >= since).fill_null(False)).height
+
+    def tried(*arguments: str) -> dict[str, tuple[int, int, int]]:
+        """By rule: matches, gained, lost."""
+        assert main(["backtest", *arguments, "--json"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        notes.extend(told["notes"])
+        return {each["rule_id"]: (each["matches"], each["gained"], each["lost"]) for each in told["rules"]}
+
+    notes: list[str] = []
+    late = (every - before, 0, before)
+    edited = {"draft": (0, 0, every), "late": late, "moved": (0, 0, every), "off": (0, 0, every)}
+    assert tried("s", "--versions", "1", "4") == edited
+    assert tried("o", "--versions", "1", "4") == {"moved": (every, every, 0)}
+    assert tried("s", "--versions", "2", "3") == {"moved": (0, 0, every)}
+    file = tmp_path / "rules.jsonl"
+    rows = [
+        {"rule_id": "off", "scope": "s", "expression": "x > 90", "enabled": True},
+        {"rule_id": "late", "scope": "s", "expression": "x > 90", "enabled": False},
+        {"rule_id": "draft", "scope": "s", "expression": "x > 80", "enabled": False},
+        {"rule_id": "new", "scope": "s", "expression": "x > 90", "valid_to": since.isoformat()},
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert not notes
+    new = matching.filter(pl.col("t") < since).height
+    found = tried("s", "--file", str(file))
+    assert found == {"off": (every, every, 0), "late": (0, 0, late[0]), "draft": (0, 0, 0), "new": (new, new, 0)}
+    assert notes == ["Disabled rules match nothing: draft."]
+
+
 def test_an_event_time_in_another_case(new_workspace) -> None:
     found = new_workspace({"s": {**STREAMS["s"], "event_time": "T"}}, spark=False)
     source().write_delta(found.configuration.streams["s"].source)
