@@ -46,6 +46,7 @@ _TRIED: dict[str, pl.DataType | type[pl.DataType]] = {
     "valid_to": pl.Datetime("us", "UTC"),
 }
 _Compile = Callable[[pl.DataFrame], ri.CompiledRules]
+_ANALYSIS = "ANALYSIS"
 _SPARK_ONLY = (
     "The rule has a part that only Spark evaluates, {}, which a back-test does not evaluate. To count the rows "
     "that it matches, query the source with the rule as WHERE."
@@ -158,7 +159,7 @@ def _compiler(workspace: Workspace, scope: StreamScope, schema: pa.Schema, texts
         event_time=scope.event_time,
         time_zone=workspace.configuration.rules.time_zone,
         annotate=annotate_of(workspace.configuration, scope.name),
-        analyse=lambda leaves: [RuleError("ANALYSIS", _SPARK_ONLY.format(leaf.text)) for leaf in leaves],
+        analyse=lambda leaves: [RuleError(_ANALYSIS, _SPARK_ONLY.format(leaf.text)) for leaf in leaves],
         lists=lists,
     )
 
@@ -169,7 +170,7 @@ def _compiled(
     """Compile the candidates (`tried`) and the current rules (`current`), whose ids get the prefix `t`, into one index.
 
     Returns a result for each candidate, with the error if it is rejected, then the index, and notes for people. A
-    replaced text that is rejected for its severity is no error: it has matched nothing.
+    replaced text that is rejected is an error only if Spark evaluates it: any other one has matched nothing.
     """
     current = current.select(name for name in (*RULE_COLUMNS, *ANNOTATED_BY) if name in current.columns)
     current = current.with_columns(pl.format("t{}", "rule_id").alias("rule_id"))
@@ -181,7 +182,7 @@ def _compiled(
     found = [RuleBacktest(each.rule_id) for each in candidates]
     for number, each in enumerate(found):
         old = rejects.get(f"o{number}")
-        reject = rejects.get(f"n{number}") or (old if old and old["error"] != "UNKNOWN_SEVERITY" else None)
+        reject = rejects.get(f"n{number}") or (old if old and old["error"] == _ANALYSIS else None)
         each.error = f"{reject['error']}: {reject['message']}" if reject else None
     missing = sum(key.startswith("t") for key in rejects)
     notes = [f"Overlaps leave out {missing:,} rules that need Spark, or are rejected."] if missing else []

@@ -193,6 +193,15 @@ def test_edits_of_other_columns_than_the_text(workspace, add_rules, tmp_path: Pa
     assert notes == ["Disabled rules match nothing: draft."]
 
 
+def test_a_text_that_never_compiled_is_corrected(workspace) -> None:
+    wrong = ["x >", "y > 1", "x > 'a'", "x IN LIST('none')"]
+    tried = [Candidate(text, "x > 90", text) for text in [*wrong, "factorial(hour(t)) = 3"]]
+    *corrected, spark = backtest(workspace, "s", tried).rules
+    every = source().filter(pl.col("x") > 90).height
+    assert [(each.error, each.gained, each.lost) for each in corrected] == [(None, every, 0)] * len(wrong)
+    assert spark.error is not None and spark.error.startswith("ANALYSIS")
+
+
 def test_an_event_time_in_another_case(new_workspace) -> None:
     found = new_workspace({"s": {**STREAMS["s"], "event_time": "T"}}, spark=False)
     source().write_delta(found.configuration.streams["s"].source)
