@@ -99,6 +99,9 @@ def folded(group: list[MicroBatch]) -> MicroBatch:
         known = [batch.plan[name] for batch in group if batch.plan.get(name) is not None]
         if known:
             plan[name] = sum(known)
+    plan.pop("lost", None)
+    if lost := _lost([batch.plan for batch in group]):
+        plan["lost"] = lost
     left_out = [each for batch in group for each in batch.plan.get("left_out", [])]
     if left_out:
         plan["left_out"] = list({each["name"]: each for each in left_out}.values())
@@ -111,6 +114,17 @@ def folded(group: list[MicroBatch]) -> MicroBatch:
         seconds=_sum(batch.seconds for batch in group),
         errors=_errors(batch.errors for batch in group),
     )
+
+
+def _lost(plans: Iterable[Mapping[str, Any]]) -> list[int]:
+    """The places of lost files among all files of consecutive micro-batches, by their places in each of these."""
+    found: list[int] = []
+    before = 0
+    for plan in plans:
+        lost = plan.get("lost", ())
+        found += [before + place for place in lost]
+        before += plan.get("files", 0) + len(lost)
+    return found
 
 
 def _sum(figures: Iterable[Any]) -> Any:

@@ -141,17 +141,17 @@ class Source:
             )
         if end.is_beyond(self.version):
             raise SourceChangedError(f"{older_copy(self.name, self.version)} {self._advice(skip=False)}")
+        files: list[Add] = []
+        later = start
         if start.snapshot:
-            stop = end.index if end.snapshot else None
-            files = self._files_of(start.version)[start.index : stop]
-        elif plan["skipped"]:
-            files = []
-        else:
-            files = [
+            files += self._files_of(start.version)[start.index : end.index if end.snapshot else None]
+            later = Position(start.version + 1)  # folded micro-batches go on with commits (maintaining.folding)
+        if not end.snapshot and not plan["skipped"]:
+            files += [
                 file
-                for version in range(start.version, end.version + (1 if end.index else 0))
+                for version in range(later.version, end.version + (1 if end.index else 0))
                 for i, file in enumerate(self._added(version))
-                if (start.version, start.index) <= (version, i) < (end.version, end.index)
+                if (later.version, later.index) <= (version, i) < (end.version, end.index)
             ]
         lost = tuple(plan.get("lost", ()))
         files = [file for place, file in enumerate(files) if place not in set(lost)]

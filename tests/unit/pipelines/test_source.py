@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pipelines.errors import SourceChangedError, SourceError
+from pipelines.lake.runs import DONE, MicroBatch
+from pipelines.maintaining.folding import folded
 from pipelines.settings.model import Start
 from pipelines.sources.positions import Position, Slice, position_from_plan
 from pipelines.sources.slices import has_no_null, rows_of
@@ -92,6 +96,30 @@ def test_every_file_is_in_exactly_one_slice(max_bytes: int, start: Start) -> Non
     for taken in slices:
         again = Source("s", log).retake(taken.to_plan())
         assert again == taken
+
+
+def test_folded_micro_batches_are_taken_again_with_the_files_of_each() -> None:
+    log = FakeLog([add("a", at=1), add("b", at=1)], [add("c", 30, at=2)])
+    first = Source("s", log)
+    _, end = drain(first, first.first_position(Start("earliest")), 10)
+    log.versions += [[add("d"), add("lost"), add("e")], [info("OPTIMIZE"), add("big", data_change=False)], [add("f")]]
+    source = Source("s", log)
+    slices, _ = drain(source, end, 100)
+    taken = [*drain(first, first.first_position(Start("earliest")), 10)[0], *slices]
+    plans = [without(each, "lost").to_plan() for each in taken]
+    planned = datetime.now(UTC)
+    group = [MicroBatch("s", n, DONE, plan, 1, "f", None, planned) for n, plan in enumerate(plans)]
+    for last in range(2, len(group) + 1):
+        found = source.retake(folded(group[:last]).plan)
+        assert paths(found) == [path for each in taken[:last] for path in paths(each) if path != "lost"]
+    again = folded([folded(group[:2]), *group[2:]])
+    assert paths(source.retake(again.plan)) == ["a", "b", "c", "d", "e", "f"]
+
+
+def without(taken: Slice, path: str) -> Slice:
+    """The slice without a file that is lost."""
+    lost = tuple(place for place, file in enumerate(paths(taken)) if file == path)
+    return replace(taken, files=tuple(each for each in taken.files if each[1]["path"] != path), lost=lost)
 
 
 def test_files_added_after_the_snapshot_come_next() -> None:
