@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlparse
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.errors import not_written
+from pipelines.errors import NeedsSparkError, not_written
 from pipelines.lake.delta_log import DeltaLog
 from pipelines.lake.folder_snapshot import Definition, FolderSnapshot
 from pipelines.lake.log_actions import commit_info
@@ -74,7 +74,10 @@ class FolderLog(DeltaLog):
         """Do nothing: files are written where the table is."""
 
     def _actions_of(self, definition: Definition, held: FolderSnapshot) -> list[dict[str, Any]]:
-        """The actions that give an existing table a new definition."""
+        """The actions that give an existing table a new definition. NeedsSparkError if readers of the table must
+        support more than TIMESTAMP_NTZ: what such a feature asks of the commit is left to Spark."""
+        if foreign := sorted(held.reader_features - {"timestampNtz"}):
+            raise NeedsSparkError(f"the table at {self.uri} has the table feature {foreign[0]}")
         return definition.actions(held.table_id, held.features)
 
     def _put(self, version: int, lines: Iterable[str]) -> bool:

@@ -120,6 +120,12 @@ class FolderSnapshot:
         mapped = self.properties.get("delta.columnMapping.mode", "none") != "none"
         return frozenset(named | ({"columnMapping"} if mapped else set()))
 
+    @property
+    def reader_features(self) -> frozenset[str]:
+        """The names of the table features that readers must support."""
+        # Spark names column mapping as a feature of writers alone, beside an older protocol for readers
+        return frozenset(self.table.protocol().reader_features or ()) | (self.features & {"columnMapping"})
+
 
 def has_ntz(fields: Sequence[Mapping[str, Any]]) -> bool:
     """Whether a column is, or holds, a TIMESTAMP_NTZ, which is a table feature."""

@@ -203,7 +203,7 @@ class _Reproduction:
         is killed here may already have committed them."""
         try:
             self.log.replace(self.definition, self.entries)
-        except TableError:
+        except (TableError, NeedsSparkError):
             self.discard()
             raise
 

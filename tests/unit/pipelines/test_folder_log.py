@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pipelines.compile import compile_scopes
+from pipelines.errors import NeedsSparkError
 from pipelines.lake.delta_log import ChangedTableError
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.folder_snapshot import Definition
@@ -64,6 +66,22 @@ class TestFolderLog:
         monkeypatch.setattr(FolderLog, "latest", lambda self: stale)
         with pytest.raises(ChangedTableError):
             log.append([], "a", 0)
+
+    @pytest.mark.parametrize(
+        ("feature", "reader"), [("columnMapping", 2), ("columnMapping", 3), ("deletionVectors", 3), ("v2Checkpoint", 3)]
+    )
+    def test_a_table_of_which_readers_must_know_more_is_replaced_by_spark(
+        self, tmp_path, feature: str, reader: int
+    ) -> None:
+        """A commit that keeps the feature, and does not tell readers of it, would make the table unreadable."""
+        log = self.log(tmp_path)
+        features = {"writerFeatures": [feature, "clustering", "domainMetadata"]}
+        features |= {"readerFeatures": [feature]} if reader == 3 else {}
+        protocol = {"protocol": {"minReaderVersion": reader, "minWriterVersion": 7, **features}}
+        (log.folder / "_delta_log" / f"{1:020}.json").write_text(json.dumps(protocol))
+        with pytest.raises(NeedsSparkError, match=feature):
+            log.replace(Definition(self.FIELDS))
+        assert log.latest().number == 1
 
     def test_the_loser_of_a_race_adds_columns_to_those_of_the_winner(self, tmp_path, monkeypatch) -> None:
         log, latest = self.log(tmp_path), FolderLog.latest
