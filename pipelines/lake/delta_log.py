@@ -230,7 +230,7 @@ class DeltaLog(ABC):
 
     def why_spark_commits(self, snapshot: FolderSnapshot) -> str | None:
         """Why only Spark can commit to the table, as a clause that follows the table's name; None if deltatag can."""
-        timed = snapshot.properties.get("delta.enableInCommitTimestamps") == "true"
+        timed = snapshot.properties.get("delta.enableInCommitTimestamps", "").lower() == "true"
         return "keeps the times of its commits" if timed else None
 
     def add_columns(self, fields: Sequence[Mapping[str, Any]]) -> None:

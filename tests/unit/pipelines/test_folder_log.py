@@ -83,6 +83,13 @@ class TestFolderLog:
             log.replace(Definition(self.FIELDS))
         assert log.latest().number == 1
 
+    @pytest.mark.parametrize("set_to", ["true", "TRUE"])
+    def test_a_table_that_keeps_the_times_of_its_commits_is_written_by_spark(self, tmp_path, set_to: str) -> None:
+        """Delta keeps a property as it is written, and reads it in any case."""
+        log = FolderLog(str(tmp_path / "t"))
+        log.create(Definition(self.FIELDS, properties={"delta.enableInCommitTimestamps": set_to}))
+        assert log.why_spark_commits(log.latest()) == "keeps the times of its commits"
+
     def test_the_loser_of_a_race_adds_columns_to_those_of_the_winner(self, tmp_path, monkeypatch) -> None:
         log, latest = self.log(tmp_path), FolderLog.latest
         stale, (x,) = latest(log), self.FIELDS
