@@ -23,7 +23,7 @@ from pipelines.lake.delta_rs_statistics import statistics_of
 from pipelines.lake.folder_snapshot import Definition, FolderSnapshot
 from pipelines.lake.lake import open_delta
 from pipelines.lake.log_actions import append_metrics, commit_info, removals, transaction
-from pipelines.lake.reading import files_in
+from pipelines.lake.reading import action_rows, files_in
 from pipelines.lake.transaction_ids import GIVEN_UP
 from rules_index.workers.delta_file_writer import partition_text
 from rules_index.workers.source_file_reader import SourceFile, source_files
@@ -84,7 +84,9 @@ class DeltaLog(ABC):
 
         Their statistics hold only `numRecords`, unless the log was opened with `bounds`.
         """
-        actions = files_in(snapshot.table).to_pylist()
+        actions = files_in(snapshot.table)
+        unread = () if self._bounds else ("min", "max", "null_count")
+        rows = action_rows(actions.select([name for name in actions.column_names if name not in unread]))
         return [
             {
                 "path": each["path"],
@@ -94,7 +96,7 @@ class DeltaLog(ABC):
                 "dataChange": True,
                 "stats": json.dumps(statistics_of(each, self._bounds)),
             }
-            for each in actions
+            for each in rows
         ]
 
     def fields(self, snapshot: FolderSnapshot) -> list[dict[str, Any]]:

@@ -169,6 +169,22 @@ def files_in(table: DeltaTable, flatten: bool = False) -> pa.Table:
     return pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=flatten)).read_all()
 
 
+def action_rows(actions: pa.Table) -> list[dict[str, Any]]:
+    """Rows of `files_in` as Python values; dates as the log writes them, since Python has none before the year 1 or
+    after 9999."""
+    columns = [_with_texts_of_dates(column.combine_chunks()) for column in actions.columns]
+    return pa.table(columns, actions.column_names).to_pylist()
+
+
+def _with_texts_of_dates(column: pa.Array) -> pa.Array:
+    if pa.types.is_date(column.type):
+        return pc.replace_substring_regex(column.cast(pa.string()), r"^(\d{5,})", r"+\1")
+    if not pa.types.is_struct(column.type) or not column.type.num_fields:
+        return column
+    fields = [_with_texts_of_dates(each) for each in column.flatten()]
+    return pa.StructArray.from_arrays(fields, [field.name for field in column.type], mask=column.is_null())
+
+
 def _query(table: DeltaTable, text: str) -> pa.Table:
     """The result of a query that names the table `rows`."""
     from deltalake import QueryBuilder

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pipelines.lake.merging import WHOLE_FILE
-from pipelines.lake.reading import files_in
+from pipelines.lake.reading import action_rows, files_in
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -37,7 +37,7 @@ def files_of(table: DeltaTable) -> list[File]:
     """The files of a table's version."""
     actions = files_in(table, flatten=True)
     names = [name for name in actions.column_names if name.startswith("partition.")]
-    rows = actions.select(["path", "size_bytes", "modification_time", *names]).to_pylist()
+    rows = action_rows(actions.select(["path", "size_bytes", "modification_time", *names]))
     return [
         File(row["path"], row["size_bytes"], tuple(row[name] for name in names), row["modification_time"])
         for row in rows

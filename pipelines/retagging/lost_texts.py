@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pipelines.errors import TableError
 from pipelines.lake.lake import open_delta
-from pipelines.lake.reading import files_in
+from pipelines.lake.reading import action_rows, files_in
 from pipelines.retagging.indexes import index_without_spark
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.table_definitions import tagged_table
@@ -37,7 +37,7 @@ def refuse_lost_texts(scope: StreamScope, changes: Changes) -> None:
         texts -= {name.lower() for name in source.metadata().partition_columns}
     lost = {
         name.lower()
-        for add in files_in(table).to_pylist()
+        for add in action_rows(files_in(table))
         for name, value in (add.get("partition") or {}).items()
         if value is None
     } & texts

@@ -15,6 +15,7 @@ from pipelines.errors import NeedsSparkError
 from pipelines.lake.delta_log import ChangedTableError
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.folder_snapshot import Definition
+from pipelines.maintaining.small_files import files_of
 from pipelines.tag import tag_stream
 
 
@@ -120,6 +121,20 @@ class TestFolderLog:
         assert log.fence("a", 3)
         assert not log.fence("b", 0)
         assert not log.append([], "b", 0)
+
+
+def test_files_with_dates_that_python_lacks_are_listed_as_the_log_has_them(tmp_path) -> None:
+    days = pa.array([-800000, 0, 2932897, None], pa.int32()).cast(pa.date32())
+    write_deltalake(tmp_path, pa.table({"day": days, "d": days}), partition_by=["day"])
+    log = FolderLog(str(tmp_path), bounds=True)
+    written = [action["add"] for action in log.commit(0) or () if "add" in action]
+    found = {add["path"]: add for add in log.files(log.latest())}
+    assert {add["partitionValues"]["day"] for add in written} == {"-0221-09-04", "1970-01-01", "+10000-01-01", None}
+    for add in written:
+        same, stats = found[add["path"]], json.loads(add["stats"])
+        assert same["partitionValues"] == add["partitionValues"]
+        assert json.loads(same["stats"])["minValues"] == stats["minValues"]
+    assert len(files_of(DeltaTable(tmp_path))) == 4
 
 
 @pytest.mark.slow
