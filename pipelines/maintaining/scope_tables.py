@@ -197,10 +197,10 @@ def _vacuum(workspace: Workspace, name: str, hours: int, in_run: bool, done: Tab
             removed = len(lake.writable(name).vacuum(hours, dry_run=False, full=True))
             done.removed += removed
             return
-        # in a folder delta-rs only lists the files: it cannot commit to a clustered table
+        # in a folder delta-rs only lists the files, by their names there: it cannot commit to a clustered table
         for path in lake.delta(name).vacuum(hours, dry_run=True, full=True):
             with contextlib.suppress(FileNotFoundError):
-                log.file(path).unlink()
+                (log.folder / path).unlink()
                 removed += 1
     if removed or in_run:  # the next check in a run is after COMMITS more commits
         log.note(END, {"numDeletedFiles": str(removed)})

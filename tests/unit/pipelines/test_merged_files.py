@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,10 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.merging import WHOLE_FILE, FileWriter, NotMergeableError
+from pipelines.maintain import maintain
 from pipelines.maintaining.small_files import LEAST, LEAST_IN_RUN, File, groups_to_merge
+from pipelines.run import OpenGates, run_due
 from rules_index.workers.delta_file_writer import SORTED_ROWS, DeltaFile, Layout
 
 NOW = datetime.now(UTC)
@@ -142,3 +146,21 @@ def test_a_file_that_is_not_understood_stays_alone(tmp_path: Path, wrong: str) -
     with pytest.raises(NotMergeableError):
         FileWriter(FolderLog(str(tmp_path)), SCHEMA, "snappy", Layout()).merge(adds)
     assert set(tmp_path.iterdir()) == there
+
+
+def test_old_files_go_from_all_partitions(new_workspace) -> None:
+    """Also from one whose folder has escapes in its name."""
+    workspace = new_workspace({"s": {"source": "lake/source"}}, spark=False)
+    place = workspace.configuration.streams["s"].source
+    for number in range(2):
+        parts = pa.array(["a/b", "50% \u00fc", "plain"])
+        write_deltalake(place, pa.table({"n": [number] * 3, "part": parts}), mode="append", partition_by=["part"])
+        run_due(workspace, OpenGates())
+    folder = Path(workspace.lake.uri("s_tagged"))
+    old = [file.with_name("old.parquet") for file in folder.glob("*/*.parquet")]
+    for file in old:
+        file.write_bytes(b"")
+        os.utime(file, (0, 0))
+    done = {each.table: each for each in maintain(workspace)}["s_tagged"]
+    assert done.error is None and done.removed == 3 and not any(file.exists() for file in old)
+    assert workspace.lake.arrow("s_tagged").num_rows == 6
