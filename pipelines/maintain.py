@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from pipelines.errors import PipelineError
+from pipelines.errors import PipelineError, as_failure
 from pipelines.maintaining import lake_tables
 from pipelines.maintaining import scope_tables as tables
 from pipelines.maintaining.outcome import TableMaintenance
@@ -79,8 +79,8 @@ def _kept_up(workspace: Workspace, name: str, scope: str | None, in_run: bool) -
                 done = lake_tables.keep_up(workspace, name, in_run)
             else:
                 done = tables.keep_up(workspace, scope, name, in_run)
-    except PipelineError as error:
-        done = TableMaintenance(name, error=str(error))
+    except Exception as error:  # such as a full disk while files are merged
+        done = TableMaintenance(name, error=str(as_failure(error)))
     done.seconds = round(time.perf_counter() - started, 3)
     return done
 

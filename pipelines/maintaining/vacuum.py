@@ -53,9 +53,17 @@ def _holds_older(workspace: Workspace, name: str, table: DeltaTable, before: dat
     named = {os.path.basename(unquote(file.path)) for file in files_of(table)}
     for path, folders, files in os.walk(folder):
         folders[:] = [each for each in folders if each != _LOG]
-        if any(each not in named and os.path.getmtime(os.path.join(path, each)) < before.timestamp() for each in files):
+        if any(each not in named and _is_older(os.path.join(path, each), before) for each in files):
             return True
     return False
+
+
+def _is_older(path: str, before: datetime) -> bool:
+    """Whether a file is older than a time; False if another run has removed it meanwhile."""
+    try:
+        return os.path.getmtime(path) < before.timestamp()
+    except FileNotFoundError:
+        return False
 
 
 def removed_by_vacuum(table: DeltaTable) -> int:

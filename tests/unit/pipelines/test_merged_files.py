@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 from datetime import UTC, datetime
@@ -164,3 +165,38 @@ def test_old_files_go_from_all_partitions(new_workspace) -> None:
     done = {each.table: each for each in maintain(workspace)}["s_tagged"]
     assert done.error is None and done.removed == 3 and not any(file.exists() for file in old)
     assert workspace.lake.arrow("s_tagged").num_rows == 6
+
+
+def test_a_disk_that_is_full_stops_the_maintenance_of_one_table(new_workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace = new_workspace({"s": {"source": "lake/source"}}, spark=False)
+    for number in range(2):
+        write_deltalake(workspace.configuration.streams["s"].source, pa.table({"n": [number]}), mode="append")
+        run_due(workspace, OpenGates())
+    close = DeltaFile.close
+
+    def full(file: DeltaFile) -> Any:
+        if "s_tagged" in file._file.path:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), file._file.path)
+        return close(file)
+
+    monkeypatch.setattr(DeltaFile, "close", full)
+    done = {each.table: each for each in maintain(workspace)}
+    assert done["runs"].merged and not done["runs"].error
+    assert "no space is left on the disk" in str(done["s_tagged"].error)
+    assert workspace.lake.arrow("s_tagged").num_rows == 2
+
+
+def test_a_file_that_another_run_removes_meanwhile_is_no_error(new_workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace = new_workspace({"s": {"source": "lake/source"}}, spark=False)
+    write_deltalake(workspace.configuration.streams["s"].source, pa.table({"n": [1]}))
+    run_due(workspace, OpenGates())
+    file, walk = Path(workspace.lake.uri("s_tagged"), "removed.parquet"), os.walk
+
+    def walked(top: str) -> Any:
+        found = list(walk(top))
+        file.unlink(missing_ok=True)
+        return found
+
+    file.write_bytes(b"")
+    monkeypatch.setattr(os, "walk", lambda top: walked(top) if top.endswith("s_tagged") else walk(top))
+    assert not any(each.error for each in maintain(workspace)) and not file.exists()
