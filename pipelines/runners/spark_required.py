@@ -22,8 +22,8 @@ _MOST_NAMED = 10
 
 
 def why_spark_writes(lake: Lake, names: Sequence[str]) -> str | None:
-    """Why only Spark writes some tables of an object store, as a clause; None if delta-rs can write all that exist."""
-    for name in filter(lake.exists, names if lake.is_in_store else ()):
+    """Why only Spark commits to some tables, as a clause; None if deltatag can commit to all that exist."""
+    for name in filter(lake.exists, names):
         log = table_log(lake.uri(name))
         if reason := log.why_spark_commits(log.latest()):
             return f"the table {name} {reason}"

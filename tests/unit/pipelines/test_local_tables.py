@@ -9,10 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
-from pipelines.errors import TableError
+from pipelines.compile import compile_scopes
+from pipelines.errors import SparkRuledOutError, TableError
 from pipelines.lake.folder_snapshot import Definition
 from pipelines.lake.table_log import table_log
+from pipelines.tag import tag_stream
 from pipelines.writing.local_tables import commit_files, fence_off
 from rules_index.workers.delta_file_writer import DeltaFile, Layout
 
@@ -73,3 +76,23 @@ def test_whoever_is_fenced_off_commits_nothing(lake) -> None:
     assert not commit_files(lake, "t", PLAN, 0, entries, file.abandon)
     assert files(lake) == [] and numbers(lake) == []
     assert fence_off(lake, "one", ["t"], 0) == []
+
+
+@pytest.mark.parametrize("restart", [True, False])
+def test_a_table_that_keeps_the_times_of_its_commits_gets_none_without(new_workspace, restart: bool) -> None:
+    """Neither the fence of a restart nor the new column of a source: Spark could not read the table's history then."""
+    workspace = new_workspace({"s": {"source": "lake/source"}}, runner="local", spark=False)
+    source, lake = workspace.configuration.streams["s"].source, workspace.lake
+    write_deltalake(source, pa.table({"n": [1]}))
+    compile_scopes(workspace)
+    tag_stream(workspace, "s")
+    log = table_log(lake.uri("s_tagged"))
+    metadata = log.latest().with_columns([])
+    metadata["metaData"]["configuration"]["delta.enableInCommitTimestamps"] = "true"
+    path = Path(lake.uri("s_tagged"), "_delta_log", f"{lake.version('s_tagged') + 1:020}.json")
+    path.write_text(json.dumps(metadata))
+    before = lake.version("s_tagged")
+    write_deltalake(source, pa.table({"n": [1], "new": [2]}), mode="append", schema_mode="merge")
+    with pytest.raises(SparkRuledOutError, match="s_tagged keeps the times of its commits"):
+        tag_stream(workspace, "s", restart=restart)
+    assert lake.version("s_tagged") == before
