@@ -8,8 +8,8 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from rules_index.index.checksum_cache import sha256_once
 
 _DESCRIPTION = [c.name for c in RULE_INDEX.columns if c.name not in ("data", "chunk")]
 _ATTEMPTS = 10
+_LATER = timedelta(microseconds=1)
 LIST_FILES, LISTS, KEPT = "list_files", "lists", "kept"
 """Keys of an index's statistics; `StoredIndex` says what they hold."""
 
@@ -184,10 +185,14 @@ def store_index(
         if from_scratch:
             kept = _unfinished(lake, scope, fingerprint)
             mode = {"mode": "overwrite", "predicate": f"scope = {literal(scope)}"}
+            before = [each.created_at for each, _ in kept]
         else:
             found = newest_index(lake, scope)
             if found is not None and (found.fingerprint, found.engine) == (fingerprint, engine):
                 return found
+            before = [] if found is None else [found.created_at]
+        # the newest index has the latest time, also if the clock was set back, or that of another machine is ahead
+        stored = replace(stored, created_at=max([stored.created_at, *(each + _LATER for each in before)]))
         rows = chain(*(_chunks(*each) for each in kept), _chunks(stored, path))
         chunks = pa.RecordBatchReader.from_batches(arrow_schema(RULE_INDEX), rows)
         marked = CommitProperties(app_transactions=[mark])
