@@ -16,6 +16,7 @@ from typing import Any
 
 from pipelines.annotated import check_compiled
 from pipelines.errors import NeedsSparkError, QuarantineShareError
+from pipelines.lake.column_types import stored_names
 from pipelines.lake.index_store import StoredIndex, index_to_tag_with
 from pipelines.lake.runs import PLANNED, MicroBatch, last_batch
 from pipelines.origin import Origin
@@ -201,7 +202,9 @@ class _Tagger(MicroBatchRun):
         if not self.stream.can_quarantine or not taken.files:
             return (None if taken.files else 0), 0
         known = rows_of(taken.files)
-        if not checks["checks"] and known is not None and has_no_null(taken.files, checks["key"]):
+        stored = stored_names(source.log.fields(source.snapshot(taken.schema_version)))
+        key = [stored.get(name.lower(), name) for name in checks["key"]]
+        if not checks["checks"] and known is not None and has_no_null(taken.files, key):
             return known, 0  # no row needs to be read: by these statistics, a scan of Spark would skip all files
         found = self.runner.refused(source, taken, checks)
         rows, refused = found.rows, found.refused

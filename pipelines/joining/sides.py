@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from pipelines.errors import SourceError
 from pipelines.joining.statistics import FileRanges, RangesOfNewFiles, file_ranges, is_comparable
-from pipelines.lake.column_types import STORED_NAME, arrow_schema_of
+from pipelines.lake.column_types import arrow_schema_of, stored_names
 from pipelines.settings.model import Join, Stream
 from pipelines.sources.positions import Add, Position, Slice
 from pipelines.sources.slices import rows_of
@@ -36,9 +36,6 @@ MANY_EARLIER times as many earlier ones."""
 class JoinedLog(Log, Protocol):
     """The methods of a Delta log that a join needs beyond those for planning a slice."""
 
-    def fields(self, snapshot: Any) -> list[dict[str, Any]]:
-        """The columns of a snapshot, in the form of the log's `schemaString`."""
-
     def setting(self, snapshot: Any, name: str) -> str | None:
         """A table property in a snapshot; None if it is not set."""
 
@@ -48,7 +45,7 @@ class JoinedLog(Log, Protocol):
 
 def source_fields(source: Source, version: int) -> list[dict[str, Any]]:
     """The columns of a source at a version, in the form of its log's `schemaString`."""
-    found = _log(source).fields(source.snapshot(version))
+    found = source.log.fields(source.snapshot(version))
     return [field for field in found if field["name"] not in source.left_out]
 
 
@@ -134,7 +131,7 @@ def side_files(
     """
     new = {name: _retaken(sources[name], plans[name]) for name in join.streams}
     fields = {name: source_fields(sources[name], plans[name]["schema_version"]) for name in join.streams}
-    stored = {name: _stored_names(columns) for name, columns in fields.items()}
+    stored = {name: stored_names(columns) for name, columns in fields.items()}
     compared = {name: _compared_keys(join.on[name], fields[name]) for name in join.streams}
 
     def ranges_of(name: str, files: Iterable[Add]) -> list[FileRanges]:
@@ -169,14 +166,6 @@ def side_files(
 
 def _retaken(source: Source, plan: Mapping[str, Any]) -> Slice | None:
     return source.retake(plan["slice"]) if plan["slice"] is not None else None
-
-
-def _stored_names(fields: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The physical names of a source's columns in files and statistics, by logical name in lower case.
-
-    The two differ under column mapping.
-    """
-    return {field["name"].lower(): field["metadata"].get(STORED_NAME, field["name"]) for field in fields}
 
 
 def _compared_keys(keys: Sequence[str], fields: Sequence[Mapping[str, Any]]) -> list[tuple[str, pa.DataType] | None]:

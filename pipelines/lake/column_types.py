@@ -70,6 +70,12 @@ def _type(kind: Any) -> pa.DataType:
     return OPAQUE
 
 
+def stored_names(fields: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The physical names of columns in files and statistics, by logical name in lower case. The two differ under column
+    mapping."""
+    return {field["name"].lower(): field["metadata"].get(STORED_NAME, field["name"]) for field in fields}
+
+
 def is_opaque(kind: pa.DataType) -> bool:
     """Whether a type is, or holds, one that Arrow does not have."""
     if kind == OPAQUE:

@@ -41,7 +41,10 @@ def slice_frame(source: Source, taken: Slice) -> DataFrame:
 
 
 def has_no_null(files: Iterable[Add], columns: Iterable[str]) -> bool:
-    """Whether the files have no NULL in these columns, by the log's statistics; False if a file lacks them."""
+    """Whether the files have no NULL in these columns, by the log's statistics; False if a file lacks them.
+
+    columns: by their names in files (`column_types.stored_names`)
+    """
     wanted = {column.lower() for column in columns}
     for _, add in files:
         nulls = json.loads(add.get("stats") or "{}").get("nullCount", {})

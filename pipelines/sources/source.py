@@ -49,6 +49,9 @@ class Log(Protocol):
     def files(self, snapshot: Any) -> list[dict[str, Any]]:
         """The `add` actions of a snapshot's files."""
 
+    def fields(self, snapshot: Any) -> list[dict[str, Any]]:
+        """The columns of a snapshot, in the form of the log's `schemaString`."""
+
     def commit(self, version: int) -> list[dict[str, Any]] | None:
         """The actions of a commit; None if the log does not hold it."""
 

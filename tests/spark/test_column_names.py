@@ -110,6 +110,19 @@ def test_column_mapping_comes_only_where_a_name_asks_for_it(new_workspace, add_r
     assert DeltaTable(workspace.lake.uri("s_matches")).protocol().min_reader_version == 1
 
 
+def test_nulls_of_a_key_are_those_of_the_column_that_has_its_name_now(new_workspace, add_rules) -> None:
+    """In files and statistics the name is still that of another column, which has no NULL."""
+    workspace = new_workspace({"s": {"source": "lake/s", "key": ["a"], "max_quarantine_share": 1.0}})
+    path = workspace.configuration.streams["s"].source
+    workspace.spark.sql(f"CREATE TABLE delta.`{path}` (a BIGINT, b BIGINT) USING delta")
+    workspace.spark.sql(f"INSERT INTO delta.`{path}` VALUES (1, NULL), (2, 5)")
+    alter(workspace, path, f"SET TBLPROPERTIES ({MAPPED})", "RENAME COLUMN a TO z", "RENAME COLUMN b TO a")
+    add_rules(workspace, ("all", "s", "z > 0"))
+    compiled(workspace)
+    assert tag_stream(workspace, "s").quarantined == 1
+    assert [(row["z"], row["a"]) for row in read(workspace, "s_tagged").collect()] == [(2, 5)]
+
+
 CHANGES = {
     "renamed": ["RENAME COLUMN a TO z"],
     "swapped": ["RENAME COLUMN a TO z", "RENAME COLUMN b TO a", "RENAME COLUMN z TO b"],
