@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipelines.errors import IndexOutdatedError, SparkEndedError
+from pipelines.errors import IndexOutdatedError, SparkEndedError, TableError
 from pipelines.lake.index_store import StoredIndex, load_planned, newest_index
 from pipelines.lake.runs import (
     DONE,
@@ -49,9 +49,9 @@ class MicroBatchRun:
         fence: Callable[[str, Sequence[str], int], list[str]],
         ended: bool,
     ) -> None:
-        """tables: those of the scope; rule_tables: those of them whose rows depend on the rules; fence: fences off a
-        series in tables, and returns those that hold its micro-batch; ended: an attempt at the scope's last micro-batch
-        has just ended Spark."""
+        """tables: those of the scope; rule_tables: those of them whose rows depend on the rules, the tagged rows last;
+        fence: fences off a series in tables, and returns those that hold its micro-batch; ended: an attempt at the
+        scope's last micro-batch has just ended Spark."""
         self.lake, self.tables = lake, tables
         self._scope, self._command, self._rule_tables, self._fence, self._ended = (
             scope,
@@ -69,10 +69,19 @@ class MicroBatchRun:
         return self._indexes[fingerprint]
 
     def _reset_tables(self, last: MicroBatch | None, restart: bool, empty: Callable[[], None]) -> MicroBatch | None:
-        """Empty the tables if `restart` is set, or if an earlier run planned it but did not finish; None if not."""
+        """Empty the tables if `restart` is set, or if an earlier run planned it but did not finish; None if not.
+
+        TableError if the table of tagged rows is gone: made again, it would lack the rows of earlier micro-batches.
+        """
         if restart and last is not None:
             last = plan_reset(self.lake, last)
         if last is None or last.state != RESET:
+            tagged = self._rule_tables[-1]
+            if last is not None and not last.plan.get("reset") and not self.lake.exists(tagged):
+                raise TableError(
+                    f"The table {tagged} is gone, and with it the rows that earlier runs have tagged. Process "
+                    f"everything again with: {self._command} --restart"
+                )
             return None
         for series in abandon(self.lake, last):
             self._fence(series, self.tables, last.batch)

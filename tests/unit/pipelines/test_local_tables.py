@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -96,3 +97,17 @@ def test_a_table_that_keeps_the_times_of_its_commits_gets_none_without(new_works
     with pytest.raises(SparkRuledOutError, match="s_tagged keeps the times of its commits"):
         tag_stream(workspace, "s", restart=restart)
     assert lake.version("s_tagged") == before
+
+
+def test_a_tagged_table_that_is_gone_is_not_made_again_without_its_rows(new_workspace) -> None:
+    workspace = new_workspace({"s": {"source": "lake/source"}}, spark=False)
+    source = workspace.configuration.streams["s"].source
+    write_deltalake(source, pa.table({"n": [1]}))
+    compile_scopes(workspace)
+    tag_stream(workspace, "s")
+    shutil.rmtree(workspace.lake.uri("s_tagged"))
+    write_deltalake(source, pa.table({"n": [2]}), mode="append")
+    with pytest.raises(TableError, match=r"s_tagged is gone.* deltatag tag s --restart"):
+        tag_stream(workspace, "s")
+    assert tag_stream(workspace, "s", restart=True).rows == 2
+    assert workspace.lake.arrow("s_tagged").num_rows == 2
