@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import tomllib
 import zoneinfo
@@ -40,6 +41,10 @@ CONFIG_VARIABLE = "DELTATAG_CONFIG"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _LONGEST_NAME = 200
 """Maximum characters of a name: it is part of folders' names, which have at most 255."""
+_TAKEN_FOR_ANOTHER = re.compile(r"%[0-9A-Fa-f]{2}|[#?\\\x00-\x1f\x7f\ud800-\udfff]")
+"""Matches a part of a path with which delta-rs does not find a table, or (`#`, `?`) the table's history."""
+_NOT_WRITABLE = re.compile(r"[\[\]^|]")
+"""Matches a character of a path at which the writer of delta-rs panics."""
 _ZONES_JAVA_KNOWS = r"(?!posix/|right/|(?:localtime|posixrules|Factory|ROC)$).*"
 """Matches all names except those in the time zone database that Java does not know."""
 
@@ -125,16 +130,18 @@ def _spark_value(name: str, value: Any, path: Path) -> str:
     return text
 
 
-def _resolve(section: Section, key: str, location: str) -> str:
-    """A path made absolute; a URI is returned unchanged. ConfigurationError for a path that delta-rs does not open."""
+def _resolve(section: Section, key: str, location: str, written: bool = False) -> str:
+    """A path made absolute; a URI is returned unchanged.
+
+    written: whether deltatag writes tables there. ConfigurationError for a path that delta-rs cannot use.
+    """
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", location):
         return location
-    try:
-        place = str((section.path.absolute().parent / Path(location).expanduser()).resolve())
-    except (OSError, RuntimeError) as error:  # for example, a symbolic link to itself
-        raise section.error(key, f"{location} cannot be resolved: {str(error).rstrip('.')}") from error
-    if found := re.search("%[0-9A-Fa-f]{2}", place):
-        raise section.error(key, f"delta-rs reads {found[0]} in {place} as another character; rename that folder")
+    place = os.path.realpath(section.path.absolute().parent / os.path.expanduser(location))
+    if found := _TAKEN_FOR_ANOTHER.search(place):
+        raise section.error(key, f"delta-rs takes {found[0]!a} in {place} for something else; rename that folder")
+    if written and (found := _NOT_WRITABLE.search(place)):
+        raise section.error(key, f"delta-rs cannot write where a path has {found[0]!r}: {place}; rename that folder")
     return place
 
 
@@ -143,7 +150,7 @@ def _lake(section: Section) -> LakeSettings:
     root, catalog = section.text("root"), section.text("catalog")
     if (root is None) == (catalog is None):
         raise section.error("root", "give either root or catalog, as the place of deltatag's own tables")
-    place = None if root is None else _resolve(section, "root", root)
+    place = None if root is None else _resolve(section, "root", root, written=True)
     url = section.text("pages_url")
     if url is not None and re.match(r"https?://[^/\s]\S*\Z", url) is None:
         raise section.error("pages_url", "expected an address such as http://localhost:3001")
@@ -257,7 +264,7 @@ def _source(section: Section, source: str) -> str:
     """
     located = _resolve(section, "source", source)
     parts = source.split(".")
-    if len(parts) in (2, 3) and all(_NAME.match(part) for part in parts) and not Path(located).exists():
+    if len(parts) in (2, 3) and all(_NAME.match(part) for part in parts) and not os.path.exists(located):
         return source
     return located
 
@@ -317,7 +324,7 @@ def _list(name: str, section: Section) -> ListTable:
     source = section.text("source")
     if source is None:
         raise section.error("source", "the path or URI of the list's Delta table is missing")
-    return ListTable(name, _resolve(section, "source", source), section.text("column"))
+    return ListTable(name, _resolve(section, "source", source, written=True), section.text("column"))
 
 
 def _duration(section: Section, key: str) -> int | None:
