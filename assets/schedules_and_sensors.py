@@ -75,7 +75,8 @@ def run_schedule(configuration: Configuration, job: Any) -> dg.ScheduleDefinitio
         due = [name for name in due_scopes(workspace) if name not in unserved]
         if not due:
             return dg.SkipReason("Nothing is due: no rule, source or stored index has changed.")
-        return dg.RunRequest(asset_selection=assets_of(configuration, due), tags={DUE_TAG: ", ".join(due)})
+        selected = _selected(configuration, workspace.configuration, due)
+        return dg.RunRequest(asset_selection=selected, tags={DUE_TAG: ", ".join(due)})
 
     return schedule
 
@@ -107,7 +108,7 @@ def change_sensor(configuration: Configuration, job: Any) -> dg.SensorDefinition
             return dg.SensorResult(skip_reason="The new versions require no run.", cursor=cursor)
         request = dg.RunRequest(
             run_key=hashlib.sha256(f"{context.cursor}{cursor}{failed or ''}".encode()).hexdigest(),
-            asset_selection=assets_of(configuration, due),
+            asset_selection=_selected(configuration, workspace.configuration, due),
             tags={DUE_TAG: ", ".join(due), SENSOR_TAG: str(configuration.path)},
         )
         return dg.SensorResult(run_requests=[request], cursor=cursor)
@@ -128,24 +129,36 @@ def failed_run(instance: dg.DagsterInstance, configuration: Configuration) -> st
 def unserved_scopes(
     context: dg.ScheduleEvaluationContext | dg.SensorEvaluationContext, loaded: Configuration, now: Configuration
 ) -> list[str]:
-    """Streams and joins that were added, removed or changed since the definitions were loaded; also logs a warning.
+    """Streams and joins that were added, removed or got other assets since the definitions were loaded.
 
-    loaded: the configuration of the definitions; now: that of the file. A join whose streams changed counts, too.
+    A run loads the definitions again, so it could not have the assets that these definitions select. Also logs a
+    warning. loaded: the configuration of the definitions; now: that of the file.
     """
-    differing = _joined_streams(loaded).items() ^ _joined_streams(now).items()
-    unserved = sorted({name for name, _ in differing})
+    scopes = {*loaded.streams, *loaded.joins, *now.streams, *now.joins}
+    unserved = sorted(name for name in scopes if _own_assets(loaded, name) != _own_assets(now, name))
     if unserved:
         context.log.warning(
-            f"{now.path} was changed since this code location was loaded: {', '.join(unserved)} were added, removed "
-            "or joined differently, and are skipped until the code location is reloaded."
+            f"{now.path} was changed since this code location was loaded: {', '.join(unserved)} were added, removed, "
+            "joined differently or given other tables, and are skipped until the code location is reloaded."
         )
     return unserved
 
 
-def _joined_streams(configuration: Configuration) -> dict[str, tuple[str, ...]]:
-    """The streams of each join, by name; empty for each stream."""
-    joins = {name: join.streams for name, join in configuration.joins.items()}
-    return {**dict.fromkeys(configuration.streams, ()), **joins}
+def _own_assets(configuration: Configuration, scope: str) -> list[dg.AssetKey]:
+    """The assets of a run for one stream or join, without the rules and the lists; none if it is not configured."""
+    join = configuration.joins.get(scope)
+    if join is None and scope not in configuration.streams:
+        return []
+    sources = join.streams if join is not None else (scope,)
+    tables = join_tables(join) if join is not None else stream_tables(configuration.stream(scope))
+    keys = [source_key(stream) for stream in sources]
+    return [*keys, index_key(scope), rejects_key(scope), *map(table_key, tables), runs_key(scope)]
+
+
+def _selected(loaded: Configuration, now: Configuration, due: Sequence[str]) -> list[dg.AssetKey]:
+    """The assets of a run that the definitions select, without lists that were removed since they were loaded."""
+    kept = set(assets_of(now, due))
+    return [key for key in assets_of(loaded, due) if key in kept]
 
 
 def current_versions(workspace: "Workspace", unserved: Collection[str] = ()) -> dict[str, Any]:
@@ -184,9 +197,5 @@ def assets_of(configuration: Configuration, scopes: Sequence[str]) -> list[dg.As
     """The assets of a run for these streams and joins, including the rules, the lists and the sources."""
     keys = [RULES, *map(list_key, configuration.lists)]
     for name in scopes:
-        join = configuration.joins.get(name)
-        sources = join.streams if join is not None else (name,)
-        tables = join_tables(join) if join is not None else stream_tables(configuration.stream(name))
-        keys += [source_key(stream) for stream in sources]
-        keys += [index_key(name), rejects_key(name), *(table_key(table) for table in tables), runs_key(name)]
+        keys += _own_assets(configuration, name)
     return list(dict.fromkeys(keys))

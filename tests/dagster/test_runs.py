@@ -340,7 +340,7 @@ def test_a_stream_that_came_or_went_is_passed_over_until_the_code_location_is_re
     assert seen(tick) == {"rules": 1, "source flights": 0}
     for (request,) in (tick.run_requests, tick_schedule(now, instance, before).run_requests):
         assert (set(request.asset_selection), request.tags["deltatag/due"]) == (known, "flights")
-    assert capsys.readouterr().err.count("added were added, removed or joined differently") == 2
+    assert capsys.readouterr().err.count("added were added, removed, joined differently") == 2
 
     # Reloaded, the sensor sees the stream; and where it goes again, the others run on.
     tick = tick_sensor(now, instance, tick.cursor)
