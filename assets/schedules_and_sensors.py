@@ -36,7 +36,8 @@ SENSOR_SECONDS = 30
 DUE_TAG, SENSOR_TAG = "deltatag/due", "deltatag/sensor_of"
 """Tags of runs: the streams and joins that were due; and for runs that the sensor starts, its configuration's file."""
 REPEAT_SECONDS = 15 * 60
-"""Seconds after the failure of its last run until the sensor starts another one, though nothing has changed."""
+"""Seconds after the end of its last, unfinished run until the sensor starts another one, though nothing has changed."""
+_UNFINISHED = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 
 
 def run_job(configuration: Configuration) -> Any:
@@ -117,10 +118,13 @@ def change_sensor(configuration: Configuration, job: Any) -> dg.SensorDefinition
 
 
 def failed_run(instance: dg.DagsterInstance, configuration: Configuration) -> str | None:
-    """The id of the last run that the sensor started, if it failed or was killed, at least `REPEAT_SECONDS` ago."""
+    """The id of the last run that the sensor started, if it failed or was ended, at least `REPEAT_SECONDS` ago.
+
+    A run whose machine died stays Started until it is terminated on the page, and is then canceled.
+    """
     started = dg.RunsFilter(tags={SENSOR_TAG: str(configuration.path)})
     records = instance.get_run_records(started, limit=1)
-    if not records or records[0].dagster_run.status is not dg.DagsterRunStatus.FAILURE:
+    if not records or records[0].dagster_run.status not in _UNFINISHED:
         return None
     ended = records[0].end_time or 0.0
     return records[0].dagster_run.run_id if time.time() - ended >= REPEAT_SECONDS else None

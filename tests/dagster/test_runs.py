@@ -277,20 +277,23 @@ def test_a_lake_made_anew_starts_a_run_though_its_versions_have_the_same_numbers
     assert again.run_key != first.run_key
 
 
-def ended_run(instance: dg.DagsterInstance, workspace: Workspace, tags: dict[str, str]) -> dg.DagsterRun:
-    """A run that has failed, as Dagster records one whose process was killed."""
+def ended_run(
+    instance: dg.DagsterInstance, workspace: Workspace, tags: dict[str, str], report: str = "report_run_failed"
+) -> dg.DagsterRun:
+    """A run that has failed, as Dagster records one whose process was killed; or that was terminated on the page."""
     job = build_definitions(workspace.configuration.path).resolve_job_def("run")
     run = instance.create_run_for_job(job, tags=tags)
-    instance.report_run_failed(run, "killed")
+    getattr(instance, report)(run, "killed")
     return run
 
 
+@pytest.mark.parametrize("report", ["report_run_failed", "report_run_canceled"])
 def test_what_a_failed_run_left_undone_is_done_though_nothing_changed_since(
-    workspace: Workspace, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, report: str
 ) -> None:
     tick = tick_sensor(workspace, instance, None)
     (first,) = tick.run_requests
-    ended_run(instance, workspace, first.tags)
+    ended_run(instance, workspace, first.tags, report)
     ended_run(instance, workspace, {**first.tags, SENSOR_TAG: "another/deltatag.toml"})
     assert tick_sensor(workspace, instance, tick.cursor).run_requests == []
     monkeypatch.setattr("assets.schedules_and_sensors.REPEAT_SECONDS", 0)
