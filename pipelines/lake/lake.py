@@ -218,6 +218,11 @@ def _text(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
+_FAR = 1_000_000
+"""A version above which the newest one is looked up first: where a version is missing, delta-rs tries every number
+below it, a million in a tenth of a second, and cannot be interrupted."""
+
+
 def open_delta(uri: str, version: int | None, what: str, advice: str) -> DeltaTable:
     """The Delta table at `uri`, to read; MissingTableError or TableError, which name `what`, on failure.
 
@@ -225,6 +230,8 @@ def open_delta(uri: str, version: int | None, what: str, advice: str) -> DeltaTa
     """
     from deltalake import exceptions
 
+    if version is not None and version > _FAR and version > int(open_delta(uri, None, what, advice).version()):
+        _refuse_if_version_is_gone(uri, version, what)
     try:
         return shared_table(uri, version)
     except exceptions.TableNotFoundError:

@@ -92,6 +92,12 @@ def test_a_version_whose_commit_is_missing_is_told_in_a_sentence(tmp_path: Path)
         assert str(raised.value) == told
 
 
+def test_a_version_far_beyond_the_newest_is_refused_at_once(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path), pa.table({"x": [1]}))
+    with pytest.raises(TableError, match=r"newer than the newest one \(0 is the newest\)"):
+        open_delta(str(tmp_path), 10**15, "the table t", "")
+
+
 @pytest.mark.parametrize(
     ("error", "told"),
     [
