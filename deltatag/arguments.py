@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from copy import copy
 from typing import Any
 
@@ -252,10 +253,10 @@ def _text(text: str) -> str:
 
 
 def _count(text: str) -> int:
-    """An integer of at least 1; ArgumentTypeError for others."""
+    """An integer of at least 1, at most `sys.maxsize`; ArgumentTypeError for others."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
-    return int(text)
+    return min(int(text), sys.maxsize)
 
 
 def _port(text: str) -> int:

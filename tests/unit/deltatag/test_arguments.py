@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from deltatag.__main__ import main
@@ -25,6 +27,7 @@ def test_every_verb_has_a_help_with_an_example(verb: str, capsys) -> None:
         (["lint", "s", "--json", "q"], {"scopes": ["s", "q"], "json": True}),
         (["--config", "c", "sql", "a", "--format", "csv", "b"], {"statements": ["a", "b"], "config": "c"}),
         (["lint", "s", "--accept", "-r", "dead", "--json"], {"accept": ["-r", "dead"], "scopes": ["s"], "json": True}),
+        (["explain", "s", "--where", "x", "--limit", "9" * 20], {"limit": sys.maxsize}),
         (["rules", "history", "-r"], {"rule": "-r"}),
         (["backtest", "s", "-x>1", "--json"], {"expression": "-x>1", "json": True}),
     ],
