@@ -108,7 +108,11 @@ def _summary(suite: str, findings: Sequence[Finding]) -> dict[str, Any]:
 
 def _index(folder: Path) -> str:
     """The index page: the verdict, then the newest result of every suite; failures first, then warnings."""
-    summaries = [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.json")]
+    summaries = []
+    for path in folder.glob("*.json"):
+        # a crash of the machine may leave a file without its content; the next verdict on its suite replaces it
+        with contextlib.suppress(ValueError):
+            summaries.append(json.loads(path.read_text(encoding="utf-8")))
     graded = sorted((_grade(summary), summary["suite"], summary) for summary in summaries)
     sections = "".join(_section(folder, summary) for _, _, summary in graded)
     head = f'<meta charset="utf-8"><title>deltatag: quality</title><style>{_STYLE}</style>'
