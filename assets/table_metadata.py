@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -105,5 +106,5 @@ def _cell(value: Any) -> str:
 
 def _query(workspace: Workspace, name: str) -> str:
     where = " WHERE size(rule_ids) > 0" if is_tagged(name) else ""
-    path = workspace.configuration.path.absolute()
-    return f'```sh\ndeltatag sql --config "{path}" "SELECT * FROM {name}{where} LIMIT 10"\n```'
+    path = shlex.quote(str(workspace.configuration.path.absolute()))
+    return f'```sh\ndeltatag sql --config {path} "SELECT * FROM {name}{where} LIMIT 10"\n```'

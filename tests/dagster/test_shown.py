@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from assets.headless import run_once
 from assets.history import last_batches
 from assets.plots import rows_and_matches
+from assets.table_metadata import table_metadata
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from tests.dagster.small_lake import FLIGHTS, RULES_OF_FLIGHTS, append, make_lake, shown
@@ -121,3 +123,11 @@ def test_rules_that_cannot_be_read_are_told_by_their_check(workspace: Workspace,
     messages = {c.check_name: c.description for c in result.get_asset_check_evaluations() if not c.passed}
     told = f"The table rules at {workspace.lake.uri('rules')} cannot be opened"
     assert not result.success and told in str(messages["table"])
+
+
+def test_the_query_can_be_copied_whatever_the_folder_is_called(tmp_path: Path) -> None:
+    folder = tmp_path / 'it\'s "$HOME" `x`'
+    folder.mkdir()
+    query = table_metadata(make_lake(folder, FLIGHTS, []), "rules")["query"].value
+    command = shlex.split(query.splitlines()[1])
+    assert command == ["deltatag", "sql", "--config", str(folder / "deltatag.toml"), "SELECT * FROM rules LIMIT 10"]
