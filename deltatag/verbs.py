@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import zoneinfo
 from argparse import Namespace
@@ -80,7 +81,8 @@ def init_verb(args: Namespace) -> int:
         print_json({"configuration": str(path), "made": made})
     elif made:
         say(f"Made {', '.join(made)}.")
-        say(f"Next: name a source table under [streams] in {path}, then: deltatag compile")
+        elsewhere = "" if path == Path(FILE_NAME) else f" --config {shlex.quote(str(path))}"
+        say(f"Next: name a source table under [streams] in {path}, then: deltatag compile{elsewhere}")
     else:
         say(f"Everything was there already: {path} and its tables.")
     return DONE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -97,6 +98,9 @@ def test_init_makes_what_is_missing_and_leaves_the_rest(tmp_path: Path, capsys) 
     assert main(["init", str(place)]) == 0
     assert "# mine" in (place / "deltatag.toml").read_text()
     assert "there already" in capsys.readouterr().out
+    assert main(["init", str(tmp_path / "it's new")]) == 0
+    _, command = capsys.readouterr().out.strip().split(", then: ")
+    assert shlex.split(command) == ["deltatag", "compile", "--config", str(tmp_path / "it's new" / "deltatag.toml")]
 
 
 def test_the_template_is_a_whole_configuration_once_its_comments_are_taken_away(tmp_path: Path) -> None:
