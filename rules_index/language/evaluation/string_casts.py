@@ -35,7 +35,7 @@ _MOST_DIGITS = 100_000
 """The precision with which a decimal is read from a text."""
 TRUTHS = dict.fromkeys(("t", "true", "y", "yes", "1"), True) | dict.fromkeys(("f", "false", "n", "no", "0"), False)
 """The BOOLEANs that texts, in lower case, are cast to."""
-_NAMED = re.compile(r"[+-]?(?:inf|infinity)|nan", re.IGNORECASE)
+_NAMED = re.compile(r"[+-]?(?:inf|infinity)|nan", re.IGNORECASE | re.ASCII)
 _NAN_WITH_SIGN = re.compile(r"[+-]NaN")
 
 

@@ -103,6 +103,13 @@ def test_casts_of_doubles(value: float, target: pa.DataType, wanted: Any) -> Non
     assert run(Operation("cast", (Leaf("a", pa.float64()),), target), a=pa.array([value])) == [wanted]
 
 
+def test_only_plain_letters_spell_an_infinity() -> None:
+    """The Turkish letters whose other case is a plain i do not: they raise, and only on their rows."""
+    texts = pa.array(["iNf", "-İnf", "ınf", "Infınıty"])
+    cast = Operation("cast", (Leaf("s", pa.string()),), pa.float64())
+    assert run(cast, s=texts) == [math.inf, "raised", "raised", "raised"]
+
+
 def failing(value: Any = None) -> Evaluated:
     """One row: a BOOLEAN that raised, or a value."""
     return (
