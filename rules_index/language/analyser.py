@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from rules_index.errors import RuleError
 from rules_index.language import calls, computation, constants, moved_casts, operations, references, value_lists
-from rules_index.language.analysis import Value, evaluated_once
+from rules_index.language.analysis import CONDITION_TYPES, Value, evaluated_once
 from rules_index.language.case_conversions import in_any_case
 from rules_index.language.coercion import (
     BINARY,
@@ -174,16 +174,11 @@ class Analyser:
 
     # Truth values
 
-    def condition(self, node: Node) -> Value:
-        """The value of a node that must be BOOLEAN (or a STRING or NULL, which Spark casts)."""
+    def truth(self, node: Node, kinds: tuple[Type, ...] = CONDITION_TYPES) -> Expression | None:
+        """The tree of a condition, whose type must be among `kinds`; None if only Spark can evaluate it."""
         value = self.value(node)
-        if value.type not in (BOOLEAN, NULL, STRING, None):
+        if value.type not in (*kinds, None):
             raise self.error("NOT_BOOLEAN", f"A condition is needed here, not {name_of(value.type)}.", node)
-        return value
-
-    def truth(self, node: Node) -> Expression | None:
-        """The tree of a condition; None if only Spark can evaluate it."""
-        value = self.condition(node)
         if value.type == NULL:
             return Constant(None, BOOLEAN)
         return operations.condition(value.local, value.type, self.scope.time_zone)
@@ -373,7 +368,7 @@ class Analyser:
         conditions: list[Expression | None] = []
         for child in children[::2]:
             if operand is None:
-                conditions.append(self.truth(child))
+                conditions.append(self.truth(child, (BOOLEAN,)))
             else:
                 conditions.append(self.comparison(node, "=", operand, child).local)
         results = [self.value(child) for child in children[1::2]]

@@ -6,11 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from rules_index.errors import RuleError
-from rules_index.language.coercion import Type
+from rules_index.language.coercion import BOOLEAN, NULL, STRING, Type
 from rules_index.language.nodes import Node
 from rules_index.language.scope import Scope
 from rules_index.language.tokens import Tokens
 from rules_index.language.typed import Expression
+
+CONDITION_TYPES: tuple[Type, ...] = (BOOLEAN, NULL, STRING)
+"""The types of an operand of AND, OR and NOT. Spark casts a STRING there, but not as a condition of CASE or IF."""
 
 
 @dataclass(slots=True)
@@ -65,8 +68,8 @@ class Analysis(Protocol):
     def over(self, scope: Scope) -> Analysis:
         """An analyser of the same text over another scope."""
 
-    def truth(self, node: Node) -> Expression | None:
-        """The tree of a condition; None if only Spark can evaluate it."""
+    def truth(self, node: Node, kinds: tuple[Type, ...] = CONDITION_TYPES) -> Expression | None:
+        """The tree of a condition, whose type must be among `kinds`; None if only Spark can evaluate it."""
 
     def comparison(self, node: Node, operator: str, left: Node, right: Node) -> Value:
         """A comparison of two nodes."""

@@ -56,7 +56,7 @@ _FIELDS = {
 
 def _choice(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
     """`if(condition, a, b)`."""
-    return analyser.choice(node, [analyser.truth(node.children[0])], arguments[1:])
+    return analyser.choice(node, [analyser.truth(node.children[0], (BOOLEAN, NULL))], arguments[1:])
 
 
 def _choice_of_null(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
