@@ -26,6 +26,7 @@ from rules_index.index.inputs import inputs_of
 from rules_index.index.registry import ENGINES
 from rules_index.index.rule_source import RuleSource
 from rules_index.index.rule_texts import RuleTexts
+from rules_index.language.coercion import normalise
 from rules_index.language.compiler import Compiler
 from rules_index.language.evaluation.datetime_parser import has_region, zone_offset
 from rules_index.language.formula import And, Formula
@@ -203,7 +204,8 @@ def _event_time_leaf(schema: pa.Schema, event_time: str | None) -> Leaf | None:
     name = spelled(schema.names, event_time, column_key) if isinstance(event_time, str) else None
     if name is None:
         raise RulesIndexError(f"The event-time column {event_time} is not in the schema.")
-    data_type = schema.field(name).type
-    if not (pa.types.is_timestamp(data_type) or pa.types.is_date32(data_type)):
-        raise RulesIndexError(f"The event-time column {name} is {data_type}; it must be a timestamp or a date.")
+    given = schema.field(name).type
+    data_type = normalise(given)
+    if data_type is None or not (pa.types.is_timestamp(data_type) or pa.types.is_date32(data_type)):
+        raise RulesIndexError(f"The event-time column {name} is {given}; it must be a timestamp or a date.")
     return Leaf(name, data_type)

@@ -16,6 +16,7 @@ from rules_index.compiling.validity import validity
 from rules_index.errors import ArtifactError, RuleError, RulesIndexError, UnknownRuleError
 from rules_index.language.analyser import Analyser
 from rules_index.language.build_formula import Splitter
+from rules_index.language.coercion import normalise
 from rules_index.language.connectives import operands
 from rules_index.language.evaluation.datetime_parser import zone_of
 from rules_index.language.formula import Formula, Predicate, predicates_of
@@ -119,7 +120,7 @@ def _bounds(rule: RuleText, scope: Scope, event_time: str | None) -> Iterator[Pa
         return
     name = spelled(scope.schema.names, event_time, column_key) or event_time
     column = scope.schema.field(name)
-    leaf = Leaf(name, column.type)
+    leaf = Leaf(name, normalise(column.type) or column.type)
     bounds: list[tuple[str, int | None, bool]] = [(">=", rule.valid_from, True), ("<", rule.valid_to, False)]
     for operator, instant, is_first in bounds:
         if instant is None:

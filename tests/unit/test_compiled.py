@@ -302,6 +302,17 @@ def test_validity_is_half_open_on_event_time() -> None:
     assert found == [["always"], ["always", "both", "from"], ["always", "from"], ["always"]]
 
 
+@pytest.mark.parametrize("unit", ["s", "ms", "ns"])
+def test_bounds_count_whatever_the_unit_of_the_event_time(unit: str) -> None:
+    schema = pa.schema([("a", pa.int32()), ("at", pa.timestamp(unit, "UTC"))])
+    since = pa.array([datetime(2024, 3, 31, 1, tzinfo=UTC)], pa.timestamp("us", tz="UTC"))
+    rules = pa.table({"rule_id": ["from"], "expression": ["a = 1"], "valid_from": since})
+    compiled = ri.compile_rules(rules, schema, event_time="at")
+    at = [datetime(2024, 3, 31, hour, tzinfo=UTC) for hour in (0, 1)]
+    assert compiled.match(pa.table({"a": [1, 1], "at": at}).cast(schema)).to_pylist() == [[], ["from"]]
+    assert [compiled.explain({"a": 1, "at": each}, "from").matched for each in at] == [False, True]
+
+
 def test_a_date_stands_for_its_midnight_in_the_time_zone() -> None:
     days = [date(2024, 3, 30), date(2024, 3, 31), date(2024, 4, 1)]
     found = bounded("day", "America/Los_Angeles").match(rows(a=[1] * 3, day=days)).to_pylist()
