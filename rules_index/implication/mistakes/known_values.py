@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rules_index.language.patterns.strings import decodable
+
 MOST_TEXTS = 10_000
 """A column with more distinct strings counts as unknown."""
 _MOST_COMPARED = 1_000
@@ -100,7 +102,7 @@ def _of_texts(arrays: Iterable[pa.Array], texts: Callable[[pa.Array], pa.Array],
         distinct = pc.unique(texts(each))
         if len(distinct) > MOST_TEXTS:
             return None
-        found.update(text for text in distinct.to_pylist() if text is not None)
+        found.update(text for text in decodable(distinct).to_pylist() if text is not None)
         rows += len(each)
         if len(found) > MOST_TEXTS:
             return None

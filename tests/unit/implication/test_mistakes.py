@@ -218,6 +218,11 @@ def test_a_text_is_folded() -> None:
     assert folded("Ä-b_C d") == folded("äbcd") == "abcd"
 
 
+def test_bytes_that_are_no_text_are_known_as_spark_reads_them() -> None:
+    stored = pa.array([b"DE\xff", b"FR", None], pa.binary()).view(pa.string())
+    assert ri.known_values(stored, True).texts == {"DE\ufffd", "FR"}
+
+
 def test_known_values_of_every_kind() -> None:
     def of(values: list[object], kind: pa.DataType) -> ri.KnownValues | None:
         return ri.known_values(pa.chunked_array([pa.array(values[:1], kind), pa.array(values[1:], kind)]), True)
