@@ -355,7 +355,8 @@ class Analyser:
         tree = None
         if value.local is not None:
             tree = operations.as_type(value.local, target, self.scope.time_zone)
-        return Value(node, target, operations.quiet(tree) if quiet else tree)
+        # a cast to the value's own type never fails, and TRY_CAST hides no error of the value itself
+        return Value(node, target, operations.quiet(tree) if quiet and value.type != target else tree)
 
     def _collate(self, node: Node) -> Value:
         self.value(node.children[0])

@@ -228,6 +228,14 @@ def test_a_column_that_cannot_decide_is_not_asked_for() -> None:
     assert compiled.match(rows(b=[1, 2])).to_pylist() == [["same"], []]
 
 
+@pytest.mark.parametrize("value", ["a / b", "CAST(s AS DOUBLE)", "CAST(to_timestamp(s) AS DATE)"])
+def test_try_cast_hides_no_error_of_the_value_that_is_cast(value: str) -> None:
+    kind = "DATE" if "DATE" in value else "DOUBLE"
+    compiled = ri.compile_rules([("rule", f"coalesce(TRY_CAST({value} AS {kind}) > '1', TRUE)")], SCHEMA)
+    assert compiled.match(rows(a=[1], b=[0], s=["x"])).to_pylist() == [[]]
+    assert dict(compiled.errors) == {"rule": 1}
+
+
 def bounded(event_time: str | None, zone: str = "UTC") -> ri.CompiledRules:
     since, until = datetime(2024, 3, 31, 1, tzinfo=UTC), datetime(2024, 3, 31, 2, tzinfo=UTC)
     rules = pa.table(
