@@ -28,6 +28,7 @@ from rules_index.language.coercion import (
 )
 from rules_index.language.computation import type_beside
 from rules_index.language.costs.bounder import Bounder, check_costs
+from rules_index.language.implicit_casts import refuse_times_of_day
 from rules_index.language.intervals import in_micros
 from rules_index.language.nodes import Node
 from rules_index.language.patterns import check_like, check_rlike, is_only_java, is_safe_in_java
@@ -73,7 +74,7 @@ class Analyser:
             "is": self._is,
             "arithmetic": partial(computation.arithmetic, self),
             "unary": partial(computation.unary, self),
-            "cast": self._cast,
+            "cast": lambda node: self.cast(node, self.value(node.children[0]), *node.value),
             "collate": self._collate,
             "case": self._case,
             "call": lambda node: calls.call(self, node),
@@ -225,6 +226,7 @@ class Analyser:
             common = common_type(first, second)
         except IncompatibleTypesError:
             raise self.incompatible(node, left.type, right.type) from None
+        refuse_times_of_day(self, common, (left, right))
         return None if left.collated or right.collated else common
 
     def _distinct(self, node: Node) -> Value:
@@ -256,6 +258,7 @@ class Analyser:
         except IncompatibleTypesError:
             shown = ", ".join(sorted({name_of(value.type) for value in values}))
             raise self.error("TYPE_MISMATCH", f"These values have no common type: {shown}.", node) from None
+        refuse_times_of_day(self, common, values)
         return None if any(value.collated for value in values) else common
 
     def pattern(self, node: Node) -> str | None:
@@ -343,19 +346,16 @@ class Analyser:
 
     # Computation
 
-    def _cast(self, node: Node) -> Value:
-        return self.cast(node, self.value(node.children[0]), *node.value)
-
     def cast(self, node: Node, value: Value, target: Type, quiet: bool = False) -> Value:
-        """The value of an explicit cast; `quiet` for TRY_CAST."""
+        """The value of an explicit cast; `quiet` for TRY_CAST, which hides no error of the value itself."""
         if not can_be_cast(value.type, target):
             raise self.error("TYPE_MISMATCH", f"{name_of(value.type)} cannot be cast to {name_of(target)}.", node)
+        refuse_times_of_day(self, target, (value,))
         if target is None or value.collated or (target == STRING and value.type == BINARY):
             return Value(node, target, None, True)
         tree = None
         if value.local is not None:
             tree = operations.as_type(value.local, target, self.scope.time_zone)
-        # a cast to the value's own type never fails, and TRY_CAST hides no error of the value itself
         return Value(node, target, operations.quiet(tree) if quiet and value.type != target else tree)
 
     def _collate(self, node: Node) -> Value:

@@ -1,14 +1,17 @@
-"""The casts that Spark adds to arguments of functions: `last_day(timestamp)`, `concat(text, number)`."""
+"""The casts that Spark adds: to arguments of functions, as in `last_day(timestamp)` and `concat(text, number)`, and to
+constants beside TIMESTAMPs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rules_index.language import operations
+from rules_index.language.analysis import Analysis, Value
 from rules_index.language.coercion import DATE, STRING, Type
+from rules_index.language.literals import refuse_time_of_day
 from rules_index.language.tokens import words
 from rules_index.language.type_names import TIMESTAMP
-from rules_index.language.typed import Expression
+from rules_index.language.typed import Constant, Expression
 
 _DATE_PARTS = words("year quarter month day dayofmonth dayofyear dayofweek weekday weekofyear")
 _ARGUMENTS: dict[str, tuple[Type, ...]] = {
@@ -38,3 +41,11 @@ def cast_arguments(name: str, arguments: Sequence[Expression | None], zone: str)
 def in_text(value: Expression | None, zone: str) -> Expression | None:
     """A value cast to STRING, as an operand of `||` or concat; None if only Spark knows how it is written."""
     return None if value is None else operations.as_type(value, STRING, zone)
+
+
+def refuse_times_of_day(analysis: Analysis, kind: Type, values: Iterable[Value]) -> None:
+    """Raises `NOT_REPEATABLE` if a constant among the values that Spark casts to `kind` is then a time of the current
+    day."""
+    for value in values:
+        if kind == TIMESTAMP and isinstance(value.local, Constant) and isinstance(value.local.value, str):
+            refuse_time_of_day(value.local.value, analysis.tokens.starts[value.node.first])

@@ -187,6 +187,18 @@ def _refuse_moving(kind: str, text: str, position: int) -> None:
         )
 
 
+def refuse_time_of_day(text: str, position: int) -> None:
+    """Raises `NOT_REPEATABLE` for a text that Spark, if it casts it to TIMESTAMP, reads as a time of the current
+    day."""
+    if datetime_parser.is_time_of_day(text):
+        raise RuleError(
+            "NOT_REPEATABLE",
+            f"'{text[:40]}' is that time of the current day here, which differs from day to day; write the date too. "
+            "For the time of day of each row, compare date_format(..., 'HH:mm').",
+            position,
+        )
+
+
 def names_moment(text: str) -> bool:
     """Whether Spark reads a text as a moment when it casts a constant: it begins with a word such as `today`, or is
     `epoch`."""
