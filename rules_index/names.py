@@ -28,7 +28,8 @@ def spelled(names: Sequence[str], wanted: str, key: Callable[[str], Hashable]) -
     more than one."""
     if names.count(wanted) == 1:
         return wanted
-    alike = [name for name in names if key(name) == key(wanted)]
+    key_wanted = key(wanted)
+    alike = [name for name in names if key(name) == key_wanted]
     return alike[0] if len(alike) == 1 else None
 
 

@@ -13,11 +13,11 @@ from polars.selectors import by_name
 
 from rules_index.domains.region_codes import plain
 from rules_index.errors import SchemaError
-from rules_index.index.nested_columns import decoded, field_of, is_nested_as, plain_nested
+from rules_index.index.nested_columns import decoded, field_of, is_nested_as, number_of, plain_nested
 from rules_index.language.coercion import normalise
 from rules_index.language.evaluation.evaluated import Evaluated
 from rules_index.language.typed import Expression, Leaf, leaves_of
-from rules_index.names import column_key, path_parts, spelled
+from rules_index.names import column_key, path_parts
 
 
 def as_table(batch: Any, inputs: Iterable[Leaf]) -> pa.Table:
@@ -54,14 +54,14 @@ def _of_polars(frame: pl.LazyFrame | pl.DataFrame, inputs: Iterable[Leaf]) -> pa
 def find_column(table: pa.Table, leaf: Leaf) -> pa.Array:
     """The leaf's column: by the leaf's exact name, or a column in any spelling, or a field of a struct column. Raises
     `SchemaError` if there is none."""
-    names = table.column_names
-    if names.count(leaf.name) == 1:
-        return _one_chunk(table.column(leaf.name))
+    exact = table.schema.get_all_field_indices(leaf.name)
+    if len(exact) == 1:
+        return _one_chunk(table.column(exact[0]))
     parts = path_parts(leaf.name)
-    column = spelled(names, parts[0], column_key)
+    column = number_of(table.schema, parts[0], column_key)
     if column is None:
         what = f"the derived column {leaf.name} ({leaf.text})" if leaf.text else f"the column {leaf.name}"
-        if sum(column_key(name) == column_key(parts[0]) for name in names) > 1:
+        if sum(column_key(name) == column_key(parts[0]) for name in table.column_names) > 1:
             raise SchemaError(
                 f"The batch has several columns {parts[0]}, and the rules read {what}; rename the others."
             )
@@ -71,7 +71,8 @@ def find_column(table: pa.Table, leaf: Leaf) -> pa.Array:
         try:
             values = field_of(values, part)
         except KeyError:
-            raise SchemaError(f"The batch's column {column} has no field {part}; the rules read {leaf.name}.") from None
+            name = table.schema.field(column).name
+            raise SchemaError(f"The batch's column {name} has no field {part}; the rules read {leaf.name}.") from None
     return values
 
 

@@ -3,6 +3,8 @@ reads."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -74,11 +76,25 @@ def _plain(column: pa.Array, wanted: pa.DataType) -> pa.Array:
 def field_of(column: pa.Array, name: str) -> pa.Array:
     """A field of a column of structs, in any spelling that Spark takes for the same; NULL where the struct is. Raises
     `KeyError` if there is none."""
-    spelling = spelled(column.type.names, name, field_key) if pa.types.is_struct(column.type) else None
-    if spelling is None:
+    number = number_of(column.type, name, field_key) if pa.types.is_struct(column.type) else None
+    if number is None:
         raise KeyError(name)
+    if not column.null_count:
+        return column.field(number)  # `struct_field` reads all fields
     # by its number, because Arrow reads a name that begins with a point as a path
-    return pc.struct_field(column, [column.type.get_field_index(spelling)])
+    return pc.struct_field(column, [number])
+
+
+def number_of(columns: pa.Schema | pa.StructType, name: str, key: Callable[[str], Hashable]) -> int | None:
+    """The number of the column or field that `spelled` finds; None if there is none, or more than one.
+
+    Arrow finds an exact name at once. Listing the names of a wide table for each of its columns takes minutes.
+    """
+    exact = columns.get_all_field_indices(name)
+    if len(exact) != 1:
+        spelling = spelled(columns.names, name, key)
+        exact = [] if spelling is None else columns.get_all_field_indices(spelling)
+    return int(exact[0]) if exact else None
 
 
 def _field_or_null(column: pa.Array, field: pa.Field) -> pa.Array:

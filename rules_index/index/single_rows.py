@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -97,7 +97,7 @@ def value_in(row: Mapping[str, Any], leaf: Leaf) -> Any:
     if leaf.name in row:
         return row[leaf.name]
     column, *fields = path_parts(leaf.name)
-    name = spelled(_texts(row), column, column_key)
+    name = _key_of(row, column, column_key)
     if name is None:
         what = f"the derived column {leaf.name} ({leaf.text})" if leaf.text else f"the column {leaf.name}"
         raise SchemaError(f"The row lacks {what}, {leaf.type}, which the rules read.")
@@ -105,11 +105,16 @@ def value_in(row: Mapping[str, Any], leaf: Leaf) -> Any:
     for part in fields:
         if value is None:
             return None
-        field = spelled(_texts(value), part, field_key) if isinstance(value, Mapping) else None
+        field = _key_of(value, part, field_key) if isinstance(value, Mapping) else None
         if field is None:
             raise SchemaError(f"The row's {column} has no field {part}; the rules read {leaf.name}.")
         value = value[field]
     return value
+
+
+def _key_of(mapping: Mapping[Any, Any], name: str, key: Callable[[str], Hashable]) -> str | None:
+    """The key that `spelled` finds among a mapping's."""
+    return name if name in mapping else spelled(_texts(mapping), name, key)
 
 
 def _texts(mapping: Mapping[Any, Any]) -> list[str]:
