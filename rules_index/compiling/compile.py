@@ -30,7 +30,7 @@ from rules_index.language.coercion import normalise
 from rules_index.language.compiler import Compiler
 from rules_index.language.evaluation.datetime_parser import has_region, zone_offset
 from rules_index.language.formula import And, Formula
-from rules_index.language.scope import Scope
+from rules_index.language.scope import Scope, quote
 from rules_index.language.suggestions import with_suggestion
 from rules_index.language.typed import Leaf
 from rules_index.memory import release_freed_memory
@@ -208,4 +208,4 @@ def _event_time_leaf(schema: pa.Schema, event_time: str | None) -> Leaf | None:
     data_type = normalise(given)
     if data_type is None or not (pa.types.is_timestamp(data_type) or pa.types.is_date32(data_type)):
         raise RulesIndexError(f"The event-time column {name} is {given}; it must be a timestamp or a date.")
-    return Leaf(name, data_type)
+    return Leaf(quote(name), data_type)

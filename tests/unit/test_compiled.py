@@ -339,6 +339,21 @@ def test_a_wall_time_stands_for_its_instant_in_the_time_zone() -> None:
     assert found == [["always"], ["always", "both", "from"], ["always", "both", "from"], ["always", "from"]]
 
 
+@pytest.mark.parametrize("name", ["at.utc", "a`t"])
+def test_an_event_time_may_have_any_name(name: str) -> None:
+    schema = pa.schema([(name, pa.date32()), ("a", pa.int32())])
+    since = pa.array([datetime(2024, 3, 31, tzinfo=UTC)], pa.timestamp("us", tz="UTC"))
+    rules = pa.table({"rule_id": [7], "expression": ["a = 1"], "valid_from": since})
+    batch = pa.table({name: [date(2024, 3, 30), date(2024, 3, 31)], "a": [1, 1]}).cast(schema)
+    compiled = ri.compile_rules(rules, schema, event_time=name, sample=batch.select)
+    for spelling in (name, name.upper()):
+        renamed = batch.rename_columns([spelling, "a"])
+        assert compiled.match(renamed).to_pylist() == [[], [7]]
+        assert [compiled.match_one(row) for row in renamed.to_pylist()] == [[], [7]]
+    quoted = name.replace("`", "``")
+    assert compiled.match_event(f"`{quoted}` = DATE'2024-03-31' AND a = 1") == [7]
+
+
 def test_a_bounded_rule_needs_an_event_time() -> None:
     rejects = bounded(None).rejects.to_pylist()
     assert [(r["rule_id"], r["error"]) for r in rejects] == [("both", "NO_EVENT_TIME"), ("from", "NO_EVENT_TIME")]
