@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rules_index.workers.copied_files import CopiedFiles, LargeRowGroupError, copied_row_groups
 from rules_index.workers.delta_file_writer import PLAIN
@@ -34,6 +35,8 @@ UNREADABLE = "unreadable"
 _MOST_MATCHES, _MOST_GROWTH = 1 << 23, 8
 """About the most matches that a thread has in memory, and the most times by which a part has more rows than the one
 before it."""
+_MOST_BYTES = (1 << 30) - 1
+"""The most bytes of the ids of `_MOST_MATCHES` matches; an array holds twice as many."""
 _FEW_ROWS, _FEW_BYTES = 1 << 14, 16 << 20
 """Neighbouring batches are joined as long as they have no more rows and bytes together."""
 SMALL_DICTIONARY = 1 << 18
@@ -72,20 +75,31 @@ def write_piece(
 def _matched(
     compiled: CompiledRules, batches: Iterator[pa.RecordBatch], known: pa.Array
 ) -> Iterator[tuple[pa.RecordBatch, pa.ListArray, np.ndarray, dict[RuleId, int]]]:
-    """Yields the batches in parts, each with what `_ids` returns for it.
+    """Yields the batches in parts, each with the rows' rule ids, the concatenated ordinals [matches] int32 of these
+    rules, and the number of rows on which each rule raised. known: the ids of all rules by ordinal.
 
-    The number of rows of a part is chosen so that it should have about `_MOST_MATCHES` matches at most, judging by the
-    part before. The first part is small enough for rows that match all rules.
+    The number of rows that are matched at once is chosen so that they should have about `_MOST_MATCHES` matches at
+    most, judging by those before. The first rows are so few that each may match all rules. Rows with many more matches
+    than that are divided, since an array holds at most 2 GiB of ids.
     """
-    at_once = max(1, _MOST_MATCHES // max(len(known), 1))
+    most = _MOST_MATCHES
+    if pa.types.is_string(known.type) and known.nbytes > SMALL_DICTIONARY:
+        most = min(most, _MOST_BYTES // max(1, pc.max(pc.binary_length(known)).as_py()))
+    at_once = max(1, most // max(len(known), 1))
     for batch in batches:
         start = 0
         while start < len(batch):
             part = batch.slice(start, at_once)
-            found = _ids(compiled, part, known)
-            yield part, *found
+            offsets, ordinals, raised = _ordinals(compiled, part)
+            first = 0
+            while first < len(part):
+                last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + 2 * most, side="right")) - 1)
+                of_rows = ordinals[offsets[first] : offsets[last]]
+                ids = _ids(offsets[first : last + 1] - offsets[first], of_rows, known)
+                yield part.slice(first, last - first), ids, of_rows, raised
+                first, raised = last, {}
             start += len(part)
-            fitting = _MOST_MATCHES * len(part) // max(len(found[0].values), 1)
+            fitting = most * len(part) // max(len(ordinals), 1)
             at_once = max(1, min(fitting, _MOST_GROWTH * at_once))
 
 
@@ -156,22 +170,21 @@ def _concatenated(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
-def _ids(
-    compiled: CompiledRules, batch: pa.RecordBatch, known: pa.Array
-) -> tuple[pa.ListArray, np.ndarray, dict[RuleId, int]]:
-    """Returns the rows' rule ids, the concatenated ordinals [matches] int32 of these rules, and the number of rows on
-    which each rule raised. Thread-safe.
-
-    known: the ids of all rules by ordinal; if they are small texts, the rows' ids have them as dictionary.
-    """
+def _ordinals(compiled: CompiledRules, batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray, dict[RuleId, int]]:
+    """`match_ordinals`, also for rules that read no column. Thread-safe."""
     if not compiled.inputs:
         batch = pa.RecordBatch.from_arrays([pa.nulls(len(batch))], ["_"])
-    offsets, ordinals, errors = compiled.match_ordinals(batch)
+    return compiled.match_ordinals(batch)
+
+
+def _ids(offsets: np.ndarray, ordinals: np.ndarray, known: pa.Array) -> pa.ListArray:
+    """The rows' rule ids. known: the ids of all rules by ordinal; if they are small texts, the rows' ids have them as
+    dictionary."""
     if pa.types.is_string(known.type) and known.nbytes <= SMALL_DICTIONARY:
         values = pa.DictionaryArray.from_arrays(pa.array(ordinals), known)
     else:
         values = known.take(pa.array(ordinals))
-    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values), ordinals, errors
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values)
 
 
 def _tagged(batch: pa.RecordBatch, ids: pa.ListArray, ordinals: np.ndarray, task: Task) -> pa.RecordBatch:

@@ -12,9 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from rules_index.compiling.compile import compile_rules
+from rules_index.errors import RulesIndexError
 from rules_index.index.compiled import CompiledRules
 from rules_index.workers import source_file_reader, tagged_files
 from rules_index.workers.source_file_reader import SourceFile, read_batches
+from rules_index.workers.table_files import Files
 from rules_index.workers.tagged_files import write_files
 from rules_index.workers.task import Task
 
@@ -31,6 +33,14 @@ def test_batches_have_about_as_many_matches_as_fit(tmp_path: Path, monkeypatch: 
         return found
 
     monkeypatch.setattr(CompiledRules, "match_ordinals", noted)
+    written: list[int] = []
+    write = Files.write
+
+    def note_ids(self: Files, batch: pa.RecordBatch) -> None:
+        written.append(len(batch["rule_ids"].values))
+        write(self, batch)
+
+    monkeypatch.setattr(Files, "write", note_ids)
     numbers = np.concatenate([np.arange(1000), np.full(20_000, -1)])
     table = pa.table({"x": numbers, "source_version": np.ones(len(numbers), np.int64)})
     compiled = compile_rules([(f"r{n:04}", f"x >= {n}") for n in range(1000)], table.schema)
@@ -39,6 +49,8 @@ def test_batches_have_about_as_many_matches_as_fit(tmp_path: Path, monkeypatch: 
     rows = [row for batch in write_files(compiled, task, iter(table.to_batches(50_000))) for row in batch.to_pylist()]
     assert sum(count for count, _ in sizes) == len(table)
     assert sizes[0][0] == 4 and max(count for count, _ in sizes) > 8000
+    # the ids of more matches may take more than the 2 GiB that an array holds
+    assert max(written) <= 8000
     in_the_middle = [matches for _, matches in sizes if matches > 1000]
     assert len(in_the_middle) > 50 and np.median(in_the_middle) < 6000
     path = tmp_path / json.loads(rows[1]["entry"])["add"]["path"]
@@ -76,3 +88,10 @@ def test_batches_are_joined_in_order_up_to_a_bound(monkeypatch) -> None:
     plain = [row for each in batches for row in each.to_pylist()]
     assert [row for each in made for row in each.to_pylist()] == plain
     assert list(tagged_files.joined([])) == []
+
+
+@pytest.mark.slow
+def test_ids_that_no_array_holds_are_told_in_words() -> None:
+    compiled = compile_rules([("x" * (1 << 16), "a = 1")], pa.schema([("a", pa.int64())]))
+    with pytest.raises(RulesIndexError, match="32,768 matches in one batch of 32,768 rows .* match fewer rows"):
+        compiled.match(pa.table({"a": np.ones(1 << 15, np.int64)}))

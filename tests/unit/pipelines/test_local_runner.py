@@ -140,13 +140,13 @@ def test_many_small_row_groups_go_to_several_threads(make, monkeypatch) -> None:
 @pytest.mark.parametrize("partition_by", [None, ["name"]])
 def test_the_rows_of_many_small_files_are_matched_together(make, monkeypatch, partition_by) -> None:
     sizes = []
-    ids = tagged_files._ids
+    ordinals = tagged_files._ordinals
 
-    def counted(compiled: Any, batch: pa.RecordBatch, known: pa.Array) -> Any:
+    def counted(compiled: Any, batch: pa.RecordBatch) -> Any:
         sizes.append(len(batch))
-        return ids(compiled, batch, known)
+        return ordinals(compiled, batch)
 
-    monkeypatch.setattr(tagged_files, "_ids", counted)
+    monkeypatch.setattr(tagged_files, "_ordinals", counted)
     workspace = make(partition_by, checks={}, key=[])
     for first in range(200, 320, 6):
         append(workspace, first, 6)
