@@ -147,11 +147,12 @@ class CompiledRules:
         """
         offsets, ordinals, self.errors = self.match_ordinals(batch)
         if len(ordinals) > np.iinfo(np.int32).max:
-            raise RulesIndexError(
-                f"{len(ordinals)} matches in one batch of {len(offsets) - 1} rows do not fit a list array; "
-                "match fewer rows at a time."
-            )
-        return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), self._ids_of(ordinals))
+            raise _too_many(offsets, "do not fit a list array")
+        try:
+            ids = self._ids_of(ordinals)
+        except pa.ArrowInvalid:
+            raise _too_many(offsets, "have ids of more than 2 GiB") from None
+        return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), ids)
 
     def match_one(self, row: Mapping[str, Any]) -> list[RuleId]:
         """The ids of the rules that one row satisfies, ascending. Thread-safe.
@@ -332,6 +333,13 @@ class Layers:
     base: CompiledRules
     left_out: np.ndarray
     changed: CompiledRules
+
+
+def _too_many(offsets: np.ndarray, why: str) -> RulesIndexError:
+    """The error for the matches of a batch that one array cannot hold."""
+    return RulesIndexError(
+        f"{offsets[-1]:,} matches in one batch of {len(offsets) - 1:,} rows {why}; match fewer rows at a time."
+    )
 
 
 def _chunks(table: pa.Table) -> Iterator[pa.Table]:

@@ -93,5 +93,5 @@ def test_batches_are_joined_in_order_up_to_a_bound(monkeypatch) -> None:
 @pytest.mark.slow
 def test_ids_that_no_array_holds_are_told_in_words() -> None:
     compiled = compile_rules([("x" * (1 << 16), "a = 1")], pa.schema([("a", pa.int64())]))
-    with pytest.raises(RulesIndexError, match="32,768 matches in one batch of 32,768 rows .* match fewer rows"):
+    with pytest.raises(RulesIndexError, match=r"32,768 matches in one batch of 32,768 rows .* match fewer rows"):
         compiled.match(pa.table({"a": np.ones(1 << 15, np.int64)}))
