@@ -311,4 +311,10 @@ def plain(array: pa.Array | pa.ChunkedArray, data_type: pa.DataType) -> pa.Array
         if pa.types.is_string_view(values.type) or pa.types.is_binary_view(values.type):  # which `take` does not take
             values = values.cast(pa.large_string() if pa.types.is_string_view(values.type) else pa.large_binary())
         return plain(pc.take(values, array.indices), data_type)
-    return array.cast(data_type)
+    try:
+        return array.cast(data_type)
+    except pa.ArrowInvalid:
+        if array.nbytes >= 1 << 31:
+            raise
+        # a slice of more than 2 GiB of texts: Arrow refuses its offsets, however few bytes it has itself
+        return pa.concat_arrays([array]).cast(data_type)

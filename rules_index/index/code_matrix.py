@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from rules_index.domains.region_codes import Regions
+from rules_index.errors import SchemaError
 from rules_index.index.inputs import as_table, read_leaf, truth_values
 from rules_index.index.pattern_groups import LEAST_ROWS, groups_of
 from rules_index.kernels.bitmaps import COARSE_CODES
@@ -37,6 +38,23 @@ def code_matrix(
     lacks one.
     """
     return codes_of_values(attributes, regions, {leaf.name: read_leaf(table, leaf) for leaf in inputs}, table.num_rows)
+
+
+def code_matrices(
+    attributes: Sequence[Expression], regions: Sequence[Regions], inputs: Sequence[Leaf], table: pa.Table
+) -> Iterator[tuple[np.ndarray, dict[int, np.ndarray]]]:
+    """Yields what `code_matrix` returns, for all rows of the table; or for halves of them, and halves of these, if the
+    texts of a column take more than the 2 GiB that an array holds."""
+    rows = table.num_rows
+    try:
+        found = code_matrix(attributes, regions, inputs, table)
+    except (pa.ArrowException, SchemaError):
+        if rows < 2:
+            raise
+        for start, stop in ((0, rows // 2), (rows // 2, rows)):
+            yield from code_matrices(attributes, regions, inputs, table.slice(start, stop - start))
+        return
+    yield found
 
 
 def codes_of_values(

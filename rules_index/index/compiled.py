@@ -20,7 +20,7 @@ from rules_index.errors import ArtifactError, RulesIndexError
 from rules_index.index.annotations import Annotations
 from rules_index.index.array_checks import InvalidArraysError
 from rules_index.index.artifact import Sections, pieces_of, save
-from rules_index.index.code_matrix import code_matrix
+from rules_index.index.code_matrix import code_matrices, code_matrix
 from rules_index.index.engine import Matching
 from rules_index.index.inputs import as_table
 from rules_index.index.rule_source import RuleSource
@@ -203,14 +203,20 @@ class CompiledRules:
         offsets = [np.zeros(1, np.int64)]
         ordinals: list[np.ndarray] = []
         errors: dict[RuleId, int] = {}
-        for chunk in _chunks(table):
-            codes, raised = self.codes(chunk)
+        for codes, raised in self._coded(table):
             ends, hits = self.index.match(codes)
             offsets.append(ends[1:] + offsets[-1][-1])
             ordinals.append(hits)
             for rule_id, rows in self._count_errors(raised).items():
                 errors[rule_id] = errors.get(rule_id, 0) + rows
         return np.concatenate(offsets), np.concatenate([np.empty(0, np.int32), *ordinals]), errors
+
+    def _coded(self, table: pa.Table) -> Iterator[tuple[np.ndarray, dict[int, np.ndarray]]]:
+        """What `codes` returns, for up to `CHUNK_ROWS` rows at a time."""
+        for start in range(0, table.num_rows, CHUNK_ROWS):
+            # a slice of a table without columns does not limit itself to the rows that are left
+            chunk = table.slice(start, min(CHUNK_ROWS, table.num_rows - start))
+            yield from code_matrices(self.attributes, self.regions, self.inputs, chunk)
 
     def codes(self, table: pa.Table) -> tuple[np.ndarray, dict[int, np.ndarray]]:
         """The code matrix [attributes, rows] of some rows; and for each attribute that raised, by number, on which
@@ -340,12 +346,6 @@ def _too_many(offsets: np.ndarray, why: str) -> RulesIndexError:
     return RulesIndexError(
         f"{offsets[-1]:,} matches in one batch of {len(offsets) - 1:,} rows {why}; match fewer rows at a time."
     )
-
-
-def _chunks(table: pa.Table) -> Iterator[pa.Table]:
-    for start in range(0, table.num_rows, CHUNK_ROWS):
-        # a slice of a table without columns does not limit itself to the rows that are left
-        yield table.slice(start, min(CHUNK_ROWS, table.num_rows - start))
 
 
 def dumps(compiled: CompiledRules) -> bytes:

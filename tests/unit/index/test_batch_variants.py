@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -214,6 +215,27 @@ def test_a_column_that_a_batch_has_several_times_is_told(names: list[str]) -> No
 def test_decimals_that_spark_lacks_are_left_to_it(kind: pa.DataType) -> None:
     compiled = ri.compile_rules([(1, "d > 1")], pa.schema({"d": kind}))
     assert [leaf.text for leaf in compiled.derived] == ["d > 1"]
+
+
+def zeros(lengths: list[int], kind: pa.DataType) -> pa.Array:
+    """Texts of so many NUL characters, which take memory only where they are read."""
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    width = np.int64 if kind == pa.large_string() else np.int32
+    buffers = [None, pa.py_buffer(offsets.astype(width)), pa.py_buffer(np.zeros(offsets[-1], np.uint8))]
+    return pa.Array.from_buffers(kind, len(lengths), buffers)
+
+
+def test_a_batch_may_have_more_texts_than_an_array_can_hold() -> None:
+    compiled = ri.compile_rules([("some", "s IS NOT NULL"), ("none", "s IS NULL")], pa.schema({"s": pa.string()}))
+    half = zeros([1 << 29, 1 << 29], pa.string())
+    rows = pa.table({"s": pa.chunked_array([half, half])})
+    assert compiled.match(rows).to_pylist() == [["some"]] * 4
+
+
+def test_rows_may_lie_behind_more_texts_than_an_array_can_hold() -> None:
+    compiled = ri.compile_rules([("two", "length(s) = 2")], pa.schema({"s": pa.string()}))
+    rows = pa.table({"s": zeros([1 << 31, 2, 3], pa.large_string())})
+    assert compiled.match(rows.slice(1)).to_pylist() == [["two"], []]
 
 
 def test_finding_a_column_does_not_take_longer_in_a_wide_table() -> None:
