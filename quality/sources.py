@@ -152,7 +152,8 @@ def _what_is_new(workspace: Workspace, stream: Stream, join: Join | None, source
         return source.take(source.first_position(stream.start), None, _ALL_BYTES, reached=False)
     plan = last.plan if join is None else last.plan["sides"][stream.name]
     reached = plan["end"] != plan.get("first")  # a join has not reached a start in the future
-    return source.take(position_from_plan(plan["end"]), plan["table_id"], _ALL_BYTES, reached=reached)
+    position = position_from_plan(plan["end"]) if reached else source.first_position(stream.start)
+    return source.take(position, plan["table_id"], _ALL_BYTES, reached=reached)
 
 
 def _distinct(listed: list[Expectation]) -> list[Expectation]:

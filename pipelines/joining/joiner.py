@@ -190,13 +190,12 @@ class Joiner(MicroBatchRun):
         None for no rows; end: where the next one begins.
         """
         source, stream = self.sources[name], self.streams[name]
-        if before is None:
-            first = position = source.first_position(stream.start)
-            table_id = None
-        else:
+        reached = before is not None and before["end"] != before["first"]
+        if before is not None and reached:
             first, position = Position(**before["first"]), position_from_plan(before["end"])
-            table_id = before["table_id"]
-        reached = position != first
+        else:  # a start in the future is found again, since commits before it may have come
+            first = position = source.first_position(stream.start)
+        table_id = None if before is None else before["table_id"]
         taken = source.take(position, table_id, stream.max_bytes_per_batch, skip_changes, reached)
         return {
             "first": asdict(first),

@@ -22,6 +22,8 @@ from pipelines.lake.index_store import newest_index, update_statistics
 from pipelines.lake.runs import batches
 from pipelines.settings.configuration import parse_configuration
 from pipelines.workspace import Workspace
+from quality.sources import as_joined
+from quality.sources import suites as source_suites
 from tests.unit.pipelines.random_local_joins import Killed
 
 STREAMS = {name: {"source": f"lake/{name}", "event_time": "t"} for name in ("a", "b")}
@@ -112,6 +114,26 @@ def test_no_row_is_late_that_a_source_held_when_the_join_began(new_workspace, ad
     append(workspace, "a", (1, 1979, 1), (1, 1980, 2))
     join_streams(workspace, "j")
     assert [row["a"]["v"] for row in workspace.lake.arrow("quarantine_j").to_pylist()] == [1]
+
+
+def test_a_side_whose_start_is_in_the_future_takes_no_row_before_it(new_workspace, add_rules) -> None:
+    later = datetime.now(UTC) + timedelta(days=1)
+    waiting = {**STREAMS, "b": {**STREAMS["b"], "start": later.isoformat(), "checks": {"never": "FALSE"}}}
+    workspace = new_workspace(waiting, spark=False, joins=JOIN)
+    append(workspace, "a", (1, 10, 100))
+    append(workspace, "b", (1, 5, 1))
+    add_rules(workspace, ("all", "j", "TRUE"))
+    compile_scopes(workspace, ["j"])
+    assert join_streams(workspace, "j").rows == 1
+    append(workspace, "b", (1, 6, 2))
+    stream, join = workspace.configuration.stream("b"), workspace.configuration.join("j")
+    assert source_suites(workspace, as_joined(stream), join).measures["new_rows"] == 0
+    assert join_streams(workspace, "j").batches == 0
+    append(workspace, "b", (1, 7, 3))
+    begun = {**STREAMS, "b": {**STREAMS["b"], "start": 2}}
+    workspace = new_workspace(begun, spark=False, joins=JOIN)
+    join_streams(workspace, "j")
+    assert pairs(workspace) == [(100, 3, "all")]
 
 
 def test_a_restart_empties_the_table_and_joins_anew(prepared) -> None:
