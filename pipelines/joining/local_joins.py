@@ -189,7 +189,7 @@ class LocalJoins:
         """Write the rows that came too late; returns how many, and the latest event time (microseconds) ever taken."""
         batch, plan = planned.batch, planned.batch.plan
         if plan["lateness"] is None:
-            return 0, None
+            return 0, plan["latest"]
         latest, late = rows.latest_and_late()
         latest = later_time(plan["latest"], latest)
         name = quarantine_table(planned.join.name)

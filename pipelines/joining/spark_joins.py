@@ -166,7 +166,7 @@ class SparkJoins:
         """Write the rows that came too late; returns how many, and the latest event time (microseconds) ever taken."""
         batch = planned.batch
         if batch.plan["lateness"] is None:
-            return 0, None
+            return 0, batch.plan["latest"]
         latest, late = rows.latest_and_late()
         latest = later_time(batch.plan["latest"], latest)
         if late:

@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from pipelines.compile import compile_scopes
 from pipelines.errors import JoinChangedError, NeedsSparkError, SourceChangedError, SparkRuledOutError
-from pipelines.join import join_streams, join_together
+from pipelines.join import JoinResult, join_streams, join_together
 from pipelines.joining.local_keys import common_type, instants
 from pipelines.lake.column_types import OPAQUE
 from pipelines.lake.folder_log import FolderLog
@@ -134,6 +134,23 @@ def test_a_side_whose_start_is_in_the_future_takes_no_row_before_it(new_workspac
     workspace = new_workspace(begun, spark=False, joins=JOIN)
     join_streams(workspace, "j")
     assert pairs(workspace) == [(100, 3, "all")]
+
+
+def test_the_latest_time_is_kept_while_there_is_no_lateness(new_workspace, add_rules) -> None:
+    def joined(second: int, value: int, **settings: Any) -> JoinResult:
+        """One more row, joined with these settings."""
+        workspace = new_workspace(STREAMS, spark=False, joins={"j": {**JOIN["j"], **settings}})
+        append(workspace, "a", (1, second, value))
+        return join_streams(workspace, "j")
+
+    workspace = new_workspace(STREAMS, spark=False, joins={"j": {**JOIN["j"], "lateness": "20 s"}})
+    append(workspace, "a", (1, 1000, 1))
+    append(workspace, "b", (1, 10, 1))
+    add_rules(workspace, ("all", "j", "TRUE"))
+    compile_scopes(workspace, ["j"])
+    join_streams(workspace, "j")
+    assert joined(10, 2).joined == 1
+    assert joined(10, 3, lateness="20 s").quarantined == 1
 
 
 def test_a_restart_empties_the_table_and_joins_anew(prepared) -> None:
