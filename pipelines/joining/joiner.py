@@ -68,7 +68,7 @@ class Joiner(MicroBatchRun):
 
     def _empty(self) -> None:
         """Empty the join's tables."""
-        nothing = {name: self._plan_side(name, None, False) | {"slice": None} for name in self.join.streams}
+        nothing = {name: self._plan_side(name, None, skip_changes=True) | {"slice": None} for name in self.join.streams}
         self.runner.prepare(self.join, self._files(nothing, None), self.lake.rule_id_type(), from_scratch=True)
 
     def plan(self, skip_changes: bool) -> PlannedJoin | None:

@@ -164,6 +164,23 @@ def test_a_restart_empties_the_table_and_joins_anew(prepared) -> None:
     assert pairs(workspace) == [(100, 2, "all"), (100, 9, "all")]
 
 
+def test_a_restart_passes_over_a_change_at_the_start(prepared, new_workspace) -> None:
+    workspace = prepared()
+    DeltaTable(workspace.configuration.streams["b"].source).delete("v = 1")
+    append(workspace, "b", (1, 6, 9))
+    begun = {**STREAMS, "b": {**STREAMS["b"], "start": 1}}
+    workspace = new_workspace(begun, spark=False, joins=JOIN)
+    for restart in (False, True):
+        with pytest.raises(SourceChangedError, match=r"Version 1.*join j --skip-changes"):
+            join_streams(workspace, "j", restart)
+        join_streams(workspace, "j", restart, skip_changes=True)
+        assert pairs(workspace) == [(100, 9, "all")]
+    with pytest.raises(SourceChangedError):
+        join_streams(workspace, "j", restart=True)
+    join_streams(workspace, "j", skip_changes=True)
+    assert pairs(workspace) == [(100, 9, "all")]
+
+
 def test_files_that_cannot_join_are_not_read(prepared) -> None:
     workspace = prepared()
     for second in range(1000, 5000, 1000):
