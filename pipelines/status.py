@@ -228,7 +228,8 @@ def _obstacle(stream: Stream, position: Position | None, command: str) -> str | 
     if position is None or is_catalog_name(stream.source):
         return None
     try:
-        source = Source(stream.name, table_log(stream.source), command, stream.source_stream, stream.left_out)
+        log, start = table_log(stream.source), stream.start
+        source = Source(stream.name, log, command, stream.source_stream, stream.left_out, start)
         while (taken := source.take(position, None, _ALL, reached=False)) is not None:
             position = taken.end
     except SourceError as error:

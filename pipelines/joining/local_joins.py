@@ -62,7 +62,8 @@ class LocalJoins:
 
     def open_source(self, stream: Stream, command: str) -> Source:
         """The source, read by delta-rs; NeedsSparkError if only Spark can read it."""
-        source = Source(stream.name, table_log(stream.source, bounds=True), command, stream.source_stream)
+        log = table_log(stream.source, bounds=True)
+        source = Source(stream.name, log, command, stream.source_stream, stream.left_out, stream.start)
         snapshot = source.snapshot(source.version)
         refuse_foreign(stream.name, snapshot)
         kinds = {field["name"]: field["type"] for field in snapshot.fields}

@@ -79,7 +79,8 @@ class LocalRunner:
     def open_source(self, command: str | None = None) -> Source:
         """The source, read by delta-rs; NeedsSparkError if it has features that only Spark reads."""
         stream = self.stream
-        source = Source(stream.name, table_log(stream.source), command, stream.source_stream, stream.left_out)
+        log, start = table_log(stream.source), stream.start
+        source = Source(stream.name, log, command, stream.source_stream, stream.left_out, start)
         self.check_features(source, source.version)
         return source
 

@@ -69,11 +69,14 @@ class Source:
         command: str | None = None,
         origin: str | None = None,
         left_out: Sequence[str] = (),
+        start: Start | None = None,
     ) -> None:
         """name: the stream's; command: the command that takes new rows, for messages, by default that of tag; origin:
-        the stream that tagged the rows, if any, whose added columns are `left_out`. SourceError if there is no table.
+        the stream that tagged the rows, if any, whose added columns are `left_out`; start: where the stream begins, for
+        messages. SourceError if there is no table.
         """
         self.name = name
+        self._has_start = start is not None and start.kind != "earliest"
         self.origin = origin
         self.left_out = tuple(left_out)
         self.command = command or f"deltatag tag {name}"
@@ -276,7 +279,7 @@ class Source:
         return SourceChangedError(
             f"Version {version} of the source of the stream {self.name} at {self.log.uri} is not a plain append: "
             f"{operation or 'a commit'} changed or removed rows that are already there. {self._retagged()}"
-            f"{self._advice()}"
+            f"{self._advice_with_start() if self._has_start else self._advice()}"
         )
 
     def _retagged(self) -> str:
@@ -291,6 +294,12 @@ class Source:
     def _advice(self, skip: bool = True) -> str:
         go_on = f", or continue after the change with: {self.command} --skip-changes" if skip else ""
         return f"Process everything again with: {self.command} --restart{go_on}"
+
+    def _advice_with_start(self) -> str:
+        return (
+            f"Continue after the change with: {self.command} --skip-changes, or give the stream a start after the "
+            f"change, without which a restart stops there again, and process everything with: {self.command} --restart"
+        )
 
     def _snapshot_files(self, version: int) -> list[Add]:
         """The files of a version, oldest first, in an order that depends only on the files."""
@@ -375,5 +384,10 @@ def open_source(spark: SparkSession, stream: Stream, command: str | None = None)
     from pipelines.spark.delta_internals import TableLog
 
     return Source(
-        stream.name, TableLog(spark, source_uri(spark, stream)), command, stream.source_stream, stream.left_out
+        stream.name,
+        TableLog(spark, source_uri(spark, stream)),
+        command,
+        stream.source_stream,
+        stream.left_out,
+        stream.start,
     )
