@@ -17,7 +17,7 @@ from pipelines.annotated import check_compiled
 from pipelines.errors import JoinChangedError
 from pipelines.joining.definition import definition_changes, definition_of
 from pipelines.joining.runner import JoinRunner, PartitionedRows, PlannedJoin
-from pipelines.joining.sides import SideFiles, side_files, source_fields
+from pipelines.joining.sides import SideFiles, side_files, source_fields, without_start
 from pipelines.joining.watermark import watermark
 from pipelines.lake.index_store import StoredIndex, index_to_tag_with
 from pipelines.lake.runs import PLANNED, MicroBatch, last_batch
@@ -144,9 +144,10 @@ class Joiner(MicroBatchRun):
     @contextmanager
     def _reporting_lost_files(self, planned: PlannedJoin) -> Iterator[None]:
         """Turn an error that is due to deleted source files into one that says so."""
-        advice = f"Join the sources from the beginning with: deltatag join {self.join.name} --restart"
+        restart = f"Join the sources from the beginning with: deltatag join {self.join.name} --restart"
         with ExitStack() as stack:
             for side in planned.sides:
+                advice = f"{restart}{without_start(side.stream)}"
                 stack.enter_context(reporting_lost_files(self.sources[side.stream.name], side.files, advice))
             yield
 

@@ -198,6 +198,15 @@ def _tracks_rows(source: Source, version: int) -> bool:
     return str(_log(source).setting(source.snapshot(version), ROW_TRACKING)).lower() == "true"
 
 
+def without_start(stream: Stream) -> str:
+    """Where files of a stream are gone: what a restart needs besides, lest it take the same files; "" if nothing."""
+    if stream.start.kind == "earliest":
+        return ""
+    return (
+        f", after you have removed the start of {stream.name} or set it after the versions that had added these files"
+    )
+
+
 def _check_files(side: SideFiles, current: Mapping[str, Any]) -> None:
     """Raise SourceError if earlier rows are in files that no longer exist."""
     missing = _log(side.source).missing([add["path"] for _, add in side.earlier if add["path"] not in current])
@@ -205,6 +214,7 @@ def _check_files(side: SideFiles, current: Mapping[str, Any]) -> None:
         raise SourceError(
             f"Earlier rows of {side.stream.name} that new rows may join were in files that have been rewritten and "
             f"removed since ({len(missing):,} files, among them {missing[0]}), so they can no longer be distinguished "
-            "from new ones. Join everything again with --restart. To avoid this, keep removed files until the join has "
-            f"run, or switch row tracking on for a source that has no start of its own ({ROW_TRACKING} = true)."
+            f"from new ones. Join everything again with --restart{without_start(side.stream)}. To avoid this, keep "
+            "removed files until the join has run, or switch row tracking on for a source that has no start of its own "
+            f"({ROW_TRACKING} = true)."
         )

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pipelines.compile import compile_scopes
-from pipelines.errors import JoinChangedError, NeedsSparkError, SourceChangedError, SparkRuledOutError
+from pipelines.errors import JoinChangedError, NeedsSparkError, SourceChangedError, SourceError, SparkRuledOutError
 from pipelines.join import JoinResult, join_streams, join_together
 from pipelines.joining.local_keys import common_type, instants
 from pipelines.lake.column_types import OPAQUE
@@ -179,6 +179,24 @@ def test_a_restart_passes_over_a_change_at_the_start(prepared, new_workspace) ->
         join_streams(workspace, "j", restart=True)
     join_streams(workspace, "j", skip_changes=True)
     assert pairs(workspace) == [(100, 9, "all")]
+
+
+def test_files_that_are_gone_after_a_start_need_another_start(prepared, new_workspace) -> None:
+    begun = {**STREAMS, "b": {**STREAMS["b"], "start": 0}}
+    prepared()
+    workspace = new_workspace(begun, spark=False, joins=JOIN)
+    append(workspace, "b", (1, 6, 9))
+    join_streams(workspace, "j")
+    held, source = pairs(workspace), DeltaTable(workspace.configuration.streams["b"].source)
+    source.optimize.compact()
+    source.vacuum(0, enforce_retention_duration=False, dry_run=False)
+    append(workspace, "a", (2, 12, 500))
+    for restart in (False, True):
+        with pytest.raises(SourceError, match="--restart, after you have removed the start of b"):
+            join_streams(workspace, "j", restart)
+    workspace = new_workspace(STREAMS, spark=False, joins=JOIN)
+    join_streams(workspace, "j", restart=True)
+    assert pairs(workspace) == held
 
 
 def test_files_that_cannot_join_are_not_read(prepared) -> None:
