@@ -9,6 +9,10 @@ from rules_index.arrays import gather_indices, offsets_of, segment_counts
 from rules_index.implication.cover import COVERED, cover_boxes
 from rules_index.implication.region_boxes import RegionBoxes
 
+MOST_ALTERNATIVES = 1_000
+"""Of a rule with more, none is said to be redundant: each is compared with all others, which takes a third of a second
+for so many, and grows with their square."""
+
 
 def always_true(boxes: RegionBoxes, splits: int) -> np.ndarray:
     """Which rules [rules] bool are TRUE on every row."""
@@ -22,10 +26,11 @@ def redundant(boxes: RegionBoxes, box_start: np.ndarray, start: np.ndarray, spli
 
     Alternative i has the boxes box_start[i] to box_start[i + 1], rule j the alternatives start[j] to start[j + 1]. The
     last alternative of each rule is tried first, and one that is covered is removed from the others. One without boxes
-    is not covered, and covers nothing.
+    is not covered, and covers nothing. Rules with more than `MOST_ALTERNATIVES` are skipped.
     """
     needed = np.ones(len(box_start) - 1, bool)
     count = np.diff(start)
+    count[count > MOST_ALTERNATIVES] = 0
     for turn in range(int(count.max(initial=0)) if (count > 1).any() else 0):
         rules = np.flatnonzero((count > turn) & (count > 1))
         tried = start[rules + 1] - 1 - turn

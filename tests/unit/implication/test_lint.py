@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import rules_index as ri
+from rules_index.implication import alternatives
 from rules_index.implication import lint as lint_module
 from rules_index.implication.kinds import LINT_KINDS, MISTAKES
 from rules_index.implication.lint import lint
@@ -61,6 +62,12 @@ def test_each_kind_alone(rule: str, kind: str, text: str | None) -> None:
         assert rule[found["position"] :].startswith(text) and quoted(text) in found["message"]
     if kind == "redundant_alternative" and found["example"] is not None and "hour" not in rule:
         assert ri.compile_rules([(0, text), (1, rule)], SCHEMA).match(row_of(found["example"])).to_pylist() == [[0, 1]]
+
+
+def test_rules_of_very_many_alternatives_are_not_searched_for_redundant_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alternatives, "MOST_ALTERNATIVES", 20)
+    rules = [" OR ".join(f"a = {i % (count - 1)} AND b > 1" for i in range(count)) for count in (20, 21)]
+    assert [each[:2] for each in told(*rules) if each[1] == "redundant_alternative"] == [(0, "redundant_alternative")]
 
 
 @pytest.mark.parametrize(
