@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipelines.error_texts import first_line
 from pipelines.errors import NeedsSparkError, SourceError
@@ -19,6 +20,7 @@ from pipelines.lake.column_types import arrow_schema_of, is_opaque, nullable
 from pipelines.lake.delta_log import DeltaLog
 from pipelines.sources.positions import Add
 from rules_index.arrays import decoded
+from rules_index.join.window_partners import FARTHEST
 from rules_index.join.worker import KEY, NEW, TIME, own_column
 from rules_index.workers.source_file_reader import SourceFile, UnreadableFileError, read_batches
 
@@ -85,10 +87,14 @@ class SideReader:
                 yield pa.RecordBatch.from_arrays(arrays, schema=self.made)
 
     def _joining(self, batch: pa.RecordBatch) -> tuple[pa.Array, list[pa.Array], np.ndarray]:
-        """Times and keys of the rows that have both, and a mask of these rows, [rows] bool."""
+        """Times and keys of the rows that have both, and a mask of these rows, [rows] bool.
+
+        A row whose event time is as far from 1970 as `FARTHEST` counts as one without.
+        """
         times = instants(batch.column(self.time), self.zone)
         keys = [comparable(decoded(batch.column(n)), kind) for n, kind in zip(self.keys, self.types, strict=True)]
-        valid = [column.is_valid().to_numpy(zero_copy_only=False) for column in (times, *keys)]
+        is_near = pc.and_(pc.greater(times, -FARTHEST), pc.less(times, FARTHEST)).fill_null(False)
+        valid = [mask.to_numpy(zero_copy_only=False) for mask in (is_near, *(key.is_valid() for key in keys))]
         present: np.ndarray = np.array(reduce(np.logical_and, valid))
         if not present.all():
             chosen = pa.array(present)

@@ -33,6 +33,7 @@ from pipelines.joining.hot_keys import HotKey, key_columns, placed_slices
 from pipelines.lake.column_types import CHAR_TYPE, plain_schema
 from pipelines.spark.arrow_batches import map_batches
 from pipelines.spark.sql_text import quoted
+from rules_index.join.window_partners import FARTHEST
 from rules_index.join.worker import KEY, OWNED, STREAM, TIME, JoinTask, own_column
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ def event_time(column: Column) -> Column:
 
 
 def side_rows(rows: DataFrame, number: int, join: Join, side: SideFiles, types: Sequence[DataType]) -> DataFrame:
-    """Rows of a stream in the form of `rules_index.join.worker`; those without event time or key are left out."""
+    """Rows of a stream in the form of `rules_index.join.worker`; those without event time or key, and those whose
+    event time is as far from 1970 as `FARTHEST`, are left out."""
     name = side.stream.name
     names = [field.name for field in side.schema.fields]
     assert side.stream.event_time is not None
@@ -75,7 +77,7 @@ def side_rows(rows: DataFrame, number: int, join: Join, side: SideFiles, types: 
     needed = [TIME, *(f"{KEY}{place}" for place in range(len(types)))]
     # not dropna, which treats NaN as NULL
     present = reduce(Column.__and__, [functions.col(quoted(column)).isNotNull() for column in needed])
-    return rows.select(*columns).filter(present)
+    return rows.select(*columns).filter(present & functions.col(quoted(TIME)).between(1 - FARTHEST, FARTHEST - 1))
 
 
 def flat(rows: DataFrame, side: SideFiles) -> DataFrame:

@@ -140,6 +140,19 @@ def test_the_window_reaches_from_the_latest_row(prepared, method: str) -> None:
     assert (batch.rows, batch.matches, batch.state) == (9, 3, "done")
 
 
+@pytest.mark.parametrize("runner", ["local", "auto"], indirect=True)
+def test_a_time_that_is_very_far_stops_no_join(prepared) -> None:
+    workspace = prepared(lateness="1 day")
+    far = pa.array([-(2**63), 2**63 - 1, 9 * 10**18]).cast(COLUMNS["t"])
+    for name in STREAMS:
+        table = pa.table({"k": pa.array([1] * 3, COLUMNS["k"]), "t": far, "v": pa.array([7] * 3, COLUMNS["v"])})
+        write_deltalake(workspace.configuration.streams[name].source, table, mode="append")
+    join_streams(workspace, "j")
+    append(workspace, "b", (1, 6, 9))
+    join_streams(workspace, "j")
+    assert [pair[:2] for pair in pairs(workspace)] == [(100, 1), (100, 2), (100, 9)]
+
+
 @EITHER
 def test_ids_may_be_numbers(make, add_rules) -> None:
     workspace = make(STREAMS, joins=JOIN, id_type="bigint")
