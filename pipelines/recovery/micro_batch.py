@@ -36,6 +36,16 @@ if TYPE_CHECKING:
     from pipelines.lake.lake import Lake
 
 
+def lost_rows(lake: Lake, tagged: str, last: MicroBatch | None, command: str) -> str | None:
+    """A message if the table of tagged rows is gone after the micro-batch `last`; None if it is there, or not yet."""
+    if last is None or last.plan.get("reset") or last.state == RESET or lake.exists(tagged):
+        return None
+    return (
+        f"The table {tagged} is gone, and with it the rows that earlier runs have tagged. Process everything again "
+        f"with: {command} --restart"
+    )
+
+
 class MicroBatchRun:
     """The steps that runs over a stream and over a join share."""
 
@@ -76,12 +86,8 @@ class MicroBatchRun:
         if restart and last is not None:
             last = plan_reset(self.lake, last)
         if last is None or last.state != RESET:
-            tagged = self._rule_tables[-1]
-            if last is not None and not last.plan.get("reset") and not self.lake.exists(tagged):
-                raise TableError(
-                    f"The table {tagged} is gone, and with it the rows that earlier runs have tagged. Process "
-                    f"everything again with: {self._command} --restart"
-                )
+            if loss := lost_rows(self.lake, self._rule_tables[-1], last, self._command):
+                raise TableError(loss)
             return None
         for series in abandon(self.lake, last):
             self._fence(series, self.tables, last.batch)

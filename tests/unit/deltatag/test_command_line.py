@@ -12,8 +12,9 @@ import time
 from pathlib import Path
 
 import polars as pl
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from deltatag.__main__ import main
 from tests.cases import quick_first
@@ -214,6 +215,7 @@ def test_status_shows_the_last_run_in_the_zone_of_rules(folder: Path, capsys) ->
     toml.write_text(toml.read_text() + '[rules]\ntime_zone = "Asia/Kolkata"\n')
     began, end = datetime.datetime(2024, 3, 1, 20, tzinfo=datetime.UTC), {"version": 0, "index": 0, "snapshot": False}
     record_plan(Workspace.open().lake, MicroBatch("s", 0, DONE, {"end": end}, 1, "f", 1, began))
+    write_deltalake("lake/s_tagged", pa.table({"x": [1]}))
     assert main(["status"]) == 0
     assert "2024-03-02 01:30 IST" in capsys.readouterr().out
 
@@ -258,6 +260,7 @@ def test_the_status_of_a_join_follows_its_micro_batches(joined: Path, capsys) ->
     read["o"]["earlier_files"] = 1
     started = datetime.datetime.now(datetime.UTC)
     lake = Workspace.open().lake
+    write_deltalake(lake.uri("both_tagged"), pa.table({"x": [1]}))
     record_plan(lake, MicroBatch("both", 0, DONE, {"sides": read}, 0, "f", None, started, rows=4, matches=1))
     capsys.readouterr()
     assert main(["status", "--json"]) == 0

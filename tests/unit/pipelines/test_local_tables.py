@@ -16,6 +16,7 @@ from pipelines.compile import compile_scopes
 from pipelines.errors import SparkRuledOutError, TableError
 from pipelines.lake.folder_snapshot import Definition
 from pipelines.lake.table_log import table_log
+from pipelines.status import status
 from pipelines.tag import tag_stream
 from pipelines.writing.local_tables import commit_files, fence_off
 from rules_index.workers.delta_file_writer import DeltaFile, Layout
@@ -105,7 +106,9 @@ def test_a_tagged_table_that_is_gone_is_not_made_again_without_its_rows(new_work
     write_deltalake(source, pa.table({"n": [1]}))
     compile_scopes(workspace)
     tag_stream(workspace, "s")
+    assert status(workspace)[0].problem is None
     shutil.rmtree(workspace.lake.uri("s_tagged"))
+    assert "s_tagged is gone" in str(status(workspace)[0].problem)
     write_deltalake(source, pa.table({"n": [2]}), mode="append")
     with pytest.raises(TableError, match=r"s_tagged is gone.* deltatag tag s --restart"):
         tag_stream(workspace, "s")

@@ -52,6 +52,7 @@ def test_a_stream_that_will_stop_at_its_source_has_a_problem(new_workspace) -> N
     plan = {"start": position(0), "end": position(2), "table_id": str(DeltaTable(source).metadata().id)}
     batch = MicroBatch("s", 0, DONE, plan, 2, "f", 3, datetime(2024, 1, 1, tzinfo=UTC), rows=2)
     record_plan(workspace.lake, batch)
+    write_deltalake(workspace.lake.uri("s_tagged"), pa.table({"x": [0, 1]}))
     assert (status(workspace)[0].problem, status(workspace)[0].lag_rows) == (None, 1)
     DeltaTable(source).delete("x = 1")
     problem = status(workspace)[0].problem
