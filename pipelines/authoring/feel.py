@@ -34,6 +34,7 @@ _TOKEN = re.compile(
 )""",
     re.VERBOSE,
 )
+_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{6})|(.))", re.DOTALL)
 _ENDS = {"contains": "contains", "starts with": "startswith", "ends with": "endswith"}
 _OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "=": "<>", "<>": "="}
 _TIMES = {"date": "DATE", "date and time": "TIMESTAMP"}
@@ -243,5 +244,17 @@ class _Reader:
 
 
 def _unquoted(spelling: str) -> str:
-    escapes = {"n": "\n", "r": "\r", "t": "\t"}
-    return re.sub(r"\\(.)", lambda found: escapes.get(found[1], found[1]), spelling[1:-1], flags=re.DOTALL)
+    """The value of a text literal; a backslash before any other character stays. RefusedError for a code point that no
+    text has."""
+    escapes = {"n": "\n", "r": "\r", "t": "\t", "'": "'", '"': '"', "\\": "\\"}
+
+    def character(found: re.Match[str]) -> str:
+        """The character that an escape sequence stands for."""
+        code = found[1] or found[2]
+        return chr(int(code, 16)) if code else escapes.get(found[3], found[0])
+
+    try:
+        # a pair of \u may stand for one character, as in UTF-16
+        return _ESCAPE.sub(character, spelling[1:-1]).encode("utf-16", "surrogatepass").decode("utf-16")
+    except ValueError:
+        raise RefusedError("FEEL", f"The text {spelling!s:.60} has a code point that no text has.") from None

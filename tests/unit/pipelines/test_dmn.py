@@ -104,6 +104,7 @@ TESTS: list[tuple[str, str, Callable[[Any], bool]]] = [
     ("country", '"DE", "FR"', there(lambda v: v in ("DE", "FR"))),
     ("country", 'not("DE", "FR")', lambda v: v not in ("DE", "FR")),
     ("country", '"say \\"x\\"", "a\\\\b", "it\'s"', there(lambda v: v in ('say "x"', "a\\b", "it's"))),
+    ("country", '"\\u0044E", "\\U000046R", "a\\b"', there(lambda v: v in ("DE", "FR", "a\\b"))),
     ("country", 'contains(?, "%")', there(lambda v: "%" in v)),
     ("country", 'starts with(?, "D"), ends with(?, "e")', there(lambda v: v.startswith("D") or v.endswith("e"))),
     ("country", 'not(contains(?, "D"))', lambda v: v is None or "D" not in v),
@@ -123,6 +124,14 @@ def test_a_cell(tmp_path: Path, column: str, cell: str, expected: Callable[[Any]
     values = {"amount": NUMBERS, "country": TEXTS, "vip": [None, True, False], "day": DAYS}[column]
     got = matched([found.rows[0]["expression"]], {column: values})
     assert [bool(ids) for ids in got] == [expected(value) for value in values], found.rows[0]["expression"]
+
+
+def test_escapes_of_code_points(tmp_path: Path) -> None:
+    cells = ('"caf\\u00e9"', '"\\uD83D\\uDE00"', '"\\uD83D"', '"\\U110000"')
+    found = read(tmp_path, document(*((cell, "1") for cell in cells), inputs=("country",)))
+    assert [each["rule_id"] for each in found.rejected] == ["risk/3", "risk/4"]
+    got = matched([row["expression"] for row in found.rows], {"country": ["caf\u00e9", "\U0001f600", "cafu00e9"]})
+    assert got == [[0], [1], []]
 
 
 def test_a_moment(tmp_path: Path) -> None:
