@@ -28,16 +28,16 @@ from rules_index.language.evaluation.datetime_parser import parse_date, parse_ti
 _TOKEN = re.compile(
     r"""\s*(?:
     (?P<text>"(?:[^"\\]|\\.)*")
-  | (?P<number>-?(?:\d+(?:\.\d+)?|\.\d+)(?![\w.]*[A-Za-z]))
+  | (?P<number>-?(?:\d+(?:\.\d+)?|\.\d+)(?!\.?\w*[A-Za-z]))
   | (?P<sign><=|>=|!=|\.\.|[<>=\[\](),?@-])
-  | (?P<word>[^\W\d][\w.]*)
+  | (?P<word>[^\W\d]\w*(?:\.\w+)*)
 )""",
     re.VERBOSE,
 )
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{6})|(.))", re.DOTALL)
 _ENDS = {"contains": "contains", "starts with": "startswith", "ends with": "endswith"}
 _OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "=": "<>", "<>": "="}
-_TIMES = {"date": "DATE", "date and time": "TIMESTAMP"}
+_AND = ("word", "and")
 
 
 def unary_tests(text: str, column: Column, columns: Callable[[str], Column | None]) -> Condition:
@@ -197,7 +197,7 @@ class _Reader:
             return self._checked(spelling.upper(), "truth value")
         if spelling == "null":
             return "NULL"
-        if spelling == "date":
+        if spelling == "date" and (self.kind() == "(" or self.tokens[self.position : self.position + 1] == [_AND]):
             return self._called()
         other = self.columns(spelling) if self.kind() != "(" else None
         if other is None:
@@ -206,8 +206,7 @@ class _Reader:
         return other.sql
 
     def _called(self) -> str:
-        words = [spelling for _, spelling in self.tokens[self.position : self.position + 2]]
-        if words == ["and", "time"]:
+        if self.tokens[self.position : self.position + 2] == [_AND, ("word", "time")]:
             self.position += 2
         self.take("(")
         if self.kind() != "text":
@@ -218,7 +217,7 @@ class _Reader:
         return value
 
     def _time(self, text: str) -> str:
-        plain = text.replace("T", " ")
+        plain = re.sub(r"(?<=\d)T(?=\d)", " ", text).replace("@", " ")  # FEEL writes a zone's name behind @
         if parse_date(plain) is not None and re.fullmatch(r"-?\d+-\d\d-\d\d", plain):
             return self._checked(f"DATE'{plain}'", "time")
         if parse_timestamp(plain) is None:

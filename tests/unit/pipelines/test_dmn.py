@@ -138,6 +138,23 @@ def test_a_moment(tmp_path: Path) -> None:
     found = read(tmp_path, document(('> date and time("2026-01-01T12:00:00Z")', '"x"'), inputs=("at",)))
     values = [None, datetime(2026, 1, 1, 12), datetime(2026, 1, 1, 12, 0, 1)]
     assert matched([found.rows[0]["expression"]], {"at": values}) == [[], [], [0]]
+    found = read(tmp_path, document(('> @"2026-01-01T13:00:00@Europe/Berlin"', '"x"'), inputs=("at",)))
+    assert matched([found.rows[0]["expression"]], {"at": values}) == [[], [], [0]]
+
+
+def test_columns_as_ends_of_an_interval_without_spaces(tmp_path: Path) -> None:
+    found = read(tmp_path, document(("[1..limit]", "1"), ("]limit..limit]", "2"), ("not([limit..9])", "3")))
+    got = matched([row["expression"] for row in found.rows], {"amount": [1, 9, 3], "limit": [5, 5, None]})
+    assert got == [[0, 2], [], [2]]
+
+
+def test_a_column_that_is_called_date(tmp_path: Path) -> None:
+    mapping = "fields: {date: day}"
+    rows = (("> date", "1"), ('> date and time("2026-01-01T12:00:00Z")', "2"))
+    found = read(tmp_path, document(*rows, inputs=("at",)), mapping)
+    noon = datetime(2026, 1, 1, 12)
+    got = matched([row["expression"] for row in found.rows], {"at": [noon], "day": [date(2026, 1, 1)]})
+    assert got == [[0]]
 
 
 def test_another_column_as_a_value(tmp_path: Path) -> None:
