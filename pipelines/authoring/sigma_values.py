@@ -100,6 +100,8 @@ def _values(
     if "exists" in modifiers:
         is_there = Test(f"{sql} IS NOT NULL", f"{sql} IS NULL")
         return is_there if _truth(name, values) else Not(is_there)
+    if None in values and (alone := sorted(modifiers & _ALONE)):
+        raise RefusedError("VALUE", f"{name} has no value for its modifier {alone[0]}; leave null without a modifier.")
     if "fieldref" in modifiers:
         return combine([_reference(column, fields.column(str(each)), modifiers) for each in values])
     if "cidr" in modifiers:

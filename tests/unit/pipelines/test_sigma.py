@@ -228,6 +228,8 @@ def test_random_rules(tmp_path: Path) -> None:
         ({"s": {"Elevated": "4"}, "condition": "s"}, "VALUE", "Elevated is BOOLEAN here"),
         ({"s": {"Image|re": "ab(?=x)"}, "condition": "s"}, "PATTERN", "position 2 of the pattern 'ab(?=x)'"),
         ({"s": {"Image|re|i": "abc["}, "condition": "s"}, "PATTERN", "position 3 of the pattern 'abc['"),
+        ({"s": {"Image|re": ["a", None]}, "condition": "s"}, "VALUE", "Image has no value for its modifier re"),
+        ({"s": {"ProcessId|fieldref": None}, "condition": "s"}, "VALUE", "no value for its modifier fieldref"),
         ({"s": {"Address|cidr": "10.0.0.0/33"}, "condition": "s"}, "VALUE", "not a network"),
         ({"s": {"Hostname": "a"}, "condition": "s"}, "UNMAPPED_FIELD", "Hostname is not a column"),
         ({"s": {"ProcessId": "4*"}, "condition": "s"}, "VALUE", "ProcessId is not a text"),
