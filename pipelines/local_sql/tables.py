@@ -31,7 +31,7 @@ class LocalTable:
     """A version of a table; NeedsSparkError if only Spark can read it."""
 
     def __init__(self, workspace: Workspace, name: TableName) -> None:
-        self.zone = workspace.configuration.rules.time_zone
+        self.name, self.zone = name, workspace.configuration.rules.time_zone
         uri = _place(workspace, name)
         self.log = table_log(uri, bounds=True)
         try:
@@ -68,6 +68,10 @@ class LocalTable:
         compiled = ri.compile_rules([(0, text)], self.schema, "scan", time_zone=self.zone)
         if len(compiled) != 1 or compiled.derived:
             raise NeedsSparkError(f"only Spark evaluates {text}")
+        fields = (parts[0] for leaf in compiled.inputs if len(parts := path_parts(leaf.name)) > 1)
+        if not self.name.is_path and column_key(self.name.name) in map(column_key, fields):
+            # Spark prefers a column of the table to a field of the struct that has the table's name
+            raise NeedsSparkError(f"{self.name.name} is the name of the table and of one of its columns")
         return Condition(compiled)
 
     def batches(self, columns: Sequence[str], kept: Condition | None, most_rows: int = _ALL) -> Iterator[pa.Table]:

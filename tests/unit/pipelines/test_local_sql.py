@@ -142,6 +142,18 @@ def test_a_limit_ends_the_reading(lake: Workspace) -> None:
     assert found is not None and found["n"].to_pylist() == [99, 98, 97]
 
 
+def test_a_field_of_a_struct_with_the_name_of_the_table_is_left_to_spark(new_workspace, tmp_path: Path) -> None:
+    """There `s.n` is the table's column `n`, if it has one."""
+    write_deltalake(str(tmp_path / "source"), pa.table({"n": [1], "s": [{"n": 2}]}))
+    lake = new_workspace({"s": {"source": str(tmp_path / "source")}}, spark=False)
+    with pytest.raises(NeedsSparkError, match="s is the name of the table and of one of its columns"):
+        execute(lake, "SELECT n FROM s WHERE S.n = 1")
+    found = local_result(lake, "SELECT n FROM s WHERE s IS NOT NULL")
+    assert found is not None and found.num_rows == 1
+    found = local_result(lake, f"SELECT n FROM delta.`{tmp_path / 'source'}` WHERE s.n = 2")
+    assert found is not None and found.num_rows == 1
+
+
 def test_timestamps_are_in_the_time_zone_of_rules(new_workspace, tmp_path: Path) -> None:
     noon = datetime(2024, 7, 1, 12, tzinfo=UTC)
     write_deltalake(str(tmp_path / "source"), pa.table({"t": [noon], "ts": [[noon]]}))
