@@ -137,7 +137,7 @@ def _typed(path: Path, text: str, number: int, column: pa.Field, value: Any, zon
         if pa.types.is_timestamp(kind):
             time = datetime.fromisoformat(str(value).strip())
             return (time if time.tzinfo else time.replace(tzinfo=zone)).astimezone(UTC)
-        labels = json.loads(value) if isinstance(value, str) else value
+        labels = json.loads(value, object_pairs_hook=_unique) if isinstance(value, str) else value
         return [(_text(key), None if each is None else _text(each)) for key, each in labels.items()]
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         line = line_of(text, number) if path.suffix.lower() == ".csv" else None

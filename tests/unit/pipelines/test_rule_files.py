@@ -51,3 +51,10 @@ def test_a_file_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> 
     with pytest.raises(RuleFileError, match="cannot be written"):
         write_rules_file(tmp_path / "rules.csv", rules)
     assert [each.name for each in tmp_path.iterdir()] == ["rules.csv"]
+
+
+def test_a_label_that_is_given_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rules.csv"
+    path.write_text('rule_id,scope,expression,labels\nr,s,n = 1,"{""team"": ""a"", ""team"": ""b""}"\n')
+    with pytest.raises(RuleFileError, match=r"rule 1: labels is .* must be a mapping"):
+        read_rules_file(path, "string", ZoneInfo("UTC"))
