@@ -181,8 +181,6 @@ def join_verb(args: Namespace) -> int:
         results, errors = join_together(workspace, list(dict.fromkeys(joins)), args.restart, args.skip_changes)
     failures = {name: _error_text(error, args) for name, error in errors.items()}
     _print_results(args, results, join_line, failures, "join")
-    if not joins and not args.json:
-        say("No join is configured yet: name one under [joins] in the configuration.")
     return FAILED if failures else DONE
 
 
@@ -236,7 +234,7 @@ def run_verb(args: Namespace) -> int:
         for maintained in report.maintained:
             say(maintain_line(maintained))
         if not (report.compiled or report.tagged or report.retagged or report.joined or report.failures):
-            say("Nothing was due.")
+            say("Nothing was due." if workspace.configuration.streams else _none_configured("stream"))
         if notice:
             say(paragraph(notice))
     _print_failures(report.failures)
@@ -264,7 +262,7 @@ def status_verb(args: Namespace) -> int:
     if args.json:
         print_json([asdict(one) for one in states])
     elif not states:
-        say("No stream is configured yet: name one under [streams] in the configuration.")
+        say(_none_configured("stream"))
     else:
         names = ["scope", "rules", "index", "engine", "rejects", "source", "tagged", "behind", "last run", "state"]
         rows = [
@@ -381,9 +379,15 @@ def _print_results(
         for result in results:
             if text := line(result):
                 say(text)
+        if not results and not failures:
+            say(_none_configured(kind))
         if notice:
             say(paragraph(notice))
     _print_failures(failures)
+
+
+def _none_configured(kind: str) -> str:
+    return f"No {kind} is configured yet: name one under [{kind}s] in the configuration."
 
 
 def _print_failures(failures: Mapping[str, str]) -> None:
