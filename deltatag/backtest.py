@@ -141,6 +141,8 @@ def _print(result: BacktestResult) -> None:
             say(f"{escaped(each.rule_id)}: {example['kind']}: {paragraph(shown)}")
     for note in result.notes:
         say(note)
+    if not result.rules:
+        say(f"No rule was tried: no rule of {result.scope} is in the file, or differs between the two versions.")
 
 
 def _cost(each: RuleBacktest) -> str:

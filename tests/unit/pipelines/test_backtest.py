@@ -149,6 +149,8 @@ def test_the_command_line(workspace, add_rules, tmp_path: Path, capsys, monkeypa
     assert main(["backtest", "s", "--file", str(file)]) == 1
     told = capsys.readouterr()
     assert "nothing was written" in told.out and "bad is not tried: UNKNOWN_COLUMN" in told.err
+    assert main(["backtest", "s", "--versions", "1", "1"]) == 0
+    assert "no rule of s is in the file, or differs between the two versions" in capsys.readouterr().out
     assert main(["backtest", "s"]) == main(["backtest", "s", "TRUE", "--file", str(file)]) == 2
     assert main(["backtest", "s", "TRUE", "--plot", str(tmp_path / "none" / "x.png")]) == 2
 
