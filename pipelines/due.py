@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pipelines.compiling.due import compile_is_due
 from pipelines.errors import PipelineError
 from pipelines.joining.definition import definition_changes, definition_of
+from pipelines.lake.index_histories import NEW_RULES, current_histories, policy_mode, retag_scope
 from pipelines.lake.index_store import newest_index
 from pipelines.lake.runs import DONE, PLANNED, last_batch
 from pipelines.retagging.changes import RuleSets
-from pipelines.retagging.index_histories import NEW_RULES, current_histories, policy_mode, retag_scope
 from pipelines.scopes import scopes_of
 from pipelines.settings.model import Stream
 from pipelines.sources.newest_version import has_more

@@ -17,6 +17,7 @@ import pyarrow as pa
 import rules_index as ri
 from pipelines.errors import NotImpliedError, PipelineError, SourceError
 from pipelines.indexed_rules import indexed_rules
+from pipelines.lake.index_histories import IndexHistories, current_histories
 from pipelines.lake.index_store import StoredIndex, fetch_index, index_to_tag_with, newest_index
 from pipelines.lake.runs import FOLDED, MicroBatch, batches
 from pipelines.lake.transaction_ids import GIVEN_UP
@@ -102,15 +103,27 @@ class Origin:
         return stored.fingerprint
 
     def implies_taken(
-        self, source: Source, taken: Slice, stored: StoredIndex, known: Collection[str | None]
+        self,
+        source: Source,
+        taken: Slice,
+        stored: StoredIndex,
+        known: Collection[str | None],
+        later_commits: bool = False,
     ) -> list[str]:
         """Proves that each index that tagged rows of the slice implies the stream's rules; returns their fingerprints.
 
         Only micro-batches in which the origin kept only matching rows count. known: fingerprints for which it is
-        already proven. Raises NotImpliedError; SourceError if rows are missing for another reason, or nothing can
+        already proven; later_commits: the stream has also taken, or will take, the rows that re-tags of the origin
+        have added since. Raises NotImpliedError; SourceError if rows are missing for another reason, or nothing can
         be proven.
         """
-        found = {str(batch.fingerprint) for batch in self._batches(source, taken) if self._kept_only_matched(batch)}
+        found = set[str]()
+        for batch in self._batches(source, taken):
+            if self._kept_only_matched(batch):
+                # a commit has the rows as the micro-batch wrote them, a snapshot as the re-tags have left them
+                retagged = taken.start.snapshot or later_commits
+                histories = self._histories.of_batch(batch.batch) if retagged else [(str(batch.fingerprint),)]
+                found |= {history[0] for history in histories}
         if unknown := sorted(found.difference(known)):
             mine = IndexedRules.of(self.workspace, stored)
             for fingerprint in unknown:
@@ -141,6 +154,12 @@ class Origin:
         """
         known = batches(self.workspace.lake, self.origin.name)
         return {number: each for each in known for number in range(each.plan.get(FOLDED, each.batch), each.batch + 1)}
+
+    @cached_property
+    def _histories(self) -> IndexHistories:
+        """The indexes by which the rows of the origin's micro-batches are tagged now."""
+        through = max(self._micro_batches, default=-1)
+        return current_histories(self.workspace.lake, self.origin.name, through)
 
     def _numbers_in(self, source: Source, taken: Slice, known: Collection[int]) -> Iterable[int]:
         """The numbers of the micro-batches of a slice; for a snapshot all numbers up to it, descending."""

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from pipelines.compiling.due import compile_is_due
 from pipelines.errors import ConfigurationError, PipelineError
+from pipelines.lake.index_histories import ALL, current_histories, policy_mode
 from pipelines.lake.index_store import index_to_tag_with
 from pipelines.lake.runs import check_id_type, last_batch
 from pipelines.recovery.jvm_restart import step
 from pipelines.retagging.changes import RuleSets
-from pipelines.retagging.index_histories import ALL, current_histories, policy_mode
 from pipelines.retagging.retagger import Outcome, Retagger
 from pipelines.retagging.row_range import why_no_range
 from pipelines.scopes import JoinScope, scope_of

@@ -14,9 +14,9 @@ from typing import Any
 import polars as pl
 
 from pipelines.errors import PipelineError, TableError
+from pipelines.lake.index_histories import NEW_RULES, History
 from pipelines.lake.index_store import StoredIndex, newest_index
 from pipelines.origin import IndexedRules
-from pipelines.retagging.index_histories import NEW_RULES, History
 from pipelines.rule_set import RULE_COLUMNS
 from pipelines.value_lists import LISTS
 from pipelines.workspace import Workspace

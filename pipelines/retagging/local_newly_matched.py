@@ -28,8 +28,8 @@ from rules_index.workers.newly_matched import write_newly_matched
 if TYPE_CHECKING:
     import polars as pl
 
+    from pipelines.lake.index_histories import History, IndexHistories
     from pipelines.lake.runs import MicroBatch
-    from pipelines.retagging.index_histories import History, IndexHistories
     from pipelines.scopes import StreamScope
     from pipelines.sources.positions import Add, Slice
     from pipelines.sources.source import Source

@@ -15,8 +15,8 @@ from pipelines.errors import NeedsSparkError, SourceError, TableError, not_writt
 from pipelines.lake.add_actions import live_files
 from pipelines.lake.column_types import ARROW_ID_TYPES, arrow_schema_of, nullable, plain_fields
 from pipelines.lake.folder_snapshot import Definition
+from pipelines.lake.index_histories import snapshots, taken_batches
 from pipelines.lake.table_log import table_log
-from pipelines.retagging.index_histories import snapshots, taken_batches
 from pipelines.retagging.local_newly_matched import columns_then
 from pipelines.retagging.local_tables import why_spark_retags
 from pipelines.retagging.retagger import Outcome

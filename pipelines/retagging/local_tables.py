@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     import polars as pl
 
     from pipelines.lake.delta_log import DeltaLog
+    from pipelines.lake.index_histories import History, IndexHistories, Snapshots
     from pipelines.lake.runs import MicroBatch
     from pipelines.origin import IndexedRules
     from pipelines.retagging.changes import Changes
-    from pipelines.retagging.index_histories import History, IndexHistories, Snapshots
     from pipelines.scopes import StreamScope
     from pipelines.workspace import Workspace
     from rules_index.implication.widening import Widened

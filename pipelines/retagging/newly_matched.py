@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from pipelines.errors import TableError
+from pipelines.lake.index_histories import History, IndexHistories
 from pipelines.lake.runs import MicroBatch
-from pipelines.retagging.index_histories import History, IndexHistories
 from pipelines.value_lists import LISTS, contents
 
 if TYPE_CHECKING:

@@ -14,13 +14,7 @@ import polars as pl
 from pipelines.annotated import check_widened
 from pipelines.errors import NeedsSparkError, RestartedError, SourceError, TableError
 from pipelines.lake.delta_log import ChangedTableError
-from pipelines.lake.index_store import StoredIndex, index_to_tag_with, newest_index
-from pipelines.lake.runs import PLANNED, MicroBatch, last_batch, record_done, record_plan, revise
-from pipelines.lake.table_log import table_log
-from pipelines.origin import IndexedRules
-from pipelines.recovery.attempts import now_after
-from pipelines.retagging.changes import Changes, RuleSets
-from pipelines.retagging.index_histories import (
+from pipelines.lake.index_histories import (
     ALL,
     IndexHistories,
     Snapshots,
@@ -31,6 +25,12 @@ from pipelines.retagging.index_histories import (
     snapshots,
     taken_batches,
 )
+from pipelines.lake.index_store import StoredIndex, index_to_tag_with, newest_index
+from pipelines.lake.runs import PLANNED, MicroBatch, last_batch, record_done, record_plan, revise
+from pipelines.lake.table_log import table_log
+from pipelines.origin import IndexedRules
+from pipelines.recovery.attempts import now_after
+from pipelines.retagging.changes import Changes, RuleSets
 from pipelines.retagging.local_tables import LocalTables, why_spark_retags
 from pipelines.retagging.lost_texts import refuse_lost_texts
 from pipelines.retagging.row_range import range_of

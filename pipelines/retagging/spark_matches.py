@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 from pyspark.sql import DataFrame, functions
 
-from pipelines.retagging.index_histories import Snapshots
+from pipelines.lake.index_histories import Snapshots
 from pipelines.retagging.rematch import Rematch, matchable
 from pipelines.retagging.row_range import in_range
 from pipelines.retagging.spark_rows import TaggedRows

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame, functions
 
 from pipelines.errors import TableError
+from pipelines.lake.index_histories import History, IndexHistories
 from pipelines.lake.runs import MicroBatch
-from pipelines.retagging.index_histories import History, IndexHistories
 from pipelines.retagging.indexes import index_of, matcher_of
 from pipelines.retagging.newly_matched import check_lists, history_of, left_rows_out, restart_advice
 from pipelines.sources.lost_files import reporting_lost_files

@@ -24,9 +24,9 @@ from pipelines.writing.matching import Matcher
 if TYPE_CHECKING:
     import polars as pl
 
+    from pipelines.lake.index_histories import History, IndexHistories, Snapshots
     from pipelines.origin import IndexedRules
     from pipelines.retagging.changes import Changes
-    from pipelines.retagging.index_histories import History, IndexHistories, Snapshots
     from rules_index.workers.retagged_rows import RowRange
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 if TYPE_CHECKING:
     import polars as pl
 
+    from pipelines.lake.index_histories import History, IndexHistories, Snapshots
     from pipelines.lake.runs import MicroBatch
-    from pipelines.retagging.index_histories import History, IndexHistories, Snapshots
     from pipelines.sources.positions import Add
 
 Stamps: TypeAlias = Mapping[str, Any]

@@ -13,11 +13,11 @@ from pipelines.authoring.versions import history
 from pipelines.due import retag_is_due
 from pipelines.errors import ConfigurationError, TableError
 from pipelines.lake.folder_log import FolderLog
+from pipelines.lake.index_histories import policy_mode
 from pipelines.lake.index_store import index_to_tag_with
 from pipelines.lake.runs import batches
 from pipelines.retag import retag
 from pipelines.retagging import local_tables
-from pipelines.retagging.index_histories import policy_mode
 from pipelines.retagging.local_tables import LocalTables
 from pipelines.run import OpenGates, run_due
 from pipelines.tag import tag_stream

@@ -12,9 +12,9 @@ import pytest
 
 import rules_index as ri
 from pipelines.errors import TableError
+from pipelines.lake.index_histories import ALL, NEW_RULES, index_histories
 from pipelines.lake.runs import DONE, PLANNED, MicroBatch
 from pipelines.retagging.changes import _Meaning, changes_of
-from pipelines.retagging.index_histories import ALL, NEW_RULES, index_histories
 from rules_index.workers.retagged_rows import FILE, IN_RANGE, ReplacedIds, count_changes, new_ids
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

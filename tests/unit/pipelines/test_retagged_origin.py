@@ -1,0 +1,62 @@
+"""A stream that reads what another one has tagged, while re-tags add and remove rows of either: without a JVM."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from pipelines.compile import compile_scopes
+from pipelines.errors import NotImpliedError, SourceChangedError
+from pipelines.retag import retag
+from pipelines.tag import tag_stream
+from pipelines.workspace import Workspace
+from tests.lakes import write_rules
+
+STREAMS = {
+    "wide": {"source": "lake/source", "output": "matched"},
+    "narrow": {"source_stream": "wide", "output": "matched"},
+}
+
+
+@pytest.fixture
+def workspace(new_workspace, without_spark) -> Workspace:
+    found: Workspace = new_workspace(STREAMS, spark=False)
+    write_deltalake(found.configuration.streams["wide"].source, pa.table({"x": pa.array(range(10), pa.int32())}))
+    return found
+
+
+def edit(workspace: Workspace, narrow: str, *wide: str) -> list[str | None]:
+    """Replace all rules and compile them; returns the errors of wide and of narrow."""
+    rules = [("n", "narrow", narrow), *((f"w{place}", "wide", text) for place, text in enumerate(wide))]
+    write_rules(workspace, rules, "overwrite")
+    return [each.error for each in compile_scopes(workspace)]
+
+
+def held(workspace: Workspace, stream: str) -> list[int]:
+    return sorted(workspace.lake.arrow(f"{stream}_tagged")["x"].to_pylist())
+
+
+def test_rows_that_a_retag_of_the_other_stream_has_removed_are_missed(workspace) -> None:
+    assert edit(workspace, "x > 4", "x > 3") == [None, None]
+    tag_stream(workspace, "wide")
+    edit(workspace, "x > 4", "x > 6")
+    retag(workspace, "wide")
+    assert edit(workspace, "x > 4", "x > 3") == [None, None]
+    with pytest.raises(NotImpliedError, match="deltatag tag wide --restart"):
+        tag_stream(workspace, "narrow")
+    retag(workspace, "wide")
+    tag_stream(workspace, "narrow")
+    assert held(workspace, "narrow") == [5, 6, 7, 8, 9]
+
+
+def test_a_restart_takes_the_rows_that_a_retag_of_the_other_stream_has_added(workspace) -> None:
+    assert edit(workspace, "x > 7", "x > 6") == [None, None]
+    tag_stream(workspace, "wide")
+    tag_stream(workspace, "narrow")
+    assert edit(workspace, "x > 4", "x > 6", "x > 3") == [None, None]
+    retag(workspace, "wide")
+    with pytest.raises(SourceChangedError, match="deltatag tag narrow --restart"):
+        tag_stream(workspace, "narrow")
+    tag_stream(workspace, "narrow", restart=True)
+    assert held(workspace, "narrow") == [5, 6, 7, 8, 9]
