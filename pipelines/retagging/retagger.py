@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -28,14 +29,15 @@ from pipelines.lake.index_histories import (
 from pipelines.lake.index_store import StoredIndex, index_to_tag_with, newest_index
 from pipelines.lake.runs import PLANNED, MicroBatch, last_batch, record_done, record_plan, revise
 from pipelines.lake.table_log import table_log
-from pipelines.origin import IndexedRules
+from pipelines.origin import IndexedRules, origin_of
 from pipelines.recovery.attempts import now_after
 from pipelines.retagging.changes import Changes, RuleSets
 from pipelines.retagging.local_tables import LocalTables, why_spark_retags
 from pipelines.retagging.lost_texts import refuse_lost_texts
+from pipelines.retagging.newly_matched import left_rows_out
 from pipelines.retagging.row_range import range_of
 from pipelines.retagging.tables import ChangedFiles, Tables
-from pipelines.runners.choice import report_spark
+from pipelines.runners.choice import report_spark, runner_of
 from pipelines.runners.spark_required import why_spark_writes
 from pipelines.scopes import Scope, StreamScope
 from pipelines.sources.source import SAME_ROWS
@@ -257,6 +259,8 @@ class Retagger:
                 f"Which rows of {self.name} are in its table, which has only matched ones, is not known: {why}. "
                 f"Tag everything again with: deltatag tag {self.name} --restart"
             )
+        batches = list(taken_batches(self.lake, self.name, work.at.through))
+        self._refuse_rows_left_out_by_origin(batches, work.stored)
         bases: dict[tuple[str, ...], pl.DataFrame] = {}
         for history in work.histories.distinct:
             rules = self._rule_sets.of_history(history)
@@ -267,9 +271,26 @@ class Retagger:
             "index_fingerprint": work.stored.fingerprint,
             "tagged_at": datetime.now(UTC),
         }
-        return tables.find_newly_matched(
-            taken_batches(self.lake, self.name, work.at.through), work.histories, bases, stamps
-        )
+        return tables.find_newly_matched(batches, work.histories, bases, stamps)
+
+    def _refuse_rows_left_out_by_origin(self, batches: Iterable[MicroBatch], stored: StoredIndex) -> None:
+        """Raise NotImpliedError or SourceError if the stream reads another one's tagged rows, and that one may have
+        left out rows of these micro-batches that a rule matches now."""
+        origin, known = origin_of(self.scope), {stored.implied_by}
+        if origin is None:
+            return
+        assert self.stream is not None
+        if self._needs_spark is None:
+            runner = runner_of(self.workspace, self.stream)
+        else:
+            from pipelines.runners.spark_runner import SparkRunner
+
+            runner = SparkRunner(self.workspace, self.stream)
+        with runner.session():
+            source = runner.open_source()
+            for batch in left_rows_out(batches):
+                taken = source.retake(batch.plan)
+                known.update(origin.implies_taken(source, taken, stored, known, later_commits=True))
 
     def _planned(self, work: _Work, planned: MicroBatch | None, figures: dict[str, int]) -> MicroBatch:
         """The plan of a re-tag, with the number and the series of `planned` if that is given; nothing is written."""

@@ -37,6 +37,30 @@ def held(workspace: Workspace, stream: str) -> list[int]:
     return sorted(workspace.lake.arrow(f"{stream}_tagged")["x"].to_pylist())
 
 
+def test_a_retag_does_not_pass_over_rows_that_the_other_stream_has_left_out(workspace) -> None:
+    assert edit(workspace, "x > 7", "x > 5") == [None, None]
+    tag_stream(workspace, "wide")
+    tag_stream(workspace, "narrow")
+    assert edit(workspace, "x > 4", "x > 3") == [None, None]
+    with pytest.raises(NotImpliedError, match="deltatag tag wide --restart, then deltatag tag narrow --restart"):
+        retag(workspace, "narrow")
+    assert held(workspace, "narrow") == [8, 9]
+    tag_stream(workspace, "wide", restart=True)
+    tag_stream(workspace, "narrow", restart=True)
+    assert held(workspace, "narrow") == [5, 6, 7, 8, 9] and retag(workspace, "narrow").rows_changed == 0
+
+
+def test_a_retag_takes_rows_of_a_wider_rule_that_the_other_stream_has_by_its_own_retag(workspace) -> None:
+    assert edit(workspace, "x > 7", "x > 6") == [None, None]
+    tag_stream(workspace, "wide")
+    tag_stream(workspace, "narrow")
+    assert edit(workspace, "x > 4", "x > 6", "x > 3 AND x <= 6") == [None, None]
+    retag(workspace, "wide")
+    tag_stream(workspace, "narrow")
+    assert retag(workspace, "narrow").rows_changed == 1
+    assert held(workspace, "narrow") == [5, 6, 7, 8, 9]
+
+
 def test_rows_that_a_retag_of_the_other_stream_has_removed_are_missed(workspace) -> None:
     assert edit(workspace, "x > 4", "x > 3") == [None, None]
     tag_stream(workspace, "wide")
