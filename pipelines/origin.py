@@ -7,7 +7,7 @@ stream takes from it, each rule of the stream must be implied by the union of th
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +17,9 @@ import pyarrow as pa
 import rules_index as ri
 from pipelines.errors import NotImpliedError, PipelineError, SourceError
 from pipelines.indexed_rules import indexed_rules
-from pipelines.lake.index_histories import IndexHistories, current_histories
+from pipelines.lake.index_histories import IndexHistories, index_histories, is_retagged, retag_scope
 from pipelines.lake.index_store import StoredIndex, fetch_index, index_to_tag_with, newest_index
-from pipelines.lake.runs import FOLDED, MicroBatch, batches
+from pipelines.lake.runs import DONE, FOLDED, PLANNED, MicroBatch, batches, newest_first
 from pipelines.lake.transaction_ids import GIVEN_UP
 from pipelines.scopes import Scope, StreamScope
 from pipelines.settings.model import Stream
@@ -158,8 +158,16 @@ class Origin:
     @cached_property
     def _histories(self) -> IndexHistories:
         """The indexes by which the rows of the origin's micro-batches are tagged now."""
-        through = max(self._micro_batches, default=-1)
-        return current_histories(self.workspace.lake, self.origin.name, through)
+        lake, name, through = self.workspace.lake, self.origin.name, max(self._micro_batches, default=-1)
+        table = tagged_table(name)
+        # a re-tag may have been stopped after it wrote the rows
+        retags = (
+            replace(each, state=DONE)
+            if each.state == PLANNED and is_retagged(lake, each.plan, table, each.batch)
+            else each
+            for each in newest_first(lake, retag_scope(name))
+        )
+        return index_histories(newest_first(lake, name), retags, through)
 
     def _numbers_in(self, source: Source, taken: Slice, known: Collection[int]) -> Iterable[int]:
         """The numbers of the micro-batches of a slice; for a snapshot all numbers up to it, descending."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
@@ -9,6 +11,7 @@ from deltalake import write_deltalake
 from pipelines.compile import compile_scopes
 from pipelines.errors import NotImpliedError, SourceChangedError
 from pipelines.retag import retag
+from pipelines.retagging import retagger
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from tests.lakes import write_rules
@@ -72,6 +75,20 @@ def test_rows_that_a_retag_of_the_other_stream_has_removed_are_missed(workspace)
     retag(workspace, "wide")
     tag_stream(workspace, "narrow")
     assert held(workspace, "narrow") == [5, 6, 7, 8, 9]
+
+
+def test_a_retag_that_was_killed_after_it_removed_rows_counts(workspace, monkeypatch) -> None:
+    assert edit(workspace, "x > 4", "x > 3") == [None, None]
+    tag_stream(workspace, "wide")
+    edit(workspace, "x > 4", "x > 6")
+    with monkeypatch.context() as patch:
+        patch.setattr(retagger, "record_done", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            retag(workspace, "wide")
+    assert held(workspace, "wide") == [7, 8, 9]
+    assert edit(workspace, "x > 4", "x > 3") == [None, None]
+    with pytest.raises(NotImpliedError, match="deltatag tag wide --restart"):
+        tag_stream(workspace, "narrow")
 
 
 def test_a_restart_takes_the_rows_that_a_retag_of_the_other_stream_has_added(workspace) -> None:
