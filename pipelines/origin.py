@@ -29,6 +29,7 @@ from pipelines.sources.source import Source
 from pipelines.table_definitions import tagged_table
 from pipelines.value_lists import contents, read_lists
 from pipelines.workspace import Workspace
+from rules_index.domains.list_names import names_in
 
 if TYPE_CHECKING:
     from rules_index.domains.value_lists import AnyList
@@ -255,19 +256,18 @@ def implied_by(mine: IndexedRules, theirs: IndexedRules, schema: pa.Schema) -> p
     if event_time is not None and (theirs.event_time or event_time).lower() != event_time.lower():
         # bounds on another event time cannot be compared with mine
         others = others.filter(pl.col("valid_from").is_null() & pl.col("valid_to").is_null())
-    both = {each.name: each for each in (*theirs.lists, *mine.lists)}
-    # a list whose values have changed is left out: rules that name it then do not compile
-    lists = [
-        each for each in both.values() if all(same in (None, each) for same in _lists_named(each.name, mine, theirs))
-    ]
-    found = ri.implied_by_union(mine.rules.to_arrow(), others.to_arrow(), schema, event_time, mine.time_zone, lists)
+    lists = {each.name: each for each in (*theirs.lists, *mine.lists)}
+    edited = {each.name for each in theirs.lists if lists[each.name].digest != each.digest}
+    if edited:
+        # these rules cannot be compiled together with mine, for which the name stands for other values
+        others = others.filter(
+            pl.Series([edited.isdisjoint(names_in(text)) for text in others["expression"]], dtype=pl.Boolean)
+        )
+    found = ri.implied_by_union(
+        mine.rules.to_arrow(), others.to_arrow(), schema, event_time, mine.time_zone, [*lists.values()]
+    )
     # NULL for a rule that does not compile with these columns
     return mine.rules.select("rule_id").join(pl.DataFrame(pl.from_arrow(found)), on="rule_id", how="left")
-
-
-def _lists_named(name: str, *indexed: IndexedRules) -> list[AnyList | None]:
-    """The list of this name in each rule set; None if the rule set has none."""
-    return [next((each for each in one.lists if each.name == name), None) for one in indexed]
 
 
 def origin_of(scope: Scope) -> Origin | None:

@@ -101,3 +101,27 @@ def test_a_restart_takes_the_rows_that_a_retag_of_the_other_stream_has_added(wor
         tag_stream(workspace, "narrow")
     tag_stream(workspace, "narrow", restart=True)
     assert held(workspace, "narrow") == [5, 6, 7, 8, 9]
+
+
+def test_an_edited_list_stops_no_stream_whose_rules_are_implied_whatever_it_holds(new_workspace, without_spark) -> None:
+    workspace = new_workspace(STREAMS, lists={"listed": {"source": "lake/listed"}}, spark=False)
+    source = workspace.configuration.streams["wide"].source
+    write_deltalake(source, pa.table({"x": pa.array(range(10), pa.int32())}))
+
+    def list_more(value: int) -> None:
+        listed = pa.table({"x": pa.array([value], pa.int32())})
+        write_deltalake(workspace.configuration.lists["listed"].source, listed, mode="append")
+
+    list_more(2)
+    assert edit(workspace, "x > 4 AND x IN LIST('listed')", "x > 3", "x IN LIST('listed')") == [None, None]
+    tag_stream(workspace, "wide")
+    list_more(6)
+    assert [each.error for each in compile_scopes(workspace)] == [None, None]
+    tag_stream(workspace, "narrow")
+    assert held(workspace, "narrow") == [6]
+    assert edit(workspace, "x IN LIST('listed')", "x > 3", "x IN LIST('listed')") == [None, None]
+    tag_stream(workspace, "wide", restart=True)
+    list_more(3)
+    assert [each.error for each in compile_scopes(workspace)] == [None, None]
+    with pytest.raises(NotImpliedError):  # the row with 3 was left out
+        tag_stream(workspace, "narrow", restart=True)
