@@ -20,10 +20,10 @@ from deltalake import DeltaTable, WriterProperties, write_deltalake
 import rules_index as ri
 from pipelines.compile import compile_scopes
 from pipelines.errors import RestartedError, TableError
-from pipelines.lake import runs
+from pipelines.lake import index_histories, runs
 from pipelines.lake.folder_log import FolderLog
 from pipelines.retag import retag
-from pipelines.retagging import index_histories, local_tables
+from pipelines.retagging import local_tables
 from pipelines.run import OpenGates, run_due
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
