@@ -26,7 +26,17 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--verbose", action="store_true", help="show Spark's log, and where an error came from")
     top.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_VerbParser)
+    _authoring_verbs(verbs)
+    _running_verbs(verbs)
+    _table_verbs(verbs)
+    _rules_verbs(verbs)
+    _asking_verbs(verbs)
+    _other_verbs(verbs)
+    return top
 
+
+def _authoring_verbs(verbs: Any) -> None:
+    """Verbs that create a lake, and check and compile its rules: init, validate, compile, lint."""
     init = _verb(
         verbs, "init", "create a configuration and empty tables; existing ones are kept", "deltatag init my_lake"
     )
@@ -78,6 +88,9 @@ def parser() -> argparse.ArgumentParser:
         "--reason", metavar="TEXT", type=_text, help="why it is accepted, kept in the table lint_accepted"
     )
 
+
+def _running_verbs(verbs: Any) -> None:
+    """Verbs that process rows: tag, join, retag, run."""
     tag = _verb(verbs, "tag", "new rows of the source -> tagged rows", "deltatag tag flights")
     tag.add_argument("streams", nargs="*", metavar="STREAM", help="streams (default: all)")
     tag.add_argument("--restart", action="store_true", help="empty the stream's tables and tag the whole source again")
@@ -111,6 +124,9 @@ def parser() -> argparse.ArgumentParser:
     run = _verb(verbs, "run", "quality gates, compile, tag, re-tag and join whatever is due, once", "deltatag run")
     run.add_argument("--data-docs", action="store_true", help="write Data Docs of all gates (default: of closed ones)")
 
+
+def _table_verbs(verbs: Any) -> None:
+    """Verbs that show and edit tables: sql, status."""
     sql = _verb(
         verbs,
         "sql",
@@ -129,8 +145,9 @@ def parser() -> argparse.ArgumentParser:
 
     _verb(verbs, "status", "the state of each stream and join", "deltatag status --json")
 
-    _rules_verbs(verbs)
 
+def _asking_verbs(verbs: Any) -> None:
+    """Verbs that say what rules match, or would match: backtest, explain."""
     test = _verb(verbs, "backtest", "what rules would have matched", 'deltatag backtest flights "dep_delay > 90"')
     test.add_argument("scope", metavar="SCOPE", help="the stream whose source is read")
     test.add_argument("expression", metavar="EXPR", nargs="?", type=_text, help="the text of a rule")
@@ -163,6 +180,9 @@ def parser() -> argparse.ArgumentParser:
     )
     why.add_argument("--limit", type=_count, default=10, metavar="N", help="rows at most (default: 10)")
 
+
+def _other_verbs(verbs: Any) -> None:
+    """Verbs for pages, maintenance and the demonstration: report, serve, maintain, demo."""
     report = _verb(
         verbs, "report", "one HTML page for each scope: rules, matches, findings, edits", "deltatag report flights"
     )
@@ -180,7 +200,6 @@ def parser() -> argparse.ArgumentParser:
     demo = _verb(verbs, "demo", "a small lake with real flights, rules and results", "deltatag demo demo", json=False)
     demo.add_argument("folder", nargs="?", default="demo", metavar="DIR", help="where it goes (default: demo)")
     demo.add_argument("--force", action="store_true", help="make it again even if it was edited since")
-    return top
 
 
 def _rules_verbs(verbs: Any) -> None:
