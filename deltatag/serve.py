@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import os
 import socket
 from argparse import Namespace
 from collections.abc import Iterator
@@ -41,13 +42,15 @@ def application(configuration: Configuration) -> Starlette:
     """The web application: a list of all pages at /, and each page at its address. It serves no other file."""
 
     def start(_: Request) -> Response:
+        """The list of all pages."""
         return HTMLResponse(_list_of_pages(configuration), headers=_HEADERS)
 
     def page(request: Request) -> Response:
+        """One page; status 404 if there is none with that name."""
         kind, name = request.path_params["kind"], request.path_params["name"]
         # the route takes no name with a slash, so that the file is in this very folder
         file = page_folder(configuration, kind) / f"{name}.html" if kind in (REPORT, DATA_DOCS) else None
-        if file is None or "\0" in name or not file.is_file():
+        if file is None or not os.path.isfile(file):  # unlike Path's, not an error for a name that no file can have
             return PlainTextResponse("There is no such page.\n", status_code=404)
         return FileResponse(file, media_type="text/html", headers=_HEADERS)
 
@@ -80,7 +83,7 @@ def _links(configuration: Configuration) -> Iterator[str]:
     if documents.is_file():
         yield f'<a href="{DATA_DOCS}/index.html">Data Docs: the quality of all tables</a>, {_written(documents)}'
     for file in sorted(page_folder(configuration, REPORT).glob("*.html")):
-        if file.is_file():
+        if file.stem.isidentifier() and file.is_file():  # as names of scopes are
             name = html.escape(file.stem)
             yield f'<a href="{REPORT}/{quote(file.name)}">Report of {name}</a>, {_written(file)}'
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import http.client
+import os
 import re
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -23,6 +24,8 @@ HIDDEN = (
     "/report/%2Fetc%2Fpasswd.html",
     "/report/none.html",
     "/report/%00.html",
+    "/report/%ED%A0%80.html",
+    f"/report/{'a' * 300}.html",
     "/report/folder.html",
     "/data_docs/s.json",
     "/.deltatag/s.html",
@@ -37,6 +40,8 @@ def lake(tmp_path: Path) -> Path:
     (tmp_path / ".deltatag" / "data_docs").mkdir(parents=True)
     (tmp_path / "deltatag.toml").write_text('[lake]\nroot = "lake"\n')
     (tmp_path / "deltatag.html").write_text("hidden")
+    with suppress(OSError):  # file systems of macOS have no such names
+        (tmp_path / "report" / os.fsdecode(b"\xff.html")).write_text("not listed")
     for name in ("report/s.html", "report/größe.html", ".deltatag/data_docs/index.html"):
         (tmp_path / name).write_text(f"the page {name}", encoding="utf-8")
     (tmp_path / ".deltatag" / "data_docs" / "s.json").write_text("{}")
