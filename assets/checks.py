@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.names import RESOURCE, RULES, SPARK_POOL, source_key, table_key
-from assets.table_metadata import page_link
+from assets.page_links import page_link
 from assets.tables import BATCHES
 from pipelines.pages import DATA_DOCS
 from pipelines.settings.model import Configuration, Join, Stream

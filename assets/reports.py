@@ -8,7 +8,8 @@ import dagster as dg
 
 from assets.failures import reporting_failures
 from assets.names import RESOURCE, SPARK_POOL, index_key, report_key, table_key
-from assets.table_metadata import page_link, rounded
+from assets.page_links import page_link
+from assets.table_metadata import rounded
 from pipelines.pages import REPORT, page_folder
 from pipelines.settings.model import Configuration
 from pipelines.table_definitions import tagged_table

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from pipelines.lake.reading import as_dataset
-from pipelines.pages import page_url
-from pipelines.settings.model import Configuration
 from pipelines.table_definitions import is_tagged
 
 if TYPE_CHECKING:
@@ -23,12 +20,6 @@ _ROWS = 5
 _CELL = 80
 _DIGITS = 4
 _NOT_MADE = "This table does not exist yet: no row has been written to it. A stream without rules writes none."
-
-
-def page_link(configuration: Configuration, kind: str, page: Path) -> dg.MetadataValue[Any]:
-    """The address of a page if `[lake] pages_url` is configured, else its path: no browser follows a `file://` link."""
-    url = page_url(configuration, kind, page)
-    return dg.MetadataValue.path(str(page)) if url is None else dg.MetadataValue.url(url)
 
 
 def rounded(value: float) -> float:
