@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from pipelines.lake.reading import as_dataset
+from pipelines.lake.reading import as_dataset, values_of
 from pipelines.table_definitions import is_tagged
 
 if TYPE_CHECKING:
@@ -58,8 +58,9 @@ def _of(table: DeltaTable) -> dict[str, Any]:
     if rows is not None:
         shown["dagster/row_count"] = rows
     if rows != 0:
-        head = as_dataset(table).head(_ROWS, batch_size=_ROWS).to_pylist()
-        records = [dg.TableRecord(_cells(row, nested)) for row in head]
+        head = as_dataset(table).head(_ROWS, batch_size=_ROWS)
+        rows_of = zip(*(values_of(column) for column in head.columns), strict=True)
+        records = [dg.TableRecord(_cells(dict(zip(head.column_names, row, strict=True)), nested)) for row in rows_of]
         if records:
             schema = dg.TableSchema([dg.TableColumn(name, "string") for name in records[0].data])
             shown["sample_rows"] = dg.MetadataValue.table(records, schema)

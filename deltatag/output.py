@@ -15,13 +15,10 @@ import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from deltatag.progress import clear_line
 from rules_index.printable import escaped
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _NARROWEST = 12
 """Minimum width of a column, in characters, on a terminal that is too narrow for its table."""
@@ -62,33 +59,6 @@ def say_rejected(lines: Sequence[str]) -> None:
         say(
             f"deltatag: these are {_MOST_REJECTED:,} of {len(lines):,} rejected rules; --json has all.", file=sys.stderr
         )
-
-
-def values_of(column: pa.ChunkedArray) -> list[Any]:
-    """The values of a column; a MAP becomes a dict, or a list of entries if its keys are not hashable.
-
-    If a date or timestamp in it is outside the years 1 to 9999 in UTC, which Python lacks, all are texts.
-    """
-    try:
-        found: list[Any] = column.to_pylist(maps_as_pydicts="lossy")
-    except TypeError:
-        found = column.to_pylist()
-    except (OverflowError, ValueError):
-        found = values_of(column.cast(_with_texts(column.type)))
-    return found
-
-
-def _with_texts(kind: pa.DataType) -> pa.DataType:
-    """The type with strings in place of dates and timestamps."""
-    import pyarrow as pa
-
-    if pa.types.is_list(kind):
-        return pa.list_(_with_texts(kind.value_type))
-    if pa.types.is_map(kind):
-        return pa.map_(_with_texts(kind.key_type), _with_texts(kind.item_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_with_texts(field.type)) for field in kind])
-    return pa.string() if pa.types.is_temporal(kind) else kind
 
 
 def print_json(value: Any) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deltatag.output import counted, print_csv, print_json, print_table, say, values_of
+from deltatag.output import counted, print_csv, print_json, print_table, say
 from deltatag.progress import Progress
 
 if TYPE_CHECKING:
@@ -92,6 +92,8 @@ def _print_result(result: pa.Table, style: str) -> None:
     from pipelines.errors import StatementError
 
     names = result.column_names
+    from pipelines.lake.reading import values_of
+
     columns = [values_of(column) for column in result.columns]
     rows = [list(row) for row in zip(*columns, strict=True)] if columns else []
     if style == "json":

@@ -23,7 +23,8 @@ from deltatag.demo.place import DAGSTER_HOME, PLOT, SQL_FILES, make_place, remem
 from deltatag.demo.printing import Narrator
 from deltatag.demo.statements import read_statements
 from deltatag.demo.weather import read_weather
-from deltatag.output import values_of, write
+from deltatag.output import write
+from pipelines.lake.reading import values_of
 from pipelines.local_sql.statement import local_result
 from pipelines.table_definitions import tagged_table
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from deltalake import write_deltalake
 
 from assets.headless import run_once
 from assets.history import last_batches
@@ -17,7 +18,7 @@ from assets.plots import rows_and_matches
 from assets.table_metadata import table_metadata
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
-from tests.dagster.small_lake import FLIGHTS, RULES_OF_FLIGHTS, append, make_lake, shown
+from tests.dagster.small_lake import FLIGHTS, RULES_OF_FLIGHTS, append, flights, make_lake, shown
 
 BOTH = """
 [streams.flights]
@@ -105,6 +106,13 @@ def test_a_join_shows_its_micro_batches_too(tmp_path: Path, instance: dg.Dagster
     record = told["sample_rows"].records[0]
     assert (record.data["flights.flight_id"], record.data["rule_ids"]) == (record.data["weather.flight_id"], "some")
     assert {"weather.delay", "weather.code", "weather.at"} <= set(record.data)
+
+
+def test_a_row_with_a_time_that_python_lacks_is_shown(tmp_path: Path) -> None:
+    workspace = make_lake(tmp_path, FLIGHTS, RULES_OF_FLIGHTS)
+    write_deltalake(workspace.lake.uri("flights_tagged"), flights([10**8]))
+    (record,) = table_metadata(workspace, "flights_tagged")["sample_rows"].records
+    assert record.data["at"].startswith("13377-")
 
 
 def test_a_table_that_is_not_made_says_so(tmp_path: Path, instance: dg.DagsterInstance) -> None:

@@ -14,9 +14,10 @@ import pytest
 
 from deltatag.lines import compile_line, lag_text
 from deltatag.logs import libraries_silent
-from deltatag.output import json_text, jsonable, print_csv, print_json, print_table, say, say_rejected, values_of
+from deltatag.output import json_text, jsonable, print_csv, print_json, print_table, say, say_rejected
 from deltatag.progress import Progress
 from pipelines.compiling.results import ScopeResult
+from pipelines.lake.reading import values_of
 
 
 def test_output_forms(capsys) -> None:

@@ -12,9 +12,9 @@ from deltalake import write_deltalake
 from deltalake.transaction import AddAction
 
 from deltatag.__main__ import main
-from deltatag.output import values_of
 from pipelines.authoring.exchange import import_rules
 from pipelines.errors import NeedsSparkError, TableError
+from pipelines.lake.reading import values_of
 from pipelines.local_sql.statement import execute
 from pipelines.rule_set import read_rules
 from pipelines.workspace import Workspace
