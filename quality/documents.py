@@ -6,6 +6,7 @@ The index page has the newest verdict of every suite, even if the suite was eval
 from __future__ import annotations
 
 import contextlib
+import copy
 import html
 import json
 import os
@@ -50,11 +51,16 @@ _OUTSIDE = (
 )
 
 
+def _page_of(folder: Path, suite: str) -> Path:
+    """The file of a suite's page; that of a stream called index must not be the index page."""
+    return folder / (f"{suite}-.html" if suite.lower() == "index" else f"{suite}.html")
+
+
 def write_page(folder: Path, suite: str, findings: Sequence[Finding], result: Any) -> Path | None:
     """Write the suite's page and the index; returns the page's path, or None if the folder cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        page = folder / f"{suite}.html"
+        page = _page_of(folder, suite)
         _replace(page, stand_alone(_render(result)))
         _note(folder, suite, findings)
     except OSError:
@@ -71,7 +77,7 @@ def note_verdicts(folder: Path, suites: Sequence[Suite]) -> None:
         return
     with contextlib.suppress(OSError):
         for suite in suites:
-            (folder / f"{suite.name}.html").unlink(missing_ok=True)
+            _page_of(folder, suite.name).unlink(missing_ok=True)
             _note(folder, suite.name, evaluate([suite]))
 
 
@@ -83,10 +89,24 @@ def _note(folder: Path, suite: str, findings: Sequence[Finding]) -> None:
 
 def _render(result: Any) -> str:
     """The page in HTML, rendered by Great Expectations."""
+    # Great Expectations takes texts for HTML, and anyone who may write a rule or a row chooses some of them
+    result = copy.deepcopy(result)
+    for found in result.results:
+        found.result = _escaped(found.result)
+        found.expectation_config.description = _escaped(found.expectation_config.description)
     from great_expectations.render.renderer import ValidationResultsPageRenderer
     from great_expectations.render.view import DefaultJinjaPageView
 
     return str(DefaultJinjaPageView().render(ValidationResultsPageRenderer(run_info_at_end=True).render(result)))
+
+
+def _escaped(value: Any) -> Any:
+    """The value with all texts in it escaped for HTML."""
+    if isinstance(value, str):
+        return html.escape(value)
+    if isinstance(value, Mapping):
+        return {key: _escaped(item) for key, item in value.items()}
+    return [_escaped(item) for item in value] if isinstance(value, list) else value
 
 
 def stand_alone(page: str) -> str:
@@ -139,7 +159,8 @@ def _section(folder: Path, summary: Mapping[str, Any]) -> str:
     findings = sorted(summary["findings"], key=lambda found: (found[2], found[1] != ERROR))
     rows = "".join(_row(*finding) for finding in findings)
     name, at = html.escape(summary["suite"]), html.escape(summary["at"])
-    title = f'<a href="{name}.html">{name}</a>' if (folder / f"{summary['suite']}.html").exists() else name
+    page = _page_of(folder, summary["suite"])
+    title = f'<a href="{html.escape(page.name)}">{name}</a>' if page.exists() else name
     met = sum(bool(success) for _, _, success, _ in findings)
     return (
         f"<h4>{title}</h4><p>{met} of {len(findings)} expectations met, judged at {at}</p><table><tr>"

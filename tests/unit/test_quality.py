@@ -152,6 +152,16 @@ def test_the_first_page_has_the_newest_verdict_of_every_suite(tmp_path: Path) ->
     assert not (tmp_path / "y.html").exists() and '"y.html"' not in text and (tmp_path / "a.html").exists()
 
 
+@pytest.mark.slow
+def test_a_page_shows_texts_as_they_are_and_that_of_a_stream_called_index_replaces_no_other(tmp_path: Path) -> None:
+    expectations = (nothing("known", "Every <i>scope</i> is known for $x", "m"),)
+    _, page = validate(tmp_path, [Suite("index", expectations, {"m": "<svg onload=alert(1)>, a$b"})])
+    assert page == tmp_path / "index-.html" and 'href="index-.html"' in (tmp_path / INDEX).read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    assert "&lt;svg onload=alert(1)&gt;, a$b" in text and "Every &lt;i&gt;scope&lt;/i&gt; is known for $x" in text
+    assert "<svg" not in text and "<i>scope" not in text
+
+
 def test_open_gates_import_no_great_expectations() -> None:
     code = (
         "import sys\n"
