@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,14 +91,24 @@ class GateResult:
 
 
 def markdown_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """A Markdown table. Within values, `|` is escaped, and line ends become spaces."""
+    """A Markdown table. Values are shown as they are, but cut, and with blanks and line ends as single spaces."""
     lines = [" | ".join(names), " | ".join("---" for _ in names)]
     lines += [" | ".join(_cell(value) for value in row) for row in rows]
     return "\n".join(f"| {line} |" for line in lines)
 
 
+_MARKUP = re.compile(r"[\\`*\[<|~&]|(?<![^\W_])_|_(?![^\W_])")
+"""Matches what Markdown would not show, such as the tag in `a<b AND c>d`; a `_` within a word stays."""
+
+
+_LONGEST = 2_000
+"""Maximum characters of a cell: a rule may have a million, and Dagster keeps the tables of every run."""
+
+
 def _cell(value: Any) -> str:
-    return " ".join(str(value).replace("|", "\\|").split())
+    text = str(value)
+    text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return " ".join(_MARKUP.sub(r"\\\g<0>", text).split())
 
 
 def _sentence(text: str) -> str:

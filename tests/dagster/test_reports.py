@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def report(workspace: Workspace, instance: dg.DagsterInstance, scope: str) -> di
 
 def cells(table: str) -> list[list[str]]:
     """The rows of a Markdown table below its head."""
-    return [line.strip("| ").replace("\\|", "|").split(" | ") for line in table.splitlines()[2:]]
+    return [re.sub(r"\\(.)", r"\1", line.strip("| ")).split(" | ") for line in table.splitlines()[2:]]
 
 
 def test_it_counts_what_sql_counts_and_writes_the_page(workspace: Workspace, instance: dg.DagsterInstance) -> None:

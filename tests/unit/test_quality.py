@@ -14,7 +14,7 @@ from pipelines.settings.configuration import parse_configuration
 from quality import joined, rules, sources, tagged, validation
 from quality.documents import INDEX, note_verdicts
 from quality.evaluation import Suite, evaluate
-from quality.findings import ERROR, WARNING, Expectation, Finding
+from quality.findings import ERROR, WARNING, Expectation, Finding, markdown_table
 from quality.validation import NONE, between, equal, listing, none_of, nothing, one_of, validate
 from tests.cases import quick_first
 
@@ -160,6 +160,13 @@ def test_a_page_shows_texts_as_they_are_and_that_of_a_stream_called_index_replac
     text = page.read_text(encoding="utf-8")
     assert "&lt;svg onload=alert(1)&gt;, a$b" in text and "Every &lt;i&gt;scope&lt;/i&gt; is known for $x" in text
     assert "<svg" not in text and "<i>scope" not in text
+
+
+def test_a_table_in_markdown_shows_values_as_they_are_and_cuts_long_ones() -> None:
+    rows = [("a<b AND c>d", "x*2*y RLIKE '\\|' _a_"), (" one_word\n", "i" * 5_000)]
+    *_, first, second = markdown_table(("rule", "text"), rows).splitlines()
+    assert first == r"| a\<b AND c>d | x\*2\*y RLIKE '\\\|' \_a\_ |"
+    assert second == f"| one_word | {'i' * 1_999}… |"
 
 
 def test_open_gates_import_no_great_expectations() -> None:
