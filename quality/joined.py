@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pipelines.errors import NeedsSparkError
 from pipelines.runners.choice import spark_ruled_out
 from pipelines.settings.model import LOCAL
-from pipelines.table_definitions import tagged_table
+from pipelines.table_definitions import scope_tables, tagged_table
 from quality.evaluation import MeasuredSuites, Suite
 from quality.findings import WARNING, Expectation, MatchesByRule
 from quality.validation import between, equal, listing, none_of, nothing
@@ -58,7 +58,8 @@ def suites(workspace: Workspace, join: Join, newest: int = 1) -> MeasuredSuites:
     measures: dict[str, Any] = _nothing_written()
     counts: MatchesByRule = ()
     if written.batches:
-        measures, counts = _measured(written, join)
+        with written.passing_over_what_is_gone(scope_tables(join.name, is_join=True)):
+            measures, counts = _measured(written, join)
     expected = expectations(workspace.configuration, join)
     return MeasuredSuites([Suite(tagged_table(join.name), expected, measures)], measures, counts)
 

@@ -8,7 +8,7 @@ import polars as pl
 
 from pipelines.errors import SourceError
 from pipelines.settings.model import LOCAL
-from pipelines.table_definitions import tagged_table
+from pipelines.table_definitions import scope_tables, tagged_table
 from quality.evaluation import MeasuredSuites, Suite
 from quality.findings import Expectation, MatchesByRule
 from quality.validation import between, equal, listing, none_of, nothing
@@ -53,7 +53,7 @@ def suites(workspace: Workspace, stream: Stream, newest: int = 1) -> MeasuredSui
         from pipelines.runners.choice import runner_of
 
         runner = runner_of(workspace, stream)
-        with runner.session():
+        with runner.session(), written.passing_over_what_is_gone(scope_tables(stream.name)):
             measures, counts = _measure(written, stream, _reader(runner.name))
     return MeasuredSuites([Suite(tagged_table(stream), expectations(stream), measures)], measures, counts)
 

@@ -5,7 +5,8 @@ This process (`local_written`, `local_joined`) or Spark (`spark_written`, `spark
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from pipelines.lake.runs import DONE, MicroBatch, newest_first
+from pipelines.lake.table_log import table_log
 from pipelines.lake.transaction_ids import app_of
 from quality.findings import MatchesByRule
 from quality.rules import enabled_rules
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
     from pipelines.sources.positions import Add
     from pipelines.sources.source import Log
     from pipelines.workspace import Workspace
+
+
+class GoneError(Exception):
+    """The log of a table no longer has the commits of the micro-batches that a gate judges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +46,43 @@ class NewestBatch:
         return cls(workspace, scope, done[::-1])
 
     def adds(self, log: Log, table: str) -> list[Add]:
-        """The files that the micro-batches added to a table, found by the transactions in its log."""
+        """The files that the micro-batches added to a table, found by the transactions in its log; GoneError if the log
+        does not go back so far."""
         wanted = {(app_of(batch.plan, table), batch.batch) for batch in self.batches}
         apps, first = {app for app, _ in wanted}, self.batches[0].batch
         adds: list[Add] = []
-        for version in reversed(log.commits()):
+        held = log.commits()
+        for version in reversed(held):
             actions = log.commit(version) or []
             marks = {(a["txn"]["appId"], a["txn"]["version"]) for a in actions if "txn" in a}
             if any(app in apps and number < first for app, number in marks):
                 break
             if marks & wanted:
+                wanted -= marks
                 adds += [(version, action["add"]) for action in actions if "add" in action]
+        else:
+            if wanted and held.start:
+                raise GoneError
         return adds
+
+    @contextmanager
+    def passing_over_what_is_gone(self, tables: Sequence[str]) -> Iterator[None]:
+        """Ends the block without an error if it fails since rows of the micro-batches are only in files that the table
+        has replaced, as by OPTIMIZE, and VACUUM has removed, or in commits that its log no longer has."""
+        try:
+            yield
+        except GoneError:
+            pass
+        except Exception:
+            if not any(map(self._is_vacuumed, filter(self.workspace.lake.exists, tables))):
+                raise
+
+    def _is_vacuumed(self, table: str) -> bool:
+        if self.workspace.configuration.lake.root is None:
+            return False
+        log = table_log(self.workspace.lake.uri(table))
+        gone = set(log.missing([add["path"] for _, add in self.adds(log, table)]))
+        return bool(gone) and gone.isdisjoint(add["path"] for add in log.files(log.latest()))
 
     def total(self, figure: str) -> int:
         """The sum of a figure of `runs` (rows, matches, quarantined) over the micro-batches."""

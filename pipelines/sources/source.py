@@ -58,6 +58,9 @@ class Log(Protocol):
     def commits(self) -> range:
         """The versions whose commits the log holds."""
 
+    def missing(self, paths: Sequence[str]) -> list[str]:
+        """The paths, as in the log, at which there is no longer a file."""
+
 
 class Source:
     """The source table of one stream, at the version that is newest when this object is created."""

@@ -18,6 +18,7 @@ from pipelines.compile import compile_scopes
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from quality import sources, tagged
+from quality.evaluation import evaluate
 from quality.written import NewestBatch
 from tests.cases import quick_first
 
@@ -90,6 +91,33 @@ def test_what_was_tagged_is_found_right(workspace) -> None:
         assert found[name] == "none"
     assert found["sampled_rows"] > 100
     assert found["sampled_rules"] == 3
+
+
+@pytest.mark.parametrize("gone", ["files", "commits"])
+def test_what_vacuum_or_the_log_no_longer_has_is_not_judged(workspace, gone) -> None:
+    tag_stream(workspace, "s")
+    table = workspace.lake.writable("s_tagged")
+    table.delete("id < 0")
+    write_deltalake(table, workspace.lake.arrow("s_tagged"), mode="overwrite")
+    table = workspace.lake.writable("s_tagged")
+    if gone == "files":
+        assert measured(workspace)["tagged_rows"] > 0
+        assert table.vacuum(0, dry_run=False, enforce_retention_duration=False)
+    else:
+        table.create_checkpoint()
+        for file in Path(workspace.lake.uri("s_tagged"), "_delta_log").glob("*[01].json"):
+            file.unlink()
+    found = tagged.suites(workspace, workspace.configuration.streams["s"])
+    assert found.measures["tagged_rows"] == found.measures["expected_rows"] == 0
+    assert all(each.success for each in evaluate(found.suites))
+
+
+def test_a_lost_file_of_the_newest_version_is_an_error(workspace) -> None:
+    tag_stream(workspace, "s")
+    for file in Path(workspace.lake.uri("s_tagged")).rglob("*.parquet"):
+        file.unlink()
+    with pytest.raises(FileNotFoundError):
+        measured(workspace)
 
 
 def test_rules_of_the_three_columns_that_are_needed_are_tried_again(workspace) -> None:
