@@ -76,10 +76,11 @@ def _workspace(context: dg.AssetCheckExecutionContext) -> "Workspace":
 
 
 def _written(context: dg.AssetCheckExecutionContext, key: dg.AssetKey) -> int:
-    """How many micro-batches the newest materialization of the asset wrote."""
+    """How many micro-batches the newest materialization of the asset wrote; 0 if it was of another lake's table."""
     event = context.instance.get_latest_materialization_event(key)
     written = event.asset_materialization if event else None
-    value = written.metadata[BATCHES].value if written and BATCHES in written.metadata else 0
+    found = {name: each.value for name, each in written.metadata.items()} if written else {}
+    value = found.get(BATCHES, 0) if found.get("dagster/uri") == _workspace(context).lake.uri(key.path[-1]) else 0
     return value if isinstance(value, int) else 0
 
 

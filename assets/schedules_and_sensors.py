@@ -110,7 +110,7 @@ def change_sensor(configuration: Configuration, job: Any) -> dg.SensorDefinition
         request = dg.RunRequest(
             run_key=hashlib.sha256(f"{context.cursor}{cursor}{failed or ''}".encode()).hexdigest(),
             asset_selection=_selected(configuration, workspace.configuration, due),
-            tags={DUE_TAG: ", ".join(due), SENSOR_TAG: str(configuration.path)},
+            tags={DUE_TAG: ", ".join(due), SENSOR_TAG: str(configuration.path.absolute())},
         )
         return dg.SensorResult(run_requests=[request], cursor=cursor)
 
@@ -122,7 +122,7 @@ def failed_run(instance: dg.DagsterInstance, configuration: Configuration) -> st
 
     A run whose machine died stays Started until it is terminated on the page, and is then canceled.
     """
-    started = dg.RunsFilter(tags={SENSOR_TAG: str(configuration.path)})
+    started = dg.RunsFilter(tags={SENSOR_TAG: str(configuration.path.absolute())})
     records = instance.get_run_records(started, limit=1)
     if not records or records[0].dagster_run.status not in _UNFINISHED:
         return None

@@ -291,7 +291,8 @@ def ended_run(
 def test_what_a_failed_run_left_undone_is_done_though_nothing_changed_since(
     workspace: Workspace, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, report: str
 ) -> None:
-    tick = tick_sensor(workspace, instance, None)
+    monkeypatch.chdir(workspace.configuration.path.parent)
+    tick = tick_sensor(workspace, instance, None, build_definitions(Path("deltatag.toml")))
     (first,) = tick.run_requests
     ended_run(instance, workspace, first.tags, report)
     ended_run(instance, workspace, {**first.tags, SENSOR_TAG: "another/deltatag.toml"})

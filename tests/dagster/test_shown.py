@@ -7,14 +7,18 @@ import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import dagster as dg
 import pytest
 from deltalake import write_deltalake
 
+from assets.checks import _written
 from assets.headless import run_once
 from assets.history import last_batches
 from assets.plots import rows_and_matches
+from assets.resources import LakeResource
 from assets.table_metadata import table_metadata
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
@@ -113,6 +117,19 @@ def test_a_row_with_a_time_that_python_lacks_is_shown(tmp_path: Path) -> None:
     write_deltalake(workspace.lake.uri("flights_tagged"), flights([10**8]))
     (record,) = table_metadata(workspace, "flights_tagged")["sample_rows"].records
     assert record.data["at"].startswith("13377-")
+
+
+def test_the_micro_batches_to_judge_are_those_of_the_same_lake(
+    workspace: Workspace, instance: dg.DagsterInstance, tmp_path: Path
+) -> None:
+    """Two lakes in one Dagster may have streams of the same name, and so assets of the same key."""
+    run_once(workspace, instance, ["flights"], quiet=True)
+    (tmp_path / "other").mkdir()
+    other = make_lake(tmp_path / "other", FLIGHTS, RULES_OF_FLIGHTS)
+    for lake, batches in ((workspace, 1), (other, 0)):
+        resources = SimpleNamespace(lake=LakeResource.over(lake))
+        context = cast("Any", SimpleNamespace(instance=instance, resources=resources))
+        assert _written(context, dg.AssetKey("flights_tagged")) == batches
 
 
 def test_a_table_that_is_not_made_says_so(tmp_path: Path, instance: dg.DagsterInstance) -> None:
