@@ -317,13 +317,14 @@ def _kinds(text: str) -> list[str]:
 
 class _VerbParser(argparse.ArgumentParser):
     """A parser that also takes a verb's arguments after its options (`explain SCOPE --json RULE`), and arguments that
-    begin with a dash (`lint --accept -late overlap`).
+    begin with a dash (`lint --accept --late overlap`).
 
     `argparse` itself takes an optional argument as missing at the first option, and rejects it later as one too many.
     It takes a text with a dash for an option, and gives an option with two values none that begins with a dash.
     """
 
     _is_second_try = False
+    _before = ""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """The values and the unknown arguments, as in `ArgumentParser`; options may also be intermixed."""
@@ -338,8 +339,9 @@ class _VerbParser(argparse.ArgumentParser):
             self._is_second_try = False
 
     def _parse_optional(self, arg_string: str) -> Any:
-        """The option that a text is, as `ArgumentParser` has it; None for a value."""
-        is_value = arg_string[:2] != "--" and arg_string not in self._option_string_actions
+        """The option that a text is, as `ArgumentParser` has it; None for a value, such as the id after --accept."""
+        before, self._before = self._before, arg_string
+        is_value = (arg_string[:2] != "--" or before == "--accept") and arg_string not in self._option_string_actions
         return None if is_value else super()._parse_optional(arg_string)
 
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 import pyarrow as pa
 
 import rules_index as ri
+from pipelines.duplicate_ids import current_rules
 from pipelines.errors import ConfigurationError
 from pipelines.explaining.derived import derived_values, needs_of
 from pipelines.explaining.indexes import Indexes
@@ -125,7 +127,7 @@ def _by_index(rows: pa.Table, version: int | None) -> list[tuple[int | None, str
 def _explain_rows(task: _Task, rows: pa.Table, version: int | None, fingerprint: str | None) -> None:
     """Explain rows with one index."""
     compiled = task.indexes.index_of(version, fingerprint)
-    named = [rule for each in task.rules if (rule := _known(task, compiled, each, version)) is not None]
+    named = [rule for each in dict.fromkeys(task.rules) if (rule := _known(task, compiled, each, version)) is not None]
     if task.rules and not named:
         return
     try:
@@ -154,12 +156,18 @@ def _known(task: _Task, compiled: ri.CompiledRules, rule: str, version: int | No
         rule_of(compiled, rule_id)
     except ri.UnknownRuleError as error:
         which = "the newest index" if version is None else f"version {version} of the rules"
-        newest = task.scope.workspace.lake.version("rules")
-        hint = f" If it was added since, explain it with --rules-version {newest}." if version != newest else ""
-        task.unknown[rule] = f"{task.scope.name}, {which}: {error}{hint}"
+        task.unknown[rule] = f"{task.scope.name}, {which}: {error}{_version_with(task, rule_id, version)}"
         return None
     found: str | int = rule_id
     return found
+
+
+def _version_with(task: _Task, rule_id: str | int, version: int | None) -> str:
+    """The advice to explain a rule by the newest version of `rules`, if this has the rule and was not explained; else
+    empty."""
+    rules = current_rules(task.scope.workspace)
+    has_rule = (rules.of_scope(task.scope.name)["rule_id"].cast(pl.String) == str(rule_id)).any()
+    return f" Explain it with --rules-version {rules.version}." if has_rule and rules.version != version else ""
 
 
 def _matched(task: _Task, compiled: ri.CompiledRules, row: dict[str, Any]) -> list[Any]:

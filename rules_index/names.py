@@ -1,9 +1,16 @@
-"""Names of columns and fields as Spark compares them when case is ignored."""
+"""Names of columns and fields as Spark compares them when case is ignored, and ids that resemble an unknown
+one."""
 
 from __future__ import annotations
 
+import difflib
+import itertools
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+
+_MOST_COMPARED = 10_000
+"""Maximum number of ids that an unknown one is compared with, which takes a second at most."""
+_LONGEST_COMPARED = 200
 
 
 def field_key(name: str) -> str:
@@ -60,3 +67,13 @@ def back_quoted(name: str) -> str:
 def back_quoted_path(name: str) -> str:
     """A leaf's name in Spark SQL, whatever characters its parts have."""
     return ".".join(map(back_quoted, path_parts(name)))
+
+
+def similar_id(unknown: object, known: Iterable[object]) -> str:
+    """The sentence ` Did you mean ...?` with the most similar of the known ids; empty if none is similar.
+
+    Only the first `_MOST_COMPARED` are compared.
+    """
+    ids = {str(each).strip().lower(): each for each in itertools.islice(known, _MOST_COMPARED)}
+    close = difflib.get_close_matches(str(unknown).strip().lower()[:_LONGEST_COMPARED], ids, n=1)
+    return f" Did you mean {ids[close[0]]!r}?" if close else ""

@@ -17,6 +17,7 @@ from pipelines.lake.reading import arrow_reads, as_dataset, as_texts, batches_of
 from pipelines.rule_set import in_years_of_python, spark_type
 from pipelines.table_definitions import OPTIONAL_OF_RULES, RULES, tagged_table
 from pipelines.workspace import Workspace
+from rules_index.names import similar_id
 
 WHOLE_RULES = replace(RULES, columns=(*RULES.columns, *OPTIONAL_OF_RULES))
 """The table `rules` with all columns that it can have."""
@@ -147,7 +148,10 @@ def history(workspace: Workspace, rule_id: str) -> list[dict[str, Any]]:
             newer["commit"] = {name: oldest[name] for name in ("version", "timestamp")}
         entries.append(newer)
     if not entries:
-        raise TableError(f"No version of the table rules that is kept has a rule {rule_id}.")
+        known = rules_of(lake, lake.delta("rules"))["rule_id"].drop_nulls()
+        raise TableError(
+            f"No version of the table rules that is kept has a rule {rule_id}.{similar_id(rule_id, known)}"
+        )
     scopes = {each["row"]["scope"] for each in entries if each["row"]} - {None}  # a rule may be written without one
     matches = _matches(workspace, wanted, scopes)
     return _with_matches(entries, matches)

@@ -24,7 +24,7 @@ from rules_index.language.nodes import Node
 from rules_index.language.parser import parse
 from rules_index.language.scope import Scope, path_of
 from rules_index.language.typed import Expression, Leaf, leaves_of
-from rules_index.names import back_quoted, column_key, spelled
+from rules_index.names import back_quoted, column_key, similar_id, spelled
 
 if TYPE_CHECKING:
     from rules_index.index.compiled import CompiledRules, RuleId
@@ -100,7 +100,7 @@ def _ordinal(compiled: CompiledRules, rule_id: RuleId) -> int:
         raise UnknownRuleError(
             f"Rule {rule_id!r} did not compile ({row['error']}: {row['message']}), so it never matches."
         )
-    raise unknown
+    raise UnknownRuleError(f"{unknown}{similar_id(rule_id, (each.as_py() for each in ids))}")
 
 
 def parts_of(rule: RuleText, scope: Scope, event_time: str | None) -> Part:
