@@ -131,3 +131,8 @@ def lag_text(versions: int | None, rows: int | None) -> str:
     if versions == 0:
         return "nothing"
     return counted(versions, "version") + (f", {counted(rows, 'row')}" if rows is not None else "")
+
+
+def none_configured(kind: str) -> str:
+    """The line if no stream, or no join, is configured."""
+    return f"No {kind} is configured yet: name one under [{kind}s] in the configuration."

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from deltatag.lines import retag_line
+from deltatag.lines import none_configured, retag_line
 from deltatag.output import print_json, say
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ def retag_action(
     from pipelines.retag import RetagResult, reproduce_tags, retag
 
     results: list[RetagResult] = []
-    for name in _chosen(workspace, args):
+    chosen = _chosen(workspace, args)
+    for name in chosen:
         with failure_of(name):
             if args.into is not None:
                 result = reproduce_tags(workspace, name, args.rules_version, args.into, args.since, args.until)
@@ -50,6 +51,8 @@ def retag_action(
     for result in results:
         if text := retag_line(result):
             say(text)
+    if not chosen:
+        say(none_configured("stream"))
 
 
 def _chosen(workspace: Workspace, args: Namespace) -> list[str]:

@@ -20,6 +20,7 @@ from deltatag.lines import (
     join_line,
     lag_text,
     maintain_line,
+    none_configured,
     report_line,
     retag_line,
     size_line,
@@ -234,7 +235,7 @@ def run_verb(args: Namespace) -> int:
         for maintained in report.maintained:
             say(maintain_line(maintained))
         if not (report.compiled or report.tagged or report.retagged or report.joined or report.failures):
-            say("Nothing was due." if workspace.configuration.streams else _none_configured("stream"))
+            say("Nothing was due." if workspace.configuration.streams else none_configured("stream"))
         if notice:
             say(paragraph(notice))
     _print_failures(report.failures)
@@ -262,7 +263,7 @@ def status_verb(args: Namespace) -> int:
     if args.json:
         print_json([asdict(one) for one in states])
     elif not states:
-        say(_none_configured("stream"))
+        say(none_configured("stream"))
     else:
         names = ["scope", "rules", "index", "engine", "rejects", "source", "tagged", "behind", "last run", "state"]
         rows = [
@@ -380,14 +381,10 @@ def _print_results(
             if text := line(result):
                 say(text)
         if not results and not failures:
-            say(_none_configured(kind))
+            say(none_configured(kind))
         if notice:
             say(paragraph(notice))
     _print_failures(failures)
-
-
-def _none_configured(kind: str) -> str:
-    return f"No {kind} is configured yet: name one under [{kind}s] in the configuration."
 
 
 def _print_failures(failures: Mapping[str, str]) -> None:

@@ -24,7 +24,7 @@ from pipelines.lake.reading import as_dataset, files_in
 from pipelines.rule_set import ANNOTATED_BY, RULE_COLUMNS
 from pipelines.scopes import StreamScope, scope_of
 from pipelines.settings.configuration import is_catalog_name
-from pipelines.sources.event_times import moment
+from pipelines.sources.event_times import bounds
 from pipelines.value_lists import read_lists
 from pipelines.workspace import Workspace
 from rules_index.errors import RuleError
@@ -231,9 +231,9 @@ def _times(
     kind = schema.field(event_time).type
     zone = ZoneInfo(workspace.configuration.rules.time_zone)
     column, wanted = ds.field(event_time), None
-    for text, compare in ((since, column.__ge__), (until, column.__lt__)):
-        if text is not None:
-            part = compare(pa.scalar(moment(text, kind, zone), kind))
+    for bound, compare in zip(bounds(since, until, kind, zone), (column.__ge__, column.__lt__), strict=True):
+        if bound is not None:
+            part = compare(pa.scalar(bound, kind))
             wanted = part if wanted is None else wanted & part
     return wanted
 

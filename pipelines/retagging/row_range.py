@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pipelines.errors import ConfigurationError
 from pipelines.scopes import Scope, StreamScope
-from pipelines.sources.event_times import moment
+from pipelines.sources.event_times import bounds
 from pipelines.spark.sql_text import quoted
 from rules_index.workers.retagged_rows import RowRange
 
@@ -32,7 +32,7 @@ def why_no_range(scope: Scope) -> str | None:
 def range_of(scope: Scope, since: str | None, until: str | None) -> RowRange | None:
     """The rows with event times from `since` on and before `until`, as given on the command line; None for all rows.
 
-    ConfigurationError if the scope has no such range (`why_no_range`), or a text is not a time.
+    ConfigurationError if the scope has no such range (`why_no_range`), or for what `bounds` refuses.
     """
     if since is None and until is None:
         return None
@@ -42,7 +42,7 @@ def range_of(scope: Scope, since: str | None, until: str | None) -> RowRange | N
     wanted, zone = scope.event_time.lower(), ZoneInfo(scope.workspace.configuration.rules.time_zone)
     field = next(field for field in scope.columns() if field.name.lower() == wanted)
     low, high = (
-        None if text is None else pa.scalar(moment(text, field.type, zone), field.type) for text in (since, until)
+        None if bound is None else pa.scalar(bound, field.type) for bound in bounds(since, until, field.type, zone)
     )
     return RowRange(field.name, low, high)
 

@@ -9,7 +9,7 @@ import pytest
 from deltatag.__main__ import main
 
 
-@pytest.mark.parametrize("verb", ["run", "compile", "tag", "lint", "report", "status"])
+@pytest.mark.parametrize("verb", ["run", "compile", "tag", "retag", "lint", "report", "status"])
 def test_each_verb_says_what_to_configure(tmp_path: Path, verb: str, capsys, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["init"]) == 0

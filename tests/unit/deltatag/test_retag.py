@@ -68,6 +68,7 @@ def test_a_range_is_for_the_scopes_that_have_it(lake: Path, capsys) -> None:
         (["timed", "plain", "--to", "2024-01-02"], "plain has no event_time"),
         (["timed", "--from", "2024-13-02"], "2024-13-02"),
         (["timed", "none"], "none"),
+        (["timed", "--from", "2024-01-02", "--to", "2024-01-02"], "a later time than --from"),
     ],
 )
 def test_nothing_is_done_where_a_scope_cannot_be_retagged_so(lake: Path, arguments: list, reason: str, capsys) -> None:

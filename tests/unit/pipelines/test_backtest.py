@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from deltatag.__main__ import main
 from pipelines.backtest import Candidate, backtest
 from pipelines.errors import ConfigurationError
+from pipelines.sources.event_times import bounds
 
 ROWS = 5_000
 STREAMS = {"s": {"source": "lake/source", "event_time": "t", "key": ["id"]}, "timeless": {"source": "lake/source"}}
@@ -106,6 +109,7 @@ def test_what_cannot_be_tried_is_told(workspace) -> None:
         ("nowhere", {}, "nowhere"),
         ("timeless", {"since": "2024-01-01"}, "no event_time"),
         ("s", {"until": "soon"}, "'soon' is not a time"),
+        ("s", {"since": "2024-04-01", "until": "2024-03-31"}, "a later time than --from"),
     ):
         with pytest.raises(ConfigurationError, match=message):
             backtest(workspace, name, [Candidate("a", "TRUE")], **options)
@@ -211,7 +215,14 @@ def test_an_event_time_in_another_case(new_workspace) -> None:
     assert rule.matches == sum(rule.over_time.values()) > 0
 
 
-@pytest.mark.parametrize("bounds", [{"since": "0001-01-01"}, {"until": "9999-12-31T23:59-05:00"}])
-def test_a_bound_at_the_edge_of_the_years(workspace, bounds: dict[str, str]) -> None:
+@pytest.mark.parametrize("edge", [{"since": "0001-01-01"}, {"until": "9999-12-31T23:59-05:00"}])
+def test_a_bound_at_the_edge_of_the_years(workspace, edge: dict[str, str]) -> None:
     with pytest.raises(ConfigurationError, match="there is no bound"):
-        backtest(workspace, "s", [Candidate("a", "x > 5")], **bounds)
+        backtest(workspace, "s", [Candidate("a", "x > 5")], **edge)
+
+
+def test_a_time_of_day_is_no_day() -> None:
+    day, zone = pa.date32(), ZoneInfo("Europe/Berlin")
+    assert bounds("2024-03-31", "2024-03-31T22:00Z", day, zone) == (date(2024, 3, 31), date(2024, 4, 1))
+    with pytest.raises(ConfigurationError, match=r"and '2024-03-31T12:00' is a time of a day; give a day"):
+        bounds("2024-03-31T12:00", None, day, zone)
