@@ -13,6 +13,7 @@ from deltatag.output import counted, jsonable, paragraph, print_json, print_tabl
 from rules_index.printable import escaped
 
 if TYPE_CHECKING:
+    from pipelines.authoring.exchange import ImportResult
     from pipelines.workspace import Workspace
 
 DONE, FAILED = 0, 1
@@ -54,8 +55,17 @@ def import_action(workspace: Workspace, args: Namespace) -> int:
     if found.version is not None:
         say(f"Written as version {found.version} of the rules.")
     else:
-        say("Nothing was written: this is a dry run." if args.dry_run else "Nothing was written: nothing differs.")
+        say(f"Nothing was written: {_why_nothing(found, args.dry_run)}.")
     return FAILED if found.rejected else DONE
+
+
+def _why_nothing(found: ImportResult, dry_run: bool) -> str:
+    """Why an import wrote nothing."""
+    if dry_run:
+        return "this is a dry run"
+    if found.unchanged or found.left_out:
+        return "nothing differs" if not found.rejected else "no other rule differs"
+    return "every rule is rejected" if found.rejected else "the file has no rules"
 
 
 def export_action(workspace: Workspace, args: Namespace) -> int:

@@ -36,8 +36,8 @@ def read_dmn(path: Path, scope: str, schema: pa.Schema, mapping: Path | None) ->
 
     A row becomes a rule with the id `decision/row`, its outputs as labels and its number as priority. With the hit
     policies UNIQUE, ANY, COLLECT and RULE ORDER a rule is its row's condition; with FIRST it also excludes what earlier
-    rows match. Tables with other policies, and rows with an unsupported test, are refused; so are files of a folder
-    that are not XML or have a DOCTYPE. RuleFileError if `path` itself is such a file.
+    rows match. Tables with other policies or within functions, and rows with an unsupported test, are refused; so are
+    files of a folder that are not XML or have a DOCTYPE. RuleFileError if `path` itself is such a file.
     """
     fields = FieldMapping(schema, mapping)
     found = ForeignRules()
@@ -45,7 +45,18 @@ def read_dmn(path: Path, scope: str, schema: pa.Schema, mapping: Path | None) ->
         for decision in _all(root, "decision"):
             for table in _children(decision, "decisionTable"):
                 _add(found, file, decision, table, scope, fields)
+        for holder in (*_all(root, "decision"), *_all(root, "businessKnowledgeModel")):
+            if _tag(holder) != "decision" or not _children(holder, "decisionTable"):
+                _refuse_tables(found, file, holder)
     return found
+
+
+def _refuse_tables(found: ForeignRules, file: Path, holder: ElementTree.Element) -> None:
+    """Refuse the decision tables within a function or an expression, which are no decision by themselves."""
+    name = holder.get("name")
+    message = "The decision table is a part of a function or of an expression; only one that is a decision has rules."
+    for _ in _all(holder, "decisionTable"):
+        found.refuse(holder.get("id") or name or file.stem, RefusedError("NOT_A_DECISION", message), file, name)
 
 
 def _root(path: Path) -> ElementTree.Element:

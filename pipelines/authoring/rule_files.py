@@ -29,6 +29,8 @@ from pipelines.table_definitions import OPTIONAL_OF_RULES, RULES
 MOST_BYTES = 1 << 30
 ALWAYS_THERE = tuple(column.name for column in RULES.columns)
 """The columns that every table of rules can have."""
+_MOST_DEEP = 100
+"""Maximum depth to which lists and mappings of YAML may be nested."""
 _TRUTHS = {"true": True, "false": False}
 
 
@@ -50,6 +52,8 @@ def read_rules_file(path: Path, id_type: str, zone: ZoneInfo, columns: Sequence[
         for name in row:
             if name not in present:
                 present[name] = _column(path, number, name, columns)
+    if {} in rows:
+        raise RuleFileError(f"{path}, rule {rows.index({}) + 1}: it has no rule_id, which every rule needs.")
     names = list(dict.fromkeys(present.values()))
     if len(names) < len(present) and any(len({present[n] for n in row}) < len(row) for row in rows):
         raise RuleFileError(f"{path} gives a column twice: {', '.join(present)}.")
@@ -135,14 +139,21 @@ def _typed(path: Path, text: str, number: int, column: pa.Field, value: Any, zon
             whole = int(str(value).strip()) if not isinstance(value, (bool, float)) else _refuse()
             return whole if -(1 << kind.bit_width - 1) <= whole < 1 << kind.bit_width - 1 else _refuse()
         if pa.types.is_timestamp(kind):
-            time = datetime.fromisoformat(str(value).strip())
-            return (time if time.tzinfo else time.replace(tzinfo=zone)).astimezone(UTC)
+            return _instant(datetime.fromisoformat(str(value).strip()), zone)
         labels = json.loads(value, object_pairs_hook=_unique) if isinstance(value, str) else value
         return [(_text(key), None if each is None else _text(each)) for key, each in labels.items()]
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         line = line_of(text, number) if path.suffix.lower() == ".csv" else None
         place = f"rule {number}" if line is None else f"line {line}, rule {number}"
         raise RuleFileError(f"{path}, {place}: {name} is {value!r:.80}, and must be {_wanted(column)}.") from None
+
+
+def _instant(time: datetime, zone: ZoneInfo) -> datetime:
+    """A bound in UTC; the nearest one that Python has, if it is beyond the years 1 to 9999 there."""
+    try:
+        return (time if time.tzinfo else time.replace(tzinfo=zone)).astimezone(UTC)
+    except OverflowError:
+        return (datetime.max if time.year > 1 else datetime.min).replace(tzinfo=UTC)
 
 
 def _wanted(column: pa.Field) -> str:
@@ -227,19 +238,13 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml's takes a fifth of the time
     """Reads every scalar but null as text, so that `no`, 012 and 2026-01-01 stay as written."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012
         first: [(tag, pattern) for tag, pattern in found if tag == "tag:yaml.org,2002:null"]
         for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        """As in the base class, but aliases are refused: a few lines of them can expand beyond all memory."""
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases (*name) are not allowed")
-        return super().compose_node(parent, index)
 
     def construct_scalar(self, node: Any) -> Any:
         """As in the base class, but a text that UTF-8 has no bytes for is an error."""
@@ -258,6 +263,7 @@ class _Loader(yaml.SafeLoader):
 def read_yaml_documents(path: Path, text: str) -> list[Any]:
     """The non-empty documents of a YAML text; all scalars but null are text. RuleFileError names the line at fault."""
     try:
+        _check_events(text)
         return [each for each in yaml.load_all(text, _Loader) if each is not None]
     except (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
@@ -265,7 +271,21 @@ def read_yaml_documents(path: Path, text: str) -> list[Any]:
         reason = getattr(error, "problem", None) or str(error).splitlines()[0]
         if isinstance(error, RecursionError):
             reason = "it is nested too deep"
+        if mark is not None and "\t" in "".join(text.split("\n")[mark.line : mark.line + 1]):
+            reason += " (the line has a tab; YAML is indented with blanks)"
         raise RuleFileError(f"{path}{where}, is not a YAML file of rules: {reason}.") from None
+
+
+def _check_events(text: str) -> None:
+    """Raise YAMLError for aliases, a few lines of which can expand beyond all memory, and for a nesting on which
+    libyaml would end the process."""
+    depth = 0
+    for event in yaml.parse(text, _Loader):
+        if isinstance(event, yaml.AliasEvent):
+            raise yaml.YAMLError("aliases (*name) are not allowed")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _MOST_DEEP:
+            raise yaml.YAMLError("it is nested too deep")
 
 
 def read_yaml(path: Path, text: str) -> Any:

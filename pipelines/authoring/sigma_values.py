@@ -204,16 +204,17 @@ def _number(name: str, column: Column, operator: str, value: Any) -> Condition:
     text, sql = str(value).strip(), column.sql
     if pa.types.is_boolean(column.type) and text.lower() in ("true", "false") and operator == "=":
         return comparison(sql, f"{sql} = {text.upper()}", f"{sql} <> {text.upper()}")
+    kind = column.type
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    if not (is_number or _is_text(kind)):
+        raise RefusedError("VALUE", f"{name} is {name_of(kind)} here, and is compared with {text!r:.80}.")
     if not re.fullmatch(r"[+-]?\d{1,30}(\.\d{1,30})?", text):
         raise RefusedError("VALUE", f"{name} is compared with {text!r:.80}, which is not a number.")
     number = text.lstrip("+")
     negated = {"=": "<>", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}[operator]
-    if _is_text(column.type):
+    if _is_text(kind):
         cast = f"try_cast({sql} AS DOUBLE)"
         return Test(f"{cast} {operator} {number}", f"({cast} IS NULL OR {cast} {negated} {number})")
-    kind = column.type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-        raise RefusedError("VALUE", f"{name} is {name_of(kind)} here, and is compared with the number {number}.")
     return comparison(sql, f"{sql} {operator} {number}", f"{sql} {negated} {number}")
 
 

@@ -227,6 +227,7 @@ LAUGHS = "a: &a [x, x]\nb: &b [*a, *a]\nrules: [*b, *b]\n"
         ("rules.jsonl", '{"rule_id": "a", "rule_id": "b"}\n', "given twice"),
         ("rules.jsonl", '{"rule_id": ["a"], "scope": "s", "expression": "TRUE"}\n', "rule_id is"),
         ("rules.jsonl", "[" * 100_000, "not JSON"),
+        ("rules.jsonl", "{}", "rule 1: it has no rule_id"),
     ],
 )
 def test_a_malformed_file_changes_nothing(workspace, tmp_path: Path, name: str, text: str, message: str) -> None:
@@ -376,7 +377,12 @@ def test_history_and_differences_on_the_command_line(workspace, add_rules, tmp_p
     assert main(["rules", "diff", "1", "2"]) == 0
     assert "~ a: expression: x > 3 -> x > 5" in capsys.readouterr().out
     assert main(["rules", "history", "a"]) == 0 and main(["rules", "export", str(tmp_path / "out.csv")]) == 0
-    assert main(["rules", "history", "none"]) == 1
+    capsys.readouterr()
+    assert main(["rules", "history", "B "]) == 1 and "Did you mean 'b'?" in capsys.readouterr().err
+    for text, reason in (("", "the file has no rules"), ("rule_id,expression\nbad,x >\n", "every rule is rejected")):
+        (tmp_path / "in.csv").write_text(text)
+        main(["rules", "import", str(tmp_path / "in.csv"), "--scope", "s"])
+        assert f"Nothing was written: {reason}." in capsys.readouterr().out
     assert main(["rules", "diff", "1", "99"]) == 1
     assert main(["rules"]) == 2
     monkeypatch.delenv("DELTATAG_CONFIG")

@@ -228,6 +228,14 @@ def test_names_are_mapped(tmp_path: Path) -> None:
         (document(("< null", "1")), "risk/1", "FEEL", "is not supported"),
         (document(("5", "6", "1")), "risk/1", "ROW", "2 tests"),
         (document(("'x'", "1"), inputs=("country",)), "risk/1", "FEEL", "is not supported"),
+        (
+            document(("< 5", "1"))
+            .replace("decision ", "businessKnowledgeModel ")
+            .replace("</decision>", "</businessKnowledgeModel>"),
+            "risk",
+            "NOT_A_DECISION",
+            "a part of a function",
+        ),
     ],
 )
 def test_refused_parts_are_named(tmp_path: Path, text: str, rule_id: str, error: str, words: str) -> None:

@@ -58,3 +58,11 @@ def test_a_label_that_is_given_twice_is_refused(tmp_path: Path) -> None:
     path.write_text('rule_id,scope,expression,labels\nr,s,n = 1,"{""team"": ""a"", ""team"": ""b""}"\n')
     with pytest.raises(RuleFileError, match=r"rule 1: labels is .* must be a mapping"):
         read_rules_file(path, "string", ZoneInfo("UTC"))
+
+
+def test_bounds_beyond_the_years_of_utc_are_the_nearest(tmp_path: Path) -> None:
+    (tmp_path / "rules.csv").write_text("rule_id,valid_from,valid_to\na,0001-01-01T00:00+02:00,9999-12-31T23:59:59\n")
+    (rule,) = read_rules_file(tmp_path / "rules.csv", "string", ZoneInfo("America/New_York")).to_dicts()
+    assert (rule["valid_from"], rule["valid_to"]) == tuple(
+        each.replace(tzinfo=UTC) for each in (datetime.min, datetime.max)
+    )

@@ -24,6 +24,7 @@ SCHEMA = pa.schema(
         "Address": pa.string(),
         "ProcessId": pa.int64(),
         "Elevated": pa.bool_(),
+        "Day": pa.date32(),
         "user": pa.struct({"name": pa.string()}),
     }
 )
@@ -226,6 +227,11 @@ def test_random_rules(tmp_path: Path) -> None:
         ({"s": {"Image": ["a", ["b"]]}, "condition": "s"}, "VALUE", "Image have a list within a list"),
         ({"s": [{"Image": "a"}, "word"], "condition": "s"}, "KEYWORDS", "keywords"),
         ({"s": {"Elevated": "4"}, "condition": "s"}, "VALUE", "Elevated is BOOLEAN here"),
+        (
+            {"s": {"Day": "2026-01-01"}, "condition": "s"},
+            "VALUE",
+            "Day is DATE here, and is compared with '2026-01-01'",
+        ),
         ({"s": {"Image|re": "ab(?=x)"}, "condition": "s"}, "PATTERN", "position 2 of the pattern 'ab(?=x)'"),
         ({"s": {"Image|re|i": "abc["}, "condition": "s"}, "PATTERN", "position 3 of the pattern 'abc['"),
         ({"s": {"Image|re": ["a", None]}, "condition": "s"}, "VALUE", "Image has no value for its modifier re"),

@@ -53,10 +53,14 @@ BROKEN = {
     "alias.yml": ("a: &x [1]\nb: *x\n", "aliases"),
     "binary.yml": ("a: !!bool maybe\n", "maybe"),
     "broken.yml": ("title: [a\nid: b", "line 2, is not a YAML"),
+    "indented.yml": (
+        "a:\n\tb: 1\n",
+        "line 2, is not a YAML file of rules: found character that cannot start any token (the",
+    ),
     "latin.yml": (b"title: \xe9\n", "UTF-8"),
     "list.yml": ("[a, b]\n", "Document 1 of the file is not a Sigma rule"),
     "moment.yml": ("a: !!timestamp soon\n", "not a YAML"),
-    "surrogate.yml": ('title: "\\ud800"\n', "surrogates"),
+    "surrogate.yml": ('title: "\\ud800"\n', "Unicode character"),
     "tag.yml": ("a: !!python/object/apply:pathlib.Path.touch [run]\n", "could not determine a constructor"),
     "twice.yml": ("id: a\nid: b\n", "given twice, line 1"),
 }
