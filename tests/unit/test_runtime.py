@@ -122,6 +122,14 @@ def test_without_any_java_the_message_says_what_was_seen_and_what_to_do(bare: di
     assert "Java 17 or later" in message and "JAVA_HOME" in message and "make setup" in message
 
 
+def test_a_working_directory_that_was_removed_is_told(bare: dict[str, str], tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(runtime.JavaNotFoundError, match="go to another folder"):
+        runtime.find_java(bare)
+
+
 def fill(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Put stand-ins of both jars into `folder` and expect their hashes."""
     folder.mkdir(parents=True)

@@ -245,6 +245,19 @@ def test_one_of_several_rules_with_one_id_is_edited(lake: Workspace, add_rules) 
     assert rules_held(lake) == [("a", "n > 2", False), ("b", "n > 2", None), (None, "n > 3", None)]
 
 
+def test_labels_are_given(lake: Workspace, add_rules) -> None:
+    add_rules(lake, ("a", "s", "n > 1"), ("b", "s", "n > 2"))
+    for labels in ("map('k', 'v\\'w', 'l', NULL)", "map('k', NULL)", "NULL"):
+        assert local_result(lake, f"UPDATE rules SET labels = {labels} WHERE rule_id = 'a'") is not None
+    versions = [DeltaTable(lake.lake.uri("rules"), version) for version in range(1, 5)]
+    held = [
+        dict(zip(*each.to_pyarrow_table().select(["rule_id", "labels"]).to_pydict().values(), strict=True))
+        for each in versions
+    ]
+    given = [None, [("k", "v'w"), ("l", None)], [("k", None)], None]
+    assert held == [{"a": each, "b": None} for each in given]
+
+
 def test_columns_that_only_spark_compares_name_no_row(lake: Workspace, add_rules) -> None:
     for labels in ([("k", "v")], [("k", "w")]):
         add_rules(lake, {"rule_id": "a", "scope": "s", "expression": "n > 1", "labels": labels})
