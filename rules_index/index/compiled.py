@@ -301,9 +301,8 @@ class CompiledRules:
         value lists that are new or whose values have changed; rules that name one of these count as changed.
 
         The cost depends on the number of changed rules while these are up to a tenth of all. Otherwise, and if the
-        index is small or has annotations, all rules are compiled. This version does not change, and other threads may
-        use it meanwhile. Raises `RulesIndexError` if the changes cannot be read, `ArtifactError` if the texts in a
-        stored index are malformed.
+        index is small or has annotations, all rules are compiled. This version stays as it is, also for other threads.
+        Raises `RulesIndexError` if the changes cannot be read, `ArtifactError` if stored texts are malformed.
         """
         updated: CompiledRules = resolve_name(_UPDATE)(self, changes, analyse, sample, lists)
         return updated
@@ -311,10 +310,12 @@ class CompiledRules:
     def save(self, path: str | Path, shares_lists: bool = False) -> None:
         """Writes the index as one file: first to a temporary file in the same folder, which is then renamed to `path`.
 
-        shares_lists: long lists that were loaded from other files are not written again; the index then needs these
-        files (`list_files`) in its folder.
+        shares_lists: long lists stay in the files that they came from (`list_files`), which must be in the same folder.
         """
         save(_pieces(self, shares_lists), path)
+
+    def __reduce__(self) -> tuple[Any, tuple[bytes]]:
+        return resolve_name("rules_index.index.loading:loads"), (dumps(self),)
 
     @property
     def list_files(self) -> list[str]:

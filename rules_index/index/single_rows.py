@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, time
 from decimal import Decimal
 from typing import Any
 
@@ -79,6 +79,8 @@ def _fitting(value: Any, kind: pa.DataType) -> Any:
     is_truth, is_fractional = isinstance(value, (bool, np.bool_)), isinstance(value, (float, np.floating))
     is_whole = t.is_integer(kind) and isinstance(value, Decimal) and value == value.to_integral_value()
     is_fraction = isinstance(value, Decimal) and not (t.is_decimal(kind) or is_whole)
+    if t.is_date(kind) and isinstance(value, datetime) and (value.time() != time() or value.tzinfo is not None):
+        raise ValueError("Arrow would drop the time of day")
     if (is_truth and not t.is_boolean(kind)) or (is_fractional and not t.is_floating(kind)) or is_fraction:
         raise ValueError("Arrow would convert it")
     return value

@@ -1,5 +1,6 @@
 """Whatever the bytes are, loading gives the same index or `ArtifactError`."""
 
+import pickle
 import random
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -54,6 +55,7 @@ def test_a_saved_index_matches_alike(compiled: ri.CompiledRules, tmp_path: Path)
     compiled.save(tmp_path / "index")
     loaded = ri.load(tmp_path / "index")
     assert loaded.match(batch()).equals(compiled.match(batch()))
+    assert pickle.loads(pickle.dumps(compiled)).match(batch()).equals(compiled.match(batch()))
     assert loaded.errors == compiled.errors
     assert loaded.rejects.equals(compiled.rejects)
     assert (loaded.fingerprint, loaded.engine, loaded.inputs) == (

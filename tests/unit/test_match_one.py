@@ -113,6 +113,7 @@ def test_a_naive_datetime_is_local_to_the_time_zone_of_the_rules() -> None:
         ("i > 3", {"i": Decimal("Infinity")}, "i is Decimal"),
         ("i > 3", {"i": np.True_}, "i is np.True_"),
         ("d > DATE'2024-01-01'", {"d": 20000.5}, "d is 20000.5"),
+        ("d > DATE'2024-01-01'", {"d": datetime(2024, 1, 1, 12)}, "d is datetime.datetime.2024, 1, 1, 12, 0.*date32"),
         ("ts > TIMESTAMP'2024-01-01'", {"ts": 1.5}, "ts is 1.5"),
         ("map['a'] > 1", {"map": [None]}, "map is"),
         ("map['a'] > 1", {"map": [(None, 2)]}, "map is"),
