@@ -103,7 +103,7 @@ def import_rules(
         raise RuleFileError(_no_rules(file, scope))
     checked: dict[tuple[str, Any, str], dict[str, Any] | None] = {}
     for attempt in range(_ATTEMPTS):
-        table = lake.writable("rules")
+        table = lake.delta("rules") if dry_run else lake.writable("rules")
         is_whole = foreign is None or not foreign.is_partial
         plan = _plan(workspace, table, given, replace and is_whole, checked, refused)
         if foreign is not None:

@@ -141,12 +141,14 @@ def workspace(new_workspace):
     return found
 
 
-def test_an_import_is_planned_written_and_repeated(workspace, tmp_path: Path) -> None:
+def test_an_import_is_planned_written_and_repeated(workspace, tmp_path: Path, monkeypatch) -> None:
     path, _ = write(
         tmp_path, rule({"s": {"Image|endswith": "\\cmd.exe"}, "condition": "s"}, id="a"),
         rule({"s": {"Image|re": "(?=x)"}, "condition": "s"}, id="b"), rule({"s": ["k"], "condition": "s"}, id="c"),
     )  # fmt: skip
-    planned = import_rules(workspace, path, "s", dry_run=True, language="sigma")
+    with monkeypatch.context() as patched:
+        patched.delattr(type(workspace.lake), "writable")
+        planned = import_rules(workspace, path, "s", dry_run=True, language="sigma")
     assert planned.added == ("a",) and planned.version is None
     assert [(each["rule_id"], each["error"]) for each in planned.rejected] == [("b", "PATTERN"), ("c", "KEYWORDS")]
     written = import_rules(workspace, path, "s", language="sigma")
