@@ -307,7 +307,7 @@ def _whole(
                 explained += 1
                 conflict = conflict_of(texts[rule].as_py(), scope) if explained <= _MOST_EXPLAINED else ()
                 message = messages.contradiction(conflict, None)
-        elif kind == TAUTOLOGY:
+        elif kind == TAUTOLOGY and texts[rule].as_py().strip().upper() != "TRUE":  # which the message asks to write
             message = messages.tautology()
         elif rule in raising and not has_example[number]:
             continue

@@ -106,6 +106,7 @@ def row_of(example: dict[str, Any]) -> pa.Table:
         "a > 5 OR b > 5 OR unix_seconds(t) = 1",
         "CASE WHEN a = 1 OR a = 1 THEN c ELSE NULL END",
         "a + 1 > 5 OR a > 4",
+        " True ",
     ],
 )
 def test_what_is_in_order_is_not_told(rule: str) -> None:
