@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from pipelines.error_texts import first_line
 from pipelines.errors import ConfigurationError
-from pipelines.settings.configuration import FILE_NAME, load_configuration
+from pipelines.settings.configuration import load_configuration
 from pipelines.settings.model import Configuration
 from pipelines.table_definitions import LAKE_TABLES
 from pipelines.workspace import Workspace
@@ -82,7 +81,7 @@ def initialise(path: Path, id_type: str | None, workspace: Callable[[Configurati
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(TEMPLATE, encoding="utf-8")
         except OSError as error:
-            raise ConfigurationError(f"{path}: {FILE_NAME} cannot be written: {first_line(error)}.") from None
+            raise ConfigurationError(f"{path} cannot be written: {error.strerror or error}.") from None
         made.append(str(path))
     lake = workspace(load_configuration(path)).lake
     tables = [name for name in LAKE_TABLES if lake.create(name, id_type or "string")]
