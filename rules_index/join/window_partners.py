@@ -118,6 +118,8 @@ def order_rows(sides: Sequence[Side], windows: Sequence[int], by_key: bool = Tru
         given = (side.keys, side.times, side.new, side.owned)
         if any(len(array) != side.rows.num_rows for array in given):
             raise RulesIndexError("Keys, times and flags of a side are as many as its rows.")
+        if "".join(array.dtype.kind for array in given) != "iibb":
+            raise RulesIndexError("Keys and times of a side are signed integers, and its flags are Boolean.")
         joining = np.flatnonzero(side.keys >= 0)
         if ((side.times[joining] >= FARTHEST) | (side.times[joining] <= -FARTHEST)).any():
             raise RulesIndexError("Event times are less than 73,000 years from 1970.")

@@ -268,6 +268,9 @@ def test_wrong_streams_windows_and_lengths_are_named() -> None:
         list(index.match([side, side], [0, -1]))
     with pytest.raises(ri.RulesIndexError, match="as many as its rows"):
         list(index.match([side, replace(side, keys=np.zeros(2, np.int64))], [0, 0]))
+    for odd in ({"new": np.array([2], np.int8)}, {"times": np.zeros(1, "M8[us]")}, {"keys": np.array([0.5])}):
+        with pytest.raises(ri.RulesIndexError, match="signed integers, and its flags are Boolean"):
+            list(index.match([side, replace(side, **odd)], [0, 0]))
 
 
 def test_names_of_streams_may_need_quotes() -> None:
