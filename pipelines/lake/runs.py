@@ -180,18 +180,19 @@ def revise(lake: Lake, planned: MicroBatch, plan: Mapping[str, Any], **changes: 
     return revised
 
 
-def plan_reset(lake: Lake, last: MicroBatch) -> MicroBatch:
-    """Plan to empty the tables of the scope whose last micro-batch this is.
+def plan_reset(lake: Lake, scope: str, last: MicroBatch | None) -> MicroBatch:
+    """Plan to empty the tables of a scope. last: its last micro-batch, None if `runs` has none.
 
     `given_up` in the plan names the series of the micro-batches until now. An unfinished micro-batch is only abandoned
     after that (`abandon`): if it were abandoned first, a run that is killed before it plans the reset would lose its
     rows for good.
     """
-    while last.state != RESET:
-        last = _recorded(lake, last)
-        plan = {"reset": True, "series": uuid.uuid4().hex, "given_up": [last.plan["series"], *given_up(last.plan)]}
-        reset = MicroBatch(last.scope, last.batch + 1, RESET, plan, None, None, None, datetime.now(UTC))
-        last = _record(lake, reset)
+    while last is None or last.state != RESET:
+        last = last and _recorded(lake, last)
+        former = [last.plan["series"], *given_up(last.plan)] if last is not None else []
+        plan = {"reset": True, "series": uuid.uuid4().hex, "given_up": former}
+        number = last.batch + 1 if last is not None else 0
+        last = _record(lake, MicroBatch(scope, number, RESET, plan, None, None, None, datetime.now(UTC)))
     return last
 
 

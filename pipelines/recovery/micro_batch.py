@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import IndexOutdatedError, SparkEndedError, TableError
 from pipelines.lake.index_store import StoredIndex, load_planned, newest_index
+from pipelines.lake.lake import rows_in
 from pipelines.lake.runs import (
     DONE,
     PLANNED,
@@ -37,8 +38,17 @@ if TYPE_CHECKING:
 
 
 def lost_rows(lake: Lake, tagged: str, last: MicroBatch | None, command: str) -> str | None:
-    """A message if the table of tagged rows is gone after the micro-batch `last`; None if it is there, or not yet."""
-    if last is None or last.plan.get("reset") or last.state == RESET or lake.exists(tagged):
+    """A message if the table of tagged rows is gone after the micro-batch `last`, or holds rows although `runs` has no
+    micro-batch of the scope; else None."""
+    if last is None:
+        if not lake.exists(tagged) or rows_in(lake.delta(tagged)) == 0:
+            return None
+        return (
+            f"The table {tagged} holds rows, and the table runs has no record of the micro-batches that wrote them, so "
+            "every row would be tagged once more. Restore the folder of runs from a copy, or process everything again "
+            f"with: {command} --restart"
+        )
+    if last.plan.get("reset") or last.state == RESET or lake.exists(tagged):
         return None
     return (
         f"The table {tagged} is gone, and with it the rows that earlier runs have tagged. Process everything again "
@@ -81,12 +91,14 @@ class MicroBatchRun:
     def _reset_tables(self, last: MicroBatch | None, restart: bool, empty: Callable[[], None]) -> MicroBatch | None:
         """Empty the tables if `restart` is set, or if an earlier run planned it but did not finish; None if not.
 
-        TableError if the table of tagged rows is gone: made again, it would lack the rows of earlier micro-batches.
+        TableError if the table of tagged rows is gone: made again, it would lack the rows of earlier micro-batches. The
+        same if it holds rows of which `runs` has no record: these would be tagged once more.
         """
-        if restart and last is not None:
-            last = plan_reset(self.lake, last)
+        loss = lost_rows(self.lake, self._rule_tables[-1], last, self._command)
+        if restart and (last is not None or loss):
+            last = plan_reset(self.lake, self._scope, last)
         if last is None or last.state != RESET:
-            if loss := lost_rows(self.lake, self._rule_tables[-1], last, self._command):
+            if loss:
                 raise TableError(loss)
             return None
         for series in abandon(self.lake, last):

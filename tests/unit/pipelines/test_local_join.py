@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import shutil
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -13,7 +14,14 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pipelines.compile import compile_scopes
-from pipelines.errors import JoinChangedError, NeedsSparkError, SourceChangedError, SourceError, SparkRuledOutError
+from pipelines.errors import (
+    JoinChangedError,
+    NeedsSparkError,
+    SourceChangedError,
+    SourceError,
+    SparkRuledOutError,
+    TableError,
+)
 from pipelines.join import JoinResult, join_streams, join_together
 from pipelines.joining.local_keys import common_type, instants
 from pipelines.lake.column_types import OPAQUE
@@ -70,6 +78,17 @@ def local_only(workspace: Workspace) -> Workspace:
     joins = {name: {**JOIN["j"]} for name in configuration.joins}
     document = {"lake": {"root": "lake", "runner": "local"}, "streams": STREAMS, "joins": joins}
     return Workspace(parse_configuration(document, configuration.path))
+
+
+def plan_and_die(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is killed before its first write to a table."""
+
+    def die(*_arguments: Any) -> bool:
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(FolderLog, "append", die)
+        join_streams(workspace, "j")
 
 
 def test_figures_and_ids_that_are_numbers(prepared) -> None:
@@ -164,6 +183,19 @@ def test_a_restart_empties_the_table_and_joins_anew(prepared) -> None:
     assert pairs(workspace) == [(100, 2, "all"), (100, 9, "all")]
 
 
+def test_rows_of_which_runs_has_no_record_are_not_joined_once_more(prepared) -> None:
+    workspace = prepared()
+    join_streams(workspace, "j")
+    held, workspace = pairs(workspace), Workspace(workspace.configuration)
+    shutil.rmtree(workspace.lake.uri("runs"))
+    workspace.lake.create("runs")
+    with pytest.raises(TableError, match="j_tagged holds rows, and the table runs has no record"):
+        join_streams(workspace, "j")
+    assert pairs(workspace) == held
+    join_streams(workspace, "j", restart=True)
+    assert pairs(workspace) == held
+
+
 def test_a_restart_passes_over_a_change_at_the_start(prepared, new_workspace) -> None:
     workspace = prepared()
     DeltaTable(workspace.configuration.streams["b"].source).delete("v = 1")
@@ -217,14 +249,7 @@ def test_files_that_cannot_join_are_not_read(prepared) -> None:
 
 def test_a_plan_of_which_nothing_is_written_takes_the_newest_rules(prepared, add_rules, monkeypatch) -> None:
     workspace = prepared(("low", "a.v = 100"))
-
-    def die(*_arguments: Any) -> bool:
-        raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr(FolderLog, "append", die)
-        with pytest.raises(Killed):
-            join_streams(workspace, "j")
+    plan_and_die(workspace, monkeypatch)
     assert [batch.state for batch in batches(workspace.lake, "j")] == ["planned"]
     add_rules(workspace, ("high", "j", "b.v = 2"))
     compile_scopes(workspace, ["j"])

@@ -108,7 +108,7 @@ def test_a_reset_of_a_plan_that_was_being_planned_anew_gives_up_both(new_workspa
     first = record_plan(lake, planned("s", 0, series="x"))
     revise(lake, first, {"series": "y", "given_up": "x"}, started_at=datetime(2024, 1, 2, tzinfo=UTC))
     # as whoever saw the first plan finds it
-    assert given_up(plan_reset(lake, first).plan) == ["y", "x"]
+    assert given_up(plan_reset(lake, first.scope, first).plan) == ["y", "x"]
 
 
 def test_rows_that_were_merged_with_other_scopes_can_still_be_read(new_workspace) -> None:
