@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -106,8 +106,7 @@ class JoinScope(Scope):
         for stream in self.streams:
             check_event_time(stream, sources[stream.name])
         self._check_keys(sources)
-        fields = [pa.field(name, pa.struct(list(schema))) for name, schema in sources.items()]
-        return pa.schema([*fields, pa.field(JOINED_TIME, pa.timestamp("us", "UTC"))])
+        return joined_columns(sources)
 
     def no_rows(self) -> DataFrame:
         """A cross join of the sources as DataFrames without files."""
@@ -162,6 +161,12 @@ class JoinScope(Scope):
                     f"The join {self.name} joins on columns that cannot be compared: {listed}. Give them one kind of "
                     "type in the sources: numbers, texts, times, truth values or bytes."
                 )
+
+
+def joined_columns(sources: Mapping[str, pa.Schema]) -> pa.Schema:
+    """The columns of a join's rules: a STRUCT of each stream's columns, and the joined row's event time."""
+    fields = [pa.field(name, pa.struct(list(schema))) for name, schema in sources.items()]
+    return pa.schema([*fields, pa.field(JOINED_TIME, pa.timestamp("us", "UTC"))])
 
 
 def scope_of(workspace: Workspace, name: str) -> Scope:

@@ -19,11 +19,12 @@ from pipelines.joining.definition import definition_changes, definition_of
 from pipelines.joining.runner import JoinRunner, PartitionedRows, PlannedJoin
 from pipelines.joining.sides import SideFiles, side_files, source_fields, without_start
 from pipelines.joining.watermark import watermark
+from pipelines.lake.column_types import arrow_schema_of
 from pipelines.lake.index_store import StoredIndex, index_to_tag_with
 from pipelines.lake.runs import PLANNED, MicroBatch, last_batch
 from pipelines.recovery.attempts import errors_of, left_out
 from pipelines.recovery.micro_batch import MicroBatchRun
-from pipelines.scopes import JoinScope
+from pipelines.scopes import JoinScope, joined_columns
 from pipelines.sources.lost_files import reporting_lost_files
 from pipelines.sources.positions import Position, position_from_plan
 from pipelines.sources.source import Source
@@ -32,6 +33,8 @@ from pipelines.writing.inputs import check_inputs
 from rules_index.join.index import JoinIndex
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from pipelines.settings.model import Join
     from pipelines.workspace import Workspace
 
@@ -97,7 +100,8 @@ class Joiner(MicroBatchRun):
         stored = index_to_tag_with(self.lake, self.join.name)
         common = self._common_plan(last, stored)
         compiled = self._join_index(stored.fingerprint).compiled
-        check_inputs(compiled, JoinScope(self.workspace, self.join).columns(), self.join.name)
+        newest = JoinScope(self.workspace, self.join).columns()
+        check_inputs(compiled, self._columns(sides), self.join.name, lambda: newest, "deltatag join")
         check_compiled(compiled, self.join.annotations, self.join.name)
         plan: dict[str, Any] = {
             "definition": definition,
@@ -125,10 +129,10 @@ class Joiner(MicroBatchRun):
         files = self._files(batch.plan["sides"], watermark(batch.plan))
 
         def fits(newest: StoredIndex) -> bool:
-            """Whether the sources have the columns that an index reads (IndexOutdatedError if not), and event times are
+            """Whether the rows have the columns that an index reads (IndexOutdatedError if not), and event times are
             the same instants in its time zone."""
             compiled = self._join_index(newest.fingerprint).compiled
-            check_inputs(compiled, JoinScope(self.workspace, self.join).columns(), self.join.name)
+            check_inputs(compiled, self._columns(batch.plan["sides"]), self.join.name)
             return self._zone in (None, compiled.time_zone)
 
         def match(planned: MicroBatch, without: frozenset[str]) -> None:
@@ -211,6 +215,11 @@ class Joiner(MicroBatchRun):
         """Add the sources' stored column names to the sides; SourceChangedError if they have changed."""
         for name, side in sides.items():
             side |= self.runner.followed(self.sources[name], side["schema_version"], before.get(name), self.join, name)
+
+    def _columns(self, sides: Mapping[str, Any]) -> pa.Schema:
+        """The columns that rules may name, as the sources have them at the sides' schema versions."""
+        streams = {name: source_fields(source, sides[name]["schema_version"]) for name, source in self.sources.items()}
+        return joined_columns({name: arrow_schema_of(fields) for name, fields in streams.items()})
 
     def _files(self, sides: Mapping[str, Any], least: int | None) -> list[SideFiles]:
         zone = self._zone or self.workspace.configuration.rules.time_zone

@@ -127,11 +127,19 @@ def side_files(
     """The files of every stream by the sides' plans (`pipelines.joining.joiner`); deterministic for a plan.
 
     least: new rows with an earlier event time (microseconds) join nothing. SourceError if earlier rows are no longer
-    readable.
+    readable, or a source has no event time or key at its schema version.
     """
     new = {name: _retaken(sources[name], plans[name]) for name in join.streams}
     fields = {name: source_fields(sources[name], plans[name]["schema_version"]) for name in join.streams}
     stored = {name: stored_names(columns) for name, columns in fields.items()}
+    for name in join.streams:
+        for column in (str(streams[name].event_time), *join.on[name]):
+            if column.lower() not in stored[name]:
+                raise SourceError(
+                    f"Version {plans[name]['schema_version']} of the source of {name} has no column {column}, by which "
+                    "its rows are joined. Give the source this column, or, if later versions have it, the stream a "
+                    "start from there on."
+                )
     compared = {name: _compared_keys(join.on[name], fields[name]) for name in join.streams}
 
     def ranges_of(name: str, files: Iterable[Add]) -> list[FileRanges]:

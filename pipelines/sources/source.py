@@ -239,7 +239,8 @@ class Source:
             taken = _fit(added, max_bytes, size, len(files))
             files += taken
             size += sum(int(add["size"]) for _, add in taken)
-            schema_version = version if taken or not files else schema_version
+            # a commit without files, such as ALTER TABLE, may add a column that rules already name
+            schema_version = version if taken or not added else schema_version
             if len(taken) < len(added):
                 end = Position(version, end.index + len(taken))
                 break

@@ -15,11 +15,16 @@ if TYPE_CHECKING:
 
 
 def check_inputs(
-    compiled: ri.CompiledRules, schema: pa.Schema, scope: str, newest: Callable[[], pa.Schema] | None = None
+    compiled: ri.CompiledRules,
+    schema: pa.Schema,
+    scope: str,
+    newest: Callable[[], pa.Schema] | None = None,
+    command: str = "deltatag tag",
 ) -> None:
     """Raise IndexOutdatedError if `schema` lacks a column that the index reads, or has it with another type.
 
-    newest: returns the columns that the source has now, if `schema` has those of the version that is taken next.
+    newest: returns the columns that the source has now, if `schema` has those of the version that is taken next;
+    command: the command that takes it, without the scope.
     """
     for leaf in compiled.inputs:
         if leaf.text is not None:
@@ -31,7 +36,7 @@ def check_inputs(
             then = f"was {found}" if found is not None else "was not there"
             raise IndexOutdatedError(
                 f"The column {leaf.name} {then} when the next rows of {scope} were written, and is {leaf.type} "
-                f"now, the type that the rules were compiled for. Process everything again with: deltatag tag {scope} "
+                f"now, the type that the rules were compiled for. Process everything again with: {command} {scope} "
                 "--restart"
             )
         now = f"is {found} now" if found is not None else "is gone"

@@ -15,6 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from pipelines.compile import compile_scopes
 from pipelines.errors import (
+    IndexOutdatedError,
     JoinChangedError,
     NeedsSparkError,
     SourceChangedError,
@@ -196,6 +197,22 @@ def test_rows_of_which_runs_has_no_record_are_not_joined_once_more(prepared) -> 
     assert pairs(workspace) == held
 
 
+@pytest.mark.parametrize("column", ["k", "t"])
+def test_a_restart_names_a_column_that_the_source_has_lost(prepared, column: str) -> None:
+    workspace = prepared()
+    join_streams(workspace, "j")
+    held, source = pairs(workspace), workspace.configuration.streams["b"].source
+    rows = pa.table(DeltaTable(source).to_pyarrow_table())
+    renamed = rows.rename_columns([f"old_{name}" if name == column else name for name in rows.column_names])
+    write_deltalake(source, renamed, mode="overwrite", schema_mode="overwrite")
+    for restart in (True, False):
+        with pytest.raises(SourceError, match=f"Version 1 of the source of b has no column {column}, by which"):
+            join_streams(workspace, "j", restart=restart)
+    write_deltalake(source, rows, mode="overwrite", schema_mode="overwrite")
+    join_streams(workspace, "j")
+    assert pairs(workspace) == held
+
+
 def test_a_restart_passes_over_a_change_at_the_start(prepared, new_workspace) -> None:
     workspace = prepared()
     DeltaTable(workspace.configuration.streams["b"].source).delete("v = 1")
@@ -255,6 +272,28 @@ def test_a_plan_of_which_nothing_is_written_takes_the_newest_rules(prepared, add
     compile_scopes(workspace, ["j"])
     assert join_streams(workspace, "j").batches == 1
     assert pairs(workspace) == [(100, 1, "low"), (100, 2, "high", "low")]
+
+
+def test_rows_from_before_a_column_that_rules_name(new_workspace, add_rules, monkeypatch) -> None:
+    """A micro-batch that was planned keeps its index; a new one is refused, as by `tag`."""
+    streams = {name: {**stream, "max_bytes_per_batch": "1"} for name, stream in STREAMS.items()}
+    workspace = new_workspace(streams, spark=False, joins=JOIN, runner="local")
+    append(workspace, "a", (1, 10, 100))
+    append(workspace, "b", (1, 5, 1))
+    add_rules(workspace, ("all", "j", "TRUE"))
+    compile_scopes(workspace, ["j"])
+    join_streams(workspace, "j")
+    for second in (6, 7):
+        append(workspace, "b", (1, second, second))
+    plan_and_die(workspace, monkeypatch)
+    source = DeltaTable(workspace.configuration.streams["b"].source)
+    widened = pa.table(source.to_pyarrow_table()).append_column("new", pa.array([1, 2, 3]))
+    write_deltalake(source, widened, mode="append", schema_mode="merge")
+    add_rules(workspace, ("new", "j", "b.new IS NULL"))
+    compile_scopes(workspace, ["j"])
+    with pytest.raises(IndexOutdatedError, match=r"b\.new was not there .* with: deltatag join j --restart"):
+        join_streams(workspace, "j")
+    assert pairs(workspace) == [(100, 1, "all"), (100, 6, "all")]
 
 
 def test_a_join_that_is_defined_otherwise_begins_anew(prepared, new_workspace) -> None:

@@ -135,6 +135,13 @@ def test_files_added_after_the_snapshot_come_next() -> None:
     assert paths(later.take(middle, "t1", 10)) == ["b"]
 
 
+def test_a_slice_is_read_with_the_columns_after_its_last_commit() -> None:
+    """Also if that commit only added a column: rules may name it already."""
+    taken = Source("s", FakeLog([add("a")], [{"metaData": {"id": "t1"}}], [add("b")])).take(Position(1), "t1", 10)
+    assert taken is not None
+    assert (paths(taken), taken.end, taken.schema_version) == (["a"], Position(3), 2)
+
+
 def test_optimize_adds_no_rows() -> None:
     log = FakeLog([add("a")])
     source = Source("s", log)
