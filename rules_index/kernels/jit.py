@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numba
 
 from rules_index.kernel_cache import SET_UP
+from rules_index.kernels.cached_code import load
 
 _ROOT = Path(__file__).parent.parent
 if "NUMBA_CACHE_DIR" not in os.environ and os.access(SET_UP, os.W_OK):
@@ -53,6 +54,7 @@ def _compiled(function: Callable[..., Any], **options: Any) -> Any:
     room = path.relative_to(_ROOT).parts[0] if path.is_relative_to(_ROOT) else "kernels"
     index = kernel._cache._cache_file
     index._source_stamp, index._load_index = _stamp(room), _or_nothing(index._load_index)
+    kernel._cache.load_overload = partial(load, kernel._cache)
     return kernel
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,3 +26,50 @@ def test_a_cache_is_not_cold_after_a_match() -> None:
     rows = pa.table({"x": [1, 2]})
     assert ri.compile_rules([("r", "x > 1")], rows.schema).match(rows).to_pylist() == [[], ["r"]]
     assert not is_cold()
+
+
+KERNELS = """
+from rules_index.kernels.jit import inner, jit
+
+@inner
+def divided(a, b):
+    if b == 0:
+        raise ZeroDivisionError("there is no quotient")
+    return a // b
+
+@jit
+def called(a, b):
+    return divided(a, b) + 1
+
+@jit
+def calling(a, b):
+    return called(a, b) + divided(a, 2)
+"""
+LOADED = """
+import sys
+from kernels_of_test import called
+assert called(9, 2) == 5 and called.stats.cache_hits
+assert "numba.np.npyimpl" not in sys.modules, "Numba has registered what kernels may call"
+try:
+    called(1, 0)
+except ZeroDivisionError as error:
+    print(error)
+"""
+COMPILED = "from kernels_of_test import called, calling; print({}, len(calling.stats.cache_hits))"
+
+
+@pytest.mark.slow
+def test_a_kernel_from_the_cache_is_called_and_raises_and_becomes_a_part_of_another_kernel(tmp_path: Path) -> None:
+    (tmp_path / "kernels_of_test.py").write_text(KERNELS)
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": path}
+
+    def printed(program: str) -> str:
+        run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+        assert run.returncode == 0, run.stderr
+        return run.stdout.strip()
+
+    assert printed("from kernels_of_test import called; print(called(9, 2))") == "5"
+    assert printed(LOADED) == "there is no quotient"
+    assert printed(COMPILED.format("called(9, 2), calling(9, 2)")) == "5 9 0"
+    assert printed(COMPILED.format("calling(9, 2), called(9, 2)")) == "9 5 1"
