@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from pipelines.errors import IndexOutdatedError, TableError
 from pipelines.table_definitions import annotation_columns, tagged_table
-from rules_index.compiling.rule_annotations import read_annotations, unknown_severities
 from rules_index.index.annotate import Annotate
 
 if TYPE_CHECKING:
@@ -33,6 +32,8 @@ def refused_severities(configuration: Configuration, scope: str, rules: pl.DataF
     annotate = annotate_of(configuration, scope)
     if annotate is None or rules.is_empty():
         return []
+    from rules_index.compiling.rule_annotations import read_annotations, unknown_severities
+
     refused = unknown_severities(read_annotations(rules.to_arrow(), annotate), annotate)
     return [(str(rules["rule_id"][place]), error) for place, error in refused]
 

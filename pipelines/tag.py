@@ -12,14 +12,13 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipelines.annotated import check_compiled
 from pipelines.errors import NeedsSparkError, QuarantineShareError
 from pipelines.lake.column_types import stored_names
 from pipelines.lake.index_store import StoredIndex, index_to_tag_with
 from pipelines.lake.runs import PLANNED, MicroBatch, last_batch
-from pipelines.origin import Origin
 from pipelines.recovery.attempts import holds_nothing, notices
 from pipelines.recovery.jvm_restart import step, surviving
 from pipelines.recovery.micro_batch import MicroBatchRun
@@ -35,6 +34,9 @@ from pipelines.sources.source import Source
 from pipelines.table_definitions import matches_table, quarantine_table, tagged_table
 from pipelines.workspace import Workspace
 from pipelines.writing.inputs import check_inputs
+
+if TYPE_CHECKING:
+    from pipelines.origin import Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,11 @@ class _Tagger(MicroBatchRun):
         tables, command = [quarantine_table(stream), *rule_tables], f"deltatag tag {stream.name}"
         super().__init__(workspace.lake, stream.name, command, tables, rule_tables, runner.fence, ended)
         self.workspace, self.stream, self.runner = workspace, stream, runner
-        self._origin = Origin(workspace, stream) if stream.source_stream is not None else None
+        self._origin: Origin | None = None
+        if stream.source_stream is not None:
+            from pipelines.origin import Origin
+
+            self._origin = Origin(workspace, stream)
 
     def batches(self, restart: bool, skip_changes: bool) -> Any:
         """Run the micro-batches that are due; yields each as it is in `runs` once it is done."""

@@ -3,10 +3,9 @@ regions."""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
 from rules_index.domains.region_codes import (
@@ -21,6 +20,9 @@ from rules_index.domains.region_codes import (
 )
 from rules_index.domains.values import is_bytes
 
+if TYPE_CHECKING:
+    import polars as pl
+
 Values: TypeAlias = pa.Array | pa.ChunkedArray
 
 
@@ -29,6 +31,8 @@ def keys_of(values: Values, data_type: pa.DataType) -> pl.Series:
 
     Raises `pa.ArrowException` for more than 2 GiB of values, and for values that the type cannot hold.
     """
+    import polars as pl
+
     values = plain(values, data_type).drop_null()
     if not is_bytes(data_type):
         return pl.Series("key", integer_keys(values, data_type).astype(np.int64))
@@ -47,6 +51,8 @@ def regions_of(keys: pl.Series, data_type: pa.DataType) -> Regions:
 
 def are_in(regions: Regions, keys: pl.Series) -> np.ndarray:
     """Which keys [.] bool have the code 1 in regions that `regions_of` made."""
+    import polars as pl
+
     codes = np.zeros(len(keys), np.int32)
     regions.encode_keys(keys.to_numpy() if keys.dtype == pl.Int64 else _packable(keys), codes)
     return codes == 1

@@ -9,10 +9,9 @@ of their own (`list_edits.py`), in which each row is looked up, too.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
 from rules_index.domains.list_digest import digest_of
@@ -21,6 +20,9 @@ from rules_index.domains.list_names import NAMED
 from rules_index.domains.region_codes import Regions
 from rules_index.domains.values import is_indexable
 from rules_index.errors import RulesIndexError
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _LEAST_COUNTED = 1_000
 _COUNTED_SHARE = 64
@@ -147,6 +149,8 @@ def list_type(data_type: pa.DataType) -> pa.DataType | None:
 
 def difference_of(base: Regions, counts: pl.DataFrame) -> Regions | None:
     """The values that either have rows or are in the base, but not both; None if there are none."""
+    import polars as pl
+
     if counts.is_empty():
         return None
     differs = (counts["rows"] > 0).to_numpy() != are_in(base, counts["key"])
@@ -155,6 +159,8 @@ def difference_of(base: Regions, counts: pl.DataFrame) -> Regions | None:
 
 def _distinct(keys: pl.Series) -> tuple[pl.Series, pl.DataFrame | None]:
     """The distinct keys, ascending; and the rows of the keys that repeat, None if too many do."""
+    import polars as pl
+
     ordered = keys.sort()
     opens = np.ones(len(ordered), bool)
     opens[1:] = (ordered[1:] != ordered[:-1]).to_numpy() if len(ordered) else True

@@ -10,7 +10,6 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,6 +30,8 @@ from rules_index.language.serialise import to_json
 from rules_index.language.typed import Expression, Leaf, lists_of
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from rules_index.index.event_texts import EventReader
     from rules_index.index.row_codes import RowCoder
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
-from polars.selectors import by_name
 
 from rules_index.domains.region_codes import plain
 from rules_index.errors import SchemaError
@@ -19,6 +17,9 @@ from rules_index.language.evaluation.evaluated import Evaluated
 from rules_index.language.typed import Expression, Leaf, leaves_of
 from rules_index.names import column_key, path_parts
 
+if TYPE_CHECKING:
+    import polars as pl
+
 
 def as_table(batch: Any, inputs: Iterable[Leaf]) -> pa.Table:
     """Converts a Table, RecordBatch or Polars frame to a pyarrow Table; of a Polars frame only the columns that
@@ -26,17 +27,22 @@ def as_table(batch: Any, inputs: Iterable[Leaf]) -> pa.Table:
 
     Raises `SchemaError` for anything else.
     """
-    if isinstance(batch, (pl.LazyFrame, pl.DataFrame)):
-        return _of_polars(batch, inputs)
     if isinstance(batch, pa.RecordBatch):
         return pa.Table.from_batches([batch])
     if isinstance(batch, pa.Table):
         return batch
+    import polars as pl
+
+    if isinstance(batch, (pl.LazyFrame, pl.DataFrame)):
+        return _of_polars(batch, inputs)
     raise SchemaError(f"A batch is a pyarrow Table or RecordBatch or a Polars frame, not {type(batch).__name__}.")
 
 
 def _of_polars(frame: pl.LazyFrame | pl.DataFrame, inputs: Iterable[Leaf]) -> pa.Table:
     """Converts only the columns that are read: Arrow has no type for some others, and converting texts copies them."""
+    import polars as pl
+    from polars.selectors import by_name
+
     read = {column_key(name) for leaf in inputs for name in (leaf.name, path_parts(leaf.name)[0])}
     names = [name for name in frame.collect_schema().names() if column_key(name) in read]
     # by their exact names: `select` takes "*" and "^...$" for patterns

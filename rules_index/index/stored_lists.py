@@ -10,9 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
-
-import polars as pl
+from typing import TYPE_CHECKING, Any
 
 from rules_index.domains.value_lists import Origin, ValueList, difference_of, list_type
 from rules_index.errors import ArtifactError
@@ -21,6 +19,9 @@ from rules_index.index.artifact import Sections, checksum_of, read_header
 from rules_index.index.checksum_cache import map_file
 from rules_index.index.stored_regions import regions_header, stored_regions
 from rules_index.index.stored_sections import stored_table
+
+if TYPE_CHECKING:
+    import polars as pl
 
 SHARED_BYTES = 1 << 20
 """A base of at least so many bytes can stay in its file: a smaller one costs less than a reference to another file."""
@@ -102,6 +103,8 @@ class ListReader:
 
 
 def _counts(reference: Any, body: memoryview, is_bytes: bool) -> pl.DataFrame:
+    import polars as pl
+
     counts = pl.DataFrame(pl.from_arrow(stored_table(reference, body)))
     require(counts.schema == {"key": pl.Binary if is_bytes else pl.Int64, "rows": pl.Int64}, "lists")
     keys = counts["key"]

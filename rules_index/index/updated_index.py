@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
 from rules_index.arrays import offsets_of
@@ -107,6 +106,8 @@ def places_of(ids: pa.Array, wanted: pa.Array) -> np.ndarray:
         return np.zeros(len(wanted), np.int64)
     if pa.types.is_integer(ids.type):
         return np.searchsorted(ids.to_numpy(), wanted.to_numpy())
+    import polars as pl
+
     return pl.Series(ids).search_sorted(pl.Series(wanted), side="left").to_numpy().astype(np.int64)
 
 

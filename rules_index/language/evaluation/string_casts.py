@@ -14,7 +14,6 @@ from unicodedata import decimal
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -41,6 +40,8 @@ _NAN_WITH_SIGN = re.compile(r"[+-]NaN")
 
 def integers(texts: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
     """Texts as BIGINTs, 0 for NULL and for all other texts, and a mask of these other texts."""
+    import polars as pl
+
     trimmed = pc.utf8_trim(texts, characters=BLANK)
     parts = pc.extract_regex(trimmed, r"^(?P<sign>[+-]?)0*(?P<digits>[0-9]{1,19})$")
     signs, digits = pc.struct_field(parts, "sign"), pc.struct_field(parts, "digits")

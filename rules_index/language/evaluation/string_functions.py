@@ -5,16 +5,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules_index.language.coercion import INT, STRING
 from rules_index.language.evaluation import argument_types
 from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, filled, like
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _NEW_LETTERS = {
     0xA7DC: 0x19B,
@@ -87,6 +89,8 @@ def _substring(columns: Columns, _: str) -> Result:
     if place >= 0:
         start = max(place - 1, 0)
         return pc.utf8_slice_codeunits(text, start, start + length), None
+    import polars as pl
+
     starts = filled(pc.utf8_length(text)).astype(np.int64) + place
     ends = np.maximum(starts + length, 0)
     starts = np.maximum(starts, 0)
@@ -222,6 +226,8 @@ def _beside(test: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Callable[[Columns, s
     """`startswith`, `endswith` or `contains`, by `test`."""
 
     def evaluate(columns: Columns, _: str) -> Result:
+        import polars as pl
+
         rows = pl.DataFrame({name: pl.from_arrow(column) for name, column in zip("tu", columns, strict=True)})
         found = rows.select(test(pl.col("t"), pl.col("u"))).to_series()
         return like(columns[0], found.fill_null(False).to_numpy(), pa.bool_(), columns[1]), None

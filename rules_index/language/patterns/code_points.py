@@ -11,13 +11,16 @@ import sys
 import unicodedata
 from collections.abc import Callable
 from functools import cache, lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from rules_index.domains.values import ValueSet, interval, points, union
 from rules_index.language.patterns.scripts import is_script
+
+if TYPE_CHECKING:
+    import polars as pl
 
 CODE_POINTS = sys.maxunicode + 1
 ALL = interval(0, CODE_POINTS)
@@ -102,6 +105,8 @@ def _from_mask(mask: npt.NDArray[np.bool_]) -> ValueSet:
 @cache
 def _characters() -> pl.Series:
     """Every code point as a string; NULL for a surrogate, which UTF-8 does not have."""
+    import polars as pl
+
     return pl.Series([None if 0xD800 <= c < 0xE000 else chr(c) for c in range(CODE_POINTS)], dtype=pl.String)
 
 
@@ -109,6 +114,8 @@ def _characters() -> pl.Series:
 def _unicode(name: str) -> ValueSet | None:
     """The set of a property in the Unicode version of Polars; None if its regular expressions do not have the
     property."""
+    import polars as pl
+
     try:
         mask = _characters().str.contains(rf"^(?s:\p{{{name}}})$")
     except pl.exceptions.PolarsError:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -90,6 +89,8 @@ def like_prefix(pattern: str, escape: str) -> tuple[str, bool] | None:
 
 def lower(strings: pa.Array) -> pa.Array:
     """Lower case as Spark's `lower`: by Unicode's full mapping, including the final sigma."""
+    import polars as pl
+
     series = pl.Series(decodable(strings.cast(pa.large_string(), safe=False)), dtype=pl.String)
     return series.str.to_lowercase().to_arrow().cast(pa.large_string())
 
