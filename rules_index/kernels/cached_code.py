@@ -14,7 +14,8 @@ def load(cached: Any, signature: Any, context: Any) -> Any:
     """A kernel from its cache; None if it has not been compiled for the signature.
 
     Numba's own `load_overload` first registers all functions that a kernel may call, which takes longer than loading a
-    kernel. Numba also does so before it compiles one.
+    kernel. Numba also does so before it compiles one. Symbols that only this defines, as for `prange` and for the hash
+    of a text, must not be used by kernels.
     """
     rtsys.initialize(context)
     return cached._load_overload(signature, context)
