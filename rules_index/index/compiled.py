@@ -358,11 +358,7 @@ def dumps(compiled: CompiledRules) -> bytes:
 def _pieces(compiled: CompiledRules, shares_lists: bool = False) -> list[bytes | memoryview]:
     sections = Sections()
     layers = compiled.definition
-    header = {
-        "fingerprint": compiled.fingerprint,
-        "stats": compiled.stats,
-        "rejects": sections.table(compiled.rejects),
-    }
+    header = {"fingerprint": compiled.fingerprint, "stats": compiled.stats, "rejects": sections.table(compiled.rejects)}
     if isinstance(layers, Layers):
         header["base"] = _full(layers.base, sections, shares_lists)
         header["left_out"] = sections.array(layers.left_out)

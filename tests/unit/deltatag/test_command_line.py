@@ -6,9 +6,6 @@ import datetime
 import json
 import re
 import shlex
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import polars as pl
@@ -17,70 +14,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from deltatag.__main__ import main
-from tests.cases import quick_first
-
-STREAM = '[streams.s]\nsource = "source"\nkey = ["id"]\n'
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> Path:
-    """A working directory with a lake and a source."""
-    monkeypatch.chdir(tmp_path)
-    assert main(["init"]) == 0
-    with Path("deltatag.toml").open("a") as file:
-        file.write(STREAM)
-    pl.DataFrame({"id": [1, 2], "x": [1, 2]}).write_delta("source")
-    capsys.readouterr()
-    return tmp_path
-
-
-def rules(*rows: tuple) -> None:
-    frame = pl.DataFrame(rows, ["rule_id", "scope", "expression"], orient="row")
-    frame.write_delta("lake/rules", mode="append", delta_write_options={"schema_mode": "merge"})
-
-
-@pytest.mark.parametrize("verb", quick_first(1, ["run", "status", "retag"]))
-def test_what_nothing_is_due_for_imports_little(folder: Path, verb: str) -> None:
-    """A scheduled run mostly finds nothing to do; kernels and Pandas take longer to import than that takes to see."""
-    rules(("a", "s", "x > 1"))
-    assert main(["run"]) == 0
-    command = [sys.executable, "-X", "importtime", "-m", "deltatag", verb]
-    loaded = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "Nothing was due" in loaded.stdout or verb != "run"
-    for heavy in ("numba", "pandas.core", "pyspark", "great_expectations", "rules_index.language.analyser"):
-        assert f" {heavy}\n" not in loaded.stderr
-
-
-def test_a_run_without_spark_imports_nothing_for_libraries_of_libraries(folder: Path) -> None:
-    """Arrow would import pandas, and Numba SciPy, PyYAML and a parser of C: together half a second."""
-    rules(("a", "s", "x > 1"))
-    command = [sys.executable, "-X", "importtime", "-m", "deltatag", "run"]
-    loaded = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "1 rule" in loaded.stdout
-    assert " numba\n" in loaded.stderr
-    for heavy in ("pandas.core", "pyspark", "great_expectations", "scipy.version", "yaml.reader", "cffi.api"):
-        assert f" {heavy}\n" not in loaded.stderr
-
-
-def test_a_tag_without_spark_imports_neither_polars_nor_what_compiles(folder: Path) -> None:
-    """Polars is a tenth of the time and of the memory of a small tag."""
-    rules(("a", "s", "x > 1 AND x < 9"))
-    assert main(["compile"]) == 0
-    command = [sys.executable, "-X", "importtime", "-m", "deltatag", "tag"]
-    loaded = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "2 rows, 1 match" in loaded.stdout
-    for heavy in ("polars", "rules_index.compiling.compile"):
-        assert f" {heavy}\n" not in loaded.stderr
-
-
-def test_help_is_instant() -> None:
-    started = time.perf_counter()
-    loaded = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "deltatag", "--help"], capture_output=True, text=True, check=True
-    )
-    assert time.perf_counter() - started < 5  # of a loaded machine; what matters is what was imported
-    for heavy in ("pyspark", "polars", "deltalake", "pyarrow", "numba", "dagster", "great_expectations"):
-        assert f" {heavy}\n" not in loaded.stderr
+from tests.unit.deltatag.small_lake import STREAM, rules
 
 
 @pytest.mark.parametrize(
