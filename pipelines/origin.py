@@ -123,7 +123,7 @@ class Origin:
             if self._kept_only_matched(batch):
                 # a commit has the rows as the micro-batch wrote them, a snapshot as the re-tags have left them
                 retagged = taken.start.snapshot or later_commits
-                histories = self._histories.of_batch(batch.batch) if retagged else [(str(batch.fingerprint),)]
+                histories = self._histories.of_batch(batch) if retagged else [(str(batch.fingerprint),)]
                 found |= {history[0] for history in histories}
         if unknown := sorted(found.difference(known)):
             mine = IndexedRules.of(self.workspace, stored)

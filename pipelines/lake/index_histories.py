@@ -6,7 +6,7 @@ A row names the index that wrote it. Only `runs` tells whether a later re-tag ha
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -23,8 +23,14 @@ rules."""
 
 ALL, NEW_RULES = "all", "new_rules"
 """What a re-tag brings up to date: every edit of the rules, or only added rules."""
+AFTER = "after"
+"""Key in the plan of a re-tag of all rows by only added rules: the histories of all rows after it, as `Span`s."""
 _WAIT = 60.0
 """Seconds to wait for another run that has written a micro-batch's matches, but not yet its tagged rows."""
+
+
+Span: TypeAlias = tuple[int, frozenset[History]]
+"""Consecutive micro-batches: the number of the last one, and the histories of their rows."""
 
 
 def retag_scope(name: str) -> str:
@@ -42,13 +48,15 @@ class Retag:
     """A finished re-tag.
 
     It covered the rows of the micro-batches up to `through`: all of them or, if `all_rows` is False, those in a range
-    of event times.
+    of event times. after: the histories of all these rows after it, so that nothing earlier need be read; None if they
+    follow from what was before.
     """
 
     through: int
     fingerprint: str
     mode: str = ALL
     all_rows: bool = True
+    after: tuple[Span, ...] | None = None
 
     def applied_to(self, histories: frozenset[History]) -> frozenset[History]:
         """The histories, after this re-tag, of rows whose histories were among these before it."""
@@ -63,55 +71,83 @@ class Retag:
 class IndexHistories:
     """The index histories of the rows of the micro-batches up to number `through`.
 
-    by_batch: the histories of each micro-batch, by number, that has rows and that no re-tag of all rows and edits
-    covers; earlier: the histories of the micro-batches that one covers.
+    by_batch: the histories of each micro-batch, by number, that has rows and comes after the last re-tag that says what
+    the histories are after it (`Retag.after`); earlier: those of the micro-batches before, ascending.
     """
 
     through: int
     by_batch: Mapping[int, frozenset[History]] = field(default_factory=dict)
-    earlier: frozenset[History] = frozenset()
+    earlier: tuple[Span, ...] = ()
 
     @property
     def distinct(self) -> frozenset[History]:
         """The histories of all rows."""
-        return self.earlier.union(*self.by_batch.values())
+        return frozenset().union(*(found for _, found in self.spans))
 
-    def of_batch(self, batch: int) -> frozenset[History]:
-        """The histories of one micro-batch's rows."""
-        return self.by_batch.get(batch, self.earlier)
+    @property
+    def spans(self) -> list[Span]:
+        """The histories of all rows, ascending by micro-batch."""
+        return [*self.earlier, *sorted(self.by_batch.items())]
+
+    def of_batch(self, batch: MicroBatch) -> frozenset[History]:
+        """The histories of the rows of a micro-batch, or of those that were folded into it."""
+        if batch.batch in self.by_batch:
+            return self.by_batch[batch.batch]
+        return _of_batches(self.earlier, _first(batch), batch.batch)
 
 
 def index_histories(batches: Iterable[MicroBatch], retags: Iterable[MicroBatch], through: int) -> IndexHistories:
     """Returns the histories after these micro-batches and re-tags of one stream, each given by descending number.
 
-    Both are only read as far as needed: back to the last re-tag of all rows and edits, or to the last restart.
+    Both are only read as far as needed: back to the last re-tag that says what the histories are after it, or to the
+    last restart.
     """
     later: list[Retag] = []
+    earlier: tuple[Span, ...] = ()
     for each in retags:
         if each.state == DONE and each.fingerprint is not None:
-            later.append(_retag(each))
-            if later[-1].mode == ALL and later[-1].all_rows:
+            found = _retag(each)
+            if found.after is not None:
+                earlier = found.after
                 break
+            later.append(found)
     later.reverse()
-    covered = later[0].through if later and later[0].mode == ALL and later[0].all_rows else -1
+    earlier = tuple((last, _after(histories, later, last)) for last, histories in earlier)
+    covered = earlier[-1][0] if earlier else -1
     by_batch: dict[int, frozenset[History]] = {}
     for batch in batches:
         if batch.plan.get("reset"):
             return IndexHistories(through, by_batch)
         if batch.batch <= covered:
-            return IndexHistories(through, by_batch, _after(frozenset(), later, batch.batch))
+            return IndexHistories(through, by_batch, earlier)
         if batch.batch <= through and batch.fingerprint is not None and batch.rows != 0:
-            first = int(batch.plan.get(FOLDED, batch.batch))
-            by_batch[batch.batch] = _histories(batch.fingerprint, later, first, batch.batch)
+            by_batch[batch.batch] = _histories(batch, earlier, later)
     return IndexHistories(through, by_batch)
 
 
-def _histories(fingerprint: str, retags: Iterable[Retag], first: int, last: int) -> frozenset[History]:
-    """The histories of the rows of micro-batches `first` to `last`: one index tagged them, and one row of `runs` stands
-    for all of these micro-batches."""
-    retags = list(retags)
-    cuts = {first, last} | {cut for each in retags for cut in (each.through, each.through + 1) if first <= cut <= last}
-    return frozenset().union(*(_after(frozenset({(fingerprint,)}), retags, cut) for cut in cuts))
+def _histories(batch: MicroBatch, earlier: Sequence[Span], later: Sequence[Retag]) -> frozenset[History]:
+    """The histories of a micro-batch's rows; if others were folded into it, one index tagged the rows of them all."""
+    first, last = _first(batch), batch.batch
+    covered = max(first, earlier[-1][0] + 1 if earlier else 0)
+    cuts = {covered, last} | {
+        cut for each in later for cut in (each.through, each.through + 1) if covered <= cut <= last
+    }
+    found = [_after(frozenset({(str(batch.fingerprint),)}), later, cut) for cut in cuts]
+    return _of_batches(earlier, first, last).union(*found)
+
+
+def _of_batches(spans: Iterable[Span], first: int, last: int) -> frozenset[History]:
+    """The histories of the rows of micro-batches `first` to `last`, as far as spans have them."""
+    found, before = frozenset[History](), -1
+    for end, histories in spans:
+        found |= histories if before < last and first <= end else frozenset()
+        before = end
+    return found
+
+
+def _first(batch: MicroBatch) -> int:
+    """The number of the first micro-batch that a row of `runs` stands for."""
+    return int(batch.plan.get(FOLDED, batch.batch))
 
 
 def _after(histories: frozenset[History], retags: Iterable[Retag], batch: int) -> frozenset[History]:
@@ -123,9 +159,28 @@ def _after(histories: frozenset[History], retags: Iterable[Retag], batch: int) -
 
 
 def _retag(row: MicroBatch) -> Retag:
-    plan = row.plan
-    all_rows = plan.get("since") is None and plan.get("until") is None
-    return Retag(int(plan["through"]), str(row.fingerprint), str(plan["mode"]), all_rows)
+    plan, through, fingerprint = row.plan, int(row.plan["through"]), str(row.fingerprint)
+    all_rows, mode = plan.get("since") is None and plan.get("until") is None, str(plan["mode"])
+    after: tuple[Span, ...] | None = None
+    if all_rows and mode == ALL:
+        after = ((through, frozenset({(fingerprint,)})),)
+    elif plan.get(AFTER):
+        after = tuple((last, frozenset(map(tuple, histories))) for last, histories in plan[AFTER])
+    return Retag(through, fingerprint, mode, all_rows, after)
+
+
+def spans_after(before: IndexHistories, fingerprint: str, folded: Callable[[History], History]) -> list[Span]:
+    """The histories of all rows after a re-tag of them by only the rules that an index adds.
+
+    folded: returns a history that stands for another one. Neighbours with equal histories are one span.
+    """
+    retag, found = Retag(before.through, fingerprint, NEW_RULES), list[Span]()
+    for last, histories in before.spans:
+        after = frozenset(map(folded, retag.applied_to(histories)))
+        if found and found[-1][1] == after:
+            found.pop()
+        found.append((last, after))
+    return found
 
 
 def current_histories(lake: Lake, name: str, through: int) -> IndexHistories:

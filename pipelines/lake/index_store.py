@@ -109,11 +109,23 @@ def newest_index(
 
 
 def _newest(lake: Lake, filters: list[tuple[str, Any]]) -> StoredIndex | None:
+    return max(_stored(lake, filters), key=_age, default=None)
+
+
+def _stored(lake: Lake, filters: list[tuple[str, Any]]) -> list[StoredIndex]:
     rows = lake.arrow("rule_index", _DESCRIPTION, filters).to_pylist()
-    if not rows:
-        return None
-    row = max(rows, key=lambda row: (row["created_at"], row["rules_version"]))
-    return StoredIndex(**{**row, "statistics": json.loads(row["statistics"])})
+    return [StoredIndex(**{**row, "statistics": json.loads(row["statistics"])}) for row in rows]
+
+
+def _age(stored: StoredIndex) -> tuple[datetime, int]:
+    return stored.created_at, stored.rules_version
+
+
+def indexes_by_fingerprint(lake: Lake, scope: str) -> dict[str, StoredIndex]:
+    """The newest index of each fingerprint that a scope has; one query for all. IndexDamagedError as `newest_index`."""
+    with _damage(scope):
+        found = _stored(lake, [("scope", scope), ("chunk", 0)])
+    return {each.fingerprint: each for each in sorted(found, key=_age)}
 
 
 def index_to_tag_with(lake: Lake, scope: str, fingerprint: str | None = None) -> StoredIndex:

@@ -16,10 +16,11 @@ import polars as pl
 from pipelines.error_texts import first_line
 from pipelines.errors import not_written
 from pipelines.lake.folder_log import FolderLog
+from pipelines.lake.index_histories import current_histories
 from pipelines.lake.index_store import LIST_FILES
 from pipelines.lake.merging import NotMergeableError
 from pipelines.lake.reading import literal
-from pipelines.lake.runs import COMPACTED_BYTES, PLANNED, batches, compact, newest_first
+from pipelines.lake.runs import COMPACTED_BYTES, PLANNED, batches, compact, last_batch, newest_first
 from pipelines.lake.table_log import table_log
 from pipelines.maintaining.folding import fold
 from pipelines.maintaining.outcome import TableMaintenance
@@ -153,14 +154,18 @@ def _needed(workspace: Workspace, scope: str) -> set[str | None]:
     """The fingerprints of indexes that the scope's last and unfinished micro-batches name.
 
     If another stream reads the scope's tagged rows, those of all its micro-batches: that stream must know their rules.
+    Also those that tagged rows, if runs re-tag them or another stream reads them.
     """
-    if any(stream.source_stream == scope for stream in workspace.configuration.streams.values()):
-        return {batch.fingerprint for batch in batches(workspace.lake, scope)}
-    needed: set[str | None] = set()
-    for place, batch in enumerate(newest_first(workspace.lake, scope)):
+    lake, stream = workspace.lake, workspace.configuration.streams.get(scope)
+    is_read = any(each.source_stream == scope for each in workspace.configuration.streams.values())
+    needed: set[str | None] = {batch.fingerprint for batch in batches(lake, scope)} if is_read else set()
+    for place, batch in enumerate(newest_first(lake, scope)):
         if place and batch.state != PLANNED:
             break
         needed.add(batch.fingerprint)
+    last = last_batch(lake, scope)
+    if last is not None and (is_read or (stream is not None and stream.retag != "never")):
+        needed.update(*current_histories(lake, scope, last.batch).distinct)
     return needed
 
 

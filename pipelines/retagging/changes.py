@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import polars as pl
 
 from pipelines.errors import PipelineError, TableError
 from pipelines.lake.index_histories import NEW_RULES, History
-from pipelines.lake.index_store import StoredIndex, newest_index
+from pipelines.lake.index_store import StoredIndex, indexes_by_fingerprint, newest_index
 from pipelines.origin import IndexedRules
 from pipelines.rule_set import RULE_COLUMNS
 from pipelines.value_lists import LISTS
@@ -141,6 +142,7 @@ class RuleSets:
     def __init__(self, workspace: Workspace, scope: str) -> None:
         self._workspace, self._scope = workspace, scope
         self._found: dict[str, tuple[pl.DataFrame, _Meaning] | None] = {}
+        self._folded: dict[History, History] = {}
 
     def changes(self, histories: Iterable[History], stored: StoredIndex, mode: str) -> Changes:
         """Returns the rules that differ between these index histories and a stored index.
@@ -173,11 +175,40 @@ class RuleSets:
             rules = added if rules is None else pl.concat([rules, added])
         return rules
 
+    def folded(self, history: History) -> History:
+        """Returns a history of the same rules, without the indexes that add none to those before and after them.
+
+        Without this, histories would grow with each re-tag by added rules, and so would the cost of the next one.
+        """
+        found = history[-1:]
+        for fingerprint in reversed(history[:-1]):
+            whole = (fingerprint, *found)
+            if whole not in self._folded:
+                self._folded[whole] = self._without_needless(whole)
+            found = self._folded[whole]
+        return found
+
+    def _without_needless(self, history: History) -> History:
+        last = self._of_index(history[-1])
+        rules = self.of_history(history, last[1]) if last is not None else None
+        if last is None or rules is None:
+            return history
+        for fingerprint in history[:-1]:
+            fewer = tuple(each for each in history if each != fingerprint)
+            if _are_same(self.of_history(fewer, last[1]), rules):
+                history = fewer
+        return history
+
+    @cached_property
+    def _stored(self) -> dict[str, StoredIndex]:
+        return indexes_by_fingerprint(self._workspace.lake, self._scope)
+
     def _of_index(self, fingerprint: str) -> tuple[pl.DataFrame, _Meaning] | None:
         if fingerprint not in self._found:
-            found = None
+            found, lake = None, self._workspace.lake
             try:
-                stored = newest_index(self._workspace.lake, self._scope, fingerprint)
+                # another run may have stored one since
+                stored = self._stored.get(fingerprint) or newest_index(lake, self._scope, fingerprint)
                 if stored is not None:
                     indexed = IndexedRules.of(self._workspace, stored)
                     found = (_with_times(indexed.rules), _meaning(indexed, stored))
@@ -185,6 +216,13 @@ class RuleSets:
                 found = None
             self._found[fingerprint] = found
         return self._found[fingerprint]
+
+
+def _are_same(some: pl.DataFrame | None, others: pl.DataFrame) -> bool:
+    """Whether two frames of rules have the same ones, each at most once."""
+    if some is None or some.height != others.height:
+        return False
+    return some.join(others, on=others.columns, how="anti", nulls_equal=True).is_empty()
 
 
 def _with_times(rules: pl.DataFrame) -> pl.DataFrame:

@@ -31,7 +31,7 @@ def left_rows_out(batches: Iterable[MicroBatch]) -> list[MicroBatch]:
 
 def history_of(stream: Stream, histories: IndexHistories, batch: MicroBatch) -> History:
     """The indexes that tagged a micro-batch's rows; TableError if they are not known, or not the same for all rows."""
-    found = histories.of_batch(batch.batch)
+    found = histories.of_batch(batch)
     if len(found) != 1:
         raise TableError(
             f"Which rows of micro-batch {batch.batch} of {stream.name} are in its table is not known any more. "

@@ -16,7 +16,9 @@ from pipelines.annotated import check_widened
 from pipelines.errors import NeedsSparkError, RestartedError, SourceError, TableError
 from pipelines.lake.delta_log import ChangedTableError
 from pipelines.lake.index_histories import (
+    AFTER,
     ALL,
+    NEW_RULES,
     IndexHistories,
     Snapshots,
     current_histories,
@@ -24,6 +26,7 @@ from pipelines.lake.index_histories import (
     retag_application,
     retag_scope,
     snapshots,
+    spans_after,
     taken_batches,
 )
 from pipelines.lake.index_store import StoredIndex, index_to_tag_with, newest_index
@@ -295,7 +298,7 @@ class Retagger:
     def _planned(self, work: _Work, planned: MicroBatch | None, figures: dict[str, int]) -> MicroBatch:
         """The plan of a re-tag, with the number and the series of `planned` if that is given; nothing is written."""
         before = last_batch(self.lake, retag_scope(self.name))
-        plan = {
+        plan: dict[str, Any] = {
             "mode": self.mode,
             "since": self.since,
             "until": self.until,
@@ -305,6 +308,9 @@ class Retagger:
             "series": uuid.uuid4().hex,
             **figures,
         }
+        if self.mode == NEW_RULES and self.since is None and self.until is None:
+            after = spans_after(work.histories, work.stored.fingerprint, self._rule_sets.folded)
+            plan[AFTER] = [[last, sorted(map(list, histories))] for last, histories in after]
         if planned is not None:
             plan |= {key: planned.plan[key] for key in ("series", "given_up") if key in planned.plan}
         return MicroBatch(

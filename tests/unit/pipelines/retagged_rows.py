@@ -57,7 +57,8 @@ def write_rules(workspace: Any, rules: Any) -> None:
         text, since, until = definition if isinstance(definition, tuple) else (definition, None, None)
         listed.append({"rule_id": rule, "scope": "s", "expression": text, "valid_from": since, "valid_to": until})
     lakes.write_rules(workspace, listed, "overwrite")
-    assert not [result.error for result in compile_scopes(workspace) if result.error]
+    errors = [result.error for result in compile_scopes(workspace) if result.error]
+    assert not errors, errors
 
 
 def random_rule(draw: random.Random):

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import polars as pl
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+import rules_index as ri
 from pipelines.authoring.versions import history
 from pipelines.due import retag_is_due
 from pipelines.errors import ConfigurationError, TableError
 from pipelines.lake.folder_log import FolderLog
-from pipelines.lake.index_histories import policy_mode
-from pipelines.lake.index_store import index_to_tag_with
+from pipelines.lake.index_histories import ALL, NEW_RULES, current_histories, policy_mode
+from pipelines.lake.index_store import fetch_index, index_to_tag_with
 from pipelines.lake.runs import batches
+from pipelines.maintaining import folding
 from pipelines.retag import retag
 from pipelines.retagging import local_tables
 from pipelines.retagging.local_tables import LocalTables
@@ -73,6 +77,69 @@ def test_random_edits(make_retagged, seed: int) -> None:
     assert (again.files_read, again.files_written, again.rows_changed) == (0, 0, 0)
     assert {batch.state for batch in batches(workspace.lake)} == {"done"}
     assert_like_anew(workspace)
+
+
+@pytest.mark.parametrize("seed", quick_first(0, range(cases(8, RETAGS))))
+def test_added_rules_on_top_of_edited_ones(make_retagged, seed: int) -> None:
+    """Each row has the ids of the rules that were tried on it, by the text that each had then; `runs` may be folded."""
+    draw = random.Random(seed)
+    workspace = make_retagged(output=("all", "matched")[seed % 2])
+    rules = {f"r{number}": random_rule(draw) for number in range(4)}
+    tried: list[tuple[int, dict]] = []  # the first row of each micro-batch, and the rules that were tried on its rows
+    end = 0
+    for _ in range(12):
+        rules = edited(draw, rules) if draw.random() < 0.6 else {**rules, f"n{draw.randint(0, 99)}": random_rule(draw)}
+        comes = draw.random() < 0.6 or not end
+        if comes:
+            append(workspace, end, end + 15)
+        write_rules(workspace, rules)
+        if comes:
+            tag_stream(workspace, "s")
+            tried.append((end, rules))
+            end += 15
+        mode = draw.choice([NEW_RULES, NEW_RULES, NEW_RULES, None, ALL])
+        if mode is not None:
+            tried = [(first, rules if mode == ALL else rules | before) for first, before in tried]
+            if draw.random() < 0.3:
+                with pytest.MonkeyPatch.context() as patch, suppress(DiedError):
+                    die_after(patch, draw.choice(STEPS), FolderLog)
+                    retag(workspace, "s", mode=mode)
+            retag(workspace, "s", mode=mode)
+        if draw.random() < 0.3:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(folding, "KEPT_BATCHES", draw.randint(1, 3))
+                folding.fold(workspace.lake, datetime.now(UTC))
+        assert matched(workspace) == exploded(workspace)
+    for first, those in tried:
+        write_rules(workspace, those)
+        wanted = ids_by_row(workspace, first)
+        found = {r["seq"]: r["rule_ids"] for r in read(workspace, "s_tagged").to_pylist() if r["seq"] in wanted}
+        kept = wanted if seed % 2 == 0 else {seq: ids for seq, ids in wanted.items() if ids}
+        assert found == {seq: ids for seq, ids in kept.items() if rows(seq, seq + 1)["id"][0].is_valid}
+
+
+def ids_by_row(workspace: Workspace, first: int) -> dict[int, list[str]]:
+    """The ids that the newest index gives to the rows of a micro-batch."""
+    compiled = ri.load(fetch_index(workspace.lake, index_to_tag_with(workspace.lake, "s")))
+    return dict(zip(range(first, first + 15), compiled.match(rows(first, first + 15)).to_pylist(), strict=True))
+
+
+@pytest.mark.parametrize("edit", [False, True])
+def test_what_a_retag_by_added_rules_compares_does_not_grow(make_retagged, edit: bool) -> None:
+    workspace = make_retagged(retag="new_rules")
+    rules = {"r": "n > 3"}
+    for number in range(6):
+        append(workspace, number * 10, number * 10 + 10)
+        rules[f"n{number}"] = f"n = {number}"
+        if number == 2 and edit:
+            rules["r"] = "n > 4"
+        write_rules(workspace, rules)
+        tag_stream(workspace, "s")
+        retag(workspace, "s", mode=NEW_RULES)
+        newest = index_to_tag_with(workspace.lake, "s").fingerprint
+        found = current_histories(workspace.lake, "s", number)
+        assert [len(history) for _, each in found.spans for history in each] == ([2, 1] if edit and number > 1 else [1])
+        assert {history[-1] for history in found.distinct} == {newest}
 
 
 def read_end(workspace: Workspace) -> int:

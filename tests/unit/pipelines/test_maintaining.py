@@ -240,21 +240,24 @@ def store(lake: Any, scope: str, bound: int, tmp_path: Path, age: timedelta) -> 
 def test_indexes_that_nobody_asks_for_go(new_workspace, tmp_path: Path) -> None:
     streams = {"s": {"source": "a"}, "o": {"source": "b", "output": "matched"}}
     streams["reader"] = {"source_stream": "o", "output": "matched"}
+    streams["n"] = {"source": "c", "retag": "new_rules"}
     workspace = new_workspace(streams, spark=False)
     lake = workspace.lake
     ages = [30 * DAY, 20 * DAY, 9 * DAY, 2 * DAY, DAY]
-    found = {scope: [store(lake, scope, n, tmp_path, age) for n, age in enumerate(ages)] for scope in ("s", "o")}
+    found = {scope: [store(lake, scope, n, tmp_path, age) for n, age in enumerate(ages)] for scope in ("s", "o", "n")}
     # an unfinished micro-batch of s is to be repeated with its second index; all that tagged rows of o are asked about
     put(lake, batch("s", 0, fingerprint=found["s"][0]), batch("s", 1, PLANNED, fingerprint=found["s"][1]))
     put(lake, batch("o", 0, fingerprint=found["o"][0]), batch("o", 1, fingerprint=found["o"][4]))
+    # to know which rules are new, runs compare with the indexes that tagged rows of n
+    put(lake, batch("n", 0, fingerprint=found["n"][1]), batch("n", 1, fingerprint=found["n"][4]))
     whole = {name: read_index(lake, newest_index(lake, "s", name)) for name in found["s"]}
     done = {each.table: each for each in maintain(workspace)}
-    assert done["rule_index"].error is None and done["rule_index"].rows == 2
+    assert done["rule_index"].error is None and done["rule_index"].rows == 3
     # one stays for seven days after another took its place: a run may have begun with it
     kept = {
         scope: [n for n, name in enumerate(names) if newest_index(lake, scope, name)] for scope, names in found.items()
     }
-    assert kept == {"s": [1, 2, 3, 4], "o": [0, 2, 3, 4]}
+    assert kept == {"s": [1, 2, 3, 4], "o": [0, 2, 3, 4], "n": [1, 2, 3, 4]}
     for n in kept["s"]:
         assert read_index(lake, newest_index(lake, "s", found["s"][n])) == whole[found["s"][n]]
     assert newest_index(lake, "s").fingerprint == found["s"][4]

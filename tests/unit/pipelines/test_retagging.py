@@ -12,7 +12,7 @@ import pytest
 
 import rules_index as ri
 from pipelines.errors import TableError
-from pipelines.lake.index_histories import ALL, NEW_RULES, index_histories
+from pipelines.lake.index_histories import ALL, NEW_RULES, index_histories, spans_after
 from pipelines.lake.runs import DONE, PLANNED, MicroBatch
 from pipelines.retagging.changes import _Meaning, changes_of
 from rules_index.workers.retagged_rows import FILE, IN_RANGE, ReplacedIds, count_changes, new_ids
@@ -25,8 +25,10 @@ def batch(number: int, fingerprint: str | None, rows: int | None = 5, state: str
     return MicroBatch("s", number, state, plan, 1, fingerprint, 1, NOW, rows)
 
 
-def retag(number: int, through: int, fingerprint: str, mode: str = ALL, since=None, state: str = DONE) -> MicroBatch:
-    plan = {"through": through, "mode": mode, "since": since, "until": None}
+def retag(
+    number: int, through: int, fingerprint: str, mode: str = ALL, since=None, state: str = DONE, **plan
+) -> MicroBatch:
+    plan |= {"through": through, "mode": mode, "since": since, "until": None}
     return MicroBatch("s/retag", number, state, plan, 1, fingerprint, None, NOW)
 
 
@@ -45,8 +47,8 @@ def test_rows_are_tagged_by_the_index_of_their_micro_batch() -> None:
 def test_a_whole_retag_makes_all_rows_before_it_alike() -> None:
     batches = [batch(0, "a"), batch(1, "b"), batch(2, "a")]
     found = histories(batches, [retag(0, 1, "r")], 2)
-    assert (dict(found.by_batch), found.earlier) == ({2: {("a",)}}, {("r",)})
-    assert found.of_batch(0) == {("r",)}
+    assert (dict(found.by_batch), found.earlier) == ({2: {("a",)}}, ((1, {("r",)}),))
+    assert found.of_batch(batch(0, "a")) == {("r",)}
     # one that has not ended says nothing
     assert histories(batches, [retag(0, 1, "r", state=PLANNED)], 2).distinct == {("a",), ("b",)}
 
@@ -69,7 +71,22 @@ def test_added_rules_come_on_top() -> None:
     retags = [retag(0, 0, "b", NEW_RULES), retag(1, 1, "c", NEW_RULES)]
     assert dict(histories(batches, retags, 1).by_batch) == {0: {("a", "b", "c")}, 1: {("b", "c")}}
     later = [retag(0, 1, "r"), retag(1, 1, "b", NEW_RULES), retag(2, 1, "c", NEW_RULES)]
-    assert histories(batches, later, 1).earlier == {("r", "b", "c")}
+    assert histories(batches, later, 1).earlier == ((1, {("r", "b", "c")}),)
+
+
+def test_a_retag_by_added_rules_says_what_all_histories_are_after_it() -> None:
+    batches = [batch(3, "a", folded=0), batch(4, "b"), batch(5, "c"), batch(6, "c")]
+    after = [[1, [["a", "c"]]], [5, [["c"]]]]
+    retags = [retag(0, 5, "c", NEW_RULES, after=after), retag(1, 6, "d", NEW_RULES)]
+    found = histories(batches, retags, 6)
+    assert (found.earlier, dict(found.by_batch)) == (((1, {("a", "c", "d")}), (5, {("c", "d")})), {6: {("c", "d")}})
+    assert found.of_batch(batches[0]) == {("a", "c", "d"), ("c", "d")}
+    assert found.of_batch(batches[1]) == {("c", "d")}
+    # micro-batches on both sides of it are folded into one
+    both = histories([batch(4, "a", folded=0), batch(7, "c", folded=5)], retags, 7)
+    assert both.of_batch(batch(7, "c", folded=5)) == {("c", "d"), ("c",)}
+    shorter = spans_after(found, "e", lambda history: history[-1:])
+    assert shorter == [(6, {("e",)})]
 
 
 def test_a_range_leaves_rows_of_both_kinds() -> None:
