@@ -37,7 +37,7 @@ from pipelines.recovery.attempts import now_after
 from pipelines.retagging.changes import Changes, RuleSets
 from pipelines.retagging.local_tables import LocalTables, why_spark_retags
 from pipelines.retagging.lost_texts import refuse_lost_texts
-from pipelines.retagging.newly_matched import left_rows_out
+from pipelines.retagging.newly_matched import left_rows_out, refuse_other_texts
 from pipelines.retagging.row_range import range_of
 from pipelines.retagging.tables import ChangedFiles, Tables
 from pipelines.runners.choice import report_spark, runner_of
@@ -269,6 +269,8 @@ class Retagger:
             rules = self._rule_sets.of_history(history)
             assert rules is not None  # else `everything` would be set
             bases[history] = rules
+        if self.mode == NEW_RULES:
+            refuse_other_texts(self.name, bases.values(), work.changes.rules)
         stamps = {
             "rules_version": work.stored.rules_version,
             "index_fingerprint": work.stored.fingerprint,

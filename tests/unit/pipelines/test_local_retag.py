@@ -81,7 +81,10 @@ def test_random_edits(make_retagged, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", quick_first(0, range(cases(8, RETAGS))))
 def test_added_rules_on_top_of_edited_ones(make_retagged, seed: int) -> None:
-    """Each row has the ids of the rules that were tried on it, by the text that each had then; `runs` may be folded."""
+    """Each row has the ids of the rules that were tried on it, by the text that each had then; `runs` may be folded.
+
+    With only matched rows stored, a rule that rows would have by two texts is refused.
+    """
     draw = random.Random(seed)
     workspace = make_retagged(output=("all", "matched")[seed % 2])
     rules = {f"r{number}": random_rule(draw) for number in range(4)}
@@ -98,8 +101,13 @@ def test_added_rules_on_top_of_edited_ones(make_retagged, seed: int) -> None:
             tried.append((end, rules))
             end += 15
         mode = draw.choice([NEW_RULES, NEW_RULES, NEW_RULES, None, ALL])
+        if mode == NEW_RULES and other_texts(rules, [before for _, before in tried]) and seed % 2:
+            with pytest.raises(TableError, match="another text of it"):
+                retag(workspace, "s", mode=mode)
+            mode = ALL
         if mode is not None:
-            tried = [(first, rules if mode == ALL else rules | before) for first, before in tried]
+            new = {rule: text for rule, text in rules.items() if any(rule not in before for _, before in tried)}
+            tried = [(first, rules if mode == ALL else {**rules, **before, **new}) for first, before in tried]
             if draw.random() < 0.3:
                 with pytest.MonkeyPatch.context() as patch, suppress(DiedError):
                     die_after(patch, draw.choice(STEPS), FolderLog)
@@ -116,6 +124,14 @@ def test_added_rules_on_top_of_edited_ones(make_retagged, seed: int) -> None:
         found = {r["seq"]: r["rule_ids"] for r in read(workspace, "s_tagged").to_pylist() if r["seq"] in wanted}
         kept = wanted if seed % 2 == 0 else {seq: ids for seq, ids in wanted.items() if ids}
         assert found == {seq: ids for seq, ids in kept.items() if rows(seq, seq + 1)["id"][0].is_valid}
+
+
+def other_texts(rules: dict, tried: list[dict]) -> bool:
+    """Whether a rule is new to some rows, and others were tagged by another text of it."""
+    return any(
+        any(rule not in each for each in tried) and any(each.get(rule, text) != text for each in tried)
+        for rule, text in rules.items()
+    )
 
 
 def ids_by_row(workspace: Workspace, first: int) -> dict[int, list[str]]:
