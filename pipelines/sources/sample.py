@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pyarrow as pa
 
@@ -13,14 +13,11 @@ from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.model import Stream
 from rules_index.index.build import SAMPLE_ROWS
 
-if TYPE_CHECKING:
-    from rules_index.index.code_matrix import Sample
-
 SAMPLED_FILES = 4
 """Maximum number of files that a sample is taken from."""
 
 
-def source_sample(stream: Stream, schema: pa.Schema) -> Sample:
+def source_sample(stream: Stream, schema: pa.Schema) -> Callable[[list[str]], pa.Table | None]:
     """A function that reads the first rows of a few files, spread over the newest version of the stream's source.
 
     schema: the source's columns. The function returns None for a table that delta-rs cannot read, since a sample only

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 
 from rules_index.domains.region_codes import Regions
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 Values = Mapping[str, Evaluated | np.ndarray]
 """Columns by leaf name. The column of a Boolean leaf that only Spark evaluates may be an array of truth codes
 (`inputs.read_leaf`)."""
-Sample = Callable[[list[str]], pa.Table | None]
+Sample = Callable[[list[str]], pa.Table | pl.DataFrame | None]
 """A function that takes names of columns and returns some rows with at least these columns (`index.build.SAMPLE_ROWS`
 suffice), or None if there are no rows."""
 
@@ -51,10 +52,13 @@ def code_matrices(
     except (pa.ArrowException, SchemaError):
         if rows < 2:
             raise
-        for start, stop in ((0, rows // 2), (rows // 2, rows)):
-            yield from code_matrices(attributes, regions, inputs, table.slice(start, stop - start))
+        found = None
+    if found is not None:
+        yield found
         return
-    yield found
+    # not within `except`, so that an error of the halves does not show those of the whole before it
+    for start, stop in ((0, rows // 2), (rows // 2, rows)):
+        yield from code_matrices(attributes, regions, inputs, table.slice(start, stop - start))
 
 
 def codes_of_values(
@@ -143,9 +147,9 @@ def sample_codes(
     A sample lacks values that only Spark can evaluate; attributes that need one get uniformly random codes.
     """
     rows = sample(sorted({path_parts(leaf.name)[0] for leaf in inputs if leaf.text is None}))
-    if rows is None or not rows.num_rows:
+    table = as_table(rows, inputs) if rows is not None else None
+    if table is None or not table.num_rows:
         return None
-    table = as_table(rows, inputs)
     for leaf in inputs:
         if leaf.text is not None:
             table = table.append_column(leaf.name, pa.nulls(table.num_rows, leaf.type))
