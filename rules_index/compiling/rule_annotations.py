@@ -7,11 +7,13 @@ from difflib import get_close_matches
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from rules_index.arrays import as_lists
+from rules_index.arrays import as_lists, offsets_of
 from rules_index.errors import RuleError, RulesIndexError
 from rules_index.index.annotate import Annotate
 from rules_index.language.coercion import name_of, normalise
+from rules_index.language.patterns.strings import decodable
 
 _SEVERITY_LABELS = ("severity", "level")
 """Labels that give a rule's severity if it has no column for it; the second is Sigma's."""
@@ -22,7 +24,8 @@ def read_annotations(rules: pa.Table, annotate: Annotate) -> pa.Table:
 
     Labels are given as a list of texts, a text with commas, or a mapping. An entry of a mapping becomes the label
     `key=value`, or `key` if it has no value. The labels of a rule are sorted and distinct. A rule without severity has
-    the one in its label `severity` or `level`. Raises `RulesIndexError` for a column of another type.
+    the one in its label `severity` or `level`. Bytes that are not UTF-8 are read as U+FFFD. Raises `RulesIndexError`
+    for a column of another type.
     """
     found: dict[str, pl.Series] = {}
     wanted = annotate.schema.names
@@ -71,7 +74,28 @@ def _unknown(severity: str, known: list[str]) -> RuleError:
 def _column(rules: pa.Table, name: str, kind: type[pl.DataType] = pl.Null) -> pl.Series:
     if name not in rules.column_names:
         return pl.Series(name, [None] * rules.num_rows, kind)
-    return pl.Series(name, pl.from_arrow(as_lists(rules.column(name))))
+    found = pl.Series(name, pl.from_arrow(as_lists(rules.column(name))))
+    if found.dtype in (pl.Categorical, pl.Enum):
+        found = found.cast(pl.String)
+    held = found.to_arrow()
+    try:
+        held.validate(full=True)
+    except pa.ArrowInvalid:
+        found = pl.Series(name, pl.from_arrow(_decodable(held)))
+    return found
+
+
+def _decodable(values: pa.Array) -> pa.Array:
+    """The values with U+FFFD in place of bytes that are not UTF-8, at all depths: Polars would end the process."""
+    nulls = values.is_null()
+    if pa.types.is_large_list(values.type):
+        lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy()
+        return pa.LargeListArray.from_arrays(offsets_of(lengths), _decodable(values.flatten()), mask=nulls)
+    if pa.types.is_struct(values.type):
+        return pa.StructArray.from_arrays(
+            [_decodable(each) for each in values.flatten()], values.type.names, mask=nulls
+        )
+    return decodable(values)
 
 
 def _type_of(column: pl.Series) -> str:

@@ -152,11 +152,18 @@ def _without_repeats(columns: RuleColumns, order: np.ndarray, rejects: Rejects) 
 
 
 def as_rules_table(rules: Rules) -> pa.Table | None:
-    """Rules given as a table or a frame, as a table; None for pairs."""
+    """Rules given as a table or a frame, as a table; None for pairs. Raises `RulesIndexError` for a frame that Arrow
+    cannot hold."""
     if isinstance(rules, pl.LazyFrame):
         rules = rules.collect()
     if isinstance(rules, pl.DataFrame):
-        rules = rules.to_arrow()
+        kinds = ", ".join(f"{name} {kind}" for name, kind in rules.schema.items())
+        try:
+            rules = rules.to_arrow()
+        except pa.ArrowException as error:
+            raise RulesIndexError(
+                f"Arrow has no type for a column of the rules ({kinds}); cast it, or leave it out: {error}"
+            ) from None
     if isinstance(rules, pa.RecordBatch):
         rules = pa.Table.from_batches([rules])
     return rules if isinstance(rules, pa.Table) else None
@@ -188,7 +195,7 @@ def _columns(rules: Rules, time_zone: str, rejects: Rejects, annotate: Annotate 
     if table is None:
         return _of_pairs(pairs_of(rules), rejects, annotate)
     rules = table
-    _check_names(rules)
+    _check_names(rules, ("priority", "labels", "severity") if annotate is not None else ())
     if "enabled" in rules.column_names:
         enabled = pc.fill_null(_truths(rules.column("enabled")), True)
         if not pc.all(enabled).as_py():
@@ -216,12 +223,12 @@ def _columns(rules: Rules, time_zone: str, rejects: Rejects, annotate: Annotate 
     return found.chosen(np.flatnonzero(~is_invalid))
 
 
-def _check_names(rules: pa.Table) -> None:
+def _check_names(rules: pa.Table, others: Iterable[str]) -> None:
     names = rules.column_names
     for required in ("rule_id", "expression"):
         if required not in names:
             raise RulesIndexError(f"The rules have no column {required}; they need rule_id and expression.")
-    for each in ("rule_id", "expression", "enabled", "valid_from", "valid_to"):
+    for each in ("rule_id", "expression", "enabled", "valid_from", "valid_to", *others):
         if names.count(each) > 1:
             raise RulesIndexError(f"The rules have {names.count(each)} columns {each}; leave one of them.")
 

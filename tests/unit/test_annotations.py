@@ -155,6 +155,43 @@ def test_columns_of_other_types_are_refused(column: dict[str, Any]) -> None:
         ri.compile_rules(rules, SCHEMA, annotate=Annotate())
 
 
+BYTES = pa.array([b"a", b"\xff", b"b\xc3"])
+TEXTS = pa.Array.from_buffers(pa.string(), 3, BYTES.buffers())
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        TEXTS,
+        TEXTS.cast(pa.string_view(), safe=False),
+        pa.ListArray.from_arrays([0, 1, 2, 3], TEXTS),
+        pa.MapArray.from_arrays([0, 1, 2, 3], TEXTS, pa.nulls(3, pa.string())),
+    ],
+    ids=lambda each: str(each.type),
+)
+def test_labels_that_are_no_text_stop_no_rule(labels: pa.Array) -> None:
+    rules = pa.table({"rule_id": ["a", "b", "c"], "expression": ["TRUE"] * 3, "labels": labels})
+    compiled = ri.compile_rules(rules, SCHEMA, annotate=Annotate(("labels",)))
+    assert compiled.annotations is not None
+    assert compiled.annotations.rules["labels"].to_pylist() == [["a"], ["\ufffd"], ["b\ufffd"]]
+
+
+def test_a_severity_that_is_no_text_refuses_its_own_rule() -> None:
+    severity = pa.Array.from_buffers(pa.string(), 2, pa.array([b"low", b"\xff"]).buffers())
+    rules = pa.table({"rule_id": ["a", "b"], "expression": ["TRUE"] * 2, "severity": severity})
+    compiled = ri.compile_rules(rules, SCHEMA, annotate=Annotate(("severity",)))
+    assert (compiled.ids.to_pylist(), compiled.rejects["error"].to_pylist()) == (["a"], ["UNKNOWN_SEVERITY"])
+
+
+def test_texts_may_be_encoded_as_dictionaries() -> None:
+    texts = pa.array(["low", None, "high"]).dictionary_encode()
+    rules = pa.table({"rule_id": ["a", "b", "c"], "expression": ["TRUE"] * 3, "labels": texts, "severity": texts})
+    compiled = ri.compile_rules(rules, SCHEMA, annotate=Annotate(("labels", "severity")))
+    assert compiled.annotations is not None
+    assert compiled.annotations.rules["severity"].to_pylist() == ["low", None, "high"]
+    assert compiled.annotations.rules["labels"].to_pylist() == [["low"], [], ["high"]]
+
+
 def test_priorities_beyond_an_int_come_first_or_last_and_stop_no_other_rule() -> None:
     priorities = pa.array([1 << 40, -(1 << 40), 5, None], pa.int64())
     rules = pa.table({"rule_id": ["a", "b", "c", "d"], "expression": ["x > 0", "x > 3", "x > 0", "TRUE"]})

@@ -19,6 +19,7 @@ import pytest
 import rules_index as ri
 from rules_index.compiling.fingerprint import fingerprint, rule_digests
 from rules_index.compiling.rule_columns import RuleColumns, Rules, read_rules
+from rules_index.index.annotate import Annotate
 from rules_index.language.typed import Leaf
 
 
@@ -125,12 +126,12 @@ def test_what_is_no_table_and_no_pairs_is_told(rules: Any) -> None:
             read_by()
 
 
-@pytest.mark.parametrize("name", ["rule_id", "expression", "enabled", "valid_from"])
+@pytest.mark.parametrize("name", ["rule_id", "expression", "enabled", "valid_from", "priority"])
 def test_a_column_that_rules_have_twice_is_told(name: str) -> None:
-    columns = {"rule_id": ["a"], "expression": ["x"], "enabled": [True], "valid_from": pa.nulls(1)}
+    columns = {"rule_id": ["a"], "expression": ["x"], "enabled": [True], "valid_from": pa.nulls(1), "priority": [1]}
     table = pa.table(columns)
     with pytest.raises(ri.RulesIndexError, match=f"2 columns {name}"):
-        read(table.append_column(name, table.column(name)))
+        read_rules(table.append_column(name, table.column(name)), "UTC", Annotate())
 
 
 def test_arguments_of_another_type_are_told() -> None:
@@ -143,6 +144,8 @@ def test_arguments_of_another_type_are_told() -> None:
         ri.compile_rules([], schema, event_time=5)  # type: ignore[arg-type]
     with pytest.raises(ri.RulesIndexError, match="expressions of rules must be strings"):
         ri.compile_rules([("a", "x = '\ud800'"), ("b", 5)], schema)  # type: ignore[list-item]
+    with pytest.raises(ri.RulesIndexError, match="more Int128"):
+        ri.compile_rules(pl.DataFrame({"rule_id": [1], "expression": ["x = 1"], "more": [1 << 70]}), schema)
 
 
 def test_ids_may_be_scalars_of_numpy() -> None:
