@@ -103,11 +103,16 @@ def value_list(name: str, values: Values, stamp: str = "") -> ValueList:
     """Makes a value list. The values may be in any order, repeat, and be NULL. stamp: what they were read from, which
     the list keeps.
 
-    Raises `RulesIndexError` for a name that rules cannot write, for values of a type that cannot be compared, and for
-    more than 2 GiB of values.
+    Raises `RulesIndexError` for a name that rules cannot write, for values that are no pyarrow array or of a type that
+    cannot be compared, and for more than 2 GiB of values.
     """
     if NAMED.fullmatch(f"LIST('{name}')") is None:
         raise RulesIndexError(f"{name!r} cannot be a list's name; use letters, digits, points, - and _.")
+    if not isinstance(values, (pa.Array, pa.ChunkedArray)):
+        kind = type(values).__name__
+        raise RulesIndexError(
+            f"The values of the list {name} are a {kind}; make them a pyarrow array: pa.array(values)."
+        )
     data_type = list_type(values.type)
     if data_type is None:
         raise RulesIndexError(f"The list {name} holds {values.type}, and values of that type are not compared.")

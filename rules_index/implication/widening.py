@@ -13,6 +13,7 @@ from rules_index.arrays import gather_indices, segment_ids
 from rules_index.compiling.compile import compile_rules
 from rules_index.compiling.rule_columns import Rules
 from rules_index.domains.region_codes import Regions
+from rules_index.domains.value_lists import AnyList
 from rules_index.domains.values import is_indexable
 from rules_index.implication.grouping import Shares, grouped
 from rules_index.implication.region_boxes import BoxArrays, Codes, RegionBoxes, boxes_of, distinct_lists
@@ -70,14 +71,19 @@ class Widened:
 
 
 def widen(
-    rules: Rules, schema: pa.Schema, k: int = 16, event_time: str | None = None, time_zone: str = "UTC"
+    rules: Rules,
+    schema: pa.Schema,
+    k: int = 16,
+    event_time: str | None = None,
+    time_zone: str = "UTC",
+    lists: Sequence[AnyList] = (),
 ) -> Widened:
     """A filter of at most `k` conjunctions that keeps every row that some rule matches, and few others.
 
     It can be pushed into a scan before rows are matched: it is over plain columns only, so that files are skipped by
-    their statistics. Predicates on expressions (`hour(t) > 5`, `a < b`) are left out, which keeps more rows, never
-    fewer; a rule that does not compile matches nothing. Rules, schema, event_time and time_zone are those of
-    `compile_rules`.
+    their statistics. Predicates on expressions (`hour(t) > 5`, `a < b`) and on lists are left out, which keeps more
+    rows, never fewer; a rule that does not compile, also for want of its list, matches nothing. Rules, schema,
+    event_time, time_zone and lists are those of `compile_rules`.
 
         >>> import pyarrow as pa
         >>> schema = pa.schema([("origin", pa.string()), ("delay", pa.int32())])
@@ -102,7 +108,7 @@ def widen(
 
     Raises `RulesIndexError` as `compile_rules` does, `ValueError` for a k below 1.
     """
-    return widen_compiled(compile_rules(rules, schema, "scan", event_time, time_zone), k)
+    return widen_compiled(compile_rules(rules, schema, "scan", event_time, time_zone, lists=lists), k)
 
 
 def widen_compiled(compiled: CompiledRules, k: int = 16) -> Widened:

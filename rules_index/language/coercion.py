@@ -71,6 +71,7 @@ def _normalise_nested(data_type: pa.DataType) -> Type:
         or t.is_large_list(data_type)
         or t.is_fixed_size_list(data_type)
         or t.is_list_view(data_type)
+        or t.is_large_list_view(data_type)
     ):
         item = normalise(data_type.value_type)
         return None if item is None else pa.list_(item)

@@ -156,6 +156,8 @@ def test_an_update_changes_the_rules_of_lists_that_have_changed(many: int) -> No
 def test_lists_that_cannot_be_made() -> None:
     with pytest.raises(ri.RulesIndexError, match="name"):
         ri.value_list("a b", pa.array([1]))
+    with pytest.raises(ri.RulesIndexError, match=r"are a list; make them a pyarrow array"):
+        ri.value_list("a", [1])  # type: ignore[arg-type]
     with pytest.raises(ri.RulesIndexError, match="not compared"):
         ri.value_list("a", pa.array([[1]]))
     with pytest.raises(ri.RulesIndexError, match="2 GiB"):
@@ -168,7 +170,9 @@ def test_lint_knows_lists() -> None:
     rules = [(1, "who IN LIST('bad')"), (2, "who IN LIST('bad') AND n > 1"), (3, "who IN LIST('bad') AND who IS NULL")]
     found = ri.lint(rules, PEOPLE, lists=[LISTED]).to_pylist()
     assert [(each["rule_id"], each["kind"]) for each in found] == [(2, "implied"), (3, "contradiction")]
-    assert ri.widen([(1, "who IN LIST('bad')")], PEOPLE).sql in ("true", "false")
+    listed, both = [(1, "who IN LIST('bad')"), (2, "n = 3")], [(1, "who IN LIST('bad') AND n > 4"), (2, "n = 3")]
+    assert ri.widen(listed, PEOPLE, lists=[LISTED]).sql == "true"
+    assert ri.widen(both, PEOPLE, k=1, lists=[LISTED]).sql == "(`n` = 3 OR `n` >= 5)"
 
 
 @pytest.mark.parametrize(

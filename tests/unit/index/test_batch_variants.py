@@ -111,6 +111,13 @@ def _as(values: list[Any], kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind)
 
 
+@pytest.mark.parametrize("kind", [pa.list_view, pa.large_list_view, pa.large_list])
+def test_rules_may_be_compiled_for_any_kind_of_list(kind: Any) -> None:
+    items = pa.array([[1, 2], [], None], kind(pa.int32()))
+    compiled = ri.compile_rules([(1, "items[0] = 1"), (2, "items IS NULL")], pa.schema({"items": items.type}))
+    assert compiled.match(pa.table({"items": items})).to_pylist() == [[1], [], [2]]
+
+
 def test_arrays_of_a_fixed_size_match_alike() -> None:
     compiled = ri.compile_rules([(1, "items[1] = 2"), (2, "array_contains(items, 3)"), (3, "items IS NULL")], SCHEMA)
     fixed = pa.FixedSizeListArray.from_arrays(
