@@ -8,7 +8,7 @@ returned has been matched.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ from rules_index.language.coercion import is_float
 from rules_index.language.evaluation.datetime_parser import zone_of
 from rules_index.language.evaluation.evaluated import Evaluated
 from rules_index.language.typed import Leaf, leaves_of
-from rules_index.names import path_parts
+from rules_index.names import column_key, field_key, path_parts
 
 if TYPE_CHECKING:
     from rules_index.index.compiled import CompiledRules, RuleId
@@ -62,7 +62,7 @@ class _Search:
     ) -> None:
         self._compiled, self._rule, self._rule_id, self._row = compiled, rule, rule_id, row
         self._inputs = inputs_of_row(row, rule.leaves, compiled.time_zone)
-        self._leaves = {leaf.name: leaf for leaf in _changeable(rule, frozenset(fixed))}
+        self._leaves = {leaf.name: leaf for leaf in _changeable(rule, fixed)}
         self._candidates: dict[str, tuple[pa.Array, np.ndarray]] = {}
 
     def found(self) -> NearMiss | None:
@@ -195,12 +195,12 @@ def _key_of(column: str) -> str:
     return parts[0] if len(parts) == 1 else column
 
 
-def _changeable(rule: Part, fixed: Columns) -> list[Leaf]:
+def _changeable(rule: Part, fixed: Collection[str]) -> list[Leaf]:
     """Returns the columns that may be changed: their effect on the rule is known without Spark, and they do not overlap
     another column that the rule reads."""
     read = {leaf.name: leaf for part in rule.predicates for leaf in part.columns}
     compared = {leaf.name for leaf in rule.leaves}  # no other column has an effect
-    frozen = set(fixed)
+    frozen = _named(read, [fixed] if isinstance(fixed, str) else fixed)
     for part in rule.predicates:
         if any(leaf.text is not None for attribute in part.attributes for leaf in leaves_of(attribute)):
             frozen |= {leaf.name for leaf in part.columns}
@@ -210,8 +210,20 @@ def _changeable(rule: Part, fixed: Columns) -> list[Leaf]:
         if is_indexable(leaf.type)
         and name in compared
         and name not in frozen
-        and not any(_overlap(name, other) for other in (*read, *frozen) if other != name)
+        and not any(_overlap(name, other) for other in read if other != name)
     ]
+
+
+def _named(read: Iterable[str], wanted: Iterable[str]) -> set[str]:
+    """The leaves in `read` that are one of the wanted columns or fields, or within one, in any spelling. A column may
+    be wanted by its plain name too, without backticks."""
+    keys = {_key(parts) for each in wanted for parts in ([each], path_parts(each)) if parts}
+    paths = {name: _key(path_parts(name)) for name in read}
+    return {name for name, key in paths.items() if any(key[:length] in keys for length in range(1, len(key) + 1))}
+
+
+def _key(parts: list[str]) -> tuple[Hashable, ...]:
+    return (column_key(parts[0]), *map(field_key, parts[1:]))
 
 
 def _overlap(one: str, other: str) -> bool:

@@ -191,8 +191,8 @@ class CompiledRules:
         """Why a rule matches a row, or does not: a tree of its predicates, each with its truth and the row's values.
 
         row: as for `match_one`, but only the columns that this rule reads are needed. fixed: columns that a near miss
-        must not change. Raises `SchemaError` as `match_one` does, `UnknownRuleError` for a rule that the index does not
-        have, `RulesIndexError` for an index without texts.
+        must not change, in any spelling. Raises `SchemaError` as `match_one` does, `UnknownRuleError` for a rule that
+        the index does not have, `RulesIndexError` for an index without texts.
         """
         explain = resolve_name("rules_index.explaining.explain:explain")  # imported only when asked for
         found: Explanation = explain(self, row, rule_id, fixed)

@@ -145,6 +145,20 @@ def test_fixed_columns_stay_as_they_are() -> None:
     assert compiled.explain(ROW, "r", fixed=["i", "f"]).near_miss is None
 
 
+@pytest.mark.parametrize("fixed", ["Delay", ["DELAY"], ["`delay`"], ["dep-delay", "St.X"], ["ST"], ["odd.name"]])
+def test_fixed_columns_are_named_in_any_spelling(fixed: str | list[str]) -> None:
+    schema = pa.schema(
+        {"delay": pa.int32(), "dep-delay": pa.int32(), "st": pa.struct({"x": pa.int32()}), "odd.name": pa.int32()}
+    )
+    parts = {"delay": "delay", "dep-delay": "`dep-delay`", "st": "st.x", "odd.name": "`odd.name`"}
+    row = dict.fromkeys(parts, 1) | {"st": {"x": 1}}
+    for name, column in parts.items():
+        names = [fixed] if isinstance(fixed, str) else fixed
+        is_fixed = any(each.lower().strip("`").removesuffix(".x") == name for each in names)
+        compiled = ri.compile_rules([("r", f"{column} > 5")], schema)
+        assert (compiled.explain(row, "r", fixed=fixed).near_miss is None) == is_fixed
+
+
 def test_predicates_that_alone_stand_in_the_way() -> None:
     for text, alone in [
         ("i > 5 AND s = 'abc'", ["i > 5"]),
