@@ -118,6 +118,15 @@ def test_rules_may_be_compiled_for_any_kind_of_list(kind: Any) -> None:
     assert compiled.match(pa.table({"items": items})).to_pylist() == [[1], [], [2]]
 
 
+@pytest.mark.parametrize("function", ["upper", "lower", "reverse", "trim"])
+def test_texts_may_begin_within_their_buffer(function: str) -> None:
+    texts = pa.array(["a", "bb", None, "Ccc"] * 5, pa.large_string())
+    compiled = ri.compile_rules([(1, f"{function}(s) IN ('BB', 'bb')")], SCHEMA)
+    # a slice from a whole byte of validity bits, which Arrow casts to texts without an offset
+    assert compiled.match(pa.table({"s": texts.slice(8)})).to_pylist() == [[], [1], [], []] * 3
+    assert compiled.match(pl.DataFrame({"s": texts.slice(8)})).to_pylist() == [[], [1], [], []] * 3
+
+
 def test_arrays_of_a_fixed_size_match_alike() -> None:
     compiled = ri.compile_rules([(1, "items[1] = 2"), (2, "array_contains(items, 3)"), (3, "items IS NULL")], SCHEMA)
     fixed = pa.FixedSizeListArray.from_arrays(
