@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
 from rules_index.domains.region_codes import Regions
@@ -19,12 +18,14 @@ from rules_index.language.typed import Expression, Leaf, Operation, leaves_of
 from rules_index.names import path_parts
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from rules_index.index.computed_codes import Computed
 
 Values = Mapping[str, Evaluated | np.ndarray]
 """Columns by leaf name. The column of a Boolean leaf that only Spark evaluates may be an array of truth codes
 (`inputs.read_leaf`)."""
-Sample = Callable[[list[str]], pa.Table | pl.DataFrame | None]
+Sample: TypeAlias = "Callable[[list[str]], pa.Table | pl.DataFrame | None]"
 """A function that takes names of columns and returns some rows with at least these columns (`index.build.SAMPLE_ROWS`
 suffice), or None if there are no rows."""
 
