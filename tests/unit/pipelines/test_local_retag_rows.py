@@ -63,6 +63,8 @@ def test_ranges_of_event_times(make_retagged, seed: int) -> None:
         write_rules(workspace, rules)
         low = draw.choice([None, START + timedelta(minutes=draw.randint(-60, 2400))])
         high = START + timedelta(minutes=draw.randint(600, 3700)) if low is None or draw.random() < 0.7 else None
+        if low is not None and high is not None:
+            low, high = sorted([low, high])
         with pytest.MonkeyPatch.context() as patch:
             if draw.random() < 0.5:
                 die_after(patch, draw.choice(STEPS), FolderLog)
