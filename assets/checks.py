@@ -80,7 +80,10 @@ def _written(context: dg.AssetCheckExecutionContext, key: dg.AssetKey) -> int:
     event = context.instance.get_latest_materialization_event(key)
     written = event.asset_materialization if event else None
     found = {name: each.value for name, each in written.metadata.items()} if written else {}
-    value = found.get(BATCHES, 0) if found.get("dagster/uri") == _workspace(context).lake.uri(key.path[-1]) else 0
+    # only a table that was written is certain to have an address
+    if BATCHES not in found or found.get("dagster/uri") != _workspace(context).lake.uri(key.path[-1]):
+        return 0
+    value = found[BATCHES]
     return value if isinstance(value, int) else 0
 
 
