@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pipelines.compiling.due import compile_is_due
 from pipelines.errors import PipelineError
 from pipelines.joining.definition import definition_changes, definition_of
-from pipelines.lake.index_histories import NEW_RULES, current_histories, policy_mode, retag_scope
+from pipelines.lake.index_histories import NEW_RULES, current_histories, index_of_step, policy_mode, retag_scope
 from pipelines.lake.index_store import newest_index
 from pipelines.lake.runs import DONE, PLANNED, last_batch
 from pipelines.retagging.changes import RuleSets
@@ -99,7 +99,7 @@ def retag_is_due(workspace: Workspace, stream: Stream) -> bool:
     if stored is None or last is None:
         return False
     histories = current_histories(lake, name, last.batch).distinct
-    if all(history[-1] == stored.fingerprint for history in histories) and (
+    if all(index_of_step(history[-1]) == stored.fingerprint for history in histories) and (
         stream.retag == NEW_RULES or _are_short(histories)
     ):
         return False

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -17,7 +18,15 @@ import pyarrow as pa
 import rules_index as ri
 from pipelines.errors import NotImpliedError, PipelineError, SourceError
 from pipelines.indexed_rules import indexed_rules
-from pipelines.lake.index_histories import IndexHistories, index_histories, is_retagged, retag_scope
+from pipelines.lake.index_histories import (
+    IndexHistories,
+    index_histories,
+    index_of_step,
+    is_retagged,
+    replaced_in_step,
+    retag_scope,
+    step,
+)
 from pipelines.lake.index_store import StoredIndex, fetch_index, index_to_tag_with, newest_index
 from pipelines.lake.runs import DONE, FOLDED, PLANNED, MicroBatch, batches, newest_first
 from pipelines.lake.transaction_ids import GIVEN_UP
@@ -111,12 +120,12 @@ class Origin:
         known: Collection[str | None],
         later_commits: bool = False,
     ) -> list[str]:
-        """Proves that each index that tagged rows of the slice implies the stream's rules; returns their fingerprints.
+        """Proves that each index that tagged rows of the slice implies the stream's rules; returns them as steps.
 
-        Only micro-batches in which the origin kept only matching rows count. known: fingerprints for which it is
-        already proven; later_commits: the stream has also taken, or will take, the rows that re-tags of the origin
-        have added since. Raises NotImpliedError; SourceError if rows are missing for another reason, or nothing can
-        be proven.
+        A step names an index, and rules of it whose texts were replaced since (`pipelines.lake.index_histories`). Only
+        micro-batches in which the origin kept only matching rows count. known: steps for which it is already proven;
+        later_commits: the stream has also taken, or will take, the rows that re-tags of the origin have added since.
+        Raises NotImpliedError; SourceError if rows are missing for another reason, or nothing can be proven.
         """
         found = set[str]()
         for batch in self._batches(source, taken):
@@ -124,14 +133,15 @@ class Origin:
                 # a commit has the rows as the micro-batch wrote them, a snapshot as the re-tags have left them
                 retagged = taken.start.snapshot or later_commits
                 histories = self._histories.of_batch(batch) if retagged else [(str(batch.fingerprint),)]
-                found |= {history[0] for history in histories}
+                found |= {step(each[0], {*chain.from_iterable(map(replaced_in_step, each))}) for each in histories}
         if unknown := sorted(found.difference(known)):
             mine = IndexedRules.of(self.workspace, stored)
-            for fingerprint in unknown:
+            for each in unknown:
+                fingerprint, replaced = index_of_step(each), replaced_in_step(each)
                 before = newest_index(self.workspace.lake, self.origin.name, fingerprint)
                 if before is None:
                     raise self._unknown(f"the index {fingerprint[:12]} that tagged them is no longer in rule_index")
-                self._refuse_unless_implied(mine, before, self._from_scratch())
+                self._refuse_unless_implied(mine, before, self._from_scratch(), replaced)
         return sorted(found)
 
     def _batches(self, source: Source, taken: Slice) -> Iterator[MicroBatch]:
@@ -207,9 +217,15 @@ class Origin:
             )
         return only_matched
 
-    def _refuse_unless_implied(self, mine: IndexedRules, stored: StoredIndex, else_do: str) -> None:
-        """Raise NotImpliedError, with `else_do` as further advice, unless the index's rules together imply mine."""
+    def _refuse_unless_implied(
+        self, mine: IndexedRules, stored: StoredIndex, else_do: str, replaced: Sequence[Any] = ()
+    ) -> None:
+        """Raise NotImpliedError, with `else_do` as further advice, unless the index's rules together imply mine.
+
+        replaced: ids of rules of the index that do not count.
+        """
         theirs = IndexedRules.of(self.workspace, stored)
+        theirs = replace(theirs, rules=theirs.rules.filter(~pl.col("rule_id").is_in(replaced)))
         if theirs.time_zone != mine.time_zone:
             raise self._unknown(f"they were tagged by rules in the time zone {theirs.time_zone}, not {mine.time_zone}")
         self.workspace.progress(

@@ -5,6 +5,7 @@ A row names the index that wrote it. Only `runs` tells whether a later re-tag ha
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,8 +19,8 @@ from pipelines.settings.model import Stream
 from pipelines.table_definitions import matches_table, tagged_table
 
 History: TypeAlias = tuple[str, ...]
-"""The indexes that tagged a row, by fingerprint: the first one with all its rules, each further one with added
-rules."""
+"""The indexes that tagged a row, each as a step: the first one with all its rules, each further one with added rules.
+A step is an index's fingerprint, followed by the ids of rules whose earlier texts it replaced, if there are any."""
 
 ALL, NEW_RULES = "all", "new_rules"
 """What a re-tag brings up to date: every edit of the rules, or only added rules."""
@@ -31,6 +32,22 @@ _WAIT = 60.0
 
 Span: TypeAlias = tuple[int, frozenset[History]]
 """Consecutive micro-batches: the number of the last one, and the histories of their rows."""
+
+
+def step(fingerprint: str, replaced: Iterable[Any] = ()) -> str:
+    """A step of a history: an index, and the ids of the rules whose earlier texts it replaced."""
+    return f"{fingerprint} {json.dumps(sorted(replaced))}" if replaced else fingerprint
+
+
+def index_of_step(step: str) -> str:
+    """The fingerprint of a step's index."""
+    return step.partition(" ")[0]
+
+
+def replaced_in_step(step: str) -> list[Any]:
+    """The ids of the rules whose earlier texts a step replaced."""
+    ids = step.partition(" ")[2]
+    return json.loads(ids) if ids else []
 
 
 def retag_scope(name: str) -> str:
@@ -49,7 +66,7 @@ class Retag:
 
     It covered the rows of the micro-batches up to `through`: all of them or, if `all_rows` is False, those in a range
     of event times. after: the histories of all these rows after it, so that nothing earlier need be read; None if they
-    follow from what was before.
+    follow from what was before. replaced: the ids of added rules of which some rows had an earlier text.
     """
 
     through: int
@@ -57,11 +74,15 @@ class Retag:
     mode: str = ALL
     all_rows: bool = True
     after: tuple[Span, ...] | None = None
+    replaced: tuple[Any, ...] = ()
 
     def applied_to(self, histories: frozenset[History]) -> frozenset[History]:
         """The histories, after this re-tag, of rows whose histories were among these before it."""
         added = frozenset(
-            history if history[-1] == self.fingerprint else (*history, self.fingerprint) for history in histories
+            history
+            if index_of_step(history[-1]) == self.fingerprint
+            else (*history, step(self.fingerprint, self.replaced))
+            for history in histories
         )
         after = frozenset({(self.fingerprint,)}) if self.mode == ALL else added
         return after if self.all_rows else histories | after
@@ -169,12 +190,15 @@ def _retag(row: MicroBatch) -> Retag:
     return Retag(through, fingerprint, mode, all_rows, after)
 
 
-def spans_after(before: IndexHistories, fingerprint: str, folded: Callable[[History], History]) -> list[Span]:
+def spans_after(
+    before: IndexHistories, fingerprint: str, replaced: Iterable[Any], folded: Callable[[History], History]
+) -> list[Span]:
     """The histories of all rows after a re-tag of them by only the rules that an index adds.
 
-    folded: returns a history that stands for another one. Neighbours with equal histories are one span.
+    replaced: the ids of those rules of which some rows had an earlier text; folded: returns a history that stands for
+    another one. Neighbours with equal histories are one span.
     """
-    retag, found = Retag(before.through, fingerprint, NEW_RULES), list[Span]()
+    retag, found = Retag(before.through, fingerprint, NEW_RULES, replaced=tuple(replaced)), list[Span]()
     for last, histories in before.spans:
         after = frozenset(map(folded, retag.applied_to(histories)))
         if found and found[-1][1] == after:

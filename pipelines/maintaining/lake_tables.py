@@ -16,7 +16,7 @@ import polars as pl
 from pipelines.error_texts import first_line
 from pipelines.errors import not_written
 from pipelines.lake.folder_log import FolderLog
-from pipelines.lake.index_histories import current_histories
+from pipelines.lake.index_histories import current_histories, index_of_step
 from pipelines.lake.index_store import LIST_FILES
 from pipelines.lake.merging import NotMergeableError
 from pipelines.lake.reading import literal
@@ -165,7 +165,8 @@ def _needed(workspace: Workspace, scope: str) -> set[str | None]:
         needed.add(batch.fingerprint)
     last = last_batch(lake, scope)
     if last is not None and (is_read or (stream is not None and stream.retag != "never")):
-        needed.update(*current_histories(lake, scope, last.batch).distinct)
+        histories = current_histories(lake, scope, last.batch).distinct
+        needed.update(index_of_step(each) for history in histories for each in history)
     return needed
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 
 from pipelines.errors import PipelineError, TableError
-from pipelines.lake.index_histories import NEW_RULES, History
+from pipelines.lake.index_histories import NEW_RULES, History, index_of_step, replaced_in_step, step
 from pipelines.lake.index_store import StoredIndex, indexes_by_fingerprint, newest_index
 from pipelines.origin import IndexedRules
 from pipelines.rule_set import RULE_COLUMNS
@@ -79,15 +79,16 @@ def changes_of(bases: Iterable[pl.DataFrame | None], now: pl.DataFrame, only_new
                 '"always").'
             )
         return Changes(now.drop(_TYPES), now.drop(_TYPES).clear(), (), everything=True)
-    differ, former = [now.clear()], [now.clear()]
     compared = [*RULE_COLUMNS, *(name for name in now.columns if name in ("annotations", LISTS, _TYPES))]
+    key = ["rule_id"] if only_new else compared
+    differ = pl.concat(
+        [now.clear(), *(now.join(base, on=key, how="anti", nulls_equal=True) for base in known)]
+    ).unique()
+    former = [now.clear()]
     for base in known:
-        if only_new:
-            differ.append(now.join(base, on="rule_id", how="anti"))
-            continue
-        differ.append(now.join(base, on=compared, how="anti", nulls_equal=True))
-        former.append(base.join(now, on=compared, how="anti", nulls_equal=True))
-    rules = pl.concat(differ).drop(_TYPES).unique().sort("rule_id")
+        replaceable = base.join(differ, on="rule_id", how="semi") if only_new else base
+        former.append(replaceable.join(now, on=compared, how="anti", nulls_equal=True))
+    rules = differ.drop(_TYPES).unique().sort("rule_id")
     replaced = pl.concat(former).drop(_TYPES).unique()
     changed = pl.concat([rules["rule_id"], replaced["rule_id"]]).unique()
     # not just the ids of `replaced`: if one base has a rule as it is now and another lacks it, rows have its id, too
@@ -166,13 +167,16 @@ class RuleSets:
         meaning: what rules mean now, by which the column `types` is added; None skips the comparison, and the column.
         """
         rules: pl.DataFrame | None = None
-        for fingerprint in history:
-            known = self._of_index(fingerprint)
+        for each in history:
+            known = self._of_index(index_of_step(each))
             if known is None or (meaning is not None and not known[1].agrees(meaning)):
                 return None
             added = known[0] if meaning is None else known[0].with_columns(known[1].types_named(meaning))
-            added = added if rules is None else added.join(rules, on="rule_id", how="anti")
-            rules = added if rules is None else pl.concat([rules, added])
+            if rules is None:
+                rules = added
+                continue
+            rules = rules.filter(~pl.col("rule_id").is_in(replaced_in_step(each)))
+            rules = pl.concat([rules, added.join(rules, on="rule_id", how="anti")])
         return rules
 
     def folded(self, history: History) -> History:
@@ -181,22 +185,25 @@ class RuleSets:
         Without this, histories would grow with each re-tag by added rules, and so would the cost of the next one.
         """
         found = history[-1:]
-        for fingerprint in reversed(history[:-1]):
-            whole = (fingerprint, *found)
+        for each in reversed(history[:-1]):
+            whole = (each, *found)
             if whole not in self._folded:
                 self._folded[whole] = self._without_needless(whole)
             found = self._folded[whole]
-        return found
+        return (index_of_step(found[0]), *found[1:])
 
     def _without_needless(self, history: History) -> History:
-        last = self._of_index(history[-1])
+        last = self._of_index(index_of_step(history[-1]))
         rules = self.of_history(history, last[1]) if last is not None else None
         if last is None or rules is None:
             return history
-        for fingerprint in history[:-1]:
-            fewer = tuple(each for each in history if each != fingerprint)
+        place = 0
+        while place < len(history) - 1:
+            fewer = _without_step(history, place)
             if _are_same(self.of_history(fewer, last[1]), rules):
                 history = fewer
+            else:
+                place += 1
         return history
 
     @cached_property
@@ -216,6 +223,13 @@ class RuleSets:
                 found = None
             self._found[fingerprint] = found
         return self._found[fingerprint]
+
+
+def _without_step(history: History, place: int) -> History:
+    """Leaves a step out. The next one also replaces the texts that it replaced, since steps before may have others."""
+    left_out, later = history[place : place + 2]
+    replaced = {*replaced_in_step(left_out), *replaced_in_step(later)}
+    return (*history[:place], step(index_of_step(later), replaced), *history[place + 2 :])
 
 
 def _are_same(some: pl.DataFrame | None, others: pl.DataFrame) -> bool:

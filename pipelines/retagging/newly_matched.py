@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from pipelines.errors import TableError
 from pipelines.lake.index_histories import History, IndexHistories
 from pipelines.lake.runs import MicroBatch
-from pipelines.rule_set import RULE_COLUMNS
 from pipelines.value_lists import LISTS, contents
 
 if TYPE_CHECKING:
@@ -49,19 +48,6 @@ def check_lists(stream: Stream, base: pl.DataFrame, lists: Sequence[ValueList]) 
             f"{stream.name} keeps only rows that match, and a list that its rules name holds other values now than "
             f"when rows were tagged. {restart_advice(stream)}holds now."
         )
-
-
-def refuse_other_texts(name: str, bases: Iterable[pl.DataFrame], added: pl.DataFrame) -> None:
-    """TableError if some rows were tagged by another text of a rule that is new to others. Such a rule is tried on all
-    rows, after which no history of indexes would tell which rows are stored."""
-    for base in bases:
-        known = base.join(added, on="rule_id", how="semi")
-        other = known.join(added, on=[*RULE_COLUMNS, LISTS], how="anti", nulls_equal=True)["rule_id"]
-        if len(other):
-            raise TableError(
-                f"The rule {other[0]} is new to some rows of {name}, and others were tagged by another text of it. "
-                f"Bring all rules up to date once: deltatag retag {name}"
-            )
 
 
 def restart_advice(stream: Stream) -> str:

@@ -22,6 +22,7 @@ from pipelines.lake.index_histories import (
     IndexHistories,
     Snapshots,
     current_histories,
+    index_of_step,
     is_retagged,
     retag_application,
     retag_scope,
@@ -37,7 +38,7 @@ from pipelines.recovery.attempts import now_after
 from pipelines.retagging.changes import Changes, RuleSets
 from pipelines.retagging.local_tables import LocalTables, why_spark_retags
 from pipelines.retagging.lost_texts import refuse_lost_texts
-from pipelines.retagging.newly_matched import left_rows_out, refuse_other_texts
+from pipelines.retagging.newly_matched import left_rows_out
 from pipelines.retagging.row_range import range_of
 from pipelines.retagging.tables import ChangedFiles, Tables
 from pipelines.runners.choice import report_spark, runner_of
@@ -137,7 +138,7 @@ class Retagger:
 
     def _record_as_current(self, work: _Work) -> None:
         """Record in `runs` that all rows are tagged by the newest index, if it does not say so yet."""
-        same = all(history[-1] == work.stored.fingerprint for history in work.histories.distinct)
+        same = all(index_of_step(history[-1]) == work.stored.fingerprint for history in work.histories.distinct)
         if not same and self.since is None and self.until is None:
             self._done(record_plan(self.lake, self._planned(work, None, {})), Outcome(work.stored.rules_version), 0.0)
 
@@ -269,8 +270,6 @@ class Retagger:
             rules = self._rule_sets.of_history(history)
             assert rules is not None  # else `everything` would be set
             bases[history] = rules
-        if self.mode == NEW_RULES:
-            refuse_other_texts(self.name, bases.values(), work.changes.rules)
         stamps = {
             "rules_version": work.stored.rules_version,
             "index_fingerprint": work.stored.fingerprint,
@@ -311,7 +310,8 @@ class Retagger:
             **figures,
         }
         if self.mode == NEW_RULES and self.since is None and self.until is None:
-            after = spans_after(work.histories, work.stored.fingerprint, self._rule_sets.folded)
+            replaced = work.changes.former["rule_id"].unique()
+            after = spans_after(work.histories, work.stored.fingerprint, replaced, self._rule_sets.folded)
             plan[AFTER] = [[last, sorted(map(list, histories))] for last, histories in after]
         if planned is not None:
             plan |= {key: planned.plan[key] for key in ("series", "given_up") if key in planned.plan}

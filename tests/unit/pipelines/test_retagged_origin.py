@@ -10,6 +10,7 @@ from deltalake import write_deltalake
 
 from pipelines.compile import compile_scopes
 from pipelines.errors import NotImpliedError, SourceChangedError
+from pipelines.lake.index_histories import NEW_RULES
 from pipelines.retag import retag
 from pipelines.retagging import retagger
 from pipelines.tag import tag_stream
@@ -75,6 +76,23 @@ def test_rows_that_a_retag_of_the_other_stream_has_removed_are_missed(workspace)
     retag(workspace, "wide")
     tag_stream(workspace, "narrow")
     assert held(workspace, "narrow") == [5, 6, 7, 8, 9]
+
+
+def test_rows_that_another_text_of_a_new_rule_has_removed_are_missed(workspace) -> None:
+    assert edit(workspace, "x > 4", "x > 3") == [None, None]
+    tag_stream(workspace, "wide")
+    write_deltalake(
+        workspace.configuration.streams["wide"].source, pa.table({"x": pa.array([9], pa.int32())}), mode="append"
+    )
+    write_rules(workspace, [("n", "narrow", "x > 7"), ("w1", "wide", "x > 6")], "overwrite")
+    compile_scopes(workspace)
+    tag_stream(workspace, "wide")
+    assert edit(workspace, "x > 7", "x > 6", "x > 6") == [None, None]
+    retag(workspace, "wide", mode=NEW_RULES)  # w0 is new to the last row, and has another text on the others
+    assert held(workspace, "wide") == [7, 8, 9, 9]
+    assert edit(workspace, "x > 4", "x > 3") == [None, None]
+    with pytest.raises(NotImpliedError, match="deltatag tag wide --restart"):
+        tag_stream(workspace, "narrow")
 
 
 def test_a_retag_that_was_killed_after_it_removed_rows_counts(workspace, monkeypatch) -> None:

@@ -85,7 +85,7 @@ def test_a_retag_by_added_rules_says_what_all_histories_are_after_it() -> None:
     # micro-batches on both sides of it are folded into one
     both = histories([batch(4, "a", folded=0), batch(7, "c", folded=5)], retags, 7)
     assert both.of_batch(batch(7, "c", folded=5)) == {("c", "d"), ("c",)}
-    shorter = spans_after(found, "e", lambda history: history[-1:])
+    shorter = spans_after(found, "e", (), lambda history: history[-1:])
     assert shorter == [(6, {("e",)})]
 
 
