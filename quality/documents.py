@@ -14,6 +14,7 @@ import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +96,16 @@ def _render(result: Any) -> str:
         found.result = _escaped(found.result)
         found.expectation_config.description = _escaped(found.expectation_config.description)
     from great_expectations.render.renderer import ValidationResultsPageRenderer
+
+    return str(_view().render(ValidationResultsPageRenderer(run_info_at_end=True).render(result)))
+
+
+@lru_cache(maxsize=1)
+def _view() -> Any:
+    """What renders pages; one view for all of them, since each compiles its templates anew."""
     from great_expectations.render.view import DefaultJinjaPageView
 
-    return str(DefaultJinjaPageView().render(ValidationResultsPageRenderer(run_info_at_end=True).render(result)))
+    return DefaultJinjaPageView()
 
 
 def _escaped(value: Any) -> Any:
