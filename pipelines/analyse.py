@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 import pyarrow as pa
 
 from pipelines.lake.column_types import arrow_schema_of
+from pipelines.settings.model import LOCAL
 from pipelines.spark.session import know_internals
 from pipelines.spark.sql_text import spark_message
 from rules_index.errors import RuleError, unforeseen
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from pipelines.scopes import Scope
 
 _T = TypeVar("_T")
+Analyse: TypeAlias = Callable[[Sequence[Leaf]], list[RuleError | None]]
+"""Returns None, or the error, for each derived leaf."""
+NEEDS_SPARK = "NEEDS_SPARK"
 _AT_ONCE = 64
 """Maximum number of leaves that are analysed in one query."""
 _CLOCK = "NOT_REPEATABLE"
@@ -27,7 +31,21 @@ _MOVING = ("now", "today", "tomorrow", "yesterday")
 """Texts that Spark casts to another time on each run; "epoch" is always the same time."""
 
 
-def spark_analyser(scope: Scope) -> Callable[[Sequence[Leaf]], list[RuleError | None]]:
+def analyser_of(scope: Scope) -> Analyse:
+    """What decides whether the derived leaves of a scope's rules are accepted: Spark, or nobody if Spark is ruled out.
+
+    If it were not the rule that is refused, one rule would stop the tagging of its scope.
+    """
+    return _refuse if scope.workspace.configuration.lake.runner == LOCAL else spark_analyser(scope)
+
+
+def _refuse(leaves: Sequence[Leaf]) -> list[RuleError | None]:
+    """Refuse leaves that only Spark evaluates."""
+    reason = 'which [lake] runner = "local" in deltatag.toml rules out; runner = "auto" allows it.'
+    return [RuleError(NEEDS_SPARK, f"Only Spark evaluates {authors_text(leaf)}, {reason}") for leaf in leaves]
+
+
+def spark_analyser(scope: Scope) -> Analyse:
     """Returns a function that checks derived leaves over the scope's columns: for each, None or Spark's error.
 
     Spark is started only when the function is called, so rules without derived leaves need no JVM.

@@ -9,7 +9,7 @@ from dataclasses import replace
 import polars as pl
 
 import rules_index as ri
-from pipelines.analyse import spark_analyser
+from pipelines.analyse import analyser_of
 from pipelines.annotated import annotate_of
 from pipelines.compiling.changes import RulesTable
 from pipelines.compiling.due import counts_of, rules_hash, still_holds, versions_of
@@ -138,7 +138,7 @@ def _bring_up_to_date(
     content = rules_hash(scope, rules, engine, versions_of(scope, rules))
     stored = None if force else sound_index(lake, name)
     known = stored.implied_by if stored is not None else None
-    if stored is not None and still_holds(stored, content, schema, kept.height):
+    if stored is not None and still_holds(scope, stored, content, kept):
         counts = counts_of(rules, name, kept.height)
         failed = too_many(scope, counts)
         if failed is not None:
@@ -153,7 +153,7 @@ def _bring_up_to_date(
         engine,
         event_time=scope.event_time,
         time_zone=settings.time_zone,
-        analyse=spark_analyser(scope),
+        analyse=analyser_of(scope),
         sample=scope.sample(schema),
         annotate=annotate_of(scope.workspace.configuration, name),
         lists=lists,

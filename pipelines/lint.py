@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow.compute as pc
 
 import rules_index as ri
+from pipelines.analyse import NEEDS_SPARK
 from pipelines.annotated import refused_severities
 from pipelines.duplicate_ids import current_rules
 from pipelines.errors import PipelineError, TableError
@@ -167,10 +168,13 @@ def accept_finding(workspace: Workspace, rule_id: str, kind: str, reason: str | 
 
 
 def _rejected(scope: Scope, rules: RuleSet) -> Iterable[Finding]:
-    """Rules rejected for their rows or severities, and those that Spark rejected when this version was compiled."""
+    """Rules rejected for their rows or severities, and those that were rejected for a part that only Spark evaluates
+    when this version was compiled."""
     stored = pl.DataFrame(pl.from_arrow(scope.workspace.lake.arrow("rule_rejects")))
     by_spark = stored.filter(
-        (pl.col("scope") == scope.name) & (pl.col("rules_version") == rules.version) & (pl.col("error") == "ANALYSIS")
+        (pl.col("scope") == scope.name)
+        & (pl.col("rules_version") == rules.version)
+        & pl.col("error").is_in(["ANALYSIS", NEEDS_SPARK])
     )
     kept = rules.kept_of(scope.name)
     # the rows of a duplicate id share one reject

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 import rules_index as ri
-from pipelines.analyse import spark_analyser
+from pipelines.analyse import analyser_of
 from pipelines.scopes import scope_of
 from pipelines.value_lists import read_lists
 from pipelines.workspace import Workspace
@@ -42,7 +42,7 @@ def validate_expression(workspace: Workspace, expression: str, scope: str) -> Va
         schema,
         event_time=over.event_time,
         time_zone=zone,
-        analyse=spark_analyser(over),
+        analyse=analyser_of(over),
         lists=lists,
     )
     for reject in compiled.rejects.to_pylist():

@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 import rules_index as ri
-from pipelines.analyse import spark_analyser
+from pipelines.analyse import analyser_of
 from pipelines.annotated import annotate_of
 from pipelines.authoring.dmn import read_dmn
 from pipelines.authoring.foreign import FOREIGN_COLUMNS, UNREADABLE, ForeignRules
@@ -281,7 +281,7 @@ def _compile_rejects(workspace: Workspace, name: str, rules: pl.DataFrame) -> di
         engine="scan",
         event_time=scope.event_time,
         time_zone=workspace.configuration.rules.time_zone,
-        analyse=spark_analyser(scope),
+        analyse=analyser_of(scope),
         annotate=annotate_of(workspace.configuration, name),
         lists=lists,
     )

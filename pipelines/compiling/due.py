@@ -6,11 +6,12 @@ import hashlib
 import io
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 
 from pipelines.compiling.known_rules import known_rules
 from pipelines.compiling.rejects import compile_rejects_of, is_of_row, stored_rejects
-from pipelines.compiling.results import Counts, columns_of, settings_of, too_many
+from pipelines.compiling.results import Counts, columns_of, refuses_otherwise, settings_of, too_many
 from pipelines.duplicate_ids import current_rules
 from pipelines.lake.index_store import StoredIndex, newest_index
 from pipelines.rule_set import ANNOTATED_BY, RuleSet, read_rules
@@ -32,9 +33,9 @@ def compile_is_due(workspace: Workspace, name: str) -> bool:
     if stored is None:
         return True
     rules = current_rules(workspace)
-    rejected = compile_rejects_of(stored_rejects(workspace.lake), {name}, rules).height
-    holds = still_holds(stored, rules_hash(scope, rules, engine, versions_of(scope, rules)), scope.columns(), rejected)
-    return not holds or too_many(scope, counts_of(rules, name, rejected)) is not None
+    rejects = compile_rejects_of(stored_rejects(workspace.lake), {name}, rules)
+    holds = still_holds(scope, stored, rules_hash(scope, rules, engine, versions_of(scope, rules)), rejects)
+    return not holds or too_many(scope, counts_of(rules, name, rejects.height)) is not None
 
 
 def refusals_are_due(workspace: Workspace) -> bool:
@@ -95,14 +96,17 @@ class _Digest(io.RawIOBase):
         return len(data)
 
 
-def still_holds(stored: StoredIndex, content: str, schema: pa.Schema, rejects: int) -> bool:
+def still_holds(scope: Scope, stored: StoredIndex, content: str, rejects: pl.DataFrame) -> bool:
     """True if compiling again would give the stored index.
 
+    content: the `rules_hash` of the current rules; rejects: the library's stored rejects among them.
     A new column does not affect rules that compiled without it, but a rejected rule may compile with it.
     """
-    if stored.statistics.get("rules_sha256") != content or stored.rejected != rejects:
+    if stored.statistics.get("rules_sha256") != content or stored.rejected != rejects.height:
         return False
-    now, then = columns_of(schema), stored.columns
+    if refuses_otherwise(scope, stored, rejects):
+        return False
+    now, then = columns_of(scope.columns()), stored.columns
     if any(now.get(name) != kind for name, kind in then.items()):
         return False
-    return rejects == 0 or len(now) == len(then)
+    return rejects.is_empty() or len(now) == len(then)

@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 
 import rules_index as ri
-from pipelines.analyse import spark_analyser
+from pipelines.analyse import analyser_of
 from pipelines.compiling.changes import RuleChanges
 from pipelines.compiling.known_rules import KnownRules
 from pipelines.compiling.rejects import Mark
@@ -126,7 +126,7 @@ def _updated(
     held = HeldLists(compiled.lists, stored.lists)
     lists, versions = read_lists(configuration, pl.concat([texts, changed["expression"]]), held)
     sample = scope.sample(scope.columns())
-    updated = compiled.update(edits.to_arrow(), spark_analyser(scope), sample, lists)
+    updated = compiled.update(edits.to_arrow(), analyser_of(scope), sample, lists)
     rejected, now = library_rejects(compiled, scope.name), library_rejects(updated, scope.name)
     # a changed list may cause rejects among rules that have not changed
     named = now.filter(pl.col("rule_id").is_in(changes.names.implode()))

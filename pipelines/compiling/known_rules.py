@@ -14,7 +14,7 @@ import polars as pl
 
 from pipelines.compiling.changes import RuleChanges, RulesTable, changes_since
 from pipelines.compiling.rejects import Mark, compile_rejects_of, is_of_row, newest_mark, stored_rejects
-from pipelines.compiling.results import Counts, columns_of, settings_of, too_many
+from pipelines.compiling.results import Counts, columns_of, refuses_otherwise, settings_of, too_many
 from pipelines.errors import PipelineError
 from pipelines.lake.index_store import StoredIndex, newest_index
 from pipelines.origin import origin_of
@@ -83,12 +83,15 @@ def known_rules(workspace: Workspace, engines: Mapping[str, str]) -> KnownRules 
         if not table.holds(lake, mark.version, mark.commit):
             return None
         indexes: dict[str, StoredIndex] = {}
+        rejects = stored_rejects(lake)
         widened: set[str] = set()
         version = mark.version
         for name, engine in engines.items():
             stored, scope = newest_index(lake, name), scope_of(workspace, name)
             sha256, held_at = mark.holds.get(name, ("", 0))
             if stored is None or stored.sha256 != sha256 or not _is_as_before(scope, stored, engine):
+                return None
+            if refuses_otherwise(scope, stored, rejects.filter(pl.col("scope") == name)):
                 return None
             if stored.columns != columns_of(scope.columns()):
                 widened.add(name)
@@ -99,7 +102,7 @@ def known_rules(workspace: Workspace, engines: Mapping[str, str]) -> KnownRules 
             return None
         of_lists = {name for name, stored in indexes.items() if _has_other_lists(workspace, stored)}
         mark = replace(mark, version=table.version, rows=table.rows, commit=table.commit)
-        known = KnownRules(mark, changes, indexes, stored_rejects(lake), of_lists)
+        known = KnownRules(mark, changes, indexes, rejects, of_lists)
         # a changed or rejected rule may read a new column, or name a list that has changed
         again = known.of_library(widened | of_lists)
         return known if widened.isdisjoint(changes.scopes) and again.is_empty() else None

@@ -10,10 +10,12 @@ import polars as pl
 import pyarrow as pa
 
 import rules_index as ri
+from pipelines.analyse import NEEDS_SPARK
 from pipelines.annotated import annotate_of
 from pipelines.lake.index_store import StoredIndex
 from pipelines.rule_set import as_rejects
 from pipelines.scopes import Scope
+from pipelines.settings.model import LOCAL
 from rules_index.index.artifact import FORMAT_VERSION
 
 
@@ -87,6 +89,16 @@ def settings_of(scope: Scope, engine: str) -> list[Any]:
     annotate = annotate_of(configuration, scope.name)
     others = [annotate.settings] if annotate is not None else []
     return [FORMAT_VERSION, configuration.rules.time_zone, scope.event_time, engine, *others]
+
+
+def refuses_otherwise(scope: Scope, stored: StoredIndex, rejects: pl.DataFrame) -> bool:
+    """True if rules that need Spark are refused now and were not when the scope's index was compiled, or vice versa.
+
+    rejects: the library's stored rejects of the scope's rules.
+    """
+    if scope.workspace.configuration.lake.runner == LOCAL:
+        return bool(stored.needs_spark)
+    return bool((rejects["error"] == NEEDS_SPARK).any())
 
 
 def columns_of(schema: pa.Schema) -> Mapping[str, str]:
