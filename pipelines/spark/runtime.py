@@ -125,7 +125,8 @@ def find_java(environment: Mapping[str, str] | None = None) -> JavaHome:
         f"Spark needs Java {MINIMUM_JAVA} or later and none was found: "
         + "; ".join(seen)
         + f". Install a JDK {MINIMUM_JAVA} or later and set JAVA_HOME to its folder, or put its `java` on PATH; "
-        + "or install the Java of the lock file with `make setup` (elsewhere: `pip install 'deltatag[java]'`)."
+        + "or install the Java of the lock file with `make setup` (elsewhere: `pip install 'deltatag[java]'`). "
+        + 'To do without: [lake] runner = "local" refuses the rules that only Spark evaluates.'
     )
 
 
