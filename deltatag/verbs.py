@@ -146,7 +146,7 @@ def tag_verb(args: Namespace) -> int:
         failures: dict[str, str] = {}
         for name in streams:
             with _failure_of(name, failures, args):
-                results.append(tag_stream(workspace, name, args.restart, args.skip_changes))
+                results.append(tag_stream(workspace, name, args.restart, args.skip_changes, stopped=results))
     _print_results(args, results, tag_line, failures)
     return FAILED if failures else DONE
 
@@ -373,8 +373,10 @@ def _print_results(
     failures |= {result.scope: result.error for result in results if getattr(result, "error", None)}
     if args.json:
         listed = [asdict(result) for result in results]
-        names = {result.get("scope") for result in listed}
-        listed += [{kind: name, "error": text} for name, text in failures.items() if name not in names]
+        known = {each.get("scope") or each.get(kind): each for each in listed}
+        listed += [known.setdefault(name, {kind: name}) for name in failures if name not in known]
+        for name, text in failures.items():
+            known[name]["error"] = text
         print_json(jsonable(listed))
     else:
         for result in results:

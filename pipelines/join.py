@@ -88,7 +88,8 @@ def join_together(
 ) -> tuple[list[JoinResult], dict[str, Exception]]:
     """Like `join_streams`, for several joins; a failure of one does not stop the others.
 
-    Returns the results of the joins that succeeded, in the order of `names`, and the errors of the others by name.
+    Returns the results in the order of `names`, and the errors by name. A join that failed has a result only if some of
+    its micro-batches were done before.
     """
     results: dict[str, JoinResult] = {}
     failures: dict[str, Exception] = {}
@@ -105,7 +106,7 @@ def join_together(
             except NeedsSparkError as reason:
                 run.take_spark(reason)
         results |= {name: run.result_of(name) for name in run.results}
-    return [results[name] for name in names if name not in failures], failures
+    return [results[name] for name in names if name not in failures or results[name].batches], failures
 
 
 def _alike(workspace: Workspace, joins: Sequence[Join]) -> list[list[Join]]:

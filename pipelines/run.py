@@ -137,16 +137,28 @@ def _refusals_are_due(workspace: Workspace) -> bool:
 
 
 def _tag_due(workspace: Workspace, stream: Stream, gates: Gates, report: RunReport) -> str | None:
-    """Tag a stream between its gates; returns why one of them is closed."""
+    """Tag a stream between its gates; returns why one of them is closed, or why it stopped behind a micro-batch."""
     if not tag_is_due(workspace, stream.name):
         return None
     reason = gates.before_tag(workspace, stream)
-    if reason is None:
-        from pipelines.tag import tag_stream
+    if reason is not None:
+        return reason
+    from pipelines.tag import tag_stream
 
-        report.tagged.append(tag_stream(workspace, stream.name))
-        reason = gates.after_tag(workspace, stream)
-    return reason
+    stopped: list[TagResult] = []
+    try:
+        report.tagged.append(tag_stream(workspace, stream.name, stopped=stopped))
+    except Exception as error:
+        if not stopped:
+            raise
+        reason = str(as_failure(error))
+    report.tagged += stopped
+    return _both(reason, gates.after_tag(workspace, stream))
+
+
+def _both(first: str | None, second: str | None) -> str | None:
+    """Two reasons, of which there may be none, as one."""
+    return " ".join(each for each in (first, second) if each is not None) or None
 
 
 def _retag_due(workspace: Workspace, stream: Stream, report: RunReport) -> None:
@@ -178,4 +190,8 @@ def _join_due(workspace: Workspace, gates: Gates, report: RunReport) -> None:
     report.joined, failures = join_together(workspace, [join.name for join in ready])
     report.failures |= {name: str(error) for name, error in failures.items()}
     for join in ready:
+        # what was joined before a join stopped is judged, too
+        stopped = report.failures.pop(join.name, None) if any(join.name == r.join for r in report.joined) else None
         _unless_failed(workspace, report, join.name, partial(gates.after_join, workspace, join))
+        if reason := _both(stopped, report.failures.get(join.name)):
+            report.failures[join.name] = reason

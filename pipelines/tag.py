@@ -75,11 +75,18 @@ class TagResult:
         )
 
 
-def tag_stream(workspace: Workspace, name: str, restart: bool = False, skip_changes: bool = False) -> TagResult:
+def tag_stream(
+    workspace: Workspace,
+    name: str,
+    restart: bool = False,
+    skip_changes: bool = False,
+    stopped: list[TagResult] | None = None,
+) -> TagResult:
     """Tag everything that is new in the stream's source, up to its newest version.
 
     restart: empty the stream's tables and begin again at its start; skip_changes: skip commits of the source that
-    changed or removed rows, instead of stopping at the first of them. A predicate that ends Spark is left out of the
+    changed or removed rows, instead of stopping at the first of them; stopped: gets the result of the micro-batches
+    that were done before an error is raised, if there are any. A predicate that ends Spark is left out of the
     micro-batch in which it does so (pipelines.recovery.attempts). A stream that only joins read is not tagged
     (pipelines.sources.only_joined), except with `restart`.
     Raises NoIndexError, SourceError, SourceChangedError, QuarantineShareError and others of pipelines.errors.
@@ -100,12 +107,20 @@ def tag_stream(workspace: Workspace, name: str, restart: bool = False, skip_chan
             for batch in tagger.batches(restart and not ended and len(runners) == 1, skip_changes):
                 results.append(results[-1].plus(batch))
 
+    def result() -> TagResult:
+        return replace(results[-1], seconds=time.perf_counter() - started)
+
     try:
-        surviving(workspace, [name], go_on)
-    except NeedsSparkError as reason:
-        runners.append(going_on_with_spark(workspace, stream, reason))
-        surviving(workspace, [name], go_on)
-    return replace(results[-1], seconds=time.perf_counter() - started)
+        try:
+            surviving(workspace, [name], go_on)
+        except NeedsSparkError as reason:
+            runners.append(going_on_with_spark(workspace, stream, reason))
+            surviving(workspace, [name], go_on)
+    except Exception:
+        if stopped is not None and results[-1].batches:
+            stopped.append(result())
+        raise
+    return result()
 
 
 class _Tagger(MicroBatchRun):

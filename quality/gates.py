@@ -133,10 +133,11 @@ class QualityGates:
 
 
 def _last_number(workspace: Workspace, scope: str) -> int:
-    from pipelines.lake.runs import last_batch
+    """The number of the scope's last micro-batch that is done; -1 if there is none."""
+    from pipelines.lake.runs import DONE, last_batch
 
     last = last_batch(workspace.lake, scope)
-    return -1 if last is None else last.batch
+    return -1 if last is None else last.batch - (last.state != DONE)
 
 
 def _gated(

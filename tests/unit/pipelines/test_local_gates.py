@@ -15,10 +15,13 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pipelines.compile import compile_scopes
+from pipelines.run import OpenGates, run_due
+from pipelines.runners.local_runner import LocalRunner
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from quality import sources, tagged
 from quality.evaluation import evaluate
+from quality.gates import QualityGates
 from quality.written import NewestBatch
 from tests.cases import quick_first
 
@@ -78,6 +81,18 @@ def test_an_empty_text_that_a_partition_does_not_keep_is_no_fault(new_workspace,
 
 def measured(workspace: Workspace) -> Mapping[str, object]:
     return tagged.suites(workspace, workspace.configuration.streams["s"]).measures
+
+
+def test_a_micro_batch_that_a_run_resumes_is_judged_with_those_after_it(workspace, monkeypatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalRunner, "write", lambda *_: 1 / 0)
+        assert set(run_due(workspace, OpenGates()).failures) == {"s"}
+    stream = workspace.configuration.streams["s"]
+    write_deltalake(stream.source, pl.read_delta(stream.source).head(9).to_arrow(), mode="append")
+    gates = QualityGates(docs=False)
+    report = run_due(workspace, gates)
+    assert (report.failures, report.tagged[0].batches) == ({}, 2)
+    assert gates.results[-1].measures["tagged_rows"] == report.tagged[0].rows - report.tagged[0].quarantined
 
 
 def test_what_was_tagged_is_found_right(workspace) -> None:

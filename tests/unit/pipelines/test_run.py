@@ -27,13 +27,14 @@ class Steps(OpenGates):
         self.calls: list[str] = []
         self.due = {"a", "b", "j1", "j2"}
         self.wrong: dict[str, Exception | str] = {}
+        self.stop_late = False
         for name, step in {
             "compile_is_due": self._compile_is_due,
             "refusals_are_due": lambda _: False,
             "compile_scopes": self._compile,
             "tag_is_due": lambda _, name: name in self.due,
             "join_is_due": lambda _, name: name in self.due,
-            "tag_stream": lambda _, name: TagResult(self._noted("tag ", name)),
+            "tag_stream": self._tag,
             "join_together": self._join,
         }.items():
             places = {"compile_is_due": due, "compile_scopes": compile, "tag_stream": tag, "join_together": join}
@@ -68,11 +69,15 @@ class Steps(OpenGates):
             raise found
         return name
 
+    def _tag(self, _: Any, name: str, stopped: list[TagResult]) -> TagResult:
+        stopped += [TagResult(name, 1)] * self.stop_late
+        return TagResult(self._noted("tag ", name))
+
     def _join(self, _: Any, names: list[str]) -> tuple[list[JoinResult], dict[str, Exception]]:
         self.calls += [f"join {name}" for name in names]
         wrong = {name: self.wrong.get(f"join {name}") for name in names}
         failures = {name: error for name, error in wrong.items() if isinstance(error, Exception)}
-        return [JoinResult(name) for name in names if name not in failures], failures
+        return [JoinResult(name) for name in names if name not in failures or self.stop_late], failures
 
     def _compile(self, _: Any, scopes: list[str]) -> list[ScopeResult]:
         self.calls.append(f"compile {' '.join(scopes)}")
@@ -123,6 +128,17 @@ def test_a_failure_stops_none_of_the_others(steps: Steps, workspace: Workspace, 
     name = step.split()[1]
     assert report.failures == {name: "it is gone"}
     assert steps.calls[1:] == [call for call in [*TAGGED, *JOINED] if call != f"after {name}"]
+
+
+@pytest.mark.parametrize("step", ["tag a", "join j1"])
+def test_what_was_done_before_a_failure_is_judged_and_told(steps: Steps, workspace: Workspace, step: str) -> None:
+    name = step.split()[1]
+    steps.due, steps.stop_late = {name}, True
+    steps.wrong = {step: SourceError("It is gone."), f"after {name}": "It is wrong."}
+    report = run_due(workspace, steps)
+    assert report.failures == {name: "It is gone. It is wrong."}
+    assert [*report.tagged, *report.joined] == [TagResult("a", 1) if name == "a" else JoinResult("j1")]
+    assert steps.calls[-1] == f"after {name}"
 
 
 def test_a_shut_gate_before_a_join_keeps_it_from_running_and_one_behind_it_fails_the_run(
