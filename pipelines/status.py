@@ -18,6 +18,7 @@ from pipelines.lake.table_log import table_log
 from pipelines.maintain import TableSizes, table_sizes
 from pipelines.recovery.attempts import notices as left_out_notices
 from pipelines.recovery.micro_batch import lost_rows
+from pipelines.scopes import scope_of
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.model import Join, Stream
 from pipelines.sources.columns import check_condition, source_columns
@@ -122,6 +123,8 @@ def _status(workspace: Workspace, scope: Stream | Join, rules_version: int, reje
             problems += _refused_checks(workspace, scope)
         if isinstance(scope, Join):
             problems += _changes(workspace, scope, last)
+        if stored is None and not unneeded:
+            scope_of(workspace, scope.name).columns()  # raises an error if rules cannot be compiled over them
         due = compile_is_due(workspace, scope.name)
         sizes = table_sizes(workspace, scope.name)
     except PipelineError as error:

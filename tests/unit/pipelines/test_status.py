@@ -44,6 +44,21 @@ def test_what_is_tagged_is_shown_while_a_micro_batch_is_unfinished(new_workspace
     assert status(workspace)[0].tagged_version == 3
 
 
+@pytest.mark.parametrize(
+    ("stream", "problem"),
+    [
+        ({"key": ["idd"]}, "The stream s has the key idd, but its source has no such column."),
+        ({"event_time": "x"}, "The event_time x of the stream s is int64; it must be TIMESTAMP, "),
+    ],
+)
+def test_a_stream_that_was_never_compiled_has_a_problem_with_its_columns(new_workspace, stream, problem) -> None:
+    workspace = new_workspace({"s": {"source": "lake/s", **stream}}, spark=False)
+    write_deltalake(workspace.configuration.streams["s"].source, pa.table({"x": [1]}))
+    (found,) = status(workspace)
+    assert (found.problem or "").startswith(problem)
+    assert (found.compile_due, found.lag_rows) == (True, 1)
+
+
 def test_a_stream_that_will_stop_at_its_source_has_a_problem(new_workspace) -> None:
     workspace = new_workspace({"s": {"source": "lake/s"}}, spark=False)
     source = workspace.configuration.streams["s"].source
