@@ -18,10 +18,9 @@ from pipelines.lake.lake import catalog_location, is_table
 from pipelines.lake.table_cache import delta_rs_uri
 from pipelines.lake.table_names import source_of, table_names
 from pipelines.local_sql.statement import in_zone
+from pipelines.local_sql.tables import why_missing
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.model import LakeSettings
-from pipelines.settings.streams_over_streams import no_source
-from pipelines.table_definitions import scope_tables
 from pipelines.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -185,7 +184,7 @@ def _explain(workspace: Workspace, statement: str, error: PySparkException) -> s
         words = {word.lower() for word in re.findall(r"\w+", statement)}
         for name in table_names(workspace.configuration):
             if name.lower() in words and not workspace.lake.settings.catalog and not _exists(workspace, name):
-                return _missing(workspace, name)
+                return why_missing(workspace, name)
         known = ", ".join(table_names(workspace.configuration))
         return f"{first_line(error)} Tables that have a name are: {known}."
     message, heading, quoted = str(error).split("JVM stacktrace:")[0].partition("== SQL")
@@ -201,19 +200,3 @@ def _exists(workspace: Workspace, name: str) -> bool:
     if source is None:
         return workspace.lake.exists(name)
     return is_table(source)
-
-
-def _missing(workspace: Workspace, name: str) -> str:
-    stream = workspace.configuration.streams.get(name)
-    if stream is not None:
-        return no_source(name, stream.source, None)
-    if name in workspace.configuration.lists:
-        return f"The list {name} has no table yet: there is none at {workspace.configuration.lists[name].source}."
-    for join in workspace.configuration.joins:
-        if name in scope_tables(join, is_join=True):
-            return f"There is no table {name} yet. It is made by the first run of: deltatag join {join}"
-    try:
-        workspace.lake.delta(name)
-    except MissingTableError as error:
-        return str(error)
-    return f"There is no table {name}."

@@ -10,13 +10,17 @@ import numpy as np
 import pyarrow as pa
 
 import rules_index as ri
-from pipelines.errors import NeedsSparkError, PipelineError
+from pipelines.errors import MissingTableError, NeedsSparkError, PipelineError, StatementError
 from pipelines.lake.add_actions import may_match
 from pipelines.lake.column_types import OPAQUE, arrow_schema_of, is_opaque
+from pipelines.lake.table_cache import local_folder
 from pipelines.lake.table_log import table_log
 from pipelines.lake.table_names import source_of, table_names
 from pipelines.local_sql.grammar import TableName
+from pipelines.settings.configuration import is_catalog_name
+from pipelines.settings.streams_over_streams import no_source
 from pipelines.sources.readable_features import foreign_features
+from pipelines.table_definitions import scope_tables
 from pipelines.workspace import Workspace
 from rules_index.implication.widening import Widened, widen_compiled
 from rules_index.names import column_key, path_parts, spelled
@@ -39,7 +43,9 @@ class LocalTable:
         except PipelineError as error:
             raise NeedsSparkError(str(error)) from error
         if self.snapshot.number < 0:
-            raise NeedsSparkError("there is no such table")
+            if name.is_path or is_catalog_name(uri) or local_folder(uri) is None:
+                raise NeedsSparkError("there is no such table")
+            raise StatementError(why_missing(workspace, _known(workspace, name)))
         if foreign := foreign_features(self.snapshot):
             raise NeedsSparkError(f"the table has the feature {foreign[0]}")
 
@@ -137,8 +143,31 @@ class Condition:
 def _place(workspace: Workspace, name: TableName) -> str:
     if name.is_path:
         return name.name
-    configuration = workspace.configuration
-    known = next((each for each in table_names(configuration) if each.lower() == name.name.lower()), None)
+    known = _known(workspace, name)
+    return source_of(workspace.configuration, known) or workspace.lake.uri(known)
+
+
+def _known(workspace: Workspace, name: TableName) -> str:
+    """A table's name as the configuration spells it; NeedsSparkError if it has no such table."""
+    names = table_names(workspace.configuration)
+    known = next((each for each in names if each.lower() == name.name.lower()), None)
     if known is None:
         raise NeedsSparkError("there is no such table")
-    return source_of(configuration, known) or workspace.lake.uri(known)
+    return known
+
+
+def why_missing(workspace: Workspace, name: str) -> str:
+    """A sentence about a table that has a name but does not exist: where it should be, or what makes it."""
+    stream = workspace.configuration.streams.get(name)
+    if stream is not None:
+        return no_source(name, stream.source, None)
+    if name in workspace.configuration.lists:
+        return f"The list {name} has no table yet: there is none at {workspace.configuration.lists[name].source}."
+    for join in workspace.configuration.joins:
+        if name in scope_tables(join, is_join=True):
+            return f"There is no table {name} yet. It is made by the first run of: deltatag join {join}"
+    try:
+        workspace.lake.delta(name)
+    except MissingTableError as error:
+        return str(error)
+    return f"There is no table {name}."

@@ -42,6 +42,23 @@ def test_csv_and_tables_have_every_column(capsys) -> None:
     assert capsys.readouterr().out.splitlines()[0].split() == ["rule_id", "scope", "rule_id"]
 
 
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("SELECT * FROM s", "The stream s has no source: there is no Delta table at "),
+        ("SELECT count(*) FROM S_tagged WHERE x > 1", "s_tagged"),
+        ("INSERT INTO watch VALUES ('a')", "The list watch has no table yet: there is none at "),
+    ],
+)
+def test_a_table_that_is_not_there_yet_is_told_without_spark(capsys, monkeypatch, statement: str, told: str) -> None:
+    monkeypatch.setattr("pipelines.sql.statement_result", None)
+    with Path("deltatag.toml").open("a") as file:
+        file.write('[streams.s]\nsource = "nowhere"\n[lists.watch]\nsource = "nowhere"\ncolumn = "v"\n')
+    assert main(["sql", statement]) == 1
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("deltatag: ") and told in err and "JVM" not in err
+
+
 @pytest.mark.parametrize(("place", "done"), [(1, "and none was"), (2, "after those before it were")])
 def test_it_is_told_which_of_several_statements_failed(capsys, monkeypatch, place: int, done: str) -> None:
     count = "SELECT count(*) AS n FROM rules"
