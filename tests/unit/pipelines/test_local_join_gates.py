@@ -57,9 +57,15 @@ def workspace(new_workspace, add_rules) -> Workspace:
 
 def test_a_source_that_changed_names_the_command_of_its_joins(workspace) -> None:
     assert run_due(workspace, QualityGates(docs=False)).failures == {}
-    DeltaTable(workspace.configuration.streams["b"].source).delete("id = 3")
-    (reason,) = run_due(workspace, QualityGates(docs=False)).failures.values()
+    source = workspace.configuration.streams["b"].source
+    write_deltalake(source, rows(0, pa.int32()), mode="append")
+    DeltaTable(source).delete("id = 3")
+    gates = QualityGates(docs=False)
+    report = run_due(workspace, gates)
+    (reason,) = report.failures.values()
     assert "deltatag join j --restart" in reason and "deltatag tag" not in reason
+    # what was joined before is told and judged
+    assert [result.batches for result in report.joined] == [1] and gates.results[-1].gate == "j_tagged"
     assert status(workspace)[-1].problem in reason
 
 
