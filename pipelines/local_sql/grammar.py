@@ -71,6 +71,13 @@ class Select:
 
 
 @dataclass(frozen=True, slots=True)
+class Numbers:
+    """A query of whole numbers and no table, such as `SELECT 1`: each with its name in the result."""
+
+    values: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Insert:
     """An INSERT: rows of values as texts of expressions; `columns` is None for all columns in their order."""
 
@@ -112,7 +119,7 @@ class Merge:
     inserted: tuple[tuple[str, Term], ...] | None = None
 
 
-Statement = Select | Insert | Change | Merge
+Statement = Select | Numbers | Insert | Change | Merge
 
 
 def parse_statement(text: str) -> Statement:
@@ -167,9 +174,13 @@ class _Reader:
             found.append(item())
         return tuple(found)
 
-    def select(self) -> Select:
+    def select(self) -> Select | Numbers:
         """A whole query."""
         self.expect("SELECT")
+        if self.kind == NUMBER:
+            numbers = self.listed(self.named_number)
+            self.expect(END)
+            return Numbers(numbers)
         items: tuple[Item, ...] = () if self.takes("*") else self.listed(self.item)
         self.expect("FROM")
         table = self.table(versioned=True)
@@ -311,6 +322,12 @@ class _Reader:
         named = self.takes("AS")
         alias = self.name() if named or (self.kind not in (",", "FROM")) else None
         return Item(column, aggregate.lower() if aggregate is not None else None, alias)
+
+    def named_number(self) -> tuple[str, int]:
+        """A whole number, and its name in the result."""
+        found = self.number()
+        named = self.takes("AS")
+        return self.name() if named or self.kind not in (",", END) else str(found), found
 
     def takes_one(self) -> bool:
         """Consume the number 1 if it is next; returns whether it was."""

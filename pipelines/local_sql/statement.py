@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from pipelines.errors import NeedsSparkError
-from pipelines.local_sql.grammar import Insert, Merge, Select, parse_statement
+from pipelines.local_sql.grammar import Insert, Merge, Numbers, Select, parse_statement
 from pipelines.runners.choice import why_spark_works
 from pipelines.workspace import Workspace
 from rules_index.errors import RulesIndexError
@@ -23,6 +23,9 @@ def execute(workspace: Workspace, statement: str) -> pa.Table:
         read = parse_statement(statement)
         if isinstance(read, Select):
             return in_zone(_selected(workspace, read), workspace.configuration.rules.time_zone)
+        if isinstance(read, Numbers):
+            names, values = zip(*read.values, strict=True)
+            return pa.Table.from_arrays([pa.array([value], pa.int32()) for value in values], names=names)
         from pipelines.local_sql import edits, merge
 
         if isinstance(read, Merge):

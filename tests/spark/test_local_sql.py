@@ -224,7 +224,11 @@ LEFT_TO_SPARK = [
     _GIVEN.format("('d', 'b')", "rules.rule_id = g.x", "NOT MATCHED THEN INSERT (rule_id, rule_id) VALUES (g.x, g.y)"),
     "MERGE INTO rules USING (SELECT * FROM VALUES ('d') AS g (x)) AS g ON rules.rule_id = g.x",
     "MERGE INTO rules USING watch ON rules.rule_id = watch.account WHEN MATCHED THEN DELETE",
-    "SELECT 1",
+    "SELECT 1.5, 2",
+    "SELECT 3000000000",
+    "SELECT -1",
+    "SELECT 1 + 1",
+    "SELECT 1 LIMIT 0",
     "SELECT s.i FROM s",
     "SELECT i + 1 FROM s",
     "SELECT i FROM s JOIN rules ON TRUE",
@@ -272,6 +276,10 @@ def test_what_is_left_to_spark(lakes: tuple[Workspace, Workspace]) -> None:
     assert [statement for statement in LEFT_TO_SPARK if local_result(local, statement) is not None] == []
     assert local.lake.version("rules") == before
     assert local_result(spark, "SELECT i FROM s") is None
+    numbers = "SELECT 1, 007, 2 AS two, 3 `x y`, 2147483647 two"
+    found = local_result(local, numbers)
+    assert found is not None
+    assert_same(found, statement_result(spark, numbers), numbers)
 
 
 def test_tables_that_only_spark_reads(lakes: tuple[Workspace, Workspace]) -> None:
