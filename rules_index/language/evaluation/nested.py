@@ -70,8 +70,9 @@ def _of_map(is_keys: bool) -> Callable[[Columns, str], Result]:
     def evaluate(columns: Columns, _: str) -> Result:
         """The keys or the values of each map as an array."""
         maps = columns[0]
-        offsets = pa.array(maps.offsets.to_numpy(), pa.int32(), mask=np.append(nulls_of(maps), False))
-        return pa.ListArray.from_arrays(offsets, maps.keys if is_keys else maps.items), None
+        # a mask, because Arrow gives the entries behind a NULL offset, which a NULL map may have, to the map before it
+        offsets, is_null = pa.array(maps.offsets.to_numpy()), pa.array(nulls_of(maps))
+        return pa.ListArray.from_arrays(offsets, maps.keys if is_keys else maps.items, mask=is_null), None
 
     return evaluate
 

@@ -146,6 +146,18 @@ def test_a_null_array_may_have_items_behind_it(compiled: ri.CompiledRules) -> No
     assert rules.match(frame).to_pylist() == [[1, 2], []]
 
 
+def test_a_null_map_may_have_entries_behind_it() -> None:
+    rules = [(1, "size(map_keys(counts)) = 1"), (2, "array_contains(map_values(counts), 9)")]
+    kind = SCHEMA.field("counts").type
+    counts = pa.array([[("a", 1)], [("z", 9)], [("c", 3)]], kind)
+    hidden = pa.MapArray.from_arrays(counts.offsets, counts.keys, counts.items, mask=pa.array([False, True, False]))
+    assert ri.compile_rules(rules, SCHEMA).match(pa.table({"counts": hidden})).to_pylist() == [[1], [], [1]]
+    within = pa.StructArray.from_arrays([counts], ["counts"], mask=pa.array([False, True, False]))
+    rules = [(number, text.replace("counts", "st.counts")) for number, text in rules]
+    compiled = ri.compile_rules(rules, pa.schema({"st": within.type}))
+    assert compiled.match(pa.table({"st": within})).to_pylist() == [[1], [], [1]]
+
+
 @pytest.mark.parametrize(
     ("column", "values"),
     [
