@@ -38,6 +38,10 @@ def _column(row: Mapping[str, Any], leaf: Leaf, time_zone: str) -> Evaluated | n
     kind = leaf.type
     if leaf.text is not None and isinstance(value, Exception):
         return Evaluated(pa.nulls(1, kind), np.array([True]))
+    if isinstance(value, pa.Scalar):
+        if value.type == kind:  # Python lacks some of Arrow's dates and times
+            return Evaluated(pa.repeat(value, 1), None)
+        value = _in_python(value, leaf)
     is_number = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if is_number and leaf.text is not None and pa.types.is_boolean(kind):
         if not 0 <= value <= 3:
@@ -84,6 +88,16 @@ def _fitting(value: Any, kind: pa.DataType) -> Any:
     if (is_truth and not t.is_boolean(kind)) or (is_fractional and not t.is_floating(kind)) or is_fraction:
         raise ValueError("Arrow would convert it")
     return value
+
+
+def _in_python(value: pa.Scalar, leaf: Leaf) -> Any:
+    try:
+        return value.as_py()
+    except (ArithmeticError, ValueError) as error:
+        raise SchemaError(
+            f"The row's {leaf.name} is a {value.type} that Python cannot hold ({error}); the rules were compiled for "
+            f"{leaf.type}."
+        ) from None
 
 
 def _moment(value: datetime, has_zone: bool, leaf: Leaf, time_zone: str) -> datetime:

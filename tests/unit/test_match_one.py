@@ -95,6 +95,7 @@ def test_a_naive_datetime_is_local_to_the_time_zone_of_the_rules() -> None:
     assert compiled.match_one({"ts": datetime(2024, 7, 1, 12)}) == ["summer"]
     assert compiled.match_one({"ts": datetime(2024, 7, 1, 10, tzinfo=UTC)}) == ["summer"]
     assert compiled.match_one({"TS": datetime(2024, 7, 1, 12, tzinfo=UTC)}) == []
+    assert compiled.match_one({"ts": pa.scalar(datetime(2024, 7, 1, 12))}) == ["summer"]
 
 
 @pytest.mark.parametrize(
@@ -109,6 +110,8 @@ def test_a_naive_datetime_is_local_to_the_time_zone_of_the_rules() -> None:
         ("s = 'a'", {"s": b"a\xff"}, "s is b"),
         ("st.x = 1", {"st": 5}, "has no field x"),
         ("ntz > TIMESTAMP_NTZ'2024-01-01'", {"ntz": datetime(2024, 1, 1, tzinfo=UTC)}, "has a time zone"),
+        ("ntz > TIMESTAMP_NTZ'2024-01-01'", {"ntz": pa.scalar(0, pa.timestamp("us", "UTC"))}, "has a time zone"),
+        ("d > DATE'2024-01-01'", {"d": pa.scalar(2**62, pa.date64())}, "d is a date64.ms. that Python cannot hold"),
         ("i > 3", {"i": Decimal("4.5")}, "i is Decimal"),
         ("i > 3", {"i": Decimal("Infinity")}, "i is Decimal"),
         ("i > 3", {"i": np.True_}, "i is np.True_"),
@@ -141,6 +144,9 @@ def test_what_a_row_lacks_is_told(text: str, row: dict[str, object], message: st
         ("d IS NULL", {"d": pd.NaT}),
         ("ts IS NULL", {"ts": pd.NaT}),
         ("ts > TIMESTAMP'2024-01-01'", {"ts": pd.Timestamp("2024-01-02")}),
+        ("ts > TIMESTAMP'9999-12-31'", {"ts": pa.scalar(1 << 62, pa.timestamp("us", "UTC"))}),
+        ("d > DATE'9999-12-31'", {"d": pa.scalar(2**31 - 1, pa.date32())}),
+        ("i > 3", {"i": pa.scalar(4, pa.int64())}),
         ("map['a'] = 2", {"map": {"a": 2}}),
         ("map['a'] = 2", {"map": [("a", 2), ("b", None)]}),
         ("l[1] = 2", {"l": np.array([1, 2])}),
