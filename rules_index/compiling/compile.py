@@ -14,7 +14,7 @@ from rules_index.compiling.fingerprint import fingerprint, lists_named, rule_dig
 from rules_index.compiling.rule_columns import Rejects, RuleColumns, Rules, read_rules
 from rules_index.compiling.template_compiler import TemplateCompiler
 from rules_index.compiling.validity import validity
-from rules_index.domains.value_lists import AnyList
+from rules_index.domains.value_lists import AnyList, by_name
 from rules_index.errors import RuleError, RulesIndexError, unforeseen
 from rules_index.index.annotate import Annotate
 from rules_index.index.annotations import Annotations, settings_of
@@ -74,9 +74,11 @@ def compile_rules(
         raise RulesIndexError(f"There is no engine {engine!r}; choose one of auto, {', '.join(ENGINES)}.")
     if not isinstance(time_zone, str) or (zone_offset(time_zone) is None and not has_region(time_zone)):
         raise RulesIndexError(f"There is no time zone {time_zone!r}; name one like Europe/Berlin or +02:00.")
+    if annotate is not None and not isinstance(annotate, Annotate):
+        raise RulesIndexError(f"annotate must be an Annotate, not {type(annotate).__name__}.")
     given = ReadableRules(*read_rules(rules, time_zone, annotate))
     del rules
-    settings = Settings(schema, engine, event_time, time_zone, annotate, {each.name: each for each in lists})
+    settings = Settings(schema, engine, event_time, time_zone, annotate, by_name(lists))
     return compile_columns(given, settings, analyse, sample, started)
 
 

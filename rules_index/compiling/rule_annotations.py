@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from rules_index.arrays import as_lists, offsets_of
 from rules_index.errors import RuleError, RulesIndexError
 from rules_index.index.annotate import Annotate
+from rules_index.index.nested_columns import plain_nested
 from rules_index.language.coercion import name_of, normalise
 from rules_index.language.patterns.strings import decodable
 
@@ -74,7 +75,11 @@ def _unknown(severity: str, known: list[str]) -> RuleError:
 def _column(rules: pa.Table, name: str, kind: type[pl.DataType] = pl.Null) -> pl.Series:
     if name not in rules.column_names:
         return pl.Series(name, [None] * rules.num_rows, kind)
-    found = pl.Series(name, pl.from_arrow(as_lists(rules.column(name))))
+    column = rules.column(name)
+    wanted = normalise(column.type) if pa.types.is_nested(column.type) else None
+    if wanted is not None:  # Polars cannot read views of lists
+        column = pa.chunked_array([plain_nested(chunk, wanted) for chunk in column.chunks] or [pa.array([], wanted)])
+    found = pl.Series(name, pl.from_arrow(as_lists(column)))
     if found.dtype in (pl.Categorical, pl.Enum):
         found = found.cast(pl.String)
     held = found.to_arrow()
@@ -110,6 +115,8 @@ def _entries(labels: pl.Series) -> pl.DataFrame | None:
     inner = labels.dtype.inner if isinstance(labels.dtype, pl.List) else None
     if not isinstance(inner, pl.Struct) or len(inner.fields) != 2:
         return None
+    if any(field.dtype.is_nested() or field.dtype == pl.Binary for field in inner.fields):
+        raise RulesIndexError("The rules' column labels is a map; its keys and values must be texts, numbers or times.")
     key, value = (field.name for field in inner.fields)
     frame = pl.DataFrame({"entry": labels}).with_row_index("place").explode("entry").drop_nulls("entry")
     return frame.select(

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from rules_index.compiling.bounds import instants
 from rules_index.compiling.rule_annotations import read_annotations, unknown_severities
+from rules_index.domains.region_codes import plain
 from rules_index.errors import RuleError, RulesIndexError
 from rules_index.index.annotate import Annotate
 from rules_index.index.compiled import RuleId, rejects_schema
@@ -299,7 +300,7 @@ def _of_kinds(ids: list[Any]) -> pa.Array:
 
 
 def _contiguous(column: pa.ChunkedArray, data_type: pa.DataType) -> pa.Array:
-    chunks = column.cast(data_type).chunks
+    chunks = [plain(chunk, data_type) for chunk in column.chunks]
     if len(chunks) == 1:
         return chunks[0]
     return pa.concat_arrays(chunks) if chunks else pa.array([], data_type)

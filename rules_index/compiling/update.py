@@ -32,7 +32,7 @@ from rules_index.compiling.rule_columns import (
     read_rules,
 )
 from rules_index.domains.list_names import names_in
-from rules_index.domains.value_lists import AnyList, ValueList
+from rules_index.domains.value_lists import AnyList, ValueList, by_name
 from rules_index.errors import ArtifactError, RuleError, RulesIndexError
 from rules_index.index.artifact import FORMAT_VERSION
 from rules_index.index.code_matrix import Sample
@@ -60,12 +60,12 @@ def update(
     layers = before if isinstance(before, Layers) else Layers(compiled, np.empty(0, np.int64), compiled)
     base, is_base = layers.base, layers.changed is compiled
     named, enabled, rejects = _read(changes, compiled)
-    by_name: dict[str, AnyList] = {**compiled.lists, **{each.name: each for each in lists}}
-    named, enabled = _with_rules_of_lists(base, layers.left_out, named, enabled, by_name)
+    known_lists: dict[str, AnyList] = {**compiled.lists, **by_name(lists)}
+    named, enabled = _with_rules_of_lists(base, layers.left_out, named, enabled, known_lists)
     id_type = named.type
     refused = compiled.rejects.filter(pc.invert(pc.is_in(compiled.rejects.column("rule_id").cast(id_type), named)))
     remaining = _no_rules(id_type) if is_base else _without(_columns(layers.changed), named)
-    unchanged = _places_of_unchanged(base, enabled, by_name)
+    unchanged = _places_of_unchanged(base, enabled, known_lists)
     changed = _merged(remaining, enabled.chosen(np.flatnonzero(unchanged < 0)))
     left_out = np.setdiff1d(np.union1d(layers.left_out, _ordinals(base.ids, named)), unchanged[unchanged >= 0])
     if not len(left_out) and not len(changed):
@@ -75,7 +75,7 @@ def update(
         stats = base.stats | {"rejected": table.num_rows}
         return replace(base, rejects=table, fingerprint=known_as, stats=stats, errors={})
     annotate = base.annotations.annotate if base.annotations is not None else None
-    settings = Settings(_schema(base), compiled.engine, compiled.event_time, compiled.time_zone, annotate, by_name)
+    settings = Settings(_schema(base), compiled.engine, compiled.event_time, compiled.time_zone, annotate, known_lists)
     known = _only_unknown(analyse, compiled.derived) if analyse is not None else None
     rules = len(base) - len(left_out) + len(changed)
     # an index of two layers cannot have annotations
@@ -90,7 +90,9 @@ def update(
         folded = compile_columns(given, settings, known, sample, started)
         return _with_rejects(folded, refused)
     over = compile_columns(ReadableRules(changed, rejects), settings, known, sample, started)
-    newer = [each for name in base.lists if isinstance(each := by_name[name], ValueList) and each != base.lists[name]]
+    newer = [
+        each for name in base.lists if isinstance(each := known_lists[name], ValueList) and each != base.lists[name]
+    ]
     over = replace(over, named_lists=(*over.named_lists, *newer))
     return _overlaid(Layers(base, left_out, over), _joined(refused, over.rejects), started)
 

@@ -8,6 +8,7 @@ of their own (`list_edits.py`), in which each row is looked up, too.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -127,6 +128,18 @@ def value_list(name: str, values: Values, stamp: str = "") -> ValueList:
     base = regions_of(keys, data_type)
     digest = digest_of(data_type, len(keys), base, None)
     return ValueList(name, len(keys), digest, base, None, rows, counts, stamp)
+
+
+def by_name(lists: Iterable[AnyList]) -> dict[str, AnyList]:
+    """The lists by name. Raises `RulesIndexError` for anything else than lists."""
+    found: dict[str, AnyList] = {}
+    for each in lists:
+        if not isinstance(each, (ValueList, MissingList)):
+            raise RulesIndexError(
+                f"A list of values is a ValueList, not {type(each).__name__}; make it by value_list(name, values)."
+            )
+        found[each.name] = each
+    return found
 
 
 def most_counted(count: int) -> int:

@@ -192,6 +192,30 @@ def test_texts_may_be_encoded_as_dictionaries() -> None:
     assert compiled.annotations.rules["labels"].to_pylist() == [["low"], [], ["high"]]
 
 
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pa.array([["b", "a", "b"], ["c", None, "c"]], pa.list_view(pa.string())),
+        pa.array([["a", "b"], ["c", None]], pa.list_(pa.string(), 2)),
+        pa.ListArray.from_arrays([0, 2, 3], pa.array(["b", "a", "c"]).dictionary_encode()),
+    ],
+    ids=lambda each: str(each.type),
+)
+def test_labels_may_be_any_kind_of_list(labels: pa.Array) -> None:
+    rules = pa.table({"rule_id": ["a", "b"], "expression": ["TRUE"] * 2, "labels": labels})
+    compiled = ri.compile_rules(rules, SCHEMA, annotate=Annotate(("labels",)))
+    assert compiled.annotations is not None
+    assert compiled.annotations.rules["labels"].to_pylist() == [["a", "b"], ["c"]]
+
+
+@pytest.mark.parametrize("value", [b"\xff", [1]])
+def test_labels_with_values_that_are_no_text_are_refused(value: Any) -> None:
+    labels = pa.array([[("key", value)]], pa.map_(pa.string(), pa.scalar(value).type))
+    rules = pa.table({"rule_id": ["a"], "expression": ["TRUE"], "labels": labels})
+    with pytest.raises(ri.RulesIndexError, match="its keys and values must be texts, numbers or times"):
+        ri.compile_rules(rules, SCHEMA, annotate=Annotate())
+
+
 def test_priorities_beyond_an_int_come_first_or_last_and_stop_no_other_rule() -> None:
     priorities = pa.array([1 << 40, -(1 << 40), 5, None], pa.int64())
     rules = pa.table({"rule_id": ["a", "b", "c", "d"], "expression": ["x > 0", "x > 3", "x > 0", "TRUE"]})

@@ -41,6 +41,15 @@ def forms(rows: list[tuple[Any, str | None]]) -> Iterable[Rules]:
     yield pl.DataFrame(pl.from_arrow(table))
     for data_type in (pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())):
         yield table.set_column(1, "expression", table["expression"].cast(data_type))
+    # as Arrow gets the categories of a Polars frame
+    yield pa.table([_categories(table[name]) for name in table.column_names], table.column_names)
+
+
+def _categories(column: pa.ChunkedArray) -> pa.Array:
+    codes = column.combine_chunks().dictionary_encode()
+    if not pa.types.is_string(column.type):
+        return codes
+    return pa.DictionaryArray.from_arrays(codes.indices, codes.dictionary.cast(pa.string_view()))
 
 
 @pytest.mark.parametrize("convert", [str, int])
@@ -142,6 +151,13 @@ def test_arguments_of_another_type_are_told() -> None:
         ri.compile_rules([], schema, time_zone=None)  # type: ignore[arg-type]
     with pytest.raises(ri.RulesIndexError, match="column 5 is not in the schema"):
         ri.compile_rules([], schema, event_time=5)  # type: ignore[arg-type]
+    with pytest.raises(ri.RulesIndexError, match="annotate must be an Annotate, not bool"):
+        ri.compile_rules([], schema, annotate=True)  # type: ignore[arg-type]
+    for lists in (["names"], {"names": ["a"]}):
+        with pytest.raises(ri.RulesIndexError, match="A list of values is a ValueList, not str"):
+            ri.compile_rules([], schema, lists=lists)  # type: ignore[arg-type]
+        with pytest.raises(ri.RulesIndexError, match="A list of values is a ValueList, not str"):
+            ri.compile_rules([], schema).update([], lists=lists)
     with pytest.raises(ri.RulesIndexError, match="expressions of rules must be strings"):
         ri.compile_rules([("a", "x = '\ud800'"), ("b", 5)], schema)  # type: ignore[list-item]
     with pytest.raises(ri.RulesIndexError, match="more Int128"):
