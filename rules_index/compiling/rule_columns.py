@@ -205,7 +205,7 @@ def _columns(rules: Rules, time_zone: str, rejects: Rejects, annotate: Annotate 
     expressions = rules.column("expression")
     if not _is_text(expressions.type):
         raise RulesIndexError(f"The rules' column expression is {expressions.type}; it must be a string.")
-    given = _contiguous(expressions, pa.large_string())
+    given = plain(expressions, pa.large_string())
     texts = _valid(given)
     found = RuleColumns(
         ids,
@@ -273,11 +273,11 @@ def read_ids(column: pa.ChunkedArray | list[Any]) -> pa.Array:
         return _of_kinds(column)
     data_type = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if _is_text(data_type):
-        return _valid(_contiguous(column, pa.string()))
+        return _valid(plain(column, pa.string()))
     if not pa.types.is_integer(data_type):
         return _of_kinds(column.to_pylist())
     try:
-        return _contiguous(column, pa.int64())
+        return plain(column, pa.int64())
     except pa.ArrowInvalid:
         raise RulesIndexError(_TOO_LARGE) from None
 
@@ -297,13 +297,6 @@ def _of_kinds(ids: list[Any]) -> pa.Array:
             raise RulesIndexError(_TOO_LARGE) from None
     names = " and ".join(sorted(kind.__name__ for kind in kinds))
     raise RulesIndexError(f"Rule ids must be all strings or all integers; these are {names}.")
-
-
-def _contiguous(column: pa.ChunkedArray, data_type: pa.DataType) -> pa.Array:
-    chunks = [plain(chunk, data_type) for chunk in column.chunks]
-    if len(chunks) == 1:
-        return chunks[0]
-    return pa.concat_arrays(chunks) if chunks else pa.array([], data_type)
 
 
 def _of_pairs(blocks: Iterable[list[tuple[Any, Any]]], rejects: Rejects, annotate: Annotate | None) -> RuleColumns:

@@ -301,9 +301,9 @@ def byte_strings(values: pa.Array, data_type: pa.DataType) -> tuple[np.ndarray, 
 def plain(array: pa.Array | pa.ChunkedArray, data_type: pa.DataType) -> pa.Array:
     """`array` as one contiguous array of exactly `data_type`: large, view and dictionary variants are cast."""
     if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
-        if isinstance(array, pa.ChunkedArray):
-            array = array.chunk(0) if array.num_chunks else pa.array([], array.type)
+        # one by one: Arrow does not combine all dictionaries
+        chunks = [plain(chunk, data_type) for chunk in array.chunks]
+        return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks or [pa.array([], data_type)])
     if array.type == data_type:
         return array
     if pa.types.is_dictionary(array.type):

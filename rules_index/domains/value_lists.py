@@ -160,6 +160,9 @@ def list_type(data_type: pa.DataType) -> pa.DataType | None:
         return pa.string()
     if t.is_large_binary(data_type) or t.is_binary_view(data_type):
         return pa.binary()
+    if t.is_decimal(data_type):
+        is_known = 0 <= data_type.scale <= data_type.precision <= 38
+        return pa.decimal128(data_type.precision, data_type.scale) if is_known else None
     if t.is_timestamp(data_type):
         return pa.timestamp("us", "UTC" if data_type.tz else None)
     return data_type if is_indexable(data_type) else None

@@ -23,8 +23,8 @@ VALUES: dict[str, tuple[pa.DataType, pa.DataType, list[Any]]] = {
     "l": (pa.int64(), pa.int64(), [LEAST, LEAST + 1, -1, 0, 5, 6, 7, MOST - 1, MOST]),
     "f": (pa.float32(), pa.float64(), [math.nan, math.inf, -math.inf, -0.0, 0.0, 0.5, 0.1, 1e300]),
     "d": (pa.float64(), pa.float32(), [math.nan, math.inf, 0.0, -0.0, 0.5, 3e38]),
-    "m": (pa.decimal128(9, 2), pa.decimal128(9, 2), [Decimal("-1.00"), Decimal("0.01"), Decimal("9999999.99")]),
-    "w": (pa.decimal128(30, 3), pa.decimal128(30, 3), [Decimal("-1.000"), Decimal("0.001"), Decimal(10) ** 26]),
+    "m": (pa.decimal128(9, 2), pa.decimal64(9, 2), [Decimal("-1.00"), Decimal("0.01"), Decimal("9999999.99")]),
+    "w": (pa.decimal128(30, 3), pa.decimal256(30, 3), [Decimal("-1.000"), Decimal("0.001"), Decimal(10) ** 26]),
     "s": (pa.string(), pa.large_string(), ["", "a", "A", "ä", "a ", "\0", "ß" * 40, "z"]),
     "y": (pa.binary(), pa.binary(), [b"", b"\0", b"a", b"\xff"]),
     "c": (pa.date32(), pa.date32(), [date(1, 1, 1), date(1970, 1, 1), date(2024, 2, 29), date(9999, 12, 31)]),
@@ -151,6 +151,13 @@ def test_an_update_changes_the_rules_of_lists_that_have_changed(many: int) -> No
     assert before.update([], lists=[LISTED, other]).fingerprint == before.fingerprint
     again = ri.loads(dumps(after)).update([("more", "who NOT IN LIST('bad')"), ("listed", None)], lists=[now])
     assert again.match(table).to_pylist() == [["more"], [], ["more", "other"]]
+
+
+def test_a_list_may_come_in_chunks_whose_categories_differ_and_may_be_null() -> None:
+    places = pa.array([0, 1])
+    chunks = [pa.DictionaryArray.from_arrays(places, pa.array([None, text], pa.string_view())) for text in "az"]
+    compiled = ri.compile_rules([(1, "s IN LIST('l')")], SCHEMA, lists=[ri.value_list("l", pa.chunked_array(chunks))])
+    assert compiled.match(pa.table({"s": ["a", "b", "z", None]})).to_pylist() == [[1], [], [1], []]
 
 
 def test_lists_that_cannot_be_made() -> None:
