@@ -15,9 +15,6 @@ from pipelines.compiling.due import compile_is_due
 from pipelines.errors import IndexDamagedError, TableError
 from pipelines.lake.index_store import fetch_index, newest_index, read_index, update_statistics
 from pipelines.table_definitions import CHUNK_BYTES
-from pipelines.tag import tag_stream
-from pipelines.validate import validate_expression
-from tests.lakes import write_rules
 from tests.tables import rewrite_files
 
 STREAM = {"s": {"source": "lake/source", "event_time": "t"}}
@@ -124,24 +121,6 @@ def test_each_rule_that_is_refused_is_told_apart(workspace, add_rules) -> None:
     ]
     assert found["rules_version"].unique().to_list() == [1]
     assert found.filter(pl.col("rule_id") == "column")["position"].item() == 0
-
-
-def test_a_rule_that_needs_spark_is_refused_alone_if_spark_is_ruled_out(
-    new_workspace, workspace, without_spark
-) -> None:
-    found = new_workspace(STREAM, spark=False, runner="local")
-    write_rules(found, [("a", "s", "x > 1"), ("b", "s", "x = 1 OR initcap(s) = 'A'")])
-    (result,) = compile_scopes(found)
-    assert (result.state, result.rules, result.rejects) == ("compiled", 2, 1)
-    assert list(rejects(found)) == [("s", "b", "NEEDS_SPARK", 9)]
-    assert tag_stream(found, "s").matches == 1
-    assert validate_expression(found, "initcap(s) = 'A'", "s").error == "NEEDS_SPARK"
-    assert not compile_is_due(found, "s") and compile_is_due(workspace, "s")  # whose runner is "auto"
-    write_rules(found, [("b", "s", "x = 1")], "overwrite")
-    compile_scopes(found)
-    assert not compile_is_due(found, "s") and not compile_is_due(workspace, "s")
-    update_statistics(found.lake, newest_index(found.lake, "s"), {"needs_spark": "only Spark evaluates it"})
-    assert compile_is_due(found, "s") and not compile_is_due(workspace, "s")
 
 
 def test_a_bounded_rule_needs_an_event_time(new_workspace, add_rules) -> None:

@@ -8,11 +8,18 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 import rules_index as ri
+from pipelines.compile import compile_scopes
+from pipelines.compiling.due import compile_is_due
+from pipelines.lake.index_store import newest_index, update_statistics
 from pipelines.runners.spark_required import why_spark_evaluates
 from pipelines.sources.readable_features import foreign_features
+from pipelines.tag import tag_stream
+from pipelines.validate import validate_expression
 from pipelines.writing import local_tables
+from tests.lakes import write_rules
 
 SCHEMA = pa.schema({"x": pa.int64(), "s": pa.string()})
 
@@ -57,3 +64,22 @@ def test_only_a_variant_makes_its_feature_one_that_spark_reads() -> None:
 def snapshot_like(fields: list[dict[str, Any]]) -> Any:
     """What `foreign_features` reads of a snapshot; delta-rs makes no table with such a column."""
     return SimpleNamespace(fields=fields, features=frozenset({"appendOnly", "variantType"}))
+
+
+def test_a_rule_that_needs_spark_is_refused_alone_if_spark_is_ruled_out(new_workspace, without_spark) -> None:
+    streams = {"s": {"source": "lake/source"}}
+    found, other = (new_workspace(streams, spark=False, runner=runner) for runner in ("local", "auto"))
+    write_deltalake(found.configuration.streams["s"].source, pa.table({"x": [1, 2], "s": ["a", None]}))
+    write_rules(found, [("a", "s", "x > 1"), ("b", "s", "x = 1 OR initcap(s) = 'A'")])
+    (result,) = compile_scopes(found)
+    assert (result.state, result.rules, result.rejects) == ("compiled", 2, 1)
+    (reject,) = found.lake.arrow("rule_rejects", ["rule_id", "error", "position"]).to_pylist()
+    assert tuple(reject.values()) == ("b", "NEEDS_SPARK", 9)
+    assert tag_stream(found, "s").matches == 1
+    assert validate_expression(found, "initcap(s) = 'A'", "s").error == "NEEDS_SPARK"
+    assert not compile_is_due(found, "s") and compile_is_due(other, "s")
+    write_rules(found, [("b", "s", "x = 1")], "overwrite")
+    compile_scopes(found)
+    assert not compile_is_due(found, "s") and not compile_is_due(other, "s")
+    update_statistics(found.lake, newest_index(found.lake, "s"), {"needs_spark": "only Spark evaluates it"})
+    assert compile_is_due(found, "s") and not compile_is_due(other, "s")
