@@ -303,6 +303,7 @@ def test_an_encoding_that_spark_does_not_read(new_workspace) -> None:
     write_rules(workspace, {"r": "d > 4.0", "new": "d > 1.0"})
     assert retag(workspace, "s").rows_changed
     assert_like_anew(workspace)
+    workspace = new_workspace({"s": stream})
     write_rules(workspace, {"r": "d > 4.0", "new": "soundex(w) = soundex('x') AND d > 0.0"})
     with pytest.raises(TableError, match=r"BYTE_STREAM_SPLIT.*deltatag tag s --restart"):
         retag(workspace, "s")
