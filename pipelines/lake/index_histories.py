@@ -80,7 +80,7 @@ class Retag:
         """The histories, after this re-tag, of rows whose histories were among these before it."""
         added = frozenset(
             history
-            if index_of_step(history[-1]) == self.fingerprint
+            if index_of_step(history[-1]) == self.fingerprint and not self.replaced
             else (*history, step(self.fingerprint, self.replaced))
             for history in histories
         )

@@ -16,6 +16,7 @@ from deltalake.transaction import AddAction
 import rules_index as ri
 from pipelines.errors import SourceError
 from pipelines.lake.folder_log import FolderLog
+from pipelines.lake.index_histories import NEW_RULES
 from pipelines.retag import retag
 from pipelines.tag import tag_stream
 from tests.cases import cases, quick_first
@@ -150,6 +151,21 @@ def test_a_micro_batch_without_rows_leaves_nothing_out(make_retagged) -> None:
     tag_stream(workspace, "s")
     write_rules(workspace, {"one": "n = 1", "more": "n > 9"})
     assert retag(workspace, "s").rows_changed > 0
+    assert_like_anew(workspace)
+
+
+def test_a_text_that_the_same_index_replaces_later_is_known_to_be_replaced(make_retagged) -> None:
+    """The index that has tagged rows without a text of its own replaces theirs once the rule is new to others."""
+    workspace = make_retagged(output="matched")
+    first, second = {"r": "seq < 10", "n": "seq = 40"}, {"r": "seq BETWEEN 20 AND 30", "n": "seq = 40"}
+    for start, rules in ((0, {"r": "seq < 10"}), (60, {"n": "seq = 40"})):
+        append(workspace, start, start + 60)
+        write_rules(workspace, rules)
+        tag_stream(workspace, "s")
+        write_rules(workspace, second)
+        retag(workspace, "s", mode=NEW_RULES)
+    write_rules(workspace, first)
+    retag(workspace, "s")
     assert_like_anew(workspace)
 
 
