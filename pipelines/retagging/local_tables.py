@@ -194,15 +194,16 @@ class LocalTables:
             layouts={"tagged": layout},
         )
 
-    def follow(self, at: Snapshots, rules_version: int, app: str, number: int) -> None:
-        """Replace the matches of the rules that differ by those that the tagged table has, in one commit."""
+    def follow(self, at: Snapshots, rules_version: int, app: str, number: int, others_came: bool) -> None:
+        """Replace the matches of the rules that differ by those that the tagged table has, in one commit. others_came:
+        rows tagged by another index came after the re-tag."""
         assert at.matches is not None
         log = self.matches
         schema = arrow_schema_of(log.snapshot(at.matches).fields)
         layout = layout_of(self.lake, matches_table(self.scope.name), log.snapshot(at.matches).fields)
         stale = [add for add in self._live(log, at.matches) if self._has_replaced(log, add, schema)]
         made = [self._without_replaced(log, add, schema, layout or Layout()) for add in stale]
-        made += self._new_matches(at.tagged, schema, layout or Layout(), rules_version)
+        made += self._new_matches(at.tagged, schema, layout or Layout(), rules_version, others_came)
         log.rewrite(at.matches, stale, [text for text in made if text], app, number)
 
     def _ids(self, ids: pl.Series) -> pa.Array:
@@ -244,15 +245,18 @@ class LocalTables:
 
         return self._write_matches(kept(), layout)
 
-    def _new_matches(self, version: int, schema: pa.Schema, layout: Layout, rules_version: int) -> list[str | None]:
+    def _new_matches(
+        self, version: int, schema: pa.Schema, layout: Layout, rules_version: int, others_came: bool
+    ) -> list[str | None]:
         """Write the matches of the rules that differ, by the ids of the tagged rows; returns the `add` entry of a file,
         None if there are no such rows."""
-        if self.rematch.compiled is None:
+        changes, compiled = self.rematch.changes, self.rematch.compiled
+        if compiled is None and not others_came:
             return []
-        ids = self._ids(self.rematch.changes.rules["rule_id"])
+        ids = self._ids(changes.ids if others_came else changes.rules["rule_id"])
         keys = schema.names[1:-2]
         held = arrow_schema_of(self.tagged.snapshot(version).fields)
-        adds = self._with_rows(self._live(self.tagged, version), widened(self.rematch.compiled, None))
+        adds = self._with_rows(self._live(self.tagged, version), None if others_came else widened(compiled))
 
         def pairs(add: dict[str, Any]) -> list[pa.RecordBatch]:
             """The matches of one file of tagged rows."""

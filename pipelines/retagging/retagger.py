@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -222,7 +223,11 @@ class Retagger:
             at = snapshots(self.lake, self.name, keeps_matches=True)
             app = retag_application(batch.plan["series"], name)
             try:
-                tables.follow(at, int(batch.rules_version or 0), app, batch.batch)
+                came = takewhile(
+                    lambda each: each.batch > batch.plan["through"], taken_batches(self.lake, self.name, at.through)
+                )
+                others_came = any(each.fingerprint != batch.fingerprint for each in came)
+                tables.follow(at, int(batch.rules_version or 0), app, batch.batch, others_came)
                 return
             except TableError as error:
                 if attempt == _ATTEMPTS - 1 or not _is_conflict(error):

@@ -41,11 +41,14 @@ class Matches:
         self.log = TableLog(workspace.spark, workspace.lake.uri(self.name))
         self._stream = stream
 
-    def replace(self, at: Snapshots, rematch: Rematch, rules_version: int, app: str, number: int) -> int:
+    def replace(
+        self, at: Snapshots, rematch: Rematch, rules_version: int, app: str, number: int, others_came: bool
+    ) -> int:
         """Replace the matches of the rules that differ by those that the tagged table has, in one commit with
         transaction `number` of `app`. Returns the number of files added; 0 if the table already holds the transaction.
 
-        at: versions of both tables that hold the same micro-batches.
+        at: versions of both tables that hold the same micro-batches; others_came: some of these came after the re-tag
+        and were tagged by another index.
         """
         assert at.matches is not None
         self.workspace.progress(f"{self.name}: replacing the matches of {len(rematch.changes.ids):,} rules")
@@ -53,7 +56,7 @@ class Matches:
         names = [field.name for field in snapshot_schema(snapshot).fields]
         files = tuple((at.matches, add) for add in self.log.files(snapshot))
         stale = run(lambda: self._stale(files, rematch), f"look for matches in {self.name}")
-        frames = [self._new_matches(at, rematch, names, rules_version)]
+        frames = [self._new_matches(at, rematch, names, rules_version, others_came)]
         if stale:
             rows = self.log.frame(snapshot, stale).drop(COMMIT_VERSION)
             frames.append(self._kept(rows, rematch).select(*(functions.col(quoted(name)) for name in names)))
@@ -97,10 +100,12 @@ class Matches:
         kept = _joined(marked.filter(f"`{IN_RANGE}`"), rematch.changes.ids, rematch, "left_anti")
         return kept.unionByName(marked.filter(f"NOT `{IN_RANGE}`")).drop(IN_RANGE)
 
-    def _new_matches(self, at: Snapshots, rematch: Rematch, names: list[str], rules_version: int) -> DataFrame:
+    def _new_matches(
+        self, at: Snapshots, rematch: Rematch, names: list[str], rules_version: int, others_came: bool
+    ) -> DataFrame:
         """The matches of the rules that differ, by the ids of the tagged rows."""
-        ids: pl.Series = rematch.changes.rules["rule_id"]
-        condition = matchable(rematch.compiled)
+        ids: pl.Series = rematch.changes.ids if others_came else rematch.changes.rules["rule_id"]
+        condition = None if others_came else matchable(rematch.compiled)
         rows = self.tagged.frame(at.tagged, self.tagged.candidates(at.tagged, None))
         if ids.is_empty() and not rematch.changes.everything:
             rows = rows.limit(0)

@@ -83,10 +83,12 @@ class SparkTables:
         further = self._newly_matched.frame if self._newly_matched is not None else None
         return self.tagged.write(found, self.rematch, stamps, self._only_matched, further, app, number, marks)
 
-    def follow(self, at: Snapshots, rules_version: int, app: str, number: int) -> None:
-        """Replace the matches of the rules that differ by those that the tagged table has."""
+    def follow(self, at: Snapshots, rules_version: int, app: str, number: int, others_came: bool) -> None:
+        """Replace the matches of the rules that differ by those that the tagged table has. others_came: rows tagged by
+        another index came after the re-tag."""
         tagged = TaggedRows(self.workspace, self.scope.name, self.tagged.missing)
-        Matches(self.workspace, self.scope.name, tagged).replace(at, self.rematch, rules_version, app, number)
+        matches = Matches(self.workspace, self.scope.name, tagged)
+        matches.replace(at, self.rematch, rules_version, app, number, others_came)
 
     def _rematch(self) -> Rematch:
         changes, spark = self.changes, self.workspace.spark

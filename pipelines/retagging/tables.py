@@ -59,6 +59,9 @@ class Tables(Protocol):
         None if the table already holds the transaction.
         """
 
-    def follow(self, at: Snapshots, rules_version: int, app: str, number: int) -> None:
-        """Replace the matches of the rules that differ by those that the tagged table has, in one commit. at: versions
-        of both tables that hold the same micro-batches."""
+    def follow(self, at: Snapshots, rules_version: int, app: str, number: int, others_came: bool) -> None:
+        """Replace the matches of the rules that differ by those that the tagged table has, in one commit.
+
+        at: versions of both tables that hold the same micro-batches; others_came: some of these came after the re-tag
+        and were tagged by another index, so that removed rules, and other texts of rules, may have matches, too.
+        """

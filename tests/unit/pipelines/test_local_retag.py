@@ -197,6 +197,25 @@ def test_deaths_after_each_write(make_retagged, seed: int) -> None:
     assert_like_anew(workspace)
 
 
+@pytest.mark.parametrize("mode", [ALL, NEW_RULES])
+@pytest.mark.parametrize("text", ["seq BETWEEN 20 AND 30", None])
+def test_matches_of_rows_that_came_after_a_death_by_other_rules_stay(make_retagged, text: str | None, mode) -> None:
+    """Statistics show that the re-tag's text of the rule, or the lack of it, gives these rows no match."""
+    workspace = make_retagged()
+    append(workspace, 0, 60)
+    write_rules(workspace, {"r": "seq < 10"} if mode == ALL or text is None else {"k": "n > 3"})
+    tag_stream(workspace, "s")
+    write_rules(workspace, {"k": "n > 3", **({"r": text} if text else {})})
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(DiedError):
+        die_after(patch, "s_tagged", FolderLog)
+        retag(workspace, "s", mode=mode)
+    write_rules(workspace, {"k": "n > 3", "r": f"{text or 'FALSE'} OR seq BETWEEN 100 AND 110"})
+    append(workspace, 100, 160)
+    tag_stream(workspace, "s")
+    retag(workspace, "s", mode=mode)
+    assert matched(workspace) == exploded(workspace)
+
+
 def test_it_is_told_why_a_retag_needs_spark(make_retagged, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace = make_retagged()
     append(workspace, 0, 60)
