@@ -1,6 +1,7 @@
 """How the rows of micro-batches were tagged, which must be known to find rows that match only now.
 
-This concerns streams with `output = "matched"`, whose tagged tables lack the rows that no rule matched.
+This concerns streams with `output = "matched"`, whose tagged tables lack the rows that no rule matched, and streams
+that have had this setting.
 """
 
 from __future__ import annotations
@@ -27,6 +28,19 @@ def left_rows_out(batches: Iterable[MicroBatch]) -> list[MicroBatch]:
         for batch in batches
         if batch.plan.get("output") == "matched" and batch.plan.get("files") and batch.rows != 0
     ]
+
+
+def refuse_other_output(stream: Stream, batches: Iterable[MicroBatch]) -> None:
+    """TableError if rows of micro-batches were tagged with another `output` than the stream has now: rows that lose
+    their last id are deleted by one, and kept by the other, so that rows would be lost or doubled later."""
+    for batch in batches:
+        former = batch.plan.get("output", stream.output)
+        if former != stream.output and batch.plan.get("files") and batch.rows != 0:
+            raise TableError(
+                f'Rows of {stream.name} were tagged with output = "{former}", and it has output = "{stream.output}" '
+                f"now, so which of its rows are in its table would not be known after a re-tag. "
+                f"{restart_advice(stream)}holds now."
+            )
 
 
 def history_of(stream: Stream, histories: IndexHistories, batch: MicroBatch) -> History:

@@ -39,7 +39,7 @@ from pipelines.recovery.attempts import now_after
 from pipelines.retagging.changes import Changes, RuleSets
 from pipelines.retagging.local_tables import LocalTables, why_spark_retags
 from pipelines.retagging.lost_texts import refuse_lost_texts
-from pipelines.retagging.newly_matched import left_rows_out
+from pipelines.retagging.newly_matched import left_rows_out, refuse_other_output
 from pipelines.retagging.row_range import range_of
 from pipelines.retagging.tables import ChangedFiles, Tables
 from pipelines.runners.choice import report_spark, runner_of
@@ -172,6 +172,8 @@ class Retagger:
         have removed files in the meantime."""
         started, conflicts = time.perf_counter(), 0
         while True:
+            if self.stream is not None and not work.changes.is_empty:
+                refuse_other_output(self.stream, taken_batches(self.lake, self.name, work.at.through))
             tables = self._tables(work.stored, work.changes)
             with tables.session():
                 found = tables.find(work.at.tagged)

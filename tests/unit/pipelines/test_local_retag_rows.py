@@ -14,7 +14,7 @@ from deltalake import DeltaTable, TableFeatures, write_deltalake
 from deltalake.transaction import AddAction
 
 import rules_index as ri
-from pipelines.errors import SourceError
+from pipelines.errors import SourceError, TableError
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.index_histories import NEW_RULES
 from pipelines.retag import retag
@@ -167,6 +167,24 @@ def test_a_text_that_the_same_index_replaces_later_is_known_to_be_replaced(make_
     write_rules(workspace, first)
     retag(workspace, "s")
     assert_like_anew(workspace)
+
+
+@pytest.mark.parametrize(("before", "now"), [("all", "matched"), ("matched", "all")])
+def test_rows_tagged_with_another_output_are_not_retagged(make_retagged, before: str, now: str) -> None:
+    """Else rows that have lost their last id would be gone where only "matched" looks for them, or stored twice."""
+    workspace = make_retagged(output=before)
+    append(workspace, 0, 60)
+    write_rules(workspace, {"r": "n < 3"})
+    tag_stream(workspace, "s")
+    write_rules(workspace, {"r": "n > 7"})
+    changed = make_retagged(output=now)
+    with pytest.raises(TableError, match="--restart"):
+        retag(changed, "s")
+    retag(make_retagged(output=before), "s")
+    tag_stream(changed, "s", restart=True)
+    write_rules(changed, {"r": "n < 3"})
+    retag(changed, "s")
+    assert_like_anew(changed)
 
 
 def test_many_small_micro_batches_give_few_files(make_retagged) -> None:
