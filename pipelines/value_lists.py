@@ -77,7 +77,7 @@ def read_lists(
     return lists, versions
 
 
-def contents(rules: pl.DataFrame, lists: Iterable[ri.ValueList]) -> pl.Series:
+def contents(rules: pl.DataFrame, lists: Iterable[AnyList]) -> pl.Series:
     """For each rule, the lists that it names with the digests of their values, as one text; NULL if it names none."""
     digests = {each.name: each.digest for each in lists}
     named = rules["expression"].str.contains(NAMES_ANY).to_list()

@@ -8,9 +8,9 @@ and if the event time, the time zone and the types of the columns that it names 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -23,6 +23,9 @@ from pipelines.value_lists import LISTS
 from pipelines.workspace import Workspace
 from rules_index.index.annotate import Annotate
 
+if TYPE_CHECKING:
+    from rules_index.domains.value_lists import AnyList
+
 
 @dataclass(frozen=True, slots=True)
 class Changes:
@@ -32,7 +35,8 @@ class Changes:
     place, and removed rules; ids_in_rows: the ids of all these rules that rows may have now. If `everything` is set, it
     is not known which rules tagged the rows: the rows lose all their ids, and `rules` are all rules. types_changed:
     rules that tagged the rows name columns whose types have changed since, so it cannot be found out again what they
-    matched.
+    matched. lists: the value lists that all rules of the newest index and of those that tagged the rows name, each by
+    the newest index if that has it.
     """
 
     rules: pl.DataFrame
@@ -40,6 +44,7 @@ class Changes:
     ids_in_rows: tuple[Any, ...]
     everything: bool = False
     types_changed: bool = False
+    lists: tuple[AnyList, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -144,6 +149,7 @@ class RuleSets:
         self._workspace, self._scope = workspace, scope
         self._found: dict[str, tuple[pl.DataFrame, _Meaning] | None] = {}
         self._folded: dict[History, History] = {}
+        self._lists: dict[str, AnyList] = {}
 
     def changes(self, histories: Iterable[History], stored: StoredIndex, mode: str) -> Changes:
         """Returns the rules that differ between these index histories and a stored index.
@@ -159,7 +165,8 @@ class RuleSets:
         rules = _with_times(now.rules)
         self._found[stored.fingerprint] = (rules, meaning)
         bases = [self.of_history(history, meaning) for history in sorted(histories)]
-        return changes_of(bases, rules, mode == NEW_RULES)
+        self._lists |= {each.name: each for each in now.lists}
+        return replace(changes_of(bases, rules, mode == NEW_RULES), lists=tuple(self._lists.values()))
 
     def of_history(self, history: History, meaning: _Meaning | None = None) -> pl.DataFrame | None:
         """Returns the rules that tagged the rows of a history; None if they are not known, or have another meaning now.
@@ -219,6 +226,7 @@ class RuleSets:
                 if stored is not None:
                     indexed = IndexedRules.of(self._workspace, stored)
                     found = (_with_times(indexed.rules), _meaning(indexed, stored))
+                    self._lists = {each.name: each for each in indexed.lists} | self._lists
             except PipelineError:
                 found = None
             self._found[fingerprint] = found

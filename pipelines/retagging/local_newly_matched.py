@@ -149,7 +149,7 @@ class LocalNewlyMatched:
 
     def _index_of(self, rules: pl.DataFrame, compiled: CompiledRules) -> CompiledRules:
         """An index of the rules that tagged rows."""
-        lists = [*compiled.lists.values()]
+        lists = self.rematch.changes.lists
         check_lists(self.stream, rules, lists)
         columns, event_time = self.scope.columns(), self.scope.event_time
         index = index_without_spark(rules, columns, event_time, compiled.time_zone, lists)

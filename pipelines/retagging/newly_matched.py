@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from pipelines.settings.model import Stream
-    from rules_index.domains.value_lists import ValueList
+    from rules_index.domains.value_lists import AnyList
 
 
 def left_rows_out(batches: Iterable[MicroBatch]) -> list[MicroBatch]:
@@ -54,7 +54,7 @@ def history_of(stream: Stream, histories: IndexHistories, batch: MicroBatch) -> 
     return next(iter(found))
 
 
-def check_lists(stream: Stream, base: pl.DataFrame, lists: Sequence[ValueList]) -> None:
+def check_lists(stream: Stream, base: pl.DataFrame, lists: Sequence[AnyList]) -> None:
     """TableError if a value list that rules of `base` name has other values now than when they tagged the rows."""
     now = set(contents(base, lists).drop_nulls())
     if not set(base[LISTS].drop_nulls()) <= now:

@@ -140,7 +140,7 @@ class NewlyMatchedSearch:
         return compared.filter(functions.size("`deltatag:old`") == 0).drop("deltatag:old")
 
     def _matcher(self, base: pl.DataFrame, compiled: ri.CompiledRules) -> Matcher:
-        lists = [*compiled.lists.values()]
+        lists = self.rematch.changes.lists
         check_lists(self.stream, base, lists)
         index = index_of(self.scope, base, self.scope.event_time, compiled.time_zone, lists)
         return matcher_of(self.scope, index, self.rematch.id_type)

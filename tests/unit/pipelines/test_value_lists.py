@@ -21,6 +21,7 @@ from pipelines.retag import retag
 from pipelines.settings.configuration import parse_configuration
 from pipelines.tag import tag_stream
 from pipelines.validate import validate_expression
+from tests.lakes import write_rules
 from tests.tables import map_columns
 
 RULES = [
@@ -77,6 +78,21 @@ def test_retag_follows_a_list(lake: Any, tmp_path: Path) -> None:
     outcome = retag(lake, "s")
     assert tags(lake) == {1: [], 2: ["large", "plain"], 3: ["plain"], 4: ["listed", "plain"]}
     assert outcome.rows_changed == 2
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_rows_that_match_only_now_are_found_beside_rules_with_lists(tmp_path: Path, new_workspace, kept: bool) -> None:
+    """Also if no rule that differs, or none at all, names the list now."""
+    source = written(tmp_path / "source", account=["a", "b", None, "c"], amount=[5, 50, 500, 5000], pk=[1, 2, 3, 4])
+    written(tmp_path / "list", account=["a"])
+    streams = {"s": {"source": source, "output": "matched"}}
+    workspace = new_workspace(streams, spark=False, lists={"sanctioned": {"source": str(tmp_path / "list")}})
+    for rules in ([RULES[0]], [RULES[0], RULES[2]] if kept else [RULES[2]]):
+        write_rules(workspace, rules, "overwrite")
+        compile_scopes(workspace)
+        tag_stream(workspace, "s")
+    retag(workspace, "s")
+    assert tags(workspace) == {**({1: ["listed"]} if kept else {}), 2: ["plain"], 3: ["plain"], 4: ["plain"]}
 
 
 def test_a_list_is_read_again_only_when_it_has_changed(lake: Any, tmp_path: Path, add_rules: Any) -> None:
