@@ -19,6 +19,7 @@ from pipelines.lake.index_histories import snapshots, taken_batches
 from pipelines.lake.table_log import table_log
 from pipelines.retagging.local_newly_matched import columns_then
 from pipelines.retagging.local_tables import why_spark_retags
+from pipelines.retagging.newly_matched import has_all_rows
 from pipelines.retagging.retagger import Outcome
 from pipelines.runners.local_runner import LocalRunner
 from pipelines.runners.spark_required import why_spark_evaluates
@@ -64,7 +65,8 @@ def reproduce_here(
     made = _Reproduction(scope, compiled, rules_version, table, in_time)
     made.begin()
     try:
-        files = made.of_tagged_rows() if scope.stream.output == "all" else made.of_the_source()
+        has_all = has_all_rows(scope.stream, taken_batches(made.lake, scope.name, made.at.through))
+        files = made.of_tagged_rows() if has_all else made.of_the_source()
     except BaseException:
         made.discard()
         raise

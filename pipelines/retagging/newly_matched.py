@@ -30,6 +30,11 @@ def left_rows_out(batches: Iterable[MicroBatch]) -> list[MicroBatch]:
     ]
 
 
+def has_all_rows(stream: Stream, batches: Iterable[MicroBatch]) -> bool:
+    """Whether the tagged table has all rows of a stream's micro-batches, and is meant to."""
+    return stream.output == "all" and not left_rows_out(batches)
+
+
 def refuse_other_output(stream: Stream, batches: Iterable[MicroBatch]) -> None:
     """TableError if rows of micro-batches were tagged with another `output` than the stream has now: rows that lose
     their last id are deleted by one, and kept by the other, so that rows would be lost or doubled later."""

@@ -15,6 +15,7 @@ from pipelines.lake.index_histories import snapshots, taken_batches
 from pipelines.lake.reading import files_in
 from pipelines.retagging.indexes import matcher_of
 from pipelines.retagging.local_reproduction import MADE_BY
+from pipelines.retagging.newly_matched import has_all_rows
 from pipelines.retagging.retagger import Outcome
 from pipelines.retagging.row_range import in_range
 from pipelines.retagging.spark_rows import TaggedRows
@@ -86,7 +87,7 @@ def _rows(scope: StreamScope) -> tuple[DataFrame, int]:
     """The rows of the tagged table or, if that lacks unmatched rows, of the source; and the number of files read."""
     stream, workspace = scope.stream, scope.workspace
     at = snapshots(workspace.lake, stream.name, keeps_matches=False)
-    if stream.output == "all":
+    if has_all_rows(stream, taken_batches(workspace.lake, stream.name, at.through)):
         rows = TaggedRows(workspace, stream.name)
         files = rows.candidates(at.tagged, None)
         return rows.frame(at.tagged, files), len(files)

@@ -94,6 +94,16 @@ def test_columns_that_came_later_and_rows_in_quarantine(make_retagged) -> None:
     assert tags(workspace, TABLE) == expected
 
 
+def test_rows_that_an_earlier_output_left_out_come_from_the_source(make_retagged) -> None:
+    prepared(make_retagged, output="matched")
+    workspace = make_retagged()
+    append(workspace, 120, 150)
+    tag_stream(workspace, "s")
+    reproduce_tags(workspace, "s", workspace.lake.version("rules"), TABLE)
+    tag_stream(workspace, "s", restart=True)
+    assert tags(workspace, TABLE) == tags(workspace, "s_tagged")
+
+
 def test_a_rule_that_does_not_compile_is_left_out(make_retagged) -> None:
     workspace = prepared(make_retagged)
     expected = tags(workspace, "s_tagged")
