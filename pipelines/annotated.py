@@ -25,17 +25,17 @@ def annotate_of(configuration: Configuration, scope: str) -> Annotate | None:
 
 
 def refused_severities(configuration: Configuration, scope: str, rules: pl.DataFrame) -> list[tuple[str, RuleError]]:
-    """The ids, as text, of rules that compile rejects for their severity, and the error for each.
+    """The ids, as text, of rules that compile rejects for their severity or labels, and the error for each.
 
     rules: of this stream or join, with the columns of `ANNOTATED_BY` if the configuration annotates.
     """
     annotate = annotate_of(configuration, scope)
     if annotate is None or rules.is_empty():
         return []
-    from rules_index.compiling.rule_annotations import read_annotations, unknown_severities
+    from rules_index.compiling.rule_annotations import read_annotations, refused_annotations
 
-    refused = unknown_severities(read_annotations(rules.to_arrow(), annotate), annotate)
-    return [(str(rules["rule_id"][place]), error) for place, error in refused]
+    refused = refused_annotations(read_annotations(rules.to_arrow(), annotate), annotate)
+    return [(str(rules["rule_id"][place]), error) for place, error in refused.items()]
 
 
 def annotations_of(compiled: ri.CompiledRules | None, columns: Sequence[str]) -> Annotations | None:

@@ -41,9 +41,8 @@ def duplicate_notice(rejects: pl.DataFrame) -> str:
         return ""
     ids = duplicates["rule_id"].unique(maintain_order=True)
     shared = "1 id is" if len(ids) == 1 else f"{len(ids):,} ids are"
-    return (
-        f"{shared} shared by several enabled rules (see the table rule_rejects); {ids[0]}: {duplicates['message'][0]}"
-    )
+    first = f"{ids[0][:200]}: {duplicates['message'][0]}"
+    return f"{shared} shared by several enabled rules (see the table rule_rejects); {first}"
 
 
 def rules_of_index(workspace: Workspace, stored: StoredIndex) -> pl.DataFrame:

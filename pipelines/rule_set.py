@@ -111,6 +111,10 @@ def read_rules(
         if name not in frame.columns:
             frame = frame.with_columns(pl.lit(None, pl.Boolean if name == "enabled" else None).alias(name))
     _check_types(lake, frame)
+    if annotated and frame.schema["severity"] not in (pl.String, pl.Null):
+        # whoever may add rows may also add this column: with another type it must only refuse rules that have a value
+        wrong = pl.lit(f"{spark_type(frame['severity'])}, not STRING")
+        frame = frame.with_columns(severity=pl.when(pl.col("severity").is_not_null()).then(wrong))
     enabled = frame.filter(pl.col("enabled").fill_null(True)).drop("enabled")
     return _sort_out(version, enabled, scopes)
 
@@ -165,7 +169,9 @@ def _sort_out(version: int, enabled: pl.DataFrame, scopes: Sequence[str]) -> Rul
     refused = refused.with_columns(listed=listed, count=pl.len().over("rule_id"))
     messages = {
         DUPLICATE_ID: pl.format(
-            "{} enabled rules have the id {}; give each its own, or disable all but one.", "count", "rule_id"
+            "{} enabled rules have the id {}; give each its own, or disable all but one.",
+            "count",
+            pl.col("rule_id").cast(pl.String).str.head(200),
         ),
         "MISSING_VALUE": pl.format(
             "The rule has NULL (or bytes that are not UTF-8) as its {}; every rule needs one.", "listed"

@@ -18,6 +18,8 @@ from rules_index.language.patterns.strings import decodable
 
 _SEVERITY_LABELS = ("severity", "level")
 """Labels that give a rule's severity if it has no column for it; the second is Sigma's."""
+MAX_LABELS = 10_000
+"""Maximum characters of all labels of a rule: each row that the rule matches gets them."""
 
 
 def read_annotations(rules: pa.Table, annotate: Annotate) -> pa.Table:
@@ -48,14 +50,21 @@ def read_annotations(rules: pa.Table, annotate: Annotate) -> pa.Table:
     return pa.table(columns, schema=annotate.schema) if columns else rules.select([])
 
 
-def unknown_severities(rules: pa.Table | None, annotate: Annotate | None) -> list[tuple[int, RuleError]]:
-    """The numbers of rules with an unknown severity, and the error for each."""
-    if rules is None or annotate is None or "severity" not in rules.column_names:
-        return []
-    severity = pl.Series(pl.from_arrow(rules.column("severity")))
-    known = list(annotate.severities)
-    places = np.flatnonzero((severity.is_not_null() & ~severity.is_in(known)).to_numpy())
-    return [(place, _unknown(str(severity[place]), known)) for place in places.tolist()]
+def refused_annotations(rules: pa.Table | None, annotate: Annotate | None) -> dict[int, RuleError]:
+    """The numbers of rules with an unknown severity or too long labels, and the error for each."""
+    refused: dict[int, RuleError] = {}
+    if rules is None or annotate is None:
+        return refused
+    if "labels" in rules.column_names:
+        labels = pl.DataFrame({"l": pl.from_arrow(rules.column("labels"))})
+        lengths = labels.select(pl.col("l").list.eval(pl.element().str.len_chars()).list.sum())["l"]
+        refused |= {place: _too_long(lengths[place]) for place in (lengths > MAX_LABELS).arg_true()}
+    if "severity" in rules.column_names:
+        severity = pl.Series(pl.from_arrow(rules.column("severity")))
+        known = list(annotate.severities)
+        places = np.flatnonzero((severity.is_not_null() & ~severity.is_in(known)).to_numpy())
+        refused |= {place: _unknown(str(severity[place]), known) for place in places.tolist()}
+    return refused
 
 
 def texts(rules: pa.Table) -> pl.Series:
@@ -66,10 +75,14 @@ def texts(rules: pa.Table) -> pl.Series:
     return frame.select(pl.struct(pl.all()).struct.json_encode().alias("annotations"))["annotations"]
 
 
+def _too_long(length: int) -> RuleError:
+    return RuleError("TOO_LONG", f"The rule's labels have {length:,} characters; the limit is {MAX_LABELS:,}.")
+
+
 def _unknown(severity: str, known: list[str]) -> RuleError:
     close = get_close_matches(severity.strip().lower(), known, 1)
     hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(known)} (severities in [rules])."
-    return RuleError("UNKNOWN_SEVERITY", f"There is no severity {severity!r}; {hint}")
+    return RuleError("UNKNOWN_SEVERITY", f"There is no severity {severity[:200]!r}; {hint}")
 
 
 def _column(rules: pa.Table, name: str, kind: type[pl.DataType] = pl.Null) -> pl.Series:

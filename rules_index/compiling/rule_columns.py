@@ -14,13 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules_index.compiling.bounds import instants
-from rules_index.compiling.rule_annotations import read_annotations, unknown_severities
+from rules_index.compiling.rule_annotations import read_annotations, refused_annotations
 from rules_index.domains.region_codes import plain
 from rules_index.errors import RuleError, RulesIndexError
 from rules_index.index.annotate import Annotate
 from rules_index.index.compiled import RuleId, rejects_schema
 
 Rules: TypeAlias = pa.Table | pa.RecordBatch | pl.DataFrame | Iterable[tuple[RuleId, str]]
+MAX_ID = 1_000
+"""Maximum characters of a rule's id: each row that the rule matches gets it."""
 _BLOCK = 1 << 16
 """Pairs that become arrays at a time."""
 _NO_ID = "The rule has no rule_id, or one that is not valid text; give it one that no other rule has."
@@ -126,13 +128,24 @@ def read_rules(rules: Rules, time_zone: str, annotate: Annotate | None = None) -
     for rule in order[~written[order]].tolist():
         rejects.add(columns.rule_id(rule), RuleError("NO_EXPRESSION", "The rule has no expression."))
     order = order[written[order]]
-    unknown = unknown_severities(columns.annotations, annotate)
-    if unknown:
-        refused = dict(unknown)
+    refused = _too_long(columns.ids) | refused_annotations(columns.annotations, annotate)
+    if refused:
         for rule in order[np.isin(order, list(refused))].tolist():
             rejects.add(columns.rule_id(rule), refused[rule])
         order = order[~np.isin(order, list(refused))]
     return columns.chosen(order), rejects
+
+
+def _too_long(ids: pa.Array) -> dict[int, RuleError]:
+    """The numbers of rules with a too long id, and the error for each."""
+    if not pa.types.is_string(ids.type):
+        return {}
+    lengths = pc.fill_null(pc.utf8_length(ids), 0).to_numpy()
+    message = "The rule_id has {:,} characters; the limit is {:,}."
+    return {
+        rule: RuleError("TOO_LONG", message.format(lengths[rule], MAX_ID))
+        for rule in np.flatnonzero(lengths > MAX_ID).tolist()
+    }
 
 
 def _without_repeats(columns: RuleColumns, order: np.ndarray, rejects: Rejects) -> np.ndarray:

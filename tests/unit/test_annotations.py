@@ -176,6 +176,14 @@ def test_labels_that_are_no_text_stop_no_rule(labels: pa.Array) -> None:
     assert compiled.annotations.rules["labels"].to_pylist() == [["a"], ["\ufffd"], ["b\ufffd"]]
 
 
+def test_labels_that_are_too_long_refuse_their_own_rule() -> None:
+    labels = [["k" * 5_000, "v" * 5_000], ["k" * 5_000, "v" * 5_001], None]
+    rules = pa.table({"rule_id": ["a", "b", "c"], "expression": ["TRUE"] * 3, "labels": labels})
+    compiled = ri.compile_rules(rules, SCHEMA, annotate=Annotate(("labels",)))
+    assert (compiled.ids.to_pylist(), compiled.rejects["error"].to_pylist()) == (["a", "c"], ["TOO_LONG"])
+    assert len(ri.compile_rules(rules, SCHEMA, annotate=Annotate(("severity",)))) == 3
+
+
 def test_a_severity_that_is_no_text_refuses_its_own_rule() -> None:
     severity = pa.Array.from_buffers(pa.string(), 2, pa.array([b"low", b"\xff"]).buffers())
     rules = pa.table({"rule_id": ["a", "b"], "expression": ["TRUE"] * 2, "severity": severity})

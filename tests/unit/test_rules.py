@@ -64,6 +64,14 @@ def test_each_row_that_is_refused_is_told_apart(convert: type) -> None:
         )
 
 
+def test_an_id_that_is_too_long_refuses_its_own_rule() -> None:
+    longest = "\U0001f600" * 1_000
+    for rules in forms([("a", "x"), (longest, "y"), ("b" * 1_001, "z"), (None, "x")]):
+        accepted, refused = read(rules)
+        assert accepted == {"a": "x", longest: "y"}
+        assert refused == [("b" * 1_001, "TOO_LONG"), (None, "NO_ID")]
+
+
 def test_ids_ascend_by_code_point() -> None:
     names = ["", "a", "B", "é", "😀", "\uffff", "a\0", "aa"]
     assert list(read([(name, "x") for name in names])[0]) == sorted(names)

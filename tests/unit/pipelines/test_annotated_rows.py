@@ -16,7 +16,7 @@ from pipelines.retag import retag
 from pipelines.settings.configuration import parse_configuration
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
-from tests import annotated_rows
+from tests import annotated_rows, lakes
 from tests.annotated_rows import (
     RULES_OF_S,
     STREAM,
@@ -50,6 +50,22 @@ def test_rows_have_what_brute_force_says(workspace) -> None:
     labels = ["kind", "level=high", "severity=critical", "team=fraud", "é=\U0001f600,x"]
     assert found[6] == (["a", "b", "c", "é"], "é", labels, "critical")
     assert {row[3] for row in found.values()} == {None, "low", "high", "critical"}
+
+
+@pytest.mark.parametrize("value", [5, [1], {"a": 1}, b"low", datetime(2020, 1, 1)])
+def test_a_severity_of_another_type_refuses_its_own_rule(new_workspace, value) -> None:
+    made = new_workspace({"s": STREAM}, spark=False)
+    append(made, 0, 10)
+    lakes.write_rules(made, [{"rule_id": "a", "scope": "s", "expression": "TRUE", "labels": {"level": "low"}}])
+    others = [{"rule_id": name, "scope": name, "expression": "TRUE", "severity": value} for name in ("s", "nowhere")]
+    write_deltalake(made.lake.uri("rules"), pa.Table.from_pylist(others), mode="append", schema_mode="merge")
+    (result,) = compile_scopes(made)
+    assert (result.state, result.rules, result.rejects) == ("compiled", 2, 1)
+    (reject,) = made.lake.arrow("rule_rejects", filters=[("scope", "s")]).to_pylist()
+    assert (reject["rule_id"], reject["error"]) == ("s", "UNKNOWN_SEVERITY")
+    assert "not STRING" in reject["message"]
+    tag_stream(made, "s")
+    assert {(*row[0], row[3]) for row in tagged(made).values()} == {("a", "low")}
 
 
 def test_only_what_is_asked_for_is_added_and_compiled(new_workspace) -> None:
