@@ -120,11 +120,19 @@ def try_sample_again(
         return SampleResult()
     faults: dict[Any, int] = {}
     asked = as_rules_see(sample) if compiled.inputs else pa.table({"_": pa.nulls(sample.num_rows)})
-    for alone, tagged in zip(compiled.match(asked).to_pylist(), sample["rule_ids"].to_pylist(), strict=True):
-        for rule in set(alone) ^ (set(tagged or ()) & tried):
+    for alone, tagged in zip(compiled.match(asked).to_pylist(), sample["rule_ids"], strict=True):
+        for rule in set(alone) ^ _among(tagged, compiled.ids):
             faults[rule] = faults.get(rule, 0) + 1
     listed = [f"{rule} ({rows} rows)" for rule, rows in sorted(faults.items())]
     return SampleResult(listed, sample.num_rows, len(tried))
+
+
+def _among(tagged: pa.ListScalar, ids: pa.Array) -> set[Any]:
+    """Those of a row's rules that are among `ids`: a row may have a million others, too many for Python's lists."""
+    if tagged.values is None:
+        return set()
+    found = decoded(tagged.values)
+    return set(found.filter(pc.is_in(found, value_set=ids.cast(found.type))).to_pylist())
 
 
 def _sample(written: NewestBatch, table: str, fingerprint: str, ids: set[Any], seed: int) -> pa.Table | None:
