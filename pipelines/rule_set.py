@@ -192,4 +192,4 @@ def as_rejects(frame: pl.DataFrame) -> pl.DataFrame:
 def _unknown_scope(scope: str, scopes: Sequence[str]) -> str:
     close = difflib.get_close_matches(scope, scopes, 1)
     hint = f"did you mean {close[0]}?" if close else f"the scopes are: {', '.join(sorted(scopes)) or 'none'}."
-    return f"There is no stream or join named {scope}; {hint}"
+    return f"There is no stream or join named {scope[:200]}; {hint}"

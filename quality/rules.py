@@ -23,6 +23,8 @@ NAME = "rules"
 MISSING = "missing"
 _READ_BY_COMPILE = ("rule_id", "scope", "expression", "enabled", "valid_from", "valid_to")
 _REQUIRED = tuple(column.name for column in RULES.columns if column.required)
+_SHOWN = 200
+"""Maximum characters of an id or scope in a finding: each may have millions, and every run prints it."""
 _SPARK_NAMES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
 
 
@@ -86,7 +88,7 @@ def _row_measures(rules: pl.DataFrame | None, configuration: Configuration) -> d
 
 
 def _values(column: pl.Series) -> list[str]:
-    return [str(value) for value in column.unique().sort()]
+    return [str(value)[:_SHOWN] for value in column.unique().sort()]
 
 
 def column_types(lake: Lake) -> dict[str, str]:

@@ -40,5 +40,6 @@ def _scope_notice(found: pl.DataFrame) -> str:
     if found.is_empty():
         return ""
     first = found.row(0, named=True)
+    name = str(first["rule_id"])[:200]
     count = "1 rule belongs" if found.height == 1 else f"{found.height:,} rules belong"
-    return f"{count} to no stream or join (see the table rule_rejects); {first['rule_id']}: {first['message']}"
+    return f"{count} to no stream or join (see the table rule_rejects); {name}: {first['message']}"

@@ -17,6 +17,8 @@ from pipelines.compiling.due import compile_is_due
 from pipelines.compiling.notices import refusals_notice
 from pipelines.lake.index_store import newest_index, read_index
 from pipelines.lint import lint_scopes
+from quality.evaluation import evaluate
+from quality.rules import suites
 
 STREAMS = {name: {"source": "lake/source", "event_time": "t"} for name in ("s", "other")}
 
@@ -86,6 +88,15 @@ def test_a_row_that_was_edited_beside_the_copy_goes_on_as_it_was(workspace, add_
     add_rules(workspace, ("a", "s", "x < 3"))
     compile_scopes(workspace)
     assert matched(workspace) == {"a": [8, 9]}
+
+
+def test_ids_and_scopes_of_a_million_characters_are_cut_where_every_run_prints_them(workspace, add_rules) -> None:
+    long = "x" * 1_000_000
+    add_rules(workspace, (long, "s", "x > 7"), (long, long, "x > 7"), ("a", long, "x > 7"))
+    compile_scopes(workspace)
+    texts = [*(message for *_, message in rejects(workspace)), refusals_notice(workspace)]
+    texts += [found.message for found in evaluate(suites(workspace).suites)]
+    assert max(map(len, texts)) < 1_500
 
 
 def test_a_copy_of_a_rule_that_was_rejected_itself_does_not_go_on(workspace, add_rules) -> None:
