@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 import pyarrow as pa
 
 from pipelines.lake.column_types import arrow_schema_of
+from pipelines.rule_set import NEEDS_SPARK
 from pipelines.settings.model import LOCAL
 from pipelines.spark.session import know_internals
 from pipelines.spark.sql_text import spark_message
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 Analyse: TypeAlias = Callable[[Sequence[Leaf]], list[RuleError | None]]
 """Returns None, or the error, for each derived leaf."""
-NEEDS_SPARK = "NEEDS_SPARK"
 _AT_ONCE = 64
 """Maximum number of leaves that are analysed in one query."""
 _CLOCK = "NOT_REPEATABLE"

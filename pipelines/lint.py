@@ -12,7 +12,6 @@ import polars as pl
 import pyarrow.compute as pc
 
 import rules_index as ri
-from pipelines.analyse import NEEDS_SPARK
 from pipelines.annotated import refused_severities
 from pipelines.duplicate_ids import current_rules
 from pipelines.errors import PipelineError, TableError
@@ -22,7 +21,7 @@ from pipelines.lint_accepted import accept, accepted_in, fingerprint, rule_rows
 from pipelines.lint_kinds import DEAD, HARM, IMPLIED_BY_STREAM, NOISY, OUT_OF_RANGE, RUN_TIME_ERRORS
 from pipelines.lint_origins import origin_proposal, possible_origins
 from pipelines.origin import IndexedRules
-from pipelines.rule_set import RULE_COLUMNS, RuleSet
+from pipelines.rule_set import NEEDS_SPARK, RULE_COLUMNS, RuleSet
 from pipelines.scopes import Scope, StreamScope, scope_of, scopes_of
 from pipelines.sources.value_ranges import SourceRange, source_ranges
 from pipelines.table_definitions import tagged_table

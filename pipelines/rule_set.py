@@ -36,7 +36,7 @@ REJECT_SCHEMA = {
 """Columns of rejects; the rule's id is text."""
 
 
-UNKNOWN_SCOPE, DUPLICATE_ID = "UNKNOWN_SCOPE", "DUPLICATE_ID"
+UNKNOWN_SCOPE, DUPLICATE_ID, NEEDS_SPARK = "UNKNOWN_SCOPE", "DUPLICATE_ID", "NEEDS_SPARK"
 ROW_ERRORS = (DUPLICATE_ID, "MISSING_VALUE", UNKNOWN_SCOPE)
 """Errors for which a rule is rejected by its row alone."""
 

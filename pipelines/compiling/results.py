@@ -10,10 +10,9 @@ import polars as pl
 import pyarrow as pa
 
 import rules_index as ri
-from pipelines.analyse import NEEDS_SPARK
 from pipelines.annotated import annotate_of
 from pipelines.lake.index_store import StoredIndex
-from pipelines.rule_set import as_rejects
+from pipelines.rule_set import NEEDS_SPARK, as_rejects
 from pipelines.scopes import Scope
 from pipelines.settings.model import LOCAL
 from rules_index.index.artifact import FORMAT_VERSION

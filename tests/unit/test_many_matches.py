@@ -92,6 +92,7 @@ def test_batches_are_joined_in_order_up_to_a_bound(monkeypatch) -> None:
 
 @pytest.mark.slow
 def test_ids_that_no_array_holds_are_told_in_words() -> None:
-    compiled = compile_rules([("x" * (1 << 16), "a = 1")], pa.schema([("a", pa.int64())]))
-    with pytest.raises(RulesIndexError, match=r"32,768 matches in one batch of 32,768 rows .* match fewer rows"):
-        compiled.match(pa.table({"a": np.ones(1 << 15, np.int64)}))
+    rules = [(f"{number:01000d}", "a = 1") for number in range(33)]
+    compiled = compile_rules(rules, pa.schema([("a", pa.int64())]))
+    with pytest.raises(RulesIndexError, match=r"2,162,688 matches in one batch of 65,536 rows .* match fewer rows"):
+        compiled.match(pa.table({"a": np.ones(1 << 16, np.int64)}))
