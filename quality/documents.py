@@ -12,7 +12,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -80,15 +80,6 @@ def note_verdicts(folder: Path, suites: Sequence[Suite]) -> None:
         for suite in suites:
             _page_of(folder, suite.name).unlink(missing_ok=True)
             _note(folder, suite.name, evaluate([suite]))
-
-
-def forget_others(folder: Path, suites: Collection[str]) -> None:
-    """Delete the verdicts and pages of all suites but these: their streams or joins were removed or renamed."""
-    with contextlib.suppress(OSError):
-        for verdict in folder.glob("*.json"):
-            if verdict.stem not in suites:
-                _page_of(folder, verdict.stem).unlink(missing_ok=True)
-                verdict.unlink(missing_ok=True)
 
 
 def _note(folder: Path, suite: str, findings: Sequence[Finding]) -> None:

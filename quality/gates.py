@@ -16,7 +16,7 @@ from pipelines.sources.only_joined import is_only_joined
 from pipelines.spark.failures import explained
 from pipelines.table_definitions import tagged_table
 from quality import joined, rules, sources, tagged
-from quality.documents import forget_others, note_verdicts
+from quality.documents import note_verdicts
 from quality.evaluation import MeasuredSuites, evaluate
 from quality.findings import ERROR, Expectation, Finding, GateResult
 from quality.validation import validate
@@ -154,8 +154,6 @@ def _gated(
     except PipelineError as error:
         return _unjudged(name, expected, error)
     folder = page_folder(workspace.configuration, DATA_DOCS)
-    scopes = [*workspace.configuration.streams, *workspace.configuration.joins]
-    forget_others(folder, {rules.NAME, *scopes, *map(tagged_table, scopes)})
     found = GateResult(name, evaluate(measured.suites), measured.measures, measured.counts)
     if found.passed and not docs:
         note_verdicts(folder, measured.suites)

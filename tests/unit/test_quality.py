@@ -11,15 +11,12 @@ from typing import Any
 import pytest
 
 from pipelines.settings.configuration import parse_configuration
-from pipelines.workspace import Workspace
 from quality import joined, rules, sources, tagged, validation
 from quality.documents import INDEX, note_verdicts
 from quality.evaluation import Suite, evaluate
 from quality.findings import ERROR, WARNING, Expectation, Finding, markdown_table
-from quality.gates import rules_gate
 from quality.validation import NONE, between, equal, listing, none_of, nothing, one_of, validate
 from tests.cases import quick_first
-from tests.lakes import make_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 STREAM = {
@@ -153,27 +150,6 @@ def test_the_first_page_has_the_newest_verdict_of_every_suite(tmp_path: Path) ->
     text = (tmp_path / INDEX).read_text(encoding="utf-8")
     assert "All 3 suites passed, 1 with warnings." in text
     assert not (tmp_path / "y.html").exists() and '"y.html"' not in text and (tmp_path / "a.html").exists()
-
-
-def test_a_gate_forgets_the_verdicts_of_streams_that_were_removed(tmp_path: Path) -> None:
-    folder = tmp_path / ".deltatag" / "data_docs"
-    folder.mkdir(parents=True)
-    for name in (
-        "index.html",
-        "gone.json",
-        "gone.html",
-        "gone_tagged.json",
-        "index.json",
-        "index-.html",
-        "s_tagged.json",
-    ):
-        (folder / name).write_text('{"suite": "s_tagged", "at": "now", "findings": []}' if "json" in name else "")
-    document = {"lake": {"root": "lake"}, "streams": {"s": {"source": "source"}}}
-    lake = Workspace(parse_configuration(document, tmp_path / "deltatag.toml"))
-    make_tables(lake)
-    assert rules_gate(lake, docs=False).passed
-    assert sorted(file.name for file in folder.iterdir()) == ["index.html", "rules.json", "s_tagged.json"]
-    assert "All 2 suites passed." in (folder / INDEX).read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
