@@ -24,7 +24,9 @@ def annotate_of(configuration: Configuration, scope: str) -> Annotate | None:
     return Annotate(columns, configuration.rules.severities) if columns else None
 
 
-def refused_severities(configuration: Configuration, scope: str, rules: pl.DataFrame) -> list[tuple[str, RuleError]]:
+def refused_for_annotations(
+    configuration: Configuration, scope: str, rules: pl.DataFrame
+) -> list[tuple[str, RuleError]]:
     """The ids, as text, of rules that compile rejects for their severity or labels, and the error for each.
 
     rules: of this stream or join, with the columns of `ANNOTATED_BY` if the configuration annotates.

@@ -138,7 +138,7 @@ def _bring_up_to_date(
     content = rules_hash(scope, rules, engine, versions_of(scope, rules))
     stored = None if force else sound_index(lake, name)
     known = stored.implied_by if stored is not None else None
-    if stored is not None and still_holds(scope, stored, content, kept):
+    if stored is not None and still_holds(scope, stored, content, schema, kept):
         counts = counts_of(rules, name, kept.height)
         failed = too_many(scope, counts)
         if failed is not None:

@@ -11,7 +11,7 @@ import rules_index as ri
 from pipelines.errors import PipelineError
 from pipelines.indexed_rules import indexed_rules
 from pipelines.lake.index_store import StoredIndex, fetch_index, newest_index
-from pipelines.rule_set import ANNOTATED_BY, DUPLICATE_ID, RuleSet, read_rules
+from pipelines.rule_set import ANNOTATED_BY, DUPLICATE_ID, SHOWN, RuleSet, read_rules
 from pipelines.scopes import scopes_of
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def duplicate_notice(rejects: pl.DataFrame) -> str:
         return ""
     ids = duplicates["rule_id"].unique(maintain_order=True)
     shared = "1 id is" if len(ids) == 1 else f"{len(ids):,} ids are"
-    first = f"{ids[0][:200]}: {duplicates['message'][0]}"
+    first = f"{ids[0][:SHOWN]}: {duplicates['message'][0]}"
     return f"{shared} shared by several enabled rules (see the table rule_rejects); {first}"
 
 
@@ -98,7 +98,9 @@ def _added(rules: RuleSet, kept: pl.DataFrame) -> RuleSet:
         pl.col("rule_id").cast(pl.String),
         error=pl.lit(DUPLICATE_ID),
         goes_on=pl.format(
-            " Until then the rule applies as in version {} of rules: {}", "version", pl.col("expression").str.head(200)
+            " Until then the rule applies as in version {} of rules: {}",
+            "version",
+            pl.col("expression").str.head(SHOWN),
         ),
     )
     rejects = rules.rejects.join(notes, on=["scope", "rule_id", "error"], how="left", maintain_order="left")

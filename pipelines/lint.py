@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow.compute as pc
 
 import rules_index as ri
-from pipelines.annotated import refused_severities
+from pipelines.annotated import refused_for_annotations
 from pipelines.duplicate_ids import current_rules
 from pipelines.errors import PipelineError, TableError
 from pipelines.lake.reading import batches_of
@@ -183,7 +183,9 @@ def _rejected(scope: Scope, rules: RuleSet) -> Iterable[Finding]:
             consequence = "" if each["rule_id"] in kept else ", so it matches nothing"
             message = f"The rule is not compiled{consequence} ({each['error']}): {each['message']}"
             yield Finding(each["rule_id"], REJECTED, message, position=each["position"])
-    for rule_id, error in refused_severities(scope.workspace.configuration, scope.name, rules.of_scope(scope.name)):
+    for rule_id, error in refused_for_annotations(
+        scope.workspace.configuration, scope.name, rules.of_scope(scope.name)
+    ):
         if rule_id not in kept:
             message = f"The rule is not compiled, so it matches nothing ({error.error}): {error.message}"
             yield Finding(rule_id, REJECTED, message)

@@ -37,6 +37,8 @@ REJECT_SCHEMA = {
 
 
 UNKNOWN_SCOPE, DUPLICATE_ID, NEEDS_SPARK = "UNKNOWN_SCOPE", "DUPLICATE_ID", "NEEDS_SPARK"
+SHOWN = 200
+"""Maximum characters of a rule's id, scope or text in a message: each may have millions, and every run prints it."""
 ROW_ERRORS = (DUPLICATE_ID, "MISSING_VALUE", UNKNOWN_SCOPE)
 """Errors for which a rule is rejected by its row alone."""
 
@@ -171,7 +173,7 @@ def _sort_out(version: int, enabled: pl.DataFrame, scopes: Sequence[str]) -> Rul
         DUPLICATE_ID: pl.format(
             "{} enabled rules have the id {}; give each its own, or disable all but one.",
             "count",
-            pl.col("rule_id").cast(pl.String).str.head(200),
+            pl.col("rule_id").cast(pl.String).str.head(SHOWN),
         ),
         "MISSING_VALUE": pl.format(
             "The rule has NULL (or bytes that are not UTF-8) as its {}; every rule needs one.", "listed"
@@ -192,4 +194,4 @@ def as_rejects(frame: pl.DataFrame) -> pl.DataFrame:
 def _unknown_scope(scope: str, scopes: Sequence[str]) -> str:
     close = difflib.get_close_matches(scope, scopes, 1)
     hint = f"did you mean {close[0]}?" if close else f"the scopes are: {', '.join(sorted(scopes)) or 'none'}."
-    return f"There is no stream or join named {scope[:200]}; {hint}"
+    return f"There is no stream or join named {scope[:SHOWN]}; {hint}"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import MissingTableError, TableError
+from pipelines.rule_set import SHOWN
 from pipelines.table_definitions import ID_TYPES, RULES, Column
 from quality.evaluation import MeasuredSuites, Suite
 from quality.findings import ERROR, WARNING, Expectation
@@ -23,8 +24,6 @@ NAME = "rules"
 MISSING = "missing"
 _READ_BY_COMPILE = ("rule_id", "scope", "expression", "enabled", "valid_from", "valid_to")
 _REQUIRED = tuple(column.name for column in RULES.columns if column.required)
-_SHOWN = 200
-"""Maximum characters of an id or scope in a finding: each may have millions, and every run prints it."""
 _SPARK_NAMES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
 
 
@@ -88,7 +87,7 @@ def _row_measures(rules: pl.DataFrame | None, configuration: Configuration) -> d
 
 
 def _values(column: pl.Series) -> list[str]:
-    return [str(value)[:_SHOWN] for value in column.unique().sort()]
+    return [str(value)[:SHOWN] for value in column.unique().sort()]
 
 
 def column_types(lake: Lake) -> dict[str, str]:

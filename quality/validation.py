@@ -107,6 +107,8 @@ class _ImportedOnUse(ModuleType):
     """A module in place of another one, which is imported when something of it is used."""
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # inspect asks all modules for such names
+            raise AttributeError(name)
         return getattr(importlib.import_module(self.__name__), name)
 
 

@@ -34,7 +34,8 @@ def compile_is_due(workspace: Workspace, name: str) -> bool:
         return True
     rules = current_rules(workspace)
     rejects = compile_rejects_of(stored_rejects(workspace.lake), {name}, rules)
-    holds = still_holds(scope, stored, rules_hash(scope, rules, engine, versions_of(scope, rules)), rejects)
+    content = rules_hash(scope, rules, engine, versions_of(scope, rules))
+    holds = still_holds(scope, stored, content, scope.columns(), rejects)
     return not holds or too_many(scope, counts_of(rules, name, rejects.height)) is not None
 
 
@@ -96,17 +97,18 @@ class _Digest(io.RawIOBase):
         return len(data)
 
 
-def still_holds(scope: Scope, stored: StoredIndex, content: str, rejects: pl.DataFrame) -> bool:
+def still_holds(scope: Scope, stored: StoredIndex, content: str, schema: pa.Schema, rejects: pl.DataFrame) -> bool:
     """True if compiling again would give the stored index.
 
-    content: the `rules_hash` of the current rules; rejects: the library's stored rejects among them.
+    content: the `rules_hash` of the current rules; schema: the scope's columns; rejects: the library's stored rejects
+    among these rules.
     A new column does not affect rules that compiled without it, but a rejected rule may compile with it.
     """
     if stored.statistics.get("rules_sha256") != content or stored.rejected != rejects.height:
         return False
     if refuses_otherwise(scope, stored, rejects):
         return False
-    now, then = columns_of(scope.columns()), stored.columns
+    now, then = columns_of(schema), stored.columns
     if any(now.get(name) != kind for name, kind in then.items()):
         return False
     return rejects.is_empty() or len(now) == len(then)

@@ -7,7 +7,7 @@ import polars as pl
 from pipelines.compiling.known_rules import known_rules
 from pipelines.duplicate_ids import current_rules, duplicate_notice
 from pipelines.errors import PipelineError
-from pipelines.rule_set import UNKNOWN_SCOPE
+from pipelines.rule_set import SHOWN, UNKNOWN_SCOPE
 from pipelines.workspace import Workspace
 
 
@@ -40,6 +40,6 @@ def _scope_notice(found: pl.DataFrame) -> str:
     if found.is_empty():
         return ""
     first = found.row(0, named=True)
-    name = str(first["rule_id"])[:200]
+    name = str(first["rule_id"])[:SHOWN]
     count = "1 rule belongs" if found.height == 1 else f"{found.height:,} rules belong"
     return f"{count} to no stream or join (see the table rule_rejects); {name}: {first['message']}"
