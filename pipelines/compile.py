@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import polars as pl
+import pyarrow as pa
 
 import rules_index as ri
 from pipelines.analyse import analyser_of
@@ -49,6 +51,9 @@ from pipelines.workspace import Workspace
 from rules_index.index.artifact import FORMAT_VERSION
 from rules_index.kernel_cache import is_cold
 from rules_index.memory import release_freed_memory
+
+if TYPE_CHECKING:
+    from rules_index.domains.value_lists import AnyList
 
 
 def compile_scopes(
@@ -143,30 +148,25 @@ def _bring_up_to_date(
         failed = too_many(scope, counts)
         if failed is not None:
             return failed, kept
-        update_statistics(lake, stored, _implied_by(scope, rules.accepted(name, kept), known))
+        implied_by, _ = _implied(scope, rules.accepted(name, kept), known)
+        update_statistics(lake, stored, implied_by)
         return indexed_result("unchanged", stored, counts), kept
     held_lists = _held_lists(lake, stored)
     lists, versions = read_lists(scope.workspace.configuration, rules.of_scope(name)["expression"], held_lists)
-    compiled = ri.compile_rules(
-        rules.of_scope(name).drop("scope").to_arrow(),
-        schema,
-        engine,
-        event_time=scope.event_time,
-        time_zone=settings.time_zone,
-        analyse=analyser_of(scope),
-        sample=scope.sample(schema),
-        annotate=annotate_of(scope.workspace.configuration, name),
-        lists=lists,
-    )
-    kept_ids = rules.kept_of(name)
+    of_scope, kept_ids = rules.of_scope(name), rules.kept_of(name)
+    compiled = _compiled(scope, of_scope, schema, engine, lists)
     rejected = library_rejects(compiled, name).filter(~pl.col("rule_id").is_in(list(kept_ids)))
+    implied_by, refused = _implied(scope, rules.accepted(name, rejected), known if _is(stored, compiled) else None)
+    if refused.height:
+        rejected = pl.concat([rejected, refused])
+        of_scope = of_scope.filter(~pl.col("rule_id").cast(pl.String).is_in(refused["rule_id"].implode()))
+        compiled = _compiled(scope, of_scope, schema, engine, lists)
     counts = counts_of(rules, name, rejected.height)
     failed = too_many(scope, counts)
     if failed is not None:
         return failed, rejected
     if counts.rejected and settings.on_reject == "hold":
         return held_result(name, counts, stored), rejected
-    is_known = stored is not None and (stored.fingerprint, stored.engine) == (compiled.fingerprint, compiled.engine)
     found = {
         "rules_sha256": rules_hash(scope, rules, engine, versions),
         "settings": settings_of(scope, engine),
@@ -175,9 +175,9 @@ def _bring_up_to_date(
         "needs_spark": why_spark_evaluates(compiled) or "",
         **({KEPT: kept_ids} if kept_ids else {}),
         LISTS: versions,
-        **_implied_by(scope, rules.accepted(name, rejected), known if is_known else None),
+        **implied_by,
     }
-    if stored is not None and is_known:
+    if stored is not None and _is(stored, compiled):
         update_statistics(lake, stored, found)
         return indexed_result("unchanged", stored, counts), rejected
     statistics = {**compiled.stats, "format_version": FORMAT_VERSION, LIST_FILES: compiled.list_files, **found}
@@ -189,14 +189,40 @@ def _bring_up_to_date(
     return indexed_result("compiled", written, counts), rejected
 
 
-def _implied_by(scope: Scope, accepted: pl.DataFrame, known: str | None) -> dict[str, str]:
-    """The statistics' entry `implied_by`: the fingerprint of the origin's index whose rules imply the accepted ones.
+def _compiled(
+    scope: Scope, rules: pl.DataFrame, schema: pa.Schema, engine: str, lists: Sequence[AnyList]
+) -> ri.CompiledRules:
+    """The index of these rules of the scope."""
+    configuration = scope.workspace.configuration
+    return ri.compile_rules(
+        rules.drop("scope").to_arrow(),
+        schema,
+        engine,
+        event_time=scope.event_time,
+        time_zone=configuration.rules.time_zone,
+        analyse=analyser_of(scope),
+        sample=scope.sample(schema),
+        annotate=annotate_of(configuration, scope.name),
+        lists=lists,
+    )
 
-    Empty if there is no origin, or nothing must be implied. Raises what `Origin.implies_now` raises.
+
+def _is(stored: StoredIndex | None, compiled: ri.CompiledRules) -> bool:
+    """True if the stored index is the compiled one."""
+    return stored is not None and (stored.fingerprint, stored.engine) == (compiled.fingerprint, compiled.engine)
+
+
+def _implied(scope: Scope, accepted: pl.DataFrame, known: str | None) -> tuple[dict[str, str], pl.DataFrame]:
+    """The statistics' entry `implied_by`, and the rejects of rules that another stream's do not imply.
+
+    The entry is the fingerprint of the origin's index whose rules imply the accepted ones. Both are empty if there is
+    no origin, or nothing must be implied. Raises what `Origin.implies_now` raises.
     """
     origin = origin_of(scope)
-    found = origin.implies_now(accepted, known) if origin is not None else None
-    return {"implied_by": found} if found is not None else {}
+    if origin is None:
+        return {}, accepted.clear()
+    found, refused = origin.implies_now(accepted, known)
+    return ({"implied_by": found} if found is not None else {}), refused
 
 
 def _held_lists(lake: Lake, stored: StoredIndex | None) -> HeldLists | None:

@@ -30,6 +30,7 @@ from pipelines.lake.index_histories import (
 from pipelines.lake.index_store import StoredIndex, fetch_index, index_to_tag_with, newest_index
 from pipelines.lake.runs import DONE, FOLDED, PLANNED, MicroBatch, batches, newest_first
 from pipelines.lake.transaction_ids import GIVEN_UP
+from pipelines.rule_set import NOT_IMPLIED, REJECT_SCHEMA, RULE_COLUMNS, as_rejects
 from pipelines.scopes import Scope, StreamScope
 from pipelines.settings.model import Stream
 from pipelines.settings.streams_over_streams import not_asked
@@ -95,22 +96,69 @@ class Origin:
         self.workspace, self.stream = workspace, stream
         self.origin = workspace.configuration.stream(stream.source_stream)
 
-    def implies_now(self, rules: pl.DataFrame, known: str | None) -> str | None:
-        """Proves that the rules of the origin's newest index imply these rules; returns the index's fingerprint.
+    def implies_now(self, rules: pl.DataFrame, known: str | None) -> tuple[str | None, pl.DataFrame]:
+        """Finds out which of these rules the rules of the origin's newest index imply.
 
-        rules: the stream's, with the columns of `IndexedRules`; known: a fingerprint for which that is already proven.
-        None if the origin keeps all rows, so that nothing must be implied. Raises NotImpliedError; NoIndexError if the
-        origin has no index; SourceError if nothing can be proven.
+        rules: the stream's, with the columns of `RULE_COLUMNS`; known: a fingerprint for which that is already proven.
+        Returns the index's fingerprint, and the rules to refuse, as rejects: those that are not implied and were not
+        compiled before. The fingerprint is None if the origin keeps all rows, so that nothing must be implied. Raises
+        NotImpliedError if a rule that was compiled before is no longer implied: the stream stops, since the rule would
+        lose matches by an edit of the origin's rules; NoIndexError if the origin has no index; SourceError if nothing
+        can be proven.
         """
+        refused = pl.DataFrame(schema=REJECT_SCHEMA)
         if self.origin.output != "matched":
-            return None
+            return None, refused
         stored = index_to_tag_with(self.workspace.lake, self.origin.name)
         if stored.fingerprint != known:
             zone = self.workspace.configuration.rules.time_zone
             lists, _ = read_lists(self.workspace.configuration, rules["expression"])
             mine = IndexedRules(rules, stored.rules_version, self.stream.event_time, zone, lists=lists)
-            self._refuse_unless_implied(mine, stored, "")
-        return stored.fingerprint
+            theirs = IndexedRules.of(self.workspace, stored)
+            missing = self._not_implied(mine, theirs)
+            if missing.height:
+                new = missing.join(self._new_among(rules), on="rule_id", how="semi")
+                if new.height < missing.height:
+                    raise NotImpliedError(self._message(missing, len(rules), stored.rules_version))
+                refused = self._as_rejects(new, stored.rules_version)
+        return stored.fingerprint, refused
+
+    def newest(self) -> str | None:
+        """The fingerprint that `implies_now` would return; None also if the origin has no index."""
+        stored = newest_index(self.workspace.lake, self.origin.name) if self.origin.output == "matched" else None
+        return None if stored is None else stored.fingerprint
+
+    def _new_among(self, rules: pl.DataFrame) -> pl.DataFrame:
+        """The rules that the stream's newest index lacks, or has with another text or validity.
+
+        None of them if that index is not readable: then it is not known.
+        """
+        stored = newest_index(self.workspace.lake, self.stream.name)
+        if stored is None:
+            return rules
+        try:
+            before = IndexedRules.of(self.workspace, stored).rules.select(RULE_COLUMNS)
+        except SourceError:
+            return rules.clear()
+        if before["rule_id"].dtype != rules["rule_id"].dtype:
+            return rules
+        return rules.join(before.cast(rules.schema), on=RULE_COLUMNS, how="anti", nulls_equal=True)
+
+    def _as_rejects(self, refused: pl.DataFrame, rules_version: int) -> pl.DataFrame:
+        """Rules that are not implied, as rejects; refused: as `_not_implied` returns them."""
+        name, origin = self.stream.name, self.origin.name
+
+        def says(found: str) -> pl.Expr:
+            return pl.lit(
+                f"{name} reads what {origin} has tagged, and {found} that the rules of {origin} in version "
+                f"{rules_version} of rules imply this one: rows that it matches would be missing. Narrow it, widen the "
+                f"rules of {origin}, or let {name} read the source itself: source in place of source_stream."
+            )
+
+        undecided = pl.col("implied").is_null()
+        message = pl.when(undecided).then(says("it could not be shown")).otherwise(says("it is not so"))
+        found = refused.with_columns(scope=pl.lit(name), error=pl.lit(NOT_IMPLIED), message=message, position=None)
+        return as_rejects(found)
 
     def implies_taken(
         self,
@@ -141,7 +189,7 @@ class Origin:
                 before = newest_index(self.workspace.lake, self.origin.name, fingerprint)
                 if before is None:
                     raise self._unknown(f"the index {fingerprint[:12]} that tagged them is no longer in rule_index")
-                self._refuse_unless_implied(mine, before, self._from_scratch(), replaced)
+                self._refuse_unless_implied(mine, before, replaced)
         return sorted(found)
 
     def _batches(self, source: Source, taken: Slice) -> Iterator[MicroBatch]:
@@ -217,24 +265,27 @@ class Origin:
             )
         return only_matched
 
-    def _refuse_unless_implied(
-        self, mine: IndexedRules, stored: StoredIndex, else_do: str, replaced: Sequence[Any] = ()
-    ) -> None:
-        """Raise NotImpliedError, with `else_do` as further advice, unless the index's rules together imply mine.
+    def _refuse_unless_implied(self, mine: IndexedRules, stored: StoredIndex, replaced: Sequence[Any]) -> None:
+        """Raise NotImpliedError unless the index's rules together imply mine.
 
         replaced: ids of rules of the index that do not count.
         """
         theirs = IndexedRules.of(self.workspace, stored)
         theirs = replace(theirs, rules=theirs.rules.filter(~pl.col("rule_id").is_in(replaced)))
+        missing = self._not_implied(mine, theirs)
+        if missing.height:
+            message = self._message(missing, len(mine.rules), theirs.rules_version)
+            raise NotImpliedError(f"{message} {self._from_scratch()}")
+
+    def _not_implied(self, mine: IndexedRules, theirs: IndexedRules) -> pl.DataFrame:
+        """The rules of `mine` that those of `theirs` do not together imply, as `implied_by` returns them."""
         if theirs.time_zone != mine.time_zone:
             raise self._unknown(f"they were tagged by rules in the time zone {theirs.time_zone}, not {mine.time_zone}")
         self.workspace.progress(
             f"{self.stream.name}: do the rules of {self.origin.name} imply its {len(mine.rules):,}?"
         )
         found = implied_by(mine, theirs, StreamScope(self.workspace, self.origin).columns())
-        refused = found.filter(~pl.col("implied").fill_null(False))
-        if refused.height:
-            raise NotImpliedError(f"{self._message(refused, found.height, theirs.rules_version)} {else_do}".rstrip())
+        return found.filter(~pl.col("implied").fill_null(False))
 
     def _message(self, refused: pl.DataFrame, count: int, rules_version: int) -> str:
         name, origin = self.stream.name, self.origin.name

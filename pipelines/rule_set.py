@@ -36,7 +36,8 @@ REJECT_SCHEMA = {
 """Columns of rejects; the rule's id is text."""
 
 
-UNKNOWN_SCOPE, DUPLICATE_ID, NEEDS_SPARK = "UNKNOWN_SCOPE", "DUPLICATE_ID", "NEEDS_SPARK"
+UNKNOWN_SCOPE, DUPLICATE_ID = "UNKNOWN_SCOPE", "DUPLICATE_ID"
+NEEDS_SPARK, NOT_IMPLIED = "NEEDS_SPARK", "NOT_IMPLIED"
 SHOWN = 200
 """Maximum characters of a rule's id, scope or text in a message: each may have millions, and every run prints it."""
 ROW_ERRORS = (DUPLICATE_ID, "MISSING_VALUE", UNKNOWN_SCOPE)

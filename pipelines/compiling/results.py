@@ -12,7 +12,8 @@ import pyarrow as pa
 import rules_index as ri
 from pipelines.annotated import annotate_of
 from pipelines.lake.index_store import StoredIndex
-from pipelines.rule_set import NEEDS_SPARK, as_rejects
+from pipelines.origin import origin_of
+from pipelines.rule_set import NEEDS_SPARK, NOT_IMPLIED, as_rejects
 from pipelines.scopes import Scope
 from pipelines.settings.model import LOCAL
 from rules_index.index.artifact import FORMAT_VERSION
@@ -91,10 +92,15 @@ def settings_of(scope: Scope, engine: str) -> list[Any]:
 
 
 def refuses_otherwise(scope: Scope, stored: StoredIndex, rejects: pl.DataFrame) -> bool:
-    """True if rules that need Spark are refused now and were not when the scope's index was compiled, or vice versa.
+    """True if other rules may be refused now than when the scope's index was compiled.
 
-    rejects: the library's stored rejects of the scope's rules.
+    That is the case if rules that need Spark are ruled out since then, or no longer, or if a rule was not implied by
+    another stream's, and those have changed. rejects: the library's stored rejects of the scope's rules.
     """
+    if (rejects["error"] == NOT_IMPLIED).any():
+        origin = origin_of(scope)
+        if origin is None or origin.newest() != stored.implied_by:
+            return True
     if scope.workspace.configuration.lake.runner == LOCAL:
         return bool(stored.needs_spark)
     return bool((rejects["error"] == NEEDS_SPARK).any())

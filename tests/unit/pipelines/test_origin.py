@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from pipelines.compile import compile_scopes
+from pipelines.compiling.due import compile_is_due
 from pipelines.compiling.results import ScopeResult
 from pipelines.lake.index_store import newest_index
 from pipelines.origin import IndexedRules, implied_by
@@ -33,19 +34,48 @@ def compiled(workspace, *scopes: str) -> dict[str, ScopeResult]:
     return {each.scope: each for each in compile_scopes(workspace, scopes or None)}
 
 
-def test_rules_that_are_implied_compile_with_the_index_that_implies_them(workspace, add_rules) -> None:
+def rejected(workspace) -> dict[str, str]:
+    """The message of each rule of `narrow` that is refused since it is not implied."""
+    found = pl.read_delta(workspace.lake.uri("rule_rejects")).filter(pl.col("error") == "NOT_IMPLIED")
+    return dict(found.filter(pl.col("scope") == "narrow").select("rule_id", "message").iter_rows())
+
+
+def test_a_rule_that_is_not_implied_is_refused_and_the_others_compile(workspace, add_rules) -> None:
     add_rules(workspace, ("n1", "narrow", "name = 'k'"), ("n2", "narrow", "x = 3"), ("no", "narrow", "nosuch = 1"))
     # the first is TRUE on a row whose x is NULL, too, and no rule of the other stream is
-    error = compiled(workspace)["narrow"].error
-    assert error is not None and "1 of the 2 rules of narrow" in error and "missing: n1. Correct" in error
-    add_rules(workspace, ("w3", "wide", "x IS NULL"))
     found = compiled(workspace)
-    assert {name: (each.state, each.rejects) for name, each in found.items()} == {
-        "wide": ("compiled", 1), "narrow": ("compiled", 1),
+    assert {name: (each.state, each.rules, each.rejects) for name, each in found.items()} == {
+        "wide": ("compiled", 3, 1), "narrow": ("compiled", 3, 2),
     }  # fmt: skip
+    assert list(rejected(workspace)) == ["n1"] and "widen the rules of wide" in rejected(workspace)["n1"]
+    stored = newest_index(workspace.lake, "narrow")
+    assert stored is not None and stored.statistics["implied_by"] == found["wide"].fingerprint
+    assert compiled(workspace)["narrow"].state == "unchanged" and not compile_is_due(workspace, "narrow")
+    # it is decided anew once the rules of the other stream are others
+    add_rules(workspace, ("w3", "wide", "x IS NULL"))
+    assert compiled(workspace, "wide")["wide"].state == "compiled" and compile_is_due(workspace, "narrow")
+    found = compiled(workspace)
+    assert (found["narrow"].state, found["narrow"].rejects) == ("compiled", 1) and not rejected(workspace)
     stored = newest_index(workspace.lake, "narrow")
     assert stored is not None and stored.statistics["implied_by"] == found["wide"].fingerprint
     assert compiled(workspace)["narrow"].state == "unchanged"
+
+
+def test_a_rule_edited_so_that_it_is_not_implied_is_refused(workspace, add_rules, new_workspace) -> None:
+    add_rules(workspace, ("n1", "narrow", "x = 1"), ("n2", "narrow", "x = 3"))
+    assert compiled(workspace)["narrow"].rejects == 0
+    rules = pl.read_delta(workspace.lake.uri("rules"))
+    edited = rules.with_columns(expression=pl.col("expression").replace("x = 3", "abs(x) = 3"))
+    edited.write_delta(workspace.lake.uri("rules"), mode="overwrite")
+    found = compiled(workspace)["narrow"]
+    assert (found.state, found.rules, found.rejects) == ("compiled", 2, 1)
+    assert "it could not be shown that the rules of wide" in rejected(workspace)["n2"]
+    # a stream that keeps all rows, or reads the source itself, needs no rule to be implied
+    narrow = {**NARROW, "output": "all"}
+    for streams in ({"narrow": narrow, "wide": {**WIDE, "output": "all"}}, {"narrow": WIDE, "wide": WIDE}):
+        other = new_workspace(streams, spark=False)
+        assert compile_is_due(other, "narrow")
+    assert (compiled(other)["narrow"].rejects, rejected(other)) == (0, {})
 
 
 def test_what_an_edit_of_the_other_streams_rules_still_implies_is_recorded(workspace, add_rules) -> None:
