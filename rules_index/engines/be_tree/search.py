@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rules_index.engines.be_tree.adaptation import Trace, new_trace, observe
+from rules_index.engines.be_tree.nodes import find_predicate
 from rules_index.engines.be_tree.store import (
     COUNT,
     EVALUATED,
@@ -23,8 +24,8 @@ from rules_index.engines.be_tree.store import (
     Store,
     find_p_node,
 )
-from rules_index.index.term_sets import TermSets, has_sets, set_number, set_shares
-from rules_index.kernels.jit import inlined, inner, jit
+from rules_index.index.term_sets import TermSets, has_sets, set_shares
+from rules_index.kernels.jit import bare, inlined, jit
 from rules_index.kernels.lists import grown
 
 C_NODES, EXPRESSIONS, PREDICATES, MATCHES, DISCARDED = range(5)
@@ -114,7 +115,7 @@ def match_batch(
     return len(offsets) - 1, found
 
 
-@inner
+@bare
 def _load(
     batch: Batch, number: int, first: np.ndarray, last: np.ndarray, ends: np.ndarray, named: np.ndarray
 ) -> tuple[int, bool]:
@@ -148,7 +149,7 @@ def _shares(event: _Event, attribute: int, low: int, high: int) -> bool:
     return False
 
 
-@inner
+@bare
 def _match(
     store: Store, event: _Event, sets: TermSets, matches: int, found: np.ndarray, stack: np.ndarray, cost: np.ndarray,
     trace: Trace, adapt: bool,
@@ -198,7 +199,7 @@ def _match(
     return matches
 
 
-@inner
+@inlined
 def _check(
     words: np.ndarray, expression: int, event: _Event, sets: TermSets, matches: int, found: np.ndarray, cost: np.ndarray
 ) -> int:
@@ -212,7 +213,7 @@ def _check(
         while at < end and _shares(event, words[at], words[at + 1], words[at + 2]):
             at += 3
         evaluated, holds = (at - begin) // 3, at == end
-        if has_sets(sets, key):
+        if (holds or at > begin) and has_sets(sets, key):
             evaluated, holds = _check_sets(words, expression, event, sets, key, evaluated)
         elif not holds:
             evaluated += 1
@@ -230,24 +231,26 @@ def _check(
 def _check_sets(
     words: np.ndarray, expression: int, event: _Event, sets: TermSets, key: int, met: int
 ) -> tuple[int, bool]:
-    """Evaluates an expression of which some predicates are sets with gaps. Returns the number of predicates evaluated,
-    and whether all hold.
+    """Evaluates the sets with gaps of an expression. Returns the number of its predicates evaluated, up to the first
+    that fails, and whether all hold.
 
     met: how many predicates, from the first on, have bounds that the event satisfies. A predicate with the bounds of
-    its bucket is subsumed only if it has no gaps.
+    its bucket is subsumed, and comes last; it is evaluated only if it has gaps.
     """
-    evaluated = 0
-    for place in range(words[expression + COUNT]):
-        attribute = words[expression + HEADER + 3 * place]
-        number = set_number(sets, key, attribute)
-        if number < 0 and place >= words[expression + EVALUATED]:
+    due = words[expression + EVALUATED]
+    fails, further, held = met, 0, True
+    for number in range(sets.start[key], sets.start[key + 1]):
+        attribute = sets.attributes[number]
+        if met == words[expression + COUNT] and _shares_set(event, attribute, sets, number):
             continue
-        evaluated += 1
-        if place < words[expression + EVALUATED] and place >= met:
-            return evaluated, False
-        if number >= 0 and not _shares_set(event, attribute, sets, number):
-            return evaluated, False
-    return evaluated, True
+        place = (find_predicate(words, expression, attribute) - expression - HEADER) // 3
+        if place < fails:
+            if not _shares_set(event, attribute, sets, number):
+                fails = place
+        elif place >= due and met == due and held:
+            further += 1
+            held = _shares_set(event, attribute, sets, number)
+    return (fails + 1, False) if fails < due else (due + further, held)
 
 
 @inlined
@@ -261,7 +264,7 @@ def _shares_set(event: _Event, attribute: int, sets: TermSets, number: int) -> b
     return False
 
 
-@inner
+@inlined
 def _push_all(p_nodes: np.ndarray, p_node: int, last: np.ndarray, stack: np.ndarray, top: int, visit: int) -> int:
     """Pushes the first buckets of the p-nodes, from a given one on, whose attribute the event names."""
     while p_node != NO_NODE:
@@ -271,7 +274,7 @@ def _push_all(p_nodes: np.ndarray, p_node: int, last: np.ndarray, stack: np.ndar
     return top
 
 
-@inner
+@inlined
 def _push_named(
     p_nodes: np.ndarray, directory: np.ndarray, c_node: int, named: np.ndarray, last: np.ndarray, stack: np.ndarray,
     top: int, visit: int,
@@ -285,7 +288,7 @@ def _push_named(
     return top
 
 
-@inner
+@inlined
 def _push(stack: np.ndarray, top: int, c_node: int, visit: int) -> int:
     """Pushes a c-node and the visit that led to it; returns the new height of the stack."""
     stack[top, 0] = c_node
