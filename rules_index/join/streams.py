@@ -21,7 +21,7 @@ from rules_index.language.nodes import Node
 from rules_index.language.parser import parse
 from rules_index.language.scope import quote
 from rules_index.language.typed import Expression, Leaf, leaves_of
-from rules_index.names import column_key, path_parts
+from rules_index.names import back_quoted, column_key, path_parts
 
 ACROSS = -1
 """The owner of an attribute that is computed from several streams, or from the joined row's event time."""
@@ -114,7 +114,8 @@ def _side_column(rows: pa.Table, leaf: Leaf) -> pa.Array:
         fields = [find_column(rows, Leaf(quote(field.name), field.type)) for field in leaf.type]
         return pa.StructArray.from_arrays(fields, fields=list(leaf.type))
     if inner:
-        # a column can have the stream's name, or a name with a dot
-        with contextlib.suppress(SchemaError):
-            return find_column(rows, Leaf(".".join(quote(part) for part in inner), leaf.type))
+        # a column can have the stream's name, or a name with a dot, such as that of another column's field
+        for quoted in (back_quoted, quote):
+            with contextlib.suppress(SchemaError):
+                return find_column(rows, Leaf(".".join(map(quoted, inner)), leaf.type))
     return find_column(rows, leaf)

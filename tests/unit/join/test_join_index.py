@@ -302,6 +302,10 @@ def test_a_column_may_have_its_streams_name_or_a_dot() -> None:
     rules = ["f.a = 7 AND b.y = 5", "f.a = 2 AND b.y = 5", "f.a = 3 AND f.`f.a` = 7 AND b.y = 5"]
     assert sorted(pairs_of(schema, rules, left, right)) == [(1, [1]), (2, [2])]
     nested = pa.struct([("x", whole)])
+    left = pa.table({"a.x": pa.array([1, 2], whole), "a": pa.array([{"x": 2}, {"x": 1}], nested)})
+    schema = pa.schema([("f", pa.struct([("a.x", whole), ("a", nested)])), ("b", y)])
+    rules = ["f.`a.x` = 1 AND b.y = 5", "f.a.x = 1 AND b.y = 5"]
+    assert sorted(pairs_of(schema, rules, left, right)) == [(0, [0]), (1, [1])]
     left = pa.table({"a": pa.array([{"x": 1}, None], nested)})
     schema = pa.schema([("a", pa.struct([("a", nested)])), ("b", y)])
     rules = ["a IS NULL AND b.y = 5", "a IS NOT NULL AND b.y = 5", "a.a.x = 1 AND b.y = 5"]
