@@ -64,7 +64,7 @@ class SideReader:
 
     def times(self, files: Sequence[SourceFile]) -> Iterator[np.ndarray]:
         """Event times (microseconds) of rows that have time and key; only these columns are read."""
-        for batch in read_batches(files, self.schema, [self.time, *self.keys]):
+        for batch in read_batches(files, self.schema, [self.time, *self.keys], with_version=False):
             yield self._joining(batch)[0].to_numpy()
 
     def rows(self, files: Sequence[SourceFile], new: bool, least: int | None, late: bool) -> Iterator[pa.RecordBatch]:
@@ -73,7 +73,7 @@ class SideReader:
         new: whether they are new; least: rows before this event time (microseconds) are left out or, if `late`, are the
         only ones.
         """
-        for batch in read_batches(files, self.schema):
+        for batch in read_batches(files, self.schema, with_version=False):
             times, keys, present = self._joining(batch)
             if least is not None:
                 kept = (times.to_numpy() < least) == late

@@ -346,15 +346,15 @@ def test_new_columns_and_features_are_left_to_spark(prepared) -> None:
         join_streams(local_only(workspace), "j")
 
 
-def test_columns_of_odd_names_are_left_to_spark(new_workspace, add_rules) -> None:
+def test_columns_may_be_named_like_those_that_deltatag_adds_to_streams(new_workspace, add_rules) -> None:
     workspace = local_only(new_workspace(STREAMS, spark=False, joins=JOIN))
-    rows = pa.table({"k": [1], "t": pa.array([FIRST], pa.timestamp("us", "UTC"))})
+    rows = pa.table({"k": [1], "t": pa.array([FIRST], pa.timestamp("us", "UTC")), "source_version": [7]})
     write_deltalake(workspace.configuration.streams["a"].source, rows)
     write_deltalake(workspace.configuration.streams["b"].source, rows.append_column("air_temp", pa.array([1.5])))
     add_rules(workspace, ("all", "j", "TRUE"))
     compile_scopes(workspace, ["j"])
     assert join_streams(workspace, "j").joined == 1
-    assert sorted(workspace.lake.arrow("j_tagged")["b"].type.names) == ["air_temp", "k", "t"]
+    assert sorted(workspace.lake.arrow("j_tagged")["b"].type.names) == ["air_temp", "k", "source_version", "t"]
 
 
 class TestKeys:
