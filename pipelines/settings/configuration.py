@@ -32,7 +32,14 @@ from pipelines.settings.model import (
 from pipelines.settings.section import Section, flattened, parse_duration, parse_size, substituted
 from pipelines.settings.semantic_settings import SEMANTIC_SETTINGS, TIME_ZONE, canonical_name
 from pipelines.settings.streams_over_streams import refuse_circles, with_sources
-from pipelines.table_definitions import ANNOTATION_COLUMNS, FIXED_TABLES, MATCHES_COLUMNS, scope_tables
+from pipelines.table_definitions import (
+    ANNOTATION_COLUMNS,
+    FIXED_TABLES,
+    MATCHES_COLUMNS,
+    QUARANTINE_COLUMNS,
+    joined_columns,
+    scope_tables,
+)
 
 FILE_NAME = "deltatag.toml"
 CONFIG_VARIABLE = "DELTATAG_CONFIG"
@@ -315,8 +322,12 @@ def _join(name: str, section: Section, streams: Mapping[str, Stream]) -> Join:
     window = _join_window(section, members)
     method = cast("JoinMethod", section.choice("method", get_args(JoinMethod)))
     frozen = MappingProxyType(on), MappingProxyType(window)
-    lateness, owners = _duration(section, "lateness"), section.owners()
-    return Join(name, members, *frozen, lateness, _engine(section), method, _annotations(section), owners)
+    lateness, annotations = _duration(section, "lateness"), _annotations(section)
+    added = [*joined_columns("string", annotations), *(QUARANTINE_COLUMNS if lateness is not None else ())]
+    if named := {member.lower() for member in members} & {column.name for column in added}:
+        message = f"deltatag adds a column {min(named)} to the join's tables; give the stream {min(named)} another name"
+        raise section.error("streams", message)
+    return Join(name, members, *frozen, lateness, _engine(section), method, annotations, section.owners())
 
 
 def _list(name: str, section: Section) -> ListTable:

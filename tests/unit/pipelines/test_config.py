@@ -14,6 +14,8 @@ from pipelines.settings.section import parse_duration, parse_size
 MINIMAL = '[lake]\nroot = "lake"\n'
 STREAM = MINIMAL + '[streams.flights]\nsource = "lake/flights"\n'
 PAIR = STREAM + 'event_time = "t"\n[streams.weather]\nsource = "lake/weather"\nevent_time = "t"\n'
+JOIN = PAIR + '[joins.j]\nstreams = ["flights", "weather"]\non = ["o"]\n'
+LATENESS, LABELS = 'window = "1 s"\nlateness = "1 s"\n', 'window = "1 s"\nannotations = ["labels"]\n'
 
 
 def load(folder: Path, text: str):
@@ -149,16 +151,11 @@ def test_start(tmp_path: Path, text: str, expected: Start) -> None:
         (PAIR + '[joins.j]\nstreams = ["flights"]\n', "[joins.j] streams", "two to six"),
         (PAIR + '[joins.j]\nstreams = ["flights", "snow"]\n', "[joins.j] streams", "no stream 'snow'"),
         (PAIR + '[joins.j]\nstreams = ["flights", "weather"]\nwindow = "1 h"\n', "[joins.j] on", "number of key"),
-        (
-            PAIR + '[joins.j]\nstreams = ["flights", "weather"]\non = ["o"]\nwindow = "1 h"\nmethod = "naive"\n',
-            "[joins.j] method",
-            "expected one of batch, pdfa, found 'naive'",
-        ),
-        (
-            PAIR + '[joins.j]\nstreams = ["flights", "weather"]\non = ["o"]\nwindow = "1 moon"\n',
-            "[joins.j] window",
-            "us, ms, s",
-        ),
+        (JOIN + 'window = "1 s"\nmethod = "naive"\n', "[joins.j] method", "one of batch, pdfa, found 'naive'"),
+        (JOIN + 'window = "1 moon"\n', "[joins.j] window", "us, ms, s"),
+        (JOIN.replace("weather", "Tagged_at") + 'window = "1 s"\n', "[joins.j] streams", "a column tagged_at"),
+        (JOIN.replace("weather", "batch") + LATENESS, "[joins.j] streams", "a column batch"),
+        (JOIN.replace("weather", "labels") + LABELS, "[joins.j] streams", "a column labels"),
     ],
 )
 def test_a_mistake_names_the_file_and_the_key(tmp_path: Path, text: str, where: str, what: str) -> None:
