@@ -15,7 +15,7 @@ from pipelines.compiling.due import compile_is_due
 from pipelines.errors import ConfigurationError, PipelineError
 from pipelines.lake.index_histories import ALL, current_histories, policy_mode
 from pipelines.lake.index_store import index_to_tag_with
-from pipelines.lake.runs import check_id_type, last_batch
+from pipelines.lake.runs import DONE, check_id_type, last_batch
 from pipelines.recovery.jvm_restart import step
 from pipelines.retagging.changes import RuleSets
 from pipelines.retagging.retagger import Outcome, Retagger
@@ -60,16 +60,22 @@ def retag(
     if (since, until) != (None, None) and (reason := why_no_range(scope)):
         raise ConfigurationError(reason)
     again = f"deltatag {'join' if is_join else 'tag'} {name} --restart"
-    check_id_type(last_batch(workspace.lake, name), workspace.lake.rule_id_type(), again)
+    last = last_batch(workspace.lake, name)
+    check_id_type(last, workspace.lake.rule_id_type(), again)
+    notices: tuple[str, ...] = ()
     with step(workspace, f"retag {name}"):
-        if is_join and _needs_joining(workspace, name):
+        anew = is_join and _needs_joining(workspace, name)
+        # a run that was stopped may be that of a re-tag, which had emptied the table
+        if anew or (is_join and last is not None and (last.state != DONE or last.plan.get("reset"))):
             from pipelines.join import join_streams
 
-            joined = join_streams(workspace, name, restart=True)
+            joined = join_streams(workspace, name, restart=anew)
+            why = "rules were added or changed, so that everything was joined anew"
+            notices = (f"{name}: {why if anew else 'a join that had been stopped was finished first'}.",)
+        if anew:
             found = Outcome(joined.rules_version, rows_changed=joined.joined)
-            notices: tuple[str, ...] = (f"{name}: rules were added or changed, so that everything was joined anew.",)
         else:
-            found, notices = Retagger(scope, since, until, mode).run(), ()
+            found = Retagger(scope, since, until, mode).run()
     return RetagResult(
         name,
         found.rules_version,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from pipelines.joining import local_rows, partitioning, parts, sides
 from pipelines.lake import runs
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.runs import batches
+from pipelines.retag import retag
 from pipelines.sources import pieces
 from pipelines.workspace import Workspace
 from tests.cases import cases
@@ -58,6 +60,16 @@ class Run:
         assert failures == {}
 
     def assert_exact(self, late: frozenset[tuple[str, int]] = frozenset()) -> None:
+        """Each joined row that satisfied a rule is there once, with the rules of its version; `runs` counts them."""
+        self.assert_joined(late)
+        for join in self.names:
+            found = self.workspace.lake.arrow(f"{join}_tagged").to_pylist()
+            recorded = [batch for batch in batches(self.workspace.lake, join) if not batch.plan.get("reset")]
+            assert sum(batch.plan["joined"] for batch in recorded) == len(found)
+            assert sum(batch.matches or 0 for batch in recorded) == sum(len(row["rule_ids"]) for row in found)
+            assert sum(batch.rows or 0 for batch in recorded) == sum(map(len, self.scenario.rows.values()))
+
+    def assert_joined(self, late: frozenset[tuple[str, int]] = frozenset()) -> None:
         """Each joined row that satisfied a rule is there once, with the rules of its version."""
         for join in self.names:
             assert not join_is_due(self.workspace, join)
@@ -70,10 +82,26 @@ class Run:
                 ids = sorted(rule for rule, each in rules.items() if each.holds(rows))
                 expected += [identified(rows, ids)] if ids else []
             assert counted(found, self.scenario.names) == dict.fromkeys(expected, 1)
-            recorded = [batch for batch in batches(self.workspace.lake, join) if not batch.plan.get("reset")]
-            assert sum(batch.plan["joined"] for batch in recorded) == len(found)
-            assert sum(batch.matches or 0 for batch in recorded) == sum(len(row["rule_ids"]) for row in found)
-            assert sum(batch.rows or 0 for batch in recorded) == sum(map(len, self.scenario.rows.values()))
+
+
+def let_die(patch: pytest.MonkeyPatch, deadly: list[int]) -> None:
+    """Kill the process before or after the write whose number, counted down in `deadly`, is reached."""
+
+    def dying(write: Any) -> Any:
+        def written(*arguments: Any) -> Any:
+            deadly[0] -= 1
+            if deadly[0] == 0:
+                raise Killed
+            done = write(*arguments)
+            if deadly[0] == 1:
+                deadly[0] = 0
+                raise Killed
+            return done
+
+        return written
+
+    patch.setattr(FolderLog, "_put", dying(FolderLog._put))
+    patch.setattr(runs, "_merge", dying(runs._merge))
 
 
 ALL = Rule("TRUE", lambda rows: True)
@@ -120,27 +148,13 @@ def test_whatever_arrives_when_the_table_is_the_join(begin, seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_runs_that_are_killed_and_rules_that_are_edited_lose_and_double_nothing(begin, monkeypatch, seed: int) -> None:
     run = begin(seed + 1000, always=True)
-    draw, put, merge = run.scenario.draw, FolderLog._put, runs._merge
+    draw = run.scenario.draw
     deadly = [draw.randint(1, 14)]
-
-    def dying(write: Any) -> Any:
-        def written(*arguments: Any) -> Any:
-            deadly[0] -= 1
-            if deadly[0] == 0:
-                raise Killed
-            done = write(*arguments)
-            if deadly[0] == 1:
-                deadly[0] = 0
-                raise Killed
-            return done
-
-        return written
 
     for _ in range(4):
         run.arrive(6)
         with monkeypatch.context() as patch:
-            patch.setattr(FolderLog, "_put", dying(put))
-            patch.setattr(runs, "_merge", dying(merge))
+            let_die(patch, deadly)
             try:
                 run.join()
             except Killed:
@@ -149,6 +163,19 @@ def test_runs_that_are_killed_and_rules_that_are_edited_lose_and_double_nothing(
             run.edit()
     run.join()
     run.assert_exact()
+
+
+def test_a_retag_that_is_killed_and_started_again_joins_everything_anew(begin, monkeypatch) -> None:
+    run = begin(0)
+    run.arrive()
+    run.join()
+    for write in range(2, 10, 2):
+        run.edit()
+        with monkeypatch.context() as patch, suppress(Killed):
+            let_die(patch, [write])
+            retag(run.workspace, run.names[0])
+        assert [retag(run.workspace, name).scope for name in run.names] == run.names
+        run.assert_joined()
 
 
 @pytest.mark.slow
