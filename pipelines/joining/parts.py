@@ -11,6 +11,7 @@ from typing import IO
 
 import pyarrow as pa
 
+from pipelines.errors import ScratchError, not_written
 from pipelines.scratch import scratch_folder
 
 KEPT_BYTES = 256 << 20
@@ -38,14 +39,18 @@ class Parts:
         self._lock = threading.Lock()
 
     def add(self, part: int, side: int, batch: pa.RecordBatch) -> None:
-        """Add rows of a side."""
+        """Add rows of a side; ScratchError if there is no space for the file."""
         with self._lock:
             held = self._held[part][side]
             held.batches.append(batch)
             held.rows += len(batch)
             self._bytes += batch.nbytes
             if self._bytes > KEPT_BYTES:
-                self._spill()
+                try:
+                    self._spill()
+                except OSError as error:
+                    what = f"Rows of a join cannot be written to the folder for scratch files, {scratch_folder()}"
+                    raise ScratchError(str(not_written(what, error))) from error
 
     def rows(self, part: int) -> int:
         """Rows of all sides in a part."""

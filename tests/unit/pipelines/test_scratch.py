@@ -8,10 +8,12 @@ import subprocess
 import sys
 import time
 
+import pyarrow as pa
 import pytest
 
 from pipelines import scratch
 from pipelines.errors import ScratchError
+from pipelines.joining import parts
 
 DAY = scratch.KEPT_SECONDS
 HOLDER = "import sys, time, os; print('up', flush=True); sys.stdin.read()"
@@ -111,3 +113,13 @@ def test_a_folder_of_another_user_is_told_in_a_sentence(folder, monkeypatch) -> 
     assert not scratch.keep(kept)
     with pytest.raises(ScratchError, match="cannot be used: Permission denied"):
         scratch.new_file(folder)
+
+
+def test_no_space_for_the_rows_of_a_join_is_told_in_a_sentence(folder, monkeypatch) -> None:
+    def full(**_named: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(parts, "KEPT_BYTES", 1)
+    monkeypatch.setattr(parts.tempfile, "TemporaryFile", full)
+    with pytest.raises(ScratchError, match=f"Rows of a join .* {folder}: no space is left on the disk"):
+        parts.Parts(1, 1).add(0, 0, pa.record_batch({"x": [1, 2]}))
