@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from pipelines.compiling.due import compile_is_due
 from pipelines.errors import ConfigurationError, PipelineError
-from pipelines.lake.index_histories import ALL, current_histories, policy_mode
+from pipelines.lake.index_histories import ALL, histories_to_retag, policy_mode
 from pipelines.lake.index_store import index_to_tag_with
 from pipelines.lake.runs import DONE, check_id_type, last_batch
 from pipelines.recovery.jvm_restart import step
@@ -113,8 +113,10 @@ def _needs_joining(workspace: Workspace, name: str) -> bool:
     last = last_batch(workspace.lake, name)
     if last is None:
         return False
-    histories = current_histories(workspace.lake, name, last.batch).distinct
-    changes = RuleSets(workspace, name).changes(histories, index_to_tag_with(workspace.lake, name), ALL)
+    histories, undone = histories_to_retag(workspace.lake, name, last.batch)
+    changes = RuleSets(workspace, name).changes(
+        histories.distinct | undone, index_to_tag_with(workspace.lake, name), ALL
+    )
     return changes.everything or not changes.rules.is_empty()
 
 

@@ -9,12 +9,15 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, TypeAlias
 
 from pipelines.errors import RestartedError, TableError
+from pipelines.lake.delta_log import DeltaLog
 from pipelines.lake.lake import Lake
 from pipelines.lake.runs import DONE, FOLDED, RESET, MicroBatch, newest_first
-from pipelines.lake.transaction_ids import GIVEN_UP, app_of
+from pipelines.lake.table_log import table_log
+from pipelines.lake.transaction_ids import GIVEN_UP, Undone, app_of, files_added_by, undone
 from pipelines.settings.model import Stream
 from pipelines.table_definitions import matches_table, tagged_table
 
@@ -210,6 +213,44 @@ def spans_after(
 def current_histories(lake: Lake, name: str, through: int) -> IndexHistories:
     """The histories of the rows of a scope's micro-batches up to number `through`, as `runs` has them now."""
     return index_histories(newest_first(lake, name), newest_first(lake, retag_scope(name)), through)
+
+
+def histories_to_retag(
+    lake: Lake, name: str, through: int, is_range: bool = False
+) -> tuple[IndexHistories, frozenset[History]]:
+    """The current histories, without re-tags that a RESTORE of the tagged table has undone; and the histories with
+    these, which rows of the table of matches may still have. The latter are empty if none was undone.
+
+    TableError if one was undone and `is_range` is set: only a re-tag of all rows then records what the histories are.
+    """
+    log, table = table_log(lake.uri(tagged_table(name))), tagged_table(name)
+    found, current = _undone_retag(lake, name, log), current_histories(lake, name, through)
+    if found is None:
+        return current, frozenset()
+    if is_range:
+        raise TableError(f"RESTORE has undone a re-tag of {name}. Bring all its rows up to date: deltatag retag {name}")
+    if found.state < 0:
+        return IndexHistories(through, earlier=((through, frozenset({("unknown",)})),)), current.distinct
+
+    def is_held(retag: MicroBatch) -> bool:
+        if int(retag.plan["tagged_version"]) >= found.state:
+            return False
+        written = files_added_by(log, retag_application(retag.plan["series"], table), retag.batch)
+        return written is None or written[0] <= found.state
+
+    held = (each for each in newest_first(lake, retag_scope(name)) if each.state == DONE and is_held(each))
+    return index_histories(newest_first(lake, name), held, through), current.distinct
+
+
+def _undone_retag(lake: Lake, name: str, log: DeltaLog) -> Undone | None:
+    """The RESTORE of a tagged table that has undone its last re-tag since the last restart; None if there is none."""
+    last = next((each for each in newest_first(lake, retag_scope(name)) if each.state == DONE), None)
+    if last is None:
+        return None
+    later = takewhile(lambda each: each.batch > last.plan["through"], newest_first(lake, name))
+    if any(each.plan.get("reset") for each in later):
+        return None
+    return undone(log, {retag_application(last.plan["series"], tagged_table(name))}, int(last.plan["tagged_version"]))
 
 
 def taken_batches(lake: Lake, name: str, through: int) -> Iterator[MicroBatch]:

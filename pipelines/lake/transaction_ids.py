@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from pipelines.lake.lake import Lake
@@ -41,6 +41,42 @@ def files_added_by(log: _Log, app: str, number: int) -> tuple[int, list[tuple[in
         if any("txn" in a and (a["txn"]["appId"], a["txn"]["version"]) == (app, number) for a in actions):
             return version, [(version, action["add"]) for action in actions if "add" in action]
     return None
+
+
+class Undone(NamedTuple):
+    """A RESTORE of a table to a state from before a transaction. version: the newest one before it; state: the version
+    that the table is like now, -1 if that is unknown since a RESTORE names a time."""
+
+    version: int
+    state: int
+
+
+def undone(log: _Log, apps: Collection[str], oldest: int = -1) -> Undone | None:
+    """The RESTORE that has undone the last transaction of some `appId`s, or version `oldest` if none is later; None if
+    there is none."""
+    targets: dict[int, int] = {}
+    versions = log.commits()
+    for version in reversed(versions):
+        actions = log.commit(version) or []
+        if version <= oldest or any(each["txn"]["appId"] in apps for each in actions if "txn" in each):
+            break
+        for info in (each["commitInfo"] for each in actions if "commitInfo" in each):
+            if info.get("operation") == "RESTORE":
+                named = (info.get("operationParameters") or {}).get("version")
+                targets[version] = int(named) if named is not None else -1
+    else:
+        return None
+
+    def state_at(each: int) -> int:
+        """The version that an equal or later one is like; the transaction's if that is not undone."""
+        while each > version:
+            each = targets.get(each, each - 1)
+        return each
+
+    state = state_at(versions[-1])
+    if state == version:
+        return None
+    return Undone(next(each for each in reversed(versions) if state_at(each) == version), state)
 
 
 def is_done(lake: Lake, name: str, app: str, number: int) -> bool:

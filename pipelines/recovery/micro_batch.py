@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +26,14 @@ from pipelines.lake.runs import (
     MicroBatch,
     abandon,
     check_id_type,
+    newest_first,
     plan_reset,
     record_done,
     record_plan,
     record_reset,
 )
+from pipelines.lake.table_log import table_log
+from pipelines.lake.transaction_ids import app_of, undone
 from pipelines.recovery.attempts import Attempts, described_inputs, holds_nothing, left_out_before, plan_anew
 
 if TYPE_CHECKING:
@@ -54,6 +58,25 @@ def lost_rows(lake: Lake, tagged: str, last: MicroBatch | None, command: str) ->
         f"The table {tagged} is gone, and with it the rows that earlier runs have tagged. Process everything again "
         f"with: {command} --restart"
     )
+
+
+def restored_rows(lake: Lake, scope: str, tables: Iterable[str], command: str) -> str | None:
+    """A message if a RESTORE of one of a scope's tables has undone its last micro-batch, whose rows would never be
+    written again; else None."""
+    newest = takewhile(lambda each: not each.plan.get("reset"), islice(newest_first(lake, scope), 2))
+    plans = [each.plan for each in newest if "series" in each.plan]
+    for name in filter(lake.exists, tables if plans else ()):
+        apps, table = {app_of(plan, name) for plan in plans}, lake.delta(name)
+        if all(table.transaction_version(app) is None for app in apps):
+            continue
+        found = undone(table_log(lake.uri(name)), apps)
+        if found is not None:
+            return (
+                f"RESTORE has put the table {name} in a state from before the last rows that were written to it, and "
+                f'no run would write these again. Undo it with: deltatag sql "RESTORE TABLE {name} TO VERSION AS OF '
+                f'{found.version}", or process everything again with: {command} --restart. To remove rows, DELETE them.'
+            )
+    return None
 
 
 class MicroBatchRun:
@@ -92,9 +115,11 @@ class MicroBatchRun:
         """Empty the tables if `restart` is set, or if an earlier run planned it but did not finish; None if not.
 
         TableError if the table of tagged rows is gone: made again, it would lack the rows of earlier micro-batches. The
-        same if it holds rows of which `runs` has no record: these would be tagged once more.
+        same if it holds rows of which `runs` has no record: these would be tagged once more. Or if a table is in a
+        state from before its last rows.
         """
         loss = lost_rows(self.lake, self._rule_tables[-1], last, self._command)
+        loss = loss or restored_rows(self.lake, self._scope, self.tables, self._command)
         if restart and (last is not None or loss):
             last = plan_reset(self.lake, self._scope, last)
         if last is None or last.state != RESET:

@@ -22,7 +22,7 @@ from pipelines.lake.index_histories import (
     NEW_RULES,
     IndexHistories,
     Snapshots,
-    current_histories,
+    histories_to_retag,
     index_of_step,
     is_retagged,
     retag_application,
@@ -86,6 +86,7 @@ class _Work:
     at: Snapshots
     histories: IndexHistories
     changes: Changes
+    undone: bool = False
 
 
 class Retagger:
@@ -126,8 +127,10 @@ class Retagger:
         """Read what there is to do from the newest index, the tables and `runs`."""
         stored = index_to_tag_with(self.lake, self.name)
         at = snapshots(self.lake, self.name, self._keeps_matches)
-        now = current_histories(self.lake, self.name, at.through)
-        return _Work(stored, at, now, self._rule_sets.changes(now.distinct, stored, self.mode))
+        is_range = (self.since, self.until) != (None, None)
+        now, undone = histories_to_retag(self.lake, self.name, at.through, is_range)
+        changes = self._rule_sets.changes(now.distinct | undone, stored, self.mode)
+        return _Work(stored, at, now, changes, bool(undone))
 
     @property
     def _keeps_matches(self) -> bool:
@@ -140,7 +143,7 @@ class Retagger:
     def _record_as_current(self, work: _Work) -> None:
         """Record in `runs` that all rows are tagged by the newest index, if it does not say so yet."""
         same = all(index_of_step(history[-1]) == work.stored.fingerprint for history in work.histories.distinct)
-        if not same and self.since is None and self.until is None:
+        if (not same or work.undone) and self.since is None and self.until is None:
             self._done(record_plan(self.lake, self._planned(work, None, {})), Outcome(work.stored.rules_version), 0.0)
 
     def _tables(self, stored: StoredIndex, changes: Changes) -> Tables:
@@ -193,7 +196,7 @@ class Retagger:
                     work, planned = self._work(), batch
                     continue
                 batch = replace(batch, plan={**batch.plan, "files_written": written})
-                if rows and work.at.matches is not None:
+                if (rows or work.undone) and work.at.matches is not None:
                     self._follow(tables, batch)
             seconds = time.perf_counter() - started
             return self._done(batch, Outcome(work.stored.rules_version, found.files_read, written, rows), seconds)

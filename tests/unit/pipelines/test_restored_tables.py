@@ -1,0 +1,113 @@
+"""Tables of a stream that their owner puts back to an older version by RESTORE."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime
+
+import pytest
+from deltalake import DeltaTable
+
+from pipelines.errors import TableError
+from pipelines.lake.index_histories import histories_to_retag
+from pipelines.retag import retag
+from pipelines.status import status
+from pipelines.tag import tag_stream
+from pipelines.workspace import Workspace
+from tests.cases import cases, quick_first
+from tests.unit.pipelines.local_retags import (
+    AFTER,
+    LATER,
+    RETAGS,
+    append,
+    assert_like_anew,
+    exploded,
+    matched,
+    prepared,
+)
+from tests.unit.pipelines.retagged_rows import BEFORE, edited, random_rule, write_rules
+
+pytestmark = pytest.mark.usefixtures("without_spark")
+
+
+def restore(workspace: Workspace, version: int) -> None:
+    if version < workspace.lake.version("s_tagged"):
+        DeltaTable(workspace.lake.uri("s_tagged")).restore(version)
+
+
+def test_rows_that_a_restore_has_removed_are_not_passed_over(make_retagged) -> None:
+    workspace = prepared(make_retagged)
+    append(workspace, 120, 180)
+    tag_stream(workspace, "s")
+    version = workspace.lake.version("s_tagged")
+    DeltaTable(workspace.lake.uri("s_tagged")).delete("seq = 3")
+    restore(workspace, version)  # takes back only the DELETE
+    assert status(workspace)[0].problem is None
+    restore(workspace, version - 1)
+    advice = f"RESTORE TABLE s_tagged TO VERSION AS OF {version + 2}"
+    assert advice in str(status(workspace)[0].problem)
+    append(workspace, 180, 240)
+    with pytest.raises(TableError, match=f"{advice}.* deltatag tag s --restart"):
+        tag_stream(workspace, "s")
+    restore(workspace, version + 2)
+    tag_stream(workspace, "s")
+    restore(workspace, version)
+    tag_stream(workspace, "s", restart=True)
+    append(workspace, 240, 300)
+    tag_stream(workspace, "s")
+    assert_like_anew(workspace)
+
+
+@pytest.mark.parametrize("output", ["all", "matched"])
+@pytest.mark.parametrize("later", [BEFORE, AFTER, LATER])
+@pytest.mark.parametrize("tags", [False, True])
+def test_a_retag_that_a_restore_has_undone_does_not_count(make_retagged, output: str, later: dict, tags: bool) -> None:
+    workspace = prepared(make_retagged, output=output)
+    retag(workspace, "s")
+    restore(workspace, workspace.lake.version("s_tagged") - 1)
+    if tags:
+        append(workspace, 120, 180)
+        tag_stream(workspace, "s")
+    write_rules(workspace, later)
+    if output == "all":
+        with pytest.raises(TableError, match="RESTORE has undone a re-tag of s"):
+            retag(workspace, "s", since="2024-01-01")
+    retag(workspace, "s")
+    again = retag(workspace, "s")
+    assert (again.files_read, again.rows_changed) == (0, 0)
+    assert_like_anew(workspace)
+
+
+def test_what_a_table_is_like_after_a_restore_to_a_time_is_unknown(make_retagged) -> None:
+    workspace = prepared(make_retagged)
+    retag(workspace, "s")
+    table = DeltaTable(workspace.lake.uri("s_tagged"))
+    table.restore(datetime.fromtimestamp(table.history(2)[1]["timestamp"] / 1000, UTC))
+    assert histories_to_retag(workspace.lake, "s", 0)[0].distinct == {("unknown",)}
+
+
+@pytest.mark.parametrize("seed", quick_first(0, range(cases(12, RETAGS))))
+def test_random_restores(make_retagged, seed: int) -> None:
+    """After any RESTORE that leaves all rows there, a re-tag makes the tables what a tag from the start makes."""
+    draw = random.Random(seed)
+    workspace = make_retagged(output=("matched", "all")[seed % 2])
+    rules = {f"r{number}": random_rule(draw) for number in range(4)}
+    end = oldest = 0
+    for _ in range(8):
+        step = draw.choice(("tag", "edit", "retag", "retag", "restore")) if end else "tag"
+        if step == "tag":
+            append(workspace, end, end + 40)
+            end += 40
+            write_rules(workspace, rules)
+            tag_stream(workspace, "s")
+            oldest = workspace.lake.version("s_tagged")
+        elif step == "restore":
+            restore(workspace, draw.randrange(oldest, max(workspace.lake.version("s_tagged"), oldest + 1)))
+        else:
+            rules = edited(draw, rules) if step == "edit" else rules
+            write_rules(workspace, rules)
+            retag(workspace, "s")
+    write_rules(workspace, rules)
+    retag(workspace, "s")
+    assert matched(workspace) == exploded(workspace)
+    assert_like_anew(workspace)
