@@ -7,7 +7,7 @@ those that a rule matches now are written.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,13 @@ from pipelines.errors import NeedsSparkError
 from pipelines.lake.add_actions import may_match
 from pipelines.lake.column_types import nullable
 from pipelines.retagging.indexes import index_without_spark
-from pipelines.retagging.newly_matched import check_lists, history_of, left_rows_out, restart_advice
+from pipelines.retagging.newly_matched import (
+    check_lists,
+    history_of,
+    left_rows_out,
+    refuse_removed,
+    restart_advice,
+)
 from pipelines.retagging.rematch import Rematch, widened
 from pipelines.runners.local_runner import LocalRunner
 from pipelines.runners.spark_required import why_spark_evaluates
@@ -82,7 +88,7 @@ class LocalNewlyMatched:
         self._runner = LocalRunner(scope.workspace, scope.stream)
 
     def write(
-        self, batches: Iterable[MicroBatch], histories: IndexHistories, bases: Mapping[History, pl.DataFrame]
+        self, batches: Sequence[MicroBatch], histories: IndexHistories, bases: Mapping[History, pl.DataFrame]
     ) -> NewlyMatchedFiles:
         """Write the rows of some micro-batches that match only now. bases: the rules that tagged the rows of each
         history.
@@ -95,6 +101,7 @@ class LocalNewlyMatched:
             return written
         source = self._runner.open_source()
         groups = self._groups(source, batches, histories, compiled)
+        refuse_removed(source, self.stream, batches, (add for group in groups for add in group.adds))
         former = {history: self._index_of(bases[history], compiled) for history in {each.history for each in groups}}
         try:
             for group in groups:

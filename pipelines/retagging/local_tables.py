@@ -7,7 +7,7 @@ Otherwise Spark does it (`spark_tables`). Both make the same commits.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -133,7 +133,7 @@ class LocalTables:
 
     def find_newly_matched(
         self,
-        batches: Iterable[MicroBatch],
+        batches: Sequence[MicroBatch],
         histories: IndexHistories,
         bases: Mapping[History, pl.DataFrame],
         stamps: Stamps,

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import polars as pl
 
     from pipelines.settings.model import Stream
+    from pipelines.sources.positions import Add
+    from pipelines.sources.source import Source
     from rules_index.domains.value_lists import AnyList
 
 
@@ -46,6 +48,25 @@ def refuse_other_output(stream: Stream, batches: Iterable[MicroBatch]) -> None:
                 f"now, so which of its rows are in its table would not be known after a re-tag. "
                 f"{restart_advice(stream)}holds now."
             )
+
+
+def refuse_removed(source: Source, stream: Stream, batches: Iterable[MicroBatch], files: Iterable[Add]) -> None:
+    """TableError if one of these files was removed by a commit that was skipped: its rows may have been deleted since,
+    and would come back."""
+    skipped = [batch.plan for batch in batches if batch.plan.get("skipped")]
+    versions = {v for plan in skipped for v in range(plan["start"]["version"], plan["end"]["version"])}
+    removed = {
+        action["remove"]["path"]
+        for version in versions
+        for action in source.log.commit(version) or ()
+        if "remove" in action and action["remove"].get("dataChange", True)
+    }
+    if any(add["path"] in removed for _, add in files):
+        raise TableError(
+            f"Rows of {stream.name} that match only now are read from the files that the source had when they were "
+            "tagged. A commit that was skipped has changed or removed rows of these, and deleted rows would come back. "
+            f"{restart_advice(stream)}holds now."
+        )
 
 
 def history_of(stream: Stream, histories: IndexHistories, batch: MicroBatch) -> History:

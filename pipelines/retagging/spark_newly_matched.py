@@ -6,7 +6,7 @@ those that a rule matches now are written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,13 @@ from pipelines.errors import TableError
 from pipelines.lake.index_histories import History, IndexHistories
 from pipelines.lake.runs import MicroBatch
 from pipelines.retagging.indexes import index_of, matcher_of
-from pipelines.retagging.newly_matched import check_lists, history_of, left_rows_out, restart_advice
+from pipelines.retagging.newly_matched import (
+    check_lists,
+    history_of,
+    left_rows_out,
+    refuse_removed,
+    restart_advice,
+)
 from pipelines.sources.lost_files import reporting_lost_files
 from pipelines.sources.positions import Slice
 from pipelines.sources.pushdown import Matchable
@@ -59,7 +65,7 @@ class NewlyMatchedSearch:
         self.workspace, self.stream = scope.workspace, scope.stream
 
     def find(
-        self, batches: Iterable[MicroBatch], bases: Mapping[History, pl.DataFrame], stamps: Mapping[str, Any]
+        self, batches: Sequence[MicroBatch], bases: Mapping[History, pl.DataFrame], stamps: Mapping[str, Any]
     ) -> NewlyMatched | None:
         """Find the rows of these micro-batches that match only now; None if there are none.
 
@@ -77,6 +83,7 @@ class NewlyMatchedSearch:
             if found is not None:
                 groups.setdefault(history_of(self.stream, self.histories, batch), []).append(found[0])
                 files += found[1]
+        refuse_removed(source, self.stream, batches, files)
         frames = [self._newly_matched(group, bases[history]) for history, group in groups.items()]
         if not frames:
             return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +68,7 @@ class SparkTables:
 
     def find_newly_matched(
         self,
-        batches: Iterable[MicroBatch],
+        batches: Sequence[MicroBatch],
         histories: IndexHistories,
         bases: Mapping[History, pl.DataFrame],
         stamps: Mapping[str, Any],

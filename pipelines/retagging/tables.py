@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -44,7 +44,7 @@ class Tables(Protocol):
 
     def find_newly_matched(
         self,
-        batches: Iterable[MicroBatch],
+        batches: Sequence[MicroBatch],
         histories: IndexHistories,
         bases: Mapping[History, pl.DataFrame],
         stamps: Stamps,

@@ -137,6 +137,21 @@ def test_rows_that_match_only_now_come_from_the_source(make_retagged) -> None:
         retag(workspace, "s")
 
 
+def test_rows_that_were_deleted_do_not_come_back(make_retagged) -> None:
+    """They are still in the files from which rows that match only now would be read."""
+    workspace = make_retagged(output="matched")
+    append(workspace, 0, 120)
+    write_rules(workspace, {"one": "seq = 1"})
+    tag_stream(workspace, "s")
+    DeltaTable(workspace.configuration.streams["s"].source).delete("seq = 3")
+    tag_stream(workspace, "s", skip_changes=True)
+    write_rules(workspace, {"one": "seq = 1", "early": "seq < 5"})
+    with pytest.raises(TableError, match=r"deleted rows would come back.* deltatag tag s --restart"):
+        retag(workspace, "s")
+    tag_stream(workspace, "s", restart=True)
+    assert sorted(read(workspace, "s_tagged")["seq"].to_pylist()) == [0, 1, 2, 4]
+
+
 def test_a_micro_batch_without_rows_leaves_nothing_out(make_retagged) -> None:
     workspace = make_retagged(output="matched")
     source = workspace.configuration.streams["s"].source
