@@ -26,7 +26,7 @@ from pipelines.errors import ConfigurationError, TableError, not_written
 from pipelines.lake.authors import by_this_user
 from pipelines.lake.lake import Lake, arrow_schema
 from pipelines.lake.reading import rewrite_alters_times
-from pipelines.rule_set import ANNOTATED_BY, RULE_COLUMNS
+from pipelines.rule_set import ANNOTATED_BY, DUPLICATE_ID, RULE_COLUMNS, SHOWN
 from pipelines.scopes import scope_of, scopes_of
 from pipelines.value_lists import read_lists
 from pipelines.workspace import Workspace
@@ -35,6 +35,7 @@ READERS = {"sigma": read_sigma, "dmn": read_dmn}
 """Readers of rules in other languages than the table's own columns."""
 _ATTEMPTS = 5
 _REMOVED = "__removed"
+_PLACE = "__place"
 _FAR_BOUNDS = (
     "Spark has written rules with a valid_from or valid_to before 1678 or after 2261, which an import would change. "
     'Write NULL, which is no bound, in their place: deltatag sql "UPDATE rules SET valid_to = NULL WHERE valid_to >= '
@@ -98,7 +99,9 @@ def import_rules(
         given = _with_scopes(workspace, file, read_rules_file(file, lake.rule_id_type(), zone, columns), scope)
     else:
         given = foreign.frame(FOREIGN_COLUMNS)
+    given, repeated = _without_repeated(given)
     refused = [each["rule_id"] for each in foreign.rejected] if foreign is not None else []
+    refused += repeated["rule_id"].unique().to_list()
     if replace and not given.height and not refused:
         raise RuleFileError(_no_rules(file, scope))
     checked: dict[tuple[str, Any, str], dict[str, Any] | None] = {}
@@ -106,6 +109,8 @@ def import_rules(
         table = lake.delta("rules") if dry_run else lake.writable("rules")
         is_whole = foreign is None or not foreign.is_partial
         plan = _plan(workspace, table, given, replace and is_whole, checked, refused)
+        if repeated.height:
+            plan.result = _with_repeated(plan.result, file, repeated, rules_of(lake, table))
         if foreign is not None:
             plan.result = _with_refused(plan.result, foreign, replace)
         if dry_run or not (plan.result.added or plan.result.changed or plan.result.removed):
@@ -191,10 +196,39 @@ def _with_scopes(workspace: Workspace, file: Path, given: pl.DataFrame, scope: s
     others = given.filter(pl.col("scope") != scope)["scope"].to_list() if scope is not None else []
     if others:
         raise RuleFileError(f"{file} has rules of {others[0]}, and --scope says {scope}; leave out --scope.")
-    twice = given["rule_id"].filter(given["rule_id"].is_duplicated())
-    if len(twice):
-        raise RuleFileError(f"{file} has the id {twice[0]} twice; every rule needs its own.")
     return given
+
+
+def _without_repeated(given: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The rules whose id no other rule of the file has, and the others, with their place in the file as `_PLACE`. Of
+    equal rules only the first counts."""
+    distinct = given.with_row_index(_PLACE, 1)
+    if given["rule_id"].is_unique().all():
+        return given, distinct.clear()
+    distinct = distinct.filter(given.select(pl.struct(map(as_text, given.columns)).is_first_distinct()).to_series())
+    is_repeated = pl.col("rule_id").is_duplicated()
+    return distinct.filter(~is_repeated).drop(_PLACE), distinct.filter(is_repeated)
+
+
+def _with_repeated(result: ImportResult, file: Path, repeated: pl.DataFrame, stored: pl.DataFrame) -> ImportResult:
+    """The result, with the ids that several rules of the file have as rejected, or as unchanged if the table has just
+    these rules."""
+    names = [name for name in repeated.columns if name != _PLACE]
+    rejected: list[dict[str, Any]] = []
+    unchanged = 0
+    for rules in repeated.partition_by("rule_id", maintain_order=True):
+        rule_id = rules["rule_id"][0]
+        now = stored.filter(pl.col("rule_id") == rule_id)
+        rows, others = (sorted(each.select(map(as_text, names)).rows(), key=repr) for each in (rules, now))
+        if rows == others:
+            unchanged += rules.height
+            continue
+        places = ", ".join(map(str, rules[_PLACE].to_list()[:5]))
+        message = (
+            f"Rules {places} of {file} have the id {str(rule_id)[:SHOWN]}; give each its own, or leave all but one."
+        )
+        rejected.append({"rule_id": rule_id, "error": DUPLICATE_ID, "message": message, "position": None})
+    return replace_fields(result, rejected=(*rejected, *result.rejected), unchanged=result.unchanged + unchanged)
 
 
 def _plan(
@@ -228,8 +262,8 @@ def _plan(
     scopes = set(given.filter(~pl.col("rule_id").is_in(refused))["scope"].to_list())
     gone = stored.filter(pl.col("scope").is_in(list(scopes))).join(given, on="rule_id", how="anti")
     if unread:
-        whole = pl.col("rule_id").str.replace(r"/\d+$", "")
-        gone = gone.filter(~pl.col("rule_id").is_in(list(unread)), ~whole.is_in(list(unread)))
+        named, texts = pl.col("rule_id").cast(pl.String), list(map(str, unread))
+        gone = gone.filter(~named.is_in(texts), ~named.str.replace(r"/\d+$", "").is_in(texts))
     removed = (gone if replace else gone.clear()).unique("rule_id", maintain_order=True)
     result = ImportResult(
         tuple(written.filter(~pl.col("__known"))["rule_id"].sort().to_list()),
@@ -265,7 +299,7 @@ def _rejected(
         found += [answer for key in keys if (answer := checked[key]) is not None]
     for rule in edited.filter(pl.col("rule_id").is_in(list(repeated)))["rule_id"]:
         message = f"Several rules of the table have the id {rule}; give each its own there first."
-        found.append({"rule_id": rule, "error": "DUPLICATE_ID", "message": message, "position": None})
+        found.append({"rule_id": rule, "error": DUPLICATE_ID, "message": message, "position": None})
     return found
 
 

@@ -211,7 +211,6 @@ LAUGHS = "a: &a [x, x]\nb: &b [*a, *a]\nrules: [*b, *b]\n"
         ("rules.csv", "rule_id,scope\na,s\n", "no column expression"),
         ("rules.csv", "rule_id,expression\na,TRUE\n", "--scope"),
         ("rules.csv", "rule_id,scope,expression\na,s,\n", "rule 1: it has no expression"),
-        ("rules.csv", "rule_id,scope,expression\na,s,TRUE\na,s,FALSE\n", "the id a twice"),
         ("rules.csv", "rule_id,scope,expression,enabled\na,s,TRUE,yes\n", "enabled is 'yes'"),
         ("rules.csv", "rule_id,scope,expression,priority\na,s,TRUE,2147483648\n", "priority"),
         ("rules.csv", "rule_id,scope,expression,valid_from\na,s,TRUE,soon\n", "valid_from is 'soon'"),

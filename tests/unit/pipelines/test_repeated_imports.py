@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from pipelines.authoring.exchange import import_rules
+from pipelines.authoring.exchange import export_rules, import_rules
 from pipelines.authoring.versions import rules_of
 from pipelines.workspace import Workspace
 
@@ -55,3 +55,27 @@ def test_rules_of_other_scopes_stay_where_a_scope_is_replaced(
     found = import_rules(workspace, path, replace=True)
     assert (found.added, found.changed, found.removed) == (("b",), (), ("a",))
     assert stored(workspace) == [("a", "other"), ("b", "s")]
+
+
+@pytest.mark.parametrize("workspace", ["string", "bigint"], indirect=True)
+def test_only_rules_that_share_an_id_are_refused(workspace: Workspace, add_rules: Any, tmp_path: Path) -> None:
+    """Also if the table itself has them, as a file that was exported from it has then."""
+    one, two, three = (1, 2, 3) if workspace.lake.rule_id_type() == "bigint" else ("1", "2", "3")
+    rules = [
+        {"rule_id": str(number), "scope": "s", "expression": f"x > {bound}", "labels": {"team": "a"}}
+        for number, bound in ((1, 3), (1, 4), (2, 3), (3, 3), (3, 3))
+    ]
+    found = import_rules(workspace, rules_file(tmp_path, *rules))
+    assert found.added == (two, three)
+    (reject,) = found.rejected
+    assert (reject["rule_id"], reject["error"]) == (one, "DUPLICATE_ID")
+    assert "Rules 1, 2 of " in reject["message"]
+    add_rules(workspace, *({"rule_id": one, "scope": "s", "expression": f"x > {bound}"} for bound in (3, 4)))
+    exported = tmp_path / "exported.yaml"
+    export_rules(workspace, exported)
+    found = import_rules(workspace, exported, replace=True)
+    assert (found.added, found.changed, found.removed, found.rejected, found.unchanged) == ((), (), (), (), 4)
+    exported.write_text(exported.read_text().replace("x > 4", "x > 5"))
+    found = import_rules(workspace, exported, replace=True)
+    assert ([each["rule_id"] for each in found.rejected], found.removed) == ([one], ())
+    assert [rule_id for rule_id, _ in stored(workspace)] == [one, one, two, three]
