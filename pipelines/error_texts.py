@@ -27,6 +27,11 @@ _FULL_TEXTS = {
 }
 _CAUSE = "\N{DOWNWARDS ARROW WITH TIP RIGHTWARDS}"
 _MARKS = re.compile(rf"\x1b\[\d*m|{_CAUSE}")
+_FEATURES = re.compile(r"Unsupported table features required|Feature '\w+' is not supported")
+_DROP = (
+    " (only Spark knows this table feature: drop it with ALTER TABLE ... DROP FEATURE, or use deltatag sql for edits)"
+)
+"""What to do about an error of delta-rs on a table feature that it lacks."""
 
 
 def first_line(error: object) -> str:
@@ -36,7 +41,8 @@ def first_line(error: object) -> str:
     """
     lines = [line.strip() for line in _MARKS.sub("", str(error)).splitlines()]
     found = [line for line in lines if line] or [type(error).__name__]
-    return ": ".join(found) if _CAUSE in str(error) else found[0]
+    text = ": ".join(found) if _CAUSE in str(error) else found[0]
+    return text + _DROP if _FEATURES.search(text) else text
 
 
 def why_denied(error: BaseException) -> str | None:

@@ -83,6 +83,8 @@ def _as_now(name: str, column: pl.Series, kind: pl.DataType, version: int) -> pl
     """A column of an older version of `rules` in its current type; TableError if its values cannot be cast."""
     if column.dtype == kind:
         return column
+    if name == "priority" and column.dtype.is_integer():  # of those beyond an INT, the nearest one counts
+        return column.clip(-(1 << 31), (1 << 31) - 1).cast(kind)
     try:
         return column.cast(kind)
     except pl.exceptions.PolarsError:

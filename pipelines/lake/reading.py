@@ -31,13 +31,16 @@ def read_rows(
 
 
 def arrow_reads(table: DeltaTable) -> bool:
-    """Whether the files of a table have its rows and columns as they are: no deletion vectors, no column mapping.
+    """Whether the files of a table have its rows and columns as they are, and delta-rs gives them as a dataset: no
+    deletion vectors, no column mapping, no checkpoints of version 2 and the like.
 
-    delta-rs refuses only some of the others as a dataset. In a table with column mapping it then gives NULL for each
-    column whose name in the files is another one.
+    In a table with column mapping that does not name it as a feature, delta-rs gives NULL for each column whose name in
+    the files is another one.
     """
+    from deltalake.table import SUPPORTED_READER_FEATURES
+
     mapping = table.metadata().configuration.get("delta.columnMapping.mode") or "none"
-    return mapping.lower() == "none" and "deletionVectors" not in (table.protocol().reader_features or ())
+    return mapping.lower() == "none" and set(table.protocol().reader_features or ()) <= SUPPORTED_READER_FEATURES
 
 
 def as_dataset(table: DeltaTable) -> FileSystemDataset:
@@ -51,7 +54,7 @@ def as_dataset(table: DeltaTable) -> FileSystemDataset:
     from deltalake.exceptions import DeltaProtocolError
 
     if not arrow_reads(table):
-        raise DeltaProtocolError("the table has deletion vectors or column mapping")
+        raise DeltaProtocolError("the table has deletion vectors, column mapping or the like")
     from pyarrow.dataset import ParquetReadOptions
 
     # Spark writes timestamps as INT96, which Arrow otherwise reads in nanoseconds: these end in the year 2262

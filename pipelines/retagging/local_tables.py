@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -18,6 +18,8 @@ import pyarrow.compute as pc
 from pipelines.errors import NeedsSparkError, TableError, not_written
 from pipelines.lake.add_actions import live_files, may_hold, may_match
 from pipelines.lake.column_types import ARROW_ID_TYPES, arrow_schema_of
+from pipelines.lake.delta_log import DeltaLog
+from pipelines.lake.lake import is_missing_file
 from pipelines.lake.table_log import table_log
 from pipelines.retagging.indexes import former_index, index_without_spark
 from pipelines.retagging.local_newly_matched import LocalNewlyMatched, NewlyMatchedFiles
@@ -42,7 +44,6 @@ from rules_index.workers.task import Task
 if TYPE_CHECKING:
     import polars as pl
 
-    from pipelines.lake.delta_log import DeltaLog
     from pipelines.lake.index_histories import History, IndexHistories, Snapshots
     from pipelines.lake.runs import MicroBatch
     from pipelines.origin import IndexedRules
@@ -201,8 +202,9 @@ class LocalTables:
         log = self.matches
         schema = arrow_schema_of(log.snapshot(at.matches).fields)
         layout = layout_of(self.lake, matches_table(self.scope.name), log.snapshot(at.matches).fields)
-        stale = [add for add in self._live(log, at.matches) if self._has_replaced(log, add, schema)]
-        made = [self._without_replaced(log, add, schema, layout or Layout()) for add in stale]
+        with self._reporting(log):
+            stale = [add for add in self._live(log, at.matches) if self._has_replaced(log, add, schema)]
+            made = [self._without_replaced(log, add, schema, layout or Layout()) for add in stale]
         made += self._new_matches(at.tagged, schema, layout or Layout(), rules_version, others_came)
         log.rewrite(at.matches, stale, [text for text in made if text], app, number)
 
@@ -346,10 +348,22 @@ class LocalTables:
 
     def _each_in_threads(self, items: Sequence[_T], work: Callable[[_T], _R]) -> list[_R]:
         """The results of `work` for each item, in order, by threads; TableError if a file cannot be read or written."""
-        try:
+        with self._reporting(self.tagged):
             return each_in_threads(items, work)
+
+    @contextmanager
+    def _reporting(self, log: DeltaLog) -> Iterator[None]:
+        """Turn an error of reading or writing a table's files into a TableError."""
+        try:
+            yield
         except (OSError, pa.ArrowException, RulesIndexError) as error:
-            raise not_written(f"The table at {self.tagged.uri} cannot be re-tagged", error) from error
+            failed = not_written(f"The table at {log.uri} cannot be re-tagged", error)
+            if not is_missing_file(error):
+                raise failed from error
+            again = f"deltatag tag {self.scope.name} --restart"
+            raise TableError(
+                f"{failed}. Restore the file from a copy, or tag everything again with: {again}"
+            ) from error
 
 
 def why_spark_retags(workspace: Workspace) -> str | None:

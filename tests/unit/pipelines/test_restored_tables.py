@@ -1,9 +1,10 @@
-"""Tables of a stream that their owner puts back to an older version by RESTORE."""
+"""Tables of a stream that their owner puts back to an older version by RESTORE, or whose files are lost."""
 
 from __future__ import annotations
 
 import random
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
@@ -84,6 +85,17 @@ def test_what_a_table_is_like_after_a_restore_to_a_time_is_unknown(make_retagged
     table = DeltaTable(workspace.lake.uri("s_tagged"))
     table.restore(datetime.fromtimestamp(table.history(2)[1]["timestamp"] / 1000, UTC))
     assert histories_to_retag(workspace.lake, "s", 0)[0].distinct == {("unknown",)}
+
+
+@pytest.mark.parametrize("name", ["s_tagged", "s_matches"])
+def test_a_lost_file_is_told_with_what_to_do(make_retagged, name: str) -> None:
+    workspace = prepared(make_retagged)
+    for file in Path(workspace.lake.uri(name)).rglob("*.parquet"):
+        file.unlink()
+    with pytest.raises(TableError, match=f"{name} cannot be re-tagged.* deltatag tag s --restart"):
+        retag(workspace, "s")
+    tag_stream(workspace, "s", restart=True)
+    assert_like_anew(workspace)
 
 
 @pytest.mark.parametrize("seed", quick_first(0, range(cases(12, RETAGS))))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -82,3 +85,35 @@ def test_a_version_whose_files_are_removed_is_told_in_one_sentence(workspace) ->
         diff(workspace, first, second)
     message = f"Version {first} of the table rules at {workspace.lake.uri('rules')} cannot be read any more: VACUUM has"
     assert str(told.value) == f"{message} removed files of it."
+
+
+def add_feature(workspace, name: str) -> None:
+    """Write the next version of the table, which demands a table feature of its readers."""
+    log, version = Path(workspace.lake.uri("rules"), "_delta_log"), workspace.lake.version("rules") + 1
+    features = {"readerFeatures": [name], "writerFeatures": [name, "changeDataFeed"]}
+    protocol = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}}
+    Path(log, f"{version:020}.json").write_text(json.dumps(protocol))
+
+
+@pytest.mark.parametrize("feature", ["typeWidening", "unheardOf"])
+def test_a_feature_that_only_spark_knows_is_told_with_what_to_do(workspace, feature: str) -> None:
+    add_feature(workspace, feature)
+    with pytest.raises(TableError, match=r"ALTER TABLE \.\.\. DROP FEATURE"):
+        read_rules(workspace.lake, ["s"])
+
+
+def test_a_table_with_features_that_arrow_does_not_know_is_read(workspace, add_rules) -> None:
+    """Such as the checkpoints of version 2 that CLUSTER BY brings about in some products."""
+    add_rules(workspace, ("a", "s", "x > 3"))
+    add_feature(workspace, "v2Checkpoint")
+    assert [each["expression"] for each in history(workspace, "a")] == ["x > 3"]
+    assert diff(workspace, 0, 2).added["rule_id"].to_list() == ["a"]
+
+
+def test_a_priority_beyond_an_int_is_the_nearest_one(workspace) -> None:
+    rule = {"rule_id": "a", "scope": "s", "expression": "x > 0", "priority": 1 << 40}
+    pl.DataFrame([rule]).write_delta(
+        workspace.lake.uri("rules"), mode="overwrite", delta_write_options={"schema_mode": "overwrite"}
+    )
+    (entry,) = history(workspace, "a")
+    assert entry["priority"] == (1 << 31) - 1
