@@ -132,8 +132,11 @@ def _has_id(column: str, ids: pa.Array, nameless: bool) -> pc.Expression:
 
 def _check_types(lake: Lake, frame: pl.DataFrame) -> None:
     expected = {"scope": "STRING", "expression": "STRING", "enabled": "BOOLEAN", "rule_id": "STRING or BIGINT"}
+    expected |= dict.fromkeys(("valid_from", "valid_to"), "TIMESTAMP or TIMESTAMP_NTZ")
     for name, kinds in expected.items():
         found = spark_type(frame[name])
+        if name.startswith("valid") and frame.schema[name] == pl.Null:
+            continue
         if found not in kinds.split(" or "):
             raise TableError(f"The column {name} of {lake.uri('rules')} is {found}; it must be {kinds}.")
 

@@ -13,7 +13,7 @@ from pipelines.joining.definition import definition_changes, definition_of
 from pipelines.joining.notices import notices
 from pipelines.lake.index_store import StoredIndex, newest_index
 from pipelines.lake.lake import open_delta, rows_in
-from pipelines.lake.runs import DONE, MicroBatch, last_batch
+from pipelines.lake.runs import DONE, MicroBatch, check_id_type, last_batch
 from pipelines.lake.table_log import table_log
 from pipelines.maintain import TableSizes, table_sizes
 from pipelines.recovery.attempts import notices as left_out_notices
@@ -129,6 +129,7 @@ def _status(workspace: Workspace, scope: Stream | Join, rules_version: int, reje
             scope_of(workspace, scope.name).columns()  # raises an error if rules cannot be compiled over them
         due = compile_is_due(workspace, scope.name)
         sizes = table_sizes(workspace, scope.name)
+        check_id_type(last, workspace.lake.rule_id_type(), f"{command} --restart")
     except PipelineError as error:
         problems.append(str(error))
     return ScopeStatus(

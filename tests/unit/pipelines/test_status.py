@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
+import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
@@ -122,3 +124,20 @@ def test_a_start_beyond_the_newest_version_is_told(new_workspace, monkeypatch: p
     assert (status(workspace)[0].lag_versions, status(workspace)[0].lag_rows) == (1, 1)
     assert tag_stream(workspace, "s").rows == 1
     assert not [text for text in told if "its start is later" in text]
+
+
+@pytest.mark.parametrize(
+    ("column", "problem"),
+    [
+        (pl.Series("valid_from", [date(2024, 1, 1)]), "valid_from of .* is DATE; it must be TIMESTAMP"),
+        (pl.Series("rule_id", [1]), "was STRING when s was tagged, and is BIGINT now.* deltatag tag s --restart"),
+    ],
+)
+def test_a_rules_column_of_another_type_is_a_problem(new_workspace, column: pl.Series, problem: str) -> None:
+    workspace = new_workspace({"s": {"source": "lake/s"}}, spark=False)
+    write_deltalake(workspace.configuration.streams["s"].source, pa.table({"x": [0]}))
+    compile_scopes(workspace)
+    tag_stream(workspace, "s")
+    rules = pl.DataFrame({"rule_id": ["a"], "scope": ["s"], "expression": ["x > 0"]}).with_columns(column)
+    rules.write_delta(workspace.lake.uri("rules"), mode="overwrite", delta_write_options={"schema_mode": "overwrite"})
+    assert re.search(problem, str(status(workspace)[0].problem))
