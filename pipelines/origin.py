@@ -142,7 +142,7 @@ class Origin:
             return rules.clear()
         if before["rule_id"].dtype != rules["rule_id"].dtype:
             return rules
-        return rules.join(before.cast(rules.schema), on=RULE_COLUMNS, how="anti", nulls_equal=True)
+        return rules.cast(before.schema).join(before, on=RULE_COLUMNS, how="anti", nulls_equal=True)
 
     def _as_rejects(self, refused: pl.DataFrame, rules_version: int) -> pl.DataFrame:
         """Rules that are not implied, as rejects; refused: as `_not_implied` returns them."""
