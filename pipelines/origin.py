@@ -149,6 +149,7 @@ class Origin:
         name, origin = self.stream.name, self.origin.name
 
         def says(found: str) -> pl.Expr:
+            """The message, given what was found out."""
             return pl.lit(
                 f"{name} reads what {origin} has tagged, and {found} that the rules of {origin} in version "
                 f"{rules_version} of rules imply this one: rows that it matches would be missing. Narrow it, widen the "

@@ -233,6 +233,7 @@ def histories_to_retag(
         return IndexHistories(through, earlier=((through, frozenset({("unknown",)})),)), current.distinct
 
     def is_held(retag: MicroBatch) -> bool:
+        """Whether the state that the table is like now has what a re-tag wrote."""
         if int(retag.plan["tagged_version"]) >= found.state:
             return False
         written = files_added_by(log, retag_application(retag.plan["series"], table), retag.batch)
