@@ -142,18 +142,20 @@ def _bring_up_to_date(
     schema = scope.columns()
     content = rules_hash(scope, rules, engine, versions_of(scope, rules))
     stored = None if force else sound_index(lake, name)
-    known = stored.implied_by if stored is not None else None
+    known, kept_ids = stored.implied_by if stored is not None else None, rules.kept_of(name)
     if stored is not None and still_holds(scope, stored, content, schema, kept):
         counts = counts_of(rules, name, kept.height)
         failed = too_many(scope, counts)
         if failed is not None:
             return failed, kept
         implied_by, _ = _implied(scope, rules.accepted(name, kept), known)
-        update_statistics(lake, stored, implied_by)
+        # a rule that is kept, or no longer, may be the one that the index has anyway
+        of_kept = {KEPT: kept_ids} if kept_ids != stored.kept else {}
+        update_statistics(lake, stored, {**implied_by, **of_kept})
         return indexed_result("unchanged", stored, counts), kept
     held_lists = _held_lists(lake, stored)
     lists, versions = read_lists(scope.workspace.configuration, rules.of_scope(name)["expression"], held_lists)
-    of_scope, kept_ids = rules.of_scope(name), rules.kept_of(name)
+    of_scope = rules.of_scope(name)
     compiled = _compiled(scope, of_scope, schema, engine, lists)
     rejected = library_rejects(compiled, name).filter(~pl.col("rule_id").is_in(list(kept_ids)))
     implied_by, refused = _implied(scope, rules.accepted(name, rejected), known if _is(stored, compiled) else None)
@@ -173,7 +175,7 @@ def _bring_up_to_date(
         "columns": columns_of(schema),
         "rejected": rejected.height,
         "needs_spark": why_spark_evaluates(compiled) or "",
-        **({KEPT: kept_ids} if kept_ids else {}),
+        KEPT: kept_ids,
         LISTS: versions,
         **implied_by,
     }

@@ -207,6 +207,28 @@ def test_a_change_that_the_feed_leaves_out_is_compiled(workspace: Workspace, wat
     assert compile_scopes(workspace)[0].rules == 31 and watched.count == 0
 
 
+def test_a_rule_that_stays_in_force_under_a_duplicate_id_is_counted_once(
+    workspace: Workspace, watched: Watched, add_rules: Any
+) -> None:
+    add_rules(workspace, *many())
+    compile_scopes(workspace)
+    add_rules(workspace, ("r001", "s", "x > 3"))
+    # both rules with the id are refused, and the index has one of them all the same
+    assert [(each.state, each.rules, each.rejects) for each in compile_scopes(workspace)] == [
+        ("unchanged", 31, 2), ("unchanged", 30, 0),
+    ]  # fmt: skip
+    add_rules(workspace, ("new", "s", "x > 4"))
+    one, _ = compile_scopes(workspace)
+    assert (one.state, one.rules, one.rejects) == ("compiled", 32, 2)
+    workspace.lake.delta("rules").delete("rule_id = 'r001' AND expression = 'x > 3'")
+    assert [(each.rules, each.rejects) for each in compile_scopes(workspace)] == [(31, 0), (30, 0)]
+    stored = newest_index(workspace.lake, "s")
+    assert stored is not None and not stored.kept
+    add_rules(workspace, ("more", "s", "x > 5"))
+    before = watched.count
+    assert compile_scopes(workspace)[0].rules == 32 and watched.count == before + 1
+
+
 def test_what_changes_no_rule_writes_no_index(workspace: Workspace, watched: Watched, add_rules: Any) -> None:
     add_rules(workspace, *many())
     compile_scopes(workspace)
