@@ -232,6 +232,6 @@ def _held_lists(lake: Lake, stored: StoredIndex | None) -> HeldLists | None:
     if stored is None or not stored.lists:
         return None
     try:
-        return HeldLists(ri.load(fetch_index(lake, stored)).lists, stored.lists)
+        return HeldLists.of(ri.load(fetch_index(lake, stored)), stored.lists)
     except (PipelineError, ri.ArtifactError):
         return None

@@ -33,10 +33,22 @@ Versions = Mapping[str, Sequence[Any]]
 
 @dataclass(frozen=True, slots=True)
 class HeldLists:
-    """The lists that an index holds, by name, and the versions that they were read from."""
+    """The lists that an index holds, by name, and the versions of those with current values."""
 
     lists: Mapping[str, ri.ValueList]
     versions: Versions
+
+    @classmethod
+    def of(cls, compiled: ri.CompiledRules, versions: Versions) -> HeldLists:
+        """The lists of an index whose rules were compiled with these versions.
+
+        A list that none of its rules names now may have older values: where no rule changes by a version, the index
+        stays as it is.
+        """
+        from rules_index.language.typed import lists_of
+
+        named = {each.name for attribute in compiled.attributes for each in lists_of(attribute)}
+        return cls(compiled.lists, {name: version for name, version in versions.items() if name in named})
 
 
 def lists_named(configuration: Configuration, expressions: pl.Series) -> list[str]:

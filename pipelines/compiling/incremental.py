@@ -123,7 +123,7 @@ def _updated(
     edits = pl.concat([changed.cast({"rule_id": ids.dtype}), gone], how="diagonal_relaxed")
     # unchanged rules may name these lists
     texts = pl.Series([f"LIST('{name}')" for name in stored.lists], dtype=pl.String)
-    held = HeldLists(compiled.lists, stored.lists)
+    held = HeldLists.of(compiled, stored.lists)
     lists, versions = read_lists(configuration, pl.concat([texts, changed["expression"]]), held)
     sample = scope.sample(scope.columns())
     updated = compiled.update(edits.to_arrow(), analyser_of(scope), sample, lists)

@@ -177,6 +177,29 @@ def test_a_list_that_is_not_configured_any_more_rejects_its_rules(
     assert [each[1:4:2] for each in rejects(without)] == [("listed", "UNKNOWN_LIST")]
 
 
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_list_that_changed_while_no_rule_named_it_is_read_again(
+    workspace: Workspace, watched: Watched, add_rules: Any, tmp_path: Path, monkeypatch: Any, alone: bool
+) -> None:
+    """Its old values are still in the index, with the rule that named it."""
+    named = Path(str(workspace.configuration.lake.root)) / "named"
+    write_deltalake(named, pa.table({"v": ["a"]}))
+    rule = ("listed", "s", "s IN LIST('named')")
+    add_rules(workspace, *many(), rule)
+    compile_scopes(workspace)
+    workspace.lake.delta("rules").delete("rule_id = 'listed'")
+    assert compile_scopes(workspace)[0].state == "compiled"
+    write_deltalake(named, pa.table({"v": ["b"]}), mode="overwrite")
+    assert compile_scopes(workspace)[0].state == "unchanged" and watched.count == 2
+    add_rules(workspace, rule)
+    other = copied(workspace, tmp_path / "copy")
+    if not alone:
+        monkeypatch.setattr(changes_module, "LEAST_RULES", 1 << 40)
+    results = compile_scopes(workspace)
+    assert watched.count == 2 + alone
+    require_same(workspace, results, other, compile_scopes(other, force=True))
+
+
 def test_an_older_copy_of_the_rules_is_compiled_as_a_whole(
     workspace: Workspace, watched: Watched, add_rules: Any
 ) -> None:
