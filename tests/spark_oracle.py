@@ -114,10 +114,20 @@ class Oracle:
         answers: list[Any] = []
         with active(self.spark):
             for start in range(0, len(items), AT_ONCE):
-                made = [_made(column, item) for item in items[start : start + AT_ONCE]]
+                made = [self._made(column, item) for item in items[start : start + AT_ONCE]]
                 sound = self._ask_some([each for each in made if not isinstance(each, str)], read)
                 answers += [each if isinstance(each, str) else next(sound) for each in made]
         return answers
+
+    def _made(self, column: Callable[[Any], Column], item: Any) -> Column | str:
+        """The item's column, or Spark's reason to refuse its text: analysed alone, so that only an error of a row
+        costs a search for the column at fault."""
+        try:
+            made = column(item)
+            self.rows.select(made)
+            return made
+        except REFUSALS as error:
+            return _reason(error)
 
     def _ask_some(self, columns: Sequence[Column], read: Callable[[pa.Array], Any]) -> Iterator[Any]:
         """One query; where Spark refuses it, one for each half, down to the one at fault."""
@@ -136,14 +146,6 @@ class Oracle:
         middle = len(columns) // 2
         yield from self._ask_some(columns[:middle], read)
         yield from self._ask_some(columns[middle:], read)
-
-
-def _made(column: Callable[[Any], Column], item: Any) -> Column | str:
-    """The item's column, or Spark's reason to refuse its text."""
-    try:
-        return column(item)
-    except REFUSALS as error:
-        return _reason(error)
 
 
 def _reason(error: Exception) -> str:
