@@ -19,6 +19,7 @@ from pipelines.compiling.known_rules import KnownRules
 from pipelines.compiling.rejects import Mark
 from pipelines.compiling.results import (
     ScopeResult,
+    columns_of,
     held_result,
     indexed_result,
     library_rejects,
@@ -99,7 +100,7 @@ def _bring_up_to_date(
         **updated.stats,
         "format_version": FORMAT_VERSION,
         "settings": stored.statistics["settings"],
-        "columns": stored.columns,
+        "columns": columns_of(scope.columns()),
         "rejected": rejected.height,
         "needs_spark": why_spark_evaluates(updated) or "",
         LISTS: versions,
@@ -125,8 +126,8 @@ def _updated(
     texts = pl.Series([f"LIST('{name}')" for name in stored.lists], dtype=pl.String)
     held = HeldLists.of(compiled, stored.lists)
     lists, versions = read_lists(configuration, pl.concat([texts, changed["expression"]]), held)
-    sample = scope.sample(scope.columns())
-    updated = compiled.update(edits.to_arrow(), analyser_of(scope), sample, lists)
+    schema = scope.columns()
+    updated = compiled.update(edits.to_arrow(), analyser_of(scope), scope.sample(schema), lists, schema)
     rejected, now = library_rejects(compiled, scope.name), library_rejects(updated, scope.name)
     # a changed list may cause rejects among rules that have not changed
     named = now.filter(pl.col("rule_id").is_in(changes.names.implode()))

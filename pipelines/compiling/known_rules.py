@@ -103,9 +103,8 @@ def known_rules(workspace: Workspace, engines: Mapping[str, str]) -> KnownRules 
         of_lists = {name for name, stored in indexes.items() if _has_other_lists(workspace, stored)}
         mark = replace(mark, version=table.version, rows=table.rows, commit=table.commit)
         known = KnownRules(mark, changes, indexes, rejects, of_lists)
-        # a changed or rejected rule may read a new column, or name a list that has changed
-        again = known.of_library(widened | of_lists)
-        return known if widened.isdisjoint(changes.scopes) and again.is_empty() else None
+        # a rejected rule may read a new column, or name a list that has changed
+        return known if known.of_library(widened | of_lists).is_empty() else None
     except (PipelineError, OSError):
         return None
 

@@ -53,6 +53,7 @@ def update(
     analyse: Analyse | None = None,
     sample: Sample | None = None,
     lists: Sequence[AnyList] = (),
+    schema: pa.Schema | None = None,
 ) -> CompiledRules:
     """See `CompiledRules.update`."""
     started = time.perf_counter()
@@ -75,7 +76,8 @@ def update(
         stats = base.stats | {"rejected": table.num_rows}
         return replace(base, rejects=table, fingerprint=known_as, stats=stats, errors={})
     annotate = base.annotations.annotate if base.annotations is not None else None
-    settings = Settings(_schema(base), compiled.engine, compiled.event_time, compiled.time_zone, annotate, known_lists)
+    schema = schema or _schema(base)
+    settings = Settings(schema, compiled.engine, compiled.event_time, compiled.time_zone, annotate, known_lists)
     known = _only_unknown(analyse, compiled.derived) if analyse is not None else None
     rules = len(base) - len(left_out) + len(changed)
     # an index of two layers cannot have annotations

@@ -292,20 +292,23 @@ class CompiledRules:
             known[ordinals] = found
         return found
 
-    def update(self, changes: Any, analyse: Any = None, sample: Any = None, lists: Any = ()) -> CompiledRules:
+    def update(
+        self, changes: Any, analyse: Any = None, sample: Any = None, lists: Any = (), schema: Any = None
+    ) -> CompiledRules:
         """The next version: this one with rules added, changed and removed; equal to a full compile of the result.
 
         changes: rules as `compile_rules` takes them, a table or pairs. Each id in them replaces all that this version
         has of that id, rejects included. A rule that is not enabled, or has no expression, is removed; it need not
         exist. So `[("new", "a > 1"), ("changed", "a > 2"), ("gone", None)]` adds or changes two rules and removes one.
         analyse, sample: as in `compile_rules`; only predicates that this version does not have are analysed. lists: the
-        value lists that are new or whose values have changed; rules that name one of these count as changed.
+        value lists that are new or whose values have changed; rules that name one of these count as changed. schema:
+        the columns now, if columns that no rule of this version reads have been added or dropped.
 
         The cost depends on the number of changed rules while these are up to a tenth of all. Otherwise, and if the
         index is small or has annotations, all rules are compiled. This version stays as it is, also for other threads.
         Raises `RulesIndexError` if the changes cannot be read, `ArtifactError` if stored texts are malformed.
         """
-        updated: CompiledRules = resolve_name(_UPDATE)(self, changes, analyse, sample, lists)
+        updated: CompiledRules = resolve_name(_UPDATE)(self, changes, analyse, sample, lists, schema)
         return updated
 
     def save(self, path: str | Path, shares_lists: bool = False) -> None:

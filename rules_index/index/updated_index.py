@@ -75,8 +75,8 @@ class LayeredTexts:
         return pa.concat_tables(both).take(pa.array(order))
 
     def columns(self) -> pa.Schema:
-        """The schema, like `RuleTexts.columns`."""
-        return self.base.columns()
+        """The schema, like `RuleTexts.columns`; that of the rules that were compiled last."""
+        return self.changed.columns()
 
 
 def _texts(layers: Layers, numbers: Numbers) -> LayeredTexts | None:

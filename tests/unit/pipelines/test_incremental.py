@@ -263,6 +263,29 @@ def test_what_changes_no_rule_writes_no_index(workspace: Workspace, watched: Wat
     assert not compile_is_due(workspace, "s")
 
 
+@pytest.mark.parametrize("between", [True, False])
+def test_a_rule_reads_a_column_that_the_index_was_not_compiled_with(
+    workspace: Workspace, watched: Watched, add_rules: Any, tmp_path: Path, between: bool
+) -> None:
+    """Also if a compile in between found the new column and gave the same index."""
+    add_rules(workspace, *many())
+    compile_scopes(workspace)
+    source = workspace.configuration.streams["s"].source
+    rows().with_columns(z=pl.lit(1)).write_delta(source, mode="append", delta_write_options={"schema_mode": "merge"})
+    workspace.lake.delta("rules").update(updates={"expression": "expression || ' '"}, predicate="rule_id = 'r003'")
+    if between:
+        assert [each.state for each in compile_scopes(workspace)] == ["unchanged"] * 2
+    add_rules(workspace, ("newest", "s", "z > 0"))
+    other = copied(workspace, tmp_path / "copy")
+    results, full = compile_scopes(workspace), compile_scopes(other, force=True)
+    assert watched.count == 1 + between
+    assert (results[0].rules, results[0].rejects, results[0].fingerprint) == (31, 0, full[0].fingerprint)
+    stored = newest_index(workspace.lake, "s")
+    assert stored is not None and stored.columns["z"] == "int32"
+    explained = ri.loads(read_index(workspace.lake, stored)).explain({"x": 1, "s": "a", "z": 1}, "newest")
+    assert explained.matched
+
+
 @pytest.mark.slow
 def test_all_rules_are_compiled_where_more_than_rules_has_changed(
     workspace: Workspace, watched: Watched, add_rules: Any, tmp_path: Path
@@ -273,6 +296,7 @@ def test_all_rules_are_compiled_where_more_than_rules_has_changed(
     write_deltalake(source, rows().with_columns(z=pl.lit(1)).to_arrow(), mode="append", schema_mode="merge")
     add_rules(workspace, ("new", "s", "x > 3"))
     assert compile_is_due(workspace, "s")
+    # a rejected rule may read the new column
     result = compile_scopes(workspace)[0]
     assert (watched.count, result.rules, result.rejects) == (0, 32, 0)
     add_rules(workspace, ("newer", "s", "x > 3"))
