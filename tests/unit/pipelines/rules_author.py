@@ -1,4 +1,4 @@
-"""Edits of the table `rules`, and of lists, at random."""
+"""Edits of the table `rules`, of lists and of the source's columns, at random."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from pipelines.lake.lake import arrow_schema
 from pipelines.table_definitions import RULES
@@ -74,6 +74,7 @@ class Author:
         updates = self.choice.choice(
             (
                 {"expression": f"'{text}'"},
+                {"expression": "expression || ' '"},
                 {"enabled": "false"},
                 {"enabled": "true"},
                 {"scope": "'t'"},
@@ -128,6 +129,17 @@ class Author:
         else:
             write_deltalake(place, pa.table({"v": values}), mode="overwrite", schema_mode="overwrite")
 
+    def change_columns(self) -> None:
+        """The source gets a column y, or loses it."""
+        place = Path(self.lake.uri("rules")).parent / "source"
+        rows = DeltaTable(place).to_pyarrow_table()
+        if "y" in rows.column_names:
+            rows = rows.drop_columns("y")
+        else:
+            kind = self.choice.choice((pa.int64(), pa.int64(), pa.string()))
+            rows = rows.append_column("y", pa.array([each % 12 for each in range(len(rows))]).cast(kind))
+        write_deltalake(place, rows, mode="overwrite", schema_mode="overwrite")
+
     def edit(self) -> None:
         steps = (
             [self.append] * 4
@@ -136,7 +148,7 @@ class Author:
             + [self.delete] * 3
             + [self.merge] * 3
             + [self.edit_list] * 3
-            + [self.compact, self.restore, self.switch_feed]
+            + [self.compact, self.restore, self.switch_feed, self.change_columns]
         )
         steps += [self.overwrite] + ([self.make_anew, self.lose_history] if self.choice.random() < 0.3 else [])
         self.choice.choice(steps)()
