@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 import rules_index as ri
-from pipelines.errors import IndexOutdatedError
-from pipelines.lake.index_store import file_sha256
+from pipelines.errors import IndexOutdatedError, NeedsSparkError
+from pipelines.lake.index_store import fetch_index, file_sha256
+from pipelines.runners.spark_required import why_spark_evaluates
 from pipelines.scratch import indexes_folder, keep, new_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from pipelines.lake.index_store import StoredIndex
+    from pipelines.origin import IndexedRules
+    from pipelines.retagging.changes import Changes
     from pipelines.scopes import Scope
     from pipelines.writing.matching import Matcher
     from rules_index.domains.value_lists import AnyList
@@ -54,6 +58,21 @@ def index_without_spark(
         rules.to_arrow(), columns, event_time=event_time, time_zone=time_zone, analyse=_accept, lists=lists
     )
     return None if compiled.rejects.num_rows else compiled
+
+
+def local_index(scope: Scope, stored: StoredIndex, changes: Changes, indexed: IndexedRules) -> ri.CompiledRules:
+    """The index of the rules that differ, which are all of `stored` if any rule may; NeedsSparkError, with the reason,
+    if this process cannot apply it."""
+    if changes.everything:
+        compiled: ri.CompiledRules | None = ri.load(fetch_index(scope.workspace.lake, stored))
+    else:
+        columns = scope.columns()
+        compiled = index_without_spark(changes.rules, columns, indexed.event_time, indexed.time_zone, indexed.lists)
+    if compiled is None:
+        raise NeedsSparkError("a rule that differs does not compile with the columns that its source has now")
+    if reason := why_spark_evaluates(compiled):
+        raise NeedsSparkError(reason)
+    return compiled
 
 
 def former_index(

@@ -21,12 +21,11 @@ from pipelines.lake.column_types import ARROW_ID_TYPES, arrow_schema_of
 from pipelines.lake.delta_log import DeltaLog
 from pipelines.lake.lake import is_missing_file
 from pipelines.lake.table_log import table_log
-from pipelines.retagging.indexes import former_index, index_without_spark
+from pipelines.retagging.indexes import former_index, local_index
 from pipelines.retagging.local_newly_matched import LocalNewlyMatched, NewlyMatchedFiles
-from pipelines.retagging.rematch import Rematch, columns_read, widened
+from pipelines.retagging.rematch import Rematch, columns_read, widened, with_source_columns
 from pipelines.retagging.tables import ChangedFiles, Stamps
 from pipelines.runners.choice import why_spark_works
-from pipelines.runners.spark_required import why_spark_evaluates
 from pipelines.sources.pieces import each_in_threads
 from pipelines.spark.sql_text import quoted
 from pipelines.table_definitions import matches_table, tagged_table
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from pipelines.lake.index_histories import History, IndexHistories, Snapshots
+    from pipelines.lake.index_store import StoredIndex
     from pipelines.lake.runs import MicroBatch
     from pipelines.origin import IndexedRules
     from pipelines.retagging.changes import Changes
@@ -74,14 +74,21 @@ class LocalTables:
         self._newly_matched, self._version = NewlyMatchedFiles(), 0
 
     @classmethod
-    def of(cls, scope: StreamScope, changes: Changes, indexed: IndexedRules, rows: RowRange | None) -> LocalTables:
-        """The tables of a stream; NeedsSparkError, with the reason, if Spark must do the re-tag. rows: those to match
-        again, None for all."""
+    def of(
+        cls,
+        scope: StreamScope,
+        stored: StoredIndex,
+        changes: Changes,
+        indexed: IndexedRules,
+        rows: RowRange | None,
+    ) -> LocalTables:
+        """The tables of a stream; NeedsSparkError, with the reason, if Spark must do the re-tag. stored, indexed: the
+        newest index and its rules; rows: those to match again, None for all."""
         workspace = scope.workspace
         if reason := why_spark_retags(workspace):
             raise NeedsSparkError(reason)
-        if changes.everything:
-            raise NeedsSparkError("it is not known which rules its rows were tagged by")
+        if changes.everything and indexed.annotations is not None:
+            raise NeedsSparkError("it is not known which rules its rows were tagged by, and they have annotations")
         names = [tagged_table(scope.name)]
         names += [matches_table(scope.name)] if scope.stream.keeps_matches else []
         for name in filter(workspace.lake.exists, names):
@@ -92,13 +99,7 @@ class LocalTables:
                 raise NeedsSparkError(f"the table {name} has columns or features that only Spark writes")
         compiled = None
         if not changes.rules.is_empty():
-            compiled = index_without_spark(
-                changes.rules, scope.columns(), indexed.event_time, indexed.time_zone, indexed.lists
-            )
-            if compiled is None:
-                raise NeedsSparkError("a rule that differs does not compile with the columns that its source has now")
-            if reason := why_spark_evaluates(compiled):
-                raise NeedsSparkError(reason)
+            compiled = local_index(scope, stored, changes, indexed)
         former = None
         pays = compiled is not None or _is_large(table_log(workspace.lake.uri(tagged_table(scope.name))))
         # if columns have other types now, statistics do not show which files former rules matched rows of
@@ -213,19 +214,27 @@ class LocalTables:
 
     def _has_replaced(self, log: DeltaLog, add: dict[str, Any], schema: pa.Schema) -> bool:
         """Whether a file of matches has some that the re-tag replaces."""
-        ids = self._ids(self.rematch.changes.ids)
+        ids = self._replaced_ids
         bounds = json.loads(add.get("stats") or "{}")
         low, high = (bounds.get(each, {}).get("rule_id") for each in ("minValues", "maxValues"))
-        wanted = ids.to_pylist()
-        if low is not None and high is not None and not any(_between(low, each, high) for each in wanted):
+        if (
+            ids is not None
+            and None not in (low, high)
+            and not any(_between(low, each, high) for each in ids.to_pylist())
+        ):
             return False
         files = log.source_files([(0, add)])
         batches = read_batches(files, schema, ["rule_id", *self._time_column()])
         return any(pc.any(self._is_replaced(each, ids)).as_py() for each in batches)
 
-    def _is_replaced(self, pairs: pa.RecordBatch, ids: pa.Array) -> pa.BooleanArray:
+    @property
+    def _replaced_ids(self) -> pa.Array | None:
+        """The ids of the rules that differ; None if any rule may."""
+        return None if self.rematch.changes.everything else self._ids(self.rematch.changes.ids)
+
+    def _is_replaced(self, pairs: pa.RecordBatch, ids: pa.Array | None) -> pa.BooleanArray:
         """Which matches the re-tag replaces, [rows] bool: those of rules that differ, if in the range of rows."""
-        found = pc.is_in(decoded(pairs.column("rule_id")), ids)
+        found = pa.repeat(True, len(pairs)) if ids is None else pc.is_in(decoded(pairs.column("rule_id")), ids)
         rows = self.rematch.rows
         return found if rows is None else pc.and_(found, rows.holds(pairs.column(rows.column)))
 
@@ -236,7 +245,7 @@ class LocalTables:
     def _without_replaced(self, log: DeltaLog, add: dict[str, Any], schema: pa.Schema, layout: Layout) -> str | None:
         """Rewrite a file of matches without those that the re-tag replaces; returns its `add` entry, None if no row is
         left."""
-        ids = self._ids(self.rematch.changes.ids)
+        ids = self._replaced_ids
         files = log.source_files([(0, add)])
 
         def kept() -> Iterator[pa.RecordBatch]:
@@ -253,12 +262,13 @@ class LocalTables:
         """Write the matches of the rules that differ, by the ids of the tagged rows; returns the `add` entry of a file,
         None if there are no such rows."""
         changes, compiled = self.rematch.changes, self.rematch.compiled
-        if compiled is None and not others_came:
+        every = others_came or changes.everything
+        if compiled is None and not every:
             return []
-        ids = self._ids(changes.ids if others_came else changes.rules["rule_id"])
+        ids = self._replaced_ids if every else self._ids(changes.rules["rule_id"])
         keys = schema.names[1:-2]
         held = arrow_schema_of(self.tagged.snapshot(version).fields)
-        adds = self._with_rows(self._live(self.tagged, version), None if others_came else widened(compiled))
+        adds = self._with_rows(self._live(self.tagged, version), None if every else widened(compiled))
 
         def pairs(add: dict[str, Any]) -> list[pa.RecordBatch]:
             """The matches of one file of tagged rows."""
@@ -271,7 +281,8 @@ class LocalTables:
                 lists = batch.column("rule_ids")
                 offsets = lists.offsets.to_numpy()
                 values = lists.values
-                kept = np.flatnonzero(is_among(values, ids)[offsets[0] : offsets[-1]]) + offsets[0]
+                among = np.ones(len(values), bool) if ids is None else is_among(values, ids)
+                kept = np.flatnonzero(among[offsets[0] : offsets[-1]]) + offsets[0]
                 if not len(kept):
                     continue
                 taken = pa.array(np.searchsorted(offsets, kept, side="right") - 1)
@@ -304,8 +315,8 @@ class LocalTables:
 
     def _candidates(self, version: int) -> list[dict[str, Any]]:
         """The files of a version in which rows can change, by their statistics."""
-        conditions = None
-        if self.rematch.former is not None or self.rematch.changes.former.is_empty():
+        conditions, changes = None, self.rematch.changes
+        if not changes.everything and (self.rematch.former is not None or changes.former.is_empty()):
             conditions = widened(self.rematch.compiled, self.rematch.former)
         return self._with_rows(self._live(self.tagged, version), conditions)
 
@@ -331,7 +342,7 @@ class LocalTables:
         """The task of matching and rewriting files of a version; None if this process cannot read all that it needs."""
         snapshot = self.tagged.snapshot(version)
         held = arrow_schema_of(snapshot.fields)
-        read = columns_read(held, snapshot.partition_columns, self.rematch)
+        read = columns_read(with_source_columns(held, self.scope.columns()), snapshot.partition_columns, self.rematch)
         files = live_files(self.tagged, version)
         if read is None or files is None or any(add.get("deletionVector") for add in files):
             return None

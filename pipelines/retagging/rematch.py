@@ -72,6 +72,12 @@ def widened(*indexes: ri.CompiledRules | None) -> list[Widened] | None:
     return None if any(each.sql == "true" for each in filters) else filters
 
 
+def with_source_columns(held: pa.Schema, source: pa.Schema) -> pa.Schema:
+    """Returns the columns of a tagged table, and those that only its source has yet: they are NULL in all its rows."""
+    names = {column_key(name) for name in held.names}
+    return pa.schema([*held, *(field for field in source if column_key(field.name) not in names)])
+
+
 def columns_read(table_columns: pa.Schema, partitions: Sequence[str], rematch: Rematch) -> pa.Schema | None:
     """Returns the columns that the rematch's index and its range of rows read. Returns None if one of them is not a
     plain column of the table with this type, or is a partition column of a type whose values writers spell

@@ -156,7 +156,7 @@ class Retagger:
         check_widened(self.name, held, columns, self.id_type)
         if self._needs_spark is None:
             try:
-                return self._local_tables(changes, indexed)
+                return self._local_tables(stored, changes, indexed)
             except NeedsSparkError as error:
                 self._needs_spark = error
         report_spark(self.workspace, f"the re-tag of {self.name}", self._needs_spark)
@@ -164,11 +164,11 @@ class Retagger:
 
         return SparkTables(self.scope, changes, stored, indexed, self.rows, self._only_matched)
 
-    def _local_tables(self, changes: Changes, indexed: IndexedRules) -> LocalTables:
+    def _local_tables(self, stored: StoredIndex, changes: Changes, indexed: IndexedRules) -> LocalTables:
         """The tables for this process; NeedsSparkError, with the reason, if Spark must do the re-tag."""
         if not isinstance(self.scope, StreamScope):
             raise NeedsSparkError("it is a join")
-        return LocalTables.of(self.scope, changes, indexed, self.rows)
+        return LocalTables.of(self.scope, stored, changes, indexed, self.rows)
 
     def _retag(self, work: _Work, planned: MicroBatch | None) -> Outcome:
         """Match the rows again and write what changes. Starts over from the tables' newest versions if other writers
@@ -266,7 +266,7 @@ class Retagger:
         if self.stream is None or not self._only_matched or work.changes.rules.is_empty():
             return 0
         if work.changes.everything or work.changes.types_changed:
-            why = "the index that tagged them no longer exists"
+            why = "the index that tagged them no longer exists or gave the same rules another meaning"
             if work.changes.types_changed:
                 why = "rules that tagged them name columns that have other types now"
             raise TableError(
