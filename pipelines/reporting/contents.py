@@ -62,7 +62,7 @@ def contents(workspace: Workspace, name: str) -> dict[str, Any]:
         "all_rules": rules.height,
         "rows": counted.rows if counted else 0,
         "all_rows": counted.all_rows if counted else 0,
-        "matched": sum(counted.matched_over_time) if counted else 0,
+        "matched": counted.matched if counted else 0,
         "time_name": time_name,
         "unit": counted.periods.unit if counted else "",
         "starts": counted.periods.starts if counted else (),

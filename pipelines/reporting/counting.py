@@ -55,13 +55,14 @@ class Periods:
 class RowCounts:
     """The counts of the newest files of a tagged table.
 
-    rows: how many of `all_rows` were read; periods: those of the plots; rows_over_time, matched_over_time: [periods]
-    rows, and rows with a match; matches: by rule, the rows that match; over_time: by rule, [periods] rows that match;
-    outside: rows whose time is NULL or in none of the periods.
+    rows: how many of `all_rows` were read; matched: how many of these have a match; periods: those of the plots;
+    rows_over_time, matched_over_time: [periods] rows, and rows with a match; matches: by rule, the rows that match;
+    over_time: by rule, [periods] rows that match; outside: rows whose time is NULL or in none of the periods.
     """
 
     rows: int
     all_rows: int
+    matched: int
     periods: Periods
     rows_over_time: tuple[int, ...]
     matched_over_time: tuple[int, ...]
@@ -149,9 +150,10 @@ def count(rows: TaggedRows) -> RowCounts:
         pairs = frame.explode("ids").drop_nulls("ids")
         by_rule.append(pairs.group_by("ids", "time").agg(pl.len().alias("rows")))
     totals = pl.concat(by_time).group_by("time").sum() if by_time else None
+    all_matched = int(totals["matched"].sum()) if totals is not None else 0
     if totals is None or first is None:
         matches = _by_rule(by_rule)
-        return RowCounts(read, rows.all_rows, Periods(unit, ()), (), (), matches, {}, read)
+        return RowCounts(read, rows.all_rows, all_matched, Periods(unit, ()), (), (), matches, {}, read)
     starts = pl.datetime_range(first[0], first[1], unit, eager=True).alias("time")
     placed = starts.to_frame().with_row_index("place")
     shown = placed.join(totals, on="time", how="left").fill_null(0).sort("place")
@@ -163,6 +165,7 @@ def count(rows: TaggedRows) -> RowCounts:
     return RowCounts(
         read,
         rows.all_rows,
+        all_matched,
         Periods(unit, tuple(each.isoformat(" ", "minutes") for each in starts)),
         tuple(shown["rows"]),
         tuple(shown["matched"]),

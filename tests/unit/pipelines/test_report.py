@@ -65,6 +65,7 @@ def test_counts_are_those_of_brute_force(workspace, kind: pl.DataType) -> None:
     found = count(rows)
     assert (found.rows, found.all_rows, found.outside) == (3_000, 3_000, 1)
     assert found.matches == Counter(rule for row in ids for rule in row)
+    assert found.matched == sum(map(bool, ids))
 
     def start(time: Any) -> str:
         if isinstance(time, datetime):
@@ -115,7 +116,7 @@ def test_few_rows(workspace, times: list[Any]) -> None:
     write_tagged(workspace, times, [["a"]] * len(times), pl.Datetime("us", "UTC"))
     found = count(TaggedRows(workspace.lake, "s_tagged", [("t",)], ZONE))
     assert (found.rows, sum(found.rows_over_time) + found.outside) == (len(times), len(times))
-    assert found.matches == ({"a": len(times)} if times else {})
+    assert (found.matched, found.matches) == (len(times), {"a": len(times)} if times else {})
 
 
 def test_a_column_named_like_a_field_is_no_obstacle(workspace) -> None:
