@@ -20,7 +20,7 @@ from pipelines.duplicate_ids import current_rules
 from pipelines.error_texts import first_line
 from pipelines.errors import ConfigurationError, SourceError
 from pipelines.lake.lake import open_delta
-from pipelines.lake.reading import as_dataset, files_in
+from pipelines.lake.reading import as_dataset, files_in, values_of
 from pipelines.rule_set import ANNOTATED_BY, RULE_COLUMNS
 from pipelines.scopes import StreamScope, scope_of
 from pipelines.settings.configuration import is_catalog_name
@@ -341,8 +341,10 @@ def _count(
 def _add_examples(each: RuleBacktest, rows: pa.Table, gained: np.ndarray, lost: np.ndarray) -> None:
     for kind, mask in (("gained", gained), ("lost", lost)):
         left = MOST_EXAMPLES - sum(example["kind"] == kind for example in each.examples)
-        for row in rows.take(pa.array(np.flatnonzero(mask)[:left])).to_pylist():
-            each.examples.append({"kind": kind, "row": {name: _short(value) for name, value in row.items()}})
+        chosen = rows.take(pa.array(np.flatnonzero(mask)[:left]))
+        for row in zip(*map(values_of, chosen.columns), strict=True):
+            named = zip(chosen.column_names, map(_short, row), strict=True)
+            each.examples.append({"kind": kind, "row": dict(named)})
 
 
 def _short(value: Any) -> Any:
@@ -350,10 +352,12 @@ def _short(value: Any) -> Any:
 
 
 def _add_times(each: RuleBacktest, column: pa.ChunkedArray, matched: np.ndarray, zone: ZoneInfo) -> None:
-    """Add the matched rows to the counts by hour; timestamps are converted to the zone."""
+    """Add the matched rows to the counts by hour; timestamps are converted to the zone. Years beyond Python's are left
+    out."""
     times = pl.Series(pl.from_arrow(column)).filter(pl.Series(matched))
     if isinstance(times.dtype, pl.Datetime) and times.dtype.time_zone is not None:
         times = times.dt.convert_time_zone(zone.key).dt.replace_time_zone(None)
-    hours = times.cast(pl.Datetime("us")).dt.truncate("1h").alias("hour").drop_nulls().value_counts()
-    for hour, count in hours.iter_rows():
+    hours = times.cast(pl.Datetime("us")).dt.truncate("1h").alias("hour")
+    hours = hours.filter(hours.dt.year().is_between(1, 9999))
+    for hour, count in hours.value_counts().iter_rows():
         each.over_time[hour] = each.over_time.get(hour, 0) + count

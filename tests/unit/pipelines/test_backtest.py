@@ -215,6 +215,17 @@ def test_an_event_time_in_another_case(new_workspace) -> None:
     assert rule.matches == sum(rule.over_time.values()) > 0
 
 
+@pytest.mark.parametrize("hours", [0, 1, 24 * 366 * 8_000], ids=["last year", "year 10000 in the zone", "year 18000"])
+def test_times_that_python_lacks_are_counted_and_shown(workspace, hours: int) -> None:
+    """In Berlin the last second of the year 9999 in UTC is one of the year 10000."""
+    last = 253_402_300_799_000_000 - 3_600_000_000 + hours * 3_600_000_000
+    more = pl.DataFrame({"id": [-1], "x": [200], "name": ["n"], "t": pl.Series([last]).cast(pl.Datetime("us", "UTC"))})
+    more.write_delta(workspace.configuration.streams["s"].source, mode="append")
+    (rule,) = backtest(workspace, "s", [Candidate("a", "x = 200")]).rules
+    assert (rule.matches, sum(rule.over_time.values())) == (1, int(hours == 0))
+    assert [example["row"]["id"] for example in rule.examples] == [-1]
+
+
 @pytest.mark.parametrize("edge", [{"since": "0001-01-01"}, {"until": "9999-12-31T23:59-05:00"}])
 def test_a_bound_at_the_edge_of_the_years(workspace, edge: dict[str, str]) -> None:
     with pytest.raises(ConfigurationError, match="there is no bound"):
