@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,12 +39,17 @@ def literal_of(key: Key, data_type: pa.DataType) -> str:
         whole, fraction = (digits[: len(digits) - data_type.scale], digits[len(digits) - data_type.scale :])
         return ("-" if key < 0 else "") + whole + ("." + fraction if fraction else "") + "BD"
     if t.is_date32(data_type):
-        return f"DATE'{np.datetime64(key, 'D')}'"
+        return f"DATE'{_iso(np.datetime64(key, 'D'))}'"
     if t.is_timestamp(data_type):
-        text = str(np.datetime64(key, "us")).replace("T", " ")
+        text = _iso(np.datetime64(key, "us")).replace("T", " ")
         text = text.rstrip("0").rstrip(".") if "." in text else text
         return f"TIMESTAMP'{text}Z'" if data_type.tz is not None else f"TIMESTAMP_NTZ'{text}'"
     return str(key)
+
+
+def _iso(time: np.datetime64) -> str:
+    """A date or time as text; its year has four digits or more, also before the year 0, where NumPy gives three."""
+    return re.sub(r"^-(\d+)", lambda year: f"-{year[1]:0>4}", str(time))
 
 
 def condition(column: str, data_type: pa.DataType, ranges: Sequence[KeyRange]) -> str:

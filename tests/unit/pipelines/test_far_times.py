@@ -15,6 +15,7 @@ from deltatag.__main__ import main
 from pipelines.authoring.exchange import import_rules
 from pipelines.errors import NeedsSparkError, TableError
 from pipelines.lake.reading import values_of
+from pipelines.lint import lint_scopes
 from pipelines.local_sql.statement import execute
 from pipelines.rule_set import read_rules
 from pipelines.workspace import Workspace
@@ -108,3 +109,12 @@ def test_values_outside_the_years_of_python_are_texts() -> None:
     assert values_of(pa.chunked_array([pa.array([10_000_000], pa.date32())])) == ["29349-01-26"]
     nested = pa.StructArray.from_arrays([pa.array([1, 2]), times], ["n", "t"])
     assert values_of(pa.chunked_array([nested]))[0] == {"n": 1, "t": "9999-12-31 23:59:59.000000-0500"}
+
+
+def test_a_source_of_the_year_minus_221_can_be_linted(workspace: Workspace, add_rules) -> None:
+    days = pa.array([-800_000, 20_000], pa.int32()).cast(pa.date32())
+    source = workspace.configuration.streams["s"].source
+    write_deltalake(source, pa.table({"t": days}), mode="overwrite", schema_mode="overwrite")
+    add_rules(workspace, ("late", "s", "t > DATE'2100-01-01'"))
+    (found,) = lint_scopes(workspace, ["s"])
+    assert (found.error, [each.kind for each in found.findings]) == (None, ["out_of_range"])
