@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 _SEPARATORS = {";": ";", "\t": "tabs", "|": "|"}
 
@@ -46,10 +46,16 @@ def fault_of(text: str) -> str | None:
     return None
 
 
+def is_blank(values: Iterable[str | None]) -> bool:
+    """Whether a record has no value, as empty lines and rows of empty cells have."""
+    return not any(value and value.strip() for value in values)
+
+
 def line_of(text: str, number: int) -> int | None:
-    """The line on which a record begins; None if the text cannot be parsed so far. number: from 1, after the header."""
+    """The line on which a record begins; None if the text cannot be parsed so far. number: from 1, after the header,
+    blank records left out."""
     try:
-        for place, (line, _) in enumerate(_records(text)):
+        for place, (line, _) in enumerate(each for each in _records(text) if not is_blank(each[1])):
             if place == number:
                 return line
     except _WrongQuotesError:

@@ -1,7 +1,7 @@
 """Reads and writes rules in files: CSV, YAML and JSON lines, as one DataFrame with the columns of `rules`.
 
-In CSV an empty cell is NULL, and labels are JSON. In YAML and JSON lines a rule is a mapping. Timestamps are ISO 8601;
-one without an offset is in the configured time zone.
+In CSV an empty cell is NULL, labels are JSON, and a record without values is no rule. In YAML and JSON lines a rule is
+a mapping. Timestamps are ISO 8601; one without an offset is in the configured time zone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import polars as pl
 import pyarrow as pa
 import yaml
 
-from pipelines.authoring.csv_faults import fault_of, line_of, repeated_name, separated_otherwise
+from pipelines.authoring.csv_faults import fault_of, is_blank, line_of, repeated_name, separated_otherwise
 from pipelines.authoring.versions import WHOLE_RULES
 from pipelines.errors import PipelineError
 from pipelines.lake.lake import arrow_schema
@@ -204,7 +204,7 @@ def _from_csv(path: Path, text: str) -> list[dict[str, Any]]:
         raise RuleFileError(
             f"{path} is not a CSV file with commas and a header line: {str(error).splitlines()[0]}"
         ) from None
-    return frame.to_dicts()
+    return [row for row in frame.to_dicts() if not is_blank(row.values())]
 
 
 def _to_csv(rows: list[dict[str, Any]], names: Sequence[str]) -> str:

@@ -45,6 +45,15 @@ def test_a_file_that_is_nested_too_deep_is_told(tmp_path: Path, name: str, openi
         read_rules_file(tmp_path / name, "string", ZoneInfo("UTC"))
 
 
+def test_blank_lines_of_csv_are_no_rules(tmp_path: Path) -> None:
+    path = tmp_path / "rules.csv"
+    path.write_text("rule_id,scope,expression,priority\n\na,s,n = 1,1\n,,,\n  \nb,s,n = 2,2\n\n")
+    assert read_rules_file(path, "string", ZoneInfo("UTC"))["rule_id"].to_list() == ["a", "b"]
+    path.write_text(path.read_text() + "c,s,n = 3,x\n")
+    with pytest.raises(RuleFileError, match="line 8, rule 3: priority is 'x'"):
+        read_rules_file(path, "string", ZoneInfo("UTC"))
+
+
 def test_a_file_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "rules.csv").mkdir()
     rules = pa.table({"rule_id": ["a"], "labels": [None]})
