@@ -18,7 +18,7 @@ from pipelines.analyse import analyser_of
 from pipelines.annotated import annotate_of
 from pipelines.authoring.dmn import read_dmn
 from pipelines.authoring.foreign import FOREIGN_COLUMNS, UNREADABLE, ForeignRules
-from pipelines.authoring.rule_files import RuleFileError, read_rules_file, write_rules_file
+from pipelines.authoring.rule_files import RuleFileError, check_present, read_rules_file, write_rules_file
 from pipelines.authoring.sigma import read_sigma
 from pipelines.authoring.versions import COLUMNS, WHOLE_RULES, as_text, columns_in, names_of, rules_of
 from pipelines.error_texts import first_line
@@ -182,17 +182,11 @@ def _with_scopes(workspace: Workspace, file: Path, given: pl.DataFrame, scope: s
         if scope is None:
             raise RuleFileError(f"{file} names no scope; give the scope of its rules with --scope.")
         given = given.with_columns(pl.lit(scope).alias("scope"))
-    for name in ("rule_id", "expression"):
-        if given.height and name not in given.columns:
-            raise RuleFileError(f"{file} has no column {name}, which every rule needs.")
     if not given.height:
         schema = arrow_schema(WHOLE_RULES, workspace.lake.rule_id_type())
         return pl.DataFrame(pl.from_arrow(schema.empty_table()))
     given = given.with_columns(pl.col("scope").fill_null(scope)) if scope is not None else given
-    for name in ("rule_id", "scope", "expression"):
-        place = given[name].is_null().arg_max() if given[name].null_count() else None
-        if place is not None:
-            raise RuleFileError(f"{file}, rule {place + 1}: it has no {name}, which every rule needs.")
+    check_present(file, given["scope"])
     others = given.filter(pl.col("scope") != scope)["scope"].to_list() if scope is not None else []
     if others:
         raise RuleFileError(f"{file} has rules of {others[0]}, and --scope says {scope}; leave out --scope.")

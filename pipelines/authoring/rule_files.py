@@ -52,8 +52,6 @@ def read_rules_file(path: Path, id_type: str, zone: ZoneInfo, columns: Sequence[
         for name in row:
             if name not in present:
                 present[name] = _column(path, number, name, columns)
-    if {} in rows:
-        raise RuleFileError(f"{path}, rule {rows.index({}) + 1}: it has no rule_id, which every rule needs.")
     names = list(dict.fromkeys(present.values()))
     if len(names) < len(present) and any(len({present[n] for n in row}) < len(row) for row in rows):
         raise RuleFileError(f"{path} gives a column twice: {', '.join(present)}.")
@@ -65,7 +63,19 @@ def read_rules_file(path: Path, id_type: str, zone: ZoneInfo, columns: Sequence[
         for number, row in enumerate(rows, 1)
     ]
     table = pa.Table.from_pylist(typed, pa.schema([schema.field(name) for name in names]))
-    return pl.DataFrame(pl.from_arrow(table))
+    frame = pl.DataFrame(pl.from_arrow(table))
+    for name in ("rule_id", "expression") if rows else ():
+        if name not in frame.columns:
+            raise RuleFileError(f"{path} has no column {name}, which every rule needs.")
+        check_present(path, frame[name])
+    return frame
+
+
+def check_present(path: Path, column: pl.Series) -> None:
+    """Raise RuleFileError if a rule has no value in a column."""
+    place = column.is_null().arg_max() if column.null_count() else None
+    if place is not None:
+        raise RuleFileError(f"{path}, rule {place + 1}: it has no {column.name}, which every rule needs.")
 
 
 def read_text(path: Path) -> str:

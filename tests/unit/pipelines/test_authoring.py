@@ -226,7 +226,7 @@ LAUGHS = "a: &a [x, x]\nb: &b [*a, *a]\nrules: [*b, *b]\n"
         ("rules.jsonl", '{"rule_id": "a", "rule_id": "b"}\n', "given twice"),
         ("rules.jsonl", '{"rule_id": ["a"], "scope": "s", "expression": "TRUE"}\n', "rule_id is"),
         ("rules.jsonl", "[" * 100_000, "not JSON"),
-        ("rules.jsonl", "{}", "rule 1: it has no rule_id"),
+        ("rules.jsonl", "{}", "has no column rule_id"),
     ],
 )
 def test_a_malformed_file_changes_nothing(workspace, tmp_path: Path, name: str, text: str, message: str) -> None:

@@ -199,6 +199,24 @@ def test_edits_of_other_columns_than_the_text(workspace, add_rules, tmp_path: Pa
     assert notes == ["Disabled rules match nothing: draft."]
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"expression": "x > 90"}', "has no column rule_id, which"),
+        ('{"rule_id": "a"}', "has no column expression, which"),
+        ('{"rule_id": "a", "expression": "x > 90"}\n{}', "rule 2: it has no rule_id, which"),
+    ],
+)
+def test_a_file_without_ids_or_expressions_is_refused(
+    workspace, tmp_path: Path, capsys, monkeypatch, text: str, told: str
+) -> None:
+    workspace.configuration.path.write_text('[lake]\nroot = "lake"\n[streams.s]\nsource = "lake/source"\n')
+    monkeypatch.setenv("DELTATAG_CONFIG", str(workspace.configuration.path))
+    (tmp_path / "rules.jsonl").write_text(text)
+    assert main(["backtest", "s", "--file", str(tmp_path / "rules.jsonl")]) == 1
+    assert told in capsys.readouterr().err
+
+
 def test_a_text_that_never_compiled_is_corrected(workspace) -> None:
     wrong = ["x >", "y > 1", "x > 'a'", "x IN LIST('none')"]
     tried = [Candidate(text, "x > 90", text) for text in [*wrong, "factorial(hour(t)) = 3"]]

@@ -70,7 +70,9 @@ def test_a_label_that_is_given_twice_is_refused(tmp_path: Path) -> None:
 
 
 def test_bounds_beyond_the_years_of_utc_are_the_nearest(tmp_path: Path) -> None:
-    (tmp_path / "rules.csv").write_text("rule_id,valid_from,valid_to\na,0001-01-01T00:00+02:00,9999-12-31T23:59:59\n")
+    (tmp_path / "rules.csv").write_text(
+        "rule_id,expression,valid_from,valid_to\na,x,0001-01-01T00:00+02:00,9999-12-31T23:59:59\n"
+    )
     (rule,) = read_rules_file(tmp_path / "rules.csv", "string", ZoneInfo("America/New_York")).to_dicts()
     assert (rule["valid_from"], rule["valid_to"]) == tuple(
         each.replace(tzinfo=UTC) for each in (datetime.min, datetime.max)
