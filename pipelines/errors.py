@@ -122,7 +122,7 @@ class QuarantineShareError(PipelineError):
 
 
 class StatementError(PipelineError):
-    """Spark refused a statement given to `deltatag sql`, or failed while running it."""
+    """A statement given to `deltatag sql` cannot be executed, or failed while Spark executed it."""
 
 
 def as_failure(error: Exception) -> Exception:

@@ -15,7 +15,7 @@ from pipelines.errors import NeedsSparkError, not_written
 from pipelines.lake.authors import by_this_user
 from pipelines.lake.reading import quoted, rewrite_alters_times
 from pipelines.local_sql.grammar import Change, Insert, TableName
-from pipelines.local_sql.tables import LocalTable
+from pipelines.local_sql.tables import LocalTable, known_name
 from pipelines.local_sql.values import value_of
 from pipelines.table_definitions import RULES
 from pipelines.workspace import Workspace
@@ -62,9 +62,10 @@ def change(workspace: Workspace, statement: Change) -> pa.Table:
 
     def write(table: LocalTable) -> pa.Table:
         """Change the rows of one version of the table."""
+        changes = _changes(table, statement)
         count, where = _chosen(table, statement)
         if count:
-            _write(table, statement, where)
+            _write(table, changes, where)
         return pa.table({"num_affected_rows": pa.array([count], pa.int64())})
 
     return committed(workspace, statement.table, write)
@@ -95,11 +96,18 @@ def writable_of(table: LocalTable) -> DeltaTable:
     return writable
 
 
-def _write(table: LocalTable, statement: Change, where: str | None) -> None:
+def _write(table: LocalTable, changes: dict[str, str] | None, where: str | None) -> None:
     writable = writable_of(table)
-    if statement.values is None:
+    if changes is None:
         writable.delete(where, commit_properties=by_this_user())
-        return
+    else:
+        writable.update(changes, predicate=where, commit_properties=by_this_user())
+
+
+def _changes(table: LocalTable, statement: Change) -> dict[str, str] | None:
+    """The columns that an UPDATE sets and their values, as delta-rs spells them; None for a DELETE."""
+    if statement.values is None:
+        return None
     values: dict[str, Any] = {}
     for name, text in statement.values:
         column = table.column(name)
@@ -107,8 +115,7 @@ def _write(table: LocalTable, statement: Change, where: str | None) -> None:
             raise NeedsSparkError(f"it sets {column} twice")
         kind = table.schema.field(column).type
         values[column] = _new_value(value_of(text, kind, table.zone), kind)
-    changes = {quoted(column): value for column, value in values.items()}
-    writable.update(changes, predicate=where, commit_properties=by_this_user())
+    return {quoted(column): value for column, value in values.items()}
 
 
 def _chosen(table: LocalTable, statement: Change) -> tuple[int, str | None]:
@@ -166,8 +173,8 @@ def _equal_row(rows: pa.Table, place: int) -> str:
 
 def _editable(workspace: Workspace, name: TableName) -> LocalTable:
     """The table; NeedsSparkError if it is neither `rules` nor a list, or if a writer must do more than write rows."""
-    known = {RULES.name, *(each.lower() for each in workspace.configuration.lists)}
-    if name.is_path or name.name.lower() not in known:
+    known = {RULES.name, *workspace.configuration.lists}
+    if name.is_path or known_name(workspace, name) not in known:
         raise NeedsSparkError("only rules and lists are edited without it")
     table = LocalTable(workspace, name)
     snapshot = table.snapshot

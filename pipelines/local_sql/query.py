@@ -21,6 +21,7 @@ _INT64 = (-(1 << 63), (1 << 63) - 1)
 def select(workspace: Workspace, query: Select) -> pa.Table:
     """The result of a query; NeedsSparkError if only Spark can compute it exactly."""
     table = LocalTable(workspace, query.table)
+    table.aliases = tuple(item.alias for item in query.items if item.alias is not None)
     if query.group_by or any(item.aggregate for item in query.items):
         return _Aggregation(table, query).result()
     return _rows(table, query)

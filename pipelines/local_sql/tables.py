@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,13 +32,23 @@ from rules_index.workers.source_file_reader import SourceFile, UnreadableFileErr
 MOST_BYTES = 1 << 30
 """Maximum bytes of files that a statement reads here; larger tables are left to Spark's parallel tasks."""
 _ALL = 1 << 62
+_PLAIN_NAME = re.compile(r"[A-Za-z]\w*(?!\s*[.(\w])")
+"""A name that Spark could only read as a column: it begins with a letter, unlike `_metadata`, and has no table before
+it."""
+_SPARK_SETTINGS = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS")
+"""Environment variables that give Spark settings."""
 
 
 class LocalTable:
-    """A version of a table; NeedsSparkError if only Spark can read it."""
+    """A version of a table; NeedsSparkError if only Spark can read it, StatementError if there is none.
+
+    aliases: other names that the statement may use like a column's.
+    """
 
     def __init__(self, workspace: Workspace, name: TableName) -> None:
         self.name, self.zone = name, workspace.configuration.rules.time_zone
+        self.aliases: tuple[str, ...] = ()
+        self._is_sure = _has_no_catalog(workspace)
         uri = _place(workspace, name)
         self.log = table_log(uri, bounds=True)
         try:
@@ -43,9 +56,11 @@ class LocalTable:
         except PipelineError as error:
             raise NeedsSparkError(str(error)) from error
         if self.snapshot.number < 0:
-            if name.is_path or is_catalog_name(uri) or local_folder(uri) is None:
+            if is_catalog_name(uri) or local_folder(uri) is None:
                 raise NeedsSparkError("there is no such table")
-            raise StatementError(why_missing(workspace, _known(workspace, name)))
+            if name.is_path:
+                raise StatementError(f"There is no Delta table in the folder {uri}.")
+            raise StatementError(why_missing(workspace, known_name(workspace, name)))
         if foreign := foreign_features(self.snapshot):
             raise NeedsSparkError(f"the table has the feature {foreign[0]}")
 
@@ -55,11 +70,18 @@ class LocalTable:
         return arrow_schema_of(self.snapshot.fields)
 
     def column(self, name: str) -> str:
-        """A column's name in the table's spelling; NeedsSparkError if there is none."""
-        found = spelled(self.schema.names, name, column_key)
-        if found is None:
+        """A column's name in the table's spelling. StatementError if there is none; NeedsSparkError if Spark might find
+        one."""
+        names = self.schema.names
+        found = spelled(names, name, column_key)
+        if found is not None:
+            return found
+        others = {column_key(each) for each in (*names, *self.aliases)}
+        if not self._is_sure or not _PLAIN_NAME.fullmatch(name) or column_key(name) in others:
             raise NeedsSparkError(f"the table has no column {name}")
-        return found
+        close = difflib.get_close_matches(name, names, 1)
+        hint = f"did you mean {close[0]}?" if close else f"its columns are: {', '.join(names)}."
+        raise StatementError(f"The table {self.name.name} has no column {name}; {hint}")
 
     @property
     def plainest_column(self) -> str:
@@ -68,10 +90,14 @@ class LocalTable:
         return next(plain, self.schema.names[0])
 
     def condition(self, text: str | None) -> Condition | None:
-        """The compiled condition of a WHERE; None without one. NeedsSparkError if only Spark evaluates it."""
+        """The compiled condition of a WHERE; None without one. NeedsSparkError if only Spark evaluates it,
+        StatementError if it names a column that the table does not have."""
         if text is None:
             return None
         compiled = ri.compile_rules([(0, text)], self.schema, "scan", time_zone=self.zone)
+        for reject in compiled.rejects.to_pylist() if self._is_sure else ():
+            if reject["error"] == "UNKNOWN_COLUMN" and _PLAIN_NAME.match(text, reject["position"]):
+                raise StatementError(f"{reject['message']} This is about the table {self.name.name}.")
         if len(compiled) != 1 or compiled.derived:
             raise NeedsSparkError(f"only Spark evaluates {text}")
         fields = (parts[0] for leaf in compiled.inputs if len(parts := path_parts(leaf.name)) > 1)
@@ -143,17 +169,27 @@ class Condition:
 def _place(workspace: Workspace, name: TableName) -> str:
     if name.is_path:
         return name.name
-    known = _known(workspace, name)
+    known = known_name(workspace, name)
     return source_of(workspace.configuration, known) or workspace.lake.uri(known)
 
 
-def _known(workspace: Workspace, name: TableName) -> str:
-    """A table's name as the configuration spells it; NeedsSparkError if it has no such table."""
+def known_name(workspace: Workspace, name: TableName) -> str:
+    """A table's name as the configuration spells it. StatementError if there is none; NeedsSparkError if Spark might
+    find one."""
     names = table_names(workspace.configuration)
     known = next((each for each in names if each.lower() == name.name.lower()), None)
+    if known is None and _has_no_catalog(workspace):
+        close = difflib.get_close_matches(name.name, names, 1)
+        hint = f"; did you mean {close[0]}?" if close else "."
+        raise StatementError(f"There is no table {name.name}{hint} Tables that have a name are: {', '.join(names)}.")
     if known is None:
         raise NeedsSparkError("there is no such table")
     return known
+
+
+def _has_no_catalog(workspace: Workspace) -> bool:
+    """Whether a session of Spark would know the same names: no setting adds a catalog, or columns to tables."""
+    return not workspace.configuration.spark and not any(map(os.environ.get, _SPARK_SETTINGS))
 
 
 def why_missing(workspace: Workspace, name: str) -> str:

@@ -68,6 +68,6 @@ def test_it_is_told_which_of_several_statements_failed(capsys, monkeypatch, plac
 
     monkeypatch.setattr("pipelines.sql.statement_result", no_spark)
     statements = [count] * 2
-    statements.insert(place - 1, "SELECT n FROM nowhere")
+    statements.insert(place - 1, "SELECT n + 1 FROM rules")
     assert main(["sql", *statements]) == 1
     assert f"deltatag: statement {place} of 3, {done} executed: no" in capsys.readouterr().err

@@ -18,7 +18,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from deltatag.__main__ import main
 from pipelines.authoring.versions import history
-from pipelines.errors import NeedsSparkError
+from pipelines.errors import NeedsSparkError, StatementError
 from pipelines.lake.folder_log import FolderLog
 from pipelines.local_sql.grammar import (
     Change,
@@ -106,7 +106,9 @@ def test_texts_that_end_too_early(text: str) -> None:
     ("statement", "reason"),
     [
         ("SELECT n FROM s JOIN rules ON TRUE", "it has JOIN where"),
-        ("SELECT n FROM nothing", "there is no such table"),
+        ("SELECT _metadata FROM s", "the table has no column _metadata"),
+        ("SELECT n AS m, m FROM s", "the table has no column m"),
+        ("SELECT n FROM s WHERE delta.n > 1", "only Spark evaluates delta.n"),
         ("SELECT n FROM s WHERE soundex(n) = 'x'", "only Spark evaluates soundex"),
         ("DELETE FROM s", "only rules and lists are edited"),
     ],
@@ -114,6 +116,33 @@ def test_texts_that_end_too_early(text: str) -> None:
 def test_a_statement_for_spark_has_a_reason(lake: Workspace, statement: str, reason: str) -> None:
     with pytest.raises(NeedsSparkError, match=reason):
         execute(lake, statement)
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("SELECT n FROM ruels", r"no table ruels; did you mean rules\? Tables that have a name are: rules"),
+        ("INSERT INTO ruels (rule_id) VALUES ('a')", "no table ruels"),
+        ("SELECT n FROM delta.`/nowhere/at/all`", "no Delta table in the folder /nowhere/at/all"),
+        ("SELECT nn FROM s", r"The table s has no column nn; did you mean n\?"),
+        ("SELECT n FROM s WHERE nn > 1", "no column 'nn'.*about the table s"),
+        ("SELECT count(nn) FROM s", "no column nn"),
+        ("SELECT n, count(*) FROM s GROUP BY nn", "no column nn"),
+        ("SELECT n FROM s ORDER BY nn", "no column nn"),
+        ("INSERT INTO rules (rule) VALUES ('a')", "no column rule; did you mean rule_id"),
+        ("UPDATE rules SET onwer = 'a' WHERE rule_id = 'none has it'", "no column onwer"),
+        ("DELETE FROM rules WHERE onwer = 'a'", "no column 'onwer'"),
+    ],
+)
+def test_a_name_that_nothing_has_is_told_at_once(
+    lake: Workspace, monkeypatch: pytest.MonkeyPatch, statement: str, told: str
+) -> None:
+    with pytest.raises(StatementError, match=told):
+        execute(lake, statement)
+    if "/nowhere" not in statement:
+        monkeypatch.setenv("SPARK_CONF_DIR", "/etc/spark")  # its catalog may have the name
+        with pytest.raises(NeedsSparkError):
+            execute(lake, statement)
 
 
 def test_only_files_that_can_have_rows_are_read(lake: Workspace, tmp_path: Path) -> None:
