@@ -28,11 +28,16 @@ class Suite:
 
 
 class MeasuredSuites(NamedTuple):
-    """What a gate evaluates. measures: those of all suites; counts: for a tagged table, the matches by rule."""
+    """What a gate evaluates.
+
+    measures: those of all suites; counts: for a tagged table, the matches by rule; note_judged: for a tagged table,
+    records that its micro-batches are judged.
+    """
 
     suites: Sequence[Suite]
     measures: Mapping[str, Any]
     counts: MatchesByRule = ()
+    note_judged: Callable[[], None] = lambda: None
 
 
 def evaluate(suites: Sequence[Suite]) -> tuple[Finding, ...]:

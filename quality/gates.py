@@ -20,6 +20,7 @@ from quality.documents import note_verdicts
 from quality.evaluation import MeasuredSuites, evaluate
 from quality.findings import ERROR, Expectation, Finding, GateResult
 from quality.validation import validate
+from quality.written import unjudged
 
 if TYPE_CHECKING:
     from pipelines.settings.model import Join, Stream
@@ -62,21 +63,29 @@ def joined_source_gate(workspace: Workspace, join: Join, of_stream: GateResult) 
 
 
 def tagged_gate(workspace: Workspace, stream: str, newest: int = 1, docs: bool = True) -> GateResult:
-    """Check what the last `newest` micro-batches of a stream wrote to its tables."""
+    """Check what a stream wrote since it was checked last, but at least the last `newest` micro-batches."""
     workspace.progress(f"judging the tagged rows of {stream}")
     configured = workspace.configuration.stream(stream)
     name, expected = tagged_table(configured), tagged.expectations(configured)
     if is_only_joined(workspace, stream):
         return _unneeded(name, expected)
-    return _gated(workspace, name, expected, lambda: tagged.suites(workspace, configured, newest), docs)
+
+    def measure() -> MeasuredSuites:
+        return tagged.suites(workspace, configured, max(newest, unjudged(workspace.lake, stream)))
+
+    return _gated(workspace, name, expected, measure, docs)
 
 
 def joined_gate(workspace: Workspace, name: str, newest: int = 1, docs: bool = True) -> GateResult:
-    """Check what the last `newest` micro-batches of a join wrote to its tables."""
+    """Check what a join wrote since it was checked last, but at least the last `newest` micro-batches."""
     workspace.progress(f"judging the joined rows of {name}")
     join = workspace.configuration.joins[name]
     expected = joined.expectations(workspace.configuration, join)
-    return _gated(workspace, tagged_table(name), expected, lambda: joined.suites(workspace, join, newest), docs)
+
+    def measure() -> MeasuredSuites:
+        return joined.suites(workspace, join, max(newest, unjudged(workspace.lake, name)))
+
+    return _gated(workspace, tagged_table(name), expected, measure, docs)
 
 
 class QualityGates:
@@ -86,7 +95,6 @@ class QualityGates:
         """docs: write a page of Data Docs for each suite, and not only for those of a closed gate."""
         self._docs = docs
         self.results: list[GateResult] = []
-        self._batches: dict[str, int] = {}
 
     def before_compile(self, workspace: Workspace) -> str | None:
         """Check the rules table; returns None to pass, or why the gate is closed."""
@@ -94,12 +102,11 @@ class QualityGates:
 
     def before_tag(self, workspace: Workspace, stream: Stream) -> str | None:
         """Check a stream's source; returns None to pass, or why the gate is closed."""
-        self._batches[stream.name] = _last_number(workspace, stream.name)
         return self._keep(source_gate(workspace, stream.name, self._docs))
 
     def after_tag(self, workspace: Workspace, stream: Stream) -> str | None:
-        """Check what was tagged since `before_tag`; returns None to pass, or why the gate is closed."""
-        return self._keep(tagged_gate(workspace, stream.name, self._newest(workspace, stream.name), self._docs))
+        """Check what was tagged since the last such gate; returns None to pass, or why the gate is closed."""
+        return self._keep(tagged_gate(workspace, stream.name, docs=self._docs))
 
     def before_join(self, workspace: Workspace, join: Join) -> str | None:
         """Check the sources of the join's streams; returns None to pass, or why a gate is closed.
@@ -107,7 +114,6 @@ class QualityGates:
         The gate of each stream is evaluated once per run. If it is closed, only what the join itself needs of the
         source decides.
         """
-        self._batches[join.name] = _last_number(workspace, join.name)
         reasons = [self._joined_source(workspace, name, join) for name in join.streams]
         return " ".join(reason for reason in reasons if reason is not None) or None
 
@@ -120,24 +126,12 @@ class QualityGates:
         return None if found.passed else self._keep(joined_source_gate(workspace, join, found))
 
     def after_join(self, workspace: Workspace, join: Join) -> str | None:
-        """Check what was joined since `before_join`; returns None to pass, or why the gate is closed."""
-        return self._keep(joined_gate(workspace, join.name, self._newest(workspace, join.name), self._docs))
-
-    def _newest(self, workspace: Workspace, scope: str) -> int:
-        """How many micro-batches the scope has had since its gate before them was evaluated; at least 1."""
-        return max(_last_number(workspace, scope) - self._batches.get(scope, -1), 1)
+        """Check what was joined since the last such gate; returns None to pass, or why the gate is closed."""
+        return self._keep(joined_gate(workspace, join.name, docs=self._docs))
 
     def _keep(self, result: GateResult) -> str | None:
         self.results.append(result)
         return result.reason
-
-
-def _last_number(workspace: Workspace, scope: str) -> int:
-    """The number of the scope's last micro-batch that is done; -1 if there is none."""
-    from pipelines.lake.runs import DONE, last_batch
-
-    last = last_batch(workspace.lake, scope)
-    return -1 if last is None else last.batch - (last.state != DONE)
 
 
 def _gated(
@@ -157,9 +151,11 @@ def _gated(
     found = GateResult(name, evaluate(measured.suites), measured.measures, measured.counts)
     if found.passed and not docs:
         note_verdicts(folder, measured.suites)
-        return found
-    findings, report = validate(folder, measured.suites)
-    return replace(found, findings=findings, report=report)
+    else:
+        findings, report = validate(folder, measured.suites)
+        found = replace(found, findings=findings, report=report)
+    measured.note_judged()
+    return found
 
 
 def _unneeded(name: str, expected: Sequence[Expectation]) -> GateResult:

@@ -61,7 +61,7 @@ def suites(workspace: Workspace, join: Join, newest: int = 1) -> MeasuredSuites:
         with written.passing_over_what_is_gone(scope_tables(join.name, is_join=True)):
             measures, counts = _measured(written, join)
     expected = expectations(workspace.configuration, join)
-    return MeasuredSuites([Suite(tagged_table(join.name), expected, measures)], measures, counts)
+    return MeasuredSuites([Suite(tagged_table(join.name), expected, measures)], measures, counts, written.note_judged)
 
 
 def _nothing_written() -> dict[str, Any]:

@@ -55,7 +55,9 @@ def suites(workspace: Workspace, stream: Stream, newest: int = 1) -> MeasuredSui
         runner = runner_of(workspace, stream)
         with runner.session(), written.passing_over_what_is_gone(scope_tables(stream.name)):
             measures, counts = _measure(written, stream, _reader(runner.name))
-    return MeasuredSuites([Suite(tagged_table(stream), expectations(stream), measures)], measures, counts)
+    return MeasuredSuites(
+        [Suite(tagged_table(stream), expectations(stream), measures)], measures, counts, written.note_judged
+    )
 
 
 class _Reader(Protocol):

@@ -6,27 +6,60 @@ This process (`local_written`, `local_joined`) or Spark (`spark_written`, `spark
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from pipelines.lake.runs import DONE, MicroBatch, newest_first
+from pipelines.errors import PipelineError
+from pipelines.lake.lake import arrow_schema
+from pipelines.lake.runs import DONE, FOLDED, MicroBatch, newest_first
 from pipelines.lake.table_log import table_log
 from pipelines.lake.transaction_ids import app_of
+from pipelines.table_definitions import RUNS
 from quality.findings import MatchesByRule
 from quality.rules import enabled_rules
 
 if TYPE_CHECKING:
+    from pipelines.lake.lake import Lake
     from pipelines.sources.positions import Add
     from pipelines.sources.source import Log
     from pipelines.workspace import Workspace
 
 
+_JUDGED = "deltatag/judged/"
+"""Prefix of the transactions in the log of `runs` that say which micro-batch of a scope was the last to be judged."""
+_WEEK = timedelta(days=7)
+"""For how long a micro-batch waits to be judged. The logs of the tables and files that were replaced go back so far."""
+
+
 class GoneError(Exception):
     """The log of a table no longer has the commits of the micro-batches that a gate judges."""
+
+
+def unjudged(lake: Lake, scope: str) -> int:
+    """How many micro-batches a scope has finished within a week, and since the last one that a gate has judged.
+
+    Those of a run that was killed before its gate are among them. Those before a restart, or before a change of the
+    stream's `output` or `matches`, are not.
+    """
+    judged, oldest = _last_judged(lake, scope), datetime.now(UTC) - _WEEK
+    found: list[MicroBatch] = []
+    for batch in newest_first(lake, scope):
+        if batch.batch <= judged or batch.started_at < oldest or {"reset", FOLDED} & batch.plan.keys():
+            break
+        if found and any(batch.plan.get(name) != found[0].plan.get(name) for name in ("output", "matches")):
+            break
+        found.append(batch)
+    return sum(batch.state == DONE for batch in found)
+
+
+def _last_judged(lake: Lake, scope: str) -> int:
+    judged = lake.delta("runs").transaction_version(_JUDGED + scope)
+    return -1 if judged is None else int(judged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +77,19 @@ class NewestBatch:
         since = takewhile(lambda b: not b.plan.get("reset"), newest_first(workspace.lake, scope))
         done = list(islice((b for b in since if b.state == DONE), most))
         return cls(workspace, scope, done[::-1])
+
+    def note_judged(self) -> None:
+        """Record in the log of `runs` that these are judged; if that fails, the next gate judges them again."""
+        from deltalake import CommitProperties, Transaction, exceptions, write_deltalake
+
+        lake = self.workspace.lake
+        if not self.batches or self.batches[-1].batch <= _last_judged(lake, self.scope):
+            return
+        mark = Transaction(_JUDGED + self.scope, self.batches[-1].batch)
+        with suppress(PipelineError, exceptions.DeltaError, OSError):
+            runs = lake.writable("runs")
+            no_rows = arrow_schema(RUNS).empty_table()
+            write_deltalake(runs, no_rows, mode="append", commit_properties=CommitProperties(app_transactions=[mark]))
 
     def adds(self, log: Log, table: str) -> list[Add]:
         """The files that the micro-batches added to a table, found by the transactions in its log; GoneError if the log

@@ -140,6 +140,7 @@ def test_only_the_newest_micro_batches_are_judged(lake) -> None:
     workspace = lake()
     tag_stream(workspace, "s")
     write_deltalake(workspace.configuration.stream("s").source, rows(300, 350), mode="append")
+    assert tagged_gate(workspace, "s").measures["source_rows"] == 300
     tag_stream(workspace, "s")
     assert tagged_gate(workspace, "s").measures["source_rows"] == 50
     assert tagged_gate(workspace, "s", 2).measures["source_rows"] == 350

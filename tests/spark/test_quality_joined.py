@@ -241,6 +241,7 @@ def test_only_the_newest_micro_batches_of_a_join_are_judged(open_lake) -> None:
     workspace = open_lake()
     compile_scopes(workspace)
     join_streams(workspace, "paid")
+    assert joined_gate(workspace, "paid").passed
     append(workspace, orders(60, 75), payments(60, 75))
     join_streams(workspace, "paid")
     new = pairs(orders(0, 75), payments(0, 75)) - pairs(orders(0, 60), payments(0, 60))

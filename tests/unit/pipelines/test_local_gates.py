@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from quality import sources, tagged
 from quality.evaluation import evaluate
-from quality.gates import QualityGates
+from quality.gates import QualityGates, tagged_gate
 from quality.written import NewestBatch
 from tests.cases import quick_first
 
@@ -93,6 +94,39 @@ def test_a_micro_batch_that_a_run_resumes_is_judged_with_those_after_it(workspac
     report = run_due(workspace, gates)
     assert (report.failures, report.tagged[0].batches) == ({}, 2)
     assert gates.results[-1].measures["tagged_rows"] == report.tagged[0].rows - report.tagged[0].quarantined
+
+
+def test_what_a_killed_run_tagged_is_judged_by_the_next_one(workspace, monkeypatch) -> None:
+    source, gates = workspace.configuration.streams["s"].source, QualityGates(docs=False)
+
+    def append_and_run() -> int:
+        """Let three rows arrive, and run; returns how many rows were judged."""
+        write_deltalake(source, pl.read_delta(source).head(3).to_arrow(), mode="append")
+        assert run_due(workspace, gates).failures == {}
+        return gates.results[-1].measures["source_rows"]
+
+    def kill(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("quality.gates.tagged_gate", kill)
+        append_and_run()
+    assert append_and_run() == ROWS + 6
+    assert append_and_run() == 3
+    tag_stream(workspace, "s", restart=True)  # what was there before has gone unjudged with its rows
+    assert append_and_run() == ROWS + 12
+    version = workspace.lake.version("runs")
+    assert tagged_gate(workspace, "s", docs=False).measures["source_rows"] == 3
+    assert workspace.lake.version("runs") == version
+
+
+def test_rows_that_were_written_by_another_output_are_not_judged_by_this_one(workspace) -> None:
+    configuration = workspace.configuration
+    stream = replace(configuration.streams["s"], output="matched")
+    tag_stream(Workspace(replace(configuration, streams={"s": stream})), "s")
+    write_deltalake(stream.source, pl.read_delta(stream.source).head(3).to_arrow(), mode="append")
+    gates = QualityGates(docs=False)
+    assert run_due(workspace, gates).failures == {} and gates.results[-1].measures["source_rows"] == 3
 
 
 def test_what_was_tagged_is_found_right(workspace) -> None:
