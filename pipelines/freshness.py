@@ -55,10 +55,13 @@ def waiting_rows(workspace: Workspace, stream: Stream) -> WaitingCommits:
     if behind <= 0:
         return WaitingCommits()
     from_time = stream.start.value / 1e6 if position is None and stream.start.kind == "timestamp" else 0.0
+    held = [commit for commit in table.history(behind) if commit.get("version", first) >= first]
+    # rows may be waiting since a commit that the log no longer has: since the oldest one that it has, at the latest
+    oldest = held[-1] if held and held[-1].get("version", first) > first else None
     times = [
         commit["timestamp"] / 1e3
-        for commit in table.history(behind)
-        if "timestamp" in commit and commit.get("version", first) >= first and _brings_rows(commit)
+        for commit in held
+        if "timestamp" in commit and (_brings_rows(commit) or commit is oldest)
     ]
     times = [time for time in times if time >= from_time]
     return WaitingCommits(len(times), datetime.fromtimestamp(min(times), UTC) if times else None)

@@ -130,6 +130,15 @@ def test_rows_that_wait_longer_than_the_stream_allows_warn_until_they_are_tagged
     assert not event.passed and event.metadata["waiting_commits"].value == 2
     assert 10_800 <= event.metadata["waiting_seconds"].value < 18_000
 
+    # rows also wait if the log no longer has the commit that brought them
+    table, log = DeltaTable(source), Path(source, "_delta_log")
+    table.alter.set_table_properties({"delta.logRetentionDuration": "interval 1 day"})
+    grow_older(source, table.version(), 2)
+    table.create_checkpoint()
+    for version in range(table.version()):
+        (log / f"{version:020}.json").unlink()
+    assert verdicts(workspace, instance, None)[0][0].passed is False
+
 
 def test_without_the_key_there_is_neither_check_nor_sensor(tmp_path: Path) -> None:
     definitions = build_definitions(make_lake(tmp_path, FLIGHTS, []).configuration.path)
