@@ -277,13 +277,13 @@ def read_yaml_documents(path: Path, text: str) -> list[Any]:
         return [each for each in yaml.load_all(text, _Loader) if each is not None]
     except (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
-        where = f", line {mark.line + 1}" if mark is not None else ""
+        where = f", line {mark.line + 1}," if mark is not None else ""
         reason = getattr(error, "problem", None) or str(error).splitlines()[0]
         if isinstance(error, RecursionError):
             reason = "it is nested too deep"
         if mark is not None and "\t" in "".join(text.split("\n")[mark.line : mark.line + 1]):
             reason += " (the line has a tab; YAML is indented with blanks)"
-        raise RuleFileError(f"{path}{where}, is not a YAML file of rules: {reason}.") from None
+        raise RuleFileError(f"{path}{where} is not a YAML file of rules: {reason}.") from None
 
 
 def _check_events(text: str) -> None:
