@@ -94,7 +94,7 @@ def _bring_up_to_date(
     if counts.rejected and scope.workspace.configuration.rules.on_reject == "hold":
         return held_result(name, counts, stored), rejected, None
     if updated.fingerprint == stored.fingerprint:
-        update_statistics(lake, stored, {LISTS: versions})
+        update_statistics(lake, stored, {LISTS: versions, "columns": columns_of(scope.columns())})
         return indexed_result("unchanged", stored, counts), rejected, stored
     statistics = {
         **updated.stats,

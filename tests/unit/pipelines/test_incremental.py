@@ -287,6 +287,18 @@ def test_a_rule_reads_a_column_that_the_index_was_not_compiled_with(
     assert explained.matched
 
 
+def test_a_rejected_rule_beside_a_new_column_is_compiled_once(
+    workspace: Workspace, watched: Watched, add_rules: Any
+) -> None:
+    add_rules(workspace, *many())
+    compile_scopes(workspace)
+    source = workspace.configuration.streams["s"].source
+    rows().with_columns(z=pl.lit(1)).write_delta(source, mode="append", delta_write_options={"schema_mode": "merge"})
+    add_rules(workspace, ("bad", "s", "x >"))
+    assert [(each.state, each.rejects) for each in compile_scopes(workspace)] == [("unchanged", 1), ("unchanged", 0)]
+    assert watched.count == 1 and not compile_is_due(workspace, "s")
+
+
 @pytest.mark.slow
 def test_all_rules_are_compiled_where_more_than_rules_has_changed(
     workspace: Workspace, watched: Watched, add_rules: Any, tmp_path: Path
