@@ -56,7 +56,7 @@ class Author:
 
     def append(self) -> None:
         known = set(self.lake.arrow("rules", ["rule_id"]).column(0).to_pylist())
-        ids = {self.id() for _ in range(self.choice.choice((1, 2, 5)))}
+        ids = sorted({self.id() for _ in range(self.choice.choice((1, 2, 5)))})
         given = self.table([self.rule(each) for each in ids if each not in known or self.choice.random() < 0.1])
         write_deltalake(self.lake.uri("rules"), given, mode="append")
 
@@ -87,7 +87,7 @@ class Author:
         self.lake.delta("rules").delete(f"rule_id = {self.literal(self.id())}")
 
     def merge(self) -> None:
-        ids = {self.id() for _ in range(4)}
+        ids = sorted({self.id() for _ in range(4)})
         given = self.table([{**self.rule(each), "rule_id": each} for each in ids])
         merged = self.lake.delta("rules").merge(given, "t.rule_id = g.rule_id", "g", "t")
         merged.when_matched_update_all().when_not_matched_insert_all().execute()
