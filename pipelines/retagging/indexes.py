@@ -1,4 +1,5 @@
-"""Compiles small indexes of only the rules that differ; rows are matched again with these alone."""
+"""The indexes with which rows are matched again: small ones of only the rules that differ, or the newest one where any
+rule may."""
 
 from __future__ import annotations
 

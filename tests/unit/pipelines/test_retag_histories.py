@@ -25,8 +25,18 @@ from pipelines.workspace import Workspace
 from rules_index.compiling import update
 from tests import lakes
 from tests.cases import cases, quick_first
-from tests.unit.pipelines.local_retags import RETAGS, exploded, matched, read
-from tests.unit.pipelines.retagged_rows import START, STEPS, DiedError, bounded, die_after, random_rule, rows
+from tests.unit.pipelines.local_retags import RETAGS, append, assert_like_anew, exploded, matched, read
+from tests.unit.pipelines.retagged_rows import (
+    START,
+    STEPS,
+    STREAM,
+    DiedError,
+    bounded,
+    die_after,
+    random_rule,
+    rows,
+    write_rules,
+)
 
 pytestmark = pytest.mark.usefixtures("without_spark")
 LISTS = ("words", "numbers")
@@ -193,6 +203,44 @@ class History:
 def annotated(workspace: Workspace) -> dict[int, Any]:
     names = ("rule_ids", "first_rule_id", "labels", "severity", *COLUMNS)
     return {r["seq"]: [r.get(name) for name in names] for r in read(workspace, "s_tagged").to_pylist()}
+
+
+@pytest.mark.parametrize("is_range", [False, True])
+def test_another_time_zone_replaces_all_ids(make_retagged: Any, is_range: bool) -> None:
+    """It is not known which ids rows would keep; those of a rule that is gone meanwhile leave, too."""
+    workspace = make_retagged()
+    append(workspace, 0, 150)
+    write_rules(workspace, {"gone": "n > 3", "hour": "hour(t) = 4", "same": "w = 'x'"})
+    tag_stream(workspace, "s")
+    source = workspace.configuration.path.parent / "lake"
+    document = {
+        "lake": {"root": str(source)},
+        "streams": {"s": STREAM},
+        "rules": {"time_zone": "Asia/Kolkata"},
+    }
+    workspace = Workspace(parse_configuration(document, workspace.configuration.path), None)
+    write_rules(workspace, {"hour": "hour(t) = 4", "same": "w = 'x'"})
+    if is_range:
+        assert retag(workspace, "s", "2024-03-09T12:00:00Z").rows_changed
+        assert matched(workspace) == exploded(workspace)
+    assert retag(workspace, "s").rows_changed
+    assert retag(workspace, "s").rows_changed == 0
+    assert_like_anew(workspace)
+
+
+@pytest.mark.parametrize("output", ["all", "matched"])
+def test_a_rule_reads_a_column_that_only_the_source_has(make_retagged: Any, output: str) -> None:
+    workspace = make_retagged(output=output)
+    append(workspace, 0, 90)
+    write_rules(workspace, {"same": "w = 'x'"})
+    tag_stream(workspace, "s")
+    more = rows(90, 120).append_column("c", pa.array([1] * 30))
+    write_deltalake(workspace.configuration.streams["s"].source, more, mode="append", schema_mode="merge")
+    write_rules(workspace, {"same": "w = 'x'", "null": "c IS NULL AND n > 12", "one": "c = 1"})
+    assert retag(workspace, "s").rows_changed
+    assert "c" not in read(workspace, "s_tagged").column_names
+    tag_stream(workspace, "s")
+    assert_like_anew(workspace)
 
 
 @pytest.mark.parametrize("seed", quick_first(0, range(cases(8, RETAGS))))
