@@ -6,6 +6,7 @@ LIKE and RLIKE are both evaluated by it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -53,22 +54,44 @@ class Automaton:
     slots: npt.NDArray[np.int32]
 
 
-def build(node: Node, work: Work | None = None) -> Automaton:
-    """The automaton that finds a match of the node. With `work`, a rule's budget of work, raises `RuleError` if the
-    automaton would be too large; without, the pattern must have been accepted before."""
-    if work is not None and size(node) > STATE_LIMIT:
+def check(node: Node, work: Work) -> None:
+    """Raises `RuleError`: `PATTERN` if the automaton of the node would be too large; `TOO_COMPLEX` if too little of
+    the rule's budget of work is left for it."""
+    states = size(node)
+    if states > STATE_LIMIT:
         raise RuleError(
             "PATTERN",
             "The regular expression cannot be used: its counted repetitions make it too large "
             f"(more than {STATE_LIMIT:,} steps when written out).",
             0,
         )
+    work.spend(states)
+    sets: set[ValueSet] = set()
+    _collect(node, sets)
+    cuts = {cut for members in sets for cut in members.cuts}
+    work.spend(len(sets) * len(cuts) // _CELLS_A_STEP)
+
+
+def _collect(node: Node, sets: set[ValueSet]) -> None:
+    """Adds the sets of code points of a node, as `_Builder` does."""
+    match node:
+        case Characters(members):
+            sets.add(members)
+        case Sequence(items) | Choice(items):
+            for item in items:
+                _collect(item, sets)
+        case Repeat(item, _, _):
+            _collect(item, sets)
+        case Assertion(place) if place in _SETS:
+            sets.update(_SETS[place]().values())
+
+
+def build(node: Node) -> Automaton:
+    """The automaton that finds a match of a node that `check` accepts."""
     node, from_start, to_end = _anchored(node)
     builder = _Builder()
     start = builder.add(node, builder.state(MATCH))
-    if work is not None:
-        work.spend(len(builder.kind))
-    cuts, classes, membership = _partition(builder.sets, work)
+    cuts, classes, membership = _partition(builder.sets)
     places = sorted(builder.places)
     slots = np.full(len(Place), -1, np.int32)
     slots[places] = np.arange(len(places), dtype=np.int32)
@@ -169,28 +192,35 @@ class _Builder:
     def note(self, place: Place) -> None:
         """Records that the pattern tests a kind of place. For word boundaries, adds the sets that define them."""
         self.places.add(place)
-        if place is Place.WORD_EDGE:
-            self.sets[WORD] = cp.letters_and_digits() | points((0x5F,))
-        elif place is Place.WORD_EDGE_UNICODE:
-            self.sets[WORD_UNICODE] = cp.word()
-        if place in (Place.WORD_EDGE, Place.WORD_EDGE_UNICODE):
-            self.sets[MARK] = cp.category("Mn")
-            self.sets[BASE] = cp.letters_and_digits()
+        for row, members in _SETS[place]().items() if place in _SETS else ():
+            self.sets[row] = members
+
+
+@cache
+def _edges() -> dict[int, ValueSet]:
+    """The sets by which the edges of words are found, by their rows in `membership`."""
+    return {WORD: cp.letters_and_digits() | points((0x5F,)), MARK: cp.category("Mn"), BASE: cp.letters_and_digits()}
+
+
+@cache
+def _edges_unicode() -> dict[int, ValueSet]:
+    """The same for words of Unicode."""
+    return {WORD_UNICODE: cp.word(), MARK: cp.category("Mn"), BASE: cp.letters_and_digits()}
+
+
+_SETS = {Place.WORD_EDGE: _edges, Place.WORD_EDGE_UNICODE: _edges_unicode}
+"""The sets by which a kind of place is found."""
 
 
 def spend_on_sets(characters: int, work: Work) -> None:
-    """Spends the work that `build` needs for the sets of a pattern with so many (`characters`) different characters."""
+    """Spends the work that `check` would for the sets of a pattern with so many (`characters`) different characters."""
     work.spend(characters * 2 * characters // _CELLS_A_STEP)
 
 
-def _partition(
-    sets: list[ValueSet], work: Work | None
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
+def _partition(sets: list[ValueSet]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
     """The lower ends of intervals, the class of each, and which classes each set contains, as `Automaton` has them."""
     cuts = np.unique(np.array([0, *(cut for members in sets for cut in members.cuts)], np.int32))
     cuts = cuts[cuts < cp.CODE_POINTS]
-    if work is not None:
-        work.spend(len(sets) * len(cuts) // _CELLS_A_STEP)
     held = np.zeros((len(sets), len(cuts)), np.bool_)
     for row, members in enumerate(sets):
         flips = np.searchsorted(np.array(members.cuts, np.int64), cuts, side="right")

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from rules_index.domains.values import ValueSet
 from rules_index.errors import RuleError
 from rules_index.language.patterns import code_points as cp
-from rules_index.language.patterns.automaton import build
+from rules_index.language.patterns.automaton import check
 from rules_index.language.patterns.java_syntax import parse
 from rules_index.language.patterns.syntax import Assertion, Characters, Choice, Node, Place, Repeat, Sequence, size
 from rules_index.work_budget import Work
@@ -69,7 +69,7 @@ def rlike_as_re2(pattern: str) -> str:
     ends (except a last `$` that no carriage return can precede), or properties that only Java knows.
     """
     node = parse(pattern)
-    build(node, Work())
+    check(node, Work())
     try:
         return _Writer().text(node, True, cp.ALL)
     except _InexpressibleError as error:

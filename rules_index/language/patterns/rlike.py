@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from rules_index.language.patterns.automaton import build
+from rules_index.language.patterns.automaton import build, check
 from rules_index.language.patterns.java_syntax import parse
 from rules_index.language.patterns.search import Searcher
 from rules_index.language.patterns.strings import buffers, with_nulls
@@ -36,4 +36,4 @@ def check_rlike(pattern: str, work: Work | None = None) -> None:
     """Raises `RuleError`: `PATTERN`, with the position in the pattern, if RLIKE does not accept it; `TOO_COMPLEX` if
     too little of the budget of work is left for it."""
     work = work or Work()
-    build(parse(pattern, work), work)
+    check(parse(pattern, work), work)

@@ -1,4 +1,4 @@
-"""A second of CPU, as long as this machine takes for it beside what else it is doing."""
+"""Limits of CPU time, longer if this machine is slow or does other work."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _USUAL = 0.06
-"""Seconds that the loop below takes on a machine of today that does nothing else."""
+"""Seconds that the loop of `_slowness` takes on a machine of today that does nothing else."""
 
 
-def _measured() -> float:
+def within(limit: float, seconds: float) -> bool:
+    """Whether what took these seconds of CPU would take less than the limit on a machine that does nothing else. How
+    slow this one is, is measured now, if that matters: other work beside a test comes and goes."""
+    return seconds < limit or seconds < limit * _slowness()
+
+
+def _slowness() -> float:
     started = time.process_time()
     found = {}
     for number in range(1_000_000):
         found[number & 1023] = number
     return (time.process_time() - started) / _USUAL
-
-
-SECOND = max(1.0, _measured())
 
 
 _frozen = False

@@ -22,7 +22,7 @@ from tests.random_expressions import Grammar
 from tests.random_rows import rows
 from tests.spark.expressions_rows import rows as rows_of_cases
 
-from .clock import SECOND
+from .clock import within
 
 COUNT = cases(4000, "DELTATAG_MUTATIONS")
 SEED = 23
@@ -66,7 +66,7 @@ def test_each_is_refused_with_its_reason_or_compiled_in_time(texts: object) -> N
             refused.append(error.error)
         slowest = max(slowest, (time.process_time() - started, text))
     print(codes, slowest)
-    assert slowest[0] < SECOND, slowest
+    assert within(1, slowest[0]), slowest
     assert codes["accepted"] > COUNT // 20
     for start in range(0, len(mutated), AT_ONCE):
         chosen = range(start, min(start + AT_ONCE, len(mutated)))

@@ -23,7 +23,7 @@ from rules_index.language.typed import Expression, Operation
 from rules_index.work_budget import MOST_STEPS
 from tests.cases import SOAK, quick_first
 
-from .clock import SECOND, heap_of_its_own
+from .clock import heap_of_its_own, within
 from .schemas import SCHEMA, SCOPE
 
 
@@ -91,7 +91,7 @@ def test_constructs_nested_in_one_another(levels: int) -> None:
         text = nested(chain, True)
         started = time.process_time()
         rejects = _flattened(text)
-        assert time.process_time() - started < SECOND, text
+        assert within(1, time.process_time() - started), text
         assert rejects in ([], ["TOO_DEEP"], ["TOO_COSTLY"], ["NOT_ALLOWED"]), (rejects, text)
 
 
@@ -102,7 +102,7 @@ def test_conditions_nested_in_one_another() -> None:
         text = f"if({text}, i > {level}, b)"
     started = time.process_time()
     assert _flattened(text) == []
-    assert time.process_time() - started < SECOND
+    assert within(1, time.process_time() - started)
 
 
 @pytest.mark.slow
@@ -113,7 +113,7 @@ def test_two_holes_double_the_text_only() -> None:
         if len(text) <= 100_000:
             started = time.process_time()
             _flattened(text)
-            assert time.process_time() - started < SECOND, construct
+            assert within(1, time.process_time() - started), construct
 
 
 @pytest.mark.slow
@@ -245,7 +245,7 @@ def test_long_chains(name: str) -> None:
             seconds = time.process_time() - started
         assert "INTERNAL" not in errors
         # the second that a rule's work may take, and one for the text's length, since other tests run beside this one
-        assert seconds < SECOND * (1 + min(1, length / 100_000)), (length, seconds, errors)
+        assert within(1 + min(1, length / 100_000), seconds), (length, seconds, errors)
 
 
 @pytest.mark.parametrize("name", FLAT)

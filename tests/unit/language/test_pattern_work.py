@@ -11,7 +11,7 @@ import pytest
 import rules_index as ri
 from tests.cases import quick_first
 
-from .clock import SECOND, heap_of_its_own
+from .clock import heap_of_its_own, within
 
 SCHEMA = pa.schema([("s", pa.string())])
 
@@ -44,6 +44,7 @@ RULES = {
     "captured": " AND ".join(f"regexp_extract(s, 'a([0-9]+)b{k}', 1) = 'x'" for k in range(1_000)),
     "large classes captured": " AND ".join(f"regexp_extract(s, '[\\\\p{{L}}]{{300}}{k}', 0) = 'x'" for k in range(250)),
     "classes divided by": " AND ".join(f"size(split(s, '[\\\\p{{L}}]{k}')) = 2" for k in range(500)),
+    "edges of words": "s RLIKE '" + r"\\b" * 9_000 + "'",
     "nested": "s RLIKE '((a{50}){50}){50}'",
     "many nodes": "s RLIKE '.*a.{20}'",
 }
@@ -54,7 +55,7 @@ RULES = {
 def test_no_pattern_holds_a_compile(name: str) -> None:
     ri.compile_rules([(1, "s LIKE '%a%' AND s RLIKE '(?iu)[É-Ý]'")], SCHEMA)
     # twice the second that a rule may take, and once more, since other tests run beside this one
-    assert compile_seconds(name) < 2 * SECOND or compile_seconds(name) < 2 * SECOND
+    assert within(2, compile_seconds(name)) or within(2, compile_seconds(name))
 
 
 def compile_seconds(name: str) -> float:
@@ -77,7 +78,7 @@ def test_no_pattern_holds_a_match(call: str) -> None:
         started = time.process_time()
         compiled.match(rows)
         seconds = time.process_time() - started
-    assert seconds < 2 * SECOND
+    assert within(2, seconds)
 
 
 @pytest.mark.parametrize(
