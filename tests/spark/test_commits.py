@@ -162,7 +162,7 @@ def test_the_internals_of_this_delta_lake_are_known(spark, monkeypatch) -> None:
     monkeypatch.setattr(delta_entry_points, "_tested", set())
     started = time.perf_counter()
     delta_entry_points.know_delta(spark)
-    assert time.perf_counter() - started < 1
+    assert time.perf_counter() - started < 5
     monkeypatch.setattr(delta_entry_points, "_tested", set())
     monkeypatch.setitem(known, "Snapshot", ["version()", "files2()"])
     with pytest.raises(SessionError, match=r"Delta Lake, 4\.\d\.\d on Spark 4\.\d\.\d .*no Snapshot\.files2\(\)"):
