@@ -6,11 +6,13 @@ import random
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from pipelines.errors import TableError
 from pipelines.lake.index_histories import histories_to_retag
+from pipelines.recovery import micro_batch
 from pipelines.retag import retag
 from pipelines.status import status
 from pipelines.tag import tag_stream
@@ -25,8 +27,9 @@ from tests.unit.pipelines.local_retags import (
     exploded,
     matched,
     prepared,
+    read,
 )
-from tests.unit.pipelines.retagged_rows import BEFORE, edited, random_rule, write_rules
+from tests.unit.pipelines.retagged_rows import BEFORE, DiedError, edited, random_rule, rows, write_rules
 
 pytestmark = pytest.mark.usefixtures("without_spark")
 
@@ -77,6 +80,24 @@ def test_a_retag_that_a_restore_has_undone_does_not_count(make_retagged, output:
     again = retag(workspace, "s")
     assert (again.files_read, again.rows_changed) == (0, 0)
     assert_like_anew(workspace)
+
+
+def test_a_restart_makes_the_table_anew_of_a_run_that_died_before_its_first_plan(make_retagged, monkeypatch) -> None:
+    workspace = make_retagged()
+    append(workspace, 0, 60)
+    write_rules(workspace, BEFORE)
+    with monkeypatch.context() as patch, pytest.raises(DiedError):
+        patch.setattr(micro_batch, "record_plan", die)
+        tag_stream(workspace, "s")
+    typed = rows(0, 60).set_column(1, "n", rows(0, 60)["n"].cast(pa.int64()))
+    write_deltalake(workspace.configuration.streams["s"].source, typed, mode="overwrite", schema_mode="overwrite")
+    write_rules(workspace, BEFORE)
+    assert tag_stream(workspace, "s", restart=True).rows
+    assert read(workspace, "s_tagged").schema.field("n").type == pa.int64()
+
+
+def die(*_arguments: object) -> None:
+    raise DiedError
 
 
 def test_what_a_table_is_like_after_a_restore_to_a_time_is_unknown(make_retagged) -> None:
