@@ -123,6 +123,23 @@ def same_fields(first: Sequence[Mapping[str, Any]], second: Sequence[Mapping[str
     return uncommented(first) == uncommented(second)
 
 
+def with_later_fields(held: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Columns, with what only `wanted` has appended to them and to the structs in them. A name that differs only in
+    case from another one is left out."""
+    later, names = {field["name"]: field["type"] for field in wanted}, {field["name"].lower() for field in held}
+    widened = [{**field, "type": _with_later(field["type"], later.get(field["name"], ""))} for field in held]
+    return [*widened, *(dict(field) for field in wanted if field["name"].lower() not in names)]
+
+
+def _with_later(held: Any, wanted: Any) -> Any:
+    if isinstance(held, str) or isinstance(wanted, str) or held["type"] != wanted["type"]:
+        return held
+    if held["type"] == "struct":
+        return {**held, "fields": with_later_fields(held["fields"], wanted["fields"])}
+    part = {"array": "elementType", "map": "valueType"}.get(held["type"])
+    return {**held, part: _with_later(held[part], wanted[part])} if part else held
+
+
 def odd_names(fields: Sequence[Mapping[str, Any]]) -> bool:
     """True if a column's name has a character that Delta only allows with column mapping."""
     return any(_ODD_NAME.search(field["name"]) or _odd_within(field["type"]) for field in fields)

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from pipelines.error_texts import first_line
 from pipelines.errors import MissingTableError, TableError
+from pipelines.lake.column_types import with_later_fields
 from pipelines.lake.delta_rs_statistics import statistics_of
 from pipelines.lake.folder_snapshot import Definition, FolderSnapshot
 from pipelines.lake.lake import open_delta
@@ -236,15 +237,16 @@ class DeltaLog(ABC):
         return "keeps the times of its commits" if timed else None
 
     def add_columns(self, fields: Sequence[Mapping[str, Any]]) -> None:
-        """Append the given columns that the table lacks, in one commit; they are NULL in the rows of older files."""
+        """Append those of the given columns, and of the fields of structs in them, that the table lacks, in one commit;
+        they are NULL in the rows of older files."""
 
         def due(since: _Since) -> list[str]:
             """The lines of a commit that adds the columns which the newest version lacks; none if it has all."""
             snapshot = self.snapshot(since.number)
-            held = {field["name"] for field in snapshot.fields}
-            missing = [dict(field) for field in fields if field["name"] not in held]
-            info = commit_info(ADD_COLUMNS, {"columns": json.dumps(missing)}, {})
-            return [info, json.dumps(snapshot.with_columns(missing))] if missing else []
+            widened = with_later_fields(snapshot.fields, fields)
+            changed = [field for field in widened if field not in snapshot.fields]
+            info = commit_info(ADD_COLUMNS, {"columns": json.dumps(changed)}, {})
+            return [info, json.dumps(snapshot.with_fields(widened))] if changed else []
 
         self._commit(self.latest(), due, None)
 

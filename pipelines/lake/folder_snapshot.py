@@ -86,8 +86,8 @@ class FolderSnapshot:
         found: list[dict[str, Any]] = json.loads(self.table.schema().to_json())["fields"]
         return found
 
-    def with_columns(self, fields: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """The `metaData` action that appends columns, given in the log's form, to these."""
+    def with_fields(self, fields: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """The `metaData` action that gives the table these columns, in the log's form, in place of its own."""
         held = self.table.metadata()
         named = {"name": held.name, "description": held.description, "createdTime": held.created_time}
         return {
@@ -95,7 +95,7 @@ class FolderSnapshot:
                 "id": str(held.id),
                 **{key: value for key, value in named.items() if value is not None},
                 "format": {"provider": "parquet", "options": {}},
-                "schemaString": json.dumps({"type": "struct", "fields": [*self.fields, *map(dict, fields)]}),
+                "schemaString": json.dumps({"type": "struct", "fields": [*map(dict, fields)]}),
                 "partitionColumns": self.partition_columns,
                 "configuration": dict(self.properties),
             }

@@ -163,8 +163,9 @@ class StoreLog(DeltaLog):
             table = own_table(self.uri, version - 1)
             schema = table.schema() if made is None else Schema.from_json(made["schemaString"])
             if info["operation"] == ADD_COLUMNS:
-                added = schema.fields[len(table.schema().fields) :]
-                table.alter.add_columns(added, commit_properties=properties, post_commithook_properties=_HOOKS)
+                held = {field.name: field for field in table.schema().fields}
+                changed = [field for field in schema.fields if held.get(field.name) != field]
+                table.alter.add_columns(changed, commit_properties=properties, post_commithook_properties=_HOOKS)
             else:
                 replaces = made is not None  # delta-rs then removes all files itself
                 table.create_write_transaction(

@@ -18,9 +18,9 @@ from pipelines.lake.folder_snapshot import Definition
 from pipelines.lake.index_histories import snapshots, taken_batches
 from pipelines.lake.table_log import table_log
 from pipelines.retagging.local_newly_matched import columns_then
-from pipelines.retagging.local_tables import why_spark_retags
 from pipelines.retagging.newly_matched import has_all_rows
 from pipelines.retagging.retagger import Outcome
+from pipelines.retagging.tables import why_spark_retags
 from pipelines.runners.local_runner import LocalRunner
 from pipelines.runners.spark_required import why_spark_evaluates
 from pipelines.sources.pieces import each_in_threads

@@ -1,7 +1,8 @@
-"""A re-tag without a JVM: threads of this process match the rows of a stream's tables again and write the files.
+"""A re-tag without a JVM: threads of this process match the rows of a scope's tables again and write the files.
 
 This is possible if the tables have the layout that deltatag gives them, and no rule that differs has a derived column.
-Otherwise Spark does it (`spark_tables`). Both make the same commits.
+In a join's table, whose rows are only matched again by joining, rules can only be removed. Otherwise Spark does it
+(`spark_tables`). Both make the same commits.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from pipelines.lake.table_log import table_log
 from pipelines.retagging.indexes import former_index, local_index
 from pipelines.retagging.local_newly_matched import LocalNewlyMatched, NewlyMatchedFiles
 from pipelines.retagging.rematch import Rematch, columns_read, widened, with_source_columns
-from pipelines.retagging.tables import ChangedFiles, Stamps
-from pipelines.runners.choice import why_spark_works
+from pipelines.retagging.tables import ChangedFiles, Stamps, why_spark_retags
+from pipelines.scopes import Scope, StreamScope
 from pipelines.sources.pieces import each_in_threads
 from pipelines.spark.sql_text import quoted
 from pipelines.table_definitions import matches_table, tagged_table
-from pipelines.writing.compression import codec_of, why_spark_compresses
-from pipelines.writing.files import layout_of
+from pipelines.writing.compression import codec_of
+from pipelines.writing.files import joined_layout_of, layout_of
 from rules_index.arrays import decoded
 from rules_index.errors import RulesIndexError
 from rules_index.workers.delta_file_writer import DeltaFile, Layout
@@ -48,8 +49,6 @@ if TYPE_CHECKING:
     from pipelines.lake.runs import MicroBatch
     from pipelines.origin import IndexedRules
     from pipelines.retagging.changes import Changes
-    from pipelines.scopes import StreamScope
-    from pipelines.workspace import Workspace
     from rules_index.implication.widening import Widened
     from rules_index.workers.retagged_rows import RowRange
 
@@ -63,10 +62,12 @@ _R = TypeVar("_R")
 
 
 class LocalTables:
-    """The tables of one stream, for one set of rules that differ."""
+    """The tables of one scope, for one set of rules that differ."""
 
-    def __init__(self, scope: StreamScope, rematch: Rematch) -> None:
+    def __init__(self, scope: Scope, rematch: Rematch) -> None:
         self.scope, self.rematch = scope, rematch
+        self.stream = scope.stream if isinstance(scope, StreamScope) else None
+        self._layout_of = layout_of if self.stream is not None else joined_layout_of
         self.workspace, self.lake = scope.workspace, scope.workspace.lake
         self.tagged = table_log(self.lake.uri(tagged_table(scope.name)))
         self.matches = table_log(self.lake.uri(matches_table(scope.name)))
@@ -76,44 +77,49 @@ class LocalTables:
     @classmethod
     def of(
         cls,
-        scope: StreamScope,
+        scope: Scope,
         stored: StoredIndex,
         changes: Changes,
         indexed: IndexedRules,
         rows: RowRange | None,
     ) -> LocalTables:
-        """The tables of a stream; NeedsSparkError, with the reason, if Spark must do the re-tag. stored, indexed: the
+        """The tables of a scope; NeedsSparkError, with the reason, if Spark must do the re-tag. stored, indexed: the
         newest index and its rules; rows: those to match again, None for all."""
         workspace = scope.workspace
         if reason := why_spark_retags(workspace):
             raise NeedsSparkError(reason)
         if changes.everything and indexed.annotations is not None:
             raise NeedsSparkError("it is not known which rules its rows were tagged by, and they have annotations")
-        names = [tagged_table(scope.name)]
-        names += [matches_table(scope.name)] if scope.stream.keeps_matches else []
-        for name in filter(workspace.lake.exists, names):
-            log = table_log(workspace.lake.uri(name))
-            if reason := log.why_spark_commits(log.latest()):
-                raise NeedsSparkError(f"the table {name} {reason}")
-            if layout_of(workspace.lake, name, log.latest().fields) is None:
-                raise NeedsSparkError(f"the table {name} has columns or features that only Spark writes")
         compiled = None
         if not changes.rules.is_empty():
             compiled = local_index(scope, stored, changes, indexed)
         former = None
         pays = compiled is not None or _is_large(table_log(workspace.lake.uri(tagged_table(scope.name))))
         # if columns have other types now, statistics do not show which files former rules matched rows of
-        if pays and not changes.types_changed:
+        if pays and not changes.types_changed and isinstance(scope, StreamScope):
             former = former_index(changes.former, scope.columns(), indexed.event_time, indexed.time_zone)
-        annotations = indexed.annotations.chosen(scope.stream.annotations) if indexed.annotations is not None else None
+        columns = workspace.configuration.annotations_of(scope.name)
+        annotations = indexed.annotations.chosen(columns) if indexed.annotations is not None else None
         rematch = Rematch(changes, workspace.lake.rule_id_type(), compiled, None, former, rows, annotations)
         tables = cls(scope, rematch)
-        if tables._task(tables.tagged.latest().number, None) is None:
-            raise NeedsSparkError(
-                "a rule that differs, or the range of event times, reads more than plain columns, or the table "
-                f"{names[0]} has deletion vectors or a checkpoint that only Spark reads"
-            )
+        tables._refuse_what_needs_spark()
         return tables
+
+    def _refuse_what_needs_spark(self) -> None:
+        """Raise NeedsSparkError if a table, or what is read of it, needs Spark."""
+        logs = [self.tagged]
+        if self.stream is not None and self.stream.keeps_matches and self.lake.exists(matches_table(self.stream)):
+            logs.append(self.matches)
+        for log, name in zip(logs, (tagged_table(self.scope.name), matches_table(self.scope.name)), strict=False):
+            if reason := log.why_spark_commits(log.latest()):
+                raise NeedsSparkError(f"the table {name} {reason}")
+            if self._layout_of(self.lake, name, log.latest().fields) is None:
+                raise NeedsSparkError(f"the table {name} has columns or features that only Spark writes")
+        if self._task(self.tagged.latest().number, None) is None:
+            raise NeedsSparkError(
+                "a rule that differs, or the range of event times, reads more than columns and fields of structs, or "
+                f"the table {tagged_table(self.scope.name)} has deletion vectors or a checkpoint that only Spark reads"
+            )
 
     def session(self) -> AbstractContextManager[None]:
         """A context that does nothing: no session is needed."""
@@ -144,6 +150,7 @@ class LocalTables:
         at once, to files that belong to no version of the table yet."""
         fields = self.tagged.snapshot(self._version).fields
         task, schema = self._row_task(fields, stamps), arrow_schema_of(fields)
+        assert isinstance(self.scope, StreamScope)
         self._newly_matched = LocalNewlyMatched(self.scope, self.rematch, task, schema).write(batches, histories, bases)
         return self._newly_matched.rows
 
@@ -157,7 +164,7 @@ class LocalTables:
         assert task is not None
         adds = [add for _, add in found.files]
         self.tagged.fetch(adds)
-        if self.scope.stream.output == "matched" and found.rows_emptied:
+        if (self.stream is None or self.stream.output == "matched") and found.rows_emptied:
             fields = self.tagged.snapshot(found.version).fields
             rows = self._row_task(fields, stamps)
             parts = self._each_in_threads(adds, lambda add: self._without_emptied(add, rows, arrow_schema_of(fields)))
@@ -181,7 +188,7 @@ class LocalTables:
 
     def _row_task(self, fields: Sequence[Mapping[str, Any]], stamps: Stamps) -> Task:
         """The task of writing rows of the tagged table."""
-        layout = layout_of(self.lake, tagged_table(self.scope.name), fields)
+        layout = self._layout_of(self.lake, tagged_table(self.scope.name), fields)
         assert layout is not None
         names = tuple(field["name"] for field in fields)
         return Task(
@@ -342,7 +349,9 @@ class LocalTables:
         """The task of matching and rewriting files of a version; None if this process cannot read all that it needs."""
         snapshot = self.tagged.snapshot(version)
         held = arrow_schema_of(snapshot.fields)
-        read = columns_read(with_source_columns(held, self.scope.columns()), snapshot.partition_columns, self.rematch)
+        if self.rematch.compiled is not None:
+            held = with_source_columns(held, self.scope.columns())
+        read = columns_read(held, snapshot.partition_columns, self.rematch)
         files = live_files(self.tagged, version)
         if read is None or files is None or any(add.get("deletionVector") for add in files):
             return None
@@ -371,15 +380,10 @@ class LocalTables:
             failed = not_written(f"The table at {log.uri} cannot be re-tagged", error)
             if not is_missing_file(error):
                 raise failed from error
-            again = f"deltatag tag {self.scope.name} --restart"
+            again = f"deltatag {'join' if self.stream is None else 'tag'} {self.scope.name} --restart"
             raise TableError(
                 f"{failed}. Restore the file from a copy, or tag everything again with: {again}"
             ) from error
-
-
-def why_spark_retags(workspace: Workspace) -> str | None:
-    """Why Spark must do re-tags, by the configuration, as a clause; None if this process may."""
-    return why_spark_works(workspace) or why_spark_compresses(workspace)
 
 
 def _is_large(log: DeltaLog) -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from pipelines.lake.column_types import ARROW_ID_TYPES
-from rules_index.names import column_key, path_parts, spelled
+from rules_index.names import column_key, field_key, path_parts, spelled
 from rules_index.workers.retagged_rows import ReplacedIds, RowRange
 from rules_index.workers.source_file_reader import is_partition_type
 
@@ -73,27 +73,48 @@ def widened(*indexes: ri.CompiledRules | None) -> list[Widened] | None:
 
 
 def with_source_columns(held: pa.Schema, source: pa.Schema) -> pa.Schema:
-    """Returns the columns of a tagged table, and those that only its source has yet: they are NULL in all its rows."""
-    names = {column_key(name) for name in held.names}
-    return pa.schema([*held, *(field for field in source if column_key(field.name) not in names)])
+    """Returns the columns of a tagged table, and those, or fields of structs, that only its source has yet: they are
+    NULL in all its rows."""
+    return pa.schema(_with_later(list(held), list(source), column_key))
+
+
+def _with_later(held: Sequence[pa.Field], source: Sequence[pa.Field], key: Callable[[str], Hashable]) -> list[pa.Field]:
+    later = {key(field.name): field for field in source}
+    found = []
+    for field in held:
+        other = later.pop(key(field.name), field)
+        if pa.types.is_struct(field.type) and pa.types.is_struct(other.type):
+            field = field.with_type(pa.struct(_with_later(list(field.type), list(other.type), field_key)))
+        found.append(field)
+    return [*found, *later.values()]
 
 
 def columns_read(table_columns: pa.Schema, partitions: Sequence[str], rematch: Rematch) -> pa.Schema | None:
     """Returns the columns that the rematch's index and its range of rows read. Returns None if one of them is not a
-    plain column of the table with this type, or is a partition column of a type whose values writers spell
-    differently."""
+    column of the table, or a field of a struct in it, with this type, or is a partition column of a type whose values
+    writers spell differently."""
     columns: dict[str, pa.Field] = {}
-    wanted: list[tuple[str, pa.DataType]] = [] if rematch.rows is None else [(rematch.rows.column, rematch.rows.type)]
+    wanted = [] if rematch.rows is None else [([rematch.rows.column], rematch.rows.type)]
     for leaf in rematch.compiled.inputs if rematch.compiled is not None else ():
-        parts = path_parts(leaf.name)
-        name = spelled(table_columns.names, parts[0], column_key)
-        if leaf.text is not None or name is None or len(parts) > 1:
+        if leaf.text is not None:
             return None
-        wanted.append((name, leaf.type))
-    for name, kind in wanted:
-        if name not in table_columns.names or table_columns.field(name).type != kind:
+        wanted.append((path_parts(leaf.name), leaf.type))
+    for path, kind in wanted:
+        name = spelled(table_columns.names, path[0], column_key)
+        if name is None or _type_at(table_columns.field(name).type, path[1:]) != kind:
             return None
         if name in partitions and not is_partition_type(kind):
             return None
         columns[name] = table_columns.field(name)
     return pa.schema(list(columns.values()))
+
+
+def _type_at(kind: pa.DataType, path: Sequence[str]) -> pa.DataType | None:
+    """The type of a field within structs; None if there is none."""
+    for part in path:
+        names = [field.name for field in kind] if pa.types.is_struct(kind) else []
+        name = spelled(names, part, field_key)
+        if name is None:
+            return None
+        kind = kind.field(name).type
+    return kind

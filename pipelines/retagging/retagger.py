@@ -37,11 +37,11 @@ from pipelines.lake.table_log import table_log
 from pipelines.origin import IndexedRules, origin_of
 from pipelines.recovery.attempts import now_after
 from pipelines.retagging.changes import Changes, RuleSets
-from pipelines.retagging.local_tables import LocalTables, why_spark_retags
+from pipelines.retagging.local_tables import LocalTables
 from pipelines.retagging.lost_texts import refuse_lost_texts
 from pipelines.retagging.newly_matched import left_rows_out, refuse_other_output
 from pipelines.retagging.row_range import range_of
-from pipelines.retagging.tables import ChangedFiles, Tables
+from pipelines.retagging.tables import ChangedFiles, Tables, why_spark_retags
 from pipelines.runners.choice import report_spark, runner_of
 from pipelines.runners.spark_required import why_spark_writes
 from pipelines.scopes import Scope, StreamScope
@@ -130,6 +130,11 @@ class Retagger:
         is_range = (self.since, self.until) != (None, None)
         now, undone = histories_to_retag(self.lake, self.name, at.through, is_range)
         changes = self._rule_sets.changes(now.distinct | undone, stored, self.mode)
+        if self.stream is None and (changes.everything or not changes.rules.is_empty()):
+            raise TableError(
+                f"Rules of {self.name} were compiled meanwhile that pairs of rows may match which are not stored. Join "
+                f"everything anew: deltatag retag {self.name}"
+            )
         return _Work(stored, at, now, changes, bool(undone))
 
     @property
@@ -156,19 +161,13 @@ class Retagger:
         check_widened(self.name, held, columns, self.id_type)
         if self._needs_spark is None:
             try:
-                return self._local_tables(stored, changes, indexed)
+                return LocalTables.of(self.scope, stored, changes, indexed, self.rows)
             except NeedsSparkError as error:
                 self._needs_spark = error
         report_spark(self.workspace, f"the re-tag of {self.name}", self._needs_spark)
         from pipelines.retagging.spark_tables import SparkTables
 
         return SparkTables(self.scope, changes, stored, indexed, self.rows, self._only_matched)
-
-    def _local_tables(self, stored: StoredIndex, changes: Changes, indexed: IndexedRules) -> LocalTables:
-        """The tables for this process; NeedsSparkError, with the reason, if Spark must do the re-tag."""
-        if not isinstance(self.scope, StreamScope):
-            raise NeedsSparkError("it is a join")
-        return LocalTables.of(self.scope, stored, changes, indexed, self.rows)
 
     def _retag(self, work: _Work, planned: MicroBatch | None) -> Outcome:
         """Match the rows again and write what changes. Starts over from the tables' newest versions if other writers

@@ -7,12 +7,16 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from pipelines.runners.choice import why_spark_works
+from pipelines.writing.compression import why_spark_compresses
+
 if TYPE_CHECKING:
     import polars as pl
 
     from pipelines.lake.index_histories import History, IndexHistories, Snapshots
     from pipelines.lake.runs import MicroBatch
     from pipelines.sources.positions import Add
+    from pipelines.workspace import Workspace
 
 Stamps: TypeAlias = Mapping[str, Any]
 """By column name, the new values of columns of the rows that are matched again."""
@@ -65,3 +69,8 @@ class Tables(Protocol):
         at: versions of both tables that hold the same micro-batches; others_came: some of these came after the re-tag
         and were tagged by another index, so that removed rules, and other texts of rules, may have matches, too.
         """
+
+
+def why_spark_retags(workspace: Workspace) -> str | None:
+    """Why Spark must do re-tags, by the configuration, as a clause; None if this process may."""
+    return why_spark_works(workspace) or why_spark_compresses(workspace)

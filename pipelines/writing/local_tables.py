@@ -4,11 +4,12 @@ are committed exactly once."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from pipelines.annotated import check_widened
 from pipelines.errors import NeedsSparkError, TableError
-from pipelines.lake.column_types import odd_names
+from pipelines.lake.column_types import odd_names, same_fields, with_later_fields
 from pipelines.lake.folder_snapshot import has_ntz
 from pipelines.lake.table_log import table_log
 from pipelines.lake.transaction_ids import app_of, application, is_done
@@ -31,8 +32,8 @@ def prepare_tables(
     from_scratch: bool,
     layout_of: LayoutOf,
 ) -> None:
-    """Create missing tables, empty existing ones if `from_scratch`, and add columns that a source has been given since;
-    other changes to existing tables are left to Spark.
+    """Create missing tables, empty existing ones if `from_scratch`, and add the columns, and fields of structs, that a
+    source has been given since; other changes to existing tables are left to Spark.
 
     layout_of: `writing.files.layout_of`, or for a join `joined_layout_of`.
     """
@@ -45,11 +46,11 @@ def prepare_tables(
         if not table.kept:
             continue
         if name == tagged_table(scope):
-            held = (field["name"] for field in log.latest().fields)
-            check_widened(scope.name, held, scope.annotations, id_type)
-        later = _later_columns(log.latest().fields, table.fields)
-        if later and layout_of(lake, name, log.latest().fields) is not None:
-            log.add_columns(later)
+            names = (field["name"] for field in log.latest().fields)
+            check_widened(scope.name, names, scope.annotations, id_type)
+        held = log.latest().fields
+        if _only_widened(held, table.fields) and layout_of(lake, name, held) is not None:
+            log.add_columns(table.fields)
         if layout_of(lake, name, table.fields) is None:
             changed = _changed_types(log.latest().fields, table.fields)
             differs = f"the column {changed}" if changed else "other columns than its source, or special features"
@@ -107,10 +108,12 @@ def _changed_types(held: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[s
     return None
 
 
-def _later_columns(held: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The columns that a table lacks; none if only Spark can add one of them, since its name needs column mapping, its
-    type needs a table feature, or it differs only in case from the name of another column."""
-    names = {field["name"] for field in held}
-    lacking = [field for field in wanted if field["name"] not in names]
-    is_taken = {name.lower() for name in names} & {field["name"].lower() for field in lacking}
-    return [] if is_taken or odd_names(lacking) or has_ntz(lacking) else lacking
+def _only_widened(held: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether all that a table lacks are columns, or fields of structs, that can be appended to it here: Spark must add
+    names that need column mapping, and types that need a table feature."""
+    widened = with_later_fields(held, wanted)
+    is_plain = odd_names(held) == odd_names(widened) and has_ntz(held) == has_ntz(widened)
+    return is_plain and widened != list(held) and same_fields(*(sorted(each, key=_NAME) for each in (widened, wanted)))
+
+
+_NAME = itemgetter("name")

@@ -45,8 +45,9 @@ def test_each_part_is_named_with_a_rule_up_to_ten_of_them() -> None:
 def test_columns_that_only_spark_adds_are_left_to_it(name: str, kind: str) -> None:
     held = [{"name": each, "type": "string", "nullable": True, "metadata": {}} for each in ("id", "amount")]
     later = {"name": name, "type": kind, "nullable": True, "metadata": {}}
-    found = local_tables._later_columns(held, [*held, later])
-    assert found == ([later] if name == "extra" else [])
+    assert local_tables._only_widened(held, [*held, later]) is (name == "extra")
+    within, widened = ([{**held[0], "type": {"type": "struct", "fields": each}}] for each in (held, [*held, later]))
+    assert local_tables._only_widened(within, widened) is (name == "extra")
 
 
 def test_a_changed_type_is_told_with_both() -> None:

@@ -140,10 +140,13 @@ def test_a_table_has_columns_added_and_is_emptied(store, make, uri) -> None:
     workspace = make(f"{uri}/lake", f"{uri}/source")
     tag_stream(workspace, "s")
     more = rows(100, 10).append_column("more", pa.array(range(10)))
-    write_deltalake(f"{uri}/source", more, mode="append", schema_mode="merge")
-    tag_stream(workspace, "s")
+    for first, within in ((0, {"a": 1}), (5, {"a": 2, "b": 3})):
+        further = more.slice(first, 5).append_column("within", pa.array([within] * 5))
+        write_deltalake(f"{uri}/source", further, mode="append", schema_mode="merge")
+        tag_stream(workspace, "s")
     before, table = contents(workspace, UNSTABLE), DeltaTable(workspace.lake.uri("s_tagged"))
     assert sorted(row["more"] for row in before["s_tagged"] if row["more"] is not None) == list(range(10))
+    assert {"a": 1, "b": None} in [row["within"] for row in before["s_tagged"]]
     tag_stream(workspace, "s", restart=True)
     assert contents(workspace, UNSTABLE) == before
     write_deltalake(f"{uri}/source", rows(0, 50), mode="overwrite", schema_mode="overwrite")

@@ -17,6 +17,7 @@ from pipelines.compile import compile_scopes
 from pipelines.compiling import changes as compiled_changes
 from pipelines.errors import TableError
 from pipelines.lake.folder_log import FolderLog
+from pipelines.maintain import maintain
 from pipelines.maintaining import folding
 from pipelines.retag import retag
 from pipelines.settings.configuration import parse_configuration
@@ -40,7 +41,8 @@ from tests.unit.pipelines.retagged_rows import (
 
 pytestmark = pytest.mark.usefixtures("without_spark")
 LISTS = ("words", "numbers")
-COLUMNS = {"c": pa.int64(), "e": pa.string()}
+COLUMNS = ("c", "u", "e", "u.b")
+"""Columns that the source is given later, the last one a field of a struct."""
 ZONES = ("UTC", "America/New_York", "Asia/Kolkata")
 
 
@@ -78,8 +80,8 @@ class History:
     def append(self) -> None:
         first, self.end = self.end, self.end + self.draw.randint(1, 90)
         batch = rows(first, self.end)
-        for name in self.columns:
-            batch = batch.append_column(name, pa.array([n % 9 for n in range(first, self.end)]).cast(COLUMNS[name]))
+        for name, column in later_columns(self.columns, range(first, self.end)).items():
+            batch = batch.append_column(name, column)
         write_deltalake(self.source(), batch, mode="append", schema_mode="merge")
 
     def text(self) -> tuple[Any, ...]:
@@ -90,6 +92,8 @@ class History:
             f"n IN LIST('numbers') OR seq = {draw.randint(0, 200)}",
             f"c > {draw.randint(0, 8)}",
             f"e = '{draw.randint(0, 8)}'",
+            f"u.a BETWEEN 2 AND {draw.randint(2, 8)}",
+            f"u.b = {draw.randint(0, 8)} OR u.a IS NULL AND n > 9",
             f"hour(t) = {draw.randint(0, 23)}",
             "date_trunc('DAY', t) > TIMESTAMP'2024-03-10'",
             f"n > {draw.randint(0, 20)} ",
@@ -133,7 +137,7 @@ class History:
 
     def add_column(self) -> None:
         if len(self.columns) < len(COLUMNS):
-            self.columns.append(list(COLUMNS)[len(self.columns)])
+            self.columns.append(COLUMNS[len(self.columns)])
             self.append()
 
     def configure(self) -> None:
@@ -169,6 +173,8 @@ class History:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(folding, "KEPT_BATCHES", self.draw.randint(1, 3))
             folding.fold(self.workspace.lake, datetime.now(UTC))
+        if self.draw.random() < 0.5:
+            assert [each.error for each in maintain(self.workspace) if each.error] == []
 
     def tag(self) -> None:
         tag_stream(self.workspace, "s")
@@ -198,6 +204,21 @@ class History:
         found = zip(table["seq"].to_pylist(), table["id"].to_pylist(), ids, strict=True)
         every = self.settings["output"] == "all"
         return {seq: sorted(those) for seq, key, those in found if key is not None and (those or every)}
+
+
+def later_columns(names: list[str], numbers: range) -> dict[str, pa.Array]:
+    """The values of those of COLUMNS that there are already."""
+    values = pa.array([n % 9 for n in numbers], pa.int64())
+    found: dict[str, pa.Array] = {}
+    if "c" in names:
+        found["c"] = values
+    if "u" in names:
+        fields = {"a": values, **({"b": values} if "u.b" in names else {})}
+        nothing = pa.array([n % 5 == 0 for n in numbers], pa.bool_())
+        found["u"] = pa.StructArray.from_arrays(list(fields.values()), list(fields), mask=nothing)
+    if "e" in names:
+        found["e"] = values.cast(pa.string())
+    return found
 
 
 def annotated(workspace: Workspace) -> dict[int, Any]:
