@@ -6,7 +6,7 @@ micro-batch records both names, so that the next one can detect a change.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pipelines.errors import SourceChangedError, SourceError
@@ -48,10 +48,15 @@ def followed_columns(
     now = names_of(schema)
     known = {} if before is None else _known(source, before)
     renamed, replaced = changed_names(known, now)
-    schemas = [workspace.lake.frame(name).schema for name in tables if workspace.lake.exists(name)] if renamed else []
-    renamed = [(old, new) for old, new in renamed if not _is_followed(schemas, (*within, *old), (*within, *new))]
+    held = [name for name in tables if renamed and workspace.lake.exists(name)]
+    schemas = {name: workspace.lake.frame(name).schema for name in held}
+    renamed = [
+        (old, new) for old, new in renamed if not _is_followed(schemas.values(), (*within, *old), (*within, *new))
+    ]
     if renamed or replaced:
-        raise SourceChangedError(_explained(source, renamed, replaced, tables[0], command, within))
+        behind = [(name, *each) for each in renamed for name in held if _has(schemas[name], (*within, *each[0]))]
+        behind = behind or [(tables[0], *each) for each in renamed]
+        raise SourceChangedError(_explained(source, renamed, replaced, behind, command, within))
     return {COLUMNS: [[list(stored), list(path)] for stored, path in {**known, **now}.items()]}
 
 
@@ -102,7 +107,7 @@ def _known(source: Source, plan: Mapping[str, Any]) -> Names:
         return {}
 
 
-def _is_followed(schemas: Sequence[StructType], old: Path, new: Path) -> bool:
+def _is_followed(schemas: Collection[StructType], old: Path, new: Path) -> bool:
     """Whether the operator has renamed a column in the tables, too: some have the new name, none the old one."""
     return not any(_has(schema, old) for schema in schemas) and any(_has(schema, new) for schema in schemas)
 
@@ -124,25 +129,27 @@ def _explained(
     source: Source,
     renamed: Sequence[tuple[Path, Path]],
     replaced: Sequence[Path],
-    table: str,
+    behind: Sequence[tuple[str, Path, Path]],
     command: str,
     within: Path,
 ) -> str:
+    """behind: the tables in which columns are to be renamed, each with an old and a new path."""
     listed = [f"{_text(old)} is {_text(new)} now" for old, new in renamed]
     listed += [f"{_text(path)} is another column of that name now" for path in replaced]
     swapped = {old for old, _ in renamed} & {new for _, new in renamed}
     ways = ["Give the columns their old names back"]
     if renamed and not replaced and not swapped:
-        old, new = renamed[0]
+        table, old, new = behind[0]
+        names = " and ".join(dict.fromkeys(name for name, _, _ in behind))
         ways.append(
-            f"or rename them in {table} too, and in the tables that are kept with it: ALTER TABLE {table} RENAME "
-            f"COLUMN {_text((*within, *old))} TO {quoted(new[-1])} (if it has no column mapping yet, first SET "
+            f"or rename them in {names} too: ALTER TABLE {table} RENAME COLUMN "
+            f"{_text((*within, *old))} TO {quoted(new[-1])} (if a table has no column mapping yet, first SET "
             "TBLPROPERTIES ('delta.columnMapping.mode' = 'name'), after which fewer programs can read it)"
         )
     ways.append(f"or process everything again: deltatag {command} --restart")
     return (
         f"Columns of the source of the stream {source.name} at {source.log.uri} were renamed or replaced since rows of "
-        f"it were processed: {'; '.join(listed)}. In {table} one name would mean two columns, or two names one. "
+        f"it were processed: {'; '.join(listed)}. In its tables one name would mean two columns, or two names one. "
         f"{', '.join(ways)}."
     )
 

@@ -181,6 +181,11 @@ def test_columns_renamed_alike_in_the_tagged_table_go_on(mapped) -> None:
     with pytest.raises(SourceChangedError, match=r"`a` is `z` now.*ALTER TABLE p_tagged RENAME COLUMN `a` TO `z`"):
         tag_stream(mapped, "p")
     alter(mapped, table, f"SET TBLPROPERTIES ({MAPPED})", "RENAME COLUMN `a` TO `z`")
+    quarantine = mapped.lake.uri("quarantine_p")
+    mapped.spark.sql(f"CREATE TABLE delta.`{quarantine}` (a BIGINT) USING delta TBLPROPERTIES ({MAPPED})")
+    with pytest.raises(SourceChangedError, match="in quarantine_p too: ALTER TABLE quarantine_p RENAME COLUMN `a` TO"):
+        tag_stream(mapped, "p")
+    alter(mapped, quarantine, "RENAME COLUMN `a` TO `z`")
     tag_stream(mapped, "p")
     rows = sorted(map(tuple, read(mapped, "p_tagged").select("k", "z", "b", "c").collect()))
     assert rows == [(1, None, None, None), (2, 7, None, 9)]
