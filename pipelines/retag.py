@@ -100,7 +100,8 @@ def reproduce_tags(
     with step(workspace, f"retag {name} --into {table}"):
         found = reproduce(scope_of(workspace, name), rules_version, table, since, until)
     seconds = round(time.perf_counter() - started, 3)
-    return RetagResult(name, rules_version, found.files_read, found.files_written, found.rows_changed, seconds)
+    figures = (found.files_read, found.files_written, found.rows_changed, seconds, found.notices)
+    return RetagResult(name, rules_version, *figures)
 
 
 def retag_due(workspace: Workspace, stream: Stream) -> RetagResult:

@@ -29,9 +29,17 @@ if TYPE_CHECKING:
 
 
 def index_of(
-    scope: Scope, rules: pl.DataFrame, event_time: str | None, time_zone: str, lists: Sequence[AnyList] = ()
+    scope: Scope,
+    rules: pl.DataFrame,
+    event_time: str | None,
+    time_zone: str,
+    lists: Sequence[AnyList] = (),
+    advice: str | None = None,
 ) -> ri.CompiledRules:
-    """An index of rules that the scope's stored index has; IndexOutdatedError if one no longer compiles."""
+    """An index of rules of the scope; IndexOutdatedError if one no longer compiles.
+
+    advice: what to do then if these are former rules, which have tagged rows; None for those of the stored index.
+    """
     from pipelines.analyse import spark_analyser
 
     compiled = ri.compile_rules(
@@ -44,9 +52,11 @@ def index_of(
     )
     if compiled.rejects.num_rows:
         first = compiled.rejects.to_pylist()[0]
+        then = ", as it was when it tagged rows," if advice else ""
         raise IndexOutdatedError(
-            f"The rule {first['rule_id']} of {scope.name} does not compile any more with the columns that the source "
-            f"has now ({first['message']}). Compile the rules again: deltatag compile {scope.name}"
+            f"The rule {first['rule_id']} of {scope.name}{then} does not compile any more with the columns that the "
+            f"source has now ({first['message']}). "
+            f"{advice or f'Compile the rules again: deltatag compile {scope.name}'}"
         )
     return compiled
 

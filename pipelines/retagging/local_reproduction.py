@@ -71,7 +71,7 @@ def reproduce_here(
         made.discard()
         raise
     made.commit()
-    return Outcome(rules_version, files, len(made.entries), made.rows)
+    return Outcome(rules_version, files, len(made.entries), made.rows, notices_of(scope, compiled, rules_version))
 
 
 def _compiled(scope: StreamScope, rules: pl.DataFrame) -> ri.CompiledRules:
@@ -85,6 +85,20 @@ def _compiled(scope: StreamScope, rules: pl.DataFrame) -> ri.CompiledRules:
         annotate=annotate_of(configuration, scope.name),
         lists=lists,
     )
+
+
+def notices_of(scope: StreamScope, compiled: ri.CompiledRules, rules_version: int) -> tuple[str, ...]:
+    """A sentence on the rules of the version that do not compile any more; empty if all do."""
+    count = compiled.rejects.num_rows
+    if not count:
+        return ()
+    first = compiled.rejects.slice(0, 1).to_pylist()[0]
+    more = f" and {count - 1:,} more" if count > 1 else ""
+    notice = (
+        f"{scope.name}: rules of version {rules_version} that do not compile with the columns and lists of now match "
+        f"no row: {first['rule_id']} ({first['message']}){more}."
+    )
+    return (notice,)
 
 
 def _check_plain(lake: Lake, name: str, snapshot: FolderSnapshot) -> None:

@@ -63,6 +63,7 @@ class Outcome:
     files_read: int = 0
     files_written: int = 0
     rows_changed: int = 0
+    notices: tuple[str, ...] = ()
 
     def plus(self, other: Outcome) -> Outcome:
         """The sum with the figures of an earlier run's re-tag that this run has finished."""
@@ -256,8 +257,8 @@ class Retagger:
             tables = earlier._tables(stored or index_to_tag_with(self.lake, self.name), changes)
             with tables.session():
                 earlier._follow(tables, batch)
-        figures = [int(plan.get(key, 0)) for key in ("files_read", "files_written", "rows_changed")]
-        return self._done(batch, Outcome(batch.rules_version, *figures), 0.0)
+        read, written, rows = (int(plan.get(key, 0)) for key in ("files_read", "files_written", "rows_changed"))
+        return self._done(batch, Outcome(batch.rules_version, read, written, rows), 0.0)
 
     def _newly_matched(self, work: _Work, tables: Tables) -> int:
         """Find the rows that match only now, if unmatched rows are not stored; returns how many. TableError if it is

@@ -24,15 +24,13 @@ from pipelines.retagging.newly_matched import (
     refuse_removed,
     restart_advice,
 )
+from pipelines.retagging.spark_source_rows import accepted_rows
 from pipelines.sources.lost_files import reporting_lost_files
-from pipelines.sources.positions import Slice
 from pipelines.sources.pushdown import Matchable
-from pipelines.sources.slices import slice_frame
 from pipelines.sources.source import Source, open_source
 from pipelines.spark.sql_text import quoted
 from pipelines.writing.annotated_rows import with_annotations
 from pipelines.writing.matching import Matcher
-from pipelines.writing.quarantine import is_accepted
 
 if TYPE_CHECKING:
     import polars as pl
@@ -127,11 +125,9 @@ class NewlyMatchedSearch:
             taken = replace(taken, files=matchable.files(taken))
         if not taken.files:
             return None
-        rows = _with_later_columns(source, taken)
+        rows = accepted_rows(self.workspace, source, taken, batch.plan)
         if matchable.condition is not None:
             rows = rows.filter(matchable.condition)
-        if batch.plan["quarantined"]:
-            rows = rows.filter(is_accepted(self.workspace.spark, batch.plan["key"], batch.plan["checks"]))
         return rows, list(taken.files)
 
     def _newly_matched(self, group: list[DataFrame], base: pl.DataFrame) -> DataFrame:
@@ -149,17 +145,9 @@ class NewlyMatchedSearch:
     def _matcher(self, base: pl.DataFrame, compiled: ri.CompiledRules) -> Matcher:
         lists = self.rematch.changes.lists
         check_lists(self.stream, base, lists)
-        index = index_of(self.scope, base, self.scope.event_time, compiled.time_zone, lists)
+        advice = f"{restart_advice(self.stream)}holds now."
+        index = index_of(self.scope, base, self.scope.event_time, compiled.time_zone, lists, advice)
         return matcher_of(self.scope, index, self.rematch.id_type)
-
-
-def _with_later_columns(source: Source, taken: Slice) -> DataFrame:
-    """The slice's rows, with NULL in each column that the source was given later, since rules may read it now."""
-    rows = slice_frame(source, taken)
-    newest = slice_frame(source, replace(taken, files=(), schema_version=source.version))
-    held = {name.lower() for name in rows.columns}
-    later = [field for field in newest.schema.fields if field.name.lower() not in held]
-    return rows.withColumns({field.name: functions.lit(None).cast(field.dataType) for field in later})
 
 
 def _united(frames: list[DataFrame]) -> DataFrame:

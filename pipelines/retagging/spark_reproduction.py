@@ -14,22 +14,21 @@ from pipelines.errors import SourceError
 from pipelines.lake.index_histories import snapshots, taken_batches
 from pipelines.lake.reading import files_in
 from pipelines.retagging.indexes import matcher_of
-from pipelines.retagging.local_reproduction import MADE_BY
+from pipelines.retagging.local_reproduction import MADE_BY, notices_of
 from pipelines.retagging.newly_matched import has_all_rows
 from pipelines.retagging.retagger import Outcome
 from pipelines.retagging.row_range import in_range
 from pipelines.retagging.spark_rows import TaggedRows
+from pipelines.retagging.spark_source_rows import accepted_rows, with_later_columns
 from pipelines.scopes import StreamScope
-from pipelines.sources.slices import slice_frame
 from pipelines.sources.source import open_source
 from pipelines.spark.failures import run
 from pipelines.spark.session import in_time_zone
 from pipelines.spark.sql_text import quoted
-from pipelines.table_definitions import TAGGED_COLUMNS, Column, tagged_columns
+from pipelines.table_definitions import TAGGED_COLUMNS, Column, tagged_columns, tagged_table
 from pipelines.value_lists import read_lists
 from pipelines.writing.annotated_rows import annotation_columns_of
 from pipelines.writing.configured_tables import ConfiguredTable, column_fields
-from pipelines.writing.quarantine import is_accepted
 from pipelines.writing.spark_tables import create_table
 
 if TYPE_CHECKING:
@@ -62,8 +61,11 @@ def reproduce_by_spark(
         matcher = matcher_of(scope, compiled, id_type)
         rows, files = _rows(scope)
         rows = rows if in_time is None else rows.filter(in_range(in_time))
-        names = [name for name in rows.columns if name not in (*TAGGED_COLUMNS, *scope.stream.annotations)]
+        held = {name.lower() for name in lake.frame(tagged_table(scope.name)).columns}
+        held -= {*TAGGED_COLUMNS, *scope.stream.annotations}
+        names = [name for name in rows.columns if name.lower() in held]
         columns = [functions.col(quoted(name)) for name in names]
+        rows = with_later_columns(rows, open_source(spark, scope.stream))
         ids = matcher.with_inputs(rows).select(*columns, matcher.rule_ids().alias("rule_ids"), "source_version")
         annotated = annotation_columns_of(compiled.annotations, functions.col("rule_ids"))
         made = ids.select(
@@ -80,7 +82,8 @@ def reproduce_by_spark(
         _write(workspace, table, made, tagged_columns(id_type, scope.stream.annotations))
         adds = files_in(lake.delta(table))
     written = sum(adds["num_records"].to_pylist()) if adds.num_rows else 0
-    return Outcome(rules_version, files, int(adds.num_rows), int(written))
+    notices = notices_of(scope, compiled, rules_version)
+    return Outcome(rules_version, files, int(adds.num_rows), int(written), notices)
 
 
 def _rows(scope: StreamScope) -> tuple[DataFrame, int]:
@@ -96,10 +99,7 @@ def _rows(scope: StreamScope) -> tuple[DataFrame, int]:
         taken = source.retake(batch.plan)
         if not taken.files:
             continue
-        frame = slice_frame(source, taken)
-        if batch.plan["quarantined"]:
-            frame = frame.filter(is_accepted(workspace.spark, batch.plan["key"], batch.plan["checks"]))
-        frames.append(frame)
+        frames.append(accepted_rows(workspace, source, taken, batch.plan))
         count += len(taken.files)
     if not frames:
         raise SourceError(f"No row of {stream.name} has been processed yet, so there is none to tag.")

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from pipelines.errors import SourceChangedError
-from pipelines.retag import retag
+from pipelines.errors import IndexOutdatedError, SourceChangedError
+from pipelines.retag import reproduce_tags, retag
 from pipelines.tag import tag_stream
 from tests.tables import columns_of
 from tests.unit.pipelines.retagged_rows import structs, write_rules
@@ -27,6 +27,18 @@ def tagged(new_workspace: Any, count: int, rules: dict[str, str], **options: str
     return workspace, source
 
 
+@pytest.mark.parametrize("output", ["all", "matched"])
+def test_a_version_that_reads_a_column_without_a_row_yet(new_workspace, output: str) -> None:
+    workspace, source = tagged(new_workspace, 4, {"r": "n > 2"}, output=output)
+    wide = structs(range(0), "x").append_column("c", pa.array([], pa.int32()))
+    write_deltalake(source, wide, mode="append", schema_mode="merge")
+    write_rules(workspace, {"r": "n > 2", "c": "c IS NULL AND n < 2"})
+    spark = new_workspace({"s": {**STREAM, "output": output}})
+    reproduce_tags(spark, "s", workspace.lake.version("rules"), "as_it_was")
+    ids = dict(columns_of(workspace, "as_it_was", "id", "rule_ids"))
+    assert ids == {0: ["c"], 1: ["c"], 3: ["r"], **({2: []} if output == "all" else {})}
+
+
 # tests/unit/pipelines/test_local_retag.py has a table of all rows
 def test_a_field_that_a_struct_gets_stops_no_retag_of_matched_rows(new_workspace) -> None:
     workspace, source = tagged(new_workspace, 9, {"same": "n > 2"}, output="matched")
@@ -37,6 +49,10 @@ def test_a_field_that_a_struct_gets_stops_no_retag_of_matched_rows(new_workspace
     assert ids == {**{n: ["new"] for n in range(2)}, **{n: ["same"] for n in range(3, 9)}}
     write_rules(workspace, {"same": "n > 2", "new": "n < 2", "named": "u.x = 2"})
     assert retag(workspace, "s").rows_changed == 1
+    write_deltalake(source, structs(range(9, 10), "x", "z"), mode="append")
+    tag_stream(new_workspace({"s": {**STREAM, "output": "matched"}}), "s")
+    write_rules(workspace, {"same": "n > 3", "new": "n < 2", "field": "u.z IS NULL AND n = 2"})
+    assert retag(workspace, "s").rows_changed == 2
 
 
 def test_a_field_that_the_tagged_table_does_not_have_yet(new_workspace) -> None:
@@ -51,6 +67,32 @@ def test_a_field_that_the_tagged_table_does_not_have_yet(new_workspace) -> None:
     assert dict(columns_of(workspace, "s_tagged", "id", "rule_ids")) == {
         0: ["z"], 1: ["r", "z"], 2: ["r", "z"], 3: ["r"], 4: ["r"]
     }  # fmt: skip
+
+
+def test_rows_that_match_only_now_by_a_renamed_column(new_workspace) -> None:
+    workspace = new_workspace({"s": {**STREAM, "output": "matched"}})
+    source = workspace.configuration.streams["s"].source
+    tables = [source, *(workspace.lake.uri(name) for name in ("s_tagged", "quarantine_s"))]
+
+    def run(statement: str, *of: str) -> None:
+        for table in of or tables:
+            workspace.spark.sql(statement.format(f"delta.`{table}`"))
+
+    mapped = "TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
+    run("CREATE TABLE {} (id BIGINT, n BIGINT, z BIGINT) USING delta " + mapped, source)
+    run("INSERT INTO {} SELECT id, id, 9 FROM range(6)", source)
+    write_rules(workspace, {"r": "id > 4"})
+    tag_stream(workspace, "s")
+    run("ALTER TABLE {} SET " + mapped)
+    run("ALTER TABLE {} RENAME COLUMN n TO m")
+    run("ALTER TABLE {} DROP COLUMN z", source)
+    write_rules(workspace, {"r": "id > 4", "m": "m < 2"})
+    assert retag(workspace, "s").rows_changed == 2
+    assert sorted(columns_of(workspace, "s_tagged", "id", "m", "z")) == [(0, 0, 9), (1, 1, 9), (5, 5, 9)]
+    run("ALTER TABLE {} RENAME COLUMN m TO k")
+    write_rules(workspace, {"r": "id > 4", "m": "k < 3"})
+    with pytest.raises(IndexOutdatedError, match=r"rule m of s, as it was .*'m'.*deltatag tag s --restart"):
+        retag(workspace, "s")
 
 
 def test_a_column_of_another_type_is_told(new_workspace) -> None:

@@ -104,11 +104,12 @@ def test_rows_that_an_earlier_output_left_out_come_from_the_source(make_retagged
     assert tags(workspace, TABLE) == tags(workspace, "s_tagged")
 
 
-def test_a_rule_that_does_not_compile_is_left_out(make_retagged) -> None:
+def test_a_rule_that_does_not_compile_is_left_out_and_named(make_retagged) -> None:
     workspace = prepared(make_retagged)
     expected = tags(workspace, "s_tagged")
     write_rules(workspace, {**BEFORE, "wrong": "nothing > 3"})
-    reproduce_tags(workspace, "s", workspace.lake.version("rules"), TABLE)
+    (notice,) = reproduce_tags(workspace, "s", workspace.lake.version("rules"), TABLE).notices
+    assert "match no row: wrong (There is no column 'nothing'" in notice
     assert tags(workspace, TABLE) == expected
 
 

@@ -1,0 +1,46 @@
+"""Reads the rows of earlier micro-batches from a source again, by Spark, with the columns that the source has now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions
+
+from pipelines.sources.slices import slice_frame, slice_schema
+from pipelines.sources.source_names import names_of
+from pipelines.table_definitions import tagged_table
+from pipelines.writing.quarantine import is_accepted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from pipelines.sources.positions import Slice
+    from pipelines.sources.source import Source
+    from pipelines.workspace import Workspace
+
+
+def accepted_rows(workspace: Workspace, source: Source, taken: Slice, plan: Mapping[str, Any]) -> DataFrame:
+    """The rows of a slice that did not go to quarantine.
+
+    They have the columns that the source has now, which are NULL if it got them later, and those that it has lost
+    since. STRUCTs have the fields that they got later if the tagged table has them, too. plan: that of the micro-batch
+    which took the slice.
+    """
+    then, now = (names_of(slice_schema(source, version)) for version in (taken.schema_version, source.version))
+    tagged = set(names_of(workspace.lake.frame(tagged_table(source.name)).schema).values())
+    if then.items() <= now.items() and tagged.issuperset(path for path in now.values() if len(path) > 1):
+        taken = replace(taken, schema_version=source.version)
+    rows = slice_frame(source, taken)
+    if plan["quarantined"]:
+        rows = rows.filter(is_accepted(workspace.spark, plan["key"], plan["checks"]))
+    renamed = {path[0]: now[stored][0] for stored, path in then.items() if len(path) == 1 and stored in now}
+    return with_later_columns(rows.withColumnsRenamed(renamed), source)
+
+
+def with_later_columns(rows: DataFrame, source: Source) -> DataFrame:
+    """The rows, with NULL in each column of the source's newest version that they lack, since rules may read it."""
+    held = {name.lower() for name in rows.columns}
+    later = [field for field in slice_schema(source, source.version).fields if field.name.lower() not in held]
+    return rows.withColumns({field.name: functions.lit(None).cast(field.dataType) for field in later})
