@@ -270,7 +270,8 @@ def _range_message(known: SourceRange | None) -> str:
 
 
 def _of_runs(scope: Scope, rules: pl.DataFrame, known: Sequence[Finding], runs: int, noisy: float) -> Iterable[Finding]:
-    """Rules that raised errors in the last micro-batch, and rules that matched no row, or too many, since they changed.
+    """Rules that raised errors in the last micro-batch with rows, and rules that matched no row, or too many, since
+    they changed.
 
     Only the last `runs` micro-batches count. Rules whose behaviour a `known` finding explains are left out.
     """
@@ -280,12 +281,13 @@ def _of_runs(scope: Scope, rules: pl.DataFrame, known: Sequence[Finding], runs: 
     ids = {str(each): each for each in rules["rule_id"].to_list()}
     explained = {each.rule_id for each in known if each.kind in _EXPLAIN_NO_MATCH}
     raising = {each.rule_id for each in known if each.kind in (ALWAYS_RAISES, MAY_RAISE)}
-    for rule_id, rows in done[-1].errors.items():
+    last = next((each for each in reversed(done) if each.rows), done[-1])
+    for rule_id, rows in last.errors.items():
         if rule_id in ids and rows:
             explained.add(ids[rule_id])
             if ids[rule_id] in raising:
                 continue
-            yield Finding(ids[rule_id], RUN_TIME_ERRORS, _errors_message(rows, done[-1].rows or 0))
+            yield Finding(ids[rule_id], RUN_TIME_ERRORS, _errors_message(rows, last.rows or 0))
     if not isinstance(scope, StreamScope):
         return
     window = [each.rules_version for each in done[-runs:] if each.rules_version is not None]

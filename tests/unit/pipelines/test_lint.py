@@ -58,7 +58,8 @@ def run_batch(workspace, number: int, rows: int, rule_ids: list[list[str]], vers
         workspace.lake, MicroBatch("s", number, DONE, {"end": {}}, version, "f", 1, started, rows=rows, **figures)
     )
     tagged = pl.DataFrame(
-        {"rule_ids": rule_ids, "rules_version": version}, schema_overrides={"rule_ids": pl.List(pl.String)}
+        {"rule_ids": rule_ids, "rules_version": version},
+        schema_overrides={"rule_ids": pl.List(pl.String), "rules_version": pl.Int64},
     )
     tagged.write_delta(workspace.lake.uri("s_tagged"), mode="append")
 
@@ -168,6 +169,8 @@ def test_rules_that_match_nothing_or_very_much_and_rules_that_raise(workspace, a
     assert ("often", "noisy") not in lint(workspace, noisy=0.7)
     # of the last one alone too few rows are known
     assert not any(kind in ("dead", "noisy") for _, kind in lint(workspace, runs=1))
+    run_batch(workspace, 2, 0, [], 3)
+    assert ("seldom", "run_time_errors") in lint(workspace)
 
 
 def test_each_rule_is_judged_from_its_own_last_change_on(workspace, add_rules) -> None:
