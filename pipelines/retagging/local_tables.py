@@ -349,7 +349,7 @@ class LocalTables:
         """The task of matching and rewriting files of a version; None if this process cannot read all that it needs."""
         snapshot = self.tagged.snapshot(version)
         held = arrow_schema_of(snapshot.fields)
-        if self.rematch.compiled is not None:
+        if self.stream is not None:
             held = with_source_columns(held, self.scope.columns())
         read = columns_read(held, snapshot.partition_columns, self.rematch)
         files = live_files(self.tagged, version)

@@ -95,6 +95,8 @@ def columns_read(table_columns: pa.Schema, partitions: Sequence[str], rematch: R
     writers spell differently."""
     columns: dict[str, pa.Field] = {}
     wanted = [] if rematch.rows is None else [([rematch.rows.column], rematch.rows.type)]
+    if rematch.rows is not None and rematch.rows.column not in table_columns.names:
+        return None  # the source spells it otherwise now
     for leaf in rematch.compiled.inputs if rematch.compiled is not None else ():
         if leaf.text is not None:
             return None

@@ -173,7 +173,7 @@ class History:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(folding, "KEPT_BATCHES", self.draw.randint(1, 3))
             folding.fold(self.workspace.lake, datetime.now(UTC))
-        if self.draw.random() < 0.5:
+        if self.draw.random() < 0.5 and "cluster_by" not in self.settings:  # Spark merges the files of such tables
             assert [each.error for each in maintain(self.workspace) if each.error] == []
 
     def tag(self) -> None:
