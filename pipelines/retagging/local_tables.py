@@ -107,10 +107,11 @@ class LocalTables:
 
     def _refuse_what_needs_spark(self) -> None:
         """Raise NeedsSparkError if a table, or what is read of it, needs Spark."""
-        logs = [self.tagged]
-        if self.stream is not None and self.stream.keeps_matches and self.lake.exists(matches_table(self.stream)):
-            logs.append(self.matches)
-        for log, name in zip(logs, (tagged_table(self.scope.name), matches_table(self.scope.name)), strict=False):
+        tagged, matches = tagged_table(self.scope.name), matches_table(self.scope.name)
+        tables = [(tagged, self.tagged)]
+        if self.stream is not None and self.stream.keeps_matches and self.lake.exists(matches):
+            tables.append((matches, self.matches))
+        for name, log in tables:
             if reason := log.why_spark_commits(log.latest()):
                 raise NeedsSparkError(f"the table {name} {reason}")
             if self._layout_of(self.lake, name, log.latest().fields) is None:
@@ -118,7 +119,7 @@ class LocalTables:
         if self._task(self.tagged.latest().number, None) is None:
             raise NeedsSparkError(
                 "a rule that differs, or the range of event times, reads more than columns and fields of structs, or "
-                f"the table {tagged_table(self.scope.name)} has deletion vectors or a checkpoint that only Spark reads"
+                f"the table {tagged} has deletion vectors or a checkpoint that only Spark reads"
             )
 
     def session(self) -> AbstractContextManager[None]:

@@ -133,8 +133,8 @@ class Retagger:
         changes = self._rule_sets.changes(now.distinct | undone, stored, self.mode)
         if self.stream is None and (changes.everything or not changes.rules.is_empty()):
             raise TableError(
-                f"Rules of {self.name} were compiled meanwhile that pairs of rows may match which are not stored. Join "
-                f"everything anew: deltatag retag {self.name}"
+                f"Rules of {self.name} were compiled after this re-tag began, and may match pairs of rows that are not "
+                f"stored. Start it again: deltatag retag {self.name}"
             )
         return _Work(stored, at, now, changes, bool(undone))
 

@@ -29,8 +29,9 @@ def accepted_rows(workspace: Workspace, source: Source, taken: Slice, plan: Mapp
     which took the slice.
     """
     then, now = (names_of(slice_schema(source, version)) for version in (taken.schema_version, source.version))
-    tagged = set(names_of(workspace.lake.frame(tagged_table(source.name)).schema).values())
-    if then.items() <= now.items() and tagged.issuperset(path for path in now.values() if len(path) > 1):
+    within = {path for path in now.values() if len(path) > 1}
+    tagged = names_of(workspace.lake.frame(tagged_table(source.name)).schema).values() if within else ()
+    if then.items() <= now.items() and within.issubset(tagged):
         taken = replace(taken, schema_version=source.version)
     rows = slice_frame(source, taken)
     if plan["quarantined"]:

@@ -14,6 +14,10 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
+import pytest
+
+from pipelines.lake import runs
+from pipelines.lake.folder_log import FolderLog
 
 Row = dict[str, Any]
 SECOND = 1_000_000
@@ -225,3 +229,23 @@ def _same(value: Any) -> Any:
 
 class Killed(BaseException):
     """The process ends here."""
+
+
+def let_die(patch: pytest.MonkeyPatch, deadly: list[int]) -> None:
+    """Kill the process before or after the write whose number, counted down in `deadly`, is reached."""
+
+    def dying(write: Any) -> Any:
+        def written(*arguments: Any) -> Any:
+            deadly[0] -= 1
+            if deadly[0] == 0:
+                raise Killed
+            done = write(*arguments)
+            if deadly[0] == 1:
+                deadly[0] = 0
+                raise Killed
+            return done
+
+        return written
+
+    patch.setattr(FolderLog, "_put", dying(FolderLog._put))
+    patch.setattr(runs, "_merge", dying(runs._merge))

@@ -9,18 +9,19 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+import pipelines.retag as verb
 from pipelines.compile import compile_scopes
 from pipelines.due import join_is_due
+from pipelines.errors import TableError
 from pipelines.join import join_together
 from pipelines.joining import local_rows, partitioning, parts, sides
-from pipelines.lake import runs
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.runs import batches
 from pipelines.retag import retag
 from pipelines.sources import pieces
 from pipelines.workspace import Workspace
 from tests.cases import cases
-from tests.unit.pipelines.random_local_joins import Killed, Rule, Scenario, counted, identified
+from tests.unit.pipelines.random_local_joins import Killed, Rule, Scenario, counted, identified, let_die
 
 SEEDS = range(cases(12, "DELTATAG_JOIN_SEEDS"))
 
@@ -82,26 +83,6 @@ class Run:
                 ids = sorted(rule for rule, each in rules.items() if each.holds(rows))
                 expected += [identified(rows, ids)] if ids else []
             assert counted(found, self.scenario.names) == dict.fromkeys(expected, 1)
-
-
-def let_die(patch: pytest.MonkeyPatch, deadly: list[int]) -> None:
-    """Kill the process before or after the write whose number, counted down in `deadly`, is reached."""
-
-    def dying(write: Any) -> Any:
-        def written(*arguments: Any) -> Any:
-            deadly[0] -= 1
-            if deadly[0] == 0:
-                raise Killed
-            done = write(*arguments)
-            if deadly[0] == 1:
-                deadly[0] = 0
-                raise Killed
-            return done
-
-        return written
-
-    patch.setattr(FolderLog, "_put", dying(FolderLog._put))
-    patch.setattr(runs, "_merge", dying(runs._merge))
 
 
 ALL = Rule("TRUE", lambda rows: True)
@@ -176,6 +157,25 @@ def test_a_retag_that_is_killed_and_started_again_joins_everything_anew(begin, m
             retag(run.workspace, run.names[0])
         assert [retag(run.workspace, name).scope for name in run.names] == run.names
         run.assert_joined()
+
+
+def test_rules_that_are_compiled_after_a_retag_began_pass_over_no_pair(begin, monkeypatch) -> None:
+    run = begin(0)
+    run.arrive()
+    run.join()
+    needs_joining = verb._needs_joining
+
+    def and_edit(workspace: Workspace, name: str) -> bool:
+        found = needs_joining(workspace, name)
+        run.edit()
+        return found
+
+    with monkeypatch.context() as patch, pytest.raises(TableError, match="Start it again: deltatag retag"):
+        patch.setattr(verb, "_needs_joining", and_edit)
+        retag(run.workspace, run.names[0])
+    for name in run.names:
+        retag(run.workspace, name)
+    run.assert_joined()
 
 
 @pytest.mark.slow
