@@ -3,49 +3,45 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-import rules_index as ri
-from pipelines.compile import compile_scopes
-from pipelines.compiling import changes as compiled_changes
 from pipelines.errors import TableError
 from pipelines.join import join_streams, join_together
-from pipelines.maintain import maintain
-from pipelines.maintaining import folding
 from pipelines.retag import retag
 from pipelines.settings.configuration import parse_configuration
 from pipelines.workspace import Workspace
-from rules_index.compiling import update
-from tests import lakes
 from tests.cases import cases, quick_first
-from tests.unit.pipelines.random_local_joins import EPOCH, START, Killed, Scenario
-from tests.unit.pipelines.test_local_join_arrivals import let_die
-from tests.unit.pipelines.test_retag_histories import COLUMNS, later_columns
+from tests.unit.pipelines.random_histories import (
+    ANNOTATIONS,
+    COLUMNS,
+    ENGINES,
+    LISTS,
+    History,
+    compile_in_changes,
+    later_columns,
+)
+from tests.unit.pipelines.random_local_joins import EPOCH, START, Killed, Scenario, let_die
 
 pytestmark = pytest.mark.usefixtures("without_spark")
-LISTS = ("words", "numbers")
-ANNOTATIONS = ("first_rule_id", "labels", "severity")
 
 
 @dataclass
-class History:
+class JoinHistory(History):
     """A lake with joins over a scenario's streams, and its random edits."""
 
-    make: Any
-    scenario: Scenario
-    settings: dict[str, Any]
-    rules: dict[Any, dict[str, Any]] = field(default_factory=dict)
+    make: Any = None
+    scenario: Scenario = field(default_factory=lambda: Scenario(0))
     columns: dict[str, list[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.draw = self.scenario.draw
         self.names, self.joins = self.scenario.names, list(self.scenario.joins)
         self.bigint = self.draw.random() < 0.5
         self.zone = self.scenario.zone
@@ -76,7 +72,7 @@ class History:
             batch = batch.append_column(column, values)
         write_deltalake(self.source(name), batch, mode="append", schema_mode="merge")
 
-    def text(self) -> str:
+    def rule(self) -> dict[str, Any]:
         draw = self.draw
         one, other = draw.sample(self.names, 2)
         special = [
@@ -93,49 +89,19 @@ class History:
             f"{one}.v >",
             f"{one}.v / ({other}.v - {draw.randint(0, 5)}) > 1",
         ]
-        return draw.choice(special) if draw.random() < 0.5 else self.scenario.rule().text
-
-    def edit_rules(self) -> None:
-        draw = self.draw
-        for _ in range(draw.randint(1, 3)):
-            number = draw.randint(0, 14)
-            key = number if self.bigint else f"r'{number}"
-            known = self.rules.get(key)
-            if known is not None and draw.random() < 0.5:
-                del self.rules[key]
-                continue
-            if known is not None and draw.random() < 0.5:
-                known |= draw.choice(
-                    [
-                        {"enabled": draw.choice([True, False])},
-                        {"priority": draw.randint(0, 3)},
-                        {"labels": {"a": str(draw.randint(0, 2))}},
-                        {"severity": draw.choice([None, "low", "high"])},
-                        {"expression": known["expression"] + " "},
-                    ]
-                )
-                continue
-            bounds = {}
-            for name, share in (("valid_from", 0.2), ("valid_to", 0.2)):
-                steps = timedelta(microseconds=self.scenario.unit * draw.randint(0, 12))
-                bounds[name] = (START + steps).replace(tzinfo=UTC) if draw.random() < share else None
-            join = draw.choice(self.joins)
-            self.rules[key] = {"rule_id": key, "scope": join, "expression": self.text(), **bounds}
-        lakes.write_rules(self.workspace, list(self.rules.values()), "overwrite")
+        text = draw.choice(special) if draw.random() < 0.5 else self.scenario.rule().text
+        bounds = {}
+        for name in ("valid_from", "valid_to"):
+            steps = timedelta(microseconds=self.scenario.unit * draw.randint(0, 12))
+            bounds[name] = (START + steps).replace(tzinfo=UTC) if draw.random() < 0.2 else None
+        return {"scope": draw.choice(self.joins), "expression": text, **bounds}
 
     def remove_rules(self) -> None:
         """The only edit after which stored rows suffice."""
         for key in self.draw.sample(list(self.rules), min(len(self.rules), 2)):
             self.rules[key]["enabled"] = False
-        lakes.write_rules(self.workspace, list(self.rules.values()), "overwrite")
+        self.write_rules()
         self.compile()
-
-    def edit_list(self) -> None:
-        draw, name = self.draw, self.draw.choice(LISTS)
-        values = draw.sample(["x", "xyz", "z", ""], draw.randint(0, 3)) if name == "words" else draw.sample(range(6), 3)
-        kind = pa.string() if name == "words" else pa.int32()
-        place = str(self.workspace.lake.uri(name))
-        write_deltalake(place, pa.table({"v": pa.array(values, kind)}), mode=draw.choice(["append", "overwrite"]))
 
     def add_column(self) -> None:
         name = self.draw.choice(self.names)
@@ -145,7 +111,7 @@ class History:
 
     def configure(self) -> None:
         draw = self.draw
-        engine = draw.choice(["auto", "hybrid", "be_tree", "asc", "r_tree", "scan"])
+        engine = draw.choice(ENGINES)
         joins = self.document["joins"]
         for join in joins.values():
             join["method"] = draw.choice(["batch", "pdfa"])
@@ -155,10 +121,6 @@ class History:
     @property
     def path(self) -> Any:
         return self.workspace.configuration.path
-
-    def compile(self) -> None:
-        errors = [result.error for result in compile_scopes(self.workspace) if result.error]
-        assert not errors, errors
 
     def join(self) -> None:
         with pytest.MonkeyPatch.context() as patch, suppress(Killed):
@@ -178,19 +140,9 @@ class History:
                 retag(self.workspace, join)
         retag(self.workspace, join)
 
-    def fold(self) -> None:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(folding, "KEPT_BATCHES", self.draw.randint(1, 3))
-            folding.fold(self.workspace.lake, datetime.now(UTC))
-        if self.draw.random() < 0.5:
-            assert [each.error for each in maintain(self.workspace) if each.error] == []
-
-    def step(self) -> None:
-        choices = (
-            [self.edit_rules] * 4 + [self.edit_list] * 2 + [self.arrive] * 2 + [self.compile] * 3 + [self.join] * 3
-        )
-        choices += [self.retag] * 3 + [self.remove_rules] * 2 + [self.add_column, self.configure, self.fold]
-        self.draw.choice(choices)()
+    def steps(self) -> list[Callable[[], Any]]:
+        more = [self.edit_rules] * 4 + [self.edit_list] * 2 + [self.arrive] * 2 + [self.compile] * 3 + [self.join] * 3
+        return [*more, *[self.retag] * 3, *[self.remove_rules] * 2, self.add_column, self.configure, self.fold]
 
     def expected(self, join: str) -> dict[tuple[int, ...], list[Any]]:
         """The ids of each joined row that has any, by `scan` over rules and lists as they are now."""
@@ -204,22 +156,9 @@ class History:
             {name: pa.chunked_array([table.to_struct_array().combine_chunks()]) for name, table in columns.items()}
             | {"_event_time": pa.array([EPOCH + timedelta(microseconds=time) for time in times], moment)}
         )
-        lists = []
-        for name in LISTS:
-            place = self.workspace.lake.uri(name)
-            if DeltaTable.is_deltatable(place):
-                lists.append(ri.value_list(name, DeltaTable(place).to_pyarrow_table().column("v")))
-        given = [each for each in self.rules.values() if each.get("enabled") is not False and each["scope"] == join]
-        kind = pa.int64() if self.bigint else pa.string()
-        names = [("rule_id", kind), ("expression", pa.string()), ("valid_from", moment), ("valid_to", moment)]
-        schema = pa.schema(names)
-        wanted = pa.Table.from_pylist([{name: each[name] for name in schema.names} for each in given], schema=schema)
-        compiled = ri.compile_rules(
-            wanted, rows.schema, engine="scan", event_time="_event_time", time_zone=self.zone, lists=lists
-        )
-        ids = compiled.match(rows).to_pylist()
+        ids = self.matched(join, rows, "_event_time")
         keys = zip(*(places[name] for name in self.names), strict=True)
-        return {key: sorted(those) for key, those in zip(keys, ids, strict=True) if those}
+        return {key: those for key, those in zip(keys, ids, strict=True) if those}
 
     def found(self, join: str) -> dict[tuple[int, ...], list[Any]]:
         """The ids of each row of the joined table, and its annotations."""
@@ -236,15 +175,12 @@ def test_random_histories(new_workspace: Any, monkeypatch: pytest.MonkeyPatch, s
     scenario = Scenario(seed)
     draw = random.Random(seed)
     if draw.random() < 0.7:
-        monkeypatch.setattr(update, "FEW_RULES", 0)
-        monkeypatch.setattr(update, "FOLDED_SHARE", 1.0)
-        monkeypatch.setattr(compiled_changes, "LEAST_RULES", 1)
-        monkeypatch.setattr(compiled_changes, "MOST_CHANGED", 1.0)
-    history = History(new_workspace, scenario, {"annotations": draw.choice([[], list(ANNOTATIONS)])})
+        compile_in_changes(monkeypatch)
+    annotations = draw.choice([[], list(ANNOTATIONS)])
+    history = JoinHistory(scenario.draw, {"annotations": annotations}, make=new_workspace, scenario=scenario)
     history.arrive()
     history.compile()
-    for _ in range(15):
-        history.step()
+    history.take(history.steps())
     history.compile()
     history.join_all()
     for join in history.joins:

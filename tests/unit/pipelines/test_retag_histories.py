@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-import rules_index as ri
-from pipelines.compile import compile_scopes
-from pipelines.compiling import changes as compiled_changes
 from pipelines.errors import TableError
 from pipelines.lake.folder_log import FolderLog
-from pipelines.maintain import maintain
-from pipelines.maintaining import folding
 from pipelines.retag import retag
 from pipelines.settings.configuration import parse_configuration
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
-from rules_index.compiling import update
-from tests import lakes
 from tests.cases import cases, quick_first
 from tests.unit.pipelines.local_retags import RETAGS, append, assert_like_anew, exploded, matched, read
+from tests.unit.pipelines.random_histories import (
+    ANNOTATIONS,
+    COLUMNS,
+    ENGINES,
+    LISTS,
+    History,
+    compile_in_changes,
+    later_columns,
+)
 from tests.unit.pipelines.retagged_rows import (
     START,
     STEPS,
@@ -40,20 +44,14 @@ from tests.unit.pipelines.retagged_rows import (
 )
 
 pytestmark = pytest.mark.usefixtures("without_spark")
-LISTS = ("words", "numbers")
-COLUMNS = ("c", "u", "e", "u.b")
-"""Columns that the source is given later, the last one a field of a struct."""
 ZONES = ("UTC", "America/New_York", "Asia/Kolkata")
 
 
 @dataclass
-class History:
+class StreamHistory(History):
     """A lake with one stream, and its random edits."""
 
-    make: Any
-    draw: random.Random
-    settings: dict[str, Any]
-    rules: dict[Any, dict[str, Any]] = field(default_factory=dict)
+    make: Any = None
     columns: list[str] = field(default_factory=list)
     end: int = 0
 
@@ -84,7 +82,7 @@ class History:
             batch = batch.append_column(name, column)
         write_deltalake(self.source(), batch, mode="append", schema_mode="merge")
 
-    def text(self) -> tuple[Any, ...]:
+    def rule(self) -> dict[str, Any]:
         draw = self.draw
         special = [
             "w IN LIST('words')",
@@ -100,40 +98,8 @@ class History:
             "n >",
             f"n / (n - {draw.randint(0, 20)}) > 1",
         ]
-        return bounded(draw, draw.choice(special)) if draw.random() < 0.6 else random_rule(draw)
-
-    def edit_rules(self) -> None:
-        draw = self.draw
-        for _ in range(draw.randint(1, 3)):
-            number = draw.randint(0, 14)
-            key = number if self.bigint else f"r'{number}"
-            known = self.rules.get(key)
-            if known is not None and draw.random() < 0.35:
-                del self.rules[key]
-                continue
-            if known is not None and draw.random() < 0.5:
-                known |= draw.choice(
-                    [
-                        {"enabled": draw.choice([True, False])},
-                        {"priority": draw.randint(0, 3)},
-                        {"labels": {"a": str(draw.randint(0, 2))}},
-                        {"severity": draw.choice([None, "low", "high"])},
-                        {"expression": known["expression"] + " "},
-                    ]
-                )
-                continue
-            text, since, until = self.text()
-            self.rules[key] = {
-                "rule_id": key, "scope": "s", "expression": text, "valid_from": since, "valid_to": until,
-            }  # fmt: skip
-        lakes.write_rules(self.workspace, list(self.rules.values()), "overwrite")
-
-    def edit_list(self) -> None:
-        draw, name = self.draw, self.draw.choice(LISTS)
-        values = draw.sample(["x", "xy", "z", ""], draw.randint(0, 3)) if name == "words" else draw.sample(range(20), 5)
-        kind = pa.string() if name == "words" else pa.int32()
-        place = str(self.workspace.lake.uri(name))
-        write_deltalake(place, pa.table({"v": pa.array(values, kind)}), mode=draw.choice(["append", "overwrite"]))
+        text, since, until = bounded(draw, draw.choice(special)) if draw.random() < 0.6 else random_rule(draw)
+        return {"scope": "s", "expression": text, "valid_from": since, "valid_to": until}
 
     def add_column(self) -> None:
         if len(self.columns) < len(COLUMNS):
@@ -146,13 +112,9 @@ class History:
         draw = self.draw
         if self.settings["output"] == "all" and not self.settings["annotations"]:
             self.zone = draw.choice(ZONES)
-        rules = {"time_zone": self.zone, "engine": draw.choice(["auto", "hybrid", "be_tree", "asc", "r_tree", "scan"])}
+        rules = {"time_zone": self.zone, "engine": draw.choice(ENGINES)}
         document = self.document | {"rules": rules}
         self.workspace = Workspace(parse_configuration(document, self.workspace.configuration.path), None)
-
-    def compile(self) -> None:
-        errors = [result.error for result in compile_scopes(self.workspace) if result.error]
-        assert not errors, errors
 
     def retag(self, whole: bool = False) -> None:
         draw, since = self.draw, None
@@ -169,60 +131,25 @@ class History:
             assert self.settings["output"] == "matched" and "--restart" in str(error)
             tag_stream(self.workspace, "s", restart=True)
 
-    def fold(self) -> None:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(folding, "KEPT_BATCHES", self.draw.randint(1, 3))
-            folding.fold(self.workspace.lake, datetime.now(UTC))
-        if self.draw.random() < 0.5 and "cluster_by" not in self.settings:  # Spark merges the files of such tables
-            assert [each.error for each in maintain(self.workspace) if each.error] == []
-
     def tag(self) -> None:
         tag_stream(self.workspace, "s")
 
-    def step(self) -> None:
-        choices = [self.edit_rules] * 4 + [self.edit_list] * 2 + [self.append] * 2 + [self.compile] * 3 + [self.tag] * 3
-        choices += [self.retag] * 3 + [self.add_column, self.configure, self.fold]
-        self.draw.choice(choices)()
+    def steps(self) -> list[Callable[[], Any]]:
+        more = [self.edit_rules] * 4 + [self.edit_list] * 2 + [self.append] * 2 + [self.compile] * 3 + [self.tag] * 3
+        # Spark merges the files of clustered tables
+        fold = partial(self.fold, merges="cluster_by" not in self.settings)
+        return [*more, *[self.retag] * 3, self.add_column, self.configure, fold]
 
     def expected(self) -> dict[int, list[Any]]:
         """The ids of each row that is tagged, by `scan` over rules and lists as they are now."""
         table = DeltaTable(self.source()).to_pyarrow_table()
-        lists = []
-        for name in LISTS:
-            place = self.workspace.lake.uri(name)
-            if DeltaTable.is_deltatable(place):
-                lists.append(ri.value_list(name, DeltaTable(place).to_pyarrow_table().column("v")))
-        given = [each for each in self.rules.values() if each.get("enabled") is not False]
-        kind = pa.int64() if self.bigint else pa.string()
-        bound = pa.timestamp("us", "UTC")
-        schema = pa.schema([("rule_id", kind), ("expression", pa.string()), ("valid_from", bound), ("valid_to", bound)])
-        wanted = pa.Table.from_pylist([{name: each[name] for name in schema.names} for each in given], schema=schema)
-        compiled = ri.compile_rules(
-            wanted, table.schema, engine="scan", event_time="t", time_zone=self.zone, lists=lists
-        )
-        ids = compiled.match(table).to_pylist()
-        found = zip(table["seq"].to_pylist(), table["id"].to_pylist(), ids, strict=True)
+        found = zip(table["seq"].to_pylist(), table["id"].to_pylist(), self.matched("s", table, "t"), strict=True)
         every = self.settings["output"] == "all"
-        return {seq: sorted(those) for seq, key, those in found if key is not None and (those or every)}
-
-
-def later_columns(names: list[str], numbers: range) -> dict[str, pa.Array]:
-    """The values of those of COLUMNS that there are already."""
-    values = pa.array([n % 9 for n in numbers], pa.int64())
-    found: dict[str, pa.Array] = {}
-    if "c" in names:
-        found["c"] = values
-    if "u" in names:
-        fields = {"a": values, **({"b": values} if "u.b" in names else {})}
-        nothing = pa.array([n % 5 == 0 for n in numbers], pa.bool_())
-        found["u"] = pa.StructArray.from_arrays(list(fields.values()), list(fields), mask=nothing)
-    if "e" in names:
-        found["e"] = values.cast(pa.string())
-    return found
+        return {seq: those for seq, key, those in found if key is not None and (those or every)}
 
 
 def annotated(workspace: Workspace) -> dict[int, Any]:
-    names = ("rule_ids", "first_rule_id", "labels", "severity", *COLUMNS)
+    names = ("rule_ids", *ANNOTATIONS, *COLUMNS)
     return {r["seq"]: [r.get(name) for name in names] for r in read(workspace, "s_tagged").to_pylist()}
 
 
@@ -269,20 +196,16 @@ def test_random_histories(new_workspace: Any, monkeypatch: pytest.MonkeyPatch, s
     draw = random.Random(seed)
     settings = {
         "output": draw.choice(["all", "matched"]),
-        "annotations": draw.choice([[], ["first_rule_id", "labels", "severity"]]),
+        "annotations": draw.choice([[], list(ANNOTATIONS)]),
         **draw.choice([{}, {"partition_by": ["n"]}, {"cluster_by": ["seq"]}]),
     }
     if draw.random() < 0.7:
-        monkeypatch.setattr(update, "FEW_RULES", 0)
-        monkeypatch.setattr(update, "FOLDED_SHARE", 1.0)
-        monkeypatch.setattr(compiled_changes, "LEAST_RULES", 1)
-        monkeypatch.setattr(compiled_changes, "MOST_CHANGED", 1.0)
-    history = History(new_workspace, draw, settings)
+        compile_in_changes(monkeypatch)
+    history = StreamHistory(draw, settings, make=new_workspace)
     history.append()
     history.compile()
     history.tag()
-    for _ in range(15):
-        history.step()
+    history.take(history.steps())
     history.compile()
     history.tag()
     history.retag(whole=True)
