@@ -2,23 +2,44 @@
 
 from __future__ import annotations
 
+import sys
+from functools import cache
 from typing import Any
 
 import llvmlite.binding as llvm
+from numba.core import environment
 from numba.core.codegen import JITCodeLibrary
 from numba.core.registry import cpu_target
-from numba.core.runtime.nrt import rtsys
+from numba.core.runtime._nrt_python import c_helpers
 
 
 def load(cached: Any, signature: Any, context: Any) -> Any:
     """A kernel from its cache; None if it has not been compiled for the signature.
 
-    Numba's own `load_overload` first registers all functions that a kernel may call, which takes longer than loading a
-    kernel. Numba also does so before it compiles one. Symbols that only this defines, as for `prange` and for the hash
-    of a text, must not be used by kernels.
+    Numba's own `load_overload` first registers all functions that a kernel may call, and compiles its runtime. Both
+    take longer than loading a kernel, and Numba also does both before it compiles one. Symbols that only the functions
+    define, as for `prange` and for the hash of a text, must not be used by kernels.
     """
-    rtsys.initialize(context)
+    _define_symbols()
     return cached._load_overload(signature, context)
+
+
+@cache
+def _define_symbols() -> None:
+    """Tell LLVM where the parts of Numba's runtime are that are written in C. A cached kernel contains the others."""
+    for name, address in c_helpers.items():
+        llvm.add_symbol(name if name.startswith("_") else f"NRT_{name}", address)
+
+
+def _environment(module: str, constants: list[Any], name: str) -> Any:
+    """The environment of a cached function, as `_rebuild_env` of Numba makes it, but without importing the function's
+    module: kernels contain functions of Numba's own modules, and machine code looks nothing up in them."""
+    made = environment.lookup_environment(name)
+    if made is None:
+        made = environment.Environment(vars(sys.modules[module]) if module in sys.modules else {"__name__": module})
+        made.consts[:], made.env_name = constants, name
+        environment.Environment._memo[name] = made
+    return made
 
 
 class CachedLibrary(JITCodeLibrary):
@@ -53,3 +74,6 @@ class CachedLibrary(JITCodeLibrary):
 
 
 cpu_target.target_context.codegen()._library_class = CachedLibrary
+# caches name the function by the place where Numba has it
+_environment.__module__, _environment.__qualname__ = environment.__name__, environment._rebuild_env.__qualname__
+environment._rebuild_env = _environment

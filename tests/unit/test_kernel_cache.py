@@ -29,6 +29,7 @@ def test_a_cache_is_not_cold_after_a_match() -> None:
 
 
 KERNELS = """
+import numpy as np
 from rules_index.kernels.jit import inner, jit
 
 @inner
@@ -44,18 +45,32 @@ def called(a, b):
 @jit
 def calling(a, b):
     return called(a, b) + divided(a, 2)
+
+@jit
+def filled(size):
+    array = np.empty(size, np.int64)
+    for place in range(size):
+        array[place] = divided(place, 2)
+    return array
 """
 LOADED = """
 import sys
-from kernels_of_test import called
+from numba.core.runtime import rtsys
+from kernels_of_test import called, filled
 assert called(9, 2) == 5 and called.stats.cache_hits
+assert filled(5).tolist() == [0, 0, 1, 1, 2] and filled.stats.cache_hits
 assert "numba.np.npyimpl" not in sys.modules, "Numba has registered what kernels may call"
+assert "numba.np.arrayobj" not in sys.modules, "Numba has imported what a kernel has called"
+assert not rtsys._init, "Numba has compiled its runtime"
 try:
     called(1, 0)
 except ZeroDivisionError as error:
     print(error)
 """
-COMPILED = "from kernels_of_test import called, calling; print({}, len(calling.stats.cache_hits))"
+COMPILED = """
+from kernels_of_test import called, calling, filled
+print({}, len(calling.stats.cache_hits), filled(4).sum())
+"""
 
 
 @pytest.mark.slow
@@ -69,7 +84,7 @@ def test_a_kernel_from_the_cache_is_called_and_raises_and_becomes_a_part_of_anot
         assert run.returncode == 0, run.stderr
         return run.stdout.strip()
 
-    assert printed("from kernels_of_test import called; print(called(9, 2))") == "5"
+    assert printed("from kernels_of_test import called, filled; print(called(9, 2), *filled(3))") == "5 0 0 1"
     assert printed(LOADED) == "there is no quotient"
-    assert printed(COMPILED.format("called(9, 2), calling(9, 2)")) == "5 9 0"
-    assert printed(COMPILED.format("calling(9, 2), called(9, 2)")) == "9 5 1"
+    assert printed(COMPILED.format("called(9, 2), calling(9, 2)")) == "5 9 0 2"
+    assert printed(COMPILED.format("calling(9, 2), called(9, 2)")) == "9 5 1 2"
