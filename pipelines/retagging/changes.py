@@ -35,8 +35,7 @@ class Changes:
     place, and removed rules; ids_in_rows: the ids of all these rules that rows may have now. If `everything` is set, it
     is not known which rules tagged the rows: the rows lose all their ids, and `rules` are all rules. types_changed:
     rules that tagged the rows name columns whose types have changed since, so it cannot be found out again what they
-    matched. lists: the value lists that all rules of the newest index and of those that tagged the rows name, each by
-    the newest index if that has it.
+    matched. lists: the value lists of the newest index and of those that tagged the rows, one for each digest.
     """
 
     rules: pl.DataFrame
@@ -149,7 +148,7 @@ class RuleSets:
         self._workspace, self._scope = workspace, scope
         self._found: dict[str, tuple[pl.DataFrame, _Meaning] | None] = {}
         self._folded: dict[History, History] = {}
-        self._lists: dict[str, AnyList] = {}
+        self._lists: dict[tuple[str, str], AnyList] = {}
 
     def changes(self, histories: Iterable[History], stored: StoredIndex, mode: str) -> Changes:
         """Returns the rules that differ between these index histories and a stored index.
@@ -165,7 +164,7 @@ class RuleSets:
         rules = _with_times(now.rules)
         self._found[stored.fingerprint] = (rules, meaning)
         bases = [self.of_history(history, meaning) for history in sorted(histories)]
-        self._lists |= {each.name: each for each in now.lists}
+        self._lists |= {(each.name, each.digest): each for each in now.lists}
         return replace(changes_of(bases, rules, mode == NEW_RULES), lists=tuple(self._lists.values()))
 
     def of_history(self, history: History, meaning: _Meaning | None = None) -> pl.DataFrame | None:
@@ -226,7 +225,7 @@ class RuleSets:
                 if stored is not None:
                     indexed = IndexedRules.of(self._workspace, stored)
                     found = (_with_times(indexed.rules), _meaning(indexed, stored))
-                    self._lists = {each.name: each for each in indexed.lists} | self._lists
+                    self._lists |= {(each.name, each.digest): each for each in indexed.lists}
             except PipelineError:
                 found = None
             self._found[fingerprint] = found

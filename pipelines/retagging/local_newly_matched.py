@@ -18,11 +18,11 @@ from pipelines.lake.add_actions import may_match
 from pipelines.lake.column_types import nullable
 from pipelines.retagging.indexes import index_without_spark
 from pipelines.retagging.newly_matched import (
-    check_lists,
     history_of,
     left_rows_out,
     refuse_removed,
     restart_advice,
+    with_lists,
 )
 from pipelines.retagging.rematch import Rematch, widened
 from pipelines.runners.local_runner import LocalRunner
@@ -102,7 +102,7 @@ class LocalNewlyMatched:
         source = self._runner.open_source()
         groups = self._groups(source, batches, histories, compiled)
         refuse_removed(source, self.stream, batches, (add for group in groups for add in group.adds))
-        former = {history: self._index_of(bases[history], compiled) for history in {each.history for each in groups}}
+        former = {history: self._indexes_of(bases[history], compiled) for history in {each.history for each in groups}}
         try:
             for group in groups:
                 with reporting_lost_files(source, tuple(group.adds), restart_advice(self.stream)):
@@ -137,7 +137,7 @@ class LocalNewlyMatched:
         source: Source,
         group: _FileGroup,
         compiled: CompiledRules,
-        former: CompiledRules,
+        former: Sequence[CompiledRules],
         written: NewlyMatchedFiles,
     ) -> None:
         """Write the rows of one group that match only now."""
@@ -154,16 +154,17 @@ class LocalNewlyMatched:
         with self._runner.in_zone(compiled.time_zone):
             written.rows += sum(self._runner.each_accepted(source, taken, group.schema, group.checks, work))
 
-    def _index_of(self, rules: pl.DataFrame, compiled: CompiledRules) -> CompiledRules:
-        """An index of the rules that tagged rows."""
-        lists = self.rematch.changes.lists
-        check_lists(self.stream, rules, lists)
+    def _indexes_of(self, rules: pl.DataFrame, compiled: CompiledRules) -> list[CompiledRules]:
+        """Indexes of the rules that tagged rows, in parts if they had different values of the same list."""
         columns, event_time = self.scope.columns(), self.scope.event_time
-        index = index_without_spark(rules, columns, event_time, compiled.time_zone, lists)
-        if index is None:
-            raise NeedsSparkError(
-                "a rule that tagged its rows does not compile with the columns that its source has now"
-            )
-        if reason := why_spark_evaluates(index):
-            raise NeedsSparkError(reason)
-        return index
+        indexes = []
+        for part, lists in with_lists(self.stream, rules, self.rematch.changes.lists):
+            index = index_without_spark(part, columns, event_time, compiled.time_zone, lists)
+            if index is None:
+                raise NeedsSparkError(
+                    "a rule that tagged its rows does not compile with the columns that its source has now"
+                )
+            if reason := why_spark_evaluates(index):
+                raise NeedsSparkError(reason)
+            indexes.append(index)
+        return indexes

@@ -6,17 +6,17 @@ that have had this setting.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
+
+import polars as pl
 
 from pipelines.errors import TableError
 from pipelines.lake.index_histories import History, IndexHistories
 from pipelines.lake.runs import MicroBatch
-from pipelines.value_lists import LISTS, contents
+from pipelines.value_lists import LISTS
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from pipelines.settings.model import Stream
     from pipelines.sources.positions import Add
     from pipelines.sources.source import Source
@@ -80,14 +80,31 @@ def history_of(stream: Stream, histories: IndexHistories, batch: MicroBatch) -> 
     return next(iter(found))
 
 
-def check_lists(stream: Stream, base: pl.DataFrame, lists: Sequence[AnyList]) -> None:
-    """TableError if a value list that rules of `base` name has other values now than when they tagged the rows."""
-    now = set(contents(base, lists).drop_nulls())
-    if not set(base[LISTS].drop_nulls()) <= now:
-        raise TableError(
-            f"{stream.name} keeps only rows that match, and a list that its rules name holds other values now than "
-            f"when rows were tagged. {restart_advice(stream)}holds now."
-        )
+def with_lists(
+    stream: Stream, base: pl.DataFrame, lists: Iterable[AnyList]
+) -> list[tuple[pl.DataFrame, list[AnyList]]]:
+    """The rules of `base`, each part with the value lists as they were when its rules tagged rows.
+
+    There are several parts only if two rules had different values of the same list. lists: all that are known.
+    TableError if those values are not known.
+    """
+    known = {f"{each.name}={each.digest}": each for each in lists}
+    parts: list[tuple[list[str], dict[str, AnyList]]] = [([], {})]
+    for text in base[LISTS].drop_nulls().unique().sort():
+        if not known.keys() >= set(text.split(",")):
+            raise TableError(
+                f"{stream.name} keeps only rows that match, and a list that its rules name has changed since they were "
+                f"tagged: which rows matched is not known without its former values. {restart_advice(stream)}holds now."
+            )
+        named = {known[each].name: known[each] for each in text.split(",")}
+        part = next((each for each in parts if all(each[1].get(n, found) == found for n, found in named.items())), None)
+        if part is None:
+            parts.append(part := ([], {}))
+        part[0].append(text)
+        part[1].update(named)
+    rest = base.filter(pl.col(LISTS).is_null())
+    found = [(base.filter(pl.col(LISTS).is_in(texts)), [*values.values()]) for texts, values in parts]
+    return [(pl.concat([rest, found[0][0]]), found[0][1]), *found[1:]]
 
 
 def restart_advice(stream: Stream) -> str:

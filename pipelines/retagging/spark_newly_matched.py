@@ -18,11 +18,11 @@ from pipelines.lake.index_histories import History, IndexHistories
 from pipelines.lake.runs import MicroBatch
 from pipelines.retagging.indexes import index_of, matcher_of
 from pipelines.retagging.newly_matched import (
-    check_lists,
     history_of,
     left_rows_out,
     refuse_removed,
     restart_advice,
+    with_lists,
 )
 from pipelines.retagging.spark_source_rows import accepted_rows
 from pipelines.sources.lost_files import reporting_lost_files
@@ -137,17 +137,18 @@ class NewlyMatchedSearch:
         assert self.rematch.matcher is not None and self.rematch.compiled is not None
         matched = self.rematch.matcher.with_inputs(rows).select(*names, self.rematch.matcher.rule_ids().alias(_IDS))
         matched = matched.filter(functions.size(f"`{_IDS}`") > 0)
-        before = self._matcher(base, self.rematch.compiled)
         kept = [*names, functions.col(f"`{_IDS}`")]
-        compared = before.with_inputs(matched).select(*kept, before.rule_ids().alias("deltatag:old"))
-        return compared.filter(functions.size("`deltatag:old`") == 0).drop("deltatag:old")
+        for before in self._matchers(base, self.rematch.compiled):
+            compared = before.with_inputs(matched).select(*kept, before.rule_ids().alias("deltatag:old"))
+            matched = compared.filter(functions.size("`deltatag:old`") == 0).drop("deltatag:old")
+        return matched
 
-    def _matcher(self, base: pl.DataFrame, compiled: ri.CompiledRules) -> Matcher:
-        lists = self.rematch.changes.lists
-        check_lists(self.stream, base, lists)
+    def _matchers(self, base: pl.DataFrame, compiled: ri.CompiledRules) -> Iterator[Matcher]:
+        """Matchers of the rules of the base, in parts if they had different values of the same list."""
         advice = f"{restart_advice(self.stream)}holds now."
-        index = index_of(self.scope, base, self.scope.event_time, compiled.time_zone, lists, advice)
-        return matcher_of(self.scope, index, self.rematch.id_type)
+        for part, lists in with_lists(self.stream, base, self.rematch.changes.lists):
+            index = index_of(self.scope, part, self.scope.event_time, compiled.time_zone, lists, advice)
+            yield matcher_of(self.scope, index, self.rematch.id_type)
 
 
 def _united(frames: list[DataFrame]) -> DataFrame:

@@ -3,7 +3,7 @@ to the tagged table, which has only rows that rules match."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 def write_newly_matched(
     compiled: CompiledRules,
-    former: CompiledRules,
+    former: Sequence[CompiledRules],
     replaced: ReplacedIds,
     task: Task,
     schema: pa.Schema,
     batches: Iterator[pa.RecordBatch],
 ) -> tuple[int, list[dict[str, Any]]]:
-    """Writes the rows that a rule of `compiled` matches and no rule of `former` does. Returns their number, and the
-    files' `add` entries.
+    """Writes the rows that a rule of `compiled` matches and no rule of the indexes `former` does. Returns their number,
+    and the files' `add` entries.
 
     Batches have the columns that the indexes read, and `source_version`. schema: the columns of the tagged table; a
     column that batches lack is NULL. An `OSError` leaves no file behind.
@@ -46,14 +46,21 @@ def write_newly_matched(
 
 
 def _newly_matched(
-    compiled: CompiledRules, former: CompiledRules, replaced: ReplacedIds, batch: pa.RecordBatch
+    compiled: CompiledRules, former: Sequence[CompiledRules], replaced: ReplacedIds, batch: pa.RecordBatch
 ) -> tuple[pa.RecordBatch, pa.ListArray]:
     """Returns the newly matched rows of a batch, and the ids of the rules that match them."""
     ids = matched_ids(compiled, replaced, batch)
-    kept = pa.array(np.flatnonzero(np.diff(ids.offsets.to_numpy())))
-    batch, ids = batch.take(kept), ids.take(kept)
-    if not len(batch):
-        return batch, ids
-    before = matched_ids(former, replaced, batch)
-    new = pa.array(np.diff(before.offsets.to_numpy()) == 0)
-    return batch.filter(new), ids.filter(new)
+    new = _is_matched(ids)
+    for each in former:
+        kept = pa.array(np.flatnonzero(new))
+        batch, ids = batch.take(kept), ids.take(kept)
+        if not len(batch):
+            return batch, ids
+        new = ~_is_matched(matched_ids(each, replaced, batch))
+    return batch.filter(pa.array(new)), ids.filter(pa.array(new))
+
+
+def _is_matched(ids: pa.ListArray) -> np.ndarray:
+    """Whether a row has ids, bool [row]."""
+    found: np.ndarray = np.diff(ids.offsets.to_numpy()) > 0
+    return found

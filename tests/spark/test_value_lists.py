@@ -14,6 +14,7 @@ from pipelines import value_lists
 from pipelines.compile import compile_scopes
 from pipelines.join import join_streams
 from pipelines.lake.index_store import newest_index
+from pipelines.retag import retag
 from pipelines.sql import run_statement, statement_result
 from pipelines.tag import tag_stream
 from rules_index.index import stored_lists
@@ -80,13 +81,21 @@ def test_tags_and_joins(
 def test_a_list_is_edited_under_its_name(
     new_workspace: Callable[..., Any], add_rules: Callable[..., None], sources: Any, tmp_path: Path
 ) -> None:
-    """Also by a DELETE that leaves deletion vectors."""
-    workspace = new_workspace(sources, lists={"watch": {"source": str(tmp_path / "watch"), "column": "account"}})
-    add_rules(workspace, ("in", "s", "account IN LIST('watch')"))
-    run_statement(workspace, "ALTER TABLE watch SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
-    run_statement(workspace, "INSERT INTO watch VALUES ('z', 'you'), ('b', 'you')")
-    run_statement(workspace, "DELETE FROM watch WHERE account IN ('a', 'b')")
+    """Also by a DELETE that leaves deletion vectors; and a re-tag finds the rows that match only now."""
+    lists = {"watch": {"source": str(tmp_path / "watch"), "column": "account"}}
+    workspace = new_workspace({"s": sources["s"] | {"output": "matched"}}, lists=lists, runner="spark")
+    add_rules(workspace, ("in", "s", "account IN LIST('watch')"), ("two", "s", "n = 2"))
     compile_scopes(workspace)
     tag_stream(workspace, "s")
-    found = DeltaTable(workspace.lake.uri("s_tagged")).to_pyarrow_table().sort_by("pk")["rule_ids"].to_pylist()
-    assert found == [[], [], [], ["in"], ["in"], ["in"]]
+
+    def ids() -> dict[int, list[str]]:
+        rows = DeltaTable(workspace.lake.uri("s_tagged")).to_pyarrow_table()
+        return dict(zip(rows["pk"].to_pylist(), rows["rule_ids"].to_pylist(), strict=True))
+
+    assert ids() == {0: ["in"], 1: ["two"], 3: ["in"], 4: ["in"]}
+    run_statement(workspace, "ALTER TABLE watch SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    run_statement(workspace, "INSERT INTO watch VALUES ('z', 'you'), ('b', 'you')")
+    run_statement(workspace, "DELETE FROM watch WHERE account = 'a'")
+    compile_scopes(workspace)
+    retag(workspace, "s")
+    assert ids() == {1: ["in", "two"], 3: ["in"], 4: ["in"], 5: ["in"]}

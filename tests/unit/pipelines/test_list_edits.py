@@ -17,9 +17,11 @@ import rules_index as ri
 from pipelines import list_changes, value_lists
 from pipelines.compile import compile_scopes
 from pipelines.compiling import changes
-from pipelines.errors import IndexDamagedError
+from pipelines.errors import IndexDamagedError, TableError
+from pipelines.lake.index_histories import ALL, NEW_RULES
 from pipelines.lake.index_store import fetch_index, newest_index
 from pipelines.maintain import maintain
+from pipelines.retag import retag
 from pipelines.row_differences import differing
 from pipelines.scratch import indexes_folder
 from pipelines.tag import tag_stream
@@ -283,6 +285,51 @@ def test_upkeep_keeps_what_holds_a_list(lake: Any, tmp_path: Path, reads: Reads)
     again = newest_index(lake.lake, "s")
     assert again is not None and (again.list_files, again.fingerprint) == ([], stored.fingerprint)
     assert len(lake.lake.arrow("rule_index", ["sha256"])) == 1
+
+
+def test_rows_that_match_by_an_edited_list_are_found(
+    tmp_path: Path, new_workspace: Any, add_rules: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Matched rows alone are stored: which ones those are is known by the list that the index that tagged them has."""
+    source = str(tmp_path / "source")
+    write_deltalake(source, pa.table({"account": [*map(str, range(20)), None], "pk": range(21)}))
+    lists = {"bad": {"source": str(tmp_path / "list"), "column": "v"}}
+    stream = {"source": source, "key": ["pk"], "output": "matched"}
+    lake = new_workspace({"s": stream}, spark=False, runner="local", lists=lists)
+
+    def retagged(values: list[str], mode: str = ALL) -> dict[int, list[str]]:
+        put(tmp_path, values, mode="overwrite")
+        compile_scopes(lake)
+        retag(lake, "s", mode=mode)
+        return tags(lake)
+
+    add_rules(lake, ("in", "s", "account IN LIST('bad')"), ("last", "s", "pk >= 19"))
+    put(tmp_path, ["1", "2"])
+    compile_scopes(lake)
+    assert tags(lake) == {1: ["in"], 2: ["in"], 19: ["last"], 20: ["last"]}
+    assert retagged(["2", "3", "19"]) == {2: ["in"], 3: ["in"], 19: ["in", "last"], 20: ["last"]}
+    # each of two micro-batches by other values
+    write_deltalake(source, pa.table({"account": ["3", "4"], "pk": [30, 31]}), mode="append")
+    put(tmp_path, ["4"], mode="overwrite")
+    compile_scopes(lake)
+    assert tags(lake)[31] == ["in", "last"]
+    assert retagged(["3"]) == {3: ["in"], 19: ["last"], 20: ["last"], 30: ["in", "last"], 31: ["last"]}
+    # two rules by other values, the second one from when it was added
+    add_rules(lake, ("out", "s", "account NOT IN LIST('bad') AND pk < 3"))
+    assert retagged(["4"], NEW_RULES)[0] == ["out"]
+    assert retagged(["5"]) == {
+        0: ["out"],
+        1: ["out"],
+        2: ["out"],
+        5: ["in"],
+        19: ["last"],
+        20: ["last"],
+        30: ["last"],
+        31: ["last"],
+    }
+    lake.lake.delta("rule_index").delete()
+    with pytest.raises(TableError, match="tag s --restart"):
+        retagged(["6"])
 
 
 @pytest.mark.parametrize("seed", range(cases(150)))

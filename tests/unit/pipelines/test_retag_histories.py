@@ -124,12 +124,7 @@ class StreamHistory(History):
             with pytest.MonkeyPatch.context() as patch, suppress(DiedError, TableError):
                 die_after(patch, draw.choice(STEPS), FolderLog)
                 retag(self.workspace, "s", since)
-        try:
-            retag(self.workspace, "s", since)
-        except TableError as error:
-            # which rows are stored is not known beside lists that have changed
-            assert self.settings["output"] == "matched" and "--restart" in str(error)
-            tag_stream(self.workspace, "s", restart=True)
+        retag(self.workspace, "s", since)
 
     def tag(self) -> None:
         tag_stream(self.workspace, "s")
