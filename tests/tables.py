@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,38 @@ def spark_columns(frame: Any, *columns: str) -> list[tuple[Any, ...]]:
     """The columns of a DataFrame, as tuples, by one job; moments in UTC."""
     table: pa.Table = frame.select(*columns).toArrow()
     return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def delete_rows(folder: Path, version: int, rows: list[int]) -> None:
+    """Gives the files that a commit adds a deletion vector of these rows, as if they were added so. A vector holds up
+    to 4,096 rows, each below 65,536."""
+    log = folder / "_delta_log"
+    features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
+    for number in {0, version}:
+        commit = log / f"{number:020d}.json"
+        actions = [json.loads(line) for line in commit.read_text().splitlines()]
+        for action in actions:
+            if "protocol" in action:
+                action["protocol"] = {"minReaderVersion": 3, "minWriterVersion": 7, **features}
+            if "add" in action and number == version:
+                action["add"]["deletionVector"] = _deletions(rows)
+        commit.write_text("\n".join(map(json.dumps, actions)))
+
+
+def _deletions(rows: list[int]) -> dict[str, Any]:
+    """A deletion vector of these rows within the log: Delta protocol, "Deletion Vector Format"."""
+    container = struct.pack(f"<{len(rows)}H", *rows)
+    bitmap = struct.pack("<IIHHI", 12346, 1, 0, len(rows) - 1, 16) + container
+    data = struct.pack("<iqI", 1681511377, 1, 0) + bitmap
+    size = len(data)
+    data += b"\0" * (-size % 4)
+    text = ""
+    for (word,) in struct.iter_unpack(">I", data):
+        text += "".join(_Z85[word // 85**power % 85] for power in (4, 3, 2, 1, 0))
+    return {"storageType": "i", "pathOrInlineDv": text, "sizeInBytes": size, "cardinality": len(rows)}
+
+
+_Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 
 
 def map_columns(folder: str) -> None:

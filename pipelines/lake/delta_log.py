@@ -18,16 +18,16 @@ from typing import Any
 import pyarrow as pa
 
 from pipelines.error_texts import first_line
-from pipelines.errors import MissingTableError, TableError
+from pipelines.errors import MissingTableError, NeedsSparkError, TableError
 from pipelines.lake.column_types import with_later_fields
 from pipelines.lake.delta_rs_statistics import statistics_of
 from pipelines.lake.folder_snapshot import Definition, FolderSnapshot
 from pipelines.lake.lake import open_delta
 from pipelines.lake.log_actions import append_metrics, commit_info, removals, transaction
-from pipelines.lake.reading import action_rows, files_in
+from pipelines.lake.reading import action_rows, deletions_in, files_in
 from pipelines.lake.transaction_ids import GIVEN_UP
 from rules_index.workers.delta_file_writer import partition_text
-from rules_index.workers.source_file_reader import SourceFile, source_files
+from rules_index.workers.source_file_reader import SourceFile, UnreadableFileError, source_files
 
 _ATTEMPTS = 100
 _CHECKPOINT_INTERVAL = "delta.checkpointInterval"
@@ -83,9 +83,11 @@ class DeltaLog(ABC):
     def files(self, snapshot: FolderSnapshot) -> list[dict[str, Any]]:
         """The `add` actions of a snapshot's files.
 
-        Their statistics hold only `numRecords`, unless the log was opened with `bounds`.
+        Their statistics hold only `numRecords`, unless the log was opened with `bounds`. NeedsSparkError if delta-rs
+        does not read their deletion vectors.
         """
         actions = files_in(snapshot.table)
+        deletions = deletions_in(snapshot.table, actions["path"].to_pylist())
         unread = () if self._bounds else ("min", "max", "null_count")
         rows = action_rows(actions.select([name for name in actions.column_names if name not in unread]))
         return [
@@ -96,6 +98,7 @@ class DeltaLog(ABC):
                 "modificationTime": each["modification_time"],
                 "dataChange": True,
                 "stats": json.dumps(statistics_of(each, self._bounds)),
+                **({"deletionVector": deletions[each["path"]]} if each["path"] in deletions else {}),
             }
             for each in rows
         ]
@@ -143,9 +146,13 @@ class DeltaLog(ABC):
         """The folder in which this process reads the table's files."""
 
     def source_files(self, adds: Sequence[tuple[int, Mapping[str, Any]]]) -> list[SourceFile]:
-        """Files to read from their `add` actions, each with the version that added it."""
+        """Files to read from their `add` actions, each with the version that added it. NeedsSparkError if one has a
+        deletion vector in a commit: which rows it has left is known here only of the files of a snapshot."""
         self.fetch(add for _, add in adds)
-        return source_files(adds, self.file)
+        try:
+            return source_files(adds, self.file)
+        except UnreadableFileError as error:
+            raise NeedsSparkError(str(error)) from error
 
     @abstractmethod
     def fetch(self, adds: Iterable[Mapping[str, Any]]) -> None:

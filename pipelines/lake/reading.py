@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pipelines.error_texts import first_line
+from pipelines.errors import NeedsSparkError
 from pipelines.lake.table_cache import local_folder
+from rules_index.workers.source_file_reader import KEPT
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -195,6 +199,31 @@ def read_file(table: DeltaTable, path: str, schema: pa.Schema) -> pa.Table:
 def files_in(table: DeltaTable, flatten: bool = False) -> pa.Table:
     """The add actions of a table's files, as `DeltaTable.get_add_actions` gives them."""
     return pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=flatten)).read_all()
+
+
+def deletions_in(table: DeltaTable, paths: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """The deletion vectors of a table's files, by the paths that `files_in` gives: the number of deleted rows as
+    `cardinality`, and which rows are left as `KEPT`. NeedsSparkError if delta-rs does not read one."""
+    from deltalake.exceptions import DeltaError
+
+    if "deletionVectors" not in (table.protocol().reader_features or ()):
+        return {}
+    try:
+        read = pa.RecordBatchReader.from_stream(table.deletion_vectors()).read_all()
+    except (DeltaError, OSError, pa.ArrowException) as error:
+        raise NeedsSparkError(f"a deletion vector of {table.table_uri} cannot be read: {first_line(error)}") from error
+    ends: dict[str, list[str]] = {}
+    for path in paths:
+        ends.setdefault(unquote(path).rpartition("/")[2], []).append(path)
+    found: dict[str, dict[str, Any]] = {}
+    for number, uri in enumerate(read["filepath"].to_pylist()):
+        whole = unquote(uri)
+        known = next((each for each in ends.get(whole.rpartition("/")[2], ()) if whole.endswith(unquote(each))), None)
+        if known is None:
+            raise NeedsSparkError(f"the table {table.table_uri} has a deletion vector of an unknown file, {uri}")
+        kept = read["selection_vector"][number].values
+        found[known] = {"cardinality": len(kept) - (kept.true_count or 0), KEPT: kept}
+    return found
 
 
 def action_rows(actions: pa.Table) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from rules_index.workers.source_file_reader import SourceFile, row_group_bytes
@@ -75,8 +76,4 @@ def pieces_of(files: Sequence[SourceFile], workers: int, most_bytes: int | None 
         piece = pieces[min(count - 1, (before + size // 2) * count // max(total, 1))]
         piece.setdefault(file.path, (file, []))[1].append(number)
         before += size
-    return [
-        [SourceFile(file.path, file.partition, file.version, tuple(numbers)) for file, numbers in piece.values()]
-        for piece in pieces
-        if piece
-    ]
+    return [[replace(file, groups=tuple(numbers)) for file, numbers in piece.values()] for piece in pieces if piece]

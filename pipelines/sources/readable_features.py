@@ -21,20 +21,23 @@ READABLE = frozenset(
      "rowTracking"}
 )  # fmt: skip
 """Table features that a reader of a source's files can ignore."""
+_OF_SOURCES = READABLE | {"deletionVectors", "v2Checkpoint"}
+"""Those that a reader of a stream's source can do with. delta-rs reads its checkpoints, and `source_files` refuses a
+file whose deletion vector is not known."""
 _OF_VARIANTS = frozenset({"variantType", "variantType-preview", "variantShredding", "variantShredding-preview"})
 """Table features that a reader can ignore unless a column is a VARIANT. delta-rs adds `variantType` to a table when it
 sets a property, if the table's protocol names its features."""
 
 
-def foreign_features(snapshot: FolderSnapshot) -> list[str]:
-    """The table features for which only Spark can read a source."""
+def foreign_features(snapshot: FolderSnapshot, known: frozenset[str] = READABLE) -> list[str]:
+    """The table features besides those `known` for which only Spark can read a table."""
     has_variants = '"variant"' in json.dumps([field["type"] for field in snapshot.fields])
-    return sorted(snapshot.features - READABLE - (frozenset() if has_variants else _OF_VARIANTS))
+    return sorted(snapshot.features - known - (frozenset() if has_variants else _OF_VARIANTS))
 
 
 def refuse_foreign(stream: str, snapshot: FolderSnapshot) -> None:
     """NeedsSparkError if only Spark can read this snapshot of a stream's source."""
-    if foreign := foreign_features(snapshot):
+    if foreign := foreign_features(snapshot, _OF_SOURCES):
         raise NeedsSparkError(f"the source of {stream} has the table feature {foreign[0]}")
 
 
@@ -52,8 +55,8 @@ def why_spark_reads(stream: Stream, version: int | None = None) -> str | None:
         return f"delta-rs cannot read its source: {first_line(error.__cause__ or error)}"
     if snapshot.number < 0:
         return None  # opening it reports the error
-    foreign = foreign_features(snapshot)
+    foreign = foreign_features(snapshot, _OF_SOURCES)
     if not foreign:
         return None
-    names = {"deletionVectors": "deletion vectors", "columnMapping": "column mapping", "typeWidening": "widened types"}
+    names = {"columnMapping": "column mapping", "typeWidening": "widened types"}
     return f"its source has {names.get(foreign[0], 'the table feature ' + foreign[0])}"

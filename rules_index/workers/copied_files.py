@@ -47,12 +47,14 @@ class RowGroup:
 def copied_row_groups(
     files: Sequence[SourceFile], schema: pa.Schema, codec: str, partition_by: Sequence[str]
 ) -> list[RowGroup]:
-    """Returns the row groups of files that have rows, in order; [] if none is to be copied.
+    """Returns the row groups of files that have rows, in order; [] if none is to be copied, or a file has lost rows.
 
     schema: the table's columns that the source has; partition_by: the table's partition columns. Row groups are copied
     only if the source is partitioned by these, too, so that each has rows of a single partition. Raises
     `ParquetFooterError` for an encrypted file, `OSError` or `pyarrow.ArrowException` if one cannot be read.
     """
+    if any(source.kept is not None for source in files):
+        return []
     stored = pa.schema([field for field in schema if field.name not in partition_by])
     found: list[RowGroup] = []
     for source in files:

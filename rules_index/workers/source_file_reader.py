@@ -26,6 +26,8 @@ _BATCH_BYTES = 16 << 20
 """About the most bytes of a batch, encoded as in its file but not compressed. Decoded texts take a multiple."""
 SOURCE_VERSION = "source_version"
 """The column that follows the table's own columns: the version that added the row's file."""
+KEPT = "kept"
+"""A key of `deletionVector` in an `add` action: which rows it has left, as `SourceFile` has them."""
 _BYTES_OF_A_CODE = 4.0
 """A string column with fewer bytes per value in a file, before compression, is taken to be dictionary-encoded."""
 _DICTIONARY = pa.dictionary(pa.int32(), pa.string())
@@ -41,13 +43,17 @@ class UnreadableFileError(RulesIndexError):
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file of a table: its path, its partition's values as the log writes them, and the version that added it."""
+    """A file of a table: its path, its partition's values as the log writes them, and the version that added it.
+
+    groups: the row groups to read, None for all; kept: which rows of the file a deletion vector has left, [rows], None
+    for all. If `kept` is shorter than the file, it has left the rows after it.
+    """
 
     path: str
     partition: Mapping[str, str | None]
     version: int
     groups: tuple[int, ...] | None = None
-    """The row groups to read; None: all."""
+    kept: pa.BooleanArray | None = None
 
 
 def read_batches(
@@ -148,6 +154,7 @@ def _batches(
     groups = range(parquet.num_row_groups) if file.groups is None else file.groups
     _check_times(file.path, footer, groups, read)
     group_by_group = any(pa.types.is_list(kind) for kind in encoded.values())
+    kept = None if file.kept is None else _kept_in(file.kept, footer, groups)
     for rows, batch in _rows(parquet, groups, read, _rows_at_once(footer, groups, read), group_by_group):
         arrays = []
         for field in wanted:
@@ -162,7 +169,20 @@ def _batches(
                 arrays.append(_as(batch.column(name), kind, file.path, field.name))
         if with_version:
             arrays.append(pa.repeat(pa.scalar(file.version, pa.int64()), rows))
-        yield pa.RecordBatch.from_arrays(arrays, names)
+        made = pa.RecordBatch.from_arrays(arrays, names)
+        if kept is None:
+            yield made
+        else:
+            left, kept = made.filter(kept[:rows]), kept[rows:]
+            if len(left):
+                yield left
+
+
+def _kept_in(kept: pa.BooleanArray, footer: pq.FileMetaData, groups: Sequence[int]) -> pa.BooleanArray:
+    """Which rows of some row groups, in their order, a deletion vector of the file has left."""
+    sizes = [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
+    whole = pa.concat_arrays([kept, pa.repeat(pa.scalar(True), max(sum(sizes) - len(kept), 0))])
+    return pa.concat_arrays([pa.array([], pa.bool_()), *(whole.slice(sum(sizes[:n]), sizes[n]) for n in groups)])
 
 
 def leaves_of(footer: pq.FileMetaData, name: str) -> list[str]:
@@ -290,5 +310,12 @@ def is_partition_type(kind: pa.DataType) -> bool:
 
 def source_files(adds: Sequence[tuple[int, Mapping[str, Any]]], path_of: Any) -> list[SourceFile]:
     """Files from their `add` actions, each with the version that added it; path_of: maps a name in the log to a
-    path."""
-    return [SourceFile(str(path_of(add["path"])), add.get("partitionValues") or {}, version) for version, add in adds]
+    path. Raises `UnreadableFileError` for a deletion vector without the rows that it has left (`KEPT`)."""
+    found = []
+    for version, add in adds:
+        deletions = add.get("deletionVector") or {KEPT: None}
+        if KEPT not in deletions:
+            raise UnreadableFileError(f"{add['path']} has a deletion vector that was written with its rows.")
+        partition = add.get("partitionValues") or {}
+        found.append(SourceFile(str(path_of(add["path"])), partition, version, kept=deletions[KEPT]))
+    return found

@@ -31,6 +31,7 @@ from tests.spark.tagging.rows import (
     source_rows,
     tagged_ids,
 )
+from tests.tables import columns_of
 
 
 @pytest.fixture
@@ -166,6 +167,25 @@ def test_hours_and_literals_are_those_of_the_rules_time_zone(new_workspace, add_
     tag_stream(workspace, "s")
     assert_exact(workspace, rules)
     assert Counter(rule for _, rule in tagged_ids(workspace).elements()) == {"day": 1, "night": 57}
+
+
+def test_deletion_vectors_and_checkpoints_of_spark_are_read_without_it(new_workspace, add_rules, spark) -> None:
+    workspace = new_workspace({"s": {"source": "lake/source"}}, spark=False, runner="local")
+    source = f"delta.`{workspace.configuration.streams['s'].source}`"
+    spark.sql(
+        f"CREATE TABLE {source} (id BIGINT, name STRING) USING DELTA CLUSTER BY (id) TBLPROPERTIES "
+        "('delta.enableDeletionVectors' = 'true', 'delta.checkpointPolicy' = 'v2', 'delta.checkpointInterval' = '2')"
+    )
+    for start in (0, 200_000):
+        spark.sql(f"INSERT INTO {source} SELECT id, concat('é', id) FROM range({start}, {start} + 200000, 1, 1)")
+        spark.sql(f"DELETE FROM {source} WHERE id % 3 = 1 OR id % 65536 < 5000 AND id > 65536")
+    add_rules(workspace, ("few", "s", "id % 1000 = 0 AND name > 'é2'"))
+    assert compile_scopes(workspace)[0].rejects == 0
+    rows = sorted(columns_of(workspace, "s_tagged", "id")) if tag_stream(workspace, "s").rows else []
+    assert rows == sorted((row["id"],) for row in spark.sql(f"SELECT id FROM {source}").collect())
+    matched = spark.sql(f"SELECT id FROM {source} WHERE id % 1000 = 0 AND name > 'é2'").collect()
+    found = columns_of(workspace, "s_tagged", "id", "rule_ids")
+    assert {number for number, ids in found if ids} == {row["id"] for row in matched}
 
 
 def test_a_partitioned_source_with_deletion_vectors_and_char_columns(new_workspace, add_rules, spark) -> None:

@@ -221,9 +221,9 @@ def test_a_source_that_spark_alone_reads_has_spark_retag(make_retagged, monkeypa
     tag_stream(workspace, "s")
     write_rules(workspace, AFTER)
     source = DeltaTable(workspace.configuration.streams["s"].source)
-    source.alter.add_feature(TableFeatures.DeletionVectors, allow_protocol_versions_increase=True)
+    source.alter.add_feature(TableFeatures.ColumnMapping, allow_protocol_versions_increase=True)
     told: list[str] = []
     monkeypatch.setattr(workspace, "progress", told.append)
     with pytest.raises(AssertionError):
         retag(workspace, "s")
-    assert told == ["the re-tag of s goes through Spark because the source of s has the table feature deletionVectors"]
+    assert told == ["the re-tag of s goes through Spark because the source of s has the table feature columnMapping"]

@@ -1,0 +1,123 @@
+"""Sources whose files have deletion vectors, read without a JVM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, WriterProperties, write_deltalake
+
+from pipelines.compile import compile_scopes
+from pipelines.errors import PipelineError
+from pipelines.join import join_streams
+from pipelines.lake.reading import read_rows
+from pipelines.retag import retag
+from pipelines.tag import tag_stream
+from rules_index.workers import copied_files
+from tests.tables import columns_of, delete_rows
+
+RULES = [("odd", "s", "n = 1"), ("late", "s", "id > 60 AND text <> 'v3'"), ("none", "s", "id = 4")]
+GROUPS = WriterProperties(max_row_group_size=16, compression="SNAPPY")
+DELETED = [0, 4, 15, 16, 17, *range(32, 48), 49]
+
+
+def write(folder: Path, start: int, stop: int, **options: Any) -> None:
+    ids = range(start, stop)
+    times = pa.array([each * 1_000_000 for each in ids], pa.timestamp("us", "UTC"))
+    columns = {"id": ids, "n": [each % 3 for each in ids], "text": [f"v{each % 5}" for each in ids], "t": times}
+    write_deltalake(str(folder), pa.table(columns), mode="append", writer_properties=GROUPS, **options)
+
+
+def kept(folder: Path) -> set[int]:
+    """The ids that are left, by delta-rs's own reader."""
+    return set(read_rows(DeltaTable(str(folder)), ["id"])["id"].to_pylist())
+
+
+def expected(ids: set[int], every: bool = True) -> dict[int, list[str]]:
+    found = {}
+    for each in ids:
+        matched = {"odd": each % 3 == 1, "late": each > 60 and each % 5 != 3, "none": each == 4}
+        rules = sorted(rule for rule, holds in matched.items() if holds)
+        found |= {each: rules} if rules or every else {}
+    return found
+
+
+@pytest.mark.parametrize("partition_by", [None, ["n"]])
+@pytest.mark.parametrize("output", ["all", "matched"])
+def test_deleted_rows_are_not_tagged(
+    tmp_path: Path, new_workspace: Any, add_rules: Any, monkeypatch: Any, output: str, partition_by: list[str] | None
+) -> None:
+    # columns of large row groups are copied without being decoded
+    monkeypatch.setattr(copied_files, "_FEWEST_ROWS", 1)
+    source = tmp_path / "source"
+    write(source, 0, 80, partition_by=partition_by)
+    deleted = [each for each in DELETED if partition_by is None or each < 26]
+    delete_rows(source, 0, deleted)
+    write(source, 80, 160)
+    ids = kept(source)
+    assert len(ids) == 160 - len(deleted) * (3 if partition_by else 1)
+    # rows are not copied where some go to quarantine
+    refused = {70} if output == "matched" else set()
+    checks = {"sound": "id <> 70"} if refused else {}
+    stream = {"source": str(source), "key": ["id"], "checks": checks, "output": output}
+    workspace = new_workspace({"s": stream}, spark=False, runner="local")
+    add_rules(workspace, *RULES)
+    compile_scopes(workspace)
+    result = tag_stream(workspace, "s")
+    assert (result.rows, result.quarantined) == (len(ids), len(refused))
+    wanted = expected(ids - refused, output == "all")
+    assert dict(columns_of(workspace, "s_tagged", "id", "rule_ids")) == wanted
+    pairs = {(each, rule) for each, rules in wanted.items() for rule in rules}
+    assert set(columns_of(workspace, "s_matches", "id", "rule_id")) == pairs
+    write(source, 160, 200)
+    assert tag_stream(workspace, "s").rows == 40
+    add_rules(workspace, ("new", "s", "text = 'v3'"))
+    compile_scopes(workspace)
+    retag(workspace, "s")
+    again = dict(columns_of(workspace, "s_tagged", "id", "rule_ids"))
+    assert {each for each, rules in again.items() if "new" in rules} == {
+        n for n in kept(source) - refused if n % 5 == 3
+    }
+    assert tag_stream(workspace, "s", restart=True).rows == len(ids) + 40
+    assert dict(columns_of(workspace, "s_tagged", "id", "rule_ids")) == again
+
+
+def test_deleted_rows_are_not_joined(tmp_path: Path, new_workspace: Any, add_rules: Any) -> None:
+    for name in ("s", "u"):
+        write(tmp_path / name, 0, 80)
+        delete_rows(tmp_path / name, 0, DELETED if name == "s" else [70, 71])
+        write(tmp_path / name, 80, 100)
+    streams = {name: {"source": str(tmp_path / name), "event_time": "t"} for name in ("s", "u")}
+    joins = {"j": {"streams": ["s", "u"], "on": ["id"], "window": "1 s"}}
+    workspace = new_workspace(streams, spark=False, runner="local", joins=joins)
+    add_rules(workspace, ("odd", "j", "s.n = 1 AND u.id < 90"))
+    compile_scopes(workspace)
+    join_streams(workspace, "j")
+    wanted = {each for each in kept(tmp_path / "s") & kept(tmp_path / "u") if each % 3 == 1 and each < 90}
+    assert {ids for (ids,) in columns_of(workspace, "j_tagged", "s.id")} == wanted
+
+
+def test_deletion_vectors_of_later_commits_are_left_to_spark(
+    tmp_path: Path, new_workspace: Any, add_rules: Any
+) -> None:
+    """As a RESTORE or a clone of a table writes them."""
+    for name in ("s", "u"):
+        write(tmp_path / name, 0, 30)
+    streams = {name: {"source": str(tmp_path / name), "event_time": "t"} for name in ("s", "u")}
+    joins = {"j": {"streams": ["s", "u"], "on": ["id"], "window": "1 s"}}
+    workspace = new_workspace(streams, spark=False, runner="local", joins=joins)
+    add_rules(workspace, ("odd", "s", "n = 1"), ("both", "j", "s.n = 1 AND u.id < 90"))
+    compile_scopes(workspace)
+    tag_stream(workspace, "s")
+    join_streams(workspace, "j")
+    write(tmp_path / "s", 30, 60)
+    delete_rows(tmp_path / "s", 1, [3])
+    with pytest.raises(PipelineError, match="has a deletion vector that was written with its rows"):
+        tag_stream(workspace, "s")
+    with pytest.raises(PipelineError, match="has a deletion vector that was written with its rows"):
+        join_streams(workspace, "j")
+    assert {each for (each,) in columns_of(workspace, "s_tagged", "id")} == set(range(30))
+    # what is tagged from the start reads the files of a version
+    assert tag_stream(workspace, "s", restart=True).rows == 59
