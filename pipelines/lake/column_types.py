@@ -36,7 +36,8 @@ _PRIMITIVES: dict[str, pa.DataType] = {
 }
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)\Z")
 CHAR_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
-"""The metadata key by which a string column is marked as CHAR or VARCHAR."""
+"""The metadata key by which a column is marked that is, or holds, a CHAR or VARCHAR; its value is the column's type."""
+_CHAR = re.compile(r"\bchar\(")
 STORED_NAME = "delta.columnMapping.physicalName"
 """The metadata key for a column's physical name under column mapping: in files, statistics and partitions."""
 _COLLATIONS = "__COLLATIONS"
@@ -52,7 +53,7 @@ def arrow_schema_of(fields: Iterable[Mapping[str, Any]]) -> pa.Schema:
 def _field(field: Mapping[str, Any]) -> pa.Field:
     metadata = field.get("metadata") or {}
     kind = _type(field["type"])
-    if str(metadata.get(CHAR_TYPE, "")).lower().startswith("char") or metadata.get(_COLLATIONS):
+    if _CHAR.search(str(metadata.get(CHAR_TYPE, "")).lower()) or metadata.get(_COLLATIONS):
         kind = OPAQUE
     return pa.field(field["name"], kind, field.get("nullable", True))
 

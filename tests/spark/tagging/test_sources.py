@@ -192,16 +192,18 @@ def test_a_partitioned_source_with_deletion_vectors_and_char_columns(new_workspa
     workspace = new_workspace({"s": {"source": "lake/source"}})
     source = f"delta.`{workspace.configuration.streams['s'].source}`"
     spark.sql(
-        f"CREATE TABLE {source} (id BIGINT, p STRING, c CHAR(5), v VARCHAR(9)) USING DELTA PARTITIONED BY (p) "
-        "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
+        f"CREATE TABLE {source} (id BIGINT, p STRING, c CHAR(5), v VARCHAR(9), t STRUCT<c: CHAR(5)>) USING DELTA "
+        "PARTITIONED BY (p) TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
     )
-    spark.sql(f"INSERT INTO {source} SELECT id, IF(id % 2 = 0, 'a b', NULL), 'abc', 'vw' FROM range(0, 50, 1, 1)")
+    values = "IF(id % 2 = 0, 'a b', NULL), 'abc', 'vw', named_struct('c', 'abc')"
+    spark.sql(f"INSERT INTO {source} SELECT id, {values} FROM range(0, 50, 1, 1)")
     spark.sql(f"DELETE FROM {source} WHERE id IN (3, 4)")
-    add_rules(workspace, ("p", "s", "p = 'a b'"), ("v", "s", "v = 'vw' AND id < 10"), ("c", "s", "c = 'abc'"))
+    rules = {"p": "p = 'a b'", "v": "v = 'vw' AND id < 10", "c": "c = 'abc'", "t": "t.c = 'abc'", "u": "t.c = 'abc  '"}
+    add_rules(workspace, *((rule, "s", condition) for rule, condition in rules.items()))
     assert compile_scopes(workspace)[0].rejects == 0
     assert tag_stream(workspace, "s").rows == 48
     tagged = read(workspace, "s_tagged")
-    for rule, condition in (("p", "p = 'a b'"), ("v", "v = 'vw' AND id < 10"), ("c", "c = 'abc'")):
+    for rule, condition in rules.items():
         expected = {row["id"] for row in spark.sql(f"SELECT id FROM {source} WHERE {condition}").collect()}
         found = {row["id"] for row in tagged.filter(functions.array_contains("rule_ids", rule)).collect()}
         assert found == expected, rule

@@ -15,6 +15,7 @@ from deltalake.transaction import AddAction
 
 from pipelines.errors import TableError, UnforeseenError, not_written
 from pipelines.lake.authors import author_of
+from pipelines.lake.column_types import CHAR_TYPE, OPAQUE, arrow_schema_of
 from pipelines.lake.lake import open_delta, rows_in
 from pipelines.lake.reading import as_dataset, read_rows
 from pipelines.status import status
@@ -53,6 +54,17 @@ def test_texts_within_lists_structs_and_maps_are_texts(tmp_path: Path) -> None:
     assert dict(zip(found.column_names, found.schema.types, strict=True)) == kinds
     assert found.to_pylist() == [given]
     assert found.sort_by("text").num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("spelled", "is_left"),
+    [("char(5)", True), ("varchar(5)", False), ("struct<a:char(5),n:int>", True), ("array<CHAR(3)>", True),
+     ("map<string,varchar(4)>", False)],
+)  # fmt: skip
+def test_what_holds_a_char_is_left_to_spark(spelled: str, is_left: bool) -> None:
+    """Spark pads the values of a CHAR as it reads them, also within structs, arrays and maps."""
+    field = {"name": "c", "type": "string", "metadata": {CHAR_TYPE: spelled}}
+    assert (arrow_schema_of([field]).field("c").type == OPAQUE) == is_left
 
 
 def test_a_version_whose_commit_is_missing_is_told_in_a_sentence(tmp_path: Path) -> None:
