@@ -89,7 +89,7 @@ _MAKERS = {
         xxhash64({string}) ; {bigint} + {int} ; unix_micros({timestamp}) ; crc32({binary}) ; ceil({double}) ;
         floor({double}) ; CAST({timestamp} AS BIGINT) ; array_position({array<int>}, {int!}) ;
         crc32({string}) ; xxhash64({decimal(18,6)}, {int}) ; xxhash64({float}, {string}) ; shiftright({bigint}, {int}) ;
-        {int} * 1000000000000 ; bigint({string}) ; try_cast({string} AS BIGINT)
+        {int} * 1000000000000 ; bigint({string}) ; {string} - {int} ; {bigint} % {string} ; try_cast({string} AS BIGINT)
     """,
     "tinyint": """
         CAST({int} AS TINYINT) ; {tinyint} + {tinyint!} ; try_cast({bigint} AS TINYINT)
@@ -102,6 +102,7 @@ _MAKERS = {
         -{double} ; sqrt({double}) ; exp({double}) ; ln({double}) ; pow({double}, 2) ; round({double}, 1) ;
         abs({double}) ; CAST({string} AS DOUBLE) ; {double} % {double!} ; nanvl({double}, {double!}) ;
         cbrt({double}) ; CAST({decimal(18,6)} AS DOUBLE) ; {float} + {double} ; atan2({double}, {double!}) ;
+        {string} / {int} ; {int} / {string} ;
         rint({double}) ; hypot({double}, 1D) ; CAST({timestamp} AS DOUBLE) ; log10({double}) ; {string} * 2 ;
         months_between({timestamp}, {timestamp}) ; try_divide({double}, {double}) ; try_mod({double!}, {double})
     """,

@@ -64,17 +64,21 @@ def _binary(analysis: Analysis, node: Node, operator: str, left: Value, right: V
     tree = None
     if with_tree and left.local is not None and right.local is not None and result is not None:
         tree = operations.arithmetic(operator, left.local, right.local, result, analysis.scope.time_zone)
-        if operator == "||" and isinstance(left.local, Constant) and isinstance(right.local, Constant):
-            texts = (left.local.value, right.local.value)
-            tree = Constant(None if None in texts else "".join(texts), STRING)
-        elif operator == "||" and not left.collated and not right.collated:
-            parts = [in_text(each.local, analysis.scope.time_zone) for each in (left, right)]
-            tree = function_registry.build("concat", parts, result, analysis.scope.time_zone)
+        if operator == "||" and not left.collated and not right.collated:
+            tree = _joined([in_text(each.local, analysis.scope.time_zone) for each in (left, right)], analysis)
         elif operator in _OF_DATES and result == DATE:
             tree = function_registry.build(
                 _OF_DATES[operator], [left.local, right.local], DATE, analysis.scope.time_zone
             )
     return Value(node, result, tree)
+
+
+def _joined(parts: list[Expression | None], analysis: Analysis) -> Expression | None:
+    """Two texts joined to one, as a constant if both are constants; None if only Spark can evaluate one."""
+    texts = [each.value for each in parts if isinstance(each, Constant)]
+    if len(texts) == len(parts):
+        return Constant(None if None in texts else "".join(texts), STRING)
+    return function_registry.build("concat", parts, STRING, analysis.scope.time_zone)
 
 
 def _moved_time(analysis: Analysis, operator: str, left: Value, right: Value) -> Expression | None:

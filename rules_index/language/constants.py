@@ -51,6 +51,23 @@ def key_of(constant: Constant) -> Key:
     return value if isinstance(value, bytes) else int(value)
 
 
+def truth(operator: str, left: Constant, right: Constant) -> bool | None:
+    """The result of comparing two constants of one type; None for NULL, except by `<=>`."""
+    if left.value is None or right.value is None:
+        return left.value is None and right.value is None if operator == "<=>" else None
+    first, second = key_of(left), key_of(right)
+    outcomes = {
+        "=": first == second,
+        "<=>": first == second,
+        "<>": first != second,
+        "<": first < second,
+        "<=": first <= second,
+        ">": first > second,
+        ">=": first >= second,
+    }
+    return outcomes[operator]
+
+
 def domain(data_type: pa.DataType) -> tuple[Key, Key | None]:
     """The least and the greatest key of a type; None as the greatest for strings."""
     if is_float(data_type):

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from rules_index.language import constants
 from rules_index.language.coercion import (
+    BIGINT,
     BOOLEAN,
     DATE,
     DOUBLE,
@@ -42,7 +43,7 @@ def as_type(expression: Expression, target: pa.DataType, zone: str) -> Expressio
     if isinstance(expression, Constant):
         return constants.cast(expression, target, zone)
     if is_number(expression.type) and is_number(target):
-        return Operation("cast", (expression,), target)
+        return None if _may_round(expression, target) else Operation("cast", (expression,), target)
     if expression.type == STRING and (is_integer(target) or is_decimal(target) or target in (DOUBLE, DATE, BOOLEAN)):
         return Operation("cast", (expression,), target)
     if target == STRING and (is_integer(expression.type) or expression.type == BOOLEAN or is_decimal(expression.type)):
@@ -60,6 +61,14 @@ def as_type(expression: Expression, target: pa.DataType, zone: str) -> Expressio
             "to_timestamp" if target == TIMESTAMP else "to_timestamp_ntz", [expression], target, zone
         )
     return None
+
+
+def _may_round(expression: Expression, target: pa.DataType) -> bool:
+    """Whether Spark may cast a DECIMAL to DOUBLE on its way to an integer, so that 0.99999999999999999 becomes 1. It
+    does so with values of up to 18 digits that were computed and not read; from 17 digits on, a DOUBLE may differ."""
+    is_read = isinstance(expression, Leaf) and expression.text is None
+    kind = expression.type
+    return is_integer(target) and target != BIGINT and is_decimal(kind) and 17 <= kind.precision <= 18 and not is_read
 
 
 def quiet(expression: Expression | None) -> Expression | None:
@@ -168,9 +177,8 @@ def arithmetic(operator: str, left: Expression, right: Expression, result: pa.Da
     if operator in _DIVISIONS:
         return _division(_DIVISIONS[operator], left, right, result, zone)
     if operator in _BITS and is_integer(result):
-        return function_registry.build(
-            operator, [as_type(left, result, zone), as_type(right, result, zone)], result, zone
-        )
+        trees = [as_type(each, result, zone) for each in (left, right)]
+        return function_registry.build(operator, trees, result, zone)
     if operator in _SHIFTS:
         return function_registry.build(_SHIFTS[operator], [left, right], result, zone)
     name = _ARITHMETIC.get(operator)
@@ -241,11 +249,17 @@ def _division(name: str, left: Expression, right: Expression, result: pa.DataTyp
     of_integers = is_integer(left.type) and is_integer(right.type)
     if not (is_integer(result) or is_float(result)) or (name == "quotient" and not of_integers):
         return None
-    first, second = as_type(left, result, zone), as_type(right, result, zone)
+    first, second = _as_number(left, right, result, zone), _as_number(right, left, result, zone)
     known = [each for each in (first, second) if isinstance(each, Constant)]
     if first is None or second is None or len(known) == 2 or any(each.value is None for each in known):
         return None
     return Operation(name, (first, second), result)
+
+
+def _as_number(operand: Expression, other: Expression, result: pa.DataType, zone: str) -> Expression | None:
+    """An operand of a division in the result type. Spark casts a text beside an integer to BIGINT first."""
+    number = as_type(operand, BIGINT, zone) if operand.type == STRING and is_integer(other.type) else operand
+    return None if number is None else as_type(number, result, zone)
 
 
 def _reordered(name: str, first: Expression, second: Expression, result: pa.DataType) -> Expression | None:
@@ -320,7 +334,7 @@ def compared(operator: str, left: Expression, right: Expression, common: pa.Data
     if first is None or second is None or (first == second and can_raise(first)):
         return None  # Spark may know the result of comparing a value with itself, and then does not evaluate the value
     if isinstance(first, Constant) and isinstance(second, Constant):
-        return Constant(truth(operator, first, second), BOOLEAN)
+        return Constant(constants.truth(operator, first, second), BOOLEAN)
     known = [(value, other) for value, other in ((left, second), (right, first)) if isinstance(other, Constant)]
     if not constants.has_keys(common) or any(may_skip(*each) for each in known):
         return None
@@ -354,23 +368,6 @@ def beyond_integers(operator: str, left: Constant) -> bool | None:
     if left.value > ((1 << 63) - 1) * unit:
         return operator in (">", ">=")
     return operator in ("<", "<=") if left.value < -(1 << 63) * unit else None
-
-
-def truth(operator: str, left: Constant, right: Constant) -> bool | None:
-    """The result of comparing two constants of one type; None for NULL, except by `<=>`."""
-    if left.value is None or right.value is None:
-        return left.value is None and right.value is None if operator == "<=>" else None
-    first, second = constants.key_of(left), constants.key_of(right)
-    outcomes = {
-        "=": first == second,
-        "<=>": first == second,
-        "<>": first != second,
-        "<": first < second,
-        "<=": first <= second,
-        ">": first > second,
-        ">=": first >= second,
-    }
-    return outcomes[operator]
 
 
 def operation(

@@ -194,11 +194,11 @@ def _split_part(columns: Columns, _: str) -> Result:
 
 def _translated(columns: Columns, _: str) -> Result:
     """`translate(text, from, to)`: replaces each character of `from` by the one at its place in `to`, or removes it if
-    `to` is shorter."""
+    `to` is shorter or has NUL there."""
     old, new = columns[1][0].as_py(), columns[2][0].as_py()
     letters: dict[int, str | None] = {}
     for place, letter in enumerate(old):
-        letters.setdefault(ord(letter), new[place] if place < len(new) else None)
+        letters.setdefault(ord(letter), new[place] if place < len(new) and new[place] != "\0" else None)
     return _of_each(columns[0], lambda each: each.translate(letters), STRING), None
 
 

@@ -239,3 +239,40 @@ def test_bytes_that_are_no_text_stop_no_row(text: str, matches: list[int]) -> No
     for each in (column, column.cast(pa.large_string()), column.dictionary_encode()):
         found = compiled.match(pa.table({"s": each, "u": each})).to_pylist()
         assert [row for row, ids in enumerate(found) if ids] == matches
+
+
+@pytest.mark.parametrize(
+    ("text", "matches"),
+    [
+        ("s / i > 1", [1]),
+        ("s / 2 > 1", [1]),
+        ("s / 2D > 1", [0, 1, 3]),
+        ("i / s < 1", [1]),
+        ("translate(s, '2.', '\\0x') = 'x5'", [0]),
+        ("s = 1 || 2", [1]),
+        ("s LIKE 1 || '_'", [1]),
+        ("s < 'x' || -5", [0, 1, 3]),
+    ],
+)
+def test_texts_are_cast_and_joined_as_in_spark(text: str, matches: list[int]) -> None:
+    table = pa.table({"s": ["2.5", "12", "x-5", "9223372036854775808", None], "i": [2, 2, 2, 2, 2]})
+    compiled = ri.compile_rules([(1, text)], table.schema)
+    assert not compiled.rejects.num_rows and not compiled.derived
+    assert [row for row, ids in enumerate(compiled.match(table).to_pylist()) if ids] == matches
+
+
+@pytest.mark.parametrize(
+    ("text", "is_left"),
+    [
+        ("CAST(CAST(s AS DECIMAL(18,17)) AS INT) = 1", True),
+        ("TRY_CAST(coalesce(m, 0.5) AS TINYINT) = 1", True),
+        ("CAST(CAST(s AS DECIMAL(18,17)) AS BIGINT) = 1", False),
+        ("CAST(CAST(s AS DECIMAL(16,15)) AS INT) = 1", False),
+        ("CAST(m AS INT) = 1", False),
+        ("s = DATE'2024-01-31' || ''", True),
+    ],
+)
+def test_what_is_left_to_spark(text: str, is_left: bool) -> None:
+    """Spark casts a computed DECIMAL to DOUBLE on its way to an INT: 0.99999999999999999 becomes 1."""
+    compiled = ri.compile_rules([(1, text)], pa.schema({"s": pa.string(), "m": pa.decimal128(18, 17)}))
+    assert not compiled.rejects.num_rows and bool(compiled.derived) == is_left
