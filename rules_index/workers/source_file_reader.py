@@ -149,7 +149,9 @@ def _batches(
         metadata=footer,
         memory_map=True,
         coerce_int96_timestamp_unit="us",
-        read_dictionary=[path for name in encoded if name in places for path in leaves_of(footer, places[name] or "")],
+        read_dictionary=[
+            leaf for name in encoded if name in places for leaf in coded_leaves(footer, places[name] or "")
+        ],
     )
     groups = range(parquet.num_row_groups) if file.groups is None else file.groups
     _check_times(file.path, footer, groups, read)
@@ -185,11 +187,18 @@ def _kept_in(kept: pa.BooleanArray, footer: pq.FileMetaData, groups: Sequence[in
     return pa.concat_arrays([pa.array([], pa.bool_()), *(whole.slice(sum(sizes[:n]), sizes[n]) for n in groups)])
 
 
-def leaves_of(footer: pq.FileMetaData, name: str) -> list[str]:
+def coded_leaves(footer: pq.FileMetaData, name: str) -> list[str]:
     """The paths of a column's leaves in a file, which must be looked up: writers name the items of a list in different
-    ways."""
-    paths = (footer.schema.column(number).path for number in range(footer.num_columns))
-    return [path for path in paths if path == name or path.startswith(f"{name}.")]
+    ways. Only those that Arrow can read as dictionaries: not texts that are stored as differences (DELTA_BYTE_ARRAY) or
+    behind their lengths (DELTA_LENGTH_BYTE_ARRAY)."""
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    paths = {footer.schema.column(number).path: number for number in range(footer.num_columns)}
+    return [
+        path
+        for path, number in paths.items()
+        if (path == name or path.startswith(f"{name}."))
+        and not any("DELTA" in each for group in groups for each in group.column(number).encodings)
+    ]
 
 
 def _check_times(path: str, footer: pq.FileMetaData, groups: Sequence[int], columns: Sequence[str]) -> None:
