@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.annotated import check_widened
 from pipelines.errors import NeedsSparkError, TableError
-from pipelines.lake.column_types import odd_names, same_fields, with_later_fields
+from pipelines.lake.column_types import arrow_schema_of, is_opaque, odd_names, same_fields, with_later_fields
 from pipelines.lake.folder_snapshot import has_ntz
 from pipelines.lake.table_log import table_log
 from pipelines.lake.transaction_ids import app_of, application, is_done
@@ -52,6 +52,8 @@ def prepare_tables(
         if _only_widened(held, table.fields) and layout_of(lake, name, held) is not None:
             log.add_columns(table.fields)
         if layout_of(lake, name, table.fields) is None:
+            if opaque := next((each.name for each in arrow_schema_of(table.fields) if is_opaque(each.type)), None):
+                raise NeedsSparkError(f"only Spark reads the column {opaque}")
             changed = _changed_types(log.latest().fields, table.fields)
             differs = f"the column {changed}" if changed else "other columns than its source, or special features"
             raise NeedsSparkError(f"the table {name} has {differs}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +15,8 @@ from deltalake import write_deltalake
 import rules_index as ri
 from pipelines.compile import compile_scopes
 from pipelines.compiling.due import compile_is_due
+from pipelines.errors import SparkRuledOutError
+from pipelines.lake.column_types import CHAR_TYPE
 from pipelines.lake.index_store import newest_index, update_statistics
 from pipelines.runners.spark_required import why_spark_evaluates
 from pipelines.sources.readable_features import foreign_features
@@ -55,6 +59,20 @@ def test_a_changed_type_is_told_with_both() -> None:
     assert local_tables._changed_types(held, wanted_now) == "amount as decimal(10,2), and its source as integer"
     held_now = [{"name": "amount", "type": "decimal(10,2)"}, {"name": "new", "type": "date"}]
     assert local_tables._changed_types(held, held_now) is None
+
+
+@pytest.mark.parametrize("kind", ["char(5)", "struct<a:char(5)>"])
+def test_a_column_that_holds_a_char_is_told(new_workspace, kind: str) -> None:
+    workspace = new_workspace({"s": {"source": "lake/source"}}, spark=False, runner="local")
+    source = Path(workspace.configuration.streams["s"].source)
+    write_deltalake(str(source), pa.table({"id": [1], "code": ["ab"] if kind == "char(5)" else [{"a": "ab"}]}))
+    log = source / "_delta_log" / f"{0:020d}.json"
+    marked = json.dumps(json.dumps({CHAR_TYPE: kind}))[1:-1]
+    before, name, after = log.read_text().partition('\\"code\\"')
+    log.write_text(before + name + after.replace('\\"metadata\\":{}', f'\\"metadata\\":{marked}'))
+    compile_scopes(workspace)
+    with pytest.raises(SparkRuledOutError, match="only Spark reads the column code"):
+        tag_stream(workspace, "s")
 
 
 def test_only_a_variant_makes_its_feature_one_that_spark_reads() -> None:
