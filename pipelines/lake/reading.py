@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -17,7 +19,7 @@ from rules_index.workers.source_file_reader import KEPT
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
-    from pyarrow.dataset import FileSystemDataset
+    from pyarrow.dataset import FileSystemDataset, ParquetFileFragment
 
 
 _NANOSECONDS = ((1 << 63) - 1) // 1_000
@@ -65,12 +67,33 @@ def as_dataset(table: DeltaTable) -> FileSystemDataset:
     options = ParquetReadOptions(coerce_int96_timestamp_unit="us")
     folder = local_folder(table.table_uri)
     if folder is None:
-        return table.to_pyarrow_dataset(parquet_read_options=options)
+        return _without_null_bounds(table.to_pyarrow_dataset(parquet_read_options=options), table)
     from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
-    return table.to_pyarrow_dataset(
-        filesystem=SubTreeFileSystem(folder, LocalFileSystem()), parquet_read_options=options
-    )
+    files = SubTreeFileSystem(folder, LocalFileSystem())
+    return _without_null_bounds(table.to_pyarrow_dataset(filesystem=files, parquet_read_options=options), table)
+
+
+def _without_null_bounds(dataset: FileSystemDataset, table: DeltaTable) -> FileSystemDataset:
+    """The dataset, in which only partition values describe files whose statistics lack a bound.
+
+    delta-rs (1.6) takes a missing bound for NULL, and Arrow then finds no row of the file by a filter on that column.
+    """
+    from pyarrow.dataset import FileSystemDataset, get_partition_keys
+
+    partition = table.metadata().partition_columns
+
+    def described(file: ParquetFileFragment) -> ParquetFileFragment:
+        if " null[" not in str(file.partition_expression):
+            return file
+        known = get_partition_keys(file.partition_expression)
+        values = {name: pa.scalar(known[name], dataset.schema.field(name).type) for name in partition}
+        parts = [pc.field(k) == v if v.is_valid else pc.field(k).is_null() for k, v in values.items()]
+        held = functools.reduce(operator.and_, parts) if parts else None
+        return file.format.make_fragment(file.path, file.filesystem, held)
+
+    files = [described(file) for file in dataset.get_fragments()]
+    return FileSystemDataset(files, dataset.schema, dataset.format, dataset.filesystem)
 
 
 def rewrite_alters_times(table: DeltaTable) -> bool:

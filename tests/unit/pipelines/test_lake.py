@@ -157,3 +157,26 @@ def test_timestamps_of_int96_beyond_the_year_2262(tmp_path: Path) -> None:
     found = as_dataset(DeltaTable(str(tmp_path))).to_table(filter=pc.field("t") > datetime(9000, 1, 1, tzinfo=UTC))
     assert found["t"].cast(kind).to_pylist() == [datetime(9999, 12, 31, tzinfo=UTC)]
     assert as_dataset(DeltaTable(str(tmp_path))).to_table()["t"].cast(kind).equals(rows["t"])
+
+
+def test_a_filter_finds_rows_of_files_whose_statistics_lack_a_bound(tmp_path: Path) -> None:
+    """delta-rs takes a missing bound for NULL, by which Arrow leaves out the whole file."""
+    rows = pa.table({"p": ["x", "x", None, None], "n": [1, 2, 3, 4], "whole": [1.0, float("nan"), 2.0, None]})
+    write_deltalake(tmp_path, rows, partition_by=["p"])
+    log = tmp_path / "_delta_log" / f"{0:020}.json"
+    entries = [json.loads(line) for line in log.read_text().splitlines()]
+    for add in (each["add"] for each in entries if "add" in each):
+        stats = json.loads(add["stats"])
+        for part in ("minValues", "maxValues", "nullCount"):
+            stats[part].pop("n")
+        add["stats"] = json.dumps(stats)
+    log.write_text("\n".join(map(json.dumps, entries)))
+    found = as_dataset(DeltaTable(str(tmp_path)))
+    for where, ids in (
+        (pc.field("n") >= 2, [2, 3, 4]),
+        ((pc.field("n") < 4) & (pc.field("p") == "x"), [1, 2]),
+        (pc.field("p").is_null() & (pc.field("n") == 3), [3]),
+        (pc.field("whole") <= 2, [1, 3]),
+    ):
+        assert sorted(found.to_table(filter=where)["n"].to_pylist()) == ids
+    assert found.to_table(["p", "n"]).sort_by("n") == rows.drop_columns(["whole"])
