@@ -106,7 +106,7 @@ def leaves(schema: pa.Schema | pa.StructType) -> Iterator[tuple[tuple[str, ...],
                 yield (field.name, *path), None if leaf is not None and pa.types.is_floating(leaf) else leaf
         elif pa.types.is_map(kind):
             yield from _unknown(pa.struct([("k", kind.key_type), ("v", kind.item_type)]))
-        elif pa.types.is_list(kind):
+        elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
             yield from _unknown(pa.struct([("element", kind.value_type)]))
         else:
             yield (field.name,), kind.value_type if pa.types.is_dictionary(kind) else kind

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from rules_index.arrays import decoded
 from rules_index.index.annotations import plain
+from rules_index.workers.file_statistics import statistics
 from rules_index.workers.parquet_columns import with_columns
 from rules_index.workers.retagged_rows import IN_RANGE, ReplacedIds, RowRange, in_range_only, matched_ids, new_ids
 from rules_index.workers.source_file_reader import coded_leaves, partition_value
@@ -126,13 +127,14 @@ def write_file(
         if os.path.exists(target):
             os.unlink(target)
         raise
+    written = [*task.replaced.columns.names, *task.stamps]
     return {
         "path": quote(name, "/="),
         **{key: add[key] for key in _KEPT_OF_ADD if add.get(key) is not None},
         "size": os.path.getsize(target),
         "modificationTime": int(os.path.getmtime(target) * 1000),
         "dataChange": True,
-        **({"stats": _statistics(add["stats"], task)} if add.get("stats") else {}),
+        **({"stats": _statistics(add["stats"], written, pq.read_metadata(target))} if add.get("stats") else {}),
     }
 
 
@@ -209,19 +211,13 @@ def _place(task: FileTask, path: str) -> str:
     return os.path.join(task.source or task.folder, unquote(path))
 
 
-def _statistics(text: str, task: FileTask) -> str:
-    """The statistics of a file that is written again. A column that now has one value has it as both bounds; other
-    columns with new values have no statistics any more."""
+def _statistics(text: str, columns: Sequence[str], footer: pq.FileMetaData) -> str:
+    """The statistics of a file that is written again: those of the columns that were written again are the new file's,
+    if the log had any of them."""
     found = json.loads(text)
-    stamps = task.stamps if task.rows is None else {}
+    new = statistics(footer, footer.schema.to_arrow_schema(), {}, frozenset(columns))
+    counted = {name for name in columns if name in found.get("nullCount", {})}
     for part in ("nullCount", "minValues", "maxValues"):
-        for name in (*task.replaced.columns.names, *task.stamps):
-            if name not in stamps:
-                found.get(part, {}).pop(name, None)
-    for name, value in stamps.items():
-        if name in found.get("nullCount", {}):
-            found["nullCount"][name] = 0
-        for bound in ("minValues", "maxValues"):
-            if name in found.get(bound, {}):
-                found[bound][name] = value.as_py()
+        kept = {name: value for name, value in found.get(part, {}).items() if name not in columns}
+        found[part] = kept | {name: value for name, value in new[part].items() if name in counted}
     return json.dumps(found)

@@ -59,6 +59,8 @@ def check_statistics(workspace: Workspace, name: str) -> None:
         frame = pl.read_parquet(log.file(add["path"]))
         stats = json.loads(add["stats"])
         assert stats["numRecords"] == frame.height
+        known = [each for each in ("rules_version", "first_rule_id", "severity") if each in frame.columns]
+        assert {each for each in known if frame[each].count()} <= stats["minValues"].keys()
         for column, low in stats["minValues"].items():
             if frame.schema[column].is_integer() or frame.schema[column] == pl.String:
                 assert frame[column].min() == low or len(str(low)) == 64
