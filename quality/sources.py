@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pipelines.errors import CheckError, NeedsSparkError, PipelineError, SourceError
 from pipelines.sources.columns import check_columns, check_event_time, source_columns
-from pipelines.sources.lost_files import reporting_lost_rows
+from pipelines.sources.lost_files import join_again, reporting_lost_files, reporting_lost_rows
 from pipelines.sources.only_joined import command_of
 from quality.evaluation import MeasuredSuites, Suite
 from quality.findings import WARNING, Expectation
@@ -130,7 +130,10 @@ def _counted_by(runner: Runner, workspace: Workspace, stream: Stream, join: Join
             measures["source_version"] = source.version
             if taken is None or not stream.can_quarantine:
                 return measures
-            with reporting_lost_rows(source, taken.files):
+            lost = reporting_lost_rows(source, taken.files)
+            if command.startswith("deltatag join"):
+                lost = reporting_lost_files(source, taken.files, join_again(command, stream))
+            with lost:
                 found = runner.refused(source, taken, {"key": list(stream.key), "checks": dict(stream.checks)})
     except CheckError as error:
         return {**measures, "checks": str(error)}

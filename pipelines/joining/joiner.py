@@ -17,7 +17,7 @@ from pipelines.annotated import check_compiled
 from pipelines.errors import JoinChangedError
 from pipelines.joining.definition import definition_changes, definition_of
 from pipelines.joining.runner import JoinRunner, PartitionedRows, PlannedJoin
-from pipelines.joining.sides import SideFiles, side_files, source_fields, without_start
+from pipelines.joining.sides import SideFiles, side_files, source_fields
 from pipelines.joining.watermark import watermark
 from pipelines.lake.column_types import arrow_schema_of
 from pipelines.lake.index_store import StoredIndex, index_to_tag_with
@@ -25,7 +25,7 @@ from pipelines.lake.runs import PLANNED, MicroBatch, last_batch
 from pipelines.recovery.attempts import errors_of, left_out
 from pipelines.recovery.micro_batch import MicroBatchRun
 from pipelines.scopes import JoinScope, joined_columns
-from pipelines.sources.lost_files import reporting_lost_files
+from pipelines.sources.lost_files import join_again, reporting_lost_files
 from pipelines.sources.positions import Position, position_from_plan
 from pipelines.sources.source import Source
 from pipelines.table_definitions import quarantine_table, tagged_table
@@ -148,10 +148,9 @@ class Joiner(MicroBatchRun):
     @contextmanager
     def _reporting_lost_files(self, planned: PlannedJoin) -> Iterator[None]:
         """Turn an error that is due to deleted source files into one that says so."""
-        restart = f"Join the sources from the beginning with: deltatag join {self.join.name} --restart"
         with ExitStack() as stack:
             for side in planned.sides:
-                advice = f"{restart}{without_start(side.stream)}"
+                advice = join_again(f"deltatag join {self.join.name}", side.stream)
                 stack.enter_context(reporting_lost_files(self.sources[side.stream.name], side.files, advice))
             yield
 

@@ -18,6 +18,7 @@ from pipelines.errors import SourceError
 from pipelines.joining.statistics import FileRanges, RangesOfNewFiles, file_ranges, is_comparable
 from pipelines.lake.column_types import arrow_schema_of, stored_names
 from pipelines.settings.model import Join, Stream
+from pipelines.sources.lost_files import without_start
 from pipelines.sources.positions import Add, Position, Slice
 from pipelines.sources.slices import rows_of
 from pipelines.sources.source import Log, Source
@@ -204,15 +205,6 @@ def _earlier_files(source: Source, plan: Mapping[str, Any], current: Mapping[str
 def _tracks_rows(source: Source, version: int) -> bool:
     """Whether row tracking was enabled at a version; if only later, older rows have the version of that change."""
     return str(_log(source).setting(source.snapshot(version), ROW_TRACKING)).lower() == "true"
-
-
-def without_start(stream: Stream) -> str:
-    """Where files of a stream are gone: what a restart needs besides, lest it take the same files; "" if nothing."""
-    if stream.start.kind == "earliest":
-        return ""
-    return (
-        f", after you have removed the start of {stream.name} or set it after the versions that had added these files"
-    )
 
 
 def _check_files(side: SideFiles, current: Mapping[str, Any]) -> None:

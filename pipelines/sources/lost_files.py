@@ -12,6 +12,7 @@ from pipelines.sources.positions import Add, Slice
 from pipelines.sources.slices import rows_of
 
 if TYPE_CHECKING:
+    from pipelines.settings.model import Stream
     from pipelines.sources.source import Source
 
 
@@ -36,6 +37,20 @@ def reporting_lost_rows(source: Source, files: tuple[Add, ...]) -> AbstractConte
     """`reporting_lost_files`, with commands that skip the lost rows or take the whole source again."""
     advice = f"Continue without these rows with: {source.command} --skip-changes, or process the source from the "
     return reporting_lost_files(source, files, f"{advice}beginning with: {source.command} --restart")
+
+
+def join_again(command: str, stream: Stream) -> str:
+    """What to do where files that a join has yet to read are gone: it cannot skip their rows."""
+    return f"Join the sources from the beginning with: {command} --restart{without_start(stream)}"
+
+
+def without_start(stream: Stream) -> str:
+    """Where files of a stream are gone: what a restart needs besides, lest it take the same files; "" if nothing."""
+    if stream.start.kind == "earliest":
+        return ""
+    return (
+        f", after you have removed the start of {stream.name} or set it after the versions that had added these files"
+    )
 
 
 def lost_files(source: Source, files: tuple[Add, ...]) -> tuple[Add, ...]:

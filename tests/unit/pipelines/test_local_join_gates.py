@@ -69,6 +69,19 @@ def test_a_source_that_changed_names_the_command_of_its_joins(workspace) -> None
     assert status(workspace)[-1].problem in reason
 
 
+def test_a_join_is_not_told_to_skip_rows_of_files_that_are_gone(workspace, add_rules) -> None:
+    add_rules(workspace, ("alone", "b", "x > 3"))
+    workspace = with_stream(workspace, "b", checks={"positive": "x >= 0"})
+    source = workspace.configuration.streams["b"].source
+    assert run_due(workspace, QualityGates(docs=False)).failures == {}
+    write_deltalake(source, rows(ROWS, pa.int32()), mode="append")
+    DeltaTable(source).optimize.compact()
+    DeltaTable(source).vacuum(0, dry_run=False, enforce_retention_duration=False)
+    reason = run_due(workspace, QualityGates(docs=False)).failures["j"]
+    assert "The quality gate of b for j is closed." in reason and "no longer exist" in reason
+    assert "deltatag join j --restart" in reason and "--skip-changes" not in reason
+
+
 def with_stream(workspace: Workspace, name: str, **changed: Any) -> Workspace:
     """The workspace with another configuration of a stream."""
     streams = dict(workspace.configuration.streams)
