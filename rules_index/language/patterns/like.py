@@ -41,7 +41,9 @@ def segments(pattern: str, escape: str) -> list[list[int]]:
             if index == len(pattern):
                 _refuse("it must not end in its escape character; write that twice", index - 1)
             if pattern[index] not in ("_", "%", escape):
-                _refuse(f"its escape character must not precede '{pattern[index]}'", index - 1)
+                twice = " (a backslash is four of them in '...', two in r'...')" if escape == "\\" else ""
+                wrong = f"its escape character must not precede '{pattern[index]}'"
+                _refuse(f"{wrong}; to match it, write it twice{twice}", index - 1)
             found[-1].append(ord(pattern[index]))
         elif character == "%":
             found.append([])

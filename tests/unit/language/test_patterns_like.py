@@ -94,6 +94,7 @@ def test_a_misused_escape_character_is_refused_where_it_stands(pattern: str, esc
     with pytest.raises(RuleError) as caught:
         check_like(pattern, escape)
     assert (caught.value.error, caught.value.position) == ("PATTERN", position)
+    assert "twice" in caught.value.message and ("four" in caught.value.message) == (pattern == "a\\bc")
 
 
 @pytest.mark.parametrize(
