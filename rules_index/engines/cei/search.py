@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rules_index.engines.cei.box_table import Slots
+from rules_index.engines.box_store import BoxArrays
 from rules_index.engines.cei.constructs import ConstructLayout, covering, levels
 from rules_index.index.term_sets import TermSets, has_sets, set_number, set_shares
 from rules_index.kernels.jit import jit
@@ -25,7 +25,7 @@ def search_rows(
     start: np.ndarray,
     length: np.ndarray,
     pool: np.ndarray,
-    slots: Slots,
+    boxes: BoxArrays,
     sets: TermSets,
     everywhere: np.ndarray,
     tally: np.ndarray,
@@ -67,10 +67,10 @@ def search_rows(
                     entries = pool[start[place] : start[place] + count]
                     if merge:
                         found, evaluated = _count(
-                            entries, attribute, codes[attribute, row], slots, sets, tally, base, keys, found
+                            entries, attribute, codes[attribute, row], boxes, sets, tally, base, keys, found
                         )
                     else:
-                        found, evaluated = _compare(entries, codes, row, slots, sets, keys, found)
+                        found, evaluated = _compare(entries, codes, row, boxes, sets, keys, found)
                     predicates += evaluated
         keys[offsets[row] : found].sort()
         offsets[row + 1] = found
@@ -86,7 +86,7 @@ def _count(
     entries: np.ndarray,
     attribute: int,
     code: int,
-    slots: Slots,
+    boxes: BoxArrays,
     sets: TermSets,
     tally: np.ndarray,
     base: int,
@@ -97,32 +97,32 @@ def _count(
     predicates satisfied. Returns (end of the keys found, sets compared)."""
     evaluated = 0
     for slot in entries:
-        number = set_number(sets, slots.keys[slot], attribute)
+        number = set_number(sets, boxes.key[slot], attribute)
         if number >= 0:
             evaluated += 1
             if not set_shares(sets, number, code, code):
                 continue
         satisfied = max(tally[slot], base) + 1
         tally[slot] = satisfied
-        if satisfied - base == slots.number[slot]:
-            keys[found] = slots.keys[slot]
+        if satisfied - base == boxes.length[slot]:
+            keys[found] = boxes.key[slot]
             found += 1
     return found, evaluated
 
 
 @jit
 def _compare(
-    entries: np.ndarray, codes: np.ndarray, row: int, slots: Slots, sets: TermSets, keys: np.ndarray, found: int
+    entries: np.ndarray, codes: np.ndarray, row: int, boxes: BoxArrays, sets: TermSets, keys: np.ndarray, found: int
 ) -> tuple[int, int]:
     """Compares the terms of each entry with the row, up to the first that fails. The first term, under which the entry
     is filed, is known to hold unless it is a set with gaps. Returns (end of the keys found, predicates evaluated)."""
     evaluated = 0
-    terms = slots.terms
+    terms = boxes.terms
     for slot in entries:
-        begin, key = slots.at[slot], slots.keys[slot]
+        begin, key = boxes.start[slot], boxes.key[slot]
         with_sets = has_sets(sets, key)
         held = True
-        for term in range(begin, begin + slots.number[slot]):
+        for term in range(begin, begin + boxes.length[slot]):
             number = set_number(sets, key, terms[term, 0]) if with_sets else -1
             if term == begin and number < 0:
                 continue

@@ -65,7 +65,7 @@ class Cei:
     @classmethod
     def build(cls, boxes: Boxes, **parameters: Any) -> Self:
         """Builds the structure over all boxes at once; `parameters` are the fields of `Parameters`."""
-        return cls._of_table(Parameters(**parameters), BoxTable.of_boxes(boxes))
+        return cls._of_table(Parameters(**parameters), BoxTable.of(boxes))
 
     @classmethod
     def _of_table(cls, parameters: Parameters, table: BoxTable) -> Self:
@@ -107,7 +107,7 @@ class Cei:
         access, L."""
         list_start, ids = self._lists.packed()
         live = self._boxes.live
-        number = np.empty(len(self._boxes.slots.keys), np.int32)
+        number = np.empty(len(self._boxes.view.key), np.int32)
         number[live] = np.arange(len(live))
         p = self.parameters
         return {
@@ -160,14 +160,14 @@ class Cei:
         codes = np.ascontiguousarray(codes, np.int32)
         if codes.shape[0] != len(sizes) or (codes < 0).any() or (codes >= sizes[:, None]).any():
             raise ValueError("codes are not one row per attribute, or not within its codes")
-        slots = self._boxes.slots
+        view = self._boxes.view
         costs = np.zeros(len(COSTS), np.int64)
         with self._tally_in_use:
-            if len(self._tally) < len(slots.keys):
-                self._tally, self._searches = np.zeros(len(slots.keys), np.int64), 1
+            if len(self._tally) < len(view.key):
+                self._tally, self._searches = np.zeros(len(view.key), np.int64), 1
             offsets, keys = search_rows(
                 codes, self.parameters.access == "every", self._layout, self._filed, self._lists.start,
-                self._lists.length, self._lists.pool, slots, sets, self._everywhere, self._tally, self._searches, costs,
+                self._lists.length, self._lists.pool, view, sets, self._everywhere, self._tally, self._searches, costs,
             )  # fmt: skip
             self._searches += codes.shape[1]
         return offsets, keys, dict(zip(COSTS, costs.tolist(), strict=True))
@@ -192,7 +192,7 @@ class Cei:
             key_start=np.concatenate(
                 [np.zeros(unbounded_nodes, np.int64), len(self._everywhere) + start[np.append(places, len(start) - 1)]]
             ),
-            keys=np.concatenate([self._everywhere, self._boxes.slots.keys[ids]]),
+            keys=np.concatenate([self._everywhere, self._boxes.view.key[ids]]),
         )
 
     def check(self) -> None:
@@ -206,9 +206,9 @@ class Cei:
         assert np.array_equal(self._everywhere, self._boxes.unbounded), "boxes without terms"
 
     def _wrong(self) -> str:
-        slots = self._boxes.slots
-        count = np.minimum(slots.number, 1) if self.parameters.access == "narrowest" else slots.number
-        return check_lists(self._layout, slots.at, count, slots.terms, *self._lists.packed())
+        view = self._boxes.view
+        count = np.minimum(view.length, 1) if self.parameters.access == "narrowest" else view.length
+        return check_lists(self._layout, view.start, count, view.terms, *self._lists.packed())
 
     def _filed_terms(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns the terms [., 3] int32 under which the boxes in these slots are filed, and the slot [.] int32 of

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from rules_index.arrays import grown
+from rules_index.engines.box_store import BoxStore
 from rules_index.engines.grid_file.insertion import add_identical
 from rules_index.engines.grid_file.regions import Turns, is_upper, most_halvings, set_region
-from rules_index.engines.r_tree.box_store import BoxStore
 from rules_index.engines.r_tree.dimensions import Dimensions, all_bounds
 from rules_index.engines.r_tree.nodes import Level, Nodes, number_levels, reserve
 from rules_index.kernels.jit import jit

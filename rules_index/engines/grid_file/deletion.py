@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from rules_index.engines.box_store import BoxArrays
 from rules_index.engines.grid_file.regions import Turns, same_region, set_region
-from rules_index.engines.r_tree.box_store import BoxArrays
 from rules_index.engines.r_tree.nodes import ROOT, Nodes, adopt, drop, free_node
 from rules_index.kernels.jit import jit
 

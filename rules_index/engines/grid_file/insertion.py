@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from rules_index.engines.box_store import BoxArrays
 from rules_index.engines.grid_file.regions import Turns, first_difference, is_upper, most_halvings, set_region
-from rules_index.engines.r_tree.box_store import BoxArrays
 from rules_index.engines.r_tree.dimensions import Dimensions, box_bounds
 from rules_index.engines.r_tree.nodes import ROOT, Nodes, adopt, make_root, new_node
 from rules_index.kernels.jit import jit

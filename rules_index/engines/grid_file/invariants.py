@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from rules_index.engines.box_store import BoxArrays
 from rules_index.engines.grid_file.deletion import members_within
 from rules_index.engines.grid_file.regions import Turns, most_halvings, same_region, set_region
-from rules_index.engines.r_tree.box_store import BoxArrays
 from rules_index.engines.r_tree.dimensions import Dimensions, box_bounds
 from rules_index.engines.r_tree.nodes import ROOT, Nodes
 from rules_index.kernels.jit import jit

@@ -8,12 +8,12 @@ from typing import Self
 import numpy as np
 
 from rules_index.arrays import grown
+from rules_index.engines.box_store import BoxStore, loaded
 from rules_index.engines.grid_file.bulk import fill_pages
 from rules_index.engines.grid_file.deletion import delete_point
 from rules_index.engines.grid_file.insertion import insert_point, pages_needed
 from rules_index.engines.grid_file.invariants import page_fault
 from rules_index.engines.grid_file.regions import make_turns
-from rules_index.engines.r_tree.box_store import BoxStore, loaded
 from rules_index.engines.r_tree.box_tree import BoxTree, load_parts
 from rules_index.engines.r_tree.dimensions import Dimensions, make_dimensions, most_selective
 from rules_index.engines.r_tree.nodes import ROOT, USED, Nodes, reserve

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from rules_index.engines.r_tree.box_store import BoxArrays, BoxStore, loaded
+from rules_index.engines.box_store import BoxArrays, BoxStore, loaded
 from rules_index.engines.r_tree.dimensions import Dimensions, make_dimensions
 from rules_index.engines.r_tree.nodes import FREE, USED, Nodes, link, load_nodes, saved
 from rules_index.engines.r_tree.preorder import preorder

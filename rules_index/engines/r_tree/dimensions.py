@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rules_index.engines.r_tree.box_store import BoxArrays
+from rules_index.engines.box_store import BoxArrays
 from rules_index.index.boxes import Boxes
 from rules_index.kernels.jit import jit
 

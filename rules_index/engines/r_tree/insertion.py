@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rules_index.engines.r_tree.box_store import BoxArrays
+from rules_index.engines.box_store import BoxArrays
 from rules_index.engines.r_tree.dimensions import Dimensions, box_bounds
 from rules_index.engines.r_tree.nodes import ROOT, Nodes, adopt, drop, make_root, new_node
 from rules_index.engines.r_tree.rectangles import area, distance, enlarge, overlap_area, union_area

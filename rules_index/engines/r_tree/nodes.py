@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rules_index.arrays import grown
-from rules_index.engines.r_tree.box_store import BoxArrays, loaded
+from rules_index.engines.box_store import BoxArrays, loaded
 from rules_index.index.array_checks import require, require_range
 from rules_index.kernels.jit import jit
 

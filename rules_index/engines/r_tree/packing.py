@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rules_index.engines.r_tree.box_store import BoxStore
+from rules_index.engines.box_store import BoxStore
 from rules_index.engines.r_tree.dimensions import Dimensions, all_bounds
 from rules_index.engines.r_tree.nodes import Level, Nodes, number_levels
 from rules_index.kernels.jit import jit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rules_index.engines.r_tree.box_store import BoxArrays
+from rules_index.engines.box_store import BoxArrays
 from rules_index.engines.r_tree.dimensions import Dimensions
 from rules_index.engines.r_tree.nodes import ROOT, USED, Nodes
 from rules_index.index.boxes import Tree

@@ -7,7 +7,7 @@ from typing import Literal, Self
 
 import numpy as np
 
-from rules_index.engines.r_tree.box_store import BoxStore, loaded
+from rules_index.engines.box_store import BoxStore, loaded
 from rules_index.engines.r_tree.box_tree import BoxTree, load_parts
 from rules_index.engines.r_tree.dimensions import Dimensions, make_dimensions, most_selective
 from rules_index.engines.r_tree.evaluation import evaluate_rows

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rules_index.engines.r_tree.box_store import BoxArrays
+from rules_index.engines.box_store import BoxArrays
 from rules_index.engines.r_tree.dimensions import Dimensions
 from rules_index.engines.r_tree.nodes import Nodes
 from rules_index.join.pdfa.filtering import Marks, collect_first, collect_marked

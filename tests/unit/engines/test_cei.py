@@ -118,7 +118,7 @@ def test_many_changes_leave_no_litter_behind() -> None:
             cei.insert(key, np.array(attributes, np.int32), np.array(low), np.array(high))
     assert_agrees(play, cei)
     assert sum(array.nbytes for array in cei.arrays.values()) == first
-    assert len(cei._boxes.slots.terms) < 40_000 and len(cei._lists.pool) < 40_000
+    assert len(cei._boxes.view.terms) < 40_000 and len(cei._lists.pool) < 40_000
 
 
 @pytest.mark.parametrize("access", ACCESSES)

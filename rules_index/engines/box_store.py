@@ -1,8 +1,8 @@
-"""Boxes in CSR form by key, added and removed one by one; the leaves of a multidimensional index refer to them."""
+"""Boxes in CSR form by key, added and removed one by one; the leaves or lists of an index refer to their slots."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -47,7 +47,7 @@ class BoxStore:
         self._note_keys()
 
     @classmethod
-    def of(cls, boxes: Boxes) -> BoxStore:
+    def of(cls, boxes: Boxes) -> Self:
         """Builds a store in which a box's number is both its key and its slot."""
         terms = np.stack([boxes.attributes, boxes.low, boxes.high], axis=1).astype(np.int32)
         return cls(boxes.sizes, boxes.start, terms, np.arange(len(boxes)))
@@ -78,7 +78,7 @@ class BoxStore:
         }
 
     @classmethod
-    def load(cls, arrays: dict[str, np.ndarray], sizes: np.ndarray) -> BoxStore:
+    def load(cls, arrays: dict[str, np.ndarray], sizes: np.ndarray) -> Self:
         """Loads saved `arrays`. Raises `InvalidArraysError` if they are inconsistent."""
         start = loaded(arrays, "box_start", np.int64, 1)
         terms = loaded(arrays, "box_terms", np.int32, 2)
