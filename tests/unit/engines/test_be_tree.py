@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from rules_index.engines.be_tree.intervals import interval
 from rules_index.engines.be_tree.nodes import capacity_of
 from rules_index.engines.be_tree.structure import BETree, max_cap_for
 from rules_index.index.boxes import Structure
@@ -53,32 +52,6 @@ def test_an_absent_attribute_is_a_miss() -> None:
     assert tree.search_event(event_arrays(offers))[0].tolist() == [], "a price between the two that are asked"
     offers[price] = [(3, 19), (40, 90)]
     assert tree.search_event(event_arrays(offers))[0].tolist() == [0]
-
-
-@pytest.mark.parametrize(
-    ("operator", "values", "expected"),
-    [
-        ("<", [4], (1, 3)),
-        ("<=", [4], (1, 4)),
-        ("=", [4], (4, 4)),
-        ("<>", [4], (1, 10)),
-        (">", [4], (5, 10)),
-        (">=", [4], (4, 10)),
-        ("IN", [5, 2, 9], (2, 9)),
-        ("NOT IN", [2, 5], (1, 10)),
-        ("BETWEEN", [3, 12], (3, 10)),
-    ],
-)
-def test_predicates_become_intervals(operator: str, values: list[int], expected: tuple[int, int]) -> None:
-    assert interval(operator, values, 1, 10) == expected
-
-
-@pytest.mark.parametrize(
-    ("operator", "values"), [("<", [1]), (">", [10]), ("BETWEEN", [5, 4]), ("=", [11]), ("~", [1])]
-)
-def test_predicates_without_an_interval_are_refused(operator: str, values: list[int]) -> None:
-    with pytest.raises(ValueError, match=r"holds for no value|is not one of"):
-        interval(operator, values, 1, 10)
 
 
 FINAL_BELOW_A = {
