@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import functools
 import os
 import shutil
@@ -19,11 +20,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pipelines.errors import ScratchError
-
-try:
-    import fcntl
-except ImportError:  # Windows has no file locks: there clean-up goes by age
-    fcntl = None  # type: ignore[assignment]
 
 KEPT_SECONDS = 86_400.0
 """Seconds without use after which an index, or the remains of a killed process, are removed."""
@@ -159,12 +155,10 @@ def _candidates(now: float) -> Iterator[tuple[Path, Path]]:
     """Paths that may be removed, each with the file whose lock shows whether it is in use."""
     folder = scratch_folder()
     for path in (*_within(folder / "jvm"), *_within(folder / "stores")):
-        # a folder whose name begins with "." is still being created; without locks only the age can decide
-        by_age = path.name.startswith(".") or fcntl is None
-        if not by_age or _age(path, now) >= KEPT_SECONDS:
+        # a folder whose name begins with "." is still being created
+        if not path.name.startswith(".") or _age(path, now) >= KEPT_SECONDS:
             yield path, path / _LOCK
-    # indexes, and log files of earlier versions
-    for path in [*_within(folder / "indexes"), *folder.glob("spark-*.log")]:
+    for path in _within(folder / "indexes"):
         if _age(path, now) >= KEPT_SECONDS:
             yield path, path
 
@@ -209,8 +203,6 @@ def _age(path: Path, now: float) -> float:
 
 def _lock(handle: int, shared: bool) -> bool:
     """Lock an open file without waiting; False if other processes hold a conflicting lock."""
-    if fcntl is None:
-        return True
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     with contextlib.suppress(OSError):
         fcntl.flock(handle, kind | fcntl.LOCK_NB)

@@ -151,7 +151,7 @@ def _status(workspace: Workspace, scope: Stream | Join, rules_version: int, reje
         last_rows=last.rows if last else None,
         last_started_at=last.started_at if last else None,
         problem="; ".join(problems) or None,
-        needs_spark=stored.needs_spark or None if stored else None,
+        needs_spark=stored.needs_spark if stored else None,
         streams=(scope.name,) if isinstance(scope, Stream) else scope.streams,
         notices=_notices(scope.name, last) if last is not None else (notice(workspace, scope.name),) * unneeded,
         files=sizes.files,

@@ -81,9 +81,8 @@ class StoredIndex:
 
     @property
     def needs_spark(self) -> str | None:
-        """Why only Spark evaluates its rules, as a clause; "" if deltatag does, None if an earlier version has compiled
-        it."""
-        return self.statistics.get("needs_spark")
+        """Why only Spark evaluates its rules, as a clause; None if deltatag does."""
+        return self.statistics.get("needs_spark") or None
 
     @property
     def implied_by(self) -> str | None:

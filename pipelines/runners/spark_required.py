@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipelines.errors import PipelineError
-from pipelines.lake.index_store import load_planned, newest_index
+from pipelines.lake.index_store import newest_index
 from pipelines.lake.table_log import table_log
 from pipelines.recovery.attempts import rules_that_read
-from rules_index.errors import RulesIndexError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,11 +52,6 @@ def why_spark_evaluates_newest(lake: Lake, scope: str) -> str | None:
     """Why only Spark evaluates a scope's newest index, as a clause; None if deltatag can, or no index is readable."""
     try:
         stored = newest_index(lake, scope)
-        if stored is None:
-            return None
-        if stored.needs_spark is not None:
-            return stored.needs_spark or None
-        # an index of an earlier version, whose statistics lack this entry
-        return why_spark_evaluates(load_planned(lake, scope, stored.fingerprint, "deltatag compile")[1])
-    except (PipelineError, RulesIndexError):
+    except PipelineError:
         return None  # using the index reports the error
+    return stored.needs_spark if stored is not None else None

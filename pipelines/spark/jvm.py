@@ -38,8 +38,7 @@ def launch(conf: SparkConf, kept_open: tuple[int, ...]) -> None:
 
     name_a_utf8_locale()
     with _interrupts_deferred():
-        options: dict[str, Any] = {} if os.name == "nt" else {"pass_fds": kept_open}
-        gateway = launch_gateway(conf, options)  # type: ignore[no-untyped-call]
+        gateway = launch_gateway(conf, {"pass_fds": kept_open})  # type: ignore[no-untyped-call]
         _own[:] = [gateway]
         SparkContext._ensure_initialized(gateway=gateway, conf=conf)
 
@@ -50,7 +49,7 @@ def name_a_utf8_locale() -> None:
     Java takes the encoding of file names from the locale. With the locale C, it would neither start in a folder with a
     name that is not ASCII, nor read a table there.
     """
-    if os.name == "posix" and codecs.lookup(locale.getencoding()).name == "ascii":
+    if codecs.lookup(locale.getencoding()).name == "ascii":
         os.environ["LC_ALL"] = "C.UTF-8"
 
 

@@ -83,13 +83,6 @@ def test_one_clean_up_is_bounded(folder) -> None:
     assert scratch.clean_up() == 50
 
 
-def test_logs_that_earlier_versions_left_go(folder) -> None:
-    log = folder / "spark-4711.log"
-    log.write_text("started")
-    assert scratch.clean_up() == 0 and log.exists()
-    assert scratch.clean_up(time.time() + 2 * DAY) == 1 and not log.exists()
-
-
 def test_a_folder_that_cannot_be_written_to_is_told_in_a_sentence(tmp_path, monkeypatch) -> None:
     (tmp_path / "file").write_text("")
     for named in ("file", "file/within"):
