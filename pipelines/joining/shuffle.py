@@ -30,7 +30,7 @@ from pyspark.sql.types import (
 from pipelines.errors import SourceError
 from pipelines.joining import partitioning
 from pipelines.joining.hot_keys import HotKey, key_columns, placed_slices
-from pipelines.lake.column_types import CHAR_TYPE, plain_schema
+from pipelines.lake.column_types import CHAR_TYPE, plain_fields
 from pipelines.spark.arrow_batches import map_batches
 from pipelines.spark.sql_text import quoted
 from rules_index.join.window_partners import FARTHEST
@@ -96,7 +96,14 @@ def joined_schema(sides: Sequence[SideFiles], id_type: str) -> StructType:
     element = {"string": "string", "bigint": "bigint"}[id_type]
     ids = StructType.fromDDL(f"rule_ids array<{element}>")
     assert isinstance(ids, StructType)
-    return StructType([*(StructField(s.stream.name, plain_schema(s.schema)) for s in sides), *ids.fields])
+    structs = [
+        {
+            "name": side.stream.name,
+            "type": {"type": "struct", "fields": plain_fields(side.schema.jsonValue()["fields"])},
+        }
+        for side in sides
+    ]
+    return StructType([*map(StructField.fromJson, structs), *ids.fields])
 
 
 def partitions(spark: SparkSession, rows: int | None) -> int:

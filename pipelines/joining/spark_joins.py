@@ -15,7 +15,7 @@ from pipelines.joining.shuffled_rows import ShuffledRows
 from pipelines.joining.sides import SideFiles
 from pipelines.joining.spark_rows import JoinRows
 from pipelines.joining.watermark import later_time
-from pipelines.lake.column_types import ARROW_ID_TYPES, plain_schema
+from pipelines.lake.column_types import ARROW_ID_TYPES, plain_fields
 from pipelines.lake.transaction_ids import app_of
 from pipelines.recovery.jvm_restart import batch_time_limit
 from pipelines.scopes import JOINED_TIME
@@ -101,7 +101,7 @@ class SparkJoins:
     def prepare(self, join: Join, sides: Sequence[SideFiles], id_type: str, from_scratch: bool = False) -> None:
         """Create missing tables, or empty existing ones if `from_scratch`; SourceChangedError if a source's columns
         changed."""
-        columns = {side.stream.name: plain_schema(side.schema).jsonValue()["fields"] for side in sides}
+        columns = {side.stream.name: plain_fields(side.schema.jsonValue()["fields"]) for side in sides}
         if self._prepared.get(join.name) != columns or from_scratch:
             prepare_tables(self.workspace, join, join_tables(join, columns, id_type), id_type, from_scratch, "join")
             self._prepared[join.name] = columns

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import DataType
 
 OPAQUE = pa.run_end_encoded(pa.int32(), pa.null())
 """Stands for every type whose values only Spark can compare: VARIANT, CHAR, collated strings, ...
@@ -85,7 +85,8 @@ def is_opaque(kind: pa.DataType) -> bool:
 
 
 def plain_fields(fields: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Columns in the log's form, made fit for another table; like `plain_schema`, but without Spark's types."""
+    """Columns in the log's form, made fit for another table: nullable, and with only the metadata that comment and type
+    need."""
     return [
         {
             "name": field["name"],
@@ -101,10 +102,11 @@ def _nullable_type(kind: Any) -> Any:
     if isinstance(kind, str):
         return kind
     if kind["type"] == "struct":
-        fields = [
-            {"name": f["name"], "type": _nullable_type(f["type"]), "nullable": True, "metadata": {}}
-            for f in kind["fields"]
-        ]
+        fields = []
+        for each in kind["fields"]:
+            collations = {k: v for k, v in (each.get("metadata") or {}).items() if k == _COLLATIONS}
+            own = {"name": each["name"], "type": _nullable_type(each["type"])}
+            fields.append({**own, "nullable": True, "metadata": collations})
         return {"type": "struct", "fields": fields}
     if kind["type"] == "array":
         return {"type": "array", "elementType": _nullable_type(kind["elementType"]), "containsNull": True}
@@ -170,39 +172,6 @@ def _nullable_field(field: pa.Field) -> pa.Field:
     return pa.field(field.name, kind)
 
 
-def plain_schema(schema: StructType) -> StructType:
-    """The columns made fit for another table: nullable, and with only the metadata that comment and type need."""
-    from pyspark.sql.types import StructField, StructType
-
-    fields = []
-    for field in schema.fields:
-        kept = {key: value for key, value in (field.metadata or {}).items() if key in _KEPT_METADATA}
-        fields.append(StructField(field.name, _nullable(field.dataType), True, kept))
-    return StructType(fields)
-
-
-def same_columns(first: StructType, second: StructType) -> bool:
-    """True if the columns of two tables differ at most in comments and nullability."""
-    return _uncommented(first) == _uncommented(second)
-
-
-def _uncommented(schema: StructType) -> list[Any]:
-    fields = plain_schema(schema).fields
-    return [(f.name, f.dataType, {k: v for k, v in f.metadata.items() if k != "comment"}) for f in fields]
-
-
-def _nullable(kind: DataType) -> DataType:
-    from pyspark.sql.types import ArrayType, MapType, StructField, StructType
-
-    if isinstance(kind, StructType):
-        return StructType([StructField(f.name, _nullable(f.dataType), True) for f in kind.fields])
-    if isinstance(kind, ArrayType):
-        return ArrayType(_nullable(kind.elementType), True)
-    if isinstance(kind, MapType):
-        return MapType(_nullable(kind.keyType), _nullable(kind.valueType), True)
-    return kind
-
-
 def changed_types(old: DataType, new: DataType, name: str = "") -> list[str]:
     """One sentence for each column that both have, case aside, with different types; nullability is ignored."""
     from pyspark.sql.types import ArrayType, MapType, StructType
@@ -224,16 +193,3 @@ def changed_types(old: DataType, new: DataType, name: str = "") -> list[str]:
     if old == new:
         return []
     return [f"{name} was {old.simpleString()} and is now {new.simpleString()}"]
-
-
-def needs_mapping(kind: DataType) -> bool:
-    """True if a column's name has a character that Delta only allows with column mapping."""
-    from pyspark.sql.types import ArrayType, MapType, StructType
-
-    if isinstance(kind, StructType):
-        return any(_ODD_NAME.search(field.name) or needs_mapping(field.dataType) for field in kind.fields)
-    if isinstance(kind, ArrayType):
-        return needs_mapping(kind.elementType)
-    if isinstance(kind, MapType):
-        return needs_mapping(kind.keyType) or needs_mapping(kind.valueType)
-    return False

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, functions
 
-from pipelines.lake.column_types import ARROW_ID_TYPES, arrow_schema_of, plain_schema
+from pipelines.lake.column_types import ARROW_ID_TYPES, arrow_schema_of, plain_fields
 from pipelines.recovery.jvm_restart import batch_time_limit
 from pipelines.retagging import worker_files
 from pipelines.retagging.rematch import Rematch
@@ -160,7 +160,7 @@ class TaggedRows:
     ) -> Task | None:
         """The task of workers that write files of the table; None if only Spark can write them."""
         folder = folder_of(self.lake, self.name)
-        layout = layout_of(self.lake, self.name, plain_schema(self.log_schema(version)).jsonValue()["fields"])
+        layout = layout_of(self.lake, self.name, plain_fields(self.log_schema(version).jsonValue()["fields"]))
         if folder is None or layout is None or codec(self.spark) is None:
             return None
         return Task(

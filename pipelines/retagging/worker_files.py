@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pipelines.lake.column_types import arrow_schema_of, plain_schema
+from pipelines.lake.column_types import arrow_schema_of, plain_fields
 from pipelines.retagging.rematch import Rematch, columns_read
 from pipelines.spark.delta_internals import partition_columns
 from pipelines.writing.files import folder_of, layout_of
@@ -43,7 +43,7 @@ def file_task(
         return None
     if (
         any(add.get("deletionVector") for _, add in files)
-        or layout_of(lake, name, plain_schema(columns).jsonValue()["fields"]) is None
+        or layout_of(lake, name, plain_fields(columns.jsonValue()["fields"])) is None
     ):
         return None
     read = columns_read(arrow_schema_of(columns.jsonValue()["fields"]), partition_columns(snapshot), rematch)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pipelines.errors import PipelineError
-from pipelines.lake.column_types import arrow_schema_of, plain_schema
+from pipelines.lake.column_types import arrow_schema_of, plain_fields
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.table_cache import local_folder
 from pipelines.recovery.attempts import left_out
@@ -80,7 +80,7 @@ class SparkRunner:
         """Create and check the stream's tables, once for each set of columns."""
         schema = slice_schema(source, version)
         if from_scratch or self._prepared != (schema, id_type):
-            columns = plain_schema(schema).jsonValue()["fields"]
+            columns = plain_fields(schema.jsonValue()["fields"])
             lake, stream = self.workspace.lake, self.stream
             tables = stream_tables(lake, stream, columns, source_partitions(source), id_type)
             prepare_tables(self.workspace, stream, tables, id_type, from_scratch, "tag")

@@ -1,7 +1,7 @@
 """The tables that a stream or a join has by the configuration, whichever runner makes and writes them.
 
 Columns are in the form of the log's `schemaString`; those of sources have been made fit for another table
-(`column_types.plain_fields`, `plain_schema`).
+(`column_types.plain_fields`).
 """
 
 from __future__ import annotations

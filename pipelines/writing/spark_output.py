@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from pipelines.annotated import annotations_of
 from pipelines.errors import PipelineError
-from pipelines.lake.column_types import arrow_schema_of, nullable, plain_schema
+from pipelines.lake.column_types import arrow_schema_of, nullable, plain_fields
 from pipelines.lake.transaction_ids import app_of, is_done
 from pipelines.spark.delta_internals import TableLog
 from pipelines.spark.failures import is_conflict, run
@@ -96,7 +96,7 @@ class Output:
         if codec(self.spark) is None or folder_of(self.lake, tagged_table(self.stream)) is None:
             return None
         columns = StructType([field for field in frame.schema if field.name != "source_version"])
-        wanted = self._fields(plain_schema(columns).jsonValue()["fields"])
+        wanted = self._fields(plain_fields(columns.jsonValue()["fields"]))
         names = tables_of(self.stream.name, self.plan)
         found = {kind: layout_of(self.lake, name, wanted[kind]) for kind, name in names.items()}
         known = {kind: layout for kind, layout in found.items() if layout is not None}

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from pipelines.annotated import check_widened
 from pipelines.errors import PipelineError, SourceChangedError, TableError
-from pipelines.lake.column_types import changed_types, needs_mapping, same_columns
+from pipelines.lake.column_types import changed_types, odd_names, same_fields
 from pipelines.lake.transaction_ids import application, files_added_by, is_done
 from pipelines.lake.unfinished_log import remove_unfinished_log
 from pipelines.spark.delta_internals import TableLog, snapshot_schema, table_property
@@ -64,7 +64,7 @@ def _prepare_table(workspace: Workspace, table: ConfiguredTable, from_scratch: b
                 f"Give the source its old type back, or process everything again with its new types: {command} "
                 "--restart"
             )
-        if needs_mapping(wanted):
+        if odd_names(table.fields):
             _map_columns(workspace, name)
 
 
@@ -87,7 +87,7 @@ def create_table(workspace: Workspace, name: str, definition: Definition, replac
     else:
         builder = builder.tableName(lake.sql_name(name))
     builder = builder.addColumns(columns)
-    mapping = {_MAPPING: "name"} if needs_mapping(columns) else {}
+    mapping = {_MAPPING: "name"} if odd_names(definition.fields) else {}
     for key, value in {**definition.properties, **mapping}.items():
         builder = builder.property(key, value)
     if definition.cluster_by:
@@ -129,7 +129,7 @@ def _append(lake: Lake, name: str, frame: DataFrame, app: str, number: int) -> b
     """Append rows in one commit; True also if Spark's writer is used, which does not report whether it skipped them."""
     if lake.settings.root is not None:
         log = TableLog(frame.sparkSession, lake.uri(name))
-        if same_columns(snapshot_schema(log.latest()), frame.schema):
+        if same_fields(*(each.jsonValue()["fields"] for each in (snapshot_schema(log.latest()), frame.schema))):
             return log.append_rows(frame, app, number)
     writer = frame.write.format("delta").mode("append").option("mergeSchema", "true")
     writer = writer.option("txnAppId", app).option("txnVersion", number)
