@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
