@@ -112,7 +112,7 @@ def _lines(part: Explanation, first: str, rest: str) -> list[str]:
     if details:
         line += f"   [{', '.join(details)}]"
     if part.stands_alone:
-        line += "   <- only this prevents the match"
+        line += "   <- to change this alone is enough"
     lines = [line]
     for number, child in enumerate(part.children, 1):
         is_last = number == len(part.children)
