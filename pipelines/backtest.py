@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -17,21 +17,17 @@ import pyarrow.dataset as ds
 import rules_index as ri
 from pipelines.annotated import annotate_of
 from pipelines.duplicate_ids import current_rules
-from pipelines.error_texts import first_line
-from pipelines.errors import ConfigurationError, SourceError
-from pipelines.lake.lake import open_delta
-from pipelines.lake.reading import as_dataset, files_in, values_of
+from pipelines.errors import ConfigurationError
+from pipelines.lake.reading import values_of
 from pipelines.rule_set import ANNOTATED_BY, RULE_COLUMNS
 from pipelines.scopes import StreamScope, scope_of
-from pipelines.settings.configuration import is_catalog_name
 from pipelines.sources.event_times import bounds
+from pipelines.sources.source_rows import SourceRows
 from pipelines.value_lists import read_lists
 from pipelines.workspace import Workspace
 from rules_index.errors import RuleError
 from rules_index.names import column_key, path_parts, spelled
 
-BATCH_ROWS = 1 << 17
-SAMPLED_PARTS = 32
 MOST_EXAMPLES = 5
 MOST_OVERLAPS = 10
 MOST_MEASURED, MEASURED_ROWS = 20, 1 << 16
@@ -126,7 +122,11 @@ def backtest(
     compile_ = _compiler(workspace, over, schema, pl.concat([current["expression"], tried["expression"]]))
     found, compiled, notes = _compiled(current, tried, compile_, candidates)
     event_time = spelled(schema.names, over.event_time, column_key) if over.event_time is not None else None
-    rows = _Rows(over, schema, compiled, _times(workspace, scope, schema, event_time, since, until), sample)
+    names = {path_parts(leaf.name)[0].lower() for leaf in compiled.inputs}
+    names |= {name.lower() for name in (*over.stream.key, over.event_time) if name}
+    names = names or {schema.names[0].lower()}
+    read = pa.schema([field for field in schema if field.name.lower() in names])
+    rows = SourceRows(over.stream, read, _times(workspace, scope, schema, event_time, since, until), sample)
     largest = schema.empty_table()
     for batch in rows if any(each.error is None for each in found) else ():
         workspace.progress(f"trying {len(candidates):,} rules on {scope}, {rows.read:,} rows")
@@ -236,76 +236,6 @@ def _times(
             part = compare(pa.scalar(bound, kind))
             wanted = part if wanted is None else wanted & part
     return wanted
-
-
-class _Rows:
-    """The source's rows in batches, with the columns that the rules read, the event time and the key.
-
-    read: how many rows the batches had so far; sampled: whether they are only a sample.
-    """
-
-    def __init__(
-        self,
-        scope: StreamScope,
-        schema: pa.Schema,
-        compiled: ri.CompiledRules,
-        times: ds.Expression | None,
-        sample: int | None,
-    ) -> None:
-        self.read = 0
-        stream = scope.stream
-        if is_catalog_name(stream.source):
-            raise SourceError(
-                f"The source of {stream.name} is in a catalog; a back-test reads only a source with a path."
-            )
-        self._name, self._times = stream.name, times
-        table = open_delta(stream.source, None, f"the source of {stream.name}", "Write it first.")
-        try:
-            self._dataset = as_dataset(table)
-        except Exception as error:  # delta-rs names the feature of the table that it does not know
-            raise SourceError(f"The source of {stream.name} can be read by Spark alone: {first_line(error)}") from error
-        names = {path_parts(leaf.name)[0].lower() for leaf in compiled.inputs}
-        names |= {name.lower() for name in (*stream.key, scope.event_time) if name}
-        self._schema = pa.schema([field for field in schema if field.name.lower() in names])
-        actions = pl.DataFrame(pl.from_arrow(files_in(table)))
-        rows = int(actions["num_records"].sum() or 0)
-        self.sampled = sample is not None and sample < rows
-        self._sample = sample if self.sampled else None
-
-    def __iter__(self) -> Iterator[pa.Table]:
-        """Tables of up to `BATCH_ROWS` rows; SourceError if the source cannot be read."""
-        names = self._schema.names
-        try:
-            for part in self._parts():
-                for batch in part.to_batches(
-                    self._dataset.schema, columns=names, filter=self._times, batch_size=BATCH_ROWS
-                ):
-                    table = pa.Table.from_batches([batch]).cast(self._schema)
-                    table = table if self._sample is None else _strided(table, self._sample, self._count)
-                    self.read += table.num_rows
-                    if table.num_rows:
-                        yield table
-        except (OSError, pa.ArrowException) as error:
-            raise SourceError(f"The source of {self._name} cannot be read: {first_line(error)}") from error
-
-    def _parts(self) -> list[Any]:
-        """All files or, for a sample, up to `SAMPLED_PARTS` row groups spread evenly over them."""
-        files = list(self._dataset.get_fragments(self._times))
-        if self._sample is None:
-            return files
-        groups = [group for file in files for group in file.split_by_row_group()]
-        chosen = [groups[i * len(groups) // SAMPLED_PARTS] for i in range(min(SAMPLED_PARTS, len(groups)))]
-        chosen = groups if len(groups) <= SAMPLED_PARTS else chosen
-        self._count = sum(group.row_groups[0].num_rows for group in chosen)
-        return chosen
-
-
-def _strided(table: pa.Table, sample: int, rows: int) -> pa.Table:
-    """Evenly spaced rows of a part of the source: its share, at least one row, of a sample of `sample` of `rows`."""
-    if sample >= rows:
-        return table
-    wanted = max(1, round(table.num_rows * sample / rows))
-    return table.take(pa.array(np.linspace(0, table.num_rows - 1, wanted).astype(np.int64)))
 
 
 def _count(

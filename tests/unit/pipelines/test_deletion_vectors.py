@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, WriterProperties, write_deltalake
 
+from pipelines.backtest import Candidate, backtest
 from pipelines.compile import compile_scopes
 from pipelines.errors import PipelineError
 from pipelines.join import join_streams
@@ -121,3 +122,25 @@ def test_deletion_vectors_of_later_commits_are_left_to_spark(
     assert {each for (each,) in columns_of(workspace, "s_tagged", "id")} == set(range(30))
     # what is tagged from the start reads the files of a version
     assert tag_stream(workspace, "s", restart=True).rows == 59
+
+
+@pytest.mark.parametrize("sample", [None, 100])
+def test_deleted_rows_are_not_tried(tmp_path: Path, new_workspace: Any, sample: int | None) -> None:
+    source = tmp_path / "source"
+    write(source, 0, 160, partition_by=["n"])
+    delete_rows(source, 0, [0, *range(16, 32)])
+    workspace = new_workspace({"s": {"source": str(source), "event_time": "t"}}, spark=False, runner="local")
+    ids = kept(source)
+    candidates = [Candidate("odd", "n = 1"), Candidate("all", "TRUE")]
+    found = backtest(workspace, "s", candidates, sample=sample)
+    if sample is None:
+        assert [each.matches for each in found.rules] == [sum(n % 3 == 1 for n in ids), len(ids)]
+        since = backtest(workspace, "s", candidates, since="1970-01-01T00:01:00Z")
+        assert [each.matches for each in since.rules] == [
+            sum(n % 3 == 1 and n >= 60 for n in ids),
+            sum(n >= 60 for n in ids),
+        ]
+    assert (found.rows == len(ids)) == (sample is None) and found.sampled == (sample is not None)
+    assert found.rules[1].matches == found.rows
+    examples = {each["row"]["t"].timestamp() for rule in found.rules for each in rule.examples}
+    assert examples <= set(ids)
