@@ -64,7 +64,8 @@ class LocalRows:
     def new_count(self) -> int:
         """How many new rows there are, those for quarantine included."""
         files = [each for reader in self.readers for each in reader.files(new_files(reader.side))]
-        return sum(int(pq.read_metadata(file.path).num_rows) for file in files)
+        deleted = sum(file.kept.false_count for file in files if file.kept is not None)
+        return sum(int(pq.read_metadata(file.path).num_rows) for file in files) - deleted
 
     def latest_and_late(self) -> tuple[int | None, int]:
         """The latest event time (microseconds) among new rows with time and key, and how many of them come too late."""

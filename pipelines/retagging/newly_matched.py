@@ -91,12 +91,14 @@ def with_lists(
     known = {f"{each.name}={each.digest}": each for each in lists}
     parts: list[tuple[list[str], dict[str, AnyList]]] = [([], {})]
     for text in base[LISTS].drop_nulls().unique().sort():
-        if not known.keys() >= set(text.split(",")):
+        # what a rule has only as a text, as in `v = 'LIST("x")'`, may be no list: it has no digest
+        wanted = [each for each in text.split(",") if not each.endswith("=")]
+        if not known.keys() >= set(wanted):
             raise TableError(
                 f"{stream.name} keeps only rows that match, and a list that its rules name has changed since they were "
                 f"tagged: which rows matched is not known without its former values. {restart_advice(stream)}holds now."
             )
-        named = {known[each].name: known[each] for each in text.split(",")}
+        named = {known[each].name: known[each] for each in wanted}
         part = next((each for each in parts if all(each[1].get(n, found) == found for n, found in named.items())), None)
         if part is None:
             parts.append(part := ([], {}))

@@ -95,7 +95,8 @@ def test_deleted_rows_are_not_joined(tmp_path: Path, new_workspace: Any, add_rul
     workspace = new_workspace(streams, spark=False, runner="local", joins=joins)
     add_rules(workspace, ("odd", "j", "s.n = 1 AND u.id < 90"))
     compile_scopes(workspace)
-    join_streams(workspace, "j")
+    result = join_streams(workspace, "j")
+    assert result.rows == len(kept(tmp_path / "s")) + len(kept(tmp_path / "u"))
     wanted = {each for each in kept(tmp_path / "s") & kept(tmp_path / "u") if each % 3 == 1 and each < 90}
     assert {ids for (ids,) in columns_of(workspace, "j_tagged", "s.id")} == wanted
 

@@ -304,6 +304,8 @@ def test_rows_that_match_by_an_edited_list_are_found(
         return tags(lake)
 
     add_rules(lake, ("in", "s", "account IN LIST('bad')"), ("last", "s", "pk >= 19"))
+    # a text that reads like a list
+    add_rules(lake, ("text", "s", """account = 'LIST("other")' """))
     put(tmp_path, ["1", "2"])
     compile_scopes(lake)
     assert tags(lake) == {1: ["in"], 2: ["in"], 19: ["last"], 20: ["last"]}
