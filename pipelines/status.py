@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from pipelines.compiling.due import compile_is_due
-from pipelines.errors import CheckError, PipelineError, SourceError
+from pipelines.errors import CheckError, NeedsSparkError, PipelineError, SourceError
 from pipelines.joining.definition import definition_changes, definition_of
 from pipelines.joining.notices import notices
 from pipelines.lake.index_store import StoredIndex, newest_index
@@ -244,6 +244,8 @@ def _obstacle(stream: Stream, position: Position | None, command: str) -> str | 
             position = taken.end
     except SourceError as error:
         return str(error)
+    except NeedsSparkError:
+        return None  # a run with Spark may go on
     return None
 
 

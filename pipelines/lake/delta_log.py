@@ -87,7 +87,7 @@ class DeltaLog(ABC):
         does not read their deletion vectors.
         """
         actions = files_in(snapshot.table)
-        deletions = deletions_in(snapshot.table, actions["path"].to_pylist())
+        deletions = deletions_in(snapshot.table, actions)
         unread = () if self._bounds else ("min", "max", "null_count")
         rows = action_rows(actions.select([name for name in actions.column_names if name not in unread]))
         return [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 _NANOSECONDS = ((1 << 63) - 1) // 1_000
 """The most microseconds since 1970 that fit in a timestamp in nanoseconds."""
+_MOST_MASKED = (1 << 31) - 1
+"""The most rows of a table whose deletion vectors delta-rs (1.6) gives: it takes a byte for each row of the files that
+have one, all at once, and panics if there are more."""
 
 
 def read_rows(
@@ -224,19 +227,21 @@ def files_in(table: DeltaTable, flatten: bool = False) -> pa.Table:
     return pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=flatten)).read_all()
 
 
-def deletions_in(table: DeltaTable, paths: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """The deletion vectors of a table's files, by the paths that `files_in` gives: the number of deleted rows as
-    `cardinality`, and which rows are left as `KEPT`. NeedsSparkError if delta-rs does not read one."""
+def deletions_in(table: DeltaTable, files: pa.Table) -> dict[str, dict[str, Any]]:
+    """The deletion vectors of a table's files, by their paths: the number of deleted rows as `cardinality`, and which
+    rows are left as `KEPT`. files: as `files_in` gives them. NeedsSparkError if delta-rs does not read the vectors."""
     from deltalake.exceptions import DeltaError
 
     if "deletionVectors" not in (table.protocol().reader_features or ()):
         return {}
+    if (pc.sum(files["num_records"]).as_py() or 0) > _MOST_MASKED:
+        raise NeedsSparkError(f"the table {table.table_uri} has deletion vectors and more than {_MOST_MASKED:,} rows")
     try:
         read = pa.RecordBatchReader.from_stream(table.deletion_vectors()).read_all()
     except (DeltaError, OSError, pa.ArrowException) as error:
         raise NeedsSparkError(f"a deletion vector of {table.table_uri} cannot be read: {first_line(error)}") from error
     ends: dict[str, list[str]] = {}
-    for path in paths:
+    for path in files["path"].to_pylist():
         ends.setdefault(unquote(path).rpartition("/")[2], []).append(path)
     found: dict[str, dict[str, Any]] = {}
     for number, uri in enumerate(read["filepath"].to_pylist()):

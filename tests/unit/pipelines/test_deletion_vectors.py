@@ -13,8 +13,11 @@ from pipelines.backtest import Candidate, backtest
 from pipelines.compile import compile_scopes
 from pipelines.errors import PipelineError
 from pipelines.join import join_streams
+from pipelines.lake import reading
 from pipelines.lake.reading import read_rows
 from pipelines.retag import retag
+from pipelines.sources.positions import Position
+from pipelines.status import _obstacle
 from pipelines.tag import tag_stream
 from rules_index.workers import copied_files
 from tests.tables import columns_of, delete_rows
@@ -145,3 +148,23 @@ def test_deleted_rows_are_not_tried(tmp_path: Path, new_workspace: Any, sample: 
     assert found.rules[1].matches == found.rows
     examples = {each["row"]["t"].timestamp() for rule in found.rules for each in rule.examples}
     assert examples <= set(ids)
+
+
+def test_deletion_vectors_of_too_many_rows_are_left_to_spark(
+    tmp_path: Path, new_workspace: Any, add_rules: Any
+) -> None:
+    """delta-rs panics at them. Spark may read them, so `status` names no problem."""
+    source = tmp_path / "source"
+    for start in (0, 30):
+        write(source, start, start + 30)
+    stream = {"source": str(source)}
+    workspace = new_workspace({"s": stream}, spark=False, runner="local")
+    add_rules(workspace, *RULES)
+    compile_scopes(workspace)
+    delete_rows(source, 1, [3])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "_MOST_MASKED", 59)
+        with pytest.raises(PipelineError, match="has deletion vectors and more than 59 rows"):
+            tag_stream(workspace, "s")
+        assert _obstacle(workspace.configuration.stream("s"), Position(1, 1, snapshot=True), "deltatag tag s") is None
+    assert tag_stream(workspace, "s").rows == 59
