@@ -234,7 +234,8 @@ def deletions_in(table: DeltaTable, files: pa.Table) -> dict[str, dict[str, Any]
 
     if "deletionVectors" not in (table.protocol().reader_features or ()):
         return {}
-    if (pc.sum(files["num_records"]).as_py() or 0) > _MOST_MASKED:
+    rows = pc.sum(files["num_records"]).as_py() if "num_records" in files.column_names else None
+    if (rows or 0) > _MOST_MASKED:
         raise NeedsSparkError(f"the table {table.table_uri} has deletion vectors and more than {_MOST_MASKED:,} rows")
     try:
         read = pa.RecordBatchReader.from_stream(table.deletion_vectors()).read_all()
