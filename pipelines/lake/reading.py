@@ -87,6 +87,7 @@ def _without_null_bounds(dataset: FileSystemDataset, table: DeltaTable) -> FileS
     partition = table.metadata().partition_columns
 
     def described(file: ParquetFileFragment) -> ParquetFileFragment:
+        """The file, described by its partition values alone if it lacks a bound."""
         if " null[" not in str(file.partition_expression):
             return file
         known = get_partition_keys(file.partition_expression)

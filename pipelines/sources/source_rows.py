@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -86,8 +86,8 @@ class SourceRows:
 
     def _of_files(self) -> list[_Part]:
         """The same of a table that Arrow does not read by itself, since files have deletion vectors."""
-        log = table_log(self._stream.source)
-        files = log.source_files([(0, add) for add in log.files(log.latest())])
+        log = self._log = table_log(self._stream.source)  # its copies of files are kept as long as it is
+        adds = log.files(log.latest())
 
         def tables(file: SourceFile) -> Iterator[pa.Table]:
             """The rows of a part."""
@@ -95,9 +95,17 @@ class SourceRows:
                 table = pa.Table.from_batches([batch])
                 yield table if self._times is None else table.filter(self._times)
 
+        def fetched(add: Mapping[str, Any]) -> Iterator[pa.Table]:
+            """The rows of a file. In an object store it is copied here first, in place of the one before."""
+            log.keep_only([add["path"]])
+            for file in log.source_files([(0, add)]):
+                yield from tables(file)
+
         if self._sample is None:
-            return [(0, partial(tables, file)) for file in files]
-        footers = [(file, pq.read_metadata(file.path)) for file in files]
+            return [(0, partial(fetched, add)) for add in adds]
+        footers = [
+            (file, pq.read_metadata(file.path)) for file in log.source_files([(0, add) for add in _spread(adds)])
+        ]
         groups = _spread([(file, footer, n) for file, footer in footers for n in range(footer.num_row_groups)])
         return [
             (footer.row_group(number).num_rows, partial(tables, replace(file, groups=(number,))))

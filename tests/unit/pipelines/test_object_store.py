@@ -20,6 +20,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from pipelines.backtest import Candidate, backtest
 from pipelines.compile import compile_scopes
 from pipelines.errors import NeedsSparkError, PipelineError, SparkRuledOutError, TableError
 from pipelines.join import join_streams
@@ -37,6 +38,7 @@ from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from tests.cases import quick_first, soak_rest
 from tests.object_store import ObjectStore, served
+from tests.tables import delete_rows
 
 FIRST = datetime(2024, 3, 30, 12, tzinfo=UTC)
 TABLES = ("s_tagged", "s_matches", "quarantine_s")
@@ -132,6 +134,20 @@ def test_the_rows_are_those_of_a_lake_in_a_folder(store, make, uri, tmp_path, la
         tag_stream(workspace, "s")
     assert contents(found) == contents(wanted)
     assert [len(each) > 200 for each in contents(found).values()] == [True] * 3
+
+
+def test_deleted_rows_are_neither_tagged_nor_tried(store, make, uri, tmp_path) -> None:
+    source = tmp_path / "source"
+    for start in (0, 100):
+        write_deltalake(str(source), rows(start, 100), mode="append")
+        delete_rows(source, start // 100, [3, 50, 99])
+    files = [str(path.relative_to(source)) for path in sorted(source.rglob("*")) if path.is_file()]
+    store_of(f"{uri}/source").send(source, files)
+    workspace = make(f"{uri}/lake", f"{uri}/source")
+    assert tag_stream(workspace, "s").rows == 194
+    for sample in (None, 50):
+        tried = backtest(workspace, "s", [Candidate("all", "TRUE")], sample=sample)
+        assert tried.rules[0].matches == tried.rows and (tried.rows == 194) == (sample is None)
 
 
 @pytest.mark.slow
