@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pipelines.lake.column_types import arrow_schema_of
 from pipelines.rule_set import NEEDS_SPARK
-from pipelines.settings.model import LOCAL
+from pipelines.runners.choice import why_spark_rules_are_refused
 from pipelines.spark.session import know_internals
 from pipelines.spark.sql_text import spark_message
 from rules_index.errors import RuleError, unforeseen
@@ -34,15 +34,17 @@ _MOVING = ("now", "today", "tomorrow", "yesterday")
 def analyser_of(scope: Scope) -> Analyse:
     """What decides whether the derived leaves of a scope's rules are accepted: Spark, or nobody if Spark is ruled out.
 
-    If it were not the rule that is refused, one rule would stop the tagging of its scope.
+    If it were not the rule that is refused, one rule would stop the compiling and tagging of its scope.
     """
-    return _refuse if scope.workspace.configuration.lake.runner == LOCAL else spark_analyser(scope)
 
+    def analyse(leaves: Sequence[Leaf]) -> list[RuleError | None]:
+        """None, or the error, for each leaf, in their order."""
+        reason = why_spark_rules_are_refused(scope.workspace, scope.name)
+        if reason is None:
+            return spark_analyser(scope)(leaves)
+        return [RuleError(NEEDS_SPARK, f"Only Spark evaluates {authors_text(leaf)}, {reason}") for leaf in leaves]
 
-def _refuse(leaves: Sequence[Leaf]) -> list[RuleError | None]:
-    """Refuse leaves that only Spark evaluates."""
-    reason = 'which [lake] runner = "local" in deltatag.toml rules out; runner = "auto" allows it.'
-    return [RuleError(NEEDS_SPARK, f"Only Spark evaluates {authors_text(leaf)}, {reason}") for leaf in leaves]
+    return analyse
 
 
 def spark_analyser(scope: Scope) -> Analyse:

@@ -14,6 +14,7 @@ from pipelines.annotated import annotate_of
 from pipelines.lake.index_store import StoredIndex
 from pipelines.origin import origin_of
 from pipelines.rule_set import NEEDS_SPARK, NOT_IMPLIED, as_rejects
+from pipelines.runners.choice import why_spark_rules_are_refused
 from pipelines.scopes import Scope
 from pipelines.settings.model import LOCAL
 from rules_index.index.artifact import FORMAT_VERSION
@@ -103,7 +104,8 @@ def refuses_otherwise(scope: Scope, stored: StoredIndex, rejects: pl.DataFrame) 
             return True
     if scope.workspace.configuration.lake.runner == LOCAL:
         return bool(stored.needs_spark)
-    return bool((rejects["error"] == NEEDS_SPARK).any())
+    waits = bool((rejects["error"] == NEEDS_SPARK).any())
+    return waits and why_spark_rules_are_refused(scope.workspace, scope.name) is None
 
 
 def columns_of(schema: pa.Schema) -> Mapping[str, str]:

@@ -76,6 +76,25 @@ def why_spark(workspace: Workspace, stream: Stream) -> str | None:
     )
 
 
+def why_spark_rules_are_refused(workspace: Workspace, scope: str) -> str | None:
+    """Why a scope's rules that only Spark evaluates are refused, as the end of a sentence; None if they are not.
+
+    They are if the configuration rules Spark out, or if Spark cannot be started on this machine and no rule in force
+    needs it. If one does, what fails is the compile: to refuse that rule would lose its matches.
+    """
+    runner, lake = workspace.configuration.lake.runner, workspace.lake
+    if runner == LOCAL:
+        return 'which [lake] runner = "local" in deltatag.toml rules out; runner = "auto" allows it.'
+    if runner == SPARK or is_given_session(workspace) or workspace.configuration.lake.root is None:
+        return None
+    from pipelines.spark.runtime import missing_runtime
+
+    missing = missing_runtime()
+    if missing is None or why_spark_evaluates_newest(lake, scope):
+        return None
+    return f"which cannot be started here. {missing}"
+
+
 def why_spark_works(workspace: Workspace) -> str | None:
     """Why everything runs on Spark, by the configuration or a running session, as a clause; None if it need not."""
     lake = workspace.configuration.lake

@@ -141,6 +141,16 @@ def find_jars(environment: Mapping[str, str] | None = None) -> tuple[Path, Path]
     return _checked_jar(folder, DELTA_SPARK), _checked_jar(folder, DELTA_STORAGE)
 
 
+def missing_runtime() -> RuntimeNotFoundError | None:
+    """The error that says what Spark lacks on this machine; None if it has a Java and Delta's jars."""
+    try:
+        find_java()
+        find_jars()
+    except RuntimeNotFoundError as error:
+        return error
+    return None
+
+
 def jars_folder(environment: Mapping[str, str] | None = None) -> Path:
     """The folder in which `find_jars` looks: DELTATAG_JARS if it is set, else a folder in the Python environment."""
     environment = os.environ if environment is None else environment

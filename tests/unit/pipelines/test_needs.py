@@ -18,8 +18,10 @@ from pipelines.compiling.due import compile_is_due
 from pipelines.errors import SparkRuledOutError
 from pipelines.lake.column_types import CHAR_TYPE
 from pipelines.lake.index_store import newest_index, update_statistics
+from pipelines.runners import choice
 from pipelines.runners.spark_required import why_spark_evaluates
 from pipelines.sources.readable_features import foreign_features
+from pipelines.spark import runtime
 from pipelines.tag import tag_stream
 from pipelines.validate import validate_expression
 from pipelines.writing import local_tables
@@ -102,3 +104,48 @@ def test_a_rule_that_needs_spark_is_refused_alone_if_spark_is_ruled_out(new_work
     assert not compile_is_due(found, "s") and not compile_is_due(other, "s")
     update_statistics(found.lake, newest_index(found.lake, "s"), {"needs_spark": "only Spark evaluates it"})
     assert compile_is_due(found, "s") and not compile_is_due(other, "s")
+
+
+@pytest.mark.parametrize("missing", ["java", "jars"])
+def test_a_rule_that_needs_spark_is_refused_alone_if_spark_cannot_start(
+    new_workspace, without_spark, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    error = runtime.JavaNotFoundError if missing == "java" else runtime.JarsNotFoundError
+
+    def fail() -> None:
+        raise error(f"no {missing} here; put it there")
+
+    found = new_workspace({"s": {"source": "lake/source"}}, spark=False, runner="auto")
+    write_deltalake(found.configuration.streams["s"].source, pa.table({"x": [1, 2], "s": ["a", None]}))
+    write_rules(found, [("a", "s", "x > 1"), ("b", "s", "initcap(s) = 'A'")])
+    monkeypatch.setattr(choice, "is_given_session", lambda _: False)
+    with monkeypatch.context() as patch:
+        patch.setattr(runtime, f"find_{missing}", fail)
+        (result,) = compile_scopes(found)
+        assert (result.state, result.rules, result.rejects) == ("compiled", 2, 1)
+        (reject,) = found.lake.arrow("rule_rejects", ["rule_id", "error", "message"]).to_pylist()
+        assert reject["error"] == "NEEDS_SPARK" and reject["message"].endswith(f"no {missing} here; put it there")
+        assert tag_stream(found, "s").matches == 1
+        assert not compile_is_due(found, "s")
+        assert validate_expression(found, "initcap(s) = 'A'", "s").error == "NEEDS_SPARK"
+    monkeypatch.setattr(runtime, "missing_runtime", lambda: None)
+    assert compile_is_due(found, "s")
+
+
+def test_a_rule_in_force_that_needs_spark_is_not_refused_if_spark_cannot_start(
+    new_workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise runtime.JavaNotFoundError("no Java here")
+
+    found = new_workspace({"s": {"source": "lake/source"}}, spark=False, runner="auto")
+    write_deltalake(found.configuration.streams["s"].source, pa.table({"x": [1, 2], "s": ["a", None]}))
+    write_rules(found, [("a", "s", "x > 1")])
+    compile_scopes(found)
+    update_statistics(found.lake, newest_index(found.lake, "s"), {"needs_spark": "only Spark evaluates it"})
+    write_rules(found, [("b", "s", "initcap(s) = 'A'")])
+    monkeypatch.setattr(runtime, "find_java", fail)
+    monkeypatch.setattr(choice, "is_given_session", lambda _: False)
+    monkeypatch.setattr("pipelines.spark.session._running_session", lambda: None)
+    (result,) = compile_scopes(found)
+    assert result.state == "failed" and "no Java here" in result.error
