@@ -157,12 +157,16 @@ def _bring_up_to_date(
     lists, versions = read_lists(scope.workspace.configuration, rules.of_scope(name)["expression"], held_lists)
     of_scope = rules.of_scope(name)
     compiled = _compiled(scope, of_scope, schema, engine, lists)
-    rejected = library_rejects(compiled, name).filter(~pl.col("rule_id").is_in(list(kept_ids)))
+    rejected = library_rejects(compiled, name)
     implied_by, refused = _implied(scope, rules.accepted(name, rejected), known if _is(stored, compiled) else None)
     if refused.height:
         rejected = pl.concat([rejected, refused])
         of_scope = of_scope.filter(~pl.col("rule_id").cast(pl.String).is_in(refused["rule_id"].implode()))
         compiled = _compiled(scope, of_scope, schema, engine, lists)
+    lost = kept_ids.keys() & set(rejected["rule_id"])
+    if lost:
+        # what is stored must describe the rules that the next compile finds, and it does not find these
+        return _bring_up_to_date(scope, rules.without_kept(name, lost), kept, force, engine)
     counts = counts_of(rules, name, rejected.height)
     failed = too_many(scope, counts)
     if failed is not None:

@@ -6,8 +6,8 @@ That is before they are compiled: for a duplicate id, a missing value or an unkn
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import polars as pl
@@ -82,6 +82,11 @@ class RuleSet:
         """The ids of the scope's kept rules, each with its version of `rules`."""
         of_scope = self.kept.filter(pl.col("scope") == scope)
         return dict(zip(of_scope["rule_id"], of_scope["version"], strict=True))
+
+    def without_kept(self, scope: str, ids: Collection[str]) -> RuleSet:
+        """The rules without these kept ones of a scope."""
+        dropped = (pl.col("scope") == scope) & pl.col("rule_id").cast(pl.String).is_in(list(ids))
+        return replace(self, valid=self.valid.filter(~dropped), kept=self.kept.filter(~dropped))
 
 
 def read_rules(

@@ -115,7 +115,6 @@ def test_a_copy_of_a_rule_that_was_rejected_itself_does_not_go_on(workspace, add
     assert "applies as in" not in findings["a"] and "applies as in" in findings["b"]
 
 
-@pytest.mark.slow
 def test_a_last_good_version_that_the_source_has_outgrown_does_not_go_on(workspace, add_rules) -> None:
     add_rules(workspace, ("a", "s", "x > 7"), ("b", "s", "x = 0"))
     compile_scopes(workspace)
@@ -129,7 +128,7 @@ def test_a_last_good_version_that_the_source_has_outgrown_does_not_go_on(workspa
     for _ in range(2):
         compile_scopes(workspace)
         assert not any("applies as in" in each[3] for each in rejects(workspace))
-    assert not compile_is_due(workspace, "s")
+        assert not compile_is_due(workspace, "s")
 
 
 def test_a_copy_in_another_scope_stops_neither_and_adds_nothing(workspace, add_rules) -> None:
