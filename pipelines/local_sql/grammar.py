@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from pipelines.errors import NeedsSparkError
 from rules_index.errors import RuleError
@@ -29,6 +29,8 @@ _LARGEST = (1 << 31) - 1
 _CLAUSES = words("GROUP ORDER LIMIT HAVING")
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _T = TypeVar("_T")
+Path: TypeAlias = tuple[str, ...]
+"""A column's name, followed by those of fields within its STRUCTs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +44,31 @@ class TableName:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An item of a select list: a column, an aggregate of one, or the count of rows if `column` is None."""
+    """An item of a select list: a column, an aggregate of one, or the count of rows if `column` is None.
 
-    column: str | None
+    If `is_star` is set, the item stands for all fields of the STRUCT `column`.
+    """
+
+    column: Path | None
     aggregate: str | None = None
     alias: str | None = None
+    is_star: bool = False
+
+    @property
+    def name(self) -> str:
+        """The item's name in the result."""
+        if self.alias is not None:
+            return self.alias
+        if self.aggregate is None:
+            return self.column[-1] if self.column is not None else ""
+        return f"{self.aggregate}({'.'.join(self.column) if self.column is not None else 1})"
 
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
     """A sort key: a column by name, or by its place in the result, from 1."""
 
-    by: str | int
+    by: Path | int
     descending: bool
     nulls_last: bool
 
@@ -65,7 +80,7 @@ class Select:
     table: TableName
     items: tuple[Item, ...]
     where: str | None = None
-    group_by: tuple[str | int, ...] = ()
+    group_by: tuple[Path | int, ...] = ()
     order_by: tuple[SortKey, ...] = ()
     limit: int | None = None
 
@@ -312,13 +327,15 @@ class _Reader:
     def item(self) -> Item:
         """One item of a select list."""
         aggregate = self.kind if self.kind in AGGREGATES and self.tokens.kinds[self.position + 1] == "(" else None
-        column: str | None
+        column: Path | None
         if aggregate is not None:
             self.position += 2
-            column = None if aggregate == "COUNT" and (self.takes("*") or self.takes_one()) else self.name()
+            column = None if aggregate == "COUNT" and (self.takes("*") or self.takes_one()) else self.path()
             self.expect(")")
         else:
-            column = self.name()
+            column = self.path()
+            if self.takes(".", "*"):
+                return Item(column, is_star=True)
         named = self.takes("AS")
         alias = self.name() if named or (self.kind not in (",", "FROM")) else None
         return Item(column, aggregate.lower() if aggregate is not None else None, alias)
@@ -333,9 +350,9 @@ class _Reader:
         """Consume the number 1 if it is next; returns whether it was."""
         return self.kind == NUMBER and self.tokens.spelling(self.position) == "1" and self.takes(NUMBER)
 
-    def reference(self) -> str | int:
+    def reference(self) -> Path | int:
         """A column by name, or by its place in the result."""
-        return self.number() if self.kind == NUMBER else self.name()
+        return self.number() if self.kind == NUMBER else self.path()
 
     def sort_key(self) -> SortKey:
         """A sort key with its direction; by default NULL is less than all values."""
@@ -379,6 +396,14 @@ class _Reader:
             raise NeedsSparkError(f"it has {spelling or 'an end'} where a name is expected")
         self.position += 1
         return self.tokens.name(self.position - 1)
+
+    def path(self) -> Path:
+        """A column, or a field within it."""
+        found = [self.name()]
+        while self.kind == "." and self.tokens.kinds[self.position + 1] != "*":
+            self.position += 1
+            found.append(self.name())
+        return tuple(found)
 
     def number(self) -> int:
         """An unsigned INT."""

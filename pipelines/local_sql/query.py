@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from pipelines.errors import NeedsSparkError
-from pipelines.local_sql.grammar import Item, Select, SortKey
+from pipelines.local_sql.grammar import Item, Path, Select, SortKey
 from pipelines.local_sql.tables import LocalTable
 from pipelines.workspace import Workspace
 
@@ -21,23 +22,28 @@ _INT64 = (-(1 << 63), (1 << 63) - 1)
 def select(workspace: Workspace, query: Select) -> pa.Table:
     """The result of a query; NeedsSparkError if only Spark can compute it exactly."""
     table = LocalTable(workspace, query.table)
-    table.aliases = tuple(item.alias for item in query.items if item.alias is not None)
+    query = replace(query, items=tuple(each for item in query.items for each in _expanded(table, item)))
+    table.aliases = tuple(item.name for item in query.items if item.alias is not None or len(item.column or ()) > 1)
     if query.group_by or any(item.aggregate for item in query.items):
         return _Aggregation(table, query).result()
     return _rows(table, query)
 
 
+def _expanded(table: LocalTable, item: Item) -> list[Item]:
+    return [Item(path) for path in table.fields_of(item.column or ())] if item.is_star else [item]
+
+
 def _rows(table: LocalTable, query: Select) -> pa.Table:
-    items = query.items or tuple(Item(name) for name in table.schema.names)
-    columns = [table.column(item.column or "") for item in items]
-    names = [item.alias or item.column or "" for item in items]
-    keys = [(table.column(_sorted_by(table, key, columns, names)), key) for key in query.order_by]
+    items = query.items or tuple(Item((name,)) for name in table.schema.names)
+    columns = [table.path(item.column or ()) for item in items]
+    names = [item.name for item in items]
+    keys = [(_sorted_by(table, key, columns, names), key) for key in query.order_by]
     for name, _ in keys:
-        _check_ordered(table.schema.field(name).type)
+        _check_ordered(table.type_of(name))
     read = list(dict.fromkeys([*columns, *(name for name, _ in keys)]))
     enough = query.limit if query.limit is not None and not keys else None
     kept = table.condition(query.where)
-    parts = [pa.schema([table.schema.field(name).with_nullable(True) for name in read]).empty_table()]
+    parts = [pa.schema([pa.field(name, table.type_of(name)) for name in read]).empty_table()]
     for part in table.batches(read, kept, *(() if enough is None else (enough,))):
         parts.append(part)
         if keys and query.limit is not None and sum(map(len, parts)) > max(_KEPT_ROWS, 4 * query.limit):
@@ -48,13 +54,18 @@ def _rows(table: LocalTable, query: Select) -> pa.Table:
 
 
 def _sorted_by(table: LocalTable, key: SortKey, columns: Sequence[str], names: Sequence[str]) -> str:
-    """The table's column of a sort key, which names a column of the result, or else one of the table."""
+    """The key of what a sort key names: a column of the result, or else one of the table."""
     if isinstance(key.by, int):
         return columns[_place(key.by, len(columns))]
-    named = [column for column, name in zip(columns, names, strict=True) if name.lower() == key.by.lower()]
+    named = [column for column, name in zip(columns, names, strict=True) if name.lower() == key.by[0].lower()]
     if len(set(named)) > 1:
-        raise NeedsSparkError(f"several columns of the result are called {key.by}")
-    return named[0] if named else table.column(key.by)
+        raise NeedsSparkError(f"several columns of the result are called {key.by[0]}")
+    if len(key.by) == 1 and named:
+        return named[0]
+    found = table.path(key.by)
+    if named and named[0] != table.path(key.by[:1]):
+        raise NeedsSparkError(f"{key.by[0]} is a column of the result, too")
+    return found
 
 
 def _place(number: int, count: int) -> int:
@@ -90,16 +101,17 @@ class _Aggregation:
         if not query.items:
             raise NeedsSparkError("it groups all columns")
         self.keys = list(dict.fromkeys(self._key(each) for each in query.group_by))
-        self.names = [item.alias or self._called(item) for item in query.items]
+        self.names = [item.name for item in query.items]
+        self._shown = [table.path(item.column) if item.column and not item.aggregate else "" for item in query.items]
         for item in query.items:
             self._check(item)
 
     def result(self) -> pa.Table:
         """One row per group, or a single row without keys."""
-        asked = (self.table.column(item.column) for item in self.query.items if item.column is not None)
+        asked = (self.table.path(item.column) for item in self.query.items if item.column is not None)
         # a batch without columns would not know its number of rows
         read = list(dict.fromkeys([*self.keys, *asked])) or [self.table.plainest_column]
-        schema = pa.schema([self.table.schema.field(name) for name in read])
+        schema = pa.schema([pa.field(name, self.table.type_of(name)) for name in read])
         parts = [self._partial(pl.DataFrame(pl.from_arrow(schema.empty_table())))]
         for rows in self.table.batches(read, self.table.condition(self.query.where)):
             parts.append(self._partial(pl.DataFrame(pl.from_arrow(rows))))
@@ -115,14 +127,14 @@ class _Aggregation:
             found = found.slice(0, self.query.limit)
         return found.rename_columns(self.names)
 
-    def _key(self, each: str | int) -> str:
+    def _key(self, each: Path | int) -> str:
         if isinstance(each, int):
             item = self.query.items[_place(each, len(self.query.items))]
             if item.aggregate is not None or item.column is None:
                 raise NeedsSparkError(f"it groups by the aggregate {each}")
             each = item.column
-        name = self.table.column(each)
-        kind = self.table.schema.field(name).type
+        name = self.table.path(each)
+        kind = self.table.type_of(name)
         if not (_is_discrete(kind) or pa.types.is_boolean(kind)):
             raise NeedsSparkError(f"only Spark groups by values of the type {kind}")
         return name
@@ -130,8 +142,8 @@ class _Aggregation:
     def _check(self, item: Item) -> None:
         if item.column is None:
             return
-        name = self.table.column(item.column)
-        kind = self.table.schema.field(name).type
+        name = self.table.path(item.column)
+        kind = self.table.type_of(name)
         if item.aggregate is None:
             known = name in self.keys
         elif item.aggregate == "sum":
@@ -139,19 +151,18 @@ class _Aggregation:
         else:
             known = item.aggregate == "count" or _is_discrete(kind)
         if not known:
-            raise NeedsSparkError(f"only Spark computes {item.aggregate or 'a value'} of {item.column}")
-
-    def _called(self, item: Item) -> str:
-        if item.aggregate is None:
-            return item.column or ""
-        return f"{item.aggregate}({item.column or 1})"
+            raise NeedsSparkError(f"only Spark computes {item.aggregate or 'a value'} of {'.'.join(item.column)}")
 
     def _of_result(self, key: SortKey) -> int:
         if isinstance(key.by, int):
             return _place(key.by, len(self.names))
-        named = [place for place, name in enumerate(self.names) if name.lower() == key.by.lower()]
+        named = [place for place, name in enumerate(self.names) if name.lower() == key.by[0].lower()]
+        if len(key.by) > 1 and not named:
+            named = [place for place, name in enumerate(self._shown) if name == self.table.path(key.by)]
+        elif len(key.by) > 1:
+            raise NeedsSparkError(f"{key.by[0]} is a column of the result, too")
         if len(named) != 1:
-            raise NeedsSparkError(f"the result does not have exactly one column {key.by}")
+            raise NeedsSparkError(f"the result does not have exactly one column {'.'.join(key.by)}")
         return named[0]
 
     def _partial(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -161,7 +172,7 @@ class _Aggregation:
             """The aggregate of an item over rows."""
             if item.column is None:
                 return pl.len().cast(pl.Int64)
-            column = pl.col(self.table.column(item.column))
+            column = pl.col(self.table.path(item.column))
             if item.aggregate == "count":
                 return column.count().cast(pl.Int64)
             return _AGGREGATES[item.aggregate or ""](column)
@@ -187,8 +198,8 @@ class _Aggregation:
         """The columns of the result, named by their places; NeedsSparkError if a sum exceeds BIGINT."""
         columns, fields = [], []
         for place, item in enumerate(self.query.items):
-            name = self.table.column(item.column) if item.column is not None else ""
-            kind = self.table.schema.field(name).type if name else pa.int64()
+            name = self.table.path(item.column) if item.column is not None else ""
+            kind = self.table.type_of(name) if name else pa.int64()
             column = groups[name if item.aggregate is None else str(place)]
             if item.aggregate in ("count", "sum"):
                 kind = pa.int64()

@@ -11,6 +11,7 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import rules_index as ri
 from pipelines.errors import MissingTableError, NeedsSparkError, PipelineError, StatementError
@@ -19,14 +20,14 @@ from pipelines.lake.column_types import OPAQUE, arrow_schema_of, is_opaque
 from pipelines.lake.table_cache import local_folder
 from pipelines.lake.table_log import table_log
 from pipelines.lake.table_names import source_of, table_names
-from pipelines.local_sql.grammar import TableName
+from pipelines.local_sql.grammar import Path, TableName
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.streams_over_streams import no_source
 from pipelines.sources.readable_features import foreign_features
 from pipelines.table_definitions import scope_tables
 from pipelines.workspace import Workspace
 from rules_index.implication.widening import Widened, widen_compiled
-from rules_index.names import column_key, path_parts, spelled
+from rules_index.names import column_key, field_key, path_parts, spelled
 from rules_index.workers.source_file_reader import SourceFile, UnreadableFileError, read_batches
 
 MOST_BYTES = 1 << 30
@@ -48,6 +49,7 @@ class LocalTable:
     def __init__(self, workspace: Workspace, name: TableName) -> None:
         self.name, self.zone = name, workspace.configuration.rules.time_zone
         self.aliases: tuple[str, ...] = ()
+        self._fields: dict[str, Path] = {}
         self._is_sure = _has_no_catalog(workspace)
         uri = _place(workspace, name)
         self.log = table_log(uri, bounds=True)
@@ -83,6 +85,40 @@ class LocalTable:
         hint = f"did you mean {close[0]}?" if close else f"its columns are: {', '.join(names)}."
         raise StatementError(f"The table {self.name.name} has no column {name}; {hint}")
 
+    def path(self, parts: Path) -> str:
+        """The key of a column, its name, or of a field within it, for `type_of` and `batches`. Raises what `column`
+        raises."""
+        name = self.column(parts[0]) if len(parts) == 1 else spelled(self.schema.names, parts[0], column_key)
+        if name is None or (len(parts) > 1 and column_key(self.name.name) in map(column_key, parts[:-1])):
+            raise NeedsSparkError(f"{parts[0]} may be the name of a table")
+        found, kind = [name], self.schema.field(name).type
+        for part in parts[1:]:
+            field = spelled(kind.names, part, field_key) if pa.types.is_struct(kind) else None
+            if field is None:
+                raise NeedsSparkError(f"{'.'.join(found)} has no field {part}")
+            found.append(field)
+            kind = kind.field(field).type
+        key = "\1".join(found)
+        if len(found) > 1 and key in self.schema.names:
+            raise NeedsSparkError(f"the name of the column {key!r} is odd")
+        self._fields[key] = tuple(found)
+        return key
+
+    def fields_of(self, parts: Path) -> list[Path]:
+        """The paths of all fields of a STRUCT. Raises what `column` raises."""
+        kind = self.type_of(self.path(parts))
+        if not pa.types.is_struct(kind) or column_key(self.name.name) == column_key(parts[-1]):
+            raise NeedsSparkError(f"{parts[-1]} is no STRUCT")
+        return [(*parts, name) for name in kind.names]
+
+    def type_of(self, key: str) -> pa.DataType:
+        """The type of the column or field with a key."""
+        name, *fields = self._fields.get(key, (key,))
+        kind = self.schema.field(name).type
+        for field in fields:
+            kind = kind.field(field).type
+        return kind
+
     @property
     def plainest_column(self) -> str:
         """A column that is cheap to read: the first one without a nested type, if there is one."""
@@ -107,8 +143,14 @@ class LocalTable:
         return Condition(compiled)
 
     def batches(self, columns: Sequence[str], kept: Condition | None, most_rows: int = _ALL) -> Iterator[pa.Table]:
-        """Yields at most `most_rows` rows that satisfy `kept`, with these columns; none is dictionary-encoded."""
-        asked = [*columns, *(self.column(name) for name in (kept.columns if kept is not None else ()))]
+        """Yields at most `most_rows` rows that satisfy `kept`, with the columns of these keys; none is
+        dictionary-encoded."""
+        paths = [self._fields.get(key, (key,)) for key in columns]
+        shown = pa.schema([pa.field(key, self.type_of(key)) for key in columns])
+        asked = [
+            *(path[0] for path in paths),
+            *(self.column(name) for name in (kept.columns if kept is not None else ())),
+        ]
         read = [name for name in self.schema.names if name in asked]
         for name in read:
             if is_opaque(self.schema.field(name).type):
@@ -119,9 +161,9 @@ class LocalTable:
             for batch in read_batches(files, self.schema, read, with_version=False) if left else ():
                 rows = pa.Table.from_batches([batch])
                 rows = rows if kept is None else rows.filter(pa.array(kept.holds_on(rows)))
-                rows = rows.slice(0, left).select(list(columns))
+                rows = rows.slice(0, left)
                 left -= rows.num_rows
-                yield rows.cast(pa.schema([self.schema.field(name).with_nullable(True) for name in columns]))
+                yield pa.Table.from_arrays([_field(rows, path) for path in paths], names=shown.names).cast(shown)
                 if not left:
                     return
         except (OSError, pa.ArrowException, UnreadableFileError) as error:
@@ -164,6 +206,12 @@ class Condition:
         if errors:
             raise NeedsSparkError("the condition raises on a row")
         return np.diff(offsets) > 0
+
+
+def _field(rows: pa.Table, path: Path) -> pa.ChunkedArray:
+    """A column of rows, or a field within it, which is NULL where a STRUCT around it is."""
+    column = rows.column(path[0])
+    return pc.struct_field(column, list(path[1:])) if len(path) > 1 else column
 
 
 def _place(workspace: Workspace, name: TableName) -> str:
