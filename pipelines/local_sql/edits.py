@@ -14,7 +14,7 @@ from pipelines.error_texts import first_line
 from pipelines.errors import NeedsSparkError, not_written
 from pipelines.lake.authors import by_this_user
 from pipelines.lake.reading import quoted, rewrite_alters_times
-from pipelines.local_sql.grammar import Change, Insert, TableName
+from pipelines.local_sql.syntax import Change, Insert, TableName
 from pipelines.local_sql.tables import LocalTable, known_name
 from pipelines.local_sql.values import value_of
 from pipelines.table_definitions import RULES

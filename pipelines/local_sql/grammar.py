@@ -8,10 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from pipelines.errors import NeedsSparkError
+from pipelines.local_sql.syntax import (
+    Change,
+    Insert,
+    Item,
+    Merge,
+    Numbers,
+    Path,
+    Select,
+    SortKey,
+    Statement,
+    TableName,
+    Term,
+)
 from rules_index.errors import RuleError
 from rules_index.language import literals
 from rules_index.language.tokens import END, NUMBER, QUOTED_NAME, STRING, Tokens, tokenise, words
@@ -29,112 +41,6 @@ _LARGEST = (1 << 31) - 1
 _CLAUSES = words("GROUP ORDER LIMIT HAVING")
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _T = TypeVar("_T")
-Path: TypeAlias = tuple[str, ...]
-"""A column's name, followed by those of fields within its STRUCTs."""
-
-
-@dataclass(frozen=True, slots=True)
-class TableName:
-    """A table by name, or by the path of its folder; `version` is None for the newest."""
-
-    name: str
-    is_path: bool = False
-    version: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """An item of a select list: a column, an aggregate of one, or the count of rows if `column` is None.
-
-    If `is_star` is set, the item stands for all fields of the STRUCT `column`.
-    """
-
-    column: Path | None
-    aggregate: str | None = None
-    alias: str | None = None
-    is_star: bool = False
-
-    @property
-    def name(self) -> str:
-        """The item's name in the result."""
-        if self.alias is not None:
-            return self.alias
-        if self.aggregate is None:
-            return self.column[-1] if self.column is not None else ""
-        return f"{self.aggregate}({'.'.join(self.column) if self.column is not None else 1})"
-
-
-@dataclass(frozen=True, slots=True)
-class SortKey:
-    """A sort key: a column by name, or by its place in the result, from 1."""
-
-    by: Path | int
-    descending: bool
-    nulls_last: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Select:
-    """A query of one table; `items` is empty for all columns, `where` is the text of an expression."""
-
-    table: TableName
-    items: tuple[Item, ...]
-    where: str | None = None
-    group_by: tuple[Path | int, ...] = ()
-    order_by: tuple[SortKey, ...] = ()
-    limit: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Numbers:
-    """A query of whole numbers and no table, such as `SELECT 1`: each with its name in the result."""
-
-    values: tuple[tuple[str, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Insert:
-    """An INSERT: rows of values as texts of expressions; `columns` is None for all columns in their order."""
-
-    table: TableName
-    columns: tuple[str, ...] | None
-    rows: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """An UPDATE or DELETE of the rows that satisfy `where`, or all; `values`: columns and texts, None for DELETE."""
-
-    table: TableName
-    where: str | None
-    values: tuple[tuple[str, str], ...] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Term:
-    """A value in a MERGE: a column of its source rows, or the text of an expression."""
-
-    column: str | None = None
-    text: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Merge:
-    """A MERGE of source rows, given as texts of expressions with the names `columns`.
-
-    on: pairs of a column of the table and one of the source; updated: the values that matching rows get; inserted: the
-    values of new rows. Either is None if the statement has no such clause.
-    """
-
-    table: TableName
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    on: tuple[tuple[str, str], ...]
-    updated: tuple[tuple[str, Term], ...] | None = None
-    inserted: tuple[tuple[str, Term], ...] | None = None
-
-
-Statement = Select | Numbers | Insert | Change | Merge
 
 
 def parse_statement(text: str) -> Statement:

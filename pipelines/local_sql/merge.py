@@ -10,7 +10,7 @@ from pipelines.errors import NeedsSparkError
 from pipelines.lake.authors import by_this_user
 from pipelines.lake.reading import quoted
 from pipelines.local_sql.edits import committed, writable_of
-from pipelines.local_sql.grammar import Merge, Term
+from pipelines.local_sql.syntax import Merge, Term
 from pipelines.local_sql.tables import LocalTable
 from pipelines.local_sql.values import value_of
 from pipelines.workspace import Workspace

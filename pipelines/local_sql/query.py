@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 from pipelines.errors import NeedsSparkError
-from pipelines.local_sql.grammar import Item, Path, Select, SortKey
+from pipelines.local_sql.syntax import Item, Path, Select, SortKey
 from pipelines.local_sql.tables import LocalTable
 from pipelines.workspace import Workspace
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from pipelines.errors import NeedsSparkError
-from pipelines.local_sql.grammar import Insert, Merge, Numbers, Select, parse_statement
+from pipelines.local_sql.grammar import parse_statement
+from pipelines.local_sql.syntax import Insert, Merge, Numbers, Select
 from pipelines.runners.choice import why_spark_works
 from pipelines.workspace import Workspace
 from rules_index.errors import RulesIndexError

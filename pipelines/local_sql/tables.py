@@ -20,7 +20,7 @@ from pipelines.lake.column_types import OPAQUE, arrow_schema_of, is_opaque
 from pipelines.lake.table_cache import local_folder
 from pipelines.lake.table_log import table_log
 from pipelines.lake.table_names import source_of, table_names
-from pipelines.local_sql.grammar import Path, TableName
+from pipelines.local_sql.syntax import Path, TableName
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.streams_over_streams import no_source
 from pipelines.sources.readable_features import foreign_features

@@ -20,19 +20,9 @@ from deltatag.__main__ import main
 from pipelines.authoring.versions import history
 from pipelines.errors import NeedsSparkError, StatementError
 from pipelines.lake.folder_log import FolderLog
-from pipelines.local_sql.grammar import (
-    Change,
-    Insert,
-    Item,
-    Merge,
-    Numbers,
-    Select,
-    SortKey,
-    TableName,
-    Term,
-    parse_statement,
-)
+from pipelines.local_sql.grammar import parse_statement
 from pipelines.local_sql.statement import execute, local_result
+from pipelines.local_sql.syntax import Change, Insert, Item, Merge, Numbers, Select, SortKey, TableName, Term
 from pipelines.sources.readable_features import why_spark_reads
 from pipelines.workspace import Workspace
 from tests.cases import quick_first
