@@ -149,7 +149,7 @@ class _Aggregation:
         elif item.aggregate == "sum":
             known = pa.types.is_integer(kind)
         else:
-            known = item.aggregate == "count" or _is_discrete(kind)
+            known = item.aggregate == "count" or _is_discrete(kind) or pa.types.is_floating(kind)
         if not known:
             raise NeedsSparkError(f"only Spark computes {item.aggregate or 'a value'} of {'.'.join(item.column)}")
 
@@ -212,9 +212,10 @@ class _Aggregation:
 
 
 def _is_discrete(kind: pa.DataType) -> bool:
-    """True for integers, strings, dates and timestamps: types whose equal values are identical."""
+    """True for integers, decimals, strings, dates and timestamps: types whose equal values are identical."""
     t = pa.types
-    return bool(t.is_integer(kind) or t.is_string(kind) or t.is_date(kind) or t.is_timestamp(kind))
+    is_number = t.is_integer(kind) or t.is_decimal(kind)
+    return bool(is_number or t.is_string(kind) or t.is_date(kind) or t.is_timestamp(kind))
 
 
 def _sum(column: pl.Expr) -> pl.Expr:
@@ -222,4 +223,5 @@ def _sum(column: pl.Expr) -> pl.Expr:
     return pl.when(column.count() > 0).then(column.cast(pl.Int128).sum())
 
 
-_AGGREGATES: dict[str, Callable[[pl.Expr], pl.Expr]] = {"min": pl.Expr.min, "max": pl.Expr.max, "sum": _sum}
+_AGGREGATES: dict[str, Callable[[pl.Expr], pl.Expr]] = {"min": pl.Expr.min, "max": pl.Expr.nan_max, "sum": _sum}
+"""As in Spark, NaN is above all numbers; which of 0.0 and -0.0 is the result depends on the order of rows in both."""
