@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipelines.errors import PipelineError
 from pipelines.lake.lake import open_delta, rows_in
-from pipelines.lake.reading import as_dataset
 from pipelines.settings.configuration import is_catalog_name
+from pipelines.sources.first_rows import FirstRows, files_of
 from rules_index.implication.mistakes.known_values import KnownValues, known_values_in
 from rules_index.language.scope import path_of
+from rules_index.workers.source_file_reader import UnreadableFileError
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
     from pipelines.settings.model import Stream
 
 MOST_ROWS = 1_000_000
@@ -31,7 +29,7 @@ MOST_COLUMNS = 200
 def source_values(stream: Stream, schema: pa.Schema, expressions: Iterable[str]) -> dict[str, KnownValues]:
     """The known values of columns, and of fields of STRUCTs, that an expression names, by path.
 
-    Empty for a source in a catalog, or one that delta-rs cannot read: lint then judges by the rules alone.
+    Empty for a source in a catalog, or one that only Spark reads: lint then judges by the rules alone.
     """
     from deltalake import exceptions
 
@@ -42,30 +40,34 @@ def source_values(stream: Stream, schema: pa.Schema, expressions: Iterable[str])
         return {}
     try:
         table = open_delta(stream.source, None, "a source", "")
-        total, files = rows_in(table), list(as_dataset(table).get_fragments())
+        total, files = rows_in(table), files_of(stream, table)
         complete = total is not None and total <= MOST_ROWS and len(files) <= MOST_FILES
         found = {}
         for path in paths:
-            known = known_values_in(_type_of(schema, path), _parts(table, files, path, complete), complete)
+            known = known_values_in(_type_of(schema, path), _parts(files, path, complete), complete)
             if known is not None:
                 found[path_of(path)] = known
         return found
-    except (PipelineError, exceptions.DeltaError, OSError, ValueError, KeyError, ArithmeticError, pa.ArrowException):
+    except (
+        PipelineError,
+        UnreadableFileError,
+        exceptions.DeltaError,
+        OSError,
+        ValueError,
+        KeyError,
+        ArithmeticError,
+        pa.ArrowException,
+    ):
         return {}
 
 
-def _parts(table: DeltaTable, files: list[Any], path: tuple[str, ...], complete: bool) -> Iterator[pa.Array]:
+def _parts(files: list[FirstRows], path: tuple[str, ...], complete: bool) -> Iterator[pa.Array]:
     """A column's values in batches: all of them if `complete`, else those of the first rows of some files."""
-    schema = as_dataset(table).schema
     chosen = files if complete else [files[place * len(files) // MOST_SAMPLED] for place in range(MOST_SAMPLED)]
     chosen = list({id(each): each for each in chosen}.values()) if files else []
-    for each in chosen:
-        left = MOST_ROWS if complete else MOST_ROWS // len(chosen)
-        for batch in each.to_batches(schema, columns={"value": pc.field(*path)}, batch_size=1 << 16):
-            yield batch.column(0)[:left]
-            left -= batch.num_rows
-            if left <= 0:
-                break
+    for first_rows in chosen:
+        for rows in first_rows({"value": path}, MOST_ROWS if complete else MOST_ROWS // len(chosen)):
+            yield from rows.column("value").chunks
 
 
 def _type_of(schema: pa.Schema, path: tuple[str, ...]) -> pa.DataType:

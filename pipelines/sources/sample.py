@@ -8,10 +8,11 @@ import pyarrow as pa
 
 from pipelines.errors import PipelineError
 from pipelines.lake.lake import open_delta
-from pipelines.lake.reading import as_dataset
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.model import Stream
+from pipelines.sources.first_rows import files_of
 from rules_index.index.build import SAMPLE_ROWS
+from rules_index.workers.source_file_reader import UnreadableFileError
 
 SAMPLED_FILES = 4
 """Maximum number of files that a sample is taken from."""
@@ -20,7 +21,7 @@ SAMPLED_FILES = 4
 def source_sample(stream: Stream, schema: pa.Schema) -> Callable[[list[str]], pa.Table | None]:
     """A function that reads the first rows of a few files, spread over the newest version of the stream's source.
 
-    schema: the source's columns. The function returns None for a table that delta-rs cannot read, since a sample only
+    schema: the source's columns. The function returns None for a table that cannot be read here, since a sample only
     makes tagging faster.
     """
 
@@ -31,16 +32,21 @@ def source_sample(stream: Stream, schema: pa.Schema) -> Callable[[list[str]], pa
         if is_catalog_name(stream.source):
             return None
         try:
-            rows = as_dataset(open_delta(stream.source, None, "a source", ""))
-            files = list(rows.get_fragments())
+            files = files_of(stream, open_delta(stream.source, None, "a source", ""))
             count = min(SAMPLED_FILES, len(files))
-            scans = [
-                files[i * len(files) // count].scanner(rows.schema, columns=columns, batch_size=SAMPLE_ROWS)
-                for i in range(count)
-            ]
-            heads = [scan.head(SAMPLE_ROWS // count) for scan in scans]
+            paths = {name: (name,) for name in columns}
+            chosen = [files[i * len(files) // count] for i in range(count)]
+            heads = [rows for first_rows in chosen for rows in first_rows(paths, SAMPLE_ROWS // count)]
             return pa.concat_tables(heads).cast(pa.schema([schema.field(name) for name in columns])) if heads else None
-        except (PipelineError, exceptions.DeltaError, OSError, ValueError, ArithmeticError, pa.ArrowException):
+        except (
+            PipelineError,
+            UnreadableFileError,
+            exceptions.DeltaError,
+            OSError,
+            ValueError,
+            ArithmeticError,
+            pa.ArrowException,
+        ):
             return None
 
     return sample

@@ -16,7 +16,9 @@ from pipelines.join import join_streams
 from pipelines.lake import reading
 from pipelines.lake.reading import read_rows
 from pipelines.retag import retag
+from pipelines.sources.known_values import source_values
 from pipelines.sources.positions import Position
+from pipelines.sources.sample import source_sample
 from pipelines.status import _obstacle
 from pipelines.tag import tag_stream
 from rules_index.workers import copied_files
@@ -86,6 +88,33 @@ def test_deleted_rows_are_not_tagged(
     }
     assert tag_stream(workspace, "s", restart=True).rows == len(ids) + 40
     assert dict(columns_of(workspace, "s_tagged", "id", "rule_ids")) == again
+
+
+@pytest.mark.parametrize("partition_by", [None, ["n"]])
+def test_samples_leave_out_deleted_rows(tmp_path: Path, new_workspace: Any, partition_by: list[str] | None) -> None:
+    source = tmp_path / "source"
+    write(source, 0, 40, partition_by=partition_by)
+    delete_rows(source, 0, range(10))
+    stream = new_workspace({"s": {"source": str(source)}}, spark=False).configuration.streams["s"]
+    schema = pa.schema({"id": pa.int64(), "n": pa.int64(), "text": pa.string()})
+    rows = source_sample(stream, schema)(["text", "id", "n"])
+    assert rows is not None and rows.column_names == ["text", "id", "n"]
+    ids = kept(source)
+    assert sorted(zip(*rows.to_pydict().values(), strict=True)) == sorted((f"v{n % 5}", n, n % 3) for n in ids)
+    known = source_values(stream, schema, ["id = 1 AND text = 'v1' AND n = 0"])
+    assert (known["id"].low, known["id"].high, known["id"].rows) == (min(ids), max(ids), len(ids))
+    assert known["text"].complete and known["text"].texts == {f"v{n % 5}" for n in ids}
+    assert (known["n"].low, known["n"].high) == (0, 2)
+
+
+def test_fields_of_sampled_rows(tmp_path: Path, new_workspace: Any) -> None:
+    source, values = tmp_path / "source", [{"x": {"y": "a"}}, {"x": {"y": "b"}}, {"x": None}, None]
+    kind = pa.struct([("x", pa.struct([("y", pa.string())]))])
+    write_deltalake(str(source), pa.table({"st": pa.array(values, kind)}))
+    delete_rows(source, 0, [0])
+    stream = new_workspace({"s": {"source": str(source)}}, spark=False).configuration.streams["s"]
+    known = source_values(stream, pa.schema({"st": kind}), ["st.x.y = 'a'"])
+    assert known["st.x.y"].texts == {"b"} and known["st.x.y"].rows == 3
 
 
 def test_deleted_rows_are_not_joined(tmp_path: Path, new_workspace: Any, add_rules: Any) -> None:
