@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 from pipelines.compiling.due import refusals_are_due
 from pipelines.due import join_is_due, retag_is_due, scopes_to_compile, tag_is_due
 from pipelines.errors import PipelineError, SparkEndedError, as_failure
+from pipelines.lake.runs import last_batch
 from pipelines.recovery.jvm_restart import step
+from pipelines.recovery.lost_rows import lost_or_restored_rows
 from pipelines.settings.model import Join, Stream
 from pipelines.workspace import Workspace
 
@@ -139,7 +141,7 @@ def _refusals_are_due(workspace: Workspace) -> bool:
 def _tag_due(workspace: Workspace, stream: Stream, gates: Gates, report: RunReport) -> str | None:
     """Tag a stream between its gates; returns why one of them is closed, or why it stopped behind a micro-batch."""
     if not tag_is_due(workspace, stream.name):
-        return None
+        return _loss(workspace, stream)
     reason = gates.before_tag(workspace, stream)
     if reason is not None:
         return reason
@@ -154,6 +156,11 @@ def _tag_due(workspace: Workspace, stream: Stream, gates: Gates, report: RunRepo
         reason = str(as_failure(error))
     report.tagged += stopped
     return _both(reason, gates.after_tag(workspace, stream))
+
+
+def _loss(workspace: Workspace, scope: Stream | Join) -> str | None:
+    """A message if written rows are gone: not to say so before new rows come would call the tables complete."""
+    return lost_or_restored_rows(workspace, scope, last_batch(workspace.lake, scope.name))
 
 
 def _both(first: str | None, second: str | None) -> str | None:
@@ -176,7 +183,7 @@ def _join_due(workspace: Workspace, gates: Gates, report: RunReport) -> None:
     def before(join: Join) -> str | None:
         """Add a join to `ready` if it is due and its gate is open; else returns why the gate is closed."""
         if not join_is_due(workspace, join.name):
-            return None
+            return _loss(workspace, join)
         reason = gates.before_join(workspace, join)
         ready.extend([join] if reason is None else [])
         return reason

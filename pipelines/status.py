@@ -17,7 +17,7 @@ from pipelines.lake.runs import DONE, MicroBatch, check_id_type, last_batch
 from pipelines.lake.table_log import table_log
 from pipelines.maintain import TableSizes, table_sizes
 from pipelines.recovery.attempts import notices as left_out_notices
-from pipelines.recovery.micro_batch import lost_rows, restored_rows
+from pipelines.recovery.lost_rows import lost_or_restored_rows
 from pipelines.scopes import scope_of
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.model import Join, Stream
@@ -26,7 +26,6 @@ from pipelines.sources.newest_version import newest_version
 from pipelines.sources.only_joined import command_of, is_only_joined, notice
 from pipelines.sources.positions import Position, position_from_plan
 from pipelines.sources.source import Source, older_copy
-from pipelines.table_definitions import scope_tables, tagged_table
 from pipelines.workspace import Workspace
 
 _ALL = 1 << 62
@@ -117,10 +116,8 @@ def _status(workspace: Workspace, scope: Stream | Join, rules_version: int, reje
         lags = [_lag(workspace, *each) for each in positions]
         found = [lag.problem or _obstacle(*each[:2], command) for lag, each in zip(lags, positions, strict=True)]
         problems += [each for each in found if each is not None]
-        if loss := lost_rows(workspace.lake, tagged_table(scope), last, command):
+        if loss := lost_or_restored_rows(workspace, scope, last):
             problems.append(loss)
-        elif undone := restored_rows(workspace.lake, scope.name, scope_tables(scope.name, not is_stream), command):
-            problems.append(undone)
         if isinstance(scope, Stream) and scope.checks and not unneeded:
             problems += _refused_checks(workspace, scope)
         if isinstance(scope, Join):

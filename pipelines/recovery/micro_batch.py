@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import IndexOutdatedError, SparkEndedError, TableError
 from pipelines.lake.index_store import StoredIndex, load_planned, newest_index
-from pipelines.lake.lake import rows_in
 from pipelines.lake.runs import (
     DONE,
     PLANNED,
@@ -26,57 +24,17 @@ from pipelines.lake.runs import (
     MicroBatch,
     abandon,
     check_id_type,
-    newest_first,
     plan_reset,
     record_done,
     record_plan,
     record_reset,
 )
-from pipelines.lake.table_log import table_log
-from pipelines.lake.transaction_ids import app_of, undone
 from pipelines.recovery.attempts import Attempts, described_inputs, holds_nothing, left_out_before, plan_anew
+from pipelines.recovery.lost_rows import lost_rows, restored_rows
 
 if TYPE_CHECKING:
     import rules_index as ri
     from pipelines.lake.lake import Lake
-
-
-def lost_rows(lake: Lake, tagged: str, last: MicroBatch | None, command: str) -> str | None:
-    """A message if the table of tagged rows is gone after the micro-batch `last`, or holds rows although `runs` has no
-    micro-batch of the scope; else None."""
-    if last is None:
-        if not lake.exists(tagged) or rows_in(lake.delta(tagged)) == 0:
-            return None
-        return (
-            f"The table {tagged} holds rows, and the table runs has no record of the micro-batches that wrote them, so "
-            "every row would be tagged once more. Restore the folder of runs from a copy, or process everything again "
-            f"with: {command} --restart"
-        )
-    if last.plan.get("reset") or last.state == RESET or lake.exists(tagged):
-        return None
-    return (
-        f"The table {tagged} is gone, and with it the rows that earlier runs have tagged. Process everything again "
-        f"with: {command} --restart"
-    )
-
-
-def restored_rows(lake: Lake, scope: str, tables: Iterable[str], command: str) -> str | None:
-    """A message if a RESTORE of one of a scope's tables has undone its last micro-batch, whose rows would never be
-    written again; else None."""
-    newest = takewhile(lambda each: not each.plan.get("reset"), islice(newest_first(lake, scope), 2))
-    plans = [each.plan for each in newest if "series" in each.plan]
-    for name in filter(lake.exists, tables if plans else ()):
-        apps, table = {app_of(plan, name) for plan in plans}, lake.delta(name)
-        if all(table.transaction_version(app) is None for app in apps):
-            continue
-        found = undone(table_log(lake.uri(name)), apps)
-        if found is not None:
-            return (
-                f"RESTORE has put the table {name} in a state from before the last rows that were written to it, and "
-                f'no run would write these again. Undo it with: deltatag sql "RESTORE TABLE {name} TO VERSION AS OF '
-                f'{found.version}", or process everything again with: {command} --restart. To remove rows, DELETE them.'
-            )
-    return None
 
 
 class MicroBatchRun:

@@ -14,6 +14,7 @@ from pipelines.errors import TableError
 from pipelines.lake.index_histories import histories_to_retag
 from pipelines.recovery import micro_batch
 from pipelines.retag import retag
+from pipelines.run import OpenGates, run_due
 from pipelines.status import status
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
@@ -50,6 +51,8 @@ def test_rows_that_a_restore_has_removed_are_not_passed_over(make_retagged) -> N
     restore(workspace, version - 1)
     advice = f"RESTORE TABLE s_tagged TO VERSION AS OF {version + 2}"
     assert advice in str(status(workspace)[0].problem)
+    # a run says so before new rows come, too
+    assert advice in run_due(workspace, OpenGates()).failures["s"]
     append(workspace, 180, 240)
     with pytest.raises(TableError, match=f"{advice}.* deltatag tag s --restart"):
         tag_stream(workspace, "s")
@@ -60,6 +63,7 @@ def test_rows_that_a_restore_has_removed_are_not_passed_over(make_retagged) -> N
     append(workspace, 240, 300)
     tag_stream(workspace, "s")
     assert_like_anew(workspace)
+    assert not run_due(workspace, OpenGates()).failures
 
 
 @pytest.mark.parametrize("output", ["all", "matched"])

@@ -1,0 +1,64 @@
+"""Finds tagged rows that are gone, and those that a RESTORE has undone: no run would write them again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice, takewhile
+from typing import TYPE_CHECKING
+
+from pipelines.lake.lake import Lake, rows_in
+from pipelines.lake.runs import RESET, MicroBatch, newest_first
+from pipelines.lake.table_log import table_log
+from pipelines.lake.transaction_ids import app_of, undone
+from pipelines.settings.model import Join, Stream
+from pipelines.sources.only_joined import command_of
+from pipelines.table_definitions import scope_tables, tagged_table
+
+if TYPE_CHECKING:
+    from pipelines.workspace import Workspace
+
+
+def lost_rows(lake: Lake, tagged: str, last: MicroBatch | None, command: str) -> str | None:
+    """A message if the table of tagged rows is gone after the micro-batch `last`, or holds rows although `runs` has no
+    micro-batch of the scope; else None."""
+    if last is None:
+        if not lake.exists(tagged) or rows_in(lake.delta(tagged)) == 0:
+            return None
+        return (
+            f"The table {tagged} holds rows, and the table runs has no record of the micro-batches that wrote them, so "
+            "every row would be tagged once more. Restore the folder of runs from a copy, or process everything again "
+            f"with: {command} --restart"
+        )
+    if last.plan.get("reset") or last.state == RESET or lake.exists(tagged):
+        return None
+    return (
+        f"The table {tagged} is gone, and with it the rows that earlier runs have tagged. Process everything again "
+        f"with: {command} --restart"
+    )
+
+
+def restored_rows(lake: Lake, scope: str, tables: Iterable[str], command: str) -> str | None:
+    """A message if a RESTORE of one of a scope's tables has undone its last micro-batch, whose rows would never be
+    written again; else None."""
+    newest = takewhile(lambda each: not each.plan.get("reset"), islice(newest_first(lake, scope), 2))
+    plans = [each.plan for each in newest if "series" in each.plan]
+    for name in filter(lake.exists, tables if plans else ()):
+        apps, table = {app_of(plan, name) for plan in plans}, lake.delta(name)
+        if all(table.transaction_version(app) is None for app in apps):
+            continue
+        found = undone(table_log(lake.uri(name)), apps)
+        if found is not None:
+            return (
+                f"RESTORE has put the table {name} in a state from before the last rows that were written to it, and "
+                f'no run would write these again. Undo it with: deltatag sql "RESTORE TABLE {name} TO VERSION AS OF '
+                f'{found.version}", or process everything again with: {command} --restart. To remove rows, DELETE them.'
+            )
+    return None
+
+
+def lost_or_restored_rows(workspace: Workspace, scope: Stream | Join, last: MicroBatch | None) -> str | None:
+    """What `lost_rows` or `restored_rows` says of a stream or join after its last micro-batch; None if neither does."""
+    lake, is_join = workspace.lake, isinstance(scope, Join)
+    command = f"deltatag join {scope.name}" if is_join else command_of(workspace, scope.name)
+    loss = lost_rows(lake, tagged_table(scope), last, command)
+    return loss or restored_rows(lake, scope.name, scope_tables(scope.name, is_join), command)
