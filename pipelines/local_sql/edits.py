@@ -176,7 +176,7 @@ def _editable(workspace: Workspace, name: TableName) -> LocalTable:
     known = {RULES.name, *workspace.configuration.lists}
     if name.is_path or known_name(workspace, name) not in known:
         raise NeedsSparkError("only rules and lists are edited without it")
-    table = LocalTable(workspace, name)
+    table = LocalTable(workspace, name, edited=True)
     snapshot = table.snapshot
     odd = sorted(snapshot.features - _FEATURES)
     odd += [each for each in snapshot.properties if each.startswith(_REFUSED_PROPERTIES)]

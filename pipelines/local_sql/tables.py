@@ -23,7 +23,7 @@ from pipelines.lake.table_names import source_of, table_names
 from pipelines.local_sql.syntax import Path, TableName
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.streams_over_streams import no_source
-from pipelines.sources.readable_features import foreign_features
+from pipelines.sources.readable_features import READABLE, READABLE_HERE, foreign_features
 from pipelines.table_definitions import scope_tables
 from pipelines.workspace import Workspace
 from rules_index.implication.widening import Widened, widen_compiled
@@ -41,12 +41,13 @@ _SPARK_SETTINGS = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS")
 
 
 class LocalTable:
-    """A version of a table; NeedsSparkError if only Spark can read it, StatementError if there is none.
+    """A version of a table; NeedsSparkError if only Spark can read it, or edit it if `edited`; StatementError if there
+    is none.
 
     aliases: other names that the statement may use like a column's.
     """
 
-    def __init__(self, workspace: Workspace, name: TableName) -> None:
+    def __init__(self, workspace: Workspace, name: TableName, edited: bool = False) -> None:
         self.name, self.zone = name, workspace.configuration.rules.time_zone
         self.aliases: tuple[str, ...] = ()
         self._fields: dict[str, Path] = {}
@@ -63,7 +64,7 @@ class LocalTable:
             if name.is_path:
                 raise StatementError(f"There is no Delta table in the folder {uri}.")
             raise StatementError(why_missing(workspace, known_name(workspace, name)))
-        if foreign := foreign_features(self.snapshot):
+        if foreign := foreign_features(self.snapshot, READABLE if edited else READABLE_HERE):
             raise NeedsSparkError(f"the table has the feature {foreign[0]}")
 
     @cached_property

@@ -21,8 +21,8 @@ READABLE = frozenset(
      "rowTracking"}
 )  # fmt: skip
 """Table features that a reader of a source's files can ignore."""
-_OF_SOURCES = READABLE | {"deletionVectors", "v2Checkpoint"}
-"""Those that a reader of a stream's source can do with. delta-rs reads its checkpoints, and `source_files` refuses a
+READABLE_HERE = READABLE | {"deletionVectors", "v2Checkpoint"}
+"""Those that the readers of this process can do with. delta-rs reads its checkpoints, and `source_files` refuses a
 file whose deletion vector is not known."""
 _OF_VARIANTS = frozenset({"variantType", "variantType-preview", "variantShredding", "variantShredding-preview"})
 """Table features that a reader can ignore unless a column is a VARIANT. delta-rs adds `variantType` to a table when it
@@ -37,7 +37,7 @@ def foreign_features(snapshot: FolderSnapshot, known: frozenset[str] = READABLE)
 
 def refuse_foreign(stream: str, snapshot: FolderSnapshot) -> None:
     """NeedsSparkError if only Spark can read this snapshot of a stream's source."""
-    if foreign := foreign_features(snapshot, _OF_SOURCES):
+    if foreign := foreign_features(snapshot, READABLE_HERE):
         raise NeedsSparkError(f"the source of {stream} has the table feature {foreign[0]}")
 
 
@@ -55,7 +55,7 @@ def why_spark_reads(stream: Stream, version: int | None = None) -> str | None:
         return f"delta-rs cannot read its source: {first_line(error.__cause__ or error)}"
     if snapshot.number < 0:
         return None  # opening it reports the error
-    foreign = foreign_features(snapshot, _OF_SOURCES)
+    foreign = foreign_features(snapshot, READABLE_HERE)
     if not foreign:
         return None
     names = {"columnMapping": "column mapping", "typeWidening": "widened types"}

@@ -11,10 +11,11 @@ from deltalake import DeltaTable, WriterProperties, write_deltalake
 
 from pipelines.backtest import Candidate, backtest
 from pipelines.compile import compile_scopes
-from pipelines.errors import PipelineError
+from pipelines.errors import NeedsSparkError, PipelineError
 from pipelines.join import join_streams
 from pipelines.lake import reading
 from pipelines.lake.reading import read_rows
+from pipelines.local_sql.statement import execute
 from pipelines.retag import retag
 from pipelines.sources.known_values import source_values
 from pipelines.sources.positions import Position
@@ -88,6 +89,20 @@ def test_deleted_rows_are_not_tagged(
     }
     assert tag_stream(workspace, "s", restart=True).rows == len(ids) + 40
     assert dict(columns_of(workspace, "s_tagged", "id", "rule_ids")) == again
+
+
+def test_queries_leave_out_deleted_rows(tmp_path: Path, new_workspace: Any) -> None:
+    for name in ("s", "watch"):
+        write(tmp_path / name, 0, 40)
+        delete_rows(tmp_path / name, 0, [1, 38, 39])
+    lists = {"watch": {"source": str(tmp_path / "watch"), "column": "id"}}
+    lake = new_workspace({"s": {"source": str(tmp_path / "s")}}, spark=False, lists=lists)
+    assert execute(lake, "SELECT count(*), max(id) FROM s").to_pylist() == [{"count(1)": 37, "max(id)": 37}]
+    assert execute(lake, "SELECT id FROM s WHERE id > 36").to_pylist() == [{"id": 37}]
+    assert execute(lake, "SELECT id FROM s ORDER BY id LIMIT 2").to_pylist() == [{"id": 0}, {"id": 2}]
+    assert execute(lake, "SELECT count(*) AS n FROM watch").to_pylist() == [{"n": 37}]
+    with pytest.raises(NeedsSparkError, match="the feature deletionVectors"):
+        execute(lake, "DELETE FROM watch WHERE id = 3")
 
 
 @pytest.mark.parametrize("partition_by", [None, ["n"]])
