@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 import pyarrow as pa
 
+from pipelines.errors import SparkNotStartedError
 from pipelines.lake.column_types import arrow_schema_of
 from pipelines.rule_set import NEEDS_SPARK
 from pipelines.runners.choice import why_spark_rules_are_refused
@@ -41,7 +42,12 @@ def analyser_of(scope: Scope) -> Analyse:
         """None, or the error, for each leaf, in their order."""
         reason = why_spark_rules_are_refused(scope.workspace, scope.name)
         if reason is None:
-            return spark_analyser(scope)(leaves)
+            try:
+                return spark_analyser(scope)(leaves)
+            except SparkNotStartedError as error:
+                reason = why_spark_rules_are_refused(scope.workspace, scope.name, error)
+                if reason is None:
+                    raise
         return [RuleError(NEEDS_SPARK, f"Only Spark evaluates {authors_text(leaf)}, {reason}") for leaf in leaves]
 
     return analyse

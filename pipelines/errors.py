@@ -20,6 +20,10 @@ class SessionError(PipelineError):
     """No Spark session could be started, or the active one cannot read Delta tables."""
 
 
+class SparkNotStartedError(SessionError):
+    """The JVM of a Spark session could not be started."""
+
+
 class ScratchError(PipelineError):
     """The folder for scratch files cannot be written to."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from pipelines.errors import NeedsSparkError, SparkRuledOutError
+from pipelines.errors import NeedsSparkError, SparkNotStartedError, SparkRuledOutError
 from pipelines.runners.spark_required import why_spark_evaluates_newest, why_spark_writes
 from pipelines.settings.model import LOCAL, SPARK, Stream
 from pipelines.sources.readable_features import why_spark_reads
@@ -76,11 +76,14 @@ def why_spark(workspace: Workspace, stream: Stream) -> str | None:
     )
 
 
-def why_spark_rules_are_refused(workspace: Workspace, scope: str) -> str | None:
+def why_spark_rules_are_refused(
+    workspace: Workspace, scope: str, failure: SparkNotStartedError | None = None
+) -> str | None:
     """Why a scope's rules that only Spark evaluates are refused, as the end of a sentence; None if they are not.
 
     They are if the configuration rules Spark out, or if Spark cannot be started on this machine and no rule in force
-    needs it. If one does, what fails is the compile: to refuse that rule would lose its matches.
+    needs it. If one does, what fails is the compile: to refuse that rule would lose its matches. failure: that of a
+    start that was tried.
     """
     runner, lake = workspace.configuration.lake.runner, workspace.lake
     if runner == LOCAL:
@@ -89,10 +92,10 @@ def why_spark_rules_are_refused(workspace: Workspace, scope: str) -> str | None:
         return None
     from pipelines.spark.runtime import missing_runtime
 
-    missing = missing_runtime()
+    missing = failure or missing_runtime()
     if missing is None or why_spark_evaluates_newest(lake, scope):
         return None
-    return f"which cannot be started here. {missing}"
+    return f"and Spark cannot be started here. {missing}"
 
 
 def why_spark_works(workspace: Workspace) -> str | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 
 from pipelines.error_texts import first_line
-from pipelines.errors import SessionError
+from pipelines.errors import SessionError, SparkNotStartedError
 from pipelines.scratch import clean_up, process_folder, scratch_folder
 from pipelines.settings.model import Configuration
 from pipelines.settings.semantic_settings import SEMANTIC_SETTINGS, TIME_ZONE, canonical_name
@@ -153,7 +153,7 @@ def _running_session() -> SparkSession | None:
 
 
 def _start(configuration: Configuration, quiet: bool) -> SparkSession:
-    """Start Spark on this machine, or on the master that `[spark]` names; SessionError if that fails."""
+    """Start Spark on this machine, or on the master that `[spark]` names; SparkNotStartedError if that fails."""
     from pipelines.spark.class_archive import archive_folder, java_options
     from pipelines.spark.runtime import find_jars, find_java, numba_cache_folder
 
@@ -183,7 +183,7 @@ def _start(configuration: Configuration, quiet: bool) -> SparkSession:
             return session
         except (PySparkException, Py4JError, OSError, RuntimeError) as error:
             where = f" Spark's own log: {log}" if log else ""
-            raise SessionError(f"Spark could not be started: {first_line(error)}{where}") from error
+            raise SparkNotStartedError(f"Spark could not be started: {first_line(error)}{where}") from error
         finally:
             os.close(lock)
 

@@ -15,7 +15,7 @@ from deltalake import write_deltalake
 import rules_index as ri
 from pipelines.compile import compile_scopes
 from pipelines.compiling.due import compile_is_due
-from pipelines.errors import SparkRuledOutError
+from pipelines.errors import SparkNotStartedError, SparkRuledOutError
 from pipelines.lake.column_types import CHAR_TYPE
 from pipelines.lake.index_store import newest_index, update_statistics
 from pipelines.runners import choice
@@ -24,6 +24,7 @@ from pipelines.sources.readable_features import foreign_features
 from pipelines.spark import runtime
 from pipelines.tag import tag_stream
 from pipelines.validate import validate_expression
+from pipelines.workspace import Workspace
 from pipelines.writing import local_tables
 from tests.lakes import write_rules
 
@@ -130,6 +131,27 @@ def test_a_rule_that_needs_spark_is_refused_alone_if_spark_cannot_start(
         assert validate_expression(found, "initcap(s) = 'A'", "s").error == "NEEDS_SPARK"
     monkeypatch.setattr(runtime, "missing_runtime", lambda: None)
     assert compile_is_due(found, "s")
+
+
+def test_a_rule_that_needs_spark_waits_alone_for_a_jvm_that_does_not_start(
+    new_workspace, without_spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> None:
+        raise SparkNotStartedError("Spark could not be started: no memory")
+
+    found = new_workspace({"s": {"source": "lake/source"}}, spark=False, runner="auto")
+    write_deltalake(found.configuration.streams["s"].source, pa.table({"x": [1, 2], "s": ["a", None]}))
+    write_rules(found, [("a", "s", "x > 1"), ("b", "s", "initcap(s) = 'A'")])
+    monkeypatch.setattr(runtime, "missing_runtime", lambda: None)
+    monkeypatch.setattr(choice, "is_given_session", lambda _: False)
+    monkeypatch.setattr(Workspace, "spark", property(fail))
+    (result,) = compile_scopes(found)
+    assert (result.state, result.rules, result.rejects) == ("compiled", 2, 1)
+    (message,) = found.lake.arrow("rule_rejects", ["message"])["message"].to_pylist()
+    assert message.endswith("and Spark cannot be started here. Spark could not be started: no memory")
+    # each run tries again
+    assert compile_is_due(found, "s")
+    assert tag_stream(found, "s").matches == 1
 
 
 def test_a_rule_in_force_that_needs_spark_is_not_refused_if_spark_cannot_start(
