@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.baselines.compiled import inlined, jit
 from benchmarks.baselines.expressions import (
     Events,
     Expressions,
@@ -18,6 +17,7 @@ from benchmarks.baselines.expressions import (
     pair_offsets,
     room,
 )
+from benchmarks.jit import inlined, jit
 from rules_index.arrays import offsets_of
 
 NO_ID = np.iinfo(np.int32).max

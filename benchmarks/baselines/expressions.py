@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.baselines.compiled import inlined, inner, jit
+from benchmarks.jit import inlined, inner, jit
 from rules_index.arrays import offsets_of
 
 

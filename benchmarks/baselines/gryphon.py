@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.baselines.compiled import inlined, jit
 from benchmarks.baselines.expressions import (
     Events,
     Expressions,
@@ -25,6 +24,7 @@ from benchmarks.baselines.expressions import (
     satisfies,
     spread,
 )
+from benchmarks.jit import inlined, jit
 
 
 class Tree(NamedTuple):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.baselines.compiled import jit
+from benchmarks.jit import jit
 from rules_index.arrays import offsets_of
 
 MOST_LEVELS = 24

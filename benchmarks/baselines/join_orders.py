@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.baselines.compiled import inlined, inner, jit
+from benchmarks.jit import inlined, inner, jit
 from rules_index.arrays import offsets_of
 from rules_index.index.boxes import Boxes
 

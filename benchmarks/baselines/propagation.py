@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.baselines.compiled import inlined, jit
 from benchmarks.baselines.expressions import (
     Events,
     Expressions,
@@ -21,6 +20,7 @@ from benchmarks.baselines.expressions import (
     satisfies,
     spread,
 )
+from benchmarks.jit import inlined, jit
 from rules_index.arrays import offsets_of
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.baselines.compiled import jit
+from benchmarks.jit import jit
 from rules_index.engines.asc.constructs import SelectionConstructs
 from rules_index.engines.asc.evaluate import Bitmaps, evaluate
 

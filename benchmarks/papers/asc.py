@@ -31,7 +31,7 @@ from benchmarks.papers.asc_data import (
 from benchmarks.papers.command import main
 from benchmarks.papers.experiment import Claim, DifferentAnswersError, Experiment, Paper, Progress, Row
 from benchmarks.papers.judging import below, between, growth
-from rules_index.engines.asc.adaptive import AdaptiveSearch
+from benchmarks.papers.systems.asc.adaptive import AdaptiveSearch
 from rules_index.engines.asc.constructs import SelectionConstructs
 
 SYSTEMS = ("Macro", "Hybrid", "Ticket Routing", "SEQ best", "SEQ worst")

@@ -20,9 +20,9 @@ from benchmarks.baselines.is_list import IsList
 from benchmarks.papers.command import main
 from benchmarks.papers.experiment import Claim, DifferentAnswersError, Experiment, Paper, Progress, Row, in_turn
 from benchmarks.papers.judging import below, between, growth
+from benchmarks.papers.systems.cei.formulas import constructs, mu_bounds, storage_bytes
+from benchmarks.papers.systems.cei.interval_index import IntervalIndex
 from rules_index.engines.cei.constructs import Kind
-from rules_index.engines.cei.formulas import constructs, mu_bounds, storage_bytes
-from rules_index.engines.cei.interval_index import IntervalIndex
 
 SEED = 7
 KINDS: Mapping[str, Kind] = {"UI": "ui", "LCI": "lci", "CEI": "cei"}

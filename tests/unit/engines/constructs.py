@@ -1,4 +1,4 @@
-"""Conjunctions of intervals for tests of attribute selection constructs, and random ones that come and go."""
+"""Conjunctions of intervals for tests of attribute selection constructs: the ASC paper's example, and random ones."""
 
 from __future__ import annotations
 
@@ -24,6 +24,48 @@ def conjunctions(sizes: np.ndarray, queries: list[Sets]) -> Conjunctions:
         target=np.arange(len(queries), dtype=np.int32),
         disjunction_start=np.zeros(1, np.int32),
     )
+
+
+A1, A2, A3, A4 = range(4)
+CONSTANTS = [(30, 50), (20, 60), (10, 40), (25, 75)]
+# q1: A1 < 30 and A3 >= 40. q2: A2 <= 20 and A4 < 25. q3: A1 <= 50 and A3 < 10. q4: A2 >= 60 and A4 > 75.
+QUERIES = [
+    {A1: (0, 0), A3: (3, 4)},
+    {A2: (0, 1), A4: (0, 0)},
+    {A1: (0, 3), A3: (0, 0)},
+    {A2: (3, 4), A4: (4, 4)},
+]
+TUPLES = [
+    (40, 30, 50, 90),
+    (70, 80, 50, 90),
+    (10, 40, 20, 90),
+    (70, 30, 20, 90),
+    (70, 80, 20, 50),
+    (70, 80, 20, 50),
+    (70, 20, 20, 10),
+]
+
+
+def region(attribute: int, value: int) -> int:
+    """0 for the values below the first constant, 1 for it, 2 between the two, .. (definition 1)."""
+    constants = CONSTANTS[attribute]
+    return 2 * sum(value > c for c in constants) + (value in constants)
+
+
+CODES = np.array([[region(a, value) for a, value in enumerate(row)] for row in TUPLES], np.int32).T
+
+
+def worked_example() -> SelectionConstructs:
+    """The four queries under the keys 0 to 3."""
+    queries: list[Sets] = [{a: [interval] for a, interval in query.items()} for query in QUERIES]
+    return SelectionConstructs.build(conjunctions(np.full(4, 5, np.int32), queries))
+
+
+def micro_arrows() -> np.ndarray:
+    """A1.ra[5] -> A2, A2.ra[5] -> A4, A4.ra[5] -> A3 (example 7)."""
+    arrows = np.full((4, 5), -1, np.int32)
+    arrows[A1, 4], arrows[A2, 4], arrows[A4, 4] = A2, A4, A3
+    return arrows.reshape(-1)
 
 
 class Play:

@@ -1,4 +1,4 @@
-"""Boxes found by CEI, LCI and UI: the index of figure 10, and boxes under every change against brute force."""
+"""Boxes found by CEI, LCI and UI, under every change, against brute force."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from rules_index.engines.cei.constructs import Kind
-from rules_index.engines.cei.interval_index import IntervalIndex
 from rules_index.engines.cei.structure import Access, Cei
 from rules_index.index.array_checks import InvalidArraysError
 from rules_index.index.boxes import Boxes, Structure
@@ -18,16 +17,6 @@ from tests.cases import cases, quick_first
 KINDS: tuple[Kind, ...] = get_args(Kind)
 ACCESSES: tuple[Access, ...] = get_args(Access)
 Box = tuple[list[int], list[int], list[int]]
-
-
-def test_the_index_of_figure_10_finds_all_four_queries() -> None:
-    index = IntervalIndex(4, 4)
-    intervals = {1: (0, 4), 2: (1, 3), 3: (1, 4), 4: (0, 3)}
-    ids = {q: index.decompose(np.array([a]), np.array([b]))[1].tolist() for q, (a, b) in intervals.items()}
-    assert ids == {1: [1], 2: [5, 6], 3: [5, 3], 4: [2, 6]}
-    for q, (a, b) in intervals.items():
-        index.insert(q, a, b)
-    assert index.covering_ids(1.5) == [5, 2, 1] and sorted(index.search(1.5)) == [1, 2, 3, 4]
 
 
 class Play:

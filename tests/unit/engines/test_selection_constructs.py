@@ -8,49 +8,28 @@ import numpy as np
 import pytest
 
 from rules_index.engines.asc import constructs as module
-from rules_index.engines.asc.adaptive import AdaptiveSearch
 from rules_index.engines.asc.constructs import ConstructsTooLargeError, SelectionConstructs
-from rules_index.engines.asc.hybrid import HybridSearch
-from rules_index.engines.asc.macro import MacroSearch
+from rules_index.engines.asc.evaluate import Order
 from rules_index.index.array_checks import InvalidArraysError
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from tests.cases import cases
-from tests.unit.engines.constructs import Play, Sets, arrays_of, conjunctions
-
-A1, A2, A3, A4 = range(4)
-CONSTANTS = [(30, 50), (20, 60), (10, 40), (25, 75)]
-# q1: A1 < 30 and A3 >= 40. q2: A2 <= 20 and A4 < 25. q3: A1 <= 50 and A3 < 10. q4: A2 >= 60 and A4 > 75.
-QUERIES = [
-    {A1: (0, 0), A3: (3, 4)},
-    {A2: (0, 1), A4: (0, 0)},
-    {A1: (0, 3), A3: (0, 0)},
-    {A2: (3, 4), A4: (4, 4)},
-]
-TUPLES = [
-    (40, 30, 50, 90),
-    (70, 80, 50, 90),
-    (10, 40, 20, 90),
-    (70, 30, 20, 90),
-    (70, 80, 20, 50),
-    (70, 80, 20, 50),
-    (70, 20, 20, 10),
-]
-
-
-def region(attribute: int, value: int) -> int:
-    """0 for the values below the first constant, 1 for it, 2 between the two, .. (definition 1)."""
-    constants = CONSTANTS[attribute]
-    return 2 * sum(value > c for c in constants) + (value in constants)
-
-
-CODES = np.array([[region(a, value) for a, value in enumerate(row)] for row in TUPLES], np.int32).T
+from tests.unit.engines.constructs import (
+    A1,
+    A2,
+    A3,
+    A4,
+    CODES,
+    Play,
+    arrays_of,
+    conjunctions,
+    micro_arrows,
+    worked_example,
+)
 
 
 @pytest.fixture
 def example() -> SelectionConstructs:
-    """The four queries under the keys 0 to 3."""
-    queries: list[Sets] = [{a: [interval] for a, interval in query.items()} for query in QUERIES]
-    return SelectionConstructs.build(conjunctions(np.full(4, 5, np.int32), queries))
+    return worked_example()
 
 
 def digits(bits: np.ndarray) -> str:
@@ -99,13 +78,6 @@ def test_every_tuple_costs_what_examples_2_and_7_say(
         assert costs["dropped"] == (not matches) and costs["matches"] == len(matches)
 
 
-def micro_arrows() -> np.ndarray:
-    """A1.ra[5] -> A2, A2.ra[5] -> A4, A4.ra[5] -> A3 (example 7)."""
-    arrows = np.full((4, 5), -1, np.int32)
-    arrows[A1, 4], arrows[A2, 4], arrows[A4, 4] = A2, A4, A3
-    return arrows.reshape(-1)
-
-
 def test_totals_micro_ratio_and_relative_cost_are_those_of_the_example(example: SelectionConstructs) -> None:
     macro = example.cost(CODES)
     hybrid = example.cost(CODES, example.order(np.arange(4), micro_arrows()))
@@ -119,28 +91,6 @@ def test_the_sequence_of_example_4_drops_two_of_three_tuples(example: SelectionC
     assert sum(cost["dropped"] and cost["constructs_evaluated"] <= 3 for cost in costs) == 2
 
 
-def test_the_macro_search_chooses_as_in_example_5(example: SelectionConstructs) -> None:
-    search = MacroSearch(example, tau=1)
-    assert search.remaining == 3
-    search.observe(CODES[:, :3])
-    assert search.remaining == 0
-    found = [(c.attributes.tolist(), c.values.tolist(), c.covering, c.chosen) for c in search.choices]
-    assert found == [
-        ([A1, A2, A3, A4], [3 / 4, 1 / 2, 3 / 4, 3 / 4], False, A2),
-        ([A1, A3, A4], [0, 1 / 2, 1], False, A1),
-        ([A3, A4], [1, 0], True, A3),
-    ]
-    assert search.macro.tolist() == [A2, A1, A3, A4] and search.cover == 2
-
-
-def test_the_hybrid_search_finds_the_micro_arrows_of_examples_6_and_7(example: SelectionConstructs) -> None:
-    search = HybridSearch(example, np.arange(4), tau=1)
-    for period, t in enumerate((4, 5, 2)):
-        assert search.remaining == 3 - period
-        search.observe(CODES[:, [t - 1]])
-    assert search.remaining == 0 and np.array_equal(search.order.arrows, micro_arrows())
-
-
 def test_fixed_orders_cost_between_the_best_and_the_worst(example: SelectionConstructs) -> None:
     cost = {
         order: [
@@ -152,6 +102,38 @@ def test_fixed_orders_cost_between_the_best_and_the_worst(example: SelectionCons
     assert {order for order, total in first.items() if total == 9} == {(A2, A3, A1, A4), (A3, A2, A1, A4)}
     assert (min(first.values()), max(first.values())) == (9, 12)
     assert (min(all_seven.values()), max(all_seven.values())) == (22, 26)
+
+
+def naive_path(constructs: SelectionConstructs, row: np.ndarray, order: Order) -> list[tuple[int, bool]]:
+    """(attribute, whether a micro-arrow led there) as evaluated until the row is dropped (section 5.1)."""
+    at = np.cumsum([0, *(constructs.sizes[a] for a in constructs.attributes)])
+    place = {int(a): int(begin) for a, begin in zip(constructs.attributes, at, strict=False)}
+    path = [(int(order.macro[0]), False)]
+    grb = np.ones(64 * len(constructs.bitmaps.live), bool)
+    while True:
+        a = path[-1][0]
+        grb &= constructs.qrb_of(a)[row[a]]
+        geb = {attribute for attribute, _ in path}
+        unevaluated = [int(attribute) for attribute in order.macro if attribute not in geb]
+        if not grb.any() or not unevaluated:
+            return path
+        target = int(order.arrows[place[a] + row[a]]) if len(order.arrows) else -1
+        micro = target >= 0 and target not in geb
+        path.append((target if micro else unevaluated[0], micro))
+
+
+def test_an_order_costs_what_a_step_by_step_evaluation_costs() -> None:
+    for seed in range(20):
+        play = Play(seed, least=1)
+        constructs = play.build(20)
+        order, rows = play.order(constructs), play.rows(20)
+        paths = [naive_path(constructs, row, order) for row in rows.T]
+        costs = constructs.search_rows(rows, order)[2]
+        assert costs["constructs_evaluated"] == sum(len(path) for path in paths)
+        assert costs["arrows"] == costs["constructs_evaluated"] - rows.shape[1]
+        assert costs["micro_arrows"] == sum(micro for path in paths for _, micro in path)
+        assert costs["dropped"] == sum(not play.holding(row) for row in rows.T)
+        assert constructs.cost(rows, order) == {**costs, "matches": 0}
 
 
 def test_cover_sets_of_two_are_four(example: SelectionConstructs) -> None:
@@ -247,19 +229,10 @@ def test_what_is_not_sound_is_refused(example: SelectionConstructs) -> None:
     row = np.array([0, 0, 5, 0], np.int32)
     with pytest.raises(ValueError, match="codes"):
         example.search(row)
-    for search in (MacroSearch(example, 1), HybridSearch(example, np.arange(4), 1)):
-        with pytest.raises(ValueError, match="codes"):
-            search.observe(row[:, None])
     with pytest.raises(ValueError, match="name each"):
         example.order(np.array([0, 1, 2]))
     with pytest.raises(ValueError, match="micro-arrows"):
         example.order(np.arange(4), np.full(20, 4))
-    with pytest.raises(ValueError, match="tau"):
-        MacroSearch(example, 0)
-    with pytest.raises(ValueError, match="tau"):
-        HybridSearch(example, np.arange(4), 0)
-    with pytest.raises(ValueError, match="fit"):
-        AdaptiveSearch(example, lambda_=5)
     example.check()
 
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.jit import jit
 from rules_index.engines.asc.constructs import SelectionConstructs
 from rules_index.engines.asc.evaluate import Bitmaps, Order, evaluate, next_attribute
-from rules_index.kernels.jit import jit
 from rules_index.kernels.vectors import count_bits
 
 OPEN_ROWS, PASSED, OFFERED, COVERED_ROWS, DROPPED = range(5)

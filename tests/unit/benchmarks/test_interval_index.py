@@ -8,9 +8,9 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from rules_index.engines.cei import formulas
+from benchmarks.papers.systems.cei import formulas
+from benchmarks.papers.systems.cei.interval_index import IntervalIndex
 from rules_index.engines.cei.constructs import Kind
-from rules_index.engines.cei.interval_index import IntervalIndex
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -89,6 +89,16 @@ def test_every_interval_is_cut_as_printed_and_into_as_few_pieces_as_can_be(lengt
     for i in range(len(a)):
         found = ids[offsets[i] : offsets[i + 1]].tolist()
         assert found == decomposition(int(a[i]), int(b[i]), length) and len(found) == fewest[a[i], b[i]]
+
+
+def test_the_index_of_figure_10_finds_all_four_queries() -> None:
+    index = IntervalIndex(4, 4)
+    intervals = {1: (0, 4), 2: (1, 3), 3: (1, 4), 4: (0, 3)}
+    ids = {q: index.decompose(np.array([a]), np.array([b]))[1].tolist() for q, (a, b) in intervals.items()}
+    assert ids == {1: [1], 2: [5, 6], 3: [5, 3], 4: [2, 6]}
+    for q, (a, b) in intervals.items():
+        index.insert(q, a, b)
+    assert index.covering_ids(1.5) == [5, 2, 1] and sorted(index.search(1.5)) == [1, 2, 3, 4]
 
 
 def test_a_search_reads_the_lists_of_the_constructs_that_hold_the_value() -> None:

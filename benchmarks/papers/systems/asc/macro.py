@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.jit import jit
 from rules_index.engines.asc.constructs import SelectionConstructs
 from rules_index.engines.asc.evaluate import Bitmaps, evaluate
-from rules_index.kernels.jit import jit
 from rules_index.kernels.vectors import count_bits
 
 

@@ -5,44 +5,62 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rules_index.engines.asc.adaptive import AdaptiveSearch
+from benchmarks.papers.systems.asc.adaptive import AdaptiveSearch
+from benchmarks.papers.systems.asc.hybrid import HybridSearch
+from benchmarks.papers.systems.asc.macro import MacroSearch
 from rules_index.engines.asc.constructs import SelectionConstructs
-from rules_index.engines.asc.evaluate import Order
-from rules_index.engines.asc.hybrid import HybridSearch
-from rules_index.engines.asc.macro import MacroSearch
-from tests.unit.engines.constructs import Play, Sets, arrays_of, conjunctions
+from tests.unit.engines.constructs import (
+    A1,
+    A2,
+    A3,
+    A4,
+    CODES,
+    Play,
+    Sets,
+    arrays_of,
+    conjunctions,
+    micro_arrows,
+    worked_example,
+)
 
 
-def naive_path(constructs: SelectionConstructs, row: np.ndarray, order: Order) -> list[tuple[int, bool]]:
-    """(attribute, whether a micro-arrow led there) as evaluated until the row is dropped (section 5.1)."""
-    at = np.cumsum([0, *(constructs.sizes[a] for a in constructs.attributes)])
-    place = {int(a): int(begin) for a, begin in zip(constructs.attributes, at, strict=False)}
-    path = [(int(order.macro[0]), False)]
-    grb = np.ones(64 * len(constructs.bitmaps.live), bool)
-    while True:
-        a = path[-1][0]
-        grb &= constructs.qrb_of(a)[row[a]]
-        geb = {attribute for attribute, _ in path}
-        unevaluated = [int(attribute) for attribute in order.macro if attribute not in geb]
-        if not grb.any() or not unevaluated:
-            return path
-        target = int(order.arrows[place[a] + row[a]]) if len(order.arrows) else -1
-        micro = target >= 0 and target not in geb
-        path.append((target if micro else unevaluated[0], micro))
+def test_the_macro_search_chooses_as_in_example_5() -> None:
+    example = worked_example()
+    search = MacroSearch(example, tau=1)
+    assert search.remaining == 3
+    search.observe(CODES[:, :3])
+    assert search.remaining == 0
+    found = [(c.attributes.tolist(), c.values.tolist(), c.covering, c.chosen) for c in search.choices]
+    assert found == [
+        ([A1, A2, A3, A4], [3 / 4, 1 / 2, 3 / 4, 3 / 4], False, A2),
+        ([A1, A3, A4], [0, 1 / 2, 1], False, A1),
+        ([A3, A4], [1, 0], True, A3),
+    ]
+    assert search.macro.tolist() == [A2, A1, A3, A4] and search.cover == 2
 
 
-def test_an_order_costs_what_a_step_by_step_evaluation_costs() -> None:
-    for seed in range(20):
-        play = Play(seed, least=1)
-        constructs = play.build(20)
-        order, rows = play.order(constructs), play.rows(20)
-        paths = [naive_path(constructs, row, order) for row in rows.T]
-        costs = constructs.search_rows(rows, order)[2]
-        assert costs["constructs_evaluated"] == sum(len(path) for path in paths)
-        assert costs["arrows"] == costs["constructs_evaluated"] - rows.shape[1]
-        assert costs["micro_arrows"] == sum(micro for path in paths for _, micro in path)
-        assert costs["dropped"] == sum(not play.holding(row) for row in rows.T)
-        assert constructs.cost(rows, order) == {**costs, "matches": 0}
+def test_the_hybrid_search_finds_the_micro_arrows_of_examples_6_and_7() -> None:
+    example = worked_example()
+    search = HybridSearch(example, np.arange(4), tau=1)
+    for period, t in enumerate((4, 5, 2)):
+        assert search.remaining == 3 - period
+        search.observe(CODES[:, [t - 1]])
+    assert search.remaining == 0 and np.array_equal(search.order.arrows, micro_arrows())
+
+
+def test_searches_refuse_what_they_cannot_observe() -> None:
+    example = worked_example()
+    row = np.array([0, 0, 5, 0], np.int32)
+    for search in (MacroSearch(example, 1), HybridSearch(example, np.arange(4), 1)):
+        with pytest.raises(ValueError, match="codes"):
+            search.observe(row[:, None])
+    with pytest.raises(ValueError, match="tau"):
+        MacroSearch(example, 0)
+    with pytest.raises(ValueError, match="tau"):
+        HybridSearch(example, np.arange(4), 0)
+    with pytest.raises(ValueError, match="fit"):
+        AdaptiveSearch(example, lambda_=5)
+    example.check()
 
 
 def grb_after(constructs: SelectionConstructs, row: np.ndarray, path: list[int]) -> np.ndarray:

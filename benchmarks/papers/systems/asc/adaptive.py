@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.papers.systems.asc.hybrid import HybridSearch
+from benchmarks.papers.systems.asc.macro import MacroSearch
 from rules_index.engines.asc.constructs import SelectionConstructs
 from rules_index.engines.asc.evaluate import COSTS, DROPPED, Order
-from rules_index.engines.asc.hybrid import HybridSearch
-from rules_index.engines.asc.macro import MacroSearch
 
 USUAL_LAMBDA = 10_000
 """The rows of a recomputation period in figures 6 and 7."""

@@ -6,6 +6,7 @@ from typing import Self
 
 import numpy as np
 
+from benchmarks.jit import jit
 from rules_index.engines.cei.constructs import (
     KINDS,
     UI,
@@ -20,7 +21,6 @@ from rules_index.engines.cei.constructs import (
 )
 from rules_index.engines.cei.id_lists import IdLists
 from rules_index.engines.cei.invariants import check_decomposition, check_lists
-from rules_index.kernels.jit import jit
 from rules_index.kernels.lists import grown
 
 INTERVAL, POINT = 0, 1

@@ -1,0 +1,1 @@
+"""What the papers describe and only their experiments run: the product has other ways to the same results."""
