@@ -26,6 +26,11 @@ def inlined(function: Callable[..., Any]) -> Any:
     return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False, forceinline=True)
 
 
+def bare(function: Callable[..., Any]) -> Any:
+    """Like `inlined`, where the compiler decides whether it is worth it."""
+    return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
+
+
 def inner(function: Callable[..., Any]) -> Any:
     """Like `jit`, for what only kernels call."""
     return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)

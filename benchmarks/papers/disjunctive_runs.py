@@ -10,11 +10,11 @@ import numpy as np
 
 from benchmarks.implication import PLAIN, Pairs, Setup, cells
 from benchmarks.papers.experiment import DifferentAnswersError, Progress, Row, in_turn
+from benchmarks.papers.systems.disjunctive.intervals import Predicates
+from benchmarks.papers.systems.disjunctive.predicate_matching import match, match_each
 from benchmarks.report import median
 from rules_index.engines.r_tree.evaluation import scan_evaluate
 from rules_index.engines.r_tree.structure import RTree
-from rules_index.implication.matching.intervals import Predicates
-from rules_index.implication.matching.predicate_matching import match, match_each
 from rules_index.implication.search_limits import Budget
 from rules_index.index.boxes import Boxes
 

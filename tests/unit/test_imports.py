@@ -24,7 +24,7 @@ for engine in ("auto", "hybrid"):
     assert loaded.match(rows) == compiled.match(rows)
 print(json.dumps(sorted(sys.modules)))
 """
-ROOMS = ("rules_index.engines.", "rules_index.join.pdfa", "rules_index.implication.matching")
+ROOMS = ("rules_index.engines.", "rules_index.join.pdfa", "benchmarks.papers.systems.disjunctive")
 
 
 @pytest.mark.slow

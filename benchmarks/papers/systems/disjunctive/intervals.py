@@ -16,10 +16,10 @@ from typing import TypeAlias
 
 import numpy as np
 
+from benchmarks.papers.systems.disjunctive.box_bitmaps import BoxBitmaps
+from benchmarks.papers.systems.disjunctive.dimensions import Lines, SortedBoxes, measured
+from benchmarks.papers.systems.disjunctive.streams import Streams
 from rules_index.arrays import offsets_of, segment_ids
-from rules_index.implication.matching.box_bitmaps import BoxBitmaps
-from rules_index.implication.matching.dimensions import Lines, SortedBoxes, measured
-from rules_index.implication.matching.streams import Streams
 from rules_index.index.boxes import Boxes
 
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rules_index.implication.matching.dimensions import Lines, SortedBoxes, copy_box, measure
-from rules_index.kernels.jit import bare, inlined
+from benchmarks.jit import bare, inlined
+from benchmarks.papers.systems.disjunctive.dimensions import Lines, SortedBoxes, copy_box, measure
 
 ORDERED, ADDED, NEAR = range(3)
 """Indices into `Stream.counts`."""

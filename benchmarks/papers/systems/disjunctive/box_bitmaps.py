@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.jit import bare, inlined, inner
+from benchmarks.papers.systems.disjunctive.dimensions import APART, IMPLIED, OVERLAPS, relation
+from benchmarks.papers.systems.disjunctive.streams import ADDED, Stream, Streams
 from rules_index.arrays import segment_ids
-from rules_index.implication.matching.dimensions import APART, IMPLIED, OVERLAPS, relation
-from rules_index.implication.matching.streams import ADDED, Stream, Streams
-from rules_index.kernels.jit import bare, inlined, inner
 from rules_index.kernels.vectors import trailing_zeros
 
 _BEGUN, _LASTING = range(2)

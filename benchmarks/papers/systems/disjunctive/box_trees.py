@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.jit import bare
+from benchmarks.papers.systems.disjunctive.dimensions import APART, IMPLIED, OVERLAPS, relation
+from benchmarks.papers.systems.disjunctive.streams import ADDED, Stream, Streams
 from rules_index.arrays import offsets_of
-from rules_index.implication.matching.dimensions import APART, IMPLIED, OVERLAPS, relation
-from rules_index.implication.matching.streams import ADDED, Stream, Streams
 from rules_index.index.boxes import Tree
-from rules_index.kernels.jit import bare
 
 
 class BoxTrees(NamedTuple):

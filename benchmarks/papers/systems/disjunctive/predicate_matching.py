@@ -11,11 +11,21 @@ from typing import Literal
 
 import numpy as np
 
-from rules_index.implication.matching.box_bitmaps import BoxBitmaps
-from rules_index.implication.matching.box_trees import BoxTrees
-from rules_index.implication.matching.exact import BFS, DFS, FULL, MIX, REST, REST_BEGIN, TAIL, make_parts, with_room
-from rules_index.implication.matching.intervals import Disjunction, Predicates
-from rules_index.implication.matching.sequence import (
+from benchmarks.papers.systems.disjunctive.box_bitmaps import BoxBitmaps
+from benchmarks.papers.systems.disjunctive.box_trees import BoxTrees
+from benchmarks.papers.systems.disjunctive.exact import (
+    BFS,
+    DFS,
+    FULL,
+    MIX,
+    REST,
+    REST_BEGIN,
+    TAIL,
+    make_parts,
+    with_room,
+)
+from benchmarks.papers.systems.disjunctive.intervals import Disjunction, Predicates
+from benchmarks.papers.systems.disjunctive.sequence import (
     BITMAPS,
     DONE,
     GIVEN_UP,
@@ -33,7 +43,7 @@ from rules_index.implication.matching.sequence import (
     BoxIndex,
     match_in_turn,
 )
-from rules_index.implication.matching.streams import ADDED, no_stream
+from benchmarks.papers.systems.disjunctive.streams import ADDED, no_stream
 from rules_index.implication.search_limits import Budget
 from rules_index.index.boxes import Tree
 

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from benchmarks.implication import Setup
+from benchmarks.papers.systems.disjunctive.box_bitmaps import BoxBitmaps, box_at, find_held, look_up
+from benchmarks.papers.systems.disjunctive.box_trees import BoxTrees
+from benchmarks.papers.systems.disjunctive.dimensions import APART, IMPLIED, OVERLAPS
+from benchmarks.papers.systems.disjunctive.intervals import Disjunction, Interval, Predicates, Space
+from benchmarks.papers.systems.disjunctive.predicate_matching import Method, match, match_each
+from benchmarks.papers.systems.disjunctive.streams import ADDED, Stream, Streams, no_stream
 from rules_index.engines.r_tree.structure import RTree
-from rules_index.implication.matching.box_bitmaps import BoxBitmaps, box_at, find_held, look_up
-from rules_index.implication.matching.box_trees import BoxTrees
-from rules_index.implication.matching.dimensions import APART, IMPLIED, OVERLAPS
-from rules_index.implication.matching.intervals import Disjunction, Interval, Predicates, Space
-from rules_index.implication.matching.predicate_matching import Method, match, match_each
-from rules_index.implication.matching.streams import ADDED, Stream, Streams, no_stream
 from rules_index.implication.search_limits import Budget
 from tests.cases import QUICK
-from tests.unit.implication.naive import cells
+from tests.unit.benchmarks.naive import cells
 from tests.unit.implication.oracles import CASES
 
 EXACT: tuple[Method, ...] = ("em_bfs", "em_dfs", "em_mix")

@@ -10,11 +10,19 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.jit import bare, inlined
+from benchmarks.papers.systems.disjunctive.box_bitmaps import BoxBitmaps, box_at, look_up
+from benchmarks.papers.systems.disjunctive.dimensions import (
+    APART,
+    OVERLAPS,
+    SortedBoxes,
+    copy_box,
+    cut,
+    cut_off,
+    relation,
+)
+from benchmarks.papers.systems.disjunctive.streams import Stream, Streams
 from rules_index.arrays import grown
-from rules_index.implication.matching.box_bitmaps import BoxBitmaps, box_at, look_up
-from rules_index.implication.matching.dimensions import APART, OVERLAPS, SortedBoxes, copy_box, cut, cut_off, relation
-from rules_index.implication.matching.streams import Stream, Streams
-from rules_index.kernels.jit import bare, inlined
 
 BFS, DFS, MIX = range(3)
 COVERED, REST, FULL, PAUSED = range(4)

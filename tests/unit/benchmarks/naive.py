@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from rules_index.implication.matching.intervals import Disjunction
+from benchmarks.papers.systems.disjunctive.intervals import Disjunction
 
 Box = dict[str, tuple[float, float]]
 """Closed intervals, or open at infinity, by dimension."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rules_index.kernels.jit import bare, inlined, jit
+from benchmarks.jit import bare, inlined, jit
 
 IMPLIED, OVERLAPS, APART = 1, 0, -1
 """The results of algorithm 6."""

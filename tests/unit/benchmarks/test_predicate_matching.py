@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from benchmarks.implication import Setup, inserted
+from benchmarks.papers.systems.disjunctive.box_bitmaps import BoxBitmaps
+from benchmarks.papers.systems.disjunctive.box_trees import BoxTrees
+from benchmarks.papers.systems.disjunctive.dimensions import compare_dimensions
+from benchmarks.papers.systems.disjunctive.intervals import Conjunctive, Disjunction, Interval, Predicates, Space
+from benchmarks.papers.systems.disjunctive.predicate_matching import Matching, Method, match, match_each
 from rules_index.engines.r_tree.evaluation import scan_evaluate
 from rules_index.engines.r_tree.structure import RTree
-from rules_index.implication.matching.box_bitmaps import BoxBitmaps
-from rules_index.implication.matching.box_trees import BoxTrees
-from rules_index.implication.matching.dimensions import compare_dimensions
-from rules_index.implication.matching.intervals import Conjunctive, Disjunction, Interval, Predicates, Space
-from rules_index.implication.matching.predicate_matching import Matching, Method, match, match_each
 from rules_index.implication.search_limits import Budget
-from tests.unit.implication.naive import Box, cells, widened
+from tests.unit.benchmarks.naive import Box, cells, widened
 from tests.unit.implication.oracles import CASES
 
 EXACT: Sequence[Method] = ("em_bfs", "em_dfs", "em_mix")

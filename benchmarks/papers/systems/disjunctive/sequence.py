@@ -9,10 +9,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rules_index.implication.matching.box_bitmaps import BoxBitmaps, find_held, look_up
-from rules_index.implication.matching.box_trees import BoxTrees, overlapping
-from rules_index.implication.matching.dimensions import APART, IMPLIED, OVERLAPS, Lines, SortedBoxes, relation, relax
-from rules_index.implication.matching.exact import (
+from benchmarks.jit import bare, inlined, jit
+from benchmarks.papers.systems.disjunctive.box_bitmaps import BoxBitmaps, find_held, look_up
+from benchmarks.papers.systems.disjunctive.box_trees import BoxTrees, overlapping
+from benchmarks.papers.systems.disjunctive.dimensions import (
+    APART,
+    IMPLIED,
+    OVERLAPS,
+    Lines,
+    SortedBoxes,
+    relation,
+    relax,
+)
+from benchmarks.papers.systems.disjunctive.exact import (
     COVERED,
     FULL,
     MOST,
@@ -24,8 +33,7 @@ from rules_index.implication.matching.exact import (
     compare_found,
     start,
 )
-from rules_index.implication.matching.streams import NEAR, ORDERED, Stream, Streams, add, copy, replace, reset
-from rules_index.kernels.jit import bare, inlined, jit
+from benchmarks.papers.systems.disjunctive.streams import NEAR, ORDERED, Stream, Streams, add, copy, replace, reset
 
 HSR, HCR = 3, 4
 """The methods other than the strategies of exact matching."""

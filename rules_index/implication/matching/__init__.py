@@ -1,1 +1,0 @@
-"""The algorithms of the paper on matching disjunctive predicates (Kuntschke and Kemper)."""
