@@ -22,9 +22,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from benchmarks.papers.systems.pdfa.selection_join import SelectionJoin
 from benchmarks.report import machine, print_table, short
 from rules_index.index.boxes import Boxes
-from rules_index.join.pdfa import SelectionJoin
 
 SEED = 7
 VALUES = 1 << 16

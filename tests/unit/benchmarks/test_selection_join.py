@@ -10,9 +10,10 @@ import pyarrow as pa
 import pytest
 
 import rules_index as ri
+from benchmarks.papers.systems.pdfa.join_buffer import JoinBuffer
+from benchmarks.papers.systems.pdfa.selection_join import SelectionJoin
 from rules_index.index.boxes import Boxes, boxes_of
 from rules_index.index.conjunction_arrays import Conjunctions
-from rules_index.join.pdfa import JoinBuffer, SelectionJoin
 from tests.cases import QUICK, cases
 
 CASES = cases(100, "DELTATAG_PDFA_CASES")

@@ -8,14 +8,14 @@ from typing import Any, Literal
 
 import numpy as np
 
+from benchmarks.papers.systems.pdfa import searches
+from benchmarks.papers.systems.pdfa.join_buffer import JoinBuffer, combine
 from rules_index.arrays import offsets_of
 from rules_index.engines.grid_file.structure import GridFile
 from rules_index.engines.r_tree.box_tree import BoxTree
 from rules_index.engines.r_tree.structure import RTree
 from rules_index.index.boxes import Boxes
-from rules_index.join.pdfa import filtering
 from rules_index.join.pdfa.filtering import ENTRIES, NODES, Marks
-from rules_index.join.pdfa.join_buffer import JoinBuffer, combine
 
 Search = Literal["list", "naive", "scan"]
 INDEXES: dict[str, type[RTree] | type[GridFile]] = {"r_tree": RTree, "grid_file": GridFile}
@@ -138,7 +138,7 @@ class SelectionJoin:
         `joined` [joined rows, attributes]. Adds to totals [2] int64."""
         tree = self.index
         if self._search == "scan":
-            return filtering.scan_boxes(joined, tree.boxes, totals)
+            return searches.scan_boxes(joined, tree.boxes, totals)
         if self._search == "naive":
             offsets, keys, cost = tree.search_rows(joined.T)
             *nodes, entries = cost.values()
@@ -147,9 +147,9 @@ class SelectionJoin:
         own_attributes = self._stream_of == stream
         slots = self._search_first(joined[0], own_attributes, totals)
         attributes = np.concatenate([self._attributes[other] for other in others])
-        survivors = filtering.list_survivors(slots, attributes, tree.boxes, tree.sizes)
+        survivors = searches.list_survivors(slots, attributes, tree.boxes, tree.sizes)
         self.counters["second"] += len(joined)
-        return filtering.search_list(joined[:, attributes], survivors, totals)
+        return searches.search_list(joined[:, attributes], survivors, totals)
 
     def _search_first(self, row: np.ndarray, own_attributes: np.ndarray, totals: np.ndarray) -> np.ndarray:
         """FIRST with a new stamp: the slots [.] int32 that survive."""
@@ -158,6 +158,6 @@ class SelectionJoin:
             self._marks = Marks(np.zeros(len(tree.nodes.level), np.int64), np.zeros(len(tree.boxes.key), np.int64))
         self._stamp += 1
         self.counters["first"] += 1
-        return filtering.search_first(
+        return searches.search_first(
             row, own_attributes, tree.nodes, tree.boxes, tree.dimensions, self._marks, self._stamp, totals
         )
