@@ -10,7 +10,7 @@ import numpy as np
 from rules_index.engines.be_tree.arrays import from_arrays, from_boxes, laid_out, to_arrays
 from rules_index.engines.be_tree.deletion import remove
 from rules_index.engines.be_tree.invariants import check
-from rules_index.engines.be_tree.outline import LNode, batch_tree, l_nodes
+from rules_index.engines.be_tree.outline import batch_tree
 from rules_index.engines.be_tree.search import COUNTERS, DISCARDED, Batch, match_batch
 from rules_index.engines.be_tree.space_cutting import DONE, SHORT, insert_boxes, is_box, schedule, work
 from rules_index.engines.be_tree.store import (
@@ -211,10 +211,6 @@ class BETree:
     def tree(self) -> Tree:
         """The nodes for the batch kernel: one for each bucket that has a box in it or below it."""
         return batch_tree(to_arrays(self._store))
-
-    def l_nodes(self) -> list[LNode]:
-        """The l-nodes with their keys, boxes and Rank."""
-        return l_nodes(to_arrays(self._store))
 
     def check(self) -> None:
         """Raises `AssertionError` naming an invariant of the paper that is violated; for tests."""

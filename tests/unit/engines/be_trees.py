@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from rules_index.engines.be_tree.outline import keys_of
+from rules_index.engines.be_tree.store import NO_NODE
 from rules_index.engines.be_tree.structure import BETree, Events
 from rules_index.index.boxes import Boxes, Tree
 
@@ -83,9 +86,63 @@ def row_event(codes: np.ndarray) -> Event:
     return {attribute: [(int(code), int(code))] for attribute, code in enumerate(codes)}
 
 
+@dataclass(frozen=True)
+class LNode:
+    """An l-node.
+
+    key       section 4.1: the conjunction of the buckets (attribute, low, high) on its path, the root's first
+    boxes     the keys of its boxes, ascending
+    covered   the number of their predicates on attributes of the path that are not subsumed
+    subsumed  the number of their predicates that equal a bucket of the path
+    loss      Loss over the last whole window; 0 before
+    """
+
+    key: tuple[tuple[int, int, int], ...]
+    boxes: tuple[int, ...]
+    covered: int
+    subsumed: int
+    loss: float
+
+    @property
+    def gain(self) -> int:
+        """Gain of section 5; covered and subsumed predicates count alike."""
+        return self.covered + self.subsumed
+
+    @property
+    def rank(self) -> float:
+        """Rank of section 5."""
+        return self.gain - self.loss
+
+
+def l_nodes(tree: BETree) -> list[LNode]:
+    """The l-nodes of a tree, in preorder."""
+    arrays = tree.arrays
+    p_nodes = arrays["p_nodes"].tolist()
+    predicates = arrays["predicates"].tolist()
+    start = arrays["start"].tolist()
+    key_of = keys_of(arrays["position"], len(start) - 1).tolist()
+    losses = arrays["losses"].tolist() or [0.0] * len(arrays["c_nodes"])
+    keys: list[tuple[tuple[int, int, int], ...]] = []
+    found = []
+    box = 0
+    for number, (above, _, low, high, count) in enumerate(arrays["c_nodes"].tolist()):
+        if above == NO_NODE:
+            keys.append(())
+        else:
+            attribute, c_node = p_nodes[above]
+            keys.append((*keys[c_node], (attribute, low, high)))
+        path = {attribute: (low, high) for attribute, low, high in keys[number]}
+        named = [p for p in predicates[start[box] : start[box + count]] if p[0] in path]
+        subsumed = sum(path[attribute] == (low, high) for attribute, low, high in named)
+        boxes = tuple(sorted(key_of[box : box + count]))
+        found.append(LNode(keys[number], boxes, len(named) - subsumed, subsumed, losses[number]))
+        box += count
+    return found
+
+
 def shape(tree: BETree) -> dict[tuple[tuple[int, int, int], ...], set[str]]:
     """The key of each l-node -> its boxes, as S1, S2, ..."""
-    return {node.key: {f"S{box + 1}" for box in node.boxes} for node in tree.l_nodes()}
+    return {node.key: {f"S{box + 1}" for box in node.boxes} for node in l_nodes(tree)}
 
 
 def walk(tree: Tree, codes: np.ndarray) -> list[int]:

@@ -23,6 +23,7 @@ from tests.unit.engines.be_trees import (
     flat,
     grown,
     insert,
+    l_nodes,
     matches,
     row_event,
     shape,
@@ -150,12 +151,12 @@ def test_rank_of_an_l_node() -> None:
     boxes: list[Box] = [{A: (3, 3), B: (1, 1)}, {A: (0, 7), C: (2, 2)}, {D: (5, 5)}]
     tree = grown(boxes, sizes, max_cap=2, min_size=2, rank_window=2.0)
     below_a = ((A, 0, 7),)
-    node = next(node for node in tree.l_nodes() if node.key == below_a)
+    node = next(node for node in l_nodes(tree) if node.key == below_a)
     assert (node.boxes, node.covered, node.subsumed, node.gain, node.rank) == ((0, 1), 1, 1, 2, 2)
     discards = {(3, 1, 0): 1, (3, 1, 2): 0, (3, 0, 0): 2, (3, 0, 2): 1}
     for a, b, c in discards:
         tree.search(np.array([a, b, c, 0], np.int32), adapt=True)
-    node = next(node for node in tree.l_nodes() if node.key == below_a)
+    node = next(node for node in l_nodes(tree) if node.key == below_a)
     assert (node.loss, node.rank) == (1, 1)
     tree.check()
 
@@ -224,13 +225,13 @@ def test_a_node_that_discards_more_than_it_covers_is_recycled() -> None:
     boxes += [{A: (0, 15), C: (1, 1)}, {A: (0, 15), C: (2, 2)}]
     boxes += [{B: (code, code), D: (1, 1)} for code in range(3, 14)]
     tree = grown(boxes, STORY_SIZES, max_cap=4, min_size=2)
-    below_a = [node for node in tree.l_nodes() if node.key[:1] == ((A, 0, 15),)]
+    below_a = [node for node in l_nodes(tree) if node.key[:1] == ((A, 0, 15),)]
     assert {box for node in below_a for box in node.boxes} == {0, 1, 2, 3, 4}
     misses = np.array([7, 15, 15, 15], np.int32)
     for _ in range(12):
         assert tree.search(misses, adapt=True)[0].tolist() == []
         tree.check()
-    below_b = [node for node in tree.l_nodes() if node.key and node.key[0][0] == B]
+    below_b = [node for node in l_nodes(tree) if node.key and node.key[0][0] == B]
     assert {0, 1, 2} <= {box for node in below_b for box in node.boxes}
     for codes in ([7, 1, 15, 15], [7, 15, 2, 15], [0, 5, 0, 1]):
         row = np.array(codes, np.int32)

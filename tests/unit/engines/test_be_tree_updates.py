@@ -11,7 +11,7 @@ import pytest
 from rules_index.engines.be_tree.structure import BETree
 from rules_index.index.boxes import Boxes
 from tests.cases import cases
-from tests.unit.engines.be_trees import Box, Updates, flat, shape
+from tests.unit.engines.be_trees import Box, Updates, flat, l_nodes, shape
 
 
 @pytest.mark.parametrize("block", range(4))
@@ -67,7 +67,7 @@ def test_boxes_that_no_attribute_tells_apart_share_an_l_node() -> None:
         tree = BETree.build(alike, batch=batch)
         found, cost = tree.search(np.array([0], np.int32))
         assert len(found) == 2 * count and cost["predicates_evaluated"] == 0
-        assert {len(node.boxes) for node in tree.l_nodes()} == {0, count}
+        assert {len(node.boxes) for node in l_nodes(tree)} == {0, count}
         assert len(tree.search(np.array([1], np.int32))[0]) == count
 
 

@@ -16,6 +16,7 @@ from rules_index.index.conjunction_arrays import DISJUNCTION
 from rules_index.index.registry import engine_class
 from rules_index.index.term_sets import NO_SETS, sets_of
 from tests.cases import QUICK, cases, quick_first
+from tests.unit.engines.be_trees import l_nodes
 from tests.unit.engines.random_conjunctions import SIZES, Draw
 
 Sets = dict[int, dict[int, set[int]]]
@@ -46,7 +47,7 @@ def be_tree_cost(engine: Any, offered: dict[int, set[int]]) -> dict[str, int]:
     """What a search costs by section 5: l-nodes whose buckets the event meets, each expression until a predicate fails,
     first those on attributes that are not on the path; what is all of its bucket is not evaluated."""
     cost = dict.fromkeys(("expressions_checked", "predicates_evaluated", "matches"), 0)
-    nodes = engine.structure.l_nodes()
+    nodes = l_nodes(engine.structure)
     sets = codes_of(engine, [key for node in nodes for key in node.boxes])
     for node in nodes:
         if not all(any(low <= code <= high for code in offered.get(a, ())) for a, low, high in node.key):
