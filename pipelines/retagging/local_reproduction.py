@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 MADE_BY = "deltatag.retag"
 """The table property that marks a table as one that may be replaced."""
-_Write = Callable[[Iterator[pa.RecordBatch]], None]
 
 
 def reproduce_here(

@@ -43,7 +43,7 @@ def evaluate(
         result = Evaluated(pa.repeat(constant_scalar(expression), rows))
     else:
         operands = [evaluate(operand, inputs, rows, cache) for operand in expression.operands]
-        result = _OPERATIONS[expression.name](expression, operands)
+        result = OPERATIONS[expression.name](expression, operands)
     cache[expression] = result
     return result
 
@@ -327,7 +327,7 @@ def _call(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     return _finish(values, _with_more(raised, failed))
 
 
-_OPERATIONS: dict[str, Callable[[Operation, list[Evaluated]], Evaluated]] = {
+OPERATIONS: dict[str, Callable[[Operation, list[Evaluated]], Evaluated]] = {
     "add": _arithmetic,
     "subtract": _arithmetic,
     "multiply": _arithmetic,
@@ -361,5 +361,3 @@ _OPERATIONS: dict[str, Callable[[Operation, list[Evaluated]], Evaluated]] = {
     "filter": _filtered,
     "call": _call,
 }
-OPERATIONS = frozenset(_OPERATIONS)
-"""The names of the operations that can be evaluated here."""

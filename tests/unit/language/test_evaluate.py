@@ -196,7 +196,7 @@ def test_empty_batches_keep_their_types(rows: int) -> None:
 
 
 def test_every_operation_of_the_language_is_there() -> None:
-    assert {"add", "cast", "<=>", "and", "is_null", "in", "case", "coalesce", "like", "rlike"} <= OPERATIONS
+    assert {"add", "cast", "<=>", "and", "is_null", "in", "case", "coalesce", "like", "rlike"} <= set(OPERATIONS)
 
 
 NOT_UTF8 = [b"a\xff", b"\xc3", b"ok", None, b"\xed\xa0\x80", b"\xf5\x80\x80\x80"]

@@ -126,4 +126,4 @@ def test_depth_is_limited() -> None:
 
 
 def test_every_operation_that_is_evaluated_can_be_stored() -> None:
-    assert set(serialise._OPERANDS) == OPERATIONS
+    assert set(serialise._OPERANDS) == set(OPERATIONS)
