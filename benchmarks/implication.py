@@ -26,8 +26,8 @@ import numpy as np
 from benchmarks.papers.systems.disjunctive.box_trees import BoxTrees
 from benchmarks.papers.systems.disjunctive.intervals import Conjunctive, Disjunction, Interval, Predicates, Space
 from benchmarks.papers.systems.disjunctive.predicate_matching import Matchings, Method, match, match_each
+from benchmarks.papers.systems.disjunctive.row_evaluation import scan_evaluate
 from benchmarks.report import interleaved, machine, median, plot_bars, print_table
-from rules_index.engines.r_tree.evaluation import scan_evaluate
 from rules_index.engines.r_tree.structure import RTree
 from rules_index.implication.search_limits import Budget
 from rules_index.index.boxes import Boxes

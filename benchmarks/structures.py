@@ -22,13 +22,13 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.papers.systems.disjunctive.row_evaluation import scan_evaluate, tree_evaluate
 from benchmarks.report import machine, median, print_table, short
 from benchmarks.workload import COLUMNS, VALUES, ranges
 from rules_index.engines.be_tree.store import C_USED, P_USED, WORDS_USED
 from rules_index.engines.be_tree.structure import BETree
 from rules_index.engines.cei.structure import Cei
 from rules_index.engines.grid_file.structure import GridFile
-from rules_index.engines.r_tree.evaluation import scan_evaluate
 from rules_index.engines.r_tree.structure import RTree
 from rules_index.index.boxes import Boxes
 
@@ -110,8 +110,8 @@ def union(count: int, rows: int) -> dict[str, float]:
     tree = RTree.build(boxes)
     ways: dict[str, Callable[[], np.ndarray]] = {
         "SE": lambda: scan_evaluate(boxes, codes)[0],
-        "IE": lambda: tree.holds_rows(codes, short_circuit=False)[0],
-        "IE+SC": lambda: tree.holds_rows(codes)[0],
+        "IE": lambda: tree_evaluate(tree, codes, short_circuit=False)[0],
+        "IE+SC": lambda: tree_evaluate(tree, codes)[0],
     }
     answers = [ask() for ask in ways.values()]
     assert all(np.array_equal(answer, answers[0]) for answer in answers)

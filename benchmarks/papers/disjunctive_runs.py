@@ -12,8 +12,8 @@ from benchmarks.implication import PLAIN, Pairs, Setup, cells
 from benchmarks.papers.experiment import DifferentAnswersError, Progress, Row, in_turn
 from benchmarks.papers.systems.disjunctive.intervals import Predicates
 from benchmarks.papers.systems.disjunctive.predicate_matching import match, match_each
+from benchmarks.papers.systems.disjunctive.row_evaluation import scan_evaluate, tree_evaluate
 from benchmarks.report import median
-from rules_index.engines.r_tree.evaluation import scan_evaluate
 from rules_index.engines.r_tree.structure import RTree
 from rules_index.implication.search_limits import Budget
 from rules_index.index.boxes import Boxes
@@ -173,8 +173,8 @@ def throughput(boxes: Boxes, rows: int, repeat: int) -> Row:
     tree = grown(boxes)
     ways: Mapping[str, Callable[[], tuple[np.ndarray, dict[str, int]]]] = {
         "SE": lambda: scan_evaluate(boxes, codes),
-        "IE": lambda: tree.holds_rows(codes, short_circuit=False),
-        "IE+SC": lambda: tree.holds_rows(codes),
+        "IE": lambda: tree_evaluate(tree, codes, short_circuit=False),
+        "IE+SC": lambda: tree_evaluate(tree, codes),
     }
     answers = {name: ask() for name, ask in ways.items()}
     if any(not np.array_equal(answers[name][0], answers["SE"][0]) for name in ways):

@@ -24,28 +24,6 @@ def set_codes(
                 qrb[region[term] + code, slot >> 6] |= bit
 
 
-@jit
-def candidate_arrows(
-    qrb: np.ndarray, qub: np.ndarray, region_at: np.ndarray, sizes: np.ndarray, words: int
-) -> np.ndarray:
-    """`cab` [regions, attributes] uint8: 1 where attribute j, other than the region's own, can still fail a query that
-    the region leaves open: `ra[r].qrb & ASC(A_j).qub != 0` (section 4.1)."""
-    attributes = len(sizes)
-    cab = np.zeros((len(qrb), attributes), np.uint8)
-    for attribute in range(attributes):
-        if region_at[attribute] < 0:
-            continue
-        for region in range(region_at[attribute], region_at[attribute] + sizes[attribute]):
-            for other in range(attributes):
-                if other == attribute:
-                    continue
-                for word in range(words):
-                    if qrb[region, word] & qub[other, word] != 0:
-                        cab[region, other] = 1
-                        break
-    return cab
-
-
 def words_of(bits: np.ndarray) -> np.ndarray:
     """Packs Booleans [.., bits], bits being a multiple of 64, into words [.., bits / 64] uint64."""
     return np.packbits(bits, axis=-1, bitorder="little").view(np.uint64)

@@ -5,8 +5,7 @@ that some conjunction names) are
 
 - `qub` [attributes, words] uint64, the query-usage bitmaps: 1 where the conjunction names the attribute;
 - `qrb` [regions, words] uint64, the query-result bitmaps: 0 where no row with this code satisfies the conjunction, so 1
-  in every region of an attribute that it does not name; code c of attribute a is the region `region_at[a] + c`;
-- `cab` [regions, attributes], the candidate arrows of section 4.1.
+  in every region of an attribute that it does not name; code c of attribute a is the region `region_at[a] + c`.
 
 A conjunction has a slot, its bit in every bitmap. One that names no attribute can never be covered (definition 2): it
 is kept separately and matches every row.
@@ -18,7 +17,7 @@ from typing import Self
 
 import numpy as np
 
-from rules_index.engines.asc.bitmaps import bits_of, candidate_arrows, set_codes, words_of
+from rules_index.engines.asc.bitmaps import bits_of, set_codes, words_of
 from rules_index.engines.asc.evaluate import COSTS, Bitmaps, Order, evaluate_rows
 from rules_index.errors import RulesIndexError
 from rules_index.index.array_checks import require, require_range
@@ -48,7 +47,6 @@ class SelectionConstructs:
         self._live = np.zeros(1, np.uint64)
         self._qub = np.zeros((len(sizes), 1), np.uint64)
         self._qrb = np.zeros((0, 1), np.uint64)
-        self._cab: np.ndarray | None = None
 
     @classmethod
     def build(cls, conjunctions: Conjunctions) -> Self:
@@ -134,14 +132,6 @@ class SelectionConstructs:
         words = int(np.flatnonzero(self._live)[-1]) + 1 if self._live.any() else 0
         return Bitmaps(self._region_at, self._qub, self._qrb, self._live, words)
 
-    @property
-    def cab(self) -> np.ndarray:
-        """The candidate-arrow bitmaps [regions, attributes] uint8."""
-        if self._cab is None:
-            b = self.bitmaps
-            self._cab = candidate_arrows(b.qrb, b.qub, b.region_at, self.sizes, b.words)
-        return self._cab
-
     def qub_of(self, attribute: int) -> np.ndarray:
         """Which slots [slots] bool name an attribute."""
         return bits_of(self._qub[attribute])
@@ -149,10 +139,6 @@ class SelectionConstructs:
     def qrb_of(self, attribute: int) -> np.ndarray:
         """Which slots [codes, slots] bool each code of a p-attribute leaves open."""
         return bits_of(self._qrb[self._regions(attribute)])
-
-    def cab_of(self, attribute: int) -> np.ndarray:
-        """The candidate arrows [codes, attributes] uint8 of the regions of a p-attribute."""
-        return self.cab[self._regions(attribute)]
 
     def insert(self, key: int, attributes: np.ndarray, sets: list[np.ndarray]) -> None:
         """Adds the conjunction that names `attributes` [.] int32, ascending; `sets[i]` [., 2] are the closed intervals
@@ -186,7 +172,7 @@ class SelectionConstructs:
             column &= ~bit
             for low, high in intervals.tolist():
                 column[low : high + 1] |= bit
-        self._changed()
+        self.version += 1
 
     def delete(self, key: int) -> None:
         """Removes a conjunction. Raises `KeyError` if no conjunction has this key."""
@@ -202,7 +188,7 @@ class SelectionConstructs:
             bitmaps[:, word] &= ~bit
         if len(self.attributes) < (self._region_at >= 0).sum():
             self._lay_out()
-        self._changed()
+        self.version += 1
 
     def search(self, codes: np.ndarray, order: Order | None = None) -> tuple[np.ndarray, dict[str, int]]:
         """The keys [.] int32, ascending, of the conjunctions that a row satisfies, and the cost; see `search_rows`."""
@@ -262,10 +248,6 @@ class SelectionConstructs:
         assert not set(self._slot_of) & set(self._unbounded.tolist()), "a key stands twice"
         assert np.array_equal(bits_of(self._live), self._key_of >= 0), "live slots"
         assert np.array_equal(self._region_at, self._places()), "one construct per p-attribute, and no other"
-        for attribute in self.attributes:
-            expected = [(self.qrb_of(attribute) & self.qub_of(other)).any(axis=1) for other in range(len(self.sizes))]
-            expected[attribute][:] = False
-            assert np.array_equal(self.cab_of(attribute), np.stack(expected, axis=1)), "cab"
 
     def _wrong(self) -> str:
         if (self._qub & ~self._live).any() or (self._qrb & ~self._live).any():
@@ -324,10 +306,6 @@ class SelectionConstructs:
         self._live = np.append(self._live, np.zeros(more, np.uint64))
         self._qub = np.pad(self._qub, ((0, 0), (0, more)))
         self._qrb = np.pad(self._qrb, ((0, 0), (0, more)))
-
-    def _changed(self) -> None:
-        self._cab = None
-        self.version += 1
 
     def _require_room(self, regions: int, words: int) -> None:
         if 8 * regions * words > MAX_BYTES:

@@ -163,32 +163,6 @@ def covering(kind: int, k: int, x: int, level: int) -> tuple[int, int, int]:
 
 
 @jit
-def count_pieces(kind: int, k: int, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The number of pieces [intervals] int64 of each [a, b)."""
-    counts = np.zeros(len(a), np.int64)
-    for interval in range(len(a)):
-        start = a[interval]
-        while start < b[interval]:
-            _, start = first_piece(kind, k, start, b[interval])
-            counts[interval] += 1
-    return counts
-
-
-@jit
-def list_pieces(kind: int, k: int, a: np.ndarray, b: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """The ids [offsets[-1]] int64 of the pieces of each [a, b), from left to right."""
-    ids = np.empty(offsets[-1], np.int64)
-    for interval in range(len(a)):
-        start = a[interval]
-        at = offsets[interval]
-        while start < b[interval]:
-            piece, start = first_piece(kind, k, start, b[interval])
-            ids[at] = piece
-            at += 1
-    return ids
-
-
-@jit
 def bounds_of_places(layout: ConstructLayout, places: np.ndarray) -> np.ndarray:
     """(attribute, low, high) [places, 3] int32, closed, of the constructs at ascending places."""
     tests = np.empty((len(places), 3), np.int32)

@@ -83,10 +83,6 @@ class BoxTree(ABC):
         _, keys, counters = self._search(*self._range(attributes[nonempty], low, high))
         return keys, counters
 
-    def overlapping(self, attributes: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        """The keys [.] int32, ascending, of the boxes that overlap a box with bounds on these attributes."""
-        return self._search(*self._range(attributes, low, high))[1]
-
     def tree(self) -> Tree:
         """The nodes for the batch kernel, with the boxes at the leaves."""
         return preorder(self._nodes, self._store.view, self._dimensions)

@@ -10,7 +10,6 @@ import numpy as np
 from rules_index.engines.box_store import BoxStore, loaded
 from rules_index.engines.r_tree.box_tree import BoxTree, load_parts
 from rules_index.engines.r_tree.dimensions import Dimensions, make_dimensions, most_selective
-from rules_index.engines.r_tree.evaluation import evaluate_rows
 from rules_index.engines.r_tree.insertion import insert_entry, loose_node, nodes_needed, take_out
 from rules_index.engines.r_tree.nodes import FREE, ROOT, Nodes, free_node, reserve
 from rules_index.engines.r_tree.packing import pack
@@ -108,33 +107,6 @@ class RTree(BoxTree):
             free_node(root, self._nodes)
             self._nodes.header[ROOT], self._nodes.parent[child] = child, -1
             root = child
-
-    def holds(
-        self, codes: np.ndarray, *, short_circuit: bool = True, level_limit: int | None = None
-    ) -> tuple[bool, dict[str, int]]:
-        """Returns whether a row of codes [attributes] is in the union of the boxes, and the cost. Evaluated by IE+SC,
-        or by IE without `short_circuit`.
-
-        level_limit: the number of levels, from the root on, whose nodes are visited. A row that is not in the union may
-        then count as inside; one that is in it always does (section 4.2).
-        """
-        holds, counters = self.holds_rows(
-            np.reshape(codes, (-1, 1)), short_circuit=short_circuit, level_limit=level_limit
-        )
-        return bool(holds[0]), counters
-
-    def holds_rows(
-        self, codes: np.ndarray, *, short_circuit: bool = True, level_limit: int | None = None
-    ) -> tuple[np.ndarray, dict[str, int]]:
-        """`holds` for a code matrix [attributes, rows] int32: [rows] bool, and the total cost."""
-        if level_limit is not None and level_limit < 1:
-            raise ValueError(f"level_limit is at least 1, not {level_limit}")
-        codes = self._code_matrix(codes)
-        last_level = 0 if level_limit is None else int(self._nodes.level[self._nodes.header[ROOT]]) + 1 - level_limit
-        holds, totals = evaluate_rows(
-            codes, self._nodes, self._store.view, self._dimensions, bool(short_circuit), last_level
-        )
-        return holds, {"nodes": int(totals[0]), "boxes": int(totals[1])}
 
     def _insert_entry(self, entry: int, level: int) -> None:
         root_level = int(self._nodes.level[self._nodes.header[ROOT]])

@@ -16,7 +16,7 @@ from benchmarks.papers.systems.disjunctive.box_trees import BoxTrees
 from benchmarks.papers.systems.disjunctive.dimensions import compare_dimensions
 from benchmarks.papers.systems.disjunctive.intervals import Conjunctive, Disjunction, Interval, Predicates, Space
 from benchmarks.papers.systems.disjunctive.predicate_matching import Matching, Method, match, match_each
-from rules_index.engines.r_tree.evaluation import scan_evaluate
+from benchmarks.papers.systems.disjunctive.row_evaluation import scan_evaluate
 from rules_index.engines.r_tree.structure import RTree
 from rules_index.implication.search_limits import Budget
 from tests.unit.benchmarks.naive import Box, cells, widened

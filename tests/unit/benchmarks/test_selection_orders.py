@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.papers.systems.asc.adaptive import AdaptiveSearch
-from benchmarks.papers.systems.asc.hybrid import HybridSearch
+from benchmarks.papers.systems.asc.hybrid import HybridSearch, candidate_arrows
 from benchmarks.papers.systems.asc.macro import MacroSearch
 from rules_index.engines.asc.constructs import SelectionConstructs
 from tests.unit.engines.constructs import (
@@ -22,6 +22,33 @@ from tests.unit.engines.constructs import (
     micro_arrows,
     worked_example,
 )
+
+
+def test_candidate_arrows_are_those_of_figure_2() -> None:
+    example = worked_example()
+    b = example.bitmaps
+    cab = candidate_arrows(b.qrb, b.qub, b.region_at, example.sizes, b.words)
+    found = [" ".join("".join(map(str, region)) for region in cab[5 * a : 5 * a + 5]) for a in range(4)]
+    assert found == [
+        "0111 0111 0111 0111 0101",
+        "1011 1011 1010 1011 1011",
+        "1101 0101 0101 1101 1101",
+        "1110 1010 1010 1010 1110",
+    ]
+
+
+def test_candidate_arrows_agree_with_their_definition() -> None:
+    for seed in range(20):
+        constructs = Play(seed, least=1).build(40)
+        b = constructs.bitmaps
+        cab = candidate_arrows(b.qrb, b.qub, b.region_at, constructs.sizes, b.words)
+        for a in constructs.attributes.tolist():
+            begin = int(b.region_at[a])
+            expected = [
+                (constructs.qrb_of(a) & constructs.qub_of(other)).any(axis=1) & (other != a)
+                for other in range(len(constructs.sizes))
+            ]
+            assert np.array_equal(cab[begin : begin + int(constructs.sizes[a])], np.stack(expected, axis=1))
 
 
 def test_the_macro_search_chooses_as_in_example_5() -> None:

@@ -37,6 +37,12 @@ def row_box(codes: Sequence[int] | np.ndarray) -> Sides:
     return {a: (int(code), int(code)) for a, code in enumerate(codes)}
 
 
+# K10: the six boxes and four rows of figure 8, with two codes to a unit so that 4.5 is a code
+LEAF_A = [(0, 2, 0, 2), (3, 5, 1, 4), (1, 4, 5, 6)]
+LEAF_B = [(4, 7, 3, 5), (8, 9, 0, 2), (6, 9, 6, 8)]
+FIGURE_8 = [{0: (2 * a, 2 * b), 1: (2 * c, 2 * d)} for a, b, c, d in LEAF_A + LEAF_B]
+
+
 class Draw:
     """Random boxes: narrow, wide, of one code, of all codes, of the last code alone, over 1 to 8 attributes."""
 
@@ -114,10 +120,16 @@ class History(Draw):
         assert found.dtype == np.int32 and found.tolist() == self.expected(row_box(codes))
         known = np.flatnonzero(self.random.random(len(codes)) < 0.5)
         some = {a: side for a, side in row_box(codes).items() if a in known}
-        assert structure.overlapping(known, codes[known], codes[known]).tolist() == self.expected(some)
+        assert overlapping(structure, known, codes[known], codes[known]).tolist() == self.expected(some)
         query = self.box()
-        assert structure.overlapping(*arguments(query)).tolist() == self.expected(query)
+        assert overlapping(structure, *arguments(query)).tolist() == self.expected(query)
         check_tree(structure.tree(), self.held, row_box(codes))
+
+
+def overlapping(structure: Any, attributes: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """The keys [.] int32, ascending, of the boxes that overlap a box with bounds on these attributes."""
+    event = (attributes, np.arange(len(attributes) + 1), np.stack([low, high], axis=1))
+    return structure.search_event(event)[0]
 
 
 def check_tree(tree: Tree, held: dict[int, Sides], row: Sides) -> None:

@@ -23,6 +23,7 @@ from tests.unit.engines.box_trees import (
     boxes_of,
     misshapen,
     overlap,
+    overlapping,
     refuse_or_survive,
     row_box,
     run_history,
@@ -57,12 +58,12 @@ def test_every_change_keeps_the_pages_sound_and_the_answers_right(name: str) -> 
 def test_a_row_of_one_stream_and_then_its_join_results(name: str) -> None:
     index = TWO_STEPS[name](boxes_of([16, 16], QUERIES))
     index.check()
-    first = index.overlapping(np.array([0]), np.array([7]), np.array([7]))
+    first = overlapping(index, np.array([0]), np.array([7]), np.array([7]))
     assert first.tolist() == [0, 2, 3]
     for y, second in ((3, [0]), (9, [2]), (5, [0, 3])):
         assert index.search(np.array([7, y]))[0].tolist() == second
     # a row of the other stream that comes last is searched first
-    assert index.overlapping(np.array([1]), np.array([9]), np.array([9])).tolist() == [1, 2]
+    assert overlapping(index, np.array([1]), np.array([9]), np.array([9])).tolist() == [1, 2]
 
 
 class Stamps:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 
-from rules_index.engines.r_tree.evaluation import scan_evaluate
 from rules_index.engines.r_tree.split import quadratic_split, r_star_split
 from rules_index.engines.r_tree.structure import RTree
 from rules_index.index.array_checks import InvalidArraysError
 from rules_index.index.boxes import Boxes
 from tests.cases import cases
 from tests.unit.engines.box_trees import (
+    FIGURE_8,
     Draw,
     Sides,
     arguments,
@@ -43,38 +42,14 @@ def test_every_change_keeps_the_tree_sound_and_its_answers_right(name: str) -> N
         run_history(seed, BUILDS[name], 120)
 
 
-# K10: the six boxes and four rows of figure 8, with two codes to a unit so that 4.5 is a code
-LEAF_A = [(0, 2, 0, 2), (3, 5, 1, 4), (1, 4, 5, 6)]
-LEAF_B = [(4, 7, 3, 5), (8, 9, 0, 2), (6, 9, 6, 8)]
-FIGURE_8 = [{0: (2 * a, 2 * b), 1: (2 * c, 2 * d)} for a, b, c, d in LEAF_A + LEAF_B]
-
-
-@pytest.mark.parametrize(
-    ("row", "answer", "nodes", "short_circuit", "at_root"),
-    [
-        ((2, 9), False, 1, 1, False),
-        ((0.5, 4), False, 2, 2, True),
-        ((1, 1), True, 2, 2, True),
-        ((4.5, 3.5), True, 3, 2, True),
-    ],
-)
+@pytest.mark.parametrize(("row", "nodes"), [((2, 9), 1), ((0.5, 4), 2), ((1, 1), 2), ((4.5, 3.5), 3)])
 @pytest.mark.parametrize("split", ["quadratic", "r_star"])
-def test_figure_8(
-    row: tuple[float, float], answer: bool, nodes: int, short_circuit: int, at_root: bool, split: Any
-) -> None:
-    boxes = boxes_of([20, 20], FIGURE_8)
-    tree = RTree.build(boxes, min_entries=2, max_entries=3, split=split)
+def test_a_search_visits_the_nodes_of_figure_8(row: tuple[float, float], nodes: int, split: Any) -> None:
+    tree = RTree.build(boxes_of([20, 20], FIGURE_8), min_entries=2, max_entries=3, split=split)
     codes = np.array([2 * value for value in row], np.int32)
-    held, cost = tree.holds(codes, short_circuit=False)
-    assert (held, cost["nodes"]) == (answer, nodes)
-    held, cost = tree.holds(codes)
-    assert (held, cost["nodes"]) == (answer, short_circuit)
-    held, cost = tree.holds(codes, level_limit=1)
-    assert (held, cost) == (at_root, {"nodes": 1, "boxes": 0})
     found, cost = tree.search(codes)
     assert found.tolist() == [key for key, box in enumerate(FIGURE_8) if overlap(box, row_box(codes))]
     assert cost == {"nodes": nodes, "boxes": 3 * (nodes - 1)}
-    assert scan_evaluate(boxes, codes[:, None])[0].tolist() == [answer]
 
 
 def test_the_two_leaves_of_figure_8_have_tight_rectangles() -> None:
@@ -87,27 +62,6 @@ def test_the_two_leaves_of_figure_8_have_tight_rectangles() -> None:
         [0, 1, 2],
         [3, 4, 5],
     ]
-
-
-def test_evaluation_agrees_with_the_standard_one_and_a_level_limit_only_adds_rows() -> None:
-    for seed in range(40):
-        draw = Draw(seed)
-        held = draw.boxes(200)
-        boxes = boxes_of(draw.sizes, held)
-        codes = draw.codes(30)
-        first = [next((i for i, box in enumerate(held) if overlap(box, row_box(row))), -1) for row in codes.T]
-        answer, cost = scan_evaluate(boxes, codes)
-        assert answer.tolist() == [i >= 0 for i in first]
-        assert cost == {"nodes": 0, "boxes": sum(i + 1 if i >= 0 else len(held) for i in first)}
-        tree = RTree.build(boxes, min_entries=2, max_entries=4)
-        every, every_cost = tree.holds_rows(codes, short_circuit=False)
-        some, some_cost = tree.holds_rows(codes)
-        assert every.tolist() == some.tolist() == answer.tolist()
-        assert every_cost == tree.search_rows(codes)[2]
-        assert some_cost["nodes"] <= every_cost["nodes"] and some_cost["boxes"] <= every_cost["boxes"]
-        limited = [tree.holds_rows(codes, level_limit=level)[0] for level in range(1, 10)]
-        assert all((lower <= upper).all() for upper, lower in pairwise(limited))
-        assert limited[-1].tolist() == answer.tolist()
 
 
 def area(box: Sequence[Sequence[int]]) -> int:
@@ -312,12 +266,10 @@ def test_wrong_parameters_are_refused(parameters: dict[str, Any]) -> None:
         RTree.build(boxes_of([4, 4], FIGURE_8[:0]), **parameters)
 
 
-def test_a_row_of_another_number_of_codes_a_level_below_the_first_and_a_negative_key_are_refused() -> None:
+def test_a_row_of_another_number_of_codes_and_a_negative_key_are_refused() -> None:
     tree = RTree.build(boxes_of([20, 20], FIGURE_8))
     with pytest.raises(ValueError, match="2 codes"):
         tree.search(np.zeros(3, np.int32))
-    with pytest.raises(ValueError, match="level_limit"):
-        tree.holds(np.zeros(2, np.int32), level_limit=0)
     with pytest.raises(ValueError, match="-1"):
         tree.insert(-1, *arguments(FIGURE_8[0]))
     with pytest.raises(KeyError):

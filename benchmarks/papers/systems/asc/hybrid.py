@@ -54,6 +54,8 @@ class HybridSearch:
         """The sequence so far."""
         self._settled = np.zeros(regions, np.uint8)
         self._tau = tau
+        b = constructs.bitmaps
+        self._cab = candidate_arrows(b.qrb, b.qub, b.region_at, constructs.sizes, b.words)
         self._periods = max(0, len(macro) - 1)
         self._seen = 0
         self.monitoring_cost = 0
@@ -78,7 +80,7 @@ class HybridSearch:
             upto = min(codes.shape[1], at + self._tau - self._seen)
             rows = self._constructs.rows(codes[:, at:upto])
             self._ends, cost = _observe(
-                rows, self._constructs.bitmaps, self.order, self._settled, self._constructs.cab,
+                rows, self._constructs.bitmaps, self.order, self._settled, self._cab,
                 self._tallies, self._ends,
             )  # fmt: skip
             self.monitoring_cost += cost
@@ -204,3 +206,25 @@ def _add(counts: np.ndarray, is_open: bool, passed: int, offered: int) -> None:
     else:
         counts[COVERED_ROWS] += 1
         counts[DROPPED] += passed == 0
+
+
+@jit
+def candidate_arrows(
+    qrb: np.ndarray, qub: np.ndarray, region_at: np.ndarray, sizes: np.ndarray, words: int
+) -> np.ndarray:
+    """`cab` [regions, attributes] uint8: 1 where attribute j, other than the region's own, can still fail a query that
+    the region leaves open: `ra[r].qrb & ASC(A_j).qub != 0` (section 4.1)."""
+    attributes = len(sizes)
+    cab = np.zeros((len(qrb), attributes), np.uint8)
+    for attribute in range(attributes):
+        if region_at[attribute] < 0:
+            continue
+        for region in range(region_at[attribute], region_at[attribute] + sizes[attribute]):
+            for other in range(attributes):
+                if other == attribute:
+                    continue
+                for word in range(words):
+                    if qrb[region, word] & qub[other, word] != 0:
+                        cab[region, other] = 1
+                        break
+    return cab

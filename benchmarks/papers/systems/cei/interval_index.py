@@ -13,11 +13,10 @@ from rules_index.engines.cei.constructs import (
     ConstructLayout,
     Kind,
     choose_k,
-    count_pieces,
     covering,
+    first_piece,
     lay_out,
     levels,
-    list_pieces,
 )
 from rules_index.engines.cei.id_lists import IdLists
 from rules_index.engines.cei.invariants import check_decomposition, check_lists
@@ -97,8 +96,8 @@ class IntervalIndex:
         begin, end = np.asarray(a, np.int64), np.asarray(b, np.int64)
         self._require(begin, end, np.zeros(len(begin), bool))
         kind, k = KINDS[self.kind], int(self._layout.k[INTERVAL])
-        offsets = np.concatenate([[0], np.cumsum(count_pieces(kind, k, begin, end))])
-        ids: np.ndarray = list_pieces(kind, k, begin, end, offsets)
+        offsets = np.concatenate([[0], np.cumsum(_count_pieces(kind, k, begin, end))])
+        ids: np.ndarray = _list_pieces(kind, k, begin, end, offsets)
         return offsets, ids
 
     def insert(self, key: int, a: int, b: int | None = None, closed: bool = False) -> None:
@@ -209,3 +208,29 @@ def _search(
                     construct -= step
         offsets[value + 1] = found
     return offsets, keys[:found]
+
+
+@jit
+def _count_pieces(kind: int, k: int, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The number of pieces [intervals] int64 of each [a, b)."""
+    counts = np.zeros(len(a), np.int64)
+    for interval in range(len(a)):
+        start = a[interval]
+        while start < b[interval]:
+            _, start = first_piece(kind, k, start, b[interval])
+            counts[interval] += 1
+    return counts
+
+
+@jit
+def _list_pieces(kind: int, k: int, a: np.ndarray, b: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """The ids [offsets[-1]] int64 of the pieces of each [a, b), from left to right."""
+    ids = np.empty(offsets[-1], np.int64)
+    for interval in range(len(a)):
+        start = a[interval]
+        at = offsets[interval]
+        while start < b[interval]:
+            piece, start = first_piece(kind, k, start, b[interval])
+            ids[at] = piece
+            at += 1
+    return ids

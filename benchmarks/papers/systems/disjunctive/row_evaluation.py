@@ -8,16 +8,34 @@ from __future__ import annotations
 
 import numpy as np
 
+from benchmarks.jit import inlined, jit
 from rules_index.engines.box_store import BoxArrays
 from rules_index.engines.r_tree.dimensions import Dimensions
 from rules_index.engines.r_tree.nodes import ROOT, Nodes
 from rules_index.engines.r_tree.search import box_meets, meets
+from rules_index.engines.r_tree.structure import RTree
 from rules_index.index.boxes import Boxes
-from rules_index.kernels.jit import inlined, jit
+
+
+def tree_evaluate(
+    tree: RTree, codes: np.ndarray, *, short_circuit: bool = True, level_limit: int | None = None
+) -> tuple[np.ndarray, dict[str, int]]:
+    """Evaluates the rows of a code matrix [attributes, rows] int32 by IE+SC, or by IE without `short_circuit`. Returns
+    holds [rows] bool, and the cost.
+
+    level_limit: the number of levels, from the root on, whose nodes are visited. A row that is not in the union may
+    then count as inside; one that is in it always does (section 4.2).
+    """
+    if level_limit is not None and level_limit < 1:
+        raise ValueError(f"level_limit is at least 1, not {level_limit}")
+    codes = np.ascontiguousarray(codes, np.int32)
+    last_level = 0 if level_limit is None else int(tree.nodes.level[tree.nodes.header[ROOT]]) + 1 - level_limit
+    holds, totals = _evaluate_rows(codes, tree.nodes, tree.boxes, tree.dimensions, bool(short_circuit), last_level)
+    return holds, {"nodes": int(totals[0]), "boxes": int(totals[1])}
 
 
 @jit
-def evaluate_rows(
+def _evaluate_rows(
     codes: np.ndarray, nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions, short_circuit: bool, last_level: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Evaluates the rows of a code matrix [attributes, rows] int32 by IE, or by IE+SC if `short_circuit`. Returns holds
