@@ -50,11 +50,11 @@ class Tokens:
 
     `kinds[i]` is the upper-case word of an identifier or keyword, the operator's own text (`==` as `=`, `!=` as `<>`),
     or one of `STRING`, `QUOTED_NAME`, `NUMBER`; the last is `END`. `starts[i]` and `ends[i]` are the offsets of token i
-    in `text`. `work` is the rest of the rule's budget of work. `comments` is True if the text has a comment,
-    `names_lists` if it names a value list.
+    in `text`. `work` is the rest of the rule's budget of work. `names_lists` is True if the text
+    names a value list.
     """
 
-    __slots__ = ("comments", "ends", "kinds", "names_lists", "starts", "text", "work")
+    __slots__ = ("ends", "kinds", "names_lists", "starts", "text", "work")
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -62,7 +62,6 @@ class Tokens:
         self.kinds: list[str] = []
         self.starts: list[int] = []
         self.ends: list[int] = []
-        self.comments = False
         self.names_lists = False
 
     def spelling(self, index: int) -> str:
@@ -113,7 +112,6 @@ def tokenise(text: str) -> Tokens:
         elif group == _QUOTED:
             kinds.append(QUOTED_NAME)
         else:
-            tokens.comments = True
             position = _end_of_comment(text, position) if group == _BRACKETED else end
             continue
         starts.append(position)

@@ -31,13 +31,10 @@ class GridFile(BoxTree):
     box's bounds on attributes that are not indexed are tested when its point is read.
     """
 
-    def __init__(
-        self, store: BoxStore, dimensions: Dimensions, nodes: Nodes, halvings: np.ndarray, page_size: int
-    ) -> None:
+    def __init__(self, store: BoxStore, dimensions: Dimensions, nodes: Nodes, halvings: np.ndarray) -> None:
         super().__init__(store, dimensions, nodes)
         self._halvings = halvings
         self._turns = make_turns(dimensions.last)
-        self._page_size = page_size
 
     @classmethod
     def build(cls, boxes: Boxes, *, dimensions: Sequence[int] | np.ndarray | None = None, page_size: int = 32) -> Self:
@@ -50,7 +47,7 @@ class GridFile(BoxTree):
             raise ValueError(f"page_size is at least 2, not {page_size}")
         indexed = make_dimensions(boxes.sizes, most_selective(boxes) if dimensions is None else dimensions)
         store = BoxStore.of(boxes)
-        return cls(store, indexed, *fill_pages(store, indexed, make_turns(indexed.last), page_size), page_size)
+        return cls(store, indexed, *fill_pages(store, indexed, make_turns(indexed.last), page_size))
 
     @classmethod
     def load(cls, arrays: dict[str, np.ndarray], sizes: np.ndarray) -> Self:
@@ -58,7 +55,7 @@ class GridFile(BoxTree):
         store, dimensions, nodes = load_parts(arrays, sizes)
         halvings = loaded(arrays, "page_halvings", np.int32, 1)
         require(nodes.entries.shape[1] >= 2 and halvings.shape == nodes.level.shape, "page_halvings")
-        grid = cls(store, dimensions, nodes, halvings, nodes.entries.shape[1])
+        grid = cls(store, dimensions, nodes, halvings)
         require_range(halvings, 0, len(grid._turns.round), "page_halvings")
         fault = grid._fault()
         require(not fault, fault)

@@ -154,13 +154,13 @@ def scale_up(limbs, power):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _divide_small(limbs, divisor):  # type: ignore[no-untyped-def]
-    """Divides the limbs in place; returns the remainder."""
+def _divide_by_ten(limbs):  # type: ignore[no-untyped-def]
+    """Divides the limbs in place; returns the remainder, their last decimal digit."""
     remainder = np.uint64(0)
     for index in range(_LIMBS - 1, -1, -1):
         value = (remainder << np.uint64(32)) | limbs[index]
-        limbs[index] = value // np.uint64(divisor)
-        remainder = value % np.uint64(divisor)
+        limbs[index] = value // np.uint64(10)
+        remainder = value % np.uint64(10)
     return remainder
 
 
@@ -170,8 +170,8 @@ def _scale_down(limbs, power, half_up):  # type: ignore[no-untyped-def]
     if power <= 0:
         return
     for _ in range(power - 1):
-        _divide_small(limbs, 10)
-    last = _divide_small(limbs, 10)
+        _divide_by_ten(limbs)
+    last = _divide_by_ten(limbs)
     if half_up and last >= np.uint64(5):
         for index in range(_LIMBS):
             limbs[index] += np.uint64(1)
@@ -198,7 +198,7 @@ def _digits(limbs, spare):  # type: ignore[no-untyped-def]
                 small = False
         if small:
             return count + 1
-        _divide_small(spare, 10)
+        _divide_by_ten(spare)
         count += 1
 
 
@@ -289,7 +289,7 @@ def _change_sign(halves, absolute, precision, out, failed):  # type: ignore[no-u
             for step in range(extra):
                 if step:
                     half *= np.uint64(10)
-                rest += _divide_small(limbs, 10) * (half // np.uint64(5))
+                rest += _divide_by_ten(limbs) * (half // np.uint64(5))
             if rest > half or (rest == half and limbs[0] & np.uint64(1)):
                 _times_small(limbs, 1, 1)
             scale_up(limbs, extra)
