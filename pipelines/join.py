@@ -97,7 +97,7 @@ def join_together(
         run = _Run(workspace, joins, failures)
         while going := [join.name for join in joins if join.name not in failures]:
             try:
-                surviving(workspace, going, partial(run.go_on, restart, skip_changes))
+                surviving(workspace, going, partial(run.run_due, restart, skip_changes))
                 break
             except SparkEndedError as error:
                 failures[run.current] = error
@@ -147,25 +147,23 @@ class _Run:
             self._runner = joins_runner(self.workspace, self.joins)
         return self._runner
 
-    def go_on(self, restart: bool, skip_changes: bool, ended: bool) -> None:
-        """Like `go`, in the session that exists now."""
+    def run_due(self, restart: bool, skip_changes: bool, spark_ended: bool) -> None:
+        """Run what is due, one micro-batch of each join at a time. spark_ended: the step `current` of an earlier call
+        has just ended Spark."""
         with step(self.workspace, f"join {self.current}"), self.runner.session():
-            self.go(restart, skip_changes, ended)
+            joiners = self._joiners(self.current if spark_ended else None)
+            for joiner in joiners:
+                name = joiner.join.name
+                with self._step(name):
+                    self._count(joiner, joiner.reset(restart and name not in self._restarted))
+                    self._restarted.add(name)
+            while due := self._planned(joiners, skip_changes):
+                for together in _of_the_same_rows(due):
+                    self._execute(together)
 
-    def go(self, restart: bool, skip_changes: bool, ended: bool) -> None:
-        """Run what is due, one micro-batch of each join at a time; `ended`: the current step has just ended Spark."""
-        joiners = self._joiners(self.current if ended else None)
-        for joiner in joiners:
-            name = joiner.join.name
-            with self._step(name):
-                self._count(joiner, joiner.reset(restart and name not in self._restarted))
-                self._restarted.add(name)
-        while due := self._planned(joiners, skip_changes):
-            for together in _of_the_same_rows(due):
-                self._execute(together)
-
-    def _joiners(self, ended: str | None) -> list[Joiner]:
-        """A joiner for each join, over the sources' newest versions; `ended`: the join that has just ended Spark."""
+    def _joiners(self, ending_spark: str | None) -> list[Joiner]:
+        """A joiner for each join, over the sources' newest versions. ending_spark: the join that has just ended
+        Spark."""
         command = f"deltatag join {' '.join(join.name for join in self.joins)}"
         streams = [self.workspace.configuration.stream(name) for name in self.widest_join.streams]
         sources: dict[str, Source] = {}
@@ -175,7 +173,8 @@ class _Run:
                 continue
             with self._step(join.name):
                 sources = sources or {each.name: self.runner.open_source(each, command) for each in streams}
-                joiners.append(Joiner(self.workspace, self.runner, join, self.widest_join, sources, join.name == ended))
+                spark_ended = join.name == ending_spark
+                joiners.append(Joiner(self.workspace, self.runner, join, self.widest_join, sources, spark_ended))
         return joiners
 
     def _planned(self, joiners: Sequence[Joiner], skip_changes: bool) -> list[tuple[Joiner, PlannedJoin]]:

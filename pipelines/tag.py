@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -92,45 +92,46 @@ def tag_stream(
     Raises NoIndexError, SourceError, SourceChangedError, QuarantineShareError and others of pipelines.errors.
     """
     started = time.perf_counter()
-    results, stream = [TagResult(name)], workspace.configuration.stream(name)
+    stream, result = workspace.configuration.stream(name), TagResult(name)
     if not restart and is_only_joined(workspace, name):
-        return replace(results[-1], notices=(notice(workspace, name),))
+        return replace(result, notices=(notice(workspace, name),))
 
-    runners = [runner_of(workspace, stream)]
+    runner = runner_of(workspace, stream)
 
-    def go_on(ended: bool) -> None:
-        """Run the micro-batches that are due, with the newest runner; `ended`: Spark has just ended."""
-        runner = runners[-1]
-        with step(workspace, f"tag {name}"), runner.session():
-            tagger = _Tagger(workspace, stream, runner, ended)
-            # a restart that has begun is planned in `runs`, and must not be planned again
-            for batch in tagger.batches(restart and not ended and len(runners) == 1, skip_changes):
-                results.append(results[-1].plus(batch))
+    def run_due(runner: Runner, restart: bool) -> None:
+        """Run the micro-batches that are due with a runner, again after each end of Spark, and add them to `result`."""
 
-    def result() -> TagResult:
-        return replace(results[-1], seconds=time.perf_counter() - started)
+        def attempt(spark_ended: bool) -> None:
+            """Run them until Spark ends, if it does. spark_ended: the attempt before has ended it."""
+            nonlocal result
+            with step(workspace, f"tag {name}"), runner.session():
+                tagger = _Tagger(workspace, stream, runner, spark_ended)
+                # a restart that has begun is planned in `runs`, and must not be planned again
+                for batch in tagger.batches(restart and not spark_ended, skip_changes):
+                    result = result.plus(batch)
+
+        surviving(workspace, [name], attempt)
 
     try:
         try:
-            surviving(workspace, [name], go_on)
+            run_due(runner, restart)
         except NeedsSparkError as reason:
-            runners.append(going_on_with_spark(workspace, stream, reason))
-            surviving(workspace, [name], go_on)
+            run_due(going_on_with_spark(workspace, stream, reason), restart=False)
     except Exception:
-        if stopped is not None and results[-1].batches:
-            stopped.append(result())
+        if stopped is not None and result.batches:
+            stopped.append(replace(result, seconds=time.perf_counter() - started))
         raise
-    return result()
+    return replace(result, seconds=time.perf_counter() - started)
 
 
 class _Tagger(MicroBatchRun):
     """One run over one stream."""
 
-    def __init__(self, workspace: Workspace, stream: Stream, runner: Runner, ended: bool = False) -> None:
-        """ended: an attempt at the stream's last micro-batch has just ended Spark."""
+    def __init__(self, workspace: Workspace, stream: Stream, runner: Runner, spark_ended: bool = False) -> None:
+        """spark_ended: an attempt at the stream's last micro-batch has just ended Spark."""
         rule_tables = [matches_table(stream), tagged_table(stream)]
         tables, command = [quarantine_table(stream), *rule_tables], f"deltatag tag {stream.name}"
-        super().__init__(workspace.lake, stream.name, command, tables, rule_tables, runner.fence, ended)
+        super().__init__(workspace.lake, stream.name, command, tables, rule_tables, runner.fence, spark_ended)
         self.workspace, self.stream, self.runner = workspace, stream, runner
         self._origin: Origin | None = None
         if stream.source_stream is not None:
@@ -138,7 +139,7 @@ class _Tagger(MicroBatchRun):
 
             self._origin = Origin(workspace, stream)
 
-    def batches(self, restart: bool, skip_changes: bool) -> Any:
+    def batches(self, restart: bool, skip_changes: bool) -> Iterator[MicroBatch]:
         """Run the micro-batches that are due; yields each as it is in `runs` once it is done."""
         last = last_batch(self.lake, self.stream.name)
         source: Source | None = None
@@ -148,7 +149,7 @@ class _Tagger(MicroBatchRun):
             yield last
         if last is not None and last.state == PLANNED:
             source = self.runner.open_source()
-            last = self._go_on(source, last, skip_changes)
+            last = self._finish_planned(source, last, skip_changes)
             yield last
         source = source or self.runner.open_source()
         while True:
@@ -242,8 +243,8 @@ class _Tagger(MicroBatchRun):
         """Turn an error that is due to deleted source files into one that says so."""
         return reporting_lost_rows(source, taken.files)
 
-    def _go_on(self, source: Source, batch: MicroBatch, skip_changes: bool) -> MicroBatch:
-        """Finish a planned micro-batch.
+    def _finish_planned(self, source: Source, batch: MicroBatch, skip_changes: bool) -> MicroBatch:
+        """Finish a micro-batch that an earlier run, or an earlier attempt of this one, has planned.
 
         With `skip_changes`, deleted source files are left out if nothing of the micro-batch is written yet.
         """
@@ -255,10 +256,11 @@ class _Tagger(MicroBatchRun):
             stored, taken = self._index(str(batch.fingerprint))[0], left
             batch = self._plan_anew(batch, stored, {**left.to_plan(), "rows": rows, "quarantined": refused})
         with self._reporting_lost_rows(source, taken):
-            return self._do(source, taken, batch)
+            return self._resume(source, taken, batch)
 
-    def _do(self, source: Source, taken: Slice, batch: MicroBatch) -> MicroBatch:
-        """Finish a planned micro-batch; with the newest index if nothing of it is written yet."""
+    def _resume(self, source: Source, taken: Slice, batch: MicroBatch) -> MicroBatch:
+        """Write a planned micro-batch, with the newest index if nothing of it is written yet, and without predicates
+        that have been found to end Spark."""
 
         def fits(newest: StoredIndex) -> bool:
             """Whether the slice has the columns that an index reads; IndexOutdatedError if not."""

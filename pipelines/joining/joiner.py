@@ -49,13 +49,13 @@ class Joiner(MicroBatchRun):
         join: Join,
         widest_join: Join,
         sources: Mapping[str, Source],
-        ended: bool = False,
+        spark_ended: bool = False,
     ) -> None:
         """widest_join: the streams, the keys and the longest windows of all joins of the run; sources: by stream;
-        ended: an attempt at the join's last micro-batch has just ended Spark."""
+        spark_ended: an attempt at the join's last micro-batch has just ended Spark."""
         rule_tables = [tagged_table(join.name)]
         tables, command = [quarantine_table(join.name), *rule_tables], f"deltatag join {join.name}"
-        super().__init__(workspace.lake, join.name, command, tables, rule_tables, runner.fence, ended)
+        super().__init__(workspace.lake, join.name, command, tables, rule_tables, runner.fence, spark_ended)
         self.workspace, self.join, self.widest_join, self.sources = workspace, join, widest_join, sources
         self.runner = runner
         self.streams = {name: workspace.configuration.stream(name) for name in join.streams}
@@ -91,7 +91,7 @@ class Joiner(MicroBatchRun):
                 f"with: deltatag join {self.join.name} --restart"
             )
         if last is not None and unfinished:
-            return self._go_on(last)
+            return self._resume(last)
         before = {} if last is None else last.plan["sides"]
         sides = {name: self._plan_side(name, before.get(name), skip_changes) for name in self.join.streams}
         if all(side["slice"] is None for side in sides.values()):
@@ -124,8 +124,9 @@ class Joiner(MicroBatchRun):
             files = self._files(recorded.plan["sides"], watermark(recorded.plan))
         return self._planned(recorded, files)
 
-    def _go_on(self, batch: MicroBatch) -> PlannedJoin:
-        """A planned micro-batch; with the newest index if nothing of it is written yet."""
+    def _resume(self, batch: MicroBatch) -> PlannedJoin:
+        """A planned micro-batch, with the newest index if nothing of it is written yet, and without predicates that
+        have been found to end Spark."""
         files = self._files(batch.plan["sides"], watermark(batch.plan))
 
         def fits(newest: StoredIndex) -> bool:

@@ -37,12 +37,12 @@ _NAMED_RULES, _TEXT = 20, 300
 class Attempts:
     """The attempts at one planned micro-batch."""
 
-    def __init__(self, lake: Lake, batch: MicroBatch, compiled: ri.CompiledRules, ended: bool) -> None:
-        """compiled: the micro-batch's index; ended: an attempt at it has just ended Spark in this process."""
+    def __init__(self, lake: Lake, batch: MicroBatch, compiled: ri.CompiledRules, spark_ended: bool) -> None:
+        """compiled: the micro-batch's index; spark_ended: an attempt at it has just ended Spark in this process."""
         self.lake, self.batch, self.compiled = lake, batch, compiled
         names = sorted(leaf.name for leaf in compiled.derived)
         self._candidates = [name for name in names if name not in left_out(batch.plan)]
-        self._ended = ended
+        self._spark_ended = spark_ended
 
     @property
     def _search(self) -> Search | None:
@@ -56,13 +56,13 @@ class Attempts:
         """
         begun, before = int(self.batch.plan.get("attempts", 1)), self.batch.plan.get("suspects", [])
         if self._search is None:
-            if begun < MOST_ATTEMPTS and not (before and self._ended):
+            if begun < MOST_ATTEMPTS and not (before and self._spark_ended):
                 self._note(attempts=begun + 1)
                 return []
             known = tuple(name for name in before if name in self._candidates)
-            search = Search.begin(self._candidates, seen=self._ended and not known)
+            search = Search.begin(self._candidates, seen=self._spark_ended and not known)
             self._note(search=replace(search, left_out=known))
-        elif self._ended and self._search.asked:
+        elif self._spark_ended and self._search.asked:
             self._answered(False)
         while (open_search := self._search) is not None and open_search.state == "open":
             if open_search.asked >= MOST_ASKED:
@@ -109,17 +109,17 @@ class Attempts:
         self.batch = revise(self.lake, self.batch, {**self.batch.plan, **noted})
 
 
-def holds_nothing(lake: Lake, batch: MicroBatch, names: Sequence[str]) -> bool:
+def holds_nothing(lake: Lake, batch: MicroBatch, tables: Sequence[str]) -> bool:
     """True if none of the existing tables holds anything of a planned micro-batch."""
     return "written" not in batch.plan and not any(
-        lake.exists(name) and is_done(lake, name, app_of(batch.plan, name), batch.batch) for name in names
+        lake.exists(name) and is_done(lake, name, app_of(batch.plan, name), batch.batch) for name in tables
     )
 
 
 def plan_anew(
     lake: Lake,
     batch: MicroBatch,
-    names: Sequence[str],
+    tables: Sequence[str],
     rule_tables: Sequence[str],
     stored: StoredIndex,
     changes: Mapping[str, Any],
@@ -127,7 +127,7 @@ def plan_anew(
 ) -> MicroBatch:
     """Plan an unfinished micro-batch again, for the same rows, with another index; returns it with its new plan.
 
-    names: its tables; rule_tables: those of them whose rows depend on the rules. If one of these is already written,
+    tables: its tables; rule_tables: those of them whose rows depend on the rules. If one of these is already written,
     index and `changes` are not applied. changes: entries of the new plan; fence: fences off a series in all tables, and
     returns those that hold its micro-batch (writing.spark_tables.fence).
 
@@ -139,7 +139,7 @@ def plan_anew(
         plan = {**batch.plan, "series": uuid.uuid4().hex, "given_up": batch.plan["series"]}
         batch = revise(lake, batch, plan, started_at=now_after(batch.started_at))
     former = batch.plan["given_up"]
-    held = dict.fromkeys(fence(former, names, batch.batch), former)
+    held = dict.fromkeys(fence(former, tables, batch.batch), former)
     written = {**batch.plan.get("written", {}), **held}
     plan = {key: value for key, value in batch.plan.items() if key not in ("given_up", *OF_ATTEMPTS)}
     plan |= {"written": written} if written else {}
@@ -162,7 +162,7 @@ def left_out(plan: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(each["name"] for each in plan.get("left_out", []))
 
 
-def left_out_before(last: MicroBatch | None, stored: StoredIndex) -> dict[str, Any]:
+def suspects_after(last: MicroBatch | None, stored: StoredIndex) -> dict[str, Any]:
     """The next plan's entry `suspects`: the inputs that `last` left out with the same index; empty if none were."""
     if last is None or last.fingerprint != stored.fingerprint or not left_out(last.plan):
         return {}

@@ -29,7 +29,7 @@ from pipelines.lake.runs import (
     record_plan,
     record_reset,
 )
-from pipelines.recovery.attempts import Attempts, described_inputs, holds_nothing, left_out_before, plan_anew
+from pipelines.recovery.attempts import Attempts, described_inputs, holds_nothing, plan_anew, suspects_after
 from pipelines.recovery.lost_rows import lost_rows, restored_rows
 
 if TYPE_CHECKING:
@@ -48,19 +48,14 @@ class MicroBatchRun:
         tables: Sequence[str],
         rule_tables: Sequence[str],
         fence: Callable[[str, Sequence[str], int], list[str]],
-        ended: bool,
+        spark_ended: bool,
     ) -> None:
         """tables: those of the scope; rule_tables: those of them whose rows depend on the rules, the tagged rows last;
-        fence: fences off a series in tables, and returns those that hold its micro-batch; ended: an attempt at the
-        scope's last micro-batch has just ended Spark."""
-        self.lake, self.tables = lake, tables
-        self._scope, self._command, self._rule_tables, self._fence, self._ended = (
-            scope,
-            command,
-            rule_tables,
-            fence,
-            ended,
-        )
+        fence: fences off a series in tables, and returns those that hold its micro-batch; spark_ended: an attempt at
+        the scope's last micro-batch has just ended Spark."""
+        self.lake, self.tables, self._rule_tables = lake, tables, rule_tables
+        self._scope, self._command = scope, command
+        self._fence, self._spark_ended = fence, spark_ended
         self._indexes: dict[str, tuple[StoredIndex, ri.CompiledRules, Path]] = {}
         self._attempts: Attempts | None = None
 
@@ -96,7 +91,7 @@ class MicroBatchRun:
         check_id_type(last, id_type, f"{self._command} --restart")
         from_scratch = last is None or last.plan.get("reset", False)
         series = uuid.uuid4().hex if last is None or from_scratch else last.plan["series"]
-        return {"series": series, "id_type": id_type, **left_out_before(last, stored)}
+        return {"series": series, "id_type": id_type, **suspects_after(last, stored)}
 
     def _record_plan(
         self, last: MicroBatch | None, plan: dict[str, Any], stored: StoredIndex, source_version: int | None
@@ -115,15 +110,16 @@ class MicroBatchRun:
         return record_plan(self.lake, batch)
 
     def _newer_index(self, batch: MicroBatch, fits: Callable[[StoredIndex], bool]) -> StoredIndex | None:
-        """The newest index, if a planned micro-batch can be matched with it instead of its own; else None.
+        """The newest index, if it is another one than a planned micro-batch has and can replace it; else None.
 
-        It can if nothing is written yet and the index fits its rows: `fits` says so, or raises IndexOutdatedError.
+        It can if nothing of the micro-batch is written yet and it fits the rows. fits: whether it does; may also raise
+        IndexOutdatedError if it does not.
         """
         newest = newest_index(self.lake, self._scope)
         if newest is None or newest.fingerprint == batch.fingerprint:
             return None
-        may_go_on = "given_up" not in batch.plan and self._is_readable(str(batch.fingerprint))
-        if may_go_on and not holds_nothing(self.lake, batch, self.tables):
+        can_keep_its_own = "given_up" not in batch.plan and self._is_readable(str(batch.fingerprint))
+        if can_keep_its_own and not holds_nothing(self.lake, batch, self.tables):
             return None
         try:
             return newest if fits(newest) else None
@@ -144,16 +140,16 @@ class MicroBatchRun:
         newest: StoredIndex | None,
         changes: Callable[[StoredIndex], Mapping[str, Any]] = lambda _: {},
     ) -> MicroBatch:
-        """The micro-batch, planned again with the index `newest`, or with its own if an earlier run has begun to plan
-        it again.
+        """The micro-batch, planned again with the index `newest`; unchanged if that is None.
 
-        newest: None if the micro-batch keeps its index; changes: the further changes of the plan for an index.
+        If an earlier run has begun to plan it again and did not finish, it is planned again in any case, with its own
+        index if `newest` is None. changes: the further changes of the plan for an index.
         """
         if newest is None and "given_up" not in batch.plan:
             return batch
         stored = newest or self._index(str(batch.fingerprint))[0]
         batch = self._plan_anew(batch, stored, {"left_out": [], **changes(stored)})
-        self._ended = False
+        self._spark_ended = False
         return batch
 
     def _plan_anew(self, batch: MicroBatch, stored: StoredIndex, changes: Mapping[str, Any]) -> MicroBatch:
@@ -165,7 +161,7 @@ class MicroBatchRun:
         match: matches the rows without the given inputs, and writes nothing.
         """
         stored, compiled, _ = self._index(str(batch.fingerprint))
-        attempts = self._attempts = Attempts(self.lake, batch, compiled, self._ended)
+        attempts = self._attempts = Attempts(self.lake, batch, compiled, self._spark_ended)
         failing = attempts.begin(lambda without: match(attempts.batch, without))
         batch = attempts.batch
         if not failing:
@@ -187,5 +183,5 @@ class MicroBatchRun:
         """Record a micro-batch as done, with its figures; `started`: the time when writing began."""
         done = replace(batch, state=DONE, seconds=round(time.perf_counter() - started, 3), **figures)
         record_done(self.lake, done)
-        self._attempts, self._ended = None, False
+        self._attempts, self._spark_ended = None, False
         return done

@@ -34,7 +34,7 @@ from pipelines.table_definitions import quarantine_table
 from pipelines.workspace import Workspace
 from pipelines.writing.compression import codec_of
 from pipelines.writing.configured_tables import stream_tables
-from pipelines.writing.files import combined_results, discard, layout_of, tables_of, task_of
+from pipelines.writing.files import FilesWritten, combined_results, discard, layout_of, tables_of, task_of
 from pipelines.writing.local_tables import commit_files, fence_off, layout_to_write, prepare_tables
 from pipelines.writing.refused_rows import RefusedRows
 from rules_index.arrays import decoded
@@ -65,7 +65,7 @@ class LocalRunner:
         self.workspace, self.stream, self.lake = workspace, stream, workspace.lake
         self._prepared: tuple[int, str] | None = None
         self._zone = workspace.configuration.rules.time_zone
-        self._checked: dict[str, RowChecks] = {}
+        self._row_checks: dict[str, RowChecks] = {}
 
     def session(self) -> AbstractContextManager[None]:
         """A context that does nothing: no session is needed."""
@@ -108,10 +108,15 @@ class LocalRunner:
     def refused(self, source: Source, taken: Slice, checks: Mapping[str, Any]) -> RefusedRows:
         """How many rows the slice has, and how many of them go to quarantine, by reason."""
         schema = self.columns(source, taken.schema_version)
-        asked = self._checks(schema, checks)
-        counted = self._each_piece(source, taken, lambda piece: asked.count(read_batches(piece, schema, asked.columns)))
-        sums = np.sum([asked.count(iter(())), *counted], axis=0).tolist()
-        keys = len(asked.key)
+        row_checks = self._checks(schema, checks)
+
+        def count(piece: Sequence[SourceFile]) -> Any:
+            """The counts of a piece's rows."""
+            return row_checks.count(read_batches(piece, schema, row_checks.columns))
+
+        none = row_checks.count(iter(()))
+        sums = np.sum([none, *self._each_piece(source, taken, count)], axis=0).tolist()
+        keys = len(row_checks.key)
         return RefusedRows(sums[0], sums[1], tuple(sums[2 : 2 + keys]), tuple(sums[2 + keys :]))
 
     def each_accepted(
@@ -127,14 +132,14 @@ class LocalRunner:
         `work` gets the rows of the piece that do not go to quarantine, in batches with the columns of `schema`. checks:
         a plan, with the `key`, the `checks` and the number `quarantined`.
         """
-        asked = self._checks(schema, checks) if checks["quarantined"] else None
+        row_checks = self._checks(schema, checks) if checks["quarantined"] else None
 
-        def done(piece: Sequence[SourceFile]) -> _T:
-            """Work on a piece."""
+        def work_on_accepted(piece: Sequence[SourceFile]) -> _T:
+            """Do the work for the rows of a piece that do not go to quarantine."""
             batches = read_batches(piece, schema)
-            return work(batches if asked is None else _accepted(asked, batches))
+            return work(batches if row_checks is None else _accepted(row_checks, batches))
 
-        return self._each_piece(source, taken, done)
+        return self._each_piece(source, taken, work_on_accepted)
 
     def match(self, job: Job, without: frozenset[str]) -> None:
         """Leave it to Spark: only predicates that ended Spark are searched for in this way."""
@@ -150,47 +155,52 @@ class LocalRunner:
         self.check_features(job.source, job.taken.schema_version)
         self.prepare(job.source, job.taken.schema_version, plan["id_type"])
         schema = nullable(self.columns(job.source, job.taken.schema_version))
-        asked = self._checks(schema, plan) if plan["quarantined"] else None
-        if asked is not None:
-            self._write_quarantine(job, schema, asked)
-        kinds = tables_of(self.stream.name, plan)
-        due = {kind: name for kind, name in kinds.items() if not (resumed and self._holds(job, name))}
-        layouts = {kind: self._layout(name) for kind, name in kinds.items()}
+        row_checks = self._checks(schema, plan) if plan["quarantined"] else None
+        if row_checks is not None:
+            self._write_quarantine(job, schema, row_checks)
+        tables = tables_of(self.stream.name, plan)
+        due = {kind: name for kind, name in tables.items() if not (resumed and self._holds_batch(job, name))}
+        layouts = {kind: self._layout(name) for kind, name in tables.items()}
         folders = {kind: str(table_log(self.lake.uri(name)).folder) for kind, name in due.items()}
         task = task_of(batch, job.stored, schema.names, folders, layouts, codec_of(self.workspace), {})
         task = replace(task, annotations=annotations_of(job.compiled, self.stream.annotations))
+        try:
+            written = self._write_pieces(job, task, schema, row_checks)
+        except OSError as error:
+            what = f"Could not write micro-batch {batch.batch} to the table {tables['tagged']}"
+            raise not_written(what, error) from error
+        entries = {kind: written.entries[kind] for kind in due}
+        for kind, name in due.items():
+            self._commit(job, name, kind, task, entries)
+        return {**written.figures, "rows": written.figures["rows"] + plan["quarantined"]}
 
-        made: list[dict[str, str]] = []
+    def _write_pieces(self, job: Job, task: Task, schema: pa.Schema, row_checks: RowChecks | None) -> FilesWritten:
+        """Match the rows of a slice and write them to files, a piece of it per thread, without committing them. After
+        an error no file is left behind."""
+        results: list[dict[str, str]] = []
 
         def tag(piece: Sequence[SourceFile]) -> list[dict[str, str]]:
             """Match and write the rows of a piece; returns what was written."""
-            if asked is None:
-                files = write_piece(job.compiled, task, piece, schema)
+            if row_checks is None:
+                written = write_piece(job.compiled, task, piece, schema)
             else:
-                files = write_files(job.compiled, task, _accepted(asked, read_batches(piece, schema)))
-            found = [row for each in files for row in each.to_pylist()]
-            made.extend(found)
-            return found
+                written = write_files(job.compiled, task, _accepted(row_checks, read_batches(piece, schema)))
+            result = [row for each in written for row in each.to_pylist()]
+            results.extend(result)
+            return result
 
         try:
-            results = self._each_piece(job.source, job.taken, tag)
-        except BaseException as error:
-            discard(task, combined_results(made, task).entries)
-            if not isinstance(error, OSError):
-                raise
-            what = f"Could not write micro-batch {batch.batch} to the table {kinds['tagged']}"
-            raise not_written(what, error) from error
-        written = combined_results((row for rows in results for row in rows), task)
-        entries = {kind: written.entries[kind] for kind in due}
-        for kind, name in due.items():
-            self._enter(job, name, kind, task, entries)
-        return {**written.figures, "rows": written.figures["rows"] + plan["quarantined"]}
+            in_order = self._each_piece(job.source, job.taken, tag)
+        except BaseException:
+            discard(task, combined_results(results, task).entries)
+            raise
+        return combined_results((row for result in in_order for row in result), task)
 
     def fence(self, series: str, names: Sequence[str], number: int) -> list[str]:
         """Fence off a series in these tables; returns the tables that already hold its micro-batch `number`."""
         return fence_off(self.lake, series, names, number)
 
-    def _enter(self, job: Job, name: str, kind: str, task: Task, entries: dict[str, list[str]]) -> None:
+    def _commit(self, job: Job, name: str, kind: str, task: Task, entries: dict[str, list[str]]) -> None:
         """Commit a table's written files with the micro-batch's number; if a concurrent run was first, delete them.
 
         entries: the `add` entries by kind of table; those of this table are taken out. If the commit fails, the files
@@ -203,25 +213,26 @@ class LocalRunner:
             discard(task, entries)
             raise
 
-    def _holds(self, job: Job, name: str) -> bool:
+    def _holds_batch(self, job: Job, name: str) -> bool:
         return is_done(self.lake, name, app_of(job.batch.plan, name), job.batch.batch)
 
-    def _write_quarantine(self, job: Job, schema: pa.Schema, asked: RowChecks) -> None:
+    def _write_quarantine(self, job: Job, schema: pa.Schema, row_checks: RowChecks) -> None:
+        """Write the slice's rows that go to quarantine, and commit them, unless the table already holds them."""
         name = quarantine_table(self.stream)
-        if self._holds(job, name):
+        if self._holds_batch(job, name):
             return
-        made = pa.schema([*schema, pa.field("reason", pa.string()), pa.field("batch", pa.int64())])
+        quarantine_schema = pa.schema([*schema, pa.field("reason", pa.string()), pa.field("batch", pa.int64())])
         log = table_log(self.lake.uri(name))
-        file = DeltaFile(str(log.folder), made, codec_of(self.workspace), {}, self._layout(name))
+        file = DeltaFile(str(log.folder), quarantine_schema, codec_of(self.workspace), {}, self._layout(name))
         try:
             for piece in self._pieces(job.source, job.taken):
                 for batch in read_batches(piece, schema):
-                    refused = batch.filter(pa.array(~asked.accepted(batch)))
+                    refused = batch.filter(pa.array(~row_checks.accepted(batch)))
                     if len(refused):
-                        reasons = pa.array(asked.reasons(refused), pa.string())
+                        reasons = pa.array(row_checks.reasons(refused), pa.string())
                         numbers = pa.repeat(pa.scalar(job.batch.batch, pa.int64()), len(refused))
                         columns = [decoded(refused.column(each)) for each in schema.names]
-                        file.write(pa.RecordBatch.from_arrays([*columns, reasons, numbers], schema=made))
+                        file.write(pa.RecordBatch.from_arrays([*columns, reasons, numbers], schema=quarantine_schema))
             entry = json.dumps({"add": file.close()})
         except BaseException:
             file.abandon()
@@ -229,21 +240,24 @@ class LocalRunner:
         commit_files(self.lake, name, job.batch.plan, job.batch.batch, [entry], file.abandon)
 
     def _layout(self, name: str) -> Layout:
-        held = table_log(self.lake.uri(name)).latest().fields
+        """How the rows of an existing table are stored in its files, with its columns in their order."""
+        fields = table_log(self.lake.uri(name)).latest().fields
         layout = layout_to_write(self.lake, name, layout_of)
-        return replace(layout, columns=tuple(field["name"] for field in held))
+        return replace(layout, columns=tuple(field["name"] for field in fields))
 
     def _checks(self, schema: pa.Schema, checks: Mapping[str, Any]) -> RowChecks:
+        """The `key` and `checks` of a plan, as they are applied to rows; NeedsSparkError for a check that only Spark
+        evaluates."""
         key = json.dumps([checks["key"], checks["checks"], schema.to_string(), self._zone])
-        if key not in self._checked:
+        if key not in self._row_checks:
             from rules_index.workers.row_checks import RowChecks
 
-            asked = RowChecks.of(checks["key"], checks["checks"], schema, self._zone)
-            if asked.needs_spark is not None:
-                check_condition(self.stream.name, asked.needs_spark, checks["checks"][asked.needs_spark], schema)
-                raise NeedsSparkError(f"only Spark evaluates the check {asked.needs_spark} of {self.stream.name}")
-            self._checked[key] = asked
-        return self._checked[key]
+            row_checks = RowChecks.of(checks["key"], checks["checks"], schema, self._zone)
+            if (name := row_checks.needs_spark) is not None:
+                check_condition(self.stream.name, name, checks["checks"][name], schema)
+                raise NeedsSparkError(f"only Spark evaluates the check {name} of {self.stream.name}")
+            self._row_checks[key] = row_checks
+        return self._row_checks[key]
 
     def _fields(self, source: Source, version: int) -> list[dict[str, Any]]:
         fields = _log(source).snapshot(version).fields
@@ -282,8 +296,8 @@ def _log(source: Source) -> DeltaLog:
     return source.log
 
 
-def _accepted(asked: RowChecks, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _accepted(row_checks: RowChecks, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows that do not go to quarantine."""
     for batch in batches:
-        kept = asked.accepted(batch)
-        yield batch if kept.all() else batch.filter(pa.array(kept))
+        accepted = row_checks.accepted(batch)
+        yield batch if accepted.all() else batch.filter(pa.array(accepted))
