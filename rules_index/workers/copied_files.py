@@ -93,7 +93,8 @@ class CopiedFiles:
         self._plain = plain
         self._groups = iter(groups)
         self._group: RowGroup | None = None
-        self._lacking = 0
+        # the rows of the row group that are still to come
+        self._rows_left = 0
         self._file: _CopiedFile | None = None
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
@@ -107,12 +108,12 @@ class CopiedFiles:
         if self._layout.columns:
             rows = rows.select(list(self._layout.columns))
         while len(rows):
-            if not self._lacking:
+            if not self._rows_left:
                 self._begin(rows)
             assert self._group is not None
-            part = rows.slice(0, self._lacking)
+            part = rows.slice(0, self._rows_left)
             rows = rows.slice(len(part))
-            self._lacking -= len(part)
+            self._rows_left -= len(part)
             if self._file is None:
                 self._plain.write(part)
             else:
@@ -123,7 +124,7 @@ class CopiedFiles:
         self._group = next(self._groups, None)
         if self._group is None:
             raise ParquetFooterError("More rows were read than the files' footers name.")
-        self._lacking = self._group.rows
+        self._rows_left = self._group.rows
         self._file = self._file_of(rows, self._group) if self._group.columns else None
 
     def _add(self, rows: pa.RecordBatch, file: _CopiedFile, group: RowGroup) -> None:
@@ -135,7 +136,7 @@ class CopiedFiles:
         self._waiting_bytes += new.nbytes
         if self._waiting_bytes > _MOST_WAITING:
             raise LargeRowGroupError
-        if not self._lacking:
+        if not self._rows_left:
             file.add(group, pa.Table.from_batches(self._waiting))
             self._waiting, self._waiting_bytes = [], 0
 
@@ -161,7 +162,7 @@ class CopiedFiles:
 
     def close(self) -> list[dict[str, Any]]:
         """Finishes the files; returns their `add` entries. Raises `ParquetFooterError` if rows are lacking."""
-        if self._lacking or next(self._groups, None) is not None:
+        if self._rows_left or next(self._groups, None) is not None:
             raise ParquetFooterError("Fewer rows were read than the files' footers name.")
         while self._open:
             self._close(next(iter(self._open)))

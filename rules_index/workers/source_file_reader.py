@@ -135,22 +135,18 @@ def _batches(
     encoded: Mapping[str, pa.DataType],
     with_version: bool,
 ) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of one file. encoded: the columns that are read as dictionaries, with their types."""
     names = [*(field.name for field in wanted), *([SOURCE_VERSION] if with_version else [])]
-    stored = footer.schema.to_arrow_schema().names
     partition = {column_key(name): value for name, value in file.partition.items()}
-    places = {
-        field.name: spelled(stored, field.name, column_key)
-        for field in wanted
-        if column_key(field.name) not in partition
-    }
-    read = [name for name in places.values() if name is not None]
+    stored_names = _stored_names(footer, [field.name for field in wanted if column_key(field.name) not in partition])
+    read = list(stored_names.values())
     parquet = pq.ParquetFile(
         file.path,
         metadata=footer,
         memory_map=True,
         coerce_int96_timestamp_unit="us",
         read_dictionary=[
-            leaf for name in encoded if name in places for leaf in coded_leaves(footer, places[name] or "")
+            leaf for name in encoded if name in stored_names for leaf in coded_leaves(footer, stored_names[name])
         ],
     )
     groups = range(parquet.num_row_groups) if file.groups is None else file.groups
@@ -161,23 +157,28 @@ def _batches(
         arrays = []
         for field in wanted:
             kind = encoded.get(field.name, field.type)
-            name = places.get(field.name)
             if column_key(field.name) in partition:
                 arrays.append(_constant(partition[column_key(field.name)], field.type, kind, rows))
-            elif name is None:
+            elif field.name not in stored_names:
                 arrays.append(pa.nulls(rows, kind))
             else:
                 assert batch is not None
-                arrays.append(_as(batch.column(name), kind, file.path, field.name))
+                arrays.append(_cast(batch.column(stored_names[field.name]), kind, file.path, field.name))
         if with_version:
             arrays.append(pa.repeat(pa.scalar(file.version, pa.int64()), rows))
-        made = pa.RecordBatch.from_arrays(arrays, names)
-        if kept is None:
-            yield made
-        else:
-            left, kept = made.filter(kept[:rows]), kept[rows:]
-            if len(left):
-                yield left
+        table_rows = pa.RecordBatch.from_arrays(arrays, names)
+        if kept is not None:
+            table_rows, kept = table_rows.filter(kept[:rows]), kept[rows:]
+            if not len(table_rows):
+                continue
+        yield table_rows
+
+
+def _stored_names(footer: pq.FileMetaData, names: Sequence[str]) -> dict[str, str]:
+    """How a file spells the names of a table's columns; without the columns that it lacks."""
+    stored = footer.schema.to_arrow_schema().names
+    spellings = {name: spelled(stored, name, column_key) for name in names}
+    return {name: spelling for name, spelling in spellings.items() if spelling is not None}
 
 
 def _kept_in(kept: pa.BooleanArray, footer: pq.FileMetaData, groups: Sequence[int]) -> pa.BooleanArray:
@@ -272,7 +273,7 @@ def _rows(
             left -= rows
 
 
-def _as(column: pa.Array, kind: pa.DataType, path: str, name: str) -> pa.Array:
+def _cast(column: pa.Array, kind: pa.DataType, path: str, name: str) -> pa.Array:
     """The column in the table's type. Raises `UnreadableFileError` if the file's type cannot be cast to it without
     loss."""
     if column.type == kind:

@@ -50,14 +50,15 @@ class Files:
             yield (), rows
             return
         kept = rows.drop_columns(list(names))
-        numbers = np.zeros(len(rows), np.int64)
+        partition = np.zeros(len(rows), np.int64)  # a number for each partition
         for name in names:
             column = decoded(rows.column(name))  # NULLs of a dictionary have no code
             codes = column.dictionary_encode(null_encoding="encode")
-            numbers = numbers * (len(codes.dictionary) + 1) + codes.indices.to_numpy(zero_copy_only=False)
-            numbers = np.unique(numbers, return_inverse=True)[1].reshape(-1)
-        order = np.argsort(numbers, kind="stable")
-        starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
+            partition = partition * (len(codes.dictionary) + 1) + codes.indices.to_numpy(zero_copy_only=False)
+            # numbered again from 0, so that the product of many columns' codes cannot overflow
+            partition = np.unique(partition, return_inverse=True)[1].reshape(-1)
+        order = np.argsort(partition, kind="stable")
+        starts = np.flatnonzero(np.diff(partition[order], prepend=-1))
         for start, stop in pairwise([*starts.tolist(), len(rows)]):
             first = int(order[start])
             values = tuple(partition_text(rows.column(name)[first].as_py()) for name in names)

@@ -50,7 +50,7 @@ def write_files(compiled: CompiledRules, task: Task, batches: Iterator[pa.Record
     (JSON: `rows`, `matches`, and `errors` as pairs of a rule id and a number of rows), and one row for each file with
     the table's name and the `add` entry for its log (JSON). An `OSError` leaves no file behind.
     """
-    yield _written(compiled, task, batches, {name: _files(compiled, task, name) for name in task.folders})
+    yield _tag(compiled, task, batches, {name: _writer(compiled, task, name) for name in task.folders})
 
 
 def write_piece(
@@ -66,41 +66,43 @@ def write_piece(
                 folder = task.folders["tagged"]
                 plain = Files(folder, task, layout)
                 copied = CopiedFiles(folder, task.codec, task.footer, layout, groups, plain)
-                made = {name: _files(compiled, task, name) for name in task.folders if name != "tagged"}
-                yield _written(compiled, task, batches(), {**made, "tagged": copied})
+                others = {name: _writer(compiled, task, name) for name in task.folders if name != "tagged"}
+                yield _tag(compiled, task, batches(), {**others, "tagged": copied})
                 return
     yield from write_files(compiled, task, batches())
 
 
 def _matched(
-    compiled: CompiledRules, batches: Iterator[pa.RecordBatch], known: pa.Array
+    compiled: CompiledRules, batches: Iterator[pa.RecordBatch], all_ids: pa.Array
 ) -> Iterator[tuple[pa.RecordBatch, pa.ListArray, np.ndarray, dict[RuleId, int]]]:
     """Yields the batches in parts, each with the rows' rule ids, the concatenated ordinals [matches] int32 of these
-    rules, and the number of rows on which each rule raised. known: the ids of all rules by ordinal.
+    rules, and the number of rows on which each rule raised. all_ids: the ids of all rules by ordinal.
 
-    The number of rows that are matched at once is chosen so that they should have about `_MOST_MATCHES` matches at
-    most, judging by those before. The first rows are so few that each may match all rules. Rows with many more matches
-    than that are divided, since an array holds at most 2 GiB of ids.
+    Rows are matched so many at a time that they should have at most `_MOST_MATCHES` matches, judging by the rows
+    before. The first time there are so few that each row may match all rules. If there are more than twice as many
+    matches nevertheless, the part is divided, since an array holds at most 2 GiB of ids.
     """
-    most = _MOST_MATCHES
-    if pa.types.is_string(known.type) and known.nbytes > SMALL_DICTIONARY:
-        most = min(most, _MOST_BYTES // max(1, pc.max(pc.binary_length(known)).as_py()))
-    at_once = max(1, most // max(len(known), 1))
+    most_matches = _MOST_MATCHES
+    if pa.types.is_string(all_ids.type) and all_ids.nbytes > SMALL_DICTIONARY:
+        most_matches = min(most_matches, _MOST_BYTES // max(1, pc.max(pc.binary_length(all_ids)).as_py()))
+    rows_at_once = max(1, most_matches // max(len(all_ids), 1))
     for batch in batches:
         start = 0
         while start < len(batch):
-            part = batch.slice(start, at_once)
+            part = batch.slice(start, rows_at_once)
             offsets, ordinals, raised = _ordinals(compiled, part)
             first = 0
             while first < len(part):
-                last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + 2 * most, side="right")) - 1)
-                of_rows = ordinals[offsets[first] : offsets[last]]
-                ids = _ids(offsets[first : last + 1] - offsets[first], of_rows, known)
-                yield part.slice(first, last - first), ids, of_rows, raised
+                fitting = int(np.searchsorted(offsets, offsets[first] + 2 * most_matches, side="right")) - 1
+                last = max(first + 1, fitting)
+                part_ordinals = ordinals[offsets[first] : offsets[last]]
+                ids = _id_lists(offsets[first : last + 1] - offsets[first], part_ordinals, all_ids)
+                yield part.slice(first, last - first), ids, part_ordinals, raised
+                # the errors of the whole part are counted with its first rows
                 first, raised = last, {}
             start += len(part)
-            fitting = most * len(part) // max(len(ordinals), 1)
-            at_once = max(1, min(fitting, _MOST_GROWTH * at_once))
+            expected_rows = most_matches * len(part) // max(len(ordinals), 1)
+            rows_at_once = max(1, min(expected_rows, _MOST_GROWTH * rows_at_once))
 
 
 def unreadable() -> pa.RecordBatch:
@@ -108,35 +110,36 @@ def unreadable() -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"name": [UNREADABLE], "entry": [""], "figures": [""]})
 
 
-def _files(compiled: CompiledRules, task: Task, name: str) -> Files | MatchFiles:
+def _writer(compiled: CompiledRules, task: Task, name: str) -> Files | MatchFiles:
+    """The writer of a table of the task, "tagged" or "matches"."""
     layout = task.layouts.get(name, PLAIN)
     if name == "matches":
         return MatchFiles(task.folders[name], task, layout, compiled.ids.cast(task.id_type))
     return Files(task.folders[name], task, layout)
 
 
-def _written(
+def _tag(
     compiled: CompiledRules,
     task: Task,
     batches: Iterator[pa.RecordBatch],
-    files: Mapping[str, Files | MatchFiles | CopiedFiles],
+    writers: Mapping[str, Files | MatchFiles | CopiedFiles],
 ) -> pa.RecordBatch:
-    """Tags rows and writes them to the files; returns what `write_files` yields."""
+    """Matches rows and writes them by the writers of the tables, by name. Returns what `write_files` yields."""
     rows = matches = 0
     errors: Counter[Any] = Counter()
-    known = compiled.ids.cast(task.id_type)
+    all_ids = compiled.ids.cast(task.id_type)
     try:
-        for batch, ids, ordinals, raised in _matched(compiled, joined(batches), known):
+        for batch, ids, ordinals, raised in _matched(compiled, joined(batches), all_ids):
             rows, matches = rows + len(ids), matches + len(ids.values)
             errors.update(raised)
-            for writer in files.values():
+            for writer in writers.values():
                 if isinstance(writer, MatchFiles):
                     writer.add(batch.select([*task.keys, "source_version"]), ids.offsets.to_numpy(), ordinals)
-                elif len(made := _tagged(batch, ids, ordinals, task)):
-                    writer.write(made)
-        entries = [(name, json.dumps({"add": entry})) for name, writer in files.items() for entry in writer.close()]
+                elif len(tagged := _tagged_rows(batch, ids, ordinals, task)):
+                    writer.write(tagged)
+        entries = [(name, json.dumps({"add": entry})) for name, writer in writers.items() for entry in writer.close()]
     except BaseException:
-        for writer in files.values():
+        for writer in writers.values():
             writer.abandon()
         raise
     figures = json.dumps({"rows": rows, "matches": matches, "errors": list(errors.items())})
@@ -177,27 +180,27 @@ def _ordinals(compiled: CompiledRules, batch: pa.RecordBatch) -> tuple[np.ndarra
     return compiled.match_ordinals(batch)
 
 
-def _ids(offsets: np.ndarray, ordinals: np.ndarray, known: pa.Array) -> pa.ListArray:
-    """The rows' rule ids. known: the ids of all rules by ordinal; if they are small texts, the rows' ids have them as
-    dictionary."""
-    if pa.types.is_string(known.type) and known.nbytes <= SMALL_DICTIONARY:
-        values = pa.DictionaryArray.from_arrays(pa.array(ordinals), known)
+def _id_lists(offsets: np.ndarray, ordinals: np.ndarray, all_ids: pa.Array) -> pa.ListArray:
+    """The rows' lists of rule ids. all_ids: the ids of all rules by ordinal; if they are few bytes of text, they are
+    the dictionary of the lists' values."""
+    if pa.types.is_string(all_ids.type) and all_ids.nbytes <= SMALL_DICTIONARY:
+        values = pa.DictionaryArray.from_arrays(pa.array(ordinals), all_ids)
     else:
-        values = known.take(pa.array(ordinals))
+        values = all_ids.take(pa.array(ordinals))
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values)
 
 
-def _tagged(batch: pa.RecordBatch, ids: pa.ListArray, ordinals: np.ndarray, task: Task) -> pa.RecordBatch:
+def _tagged_rows(batch: pa.RecordBatch, ids: pa.ListArray, ordinals: np.ndarray, task: Task) -> pa.RecordBatch:
     """The batch as rows of the tagged table."""
     columns = {name: batch.column(name) for name in task.columns}
     columns["rule_ids"] = ids
     if task.annotations is not None:
         columns |= task.annotations.of_ordinals(ids.offsets.to_numpy(), ordinals)
     columns |= _stamps(batch, task, ("rules_version", "index_fingerprint", "source_version", "tagged_at"))
-    made = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+    tagged = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
     if task.only_matched:
-        made = made.filter(pa.array(np.diff(ids.offsets.to_numpy()) > 0))
-    return made
+        tagged = tagged.filter(pa.array(np.diff(ids.offsets.to_numpy()) > 0))
+    return tagged
 
 
 def _stamps(batch: pa.RecordBatch, task: Task, names: tuple[str, ...]) -> dict[str, pa.Array]:
