@@ -16,7 +16,7 @@ from rules_index.index.build import SAMPLE_ROWS
 from rules_index.index.conjunction_arrays import Conjunctions
 from rules_index.index.hybrid import Hybrid
 from rules_index.index.layout import BLOCK_ROWS
-from rules_index.index.planner.access_plan import CandidatePlan, Planner, access_plan, expected, sampled
+from rules_index.index.planner.access_plan import CandidatePlan, Planner, access_plan, expectations, sampled
 from rules_index.index.planner.costs import Costs, measured_costs
 
 SEED = 23
@@ -75,7 +75,7 @@ def measure(repeat: int) -> list[Measured]:
 def _plans(c: Conjunctions, codes: np.ndarray, repeat: int) -> Iterator[tuple[str, str, float, dict[str, float]]]:
     """The plans of a rule set: scanning, and what is chosen where tables, sorted runs or both are allowed."""
     sample = np.ascontiguousarray(codes[:, :: max(1, codes.shape[1] // SAMPLE_ROWS)], np.int32)
-    planner = Planner(expected(c, sampled(c), sample, counted=True), measured_costs())
+    planner = Planner(expectations(c, sampled(c), sample, counted=True), measured_costs())
     seen: list[CandidatePlan] = []
     for name, candidate in choices(planner):
         if any(_same(candidate, other) for other in seen):
@@ -116,12 +116,12 @@ def _timed(engine: Asc | Hybrid, codes: np.ndarray, repeat: int) -> tuple[float,
 
 def steps(planner: Planner, candidate: CandidatePlan, scan_method: str) -> dict[str, float]:
     """How often a row has each step: by how much the plan costs more where the step does, the plan being the same."""
-    before = Planner(planner.of, planner.costs, scan_method).cost(candidate)
+    before = Planner(planner.expected, planner.costs, scan_method).cost(candidate)
     found = {}
     for name in NAMES:
         cost = getattr(planner.costs, name)
         more = CHANGE * (cost or 1.0)
-        changed = Planner(planner.of, replace(planner.costs, **{name: cost + more}), scan_method).cost(candidate)
+        changed = Planner(planner.expected, replace(planner.costs, **{name: cost + more}), scan_method).cost(candidate)
         if abs(changed - before) > 1e-6 * before:
             found[name] = float(f"{(changed - before) / more:.4g}")
     return found

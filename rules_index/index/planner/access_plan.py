@@ -54,7 +54,7 @@ def plans(c: Conjunctions, sample: np.ndarray | None = None) -> tuple[CostedPlan
 
     sample: codes [attributes, rows] of some rows, or None.
     """
-    planner = Planner(expected(c, sampled(c), sample, counted=True), measured_costs())
+    planner = Planner(expectations(c, sampled(c), sample, counted=True), measured_costs())
     scanning = planner.scan_all()
     found = [planner.choose(keyed, in_runs) for keyed, in_runs in ((False, True), (True, False), (True, True))]
     if any(each.scanned.any() for each in found):
@@ -72,8 +72,8 @@ def access_plan(c: Conjunctions, sample: np.ndarray | None, planner: Planner, ca
     """The plan of all conjunctions of rules, with the tables and sorted runs that were chosen for a random sample of
     them."""
     count = len(c.target) - int(c.disjunction_start[-1])
-    if count > planner.of.count:
-        every = expected(c, np.arange(count), sample, counted=False)
+    if count > planner.expected.count:
+        every = expectations(c, np.arange(count), sample, counted=False)
         planner = Planner(every, planner.costs, planner.scanning.best)
     return planner.place(candidate)
 
@@ -86,7 +86,7 @@ def sampled(c: Conjunctions) -> np.ndarray:
     return np.sort(np.random.default_rng(0).choice(count, SAMPLED, replace=False))
 
 
-def expected(c: Conjunctions, drawn: np.ndarray, sample: np.ndarray | None, counted: bool) -> Expected:
+def expectations(c: Conjunctions, drawn: np.ndarray, sample: np.ndarray | None, counted: bool) -> Expected:
     """The expectations for the conjunctions `drawn`. counted: count their matches in the sample of rows instead of
     guessing them."""
     code_shares = selectivity.code_shares(c, sample)
@@ -122,19 +122,19 @@ class CandidatePlan:
 class Planner:
     """Estimates the costs of access plans."""
 
-    def __init__(self, of: Expected, costs: Costs, scan_method: str | None = None) -> None:
-        """of: the expectations for the conjunctions that are planned. scan_method: the only scan method to consider, if
-        it is possible for them (`scan_costs.ScanCosts`)."""
-        self.of = of
+    def __init__(self, expected: Expected, costs: Costs, scan_method: str | None = None) -> None:
+        """expected: the expectations for the conjunctions that are planned. scan_method: the only scan method to
+        consider, if it is possible for them (`scan_costs.ScanCosts`)."""
+        self.expected = expected
         self.costs = costs
-        self.scanning = ScanCosts(of, costs, scan_method)
-        self.tables = TableCosts(of, costs)
-        self.runs = RunCosts(of, costs)
+        self.scanning = ScanCosts(expected, costs, scan_method)
+        self.tables = TableCosts(expected, costs)
+        self.runs = RunCosts(expected, costs)
 
     def scan_all(self) -> CandidatePlan:
         """The plan that scans every conjunction."""
         assignment, _ = self.tables.place((), self.scanning.each)
-        return CandidatePlan(assignment, (), np.full(self.of.count, -1, np.int32))
+        return CandidatePlan(assignment, (), np.full(self.expected.count, -1, np.int32))
 
     def choose(self, keyed: bool, in_runs: bool, eagerness: float = 1.0) -> CandidatePlan:
         """The cheapest plan with tables, sorted runs or both. eagerness: a factor on the cost of scanning."""
@@ -154,7 +154,12 @@ class Planner:
         )
         sorted_by = self._with_runs(assignment, candidate.sort_attributes, candidate.eagerness).sorted_by
         return AccessPlan(
-            assignment.table, sorted_by, assignment.tables, candidate.sort_attributes, CHUNK_ROWS, self.of.code_shares
+            assignment.table,
+            sorted_by,
+            assignment.tables,
+            candidate.sort_attributes,
+            CHUNK_ROWS,
+            self.expected.code_shares,
         )
 
     def _with_runs(
@@ -168,10 +173,10 @@ class Planner:
 
     def cost(self, candidate: CandidatePlan) -> float:
         """Nanoseconds per row: the sum over the kernel's steps of how often they are executed times their cost."""
-        costs, sizes = self.costs, self.of.c.sizes
+        costs, sizes = self.costs, self.expected.c.sizes
         rest, scanned = candidate.assignment.table < 0, candidate.scanned
         copied = costs.copy_byte_ns if sizes.max(initial=0) <= COARSE_CODES else costs.coarsen_ns
-        total = costs.row_ns + copied * self.of.named + self.tables.cost(candidate.assignment)
+        total = costs.row_ns + copied * self.expected.named + self.tables.cost(candidate.assignment)
         total += self.runs.cost(candidate.sorted_by, candidate.sort_attributes, rest)
         if scanned.all():
             return total + self.scanning.cost_of_all()
@@ -179,6 +184,6 @@ class Planner:
             total += self.scanning.cost(scanned)
         if len(candidate.assignment.tables) != 1 or candidate.sort_attributes or scanned.any():
             # hits from several sources are not in the order of the lists: all matches must be sorted
-            matches = float(self.of.matches.sum()) * self.of.scale
+            matches = float(self.expected.matches.sum()) * self.expected.scale
             total += (costs.large_hit_sort_ns if matches > MANY / 2 else costs.hit_sort_ns) * matches
         return total

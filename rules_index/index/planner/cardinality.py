@@ -45,10 +45,10 @@ class Expected:
     matches        the share of rows that satisfy it: counted, or else expected
     counted        the counted share; 0 if it was not counted
     checked        how many exact checks a row is expected to need because codes are rounded
-    sure           how many of these the coarse codes decide nevertheless
+    decided        how many of these the coarse codes decide nevertheless
 
-    alike          [attributes] if each attribute had so many coarse codes, all equally frequent, rows would have the
-                   codes of narrow terms as often as they do
+    effective_codes  [attributes] with so many coarse codes, all equally frequent, an attribute would have the codes of
+                     its narrow terms as often as it has them
     """
 
     def __init__(self, c: Conjunctions, conjunctions: np.ndarray, frequencies: Frequencies, scale: float) -> None:
@@ -66,9 +66,9 @@ class Expected:
         self.lengths = np.bincount(self.terms.owner, minlength=self.count)
         counted = frequencies.matches
         self.counted = np.zeros(self.count) if counted is None else counted
-        self.matches = self._held(self.share) if counted is None else counted
-        self.checked, self.sure = self._checked()
-        self.alike = self._alike()
+        self.matches = self._joint_share(self.share) if counted is None else counted
+        self.checked, self.decided = self._checked()
+        self.effective_codes = self._effective_codes()
 
     def rarest(self, share: np.ndarray, count: int) -> np.ndarray:
         """The `count` smallest of the shares [terms] of each conjunction's terms: [count, conjunctions], 1 if it has
@@ -78,7 +78,7 @@ class Expected:
         padded = np.append(share[order], share.dtype.type(1))
         return np.array([padded[np.where(self.lengths > k, begin + k, len(order))] for k in range(count)])
 
-    def _held(self, share: np.ndarray) -> np.ndarray:
+    def _joint_share(self, share: np.ndarray) -> np.ndarray:
         """The share of rows [conjunctions] that satisfy all terms of a conjunction, given the share [terms] of each;
         terms are assumed to be independent."""
         logs = np.bincount(self.terms.owner, weights=np.log(np.maximum(share, 1e-12)), minlength=self.count)
@@ -92,11 +92,12 @@ class Expected:
         count = np.bincount(self.terms.owner[rounded], minlength=self.count)
         # on either side, an interval can end inside a coarse code
         left, inner = (
-            self._held(np.clip(self.share + by * rounded / COARSE_CODES, 0, 1).astype(np.float32)) for by in (1, -1)
+            self._joint_share(np.clip(self.share + by * rounded / COARSE_CODES, 0, 1).astype(np.float32))
+            for by in (1, -1)
         )
         return count * np.maximum(left, self.matches), count * np.minimum(inner, self.matches)
 
-    def _alike(self) -> np.ndarray:
+    def _effective_codes(self) -> np.ndarray:
         at, attributes = np.flatnonzero(self.narrow_enough), len(self.c.sizes)
         owner = self.terms.attribute[at]
         share = np.bincount(owner, weights=self.share[at] / self.widths[at], minlength=attributes)

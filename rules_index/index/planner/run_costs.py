@@ -14,10 +14,10 @@ from rules_index.kernels.sorted_runs import RUN_WORDS
 
 
 class RunCosts:
-    """The expected costs of conjunctions in sorted runs; `of` are the expectations for these conjunctions."""
+    """The expected costs of conjunctions in sorted runs; `expected` are the expectations for these conjunctions."""
 
-    def __init__(self, of: Expected, costs: Costs) -> None:
-        self.of = of
+    def __init__(self, expected: Expected, costs: Costs) -> None:
+        self.expected = expected
         self.costs = costs
 
     def choose(self, cost: np.ndarray) -> list[int]:
@@ -25,10 +25,10 @@ class RunCosts:
         what each conjunction costs otherwise; 0 for those that are not considered."""
         chosen: list[int] = []
         best = cost.copy()
-        each = self._sorting(cost > 0) / self.of.scale
-        of_terms = self.of.terms.attribute[self._by_attribute]
+        each = self._sorting(cost > 0) / self.expected.scale
+        of_terms = self.expected.terms.attribute[self._by_attribute]
         owner, in_runs = self._cost_of(self._by_attribute, cost)
-        total = np.bincount(of_terms, np.maximum(0, best[owner] - in_runs), minlength=len(self.of.c.sizes))
+        total = np.bincount(of_terms, np.maximum(0, best[owner] - in_runs), minlength=len(self.expected.c.sizes))
         saved = {a: float(total[a]) for a in np.flatnonzero(total > each).tolist()}
         while saved:
             attribute = max(saved, key=lambda a: saved[a])
@@ -53,14 +53,14 @@ class RunCosts:
     @cached_property
     def _by_attribute(self) -> np.ndarray:
         """The terms by which a conjunction can be in a sorted run, grouped by attribute."""
-        at = np.flatnonzero((self.of.terms.attribute != DISJUNCTION) & (self.of.terms.pieces > 0))
-        return np.asarray(at[np.argsort(self.of.terms.attribute[at], kind="stable")])
+        at = np.flatnonzero((self.expected.terms.attribute != DISJUNCTION) & (self.expected.terms.pieces > 0))
+        return np.asarray(at[np.argsort(self.expected.terms.attribute[at], kind="stable")])
 
     @cached_property
     def _starts(self) -> np.ndarray:
         """The offset [attributes + 1] of every attribute in `_by_attribute`."""
-        attributes = np.arange(len(self.of.c.sizes) + 1)
-        return np.searchsorted(self.of.terms.attribute[self._by_attribute], attributes)
+        attributes = np.arange(len(self.expected.c.sizes) + 1)
+        return np.searchsorted(self.expected.terms.attribute[self._by_attribute], attributes)
 
     def _run_cost(self, attribute: int, cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The conjunctions that can be in the run of an attribute, and the cost of each there."""
@@ -69,17 +69,20 @@ class RunCosts:
     def _cost_of(self, at: np.ndarray, cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """For each of the terms `at`, its conjunction, and the conjunction's cost in a run sorted by the term's
         attribute."""
-        owner = self.of.terms.owner[at]
+        owner = self.expected.terms.owner[at]
         # the blocks at both ends of the interval also have rows outside of it
-        reached = np.minimum(1, self.of.share[at] + np.float32(2 * 64 * RUN_WORDS / CHUNK_ROWS))
-        in_runs = reached * self.costs.run_scan_ns * self.of.lengths[owner] + self.costs.hit_ns * self.of.matches[owner]
-        in_runs += self.costs.check_ns * self.of.checked[owner]
+        reached = np.minimum(1, self.expected.share[at] + np.float32(2 * 64 * RUN_WORDS / CHUNK_ROWS))
+        in_runs = (
+            reached * self.costs.run_scan_ns * self.expected.lengths[owner]
+            + self.costs.hit_ns * self.expected.matches[owner]
+        )
+        in_runs += self.costs.check_ns * self.expected.checked[owner]
         return owner, np.where(cost[owner] > 0, in_runs, 0).astype(np.float32)
 
     def place(self, sort_attributes: Sequence[int], cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The sort attribute of every conjunction, -1 if no run is cheaper than `cost` [conjunctions]; and the
         conjunction's cost there, or else `cost`."""
-        sorted_by, best = np.full(self.of.count, -1, np.int32), cost.copy()
+        sorted_by, best = np.full(self.expected.count, -1, np.int32), cost.copy()
         for attribute in sort_attributes:
             owner, in_runs = self._run_cost(attribute, cost)
             better = in_runs < best[owner]
@@ -92,14 +95,14 @@ class RunCosts:
         if not len(sort_attributes):
             return 0.0
         each = 0.0
-        every = np.ones(self.of.count, np.float32)
+        every = np.ones(self.expected.count, np.float32)
         for attribute in sort_attributes:
             owner, in_runs = self._run_cost(attribute, every)
             each += float(in_runs[sorted_by[owner] == attribute].sum(dtype=np.float64))
-        return self.of.scale * each + len(sort_attributes) * self._sorting(in_bitmaps)
+        return self.expected.scale * each + len(sort_attributes) * self._sorting(in_bitmaps)
 
     def _sorting(self, in_bitmaps: np.ndarray) -> float:
         """The fixed cost of one sorted run: sorting the rows, and filling the bitmaps of the conjunctions
         `in_bitmaps`."""
-        bitmaps = self.costs.small_block_bitmap_ns * self.of.bitmaps(in_bitmaps)
-        return self.costs.run_sort_ns + self.costs.run_gather_ns * len(self.of.c.sizes) + bitmaps
+        bitmaps = self.costs.small_block_bitmap_ns * self.expected.bitmaps(in_bitmaps)
+        return self.costs.run_sort_ns + self.costs.run_gather_ns * len(self.expected.c.sizes) + bitmaps

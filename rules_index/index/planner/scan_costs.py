@@ -40,12 +40,12 @@ class ScanCosts:
     each          [conjunctions] float32, nanoseconds per row of each conjunction by that method
     """
 
-    def __init__(self, of: Expected, costs: Costs, scan_method: str | None = None) -> None:
-        """of: the expectations for the conjunctions. scan_method: the only method to consider, if it is possible for
-        them."""
-        self.of = of
+    def __init__(self, expected: Expected, costs: Costs, scan_method: str | None = None) -> None:
+        """expected: the expectations for the conjunctions. scan_method: the only method to consider, if it is possible
+        for them."""
+        self.expected = expected
         self.costs = costs
-        self._every = np.ones(of.count, bool)
+        self._every = np.ones(expected.count, bool)
         scan_methods = self.scan_methods = self._scan_methods(scan_method)
         self.best = min(scan_methods, key=lambda name: self._cost(scan_methods[name], self._every))
         self.each = scan_methods[self.best].each
@@ -73,50 +73,53 @@ class ScanCosts:
     def cost_of_all(self) -> float:
         """Nanoseconds per row if all conjunctions are scanned, so that lists can be made by transposing bitmaps
         (`kernels.transposed_lists`)."""
-        matches = float(self.of.matches.sum())
-        if matches * RULES <= TRANSPOSED_HITS * self.of.count or "bitmaps" not in self.scan_methods:
+        matches = float(self.expected.matches.sum())
+        if matches * RULES <= TRANSPOSED_HITS * self.expected.count or "bitmaps" not in self.scan_methods:
             return self.cost(self._every)
         costs = self.costs
-        more = matches * (costs.transposed_hit_ns - costs.hit_ns) + costs.transpose_ns * self.of.count
+        more = matches * (costs.transposed_hit_ns - costs.hit_ns) + costs.transpose_ns * self.expected.count
         # rows that coarse codes decide are not checked exactly then
-        more -= costs.check_ns * float(self.of.sure.sum())
-        return self._cost(self.scan_methods["bitmaps"], self._every) + self.of.scale * more
+        more -= costs.check_ns * float(self.expected.decided.sum())
+        return self._cost(self.scan_methods["bitmaps"], self._every) + self.expected.scale * more
 
     def _cost(self, scan_method: ScanMethod, scanned: np.ndarray) -> float:
-        return self.of.scale * float(scan_method.each[scanned].sum(dtype=np.float64)) + scan_method.shared(scanned)
+        return self.expected.scale * float(scan_method.each[scanned].sum(dtype=np.float64)) + scan_method.shared(
+            scanned
+        )
 
     def _by_bitmaps(self) -> ScanMethod:
         """The method "bitmaps": intersects the terms' bitmaps."""
-        of, costs = self.of, self.costs
-        first, second = of.rarest(of.share, 2)
+        expected, costs = self.expected, self.costs
+        first, second = expected.rarest(expected.share, 2)
         words = BLOCK_ROWS / 64
         # the expected number of words of a block that the two rarest terms leave
         left = words * -np.expm1(-64.0 * first * second)
         further = np.where(left > FEW_WORDS, costs.narrow_ns, left * costs.word_ns / BLOCK_ROWS)
-        cost = costs.scan_ns + further * (of.lengths > 2) + self._matches_cost()
-        return ScanMethod(np.asarray(cost, np.float32), lambda scanned: costs.bitmap_ns * of.bitmaps(scanned))
+        cost = costs.scan_ns + further * (expected.lengths > 2) + self._matches_cost()
+        return ScanMethod(np.asarray(cost, np.float32), lambda scanned: costs.bitmap_ns * expected.bitmaps(scanned))
 
     def _by_summaries(self) -> ScanMethod | None:
         """The method "summaries": the summaries of a conjunction's rarest terms say whether it can have a row in a
         block, and then all its summaries say in which groups of words. None if the kernel would not use it."""
-        of, terms, costs = self.of, self.of.terms, self.costs
+        expected, terms, costs = self.expected, self.expected.terms, self.costs
         # an interval of several codes has no summary
         single = (terms.pieces != 1) | (terms.low == terms.high)
-        held = of.rarest(1 - (1 - np.where(single, of.share, 1.0)) ** 8, SUMMARY_TERMS)
-        rarest, all_ = held[:RAREST].prod(0), held.prod(0)
-        places = BLOCK_ROWS / 8
-        likely = -np.expm1(-places * (rarest + of.matches))
-        met = places * (all_ + of.matches)
-        groups = GROUP * -np.expm1(-met / GROUP)
-        bitmaps = of.bitmaps(self._every)
+        # the shares of summary bits, each for eight rows, that the rarest terms leave
+        bit_shares = expected.rarest(1 - (1 - np.where(single, expected.share, 1.0)) ** 8, SUMMARY_TERMS)
+        rarest, all_terms = bit_shares[:RAREST].prod(0), bit_shares.prod(0)
+        summary_bits = BLOCK_ROWS / 8
+        # by the rarest terms, the probability that any bit of a block is left; by all, how many groups have one
+        passing = -np.expm1(-summary_bits * (rarest + expected.matches))
+        groups = GROUP * -np.expm1(-summary_bits * (all_terms + expected.matches) / GROUP)
+        bitmaps = expected.bitmaps(self._every)
         # the conditions of `kernels.summaries.choose_summary_terms`
-        if of.scale * of.count * SUMMARY_TERMS < bitmaps or groups.sum() > FEW_SHARED * of.count:
+        if expected.scale * expected.count * SUMMARY_TERMS < bitmaps or groups.sum() > FEW_SHARED * expected.count:
             return None
-        looking = costs.summary_hit_ns * likely + costs.word_group_ns * groups
+        looking = costs.summary_hit_ns * passing + costs.word_group_ns * groups
         cost = costs.summary_scan_ns + looking / BLOCK_ROWS + self._matches_cost()
 
         def shared(scanned: np.ndarray) -> float:
-            bitmaps = of.bitmaps(scanned)
+            bitmaps = expected.bitmaps(scanned)
             return bitmaps * (costs.bitmap_ns + costs.summary_ns)
 
         return ScanMethod(np.asarray(cost, np.float32), shared)
@@ -124,36 +127,40 @@ class ScanCosts:
     def _by_equality_blocks(self) -> ScanMethod | None:
         """The method "equality blocks": conjunctions are filed under their rarest codes, and a row is compared with 64
         at once. None if it is not possible for these conjunctions."""
-        of, terms, costs = self.of, self.of.terms, self.costs
+        expected, terms, costs = self.expected, self.expected.terms, self.costs
         interval = np.flatnonzero(terms.pieces == 1)
-        shift = coarse_shift(of.c.sizes)[terms.attribute[interval]]
+        shift = coarse_shift(expected.c.sizes)[terms.attribute[interval]]
         code = terms.low[interval] >> shift
         single = code == terms.high[interval] >> shift
         codes, code = interval[single], code[single]
         attributes = len(np.unique(terms.attribute[codes]))
-        named = np.bincount(terms.owner[codes], minlength=of.count)
-        if not shuffles() or attributes > WIDEST or not of.count or named.min() == 0:
+        named = np.bincount(terms.owner[codes], minlength=expected.count)
+        if not shuffles() or attributes > WIDEST or not expected.count or named.min() == 0:
             return None
-        rarest = np.lexsort((of.share[codes], terms.owner[codes]))[np.cumsum(named) - named]
-        first = codes[rarest]
-        place = terms.attribute[first].astype(np.int64) * CODES + code[rarest]
-        _, at, filed = np.unique(place, return_inverse=True, return_counts=True)
-        equality_blocks = np.ceil(of.scale * filed / LANES) / (of.scale * filed)
+        rarest = np.lexsort((expected.share[codes], terms.owner[codes]))[np.cumsum(named) - named]
+        filed_under = codes[rarest]
+        list_of = terms.attribute[filed_under].astype(np.int64) * CODES + code[rarest]
+        _, list_number, conjunctions = np.unique(list_of, return_inverse=True, return_counts=True)
+        # blocks per conjunction: 1 / LANES if a list's last block is full
+        blocks = np.ceil(expected.scale * conjunctions / LANES) / (expected.scale * conjunctions)
         share = np.ones(len(terms.owner), np.float32)
-        share[codes] = of.share[codes]
-        left = np.maximum(of.rarest(share, 1 + NAMED).prod(0), of.matches)
-        cost = costs.equality_block_ns * of.share[first] * equality_blocks[at] + costs.equality_hit_ns * left
-        cost += costs.hit_ns * of.matches + costs.check_ns * of.checked
-        all_tested = bool((np.minimum(named, 1 + NAMED) == of.lengths).all()) and not of.c.disjunctions
+        share[codes] = expected.share[codes]
+        passing = np.maximum(expected.rarest(share, 1 + NAMED).prod(0), expected.matches)
+        cost = (
+            costs.equality_block_ns * expected.share[filed_under] * blocks[list_number]
+            + costs.equality_hit_ns * passing
+        )
+        cost += costs.hit_ns * expected.matches + costs.check_ns * expected.checked
+        all_tested = bool((np.minimum(named, 1 + NAMED) == expected.lengths).all()) and not expected.c.disjunctions
 
         def shared(scanned: np.ndarray) -> float:
-            filled = 0.0 if all_tested else of.bitmaps(scanned)
+            filled = 0.0 if all_tested else expected.bitmaps(scanned)
             return costs.row_by_code_ns * attributes + costs.bitmap_ns * filled
 
         return ScanMethod(np.asarray(cost, np.float32), shared)
 
     def _matches_cost(self) -> np.ndarray:
         """Nanoseconds per row of each conjunction for its hits and exact checks."""
-        found = -np.expm1(-BLOCK_ROWS * self.of.matches) / BLOCK_ROWS
-        alone = self.costs.hit_ns * self.of.matches + self.costs.conjunction_hit_ns * found
-        return np.asarray(alone + self.costs.check_ns * self.of.checked)
+        found = -np.expm1(-BLOCK_ROWS * self.expected.matches) / BLOCK_ROWS
+        alone = self.costs.hit_ns * self.expected.matches + self.costs.conjunction_hit_ns * found
+        return np.asarray(alone + self.costs.check_ns * self.expected.checked)

@@ -11,7 +11,7 @@ from benchmarks.calibrate import __main__ as calibrate
 from benchmarks.calibrate import fit, matches
 from benchmarks.kinds import KINDS
 from benchmarks.report import median
-from rules_index.index.planner.access_plan import Planner, expected
+from rules_index.index.planner.access_plan import Planner, expectations
 from rules_index.index.planner.costs import Costs, measured_costs
 
 
@@ -49,12 +49,12 @@ def test_a_plan_is_expected_to_take_the_sum_of_its_steps(kind: str) -> None:
     conjunctions, codes = KINDS[kind].make(2_000, KINDS[kind].rate(2_000, 0.5), 1 << 14, 3).coded()
     sample = np.ascontiguousarray(codes[:, ::4], np.int32)
     costs = Costs(**{name: cost or 0.1 for name, cost in asdict(measured_costs()).items()})
-    planner = Planner(expected(conjunctions, np.arange(2_000), sample, counted=True), costs)
+    planner = Planner(expectations(conjunctions, np.arange(2_000), sample, counted=True), costs)
     choices = dict(matches.choices(planner))
     assert "scanning" in choices and len(choices) > 1
     for choice in choices.values():
         scan_method = planner.scanning.best
-        whole = Planner(planner.of, costs, scan_method).cost(choice)
+        whole = Planner(planner.expected, costs, scan_method).cost(choice)
         steps = matches.steps(planner, choice, scan_method)
         assert sum(getattr(costs, name) * often for name, often in steps.items()) == pytest.approx(whole, rel=0.01)
         assert min(steps.values()) >= 0

@@ -9,7 +9,7 @@ from benchmarks.kinds import KINDS
 from rules_index.index.build import build
 from rules_index.index.hybrid import Hybrid
 from rules_index.index.layout import AccessPlan
-from rules_index.index.planner.access_plan import expected, sampled
+from rules_index.index.planner.access_plan import expectations, sampled
 from rules_index.index.planner.costs import measured_costs
 from rules_index.index.planner.scan_costs import ScanCosts
 from rules_index.kernels.equality_blocks import shuffles
@@ -50,20 +50,20 @@ def test_a_way_to_scan_that_not_all_conjunctions_allow_is_replaced_by_bitmaps() 
     whole = conjunctions_of([102] * 3, [*rules, (300, {0: [(3, 90)]})])
     for scan_method in ("bitmaps", "summaries", "equality blocks"):
         given = [
-            ScanCosts(expected(each, np.arange(len(each.target)), None, True), measured_costs(), scan_method)
+            ScanCosts(expectations(each, np.arange(len(each.target)), None, True), measured_costs(), scan_method)
             for each in (c, whole)
         ]
         assert list(given[0].scan_methods) == (
             [scan_method] if scan_method != "equality blocks" or shuffles() else ["bitmaps"]
         )
         assert list(given[1].scan_methods) == ["bitmaps" if scan_method == "equality blocks" else scan_method]
-        assert all(len(each.each) == each.of.count and (each.each > 0).all() for each in given)
+        assert all(len(each.each) == each.expected.count and (each.each > 0).all() for each in given)
 
 
 def test_very_many_equalities_are_expected_to_be_scanned_in_panels() -> None:
     given = KINDS["zipf"].make(100_000, 0.1, ROWS, 5)
     c, codes = given.coded()
-    scanning = ScanCosts(expected(c, sampled(c), codes.astype(np.int32), True), measured_costs())
+    scanning = ScanCosts(expectations(c, sampled(c), codes.astype(np.int32), True), measured_costs())
     assert scanning.best == ("equality blocks" if shuffles() else "summaries")
 
 
