@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from rules_index.compiling.builder import Analyse, ConjunctionBuilder
+from rules_index.compiling.builder import Analyse, ConjunctionBuilder, FlattenedRules
 from rules_index.compiling.fingerprint import fingerprint, lists_named, rule_digests
 from rules_index.compiling.rule_columns import Rejects, RuleColumns, Rules, read_rules
 from rules_index.compiling.template_compiler import TemplateCompiler
@@ -107,16 +107,15 @@ def compile_columns(
 ) -> CompiledRules:
     """Compiles rules that were read. `given.rules` is emptied, so that their texts can be freed before the index is
     built. started: when compiling began, by `time.perf_counter`."""
-    enabled, rejects = given.rules, given.rejects
-    given.rules = enabled.chosen(np.arange(0))
-    schema, engine, event_time, time_zone = settings.schema, settings.engine, settings.event_time, settings.time_zone
-    builder = flatten(enabled, Scope(schema, time_zone, settings.lists), event_time, rejects)
+    rules, rejects = given.rules, given.rejects
+    given.rules = rules.chosen(np.arange(0))
+    schema, event_time, time_zone = settings.schema, settings.event_time, settings.time_zone
+    builder = flatten(rules, Scope(schema, time_zone, settings.lists), event_time, rejects)
     if analyse is not None:
         builder.refuse(analyse, rejects)
-    flattened = builder.finish()
-    accepted = enabled.chosen(np.flatnonzero(builder.kept))
-    conjunctions = flattened.conjunctions
-    inputs = inputs_of(flattened.attributes)
+    flat = builder.finish()
+    accepted = rules.chosen(np.flatnonzero(builder.kept))
+    inputs = inputs_of(flat.attributes)
     ids, digests = accepted.ids, rule_digests(accepted, settings.lists)
     named_lists = lists_named(accepted, settings.lists)
     texts = RuleTexts.pack(accepted.expressions, accepted.valid_from, accepted.valid_to, schema)
@@ -124,39 +123,33 @@ def compile_columns(
     if settings.annotate is not None and accepted.annotations is not None:
         annotations = Annotations(settings.annotate, ids, accepted.annotations)
     # release them: a million texts take more memory than their index
-    del enabled, accepted, builder
+    del rules, accepted, builder
     release_freed_memory()
-    codes = sample_codes(flattened.attributes, flattened.regions, inputs, sample) if sample is not None else None
-    built, reason = build(conjunctions, engine, codes)
-    structure = built.structure_counts
-    for array in built.arrays.values():
+    sampled = sample_codes(flat.attributes, flat.regions, inputs, sample) if sample is not None else None
+    index, reason = build(flat.conjunctions, settings.engine, sampled)
+    stats = {
+        "rules": len(ids),
+        "rejected": len(rejects.rows),
+        **_conjunction_stats(flat, inputs),
+        "sampled_rows": 0 if sampled is None else sampled.shape[1],
+        "engine": index.name,
+        "engine_reason": reason,
+        "structure": index.structure_counts,
+    }
+    for array in index.arrays.values():
         array.setflags(write=False)
     return CompiledRules(
         ids=ids,
         inputs=inputs,
-        attributes=flattened.attributes,
-        regions=flattened.regions,
-        index=built,
-        raising=flattened.raising,
+        attributes=flat.attributes,
+        regions=flat.regions,
+        index=index,
+        raising=flat.raising,
         rejects=rejects.table(ids.type),
         fingerprint=fingerprint([digests], [FORMAT_VERSION, time_zone, event_time, *settings_of(annotations)], inputs),
         time_zone=time_zone,
         event_time=event_time,
-        stats={
-            "rules": len(ids),
-            "rejected": len(rejects.rows),
-            "conjunctions": len(conjunctions.target),
-            "gates": conjunctions.disjunctions,
-            "terms": len(conjunctions.terms),
-            "attributes": len(flattened.regions),
-            "derived": sum(leaf.text is not None for leaf in inputs),
-            "codes": int(conjunctions.sizes.sum()),
-            "sampled_rows": 0 if codes is None else codes.shape[1],
-            "engine": built.name,
-            "engine_reason": reason,
-            "structure": structure,
-            "build_seconds": round(time.perf_counter() - started, 6),
-        },
+        stats={**stats, "build_seconds": round(time.perf_counter() - started, 6)},
         definition=RuleSource(digests),
         texts=texts,
         annotations=annotations,
@@ -164,10 +157,24 @@ def compile_columns(
     )
 
 
+def _conjunction_stats(flat: FlattenedRules, inputs: Sequence[Leaf]) -> dict[str, int]:
+    """The part of an index's statistics that counts conjunctions and what they are about."""
+    conjunctions = flat.conjunctions
+    return {
+        "conjunctions": len(conjunctions.target),
+        "gates": conjunctions.disjunctions,
+        "terms": len(conjunctions.terms),
+        "attributes": len(flat.regions),
+        "derived": sum(leaf.text is not None for leaf in inputs),
+        "codes": int(conjunctions.sizes.sum()),
+    }
+
+
 def flatten(
     rules: RuleColumns, scope: Scope, event_time: str | None, rejects: Rejects, templates: bool = True
 ) -> ConjunctionBuilder:
-    """The conjunctions of all rules that compile.
+    """Compiles the rules to conjunctions, which the returned builder has collected. Adds those that do not compile to
+    `rejects`.
 
     With `templates`, rules of one shape are compiled together first. The others are compiled one by one, so that no
     tree outlives its rule.
@@ -175,10 +182,10 @@ def flatten(
     compiler = Compiler(scope)
     event_time_leaf = _event_time_leaf(scope.schema, event_time)
     builder = ConjunctionBuilder(rules)
-    alike = TemplateCompiler(rules, compiler, event_time_leaf, builder) if templates else None
+    template_compiler = TemplateCompiler(rules, compiler, event_time_leaf, builder) if templates else None
     for rule in np.flatnonzero(~builder.kept).tolist():
         try:
-            if alike is None or not alike.add(rule):
+            if template_compiler is None or not template_compiler.add(rule):
                 builder.add_formula(rule, _formula(rules, rule, compiler, event_time_leaf))
         except RuleError as error:
             rejects.add(rules.rule_id(rule), with_suggestion(error, rules.text(rule), scope))
@@ -190,6 +197,7 @@ def flatten(
 
 
 def _formula(rules: RuleColumns, rule: int, compiler: Compiler, event_time_leaf: Leaf | None) -> Formula:
+    """The formula of a rule's text and validity. Raises `RuleError` if the rule is refused."""
     formula = compiler.compile(rules.text(rule))
     valid_from, valid_to = rules.validity(rule)
     if valid_from is None and valid_to is None:
@@ -201,6 +209,8 @@ def _formula(rules: RuleColumns, rule: int, compiler: Compiler, event_time_leaf:
 
 
 def _event_time_leaf(schema: pa.Schema, event_time: str | None) -> Leaf | None:
+    """The event-time column, which validity is compared with; None without one. Raises `RulesIndexError` if the schema
+    does not have it, or with another type."""
     if event_time is None:
         return None
     name = spelled(schema.names, event_time, column_key) if isinstance(event_time, str) else None

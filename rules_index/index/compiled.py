@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,7 @@ from rules_index.index.array_checks import InvalidArraysError
 from rules_index.index.artifact import Sections, pieces_of, save
 from rules_index.index.code_matrix import code_matrices, code_matrix
 from rules_index.index.engine import Matching
+from rules_index.index.explanation import Explanation
 from rules_index.index.inputs import as_table
 from rules_index.index.rule_source import RuleSource
 from rules_index.index.rule_texts import KeptTexts, RuleTexts
@@ -46,37 +47,6 @@ _UPDATE = "rules_index.compiling.update:update"
 def rejects_schema(id_type: pa.DataType) -> pa.Schema:
     """The columns of a table of rejects (`compiling.rule_columns.Rejects.table`)."""
     return pa.schema([("rule_id", id_type), ("error", pa.string()), ("message", pa.string()), ("position", pa.int64())])
-
-
-class Explanation(Protocol):
-    """What `explain` returns for a rule or a part of it (`explaining.tree.Explanation`); `str` of it is readable."""
-
-    @property
-    def text(self) -> str:
-        """The part as its author wrote it."""
-
-    @property
-    def value(self) -> bool | str | None:
-        """True, False, None for NULL, or "error"."""
-
-    @property
-    def values(self) -> Mapping[str, Any]:
-        """The row's value of each column that this part reads."""
-
-    @property
-    def children(self) -> Sequence[Explanation]:
-        """The parts that this one consists of."""
-
-    @property
-    def matched(self) -> bool:
-        """Whether `value` is True: for a whole rule, whether the rule matches the row."""
-
-    @property
-    def near_miss(self) -> Sequence[Any] | None:
-        """The smallest change of one or two columns with which the rule would match; None if there is none."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """text, value, values and children."""
 
 
 @dataclass
@@ -168,7 +138,7 @@ class CompiledRules:
             rules, _ = self.index.search(codes)
         except InvalidArraysError as error:
             raise ArtifactError(f"The index is not consistent ({error}); compile the rules again.") from error
-        return self._listed(rules)
+        return self._ids_of_few(rules)
 
     def match_event(self, expression: str) -> list[RuleId]:
         """The ids of the rules that an event matches, ascending. Thread-safe.
@@ -185,7 +155,7 @@ class CompiledRules:
             rules, _ = self.index.search_event(event)
         except InvalidArraysError as error:
             raise ArtifactError(f"The index is not consistent ({error}); compile the rules again.") from error
-        return self._listed(rules)
+        return self._ids_of_few(rules)
 
     def explain(self, row: Mapping[str, Any], rule_id: RuleId, fixed: Collection[str] = ()) -> Explanation:
         """Why a rule matches a row, or does not: a tree of its predicates, each with its truth and the row's values.
@@ -204,7 +174,7 @@ class CompiledRules:
         offsets = [np.zeros(1, np.int64)]
         ordinals: list[np.ndarray] = []
         errors: dict[RuleId, int] = {}
-        for codes, raised in self._coded(table):
+        for codes, raised in self._code_chunks(table):
             ends, hits = self.index.match(codes)
             offsets.append(ends[1:] + offsets[-1][-1])
             ordinals.append(hits)
@@ -212,7 +182,7 @@ class CompiledRules:
                 errors[rule_id] = errors.get(rule_id, 0) + rows
         return np.concatenate(offsets), np.concatenate([np.empty(0, np.int32), *ordinals]), errors
 
-    def _coded(self, table: pa.Table) -> Iterator[tuple[np.ndarray, dict[int, np.ndarray]]]:
+    def _code_chunks(self, table: pa.Table) -> Iterator[tuple[np.ndarray, dict[int, np.ndarray]]]:
         """What `codes` returns, for up to `CHUNK_ROWS` rows at a time."""
         for start in range(0, table.num_rows, CHUNK_ROWS):
             # a slice of a table without columns does not limit itself to the rows that are left
@@ -229,24 +199,26 @@ class CompiledRules:
         is as `codes` returns it."""
         if not raised:
             return {}
-        owner, failing_attributes = self._uses_of(raised)
-        if not len(owner):
+        rules, attributes = self._rules_that_use(raised)
+        if not len(rules):
             return {}
+        # rules that share their raising attributes raise on the same rows, which are counted once
         counts: dict[tuple[int, ...], int] = {}
         errors: dict[RuleId, int] = {}
-        boundaries = np.flatnonzero(np.diff(owner)) + 1
-        for rule, group in zip(np.unique(owner), np.split(failing_attributes, boundaries), strict=True):
+        boundaries = np.flatnonzero(np.diff(rules)) + 1
+        for rule, group in zip(np.unique(rules), np.split(attributes, boundaries), strict=True):
             key = tuple(group.tolist())
             if key not in counts:
                 counts[key] = int(np.logical_or.reduce([raised[number] for number in key]).sum())
             errors[self.ids[int(rule)].as_py()] = counts[key]
         return errors
 
-    def _uses_of(self, raised: Collection[int]) -> tuple[np.ndarray, np.ndarray]:
-        """Each pair of a rule and one of these attributes that it uses: two arrays [pairs], ascending by rule."""
+    def _rules_that_use(self, raised: Collection[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Each pair of a rule and one of the attributes `raised` that it uses: rules and attributes, both [pairs],
+        ascending by rule."""
         starts, used = self.raising
-        failing = np.isin(used, np.fromiter(raised, np.int64))
-        rules, attributes = np.repeat(np.arange(len(starts) - 1), np.diff(starts))[failing], used[failing]
+        is_raised = np.isin(used, np.fromiter(raised, np.int64))
+        rules, attributes = np.repeat(np.arange(len(starts) - 1), np.diff(starts))[is_raised], used[is_raised]
         unforeseen = set(raised) - set(attributes.tolist())
         if not unforeseen:
             return rules, attributes
@@ -261,6 +233,7 @@ class CompiledRules:
         return rules[order], attributes[order]
 
     def _ids_of(self, ordinals: np.ndarray) -> pa.Array:
+        """The ids of rules by their ordinals."""
         if pa.types.is_integer(self.ids.type):
             return pa.array(self.ids.to_numpy()[ordinals])
         return pc.take(self.ids, pa.array(ordinals), boundscheck=False)
@@ -283,8 +256,8 @@ class CompiledRules:
         far, because decoding all takes long; the others are None."""
         return self.ids.to_numpy() if pa.types.is_integer(self.ids.type) else np.full(len(self.ids), None, object)
 
-    def _listed(self, ordinals: np.ndarray) -> list[RuleId]:
-        """The ids of a few rules, given by their ordinals."""
+    def _ids_of_few(self, ordinals: np.ndarray) -> list[RuleId]:
+        """`_ids_of` as a list, for the matches of a single event."""
         known = self._known_ids
         found: list[RuleId] = known[ordinals].tolist()
         if known.dtype == object and None in found:
@@ -359,6 +332,7 @@ def dumps(compiled: CompiledRules) -> bytes:
 
 
 def _pieces(compiled: CompiledRules, shares_lists: bool = False) -> list[bytes | memoryview]:
+    """The artifact's bytes, in pieces that need not be copied to one place."""
     sections = Sections()
     layers = compiled.definition
     header = {"fingerprint": compiled.fingerprint, "stats": compiled.stats, "rejects": sections.table(compiled.rejects)}

@@ -15,10 +15,15 @@ from rules_index.kernels.fields import DTYPES, SCALARS
 from rules_index.kernels.match import KernelArrays, arranged, match_codes
 
 MEASURED = {
-    "transposed": None, "summary_terms": np.int32, "summary_next": np.int64, "equality_attributes": np.int32,
-    "equality_start": np.int32, "equality_terms": np.uint8, "equality_conjunctions": np.int32, "equality_next":
-    np.int64,
-}  # fmt: skip
+    "transposed": None,
+    "summary_terms": np.int32,
+    "summary_next": np.int64,
+    "equality_attributes": np.int32,
+    "equality_start": np.int32,
+    "equality_terms": np.uint8,
+    "equality_conjunctions": np.int32,
+    "equality_next": np.int64,
+}
 """The fields of the kernel that `kernels.match.arranged` returns behind `terms`, in its order, each with its dtype;
 None for a number. They depend on the rows that are matched, and are not stored."""
 SHARED = {"set_start": "set_start", "set_intervals": "intervals", "disjunction_start": "disjunction_start"}
@@ -88,6 +93,7 @@ class KernelEngine(ABC):
         self._conjunctions = conjunctions
         self._sample = sample
         self._kernel = kernel
+        # as measured on the last batch that was measured; measured again once `_rows_left` rows have been matched
         self._index: KernelArrays | None = None
         self._rows_left = self._rows_measured = 0
 
@@ -117,7 +123,7 @@ class KernelEngine(ABC):
         index, codes = self._index, np.ascontiguousarray(codes)
         rows = codes.shape[1]
         if index is None or (self._rows_left <= 0 and rows) or self._rows_measured < min(rows, BLOCK_ROWS):
-            index = self._index = self._measured(codes, self._open())
+            index = self._index = self._measured(codes, self._unmeasured())
             self._rows_left = REARRANGED_ROWS + ROWS_A_CONJUNCTION * len(index.target)
             self._rows_measured = rows
         self._rows_left -= rows
@@ -163,12 +169,14 @@ class KernelEngine(ABC):
         """The number of parts of the engine's own structure, by kind."""
 
     def _arrays(self) -> dict[str, np.ndarray]:
+        """The kernel's arrays that are stored; conjunctions are laid out first if they have to be."""
         if self._kernel is None:
             kernel = lay_out(self._conjunctions, self._place())
             self._kernel = {name: _read_only(kernel[name]) for name in (*KERNEL, "scalars")}
         return self._kernel
 
-    def _open(self) -> KernelArrays:
+    def _unmeasured(self) -> KernelArrays:
+        """All that the kernel reads, with the fields of `MEASURED` empty."""
         kernel = self._arrays()
         fields: dict[str, Any] = {name: _read_only(kernel[name]) for name in KERNEL}
         fields |= {name: _read_only(getattr(self._conjunctions, source)) for name, source in SHARED.items()}
