@@ -179,7 +179,7 @@ def _scanned_by_summaries(repeat: int, share: float, conjunctions: int = 100_000
         current, places = np.empty((at_once << 6) + GROUP, np.uint64), np.empty((at_once << 6) + SPILLED, np.int32)
         for begin in range(0, conjunctions, at_once):
             end = min(conjunctions, begin + at_once)
-            found = scan._words_shared(begin, end, WORDS, bits, summary_terms, made, groups, current, places)
+            found = scan._intersect_summary_terms(begin, end, WORDS, bits, summary_terms, made, groups, current, places)
             count += found[1]
         return count
 
@@ -214,8 +214,8 @@ def _scan(repeat: int, share: float, terms: int, words: int = WORDS, conjunction
         places, total = np.empty((scan.AT_ONCE << 6) + SPILLED, np.int32), 0
         for begin in range(0, len(starts) - 1, scan.AT_ONCE):
             end = min(len(starts) - 1, begin + scan.AT_ONCE)
-            found = scan._words_left(begin, end, words, bits, starts, pairs, current, next_term, places)
-            total += scan._words_held(begin, found, False, words, bits, starts, pairs, next_term, current, places)[1]
+            found = scan._intersect_first_terms(begin, end, words, bits, starts, pairs, current, next_term, places)
+            total += scan._apply_rest(begin, found, False, words, bits, starts, pairs, next_term, current, places)[1]
         return total
 
     return nanoseconds(repeat, run, starts, pairs, bits) / (words << 6) / conjunctions

@@ -226,53 +226,29 @@ def _sort_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
     words = min(index.block_rows, chunk_rows) >> 6
     chunk_words = chunk_rows >> 6
     disjunctions = len(index.disjunction_start) - 1
-    begin = index.disjunction_start[disjunctions]
-    coarse = np.empty(len(index.shift) * chunk_rows, np.uint8)
     bitmaps = len(index.bitmap_attribute) + disjunctions
+    coarse = np.empty(len(index.shift) * chunk_rows, np.uint8)
     bits = np.empty(bitmaps * words, np.uint64)
     disjunction_bits = np.zeros(disjunctions * chunk_words, np.uint64)
+    summaries = np.zeros(bitmaps * GROUP if len(index.summary_terms) else 0, np.uint64)
     in_order = np.arange(chunk_rows).astype(np.int32)
-    at = np.empty(chunk_rows, np.int32)
+    row_ends = np.empty(chunk_rows, np.int32)
     hit_rows = np.empty(4 * chunk_rows, np.int32)
     hit_rules = np.empty(4 * chunk_rows, np.int32)
-    summaries = np.zeros(bitmaps * GROUP if len(index.summary_terms) else 0, np.uint64)
-    in_equality_blocks = len(index.equality_terms) > 0
-    looked_at = not in_equality_blocks or len(index.equality_next) > 0 or disjunctions > 0 or len(index.tree_keys) > 0
-    ascending = index.ascending and not in_equality_blocks
+    by_blocks = index.disjunction_start[disjunctions] + index.scanned + len(index.tree_keys) > 0
+    # equality blocks find hits in another order
+    ascending = index.ascending and not len(index.equality_terms)
     for first in range(0, rows, chunk_rows):
         count = min(chunk_rows, rows - first)
         coarsen(codes, byte_codes, first, count, index.shift, chunk_rows, coarse)
         hits = 0
-        if begin + index.scanned + len(index.tree_keys) > 0:
+        if by_blocks:
             for start in range(0, count, words << 6):
                 block = min(words << 6, count - start)
-                if looked_at:
-                    _fill_block(
-                        codes, first, coarse, start, block, words, chunk_words, index, in_order, bits, disjunction_bits
-                    )
-                if in_equality_blocks:
-                    hit_rows, hit_rules, hits = match_equality_blocks(
-                        begin, codes, first, coarse, start, block, words, chunk_words, bits, disjunction_bits, in_order,
-                        index.equality_attributes, index.equality_start, index.equality_terms,
-                        index.equality_conjunctions, index.equality_next, index.term_start, index.terms,
-                        index.check_start, index.checks, index.set_start, index.set_intervals, index.target, hit_rows,
-                        hit_rules, hits,
-                    )  # fmt: skip
-                else:
-                    if len(index.summary_terms):
-                        summarise(bitmaps, words, bits, summaries)
-                    hit_rows, hit_rules, hits = scan(
-                        begin, begin + index.scanned, codes, first, coarse, start, words, chunk_words,
-                        bits, disjunction_bits, in_order, index.summary_terms, index.summary_next, summaries,
-                        index.term_start, index.terms, index.check_start, index.checks,
-                        index.set_start, index.set_intervals, index.target,
-                        hit_rows, hit_rules, hits,
-                    )  # fmt: skip
-                if len(index.tree_keys) > 0:
-                    hit_rows, hit_rules, hits = descend(
-                        codes, first, coarse, start, block, words, chunk_words, bits, disjunction_bits, in_order, index,
-                        hit_rows, hit_rules, hits,
-                    )  # fmt: skip
+                hit_rows, hit_rules, hits = _match_block(
+                    codes, first, coarse, start, block, words, chunk_words, index, in_order, bits, disjunction_bits,
+                    summaries, hit_rows, hit_rules, hits,
+                )  # fmt: skip
         hit_rows, hit_rules, hits = match_keyed(
             codes, first, count, chunk_rows, chunk_words, coarse, disjunction_bits, index, hit_rows, hit_rules, hits
         )
@@ -281,8 +257,47 @@ def _sort_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
             hit_rows, hit_rules, hits,
         )  # fmt: skip
         ordinals = with_room(ordinals, offsets[first] + hits, first + count, rows)
-        row_lists(hit_rows, hit_rules, hits, count, ascending, index.distinct, at, offsets[first:], ordinals)
+        row_lists(hit_rows, hit_rules, hits, count, ascending, index.distinct, row_ends, offsets[first:], ordinals)
     return ordinals
+
+
+@inner
+def _match_block(
+    codes, first, coarse, start, rows, words, chunk_words, index, in_order, bits, disjunction_bits, summaries,
+    hit_rows, hit_rules, hits,
+):  # fmt: skip
+    """Appends the hits of the scanned conjunctions, and of those in the tree, in a block of rows; evaluates the shared
+    disjunctions. `summaries` is scratch."""
+    begin = index.disjunction_start[len(index.disjunction_start) - 1]
+    in_equality_blocks = len(index.equality_terms) > 0
+    needs_bitmaps = (
+        not in_equality_blocks or len(index.equality_next) > 0 or len(index.disjunction_start) > 1
+        or len(index.tree_keys) > 0
+    )  # fmt: skip
+    if needs_bitmaps:
+        _fill_block(codes, first, coarse, start, rows, words, chunk_words, index, in_order, bits, disjunction_bits)
+    if in_equality_blocks:
+        hit_rows, hit_rules, hits = match_equality_blocks(
+            begin, codes, first, coarse, start, rows, words, chunk_words, bits, disjunction_bits, in_order,
+            index.equality_attributes, index.equality_start, index.equality_terms, index.equality_conjunctions,
+            index.equality_next, index.term_start, index.terms, index.check_start, index.checks, index.set_start,
+            index.set_intervals, index.target, hit_rows, hit_rules, hits,
+        )  # fmt: skip
+    else:
+        if len(index.summary_terms):
+            summarise(len(index.bitmap_attribute) + len(index.disjunction_start) - 1, words, bits, summaries)
+        hit_rows, hit_rules, hits = scan(
+            begin, begin + index.scanned, codes, first, coarse, start, words, chunk_words, bits, disjunction_bits,
+            in_order, index.summary_terms, index.summary_next, summaries, index.term_start, index.terms,
+            index.check_start, index.checks, index.set_start, index.set_intervals, index.target,
+            hit_rows, hit_rules, hits,
+        )  # fmt: skip
+    if len(index.tree_keys) > 0:
+        hit_rows, hit_rules, hits = descend(
+            codes, first, coarse, start, rows, words, chunk_words, bits, disjunction_bits, in_order, index,
+            hit_rows, hit_rules, hits,
+        )  # fmt: skip
+    return hit_rows, hit_rules, hits
 
 
 @inner

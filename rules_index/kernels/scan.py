@@ -209,16 +209,16 @@ def scan(
     for batch in range(begin, end, at_once):
         stop = min(end, batch + at_once)
         if len(summary_terms):
-            found, rows = _words_shared(
+            found, rows = _intersect_summary_terms(
                 batch - begin, stop - begin, words, bits, summary_terms, summaries, groups, current, places
             )  # fmt: skip
             if len(summary_next):
-                found, rows = _words_held(
+                found, rows = _apply_rest(
                     batch, found, True, words, bits, term_start, terms, summary_next[batch - begin :], current, places
                 )
         else:
-            found = _words_left(batch, stop, words, bits, term_start, terms, current, next_term, places)
-            found, rows = _words_held(batch, found, False, words, bits, term_start, terms, next_term, current, places)
+            found = _intersect_first_terms(batch, stop, words, bits, term_start, terms, current, next_term, places)
+            found, rows = _apply_rest(batch, found, False, words, bits, term_start, terms, next_term, current, places)
         if hits + rows > len(hit_rows):
             hit_rows, hit_rules = grown(hit_rows, hits + rows), grown(hit_rules, hits + rows)
         hits = _add_hits(
@@ -229,7 +229,7 @@ def scan(
 
 
 @bare
-def _words_left(begin, end, words, bits, term_start, terms, current, next_term, places):
+def _intersect_first_terms(begin, end, words, bits, term_start, terms, current, next_term, places):
     """Intersects the first terms of the conjunctions [begin, end). Writes the words that they leave to `current`, 64
     elements for each conjunction, its next term to `next_term`, and the indices of the non-zero words to `places`.
     Returns the number of these."""
@@ -249,27 +249,28 @@ def _words_left(begin, end, words, bits, term_start, terms, current, next_term, 
 
 
 @bare
-def _words_shared(begin, end, words, bits, summary_terms, summaries, groups, current, places):
+def _intersect_summary_terms(begin, end, words, bits, summary_terms, summaries, groups, current, places):
     """Intersects the `summary_terms` of the conjunctions [begin, end), counted from the first conjunction that has any.
-    Writes the non-zero words to `current`, without gaps, and their indices to `places`, as `_words_left` numbers them.
-    Returns the number of words and that of their rows. `groups` is scratch.
+    Writes the non-zero words to `current`, without gaps, and their indices, as `_intersect_first_terms` numbers them,
+    to `places`. Returns the number of words and that of their rows. `groups` is scratch.
 
-    It first finds which conjunctions can have a row at all, then in which groups of words, then the words themselves.
+    It first finds which conjunctions can have a row at all, by the summaries of their rarest terms; then in which
+    groups of words, by all summaries; then the words themselves.
     """
-    likely = np.uint64(0)
+    passing = np.uint64(0)
     skip = np.uint64(begin)
     for i in range(np.uint64(end - begin)):
-        groups[likely] = i
-        likely += share_summaries(summaries, summary_terms, (skip + i) * np.uint64(SUMMARY_TERMS))
-    some = groups[SUMMARIES_AT_ONCE:]
+        groups[passing] = i
+        passing += share_summaries(summaries, summary_terms, (skip + i) * np.uint64(SUMMARY_TERMS))
+    found_groups = groups[SUMMARIES_AT_ONCE:]
     found = np.uint64(0)
-    for each in range(likely):
+    for each in range(passing):
         number = np.uint64(groups[each])
         at = (skip + number) * np.uint64(SUMMARY_TERMS)
-        found = add_groups(summaries, summary_terms, at, some, found, np.int32(number * _GROUP))
+        found = add_groups(summaries, summary_terms, at, found_groups, found, np.int32(number * _GROUP))
     count = np.uint64(0)
     for each in range(found):
-        at, group, place = _place_of(skip, some[each])
+        at, group, place = _place_of(skip, found_groups[each])
         count = add_words(bits, summary_terms, at, np.uint64(words), group, current, places, count, place)
     return np.int64(count), count_all(current, count)
 
@@ -284,7 +285,7 @@ def _place_of(skip, shared):
 
 
 @bare
-def _words_held(begin, count, gathered, words, bits, term_start, terms, next_term, current, places):
+def _apply_rest(begin, count, gathered, words, bits, term_start, terms, next_term, current, places):
     """Applies the remaining terms to the words at `places[:count]` and keeps the non-zero ones, without gaps. If
     `gathered`, `current` has these words one after the other, else at their indices. Returns the number of words kept,
     and that of their rows. A next term of -1 means that no term remains."""
