@@ -134,13 +134,7 @@ def side_files(
     fields = {name: source_fields(sources[name], plans[name]["schema_version"]) for name in join.streams}
     stored = {name: stored_names(columns) for name, columns in fields.items()}
     for name in join.streams:
-        for column in (str(streams[name].event_time), *join.on[name]):
-            if column.lower() not in stored[name]:
-                raise SourceError(
-                    f"Version {plans[name]['schema_version']} of the source of {name} has no column {column}, by which "
-                    "its rows are joined. Give the source this column, or, if later versions have it, the stream a "
-                    "start from there on."
-                )
+        _check_columns(name, (str(streams[name].event_time), *join.on[name]), stored[name], plans[name])
     compared = {name: _compared_keys(join.on[name], fields[name]) for name in join.streams}
 
     def ranges_of(name: str, files: Iterable[Add]) -> list[FileRanges]:
@@ -171,6 +165,17 @@ def side_files(
         _check_files(side, current)
         sides.append(side)
     return sides
+
+
+def _check_columns(name: str, columns: Iterable[str], stored: Mapping[str, str], plan: Mapping[str, Any]) -> None:
+    """SourceError if a source lacks one of the columns by which a stream's rows are joined."""
+    for column in columns:
+        if column.lower() not in stored:
+            raise SourceError(
+                f"Version {plan['schema_version']} of the source of {name} has no column {column}, by which its rows "
+                "are joined. Give the source this column, or, if later versions have it, the stream a start from there "
+                "on."
+            )
 
 
 def _retaken(source: Source, plan: Mapping[str, Any]) -> Slice | None:

@@ -126,14 +126,14 @@ def task_of(
     batch: MicroBatch,
     index: StoredIndex,
     columns: Sequence[str],
-    due: Mapping[str, str],
+    folders: Mapping[str, str],
     layouts: Mapping[str, Layout],
     codec: str,
     footer: Mapping[str, str],
 ) -> Task:
     """The task of writing the rows of a planned micro-batch.
 
-    columns: the source's; due: the folders of tables that do not hold the micro-batch yet, by `tagged` and `matches`.
+    columns: the source's; folders: those of tables that do not hold the micro-batch yet, by `tagged` and `matches`.
     """
     from rules_index.workers.task import Task
 
@@ -150,8 +150,8 @@ def task_of(
         only_matched=batch.plan["output"] == "matched",
         codec=codec,
         footer=footer,
-        folders=due,
-        layouts={kind: layouts[kind] for kind in due},
+        folders=folders,
+        layouts={kind: layouts[kind] for kind in folders},
     )
 
 

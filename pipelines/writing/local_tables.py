@@ -45,20 +45,25 @@ def prepare_tables(
             log.replace(table.definition) if exists else log.create(table.definition)
         if not table.kept:
             continue
-        if name == tagged_table(scope):
-            names = (field["name"] for field in log.latest().fields)
-            check_widened(scope.name, names, scope.annotations, id_type)
         held = log.latest().fields
+        if name == tagged_table(scope):
+            check_widened(scope.name, (field["name"] for field in held), scope.annotations, id_type)
         if _only_widened(held, table.fields) and layout_of(lake, name, held) is not None:
             log.add_columns(table.fields)
         if layout_of(lake, name, table.fields) is None:
-            if opaque := next((each.name for each in arrow_schema_of(table.fields) if is_opaque(each.type)), None):
-                raise NeedsSparkError(f"only Spark reads the column {opaque}")
-            changed = _changed_types(log.latest().fields, table.fields)
-            differs = f"the column {changed}" if changed else "other columns than its source, or special features"
-            raise NeedsSparkError(f"the table {name} has {differs}")
+            raise NeedsSparkError(_why_spark_writes(name, log.latest().fields, table.fields))
         if reason := log.why_spark_commits(log.latest()):
             raise NeedsSparkError(f"the table {name} {reason}")
+
+
+def _why_spark_writes(name: str, held: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> str:
+    """A clause on why only Spark writes a table that has no layout for the wanted columns."""
+    if opaque := next((each.name for each in arrow_schema_of(wanted) if is_opaque(each.type)), None):
+        return f"only Spark reads the column {opaque}"
+    changed = _changed_types(held, wanted)
+    return f"the table {name} has " + (
+        f"the column {changed}" if changed else "other columns than its source, or special features"
+    )
 
 
 def layout_to_write(lake: Lake, name: str, layout_of: LayoutOf) -> Layout:

@@ -19,19 +19,27 @@ from rules_index.workers.parquet_writer import open_writer, write_row_group
 from rules_index.workers.thrift import BINARY, I32, I64, LIST, STRUCT, Struct, ThriftError, read_struct, write_struct
 
 _MAGIC = b"PAR1"
-_VERSION, _SCHEMA, _ROWS, _ROW_GROUPS, _KEY_VALUES, _CREATED_BY, _ORDERS = range(1, 8)
-_COLUMNS, _BYTES, _ROWS_OF_GROUP, _FILE_OFFSET, _COMPRESSED = 1, 2, 3, 5, 6
-_ELSEWHERE, _CHUNK_OFFSET, _CHUNK_METADATA, _OF_ENCRYPTION = 1, 2, 3, (8, 9)
-_OF_PAGE_INDEX = (4, 5, 6, 7)
-_PATH, _UNCOMPRESSED_SIZE, _SIZE = 3, 6, 7
-_OFFSETS = _DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE = 9, 10, 11
-_STATISTICS = 12
-_OF_BLOOM_FILTER = (14, 15)
-_KIND, _NAME, _CHILDREN = 1, 4, 5
-_FLOATS = (4, 5)
-_NULL_COUNT = 3
 _COPIED_AT_ONCE = 8 << 20
+"""Bytes that are copied at a time."""
+
+# The numbers of fields in the Thrift structures of a footer, by structure.
+# FileMetaData
+_VERSION, _SCHEMA, _ROWS, _ROW_GROUPS, _KEY_VALUES, _CREATED_BY, _ORDERS = range(1, 8)
 _ORDER_OF_TYPE: Struct = {1: (STRUCT, {})}
+# SchemaElement
+_NAME, _CHILDREN = 4, 5
+# RowGroup
+_COLUMNS, _BYTES, _ROWS_OF_GROUP, _FILE_OFFSET, _COMPRESSED = 1, 2, 3, 5, 6
+# ColumnChunk
+_ELSEWHERE, _CHUNK_OFFSET, _CHUNK_METADATA = 1, 2, 3
+_OF_PAGE_INDEX, _OF_ENCRYPTION = (4, 5, 6, 7), (8, 9)
+# ColumnMetaData
+_KIND, _PATH, _UNCOMPRESSED_SIZE, _SIZE, _STATISTICS = 1, 3, 6, 7, 12
+_PAGE_OFFSETS = (9, 10, 11)  # of data pages, the index page and the dictionary page
+_OF_BLOOM_FILTER = (14, 15)
+_FLOATS = (4, 5)  # values of `_KIND`: FLOAT and DOUBLE
+# Statistics
+_NULL_COUNT = 3
 
 
 class ParquetFooterError(Exception):
@@ -223,7 +231,7 @@ def _copied(source: BinaryIO, out: BinaryIO, chunk: Struct) -> Struct:
         # their bounds leave out NaN, which is Spark's largest number
         kept = {field: value for field, value in metadata[_STATISTICS][1].items() if field == _NULL_COUNT}
         metadata[_STATISTICS] = (STRUCT, kept)
-    places = [metadata[field][1] for field in _OFFSETS if field in metadata and metadata[field][1] > 0]
+    places = [metadata[field][1] for field in _PAGE_OFFSETS if field in metadata and metadata[field][1] > 0]
     start = min(places) if places else 0  # a chunk without rows has no pages
     moved = out.tell() - start
     source.seek(start)
@@ -234,7 +242,7 @@ def _copied(source: BinaryIO, out: BinaryIO, chunk: Struct) -> Struct:
             raise ParquetFooterError("The file ends before its columns do.")
         out.write(part)
         left -= len(part)
-    for field in _OFFSETS:
+    for field in _PAGE_OFFSETS:
         if field in metadata and metadata[field][1] > 0:
             metadata[field] = (I64, metadata[field][1] + moved)
     chunk[_CHUNK_METADATA] = (STRUCT, metadata)

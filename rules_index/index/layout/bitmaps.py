@@ -37,12 +37,15 @@ def bitmaps(
     disjunction = terms.attribute == DISJUNCTION
     attribute = np.where(disjunction, 0, terms.attribute)
     dropped = shift[attribute]
+    # the attribute's last coarse code, and the bounds of each term in coarse codes
     last = (c.sizes[attribute] - 1) >> dropped
     low, high = terms.low >> dropped, terms.high >> dropped
     single = ~disjunction & (terms.pieces == 1)
+    # an interval of all coarse codes needs none
     has_bitmap = single & ~is_keyed & ((low > 0) | (high < last))
     several = ~disjunction & ~single & ~is_keyed
     equal = has_bitmap & (low == high)
+    # edges that other intervals need first, since an equality can use them in place of a bitmap of its own
     edges = _edges(attribute, low, high, last, has_bitmap & ~equal)
     own = _own_bitmaps(attribute, low, last, equal, edges)
     edges = np.union1d(edges, _edges(attribute, low, high, last, equal & ~own))
@@ -51,8 +54,9 @@ def bitmaps(
     number_of_edge, number_of_single, number_of_set, bitmaps = _number(c, edges, singles, sets, shift)
     pairs = np.empty((len(attribute), 2), np.int32)
     pairs[:, 0], pairs[:, 1] = EMPTY, ALL
-    ranged = has_bitmap & ~own
-    lower, upper = ranged & (low > 0), ranged & (high < last)
+    # the rows of an interval are below its upper edge and not below its lower one
+    interval = has_bitmap & ~own
+    lower, upper = interval & (low > 0), interval & (high < last)
     pairs[lower, 0] = _by_key(edges, number_of_edge)[_keys(attribute, low, lower)]
     pairs[upper, 1] = _by_key(edges, number_of_edge)[_keys(attribute, high, upper) + 1]
     pairs[own, 1] = _by_key(singles, number_of_single)[_keys(attribute, low, own)]
