@@ -100,7 +100,7 @@ MECHANISMS = (
         ((scan_costs, "FEW_SHARED", -1),),
         arranged=lambda sample, index: _without_summaries(sample, index),
     ),
-    Mechanism("even tables", ((hash_tables, "EVEN", -1),)),
+    Mechanism("even tables", ((hash_tables, "PLACES_PER_ENTRY", -1),)),
     Mechanism("prefilters", ((hash_tables, "FILTERED", _NEVER), (hash_table_costs, "FILTERED", _NEVER))),
     Mechanism(
         "keys of several attributes",

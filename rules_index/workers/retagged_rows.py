@@ -91,26 +91,25 @@ def new_ids(
     `batch` has the columns that the index reads, IN_RANGE if not all rows are to be matched, and rule_ids unless no row
     has an id that it could lose. matched: the result of `matched_ids`, if it is known already.
     """
-    found = _Lists.of(matched_ids(compiled, replaced, batch) if matched is None else matched)
+    now = _Lists.of(matched_ids(compiled, replaced, batch) if matched is None else matched)
     before = _Lists.of(_lists(batch, replaced))
-    found = found.over(before.ids)
+    now = now.over(before.ids)
     removed = _removed(before, replaced)
-    counts = found.lengths
+    counts = now.lengths
+    # a row changes if it gets another number of ids than it loses, or as many of which one differs
     changed: np.ndarray = counts != (segment_counts(removed, before.offsets) if removed.any() else 0)
-    alike = ~changed & (counts > 0)
-    if alike.any():
-        old = before.codes[removed & np.repeat(alike, before.lengths)]
-        differs = old != found.codes[np.repeat(alike, counts)]
-        changed[np.repeat(np.flatnonzero(alike), counts[alike])[differs]] = True
+    as_many = ~changed & (counts > 0)
+    if as_many.any():
+        old = before.codes[removed & np.repeat(as_many, before.lengths)]
+        differs = old != now.codes[np.repeat(as_many, counts)]
+        changed[np.repeat(np.flatnonzero(as_many), counts[as_many])[differs]] = True
+    in_range: np.ndarray | bool = True
     if IN_RANGE in batch.schema.names:
-        changed &= pc.fill_null(batch.column(IN_RANGE), False).to_numpy(zero_copy_only=False)
-    ids = (_replaced(before, found, removed, changed) if changed.any() else before).array()
-    names = replaced.columns.names
-    if replaced.annotations is not None and set(names) <= set(batch.schema.names):
-        other = _differing(replaced.annotations, batch, ids)
-        if IN_RANGE in batch.schema.names:
-            other &= pc.fill_null(batch.column(IN_RANGE), False).to_numpy(zero_copy_only=False)
-        changed |= other
+        in_range = pc.fill_null(batch.column(IN_RANGE), False).to_numpy(zero_copy_only=False)
+    changed &= in_range
+    ids = (_replaced(before, now, removed, changed) if changed.any() else before).array()
+    if replaced.annotations is not None and set(replaced.columns.names) <= set(batch.schema.names):
+        changed |= _differing(replaced.annotations, batch, ids) & in_range
     return ids, changed
 
 

@@ -18,9 +18,10 @@ from rules_index.kernels.prefilter import PAIR_BITS, PREFILTERED, filter_places
 DIRECT_SLOTS = 1 << 16
 """A table is direct, with a slot for every combination of codes, if it has at most so many slots or at most twice as
 many as entries."""
-EVEN = 2
-"""A direct table is made even if it then has at most so many places per entry, ..."""
-EVENLY_MET = 0.5
+PLACES_PER_ENTRY = 2
+"""A direct table is even, with the same number of places for each slot, if it then has at most so many places per
+entry, ..."""
+EVEN_SHARE = 0.5
 """... and if more than this share of the rows is expected to have an entry: otherwise looking at the slots first
 excludes more rows."""
 NO_ENTRY = -1
@@ -119,23 +120,21 @@ class _Tables:
         self._put("filter_at", self._length["filter_words"] if filtered else -1)
         self._put("filter_bits", self._filter(codes[:, :PREFILTERED]) if filtered else 0)
         field = "plain" if plain else "posted"
-        slot_at = self._length["slot_start"]
+        first, slot_at = self._length[field], self._length["slot_start"]
         if direct:
-            factors = strides(sizes)
+            factors, bits = strides(sizes), 0
             counts = np.bincount(codes @ factors, minlength=slots)
-            most = int(counts.max(initial=0))
-            bits = 0
-            starts = np.concatenate([[0], np.cumsum(counts)]) + self._length[field]
-            if not plain and 0 < most * slots <= EVEN * len(entries) and self._met(attributes, counts) > EVENLY_MET:
-                bits, slot_at = -most, self._length[field]
-                place = np.repeat(np.arange(slots) * most, counts) + within(counts)
-                entries, filed = np.full(slots * most, NO_ENTRY), entries
-                entries[place] = filed
-                starts = starts[:0]
+            starts = np.concatenate([[0], np.cumsum(counts)]) + first
+            longest = int(counts.max(initial=0))
+            is_even = not plain and 0 < longest * slots <= PLACES_PER_ENTRY * len(entries)
+            if is_even and self._met_share(attributes, counts) > EVEN_SHARE:
+                # the places of a slot follow from its number: there are no slots to look up
+                bits, slot_at, starts = -longest, first, starts[:0]
+                entries = _spread_evenly(entries, counts, longest)
         else:
             factors = multipliers(len(attributes))
             bits = max(4, (2 * _distinct(codes)).bit_length())
-            starts, entries = self._groups(codes, entries, factors, bits, packed, self._length[field])
+            starts, entries = self._groups(codes, entries, factors, bits, packed, first)
         self._put("key_factors", factors)
         self._put("key_bits", bits)
         self._put("key_plain", plain)
@@ -144,7 +143,7 @@ class _Tables:
         self._put(field, entries)
         self._key_start.append(self._length["key_attributes"])
 
-    def _met(self, attributes: tuple[int, ...], counts: np.ndarray) -> float:
+    def _met_share(self, attributes: tuple[int, ...], counts: np.ndarray) -> float:
         """The expected share of rows that have an entry in a direct table. counts: the number of entries [slots] in
         each slot."""
         if self._shares is None:
@@ -217,6 +216,14 @@ def prefiltered_attributes(arrays: dict[str, np.ndarray]) -> np.ndarray:
     count = np.minimum(np.diff(arrays["key_start"])[filtered], PREFILTERED)
     found: np.ndarray = arrays["key_attributes"][np.repeat(arrays["key_start"][filtered], count) + within(count)]
     return found
+
+
+def _spread_evenly(entries: np.ndarray, counts: np.ndarray, longest: int) -> np.ndarray:
+    """The entries of slots with `counts` [slots] entries each, in `longest` places for each slot; unused places have
+    `NO_ENTRY`."""
+    places = np.full(len(counts) * longest, NO_ENTRY)
+    places[np.repeat(np.arange(len(counts)) * longest, counts) + within(counts)] = entries
+    return places
 
 
 def _distinct(codes: np.ndarray) -> int:
