@@ -15,6 +15,7 @@ from pipelines.run import OpenGates, run_due
 from pipelines.settings.configuration import parse_configuration
 from pipelines.tag import TagResult
 from pipelines.workspace import Workspace
+from tests.lakes import make_tables
 
 STREAM = {"source": "lake/x", "event_time": "at"}
 JOIN = {"streams": ["a", "b"], "on": ["k"], "window": "1 hour"}
@@ -93,7 +94,9 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
 @pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
     document = {"lake": {"root": "lake"}, "streams": {"a": STREAM, "b": STREAM}, "joins": {"j1": JOIN, "j2": JOIN}}
-    return Workspace(parse_configuration(document, tmp_path / "deltatag.toml"))
+    found = Workspace(parse_configuration(document, tmp_path / "deltatag.toml"))
+    make_tables(found)
+    return found
 
 
 ALL = ["a", "b", "j1", "j2"]
