@@ -19,6 +19,7 @@ from pipelines.compiling.incremental import compile_changes
 from pipelines.compiling.known_rules import known_rules
 from pipelines.compiling.rejects import Mark, compile_rejects_of, newest_mark, stored_rejects, write_rejects
 from pipelines.compiling.results import (
+    RejectsNotWrittenError,
     ScopeResult,
     columns_of,
     held_result,
@@ -30,7 +31,7 @@ from pipelines.compiling.results import (
 from pipelines.compiling.storing import save_to_temporary_file, sound_index, store
 from pipelines.duplicate_ids import current_rules
 from pipelines.error_texts import why_full
-from pipelines.errors import PipelineError, as_failure, not_written
+from pipelines.errors import PipelineError, TableError, as_failure, not_written
 from pipelines.lake.index_store import (
     KEPT,
     LIST_FILES,
@@ -72,7 +73,7 @@ def compile_scopes(
     known = None if force else known_rules(workspace, engines)
     if known is not None:
         changed = compile_changes(workspace, due, known)
-        write_rejects(lake, changed.rejects, changed.mark.version, changed.mark)
+        _write_rejects(lake, changed.rejects, changed.mark.version, changed.mark, changed.results)
         return changed.results
     rules = current_rules(workspace)
     before = stored_rejects(lake)
@@ -86,8 +87,18 @@ def compile_scopes(
     rejects[0] = _read_again(workspace, rules).rejects
     others = set(names) - {scope.name for scope in due}
     rejects.append(compile_rejects_of(before, others, rules))
-    write_rejects(lake, rejects, rules.version, _mark(workspace, rules, results))
+    _write_rejects(lake, rejects, rules.version, _mark(workspace, rules, results), results)
     return results
+
+
+def _write_rejects(
+    lake: Lake, rejects: Sequence[pl.DataFrame], version: int, mark: Mark | None, results: list[ScopeResult]
+) -> None:
+    """Bring `rule_rejects` up to date; RejectsNotWrittenError, with the results, if it cannot be written."""
+    try:
+        write_rejects(lake, rejects, version, mark)
+    except TableError as error:
+        raise RejectsNotWrittenError(str(error), results) from error
 
 
 def _mark(workspace: Workspace, rules: RuleSet, results: Sequence[ScopeResult]) -> Mark | None:

@@ -28,10 +28,18 @@ _FULL_TEXTS = {
 _CAUSE = "\N{DOWNWARDS ARROW WITH TIP RIGHTWARDS}"
 _MARKS = re.compile(rf"\x1b\[\d*m|{_CAUSE}")
 _FEATURES = re.compile(r"Unsupported table features required|Feature '\w+' is not supported")
-_DROP = (
-    " (only Spark knows this table feature: drop it with ALTER TABLE ... DROP FEATURE, or use deltatag sql for edits)"
-)
-"""What to do about an error of delta-rs on a table feature that it lacks."""
+_ADVICE = {
+    _FEATURES: (
+        "only Spark knows this table feature: drop it with ALTER TABLE ... DROP FEATURE, or use deltatag sql for edits"
+    ),
+    re.compile(r"table is append-only"): (
+        "to replace rows of it: ALTER TABLE ... SET TBLPROPERTIES ('delta.appendOnly' = 'false')"
+    ),
+    re.compile(r"failed validation check|CHECK constraint .+ violated"): (
+        "a constraint that was added to the table refuses rows; to accept them: ALTER TABLE ... DROP CONSTRAINT"
+    ),
+}
+"""What to do about an error of delta-rs, by what its text has."""
 
 
 def first_line(error: object) -> str:
@@ -42,7 +50,13 @@ def first_line(error: object) -> str:
     lines = [line.strip() for line in _MARKS.sub("", str(error)).splitlines()]
     found = [line for line in lines if line] or [type(error).__name__]
     text = ": ".join(found) if _CAUSE in str(error) else found[0]
-    return text + _DROP if _FEATURES.search(text) else text
+    advice = next((advice for pattern, advice in _ADVICE.items() if pattern.search(text)), None)
+    return f"{text} ({advice})" if advice else text
+
+
+def is_refused(error: object) -> bool:
+    """Whether delta-rs refuses a commit for the table's features or properties, so that to try again is of no use."""
+    return any(pattern.search(str(error)) for pattern in _ADVICE)
 
 
 def why_denied(error: BaseException) -> str | None:

@@ -70,6 +70,7 @@ def accept(
     lake.create(LINT_ACCEPTED.name)
     table = lake.writable(LINT_ACCEPTED.name)
     try:
-        write_deltalake(table, pa.Table.from_pylist([row], schema=schema), mode="append")
+        # "merge": others may have added columns to the table, which are NULL
+        write_deltalake(table, pa.Table.from_pylist([row], schema=schema), mode="append", schema_mode="merge")
     except (exceptions.DeltaError, OSError) as error:
         raise not_written(f"The table {LINT_ACCEPTED.name} could not be written", error) from error

@@ -126,8 +126,13 @@ def _compile_due(workspace: Workspace, gates: Gates, report: RunReport) -> None:
         report.failures["rules"] = reason
         return
     from pipelines.compile import compile_scopes
+    from pipelines.compiling.results import RejectsNotWrittenError
 
-    report.compiled = compile_scopes(workspace, due)
+    try:
+        report.compiled = compile_scopes(workspace, due)
+    except RejectsNotWrittenError as error:
+        # the indexes are right: the table only says which rules are not in them
+        report.compiled, report.failures["rule_rejects"] = error.results, str(error)
     report.failures |= {r.scope: r.error for r in report.compiled if r.error is not None}
 
 

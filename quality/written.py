@@ -89,7 +89,9 @@ class NewestBatch:
         with suppress(PipelineError, exceptions.DeltaError, OSError):
             runs = lake.writable("runs")
             no_rows = arrow_schema(RUNS).empty_table()
-            write_deltalake(runs, no_rows, mode="append", commit_properties=CommitProperties(app_transactions=[mark]))
+            properties = CommitProperties(app_transactions=[mark])
+            # "merge": others may have added columns to the table
+            write_deltalake(runs, no_rows, mode="append", schema_mode="merge", commit_properties=properties)
 
     def adds(self, log: Log, table: str) -> list[Add]:
         """The files that the micro-batches added to a table, found by the transactions in its log; GoneError if the log

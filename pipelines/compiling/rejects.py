@@ -84,6 +84,7 @@ def write_rejects(lake: Lake, rejects: Sequence[pl.DataFrame], version: int, mar
     marked = CommitProperties(custom_metadata={} if mark is None else {_MARK: json.dumps(asdict(mark))})
     target = lake.writable("rule_rejects")
     try:
-        write_deltalake(target, table, mode="overwrite", commit_properties=marked)
+        # "merge": others may have added columns to the table, which are NULL
+        write_deltalake(target, table, mode="overwrite", schema_mode="merge", commit_properties=marked)
     except (exceptions.DeltaError, OSError) as error:
         raise not_written(f"The table rule_rejects at {lake.uri('rule_rejects')} cannot be written", error) from error

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 import rules_index as ri
 from pipelines.annotated import annotate_of
+from pipelines.errors import TableError
 from pipelines.lake.index_store import StoredIndex
 from pipelines.origin import origin_of
 from pipelines.rule_set import NEEDS_SPARK, NOT_IMPLIED, as_rejects
@@ -39,6 +40,14 @@ class ScopeResult:
     bytes: int = 0
     seconds: float = 0.0
     error: str | None = None
+
+
+class RejectsNotWrittenError(TableError):
+    """The scopes are compiled, with these `results`, but `rule_rejects` cannot be written."""
+
+    def __init__(self, message: str, results: list[ScopeResult]) -> None:
+        super().__init__(message)
+        self.results = results
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 import rules_index as ri
+from pipelines.error_texts import is_refused
 from pipelines.errors import IndexDamagedError, IndexOutdatedError, NoIndexError, TableError, not_written
 from pipelines.lake.lake import Lake, arrow_schema
 from pipelines.lake.reading import literal
@@ -208,10 +209,13 @@ def store_index(
         chunks = pa.RecordBatchReader.from_batches(arrow_schema(RULE_INDEX), rows)
         marked = CommitProperties(app_transactions=[mark])
         try:
-            write_deltalake(table, chunks, writer_properties=writer, commit_properties=marked, **mode)
+            # "merge": others may have added columns to the table, which are NULL
+            write_deltalake(
+                table, chunks, writer_properties=writer, commit_properties=marked, schema_mode="merge", **mode
+            )
             return stored
         except exceptions.CommitFailedError as error:
-            if attempt == _ATTEMPTS - 1:
+            if attempt == _ATTEMPTS - 1 or is_refused(error):
                 raise _not_written(lake, scope, error) from error
             time.sleep(0.05 * (attempt + 1))
         except (exceptions.DeltaError, OSError) as error:
@@ -257,7 +261,7 @@ def update_statistics(lake: Lake, stored: StoredIndex, found: Mapping[str, Any])
             )
             return
         except exceptions.CommitFailedError as error:
-            if attempt == _ATTEMPTS - 1:
+            if attempt == _ATTEMPTS - 1 or is_refused(error):
                 raise _not_written(lake, stored.scope, error) from error
             time.sleep(0.05 * (attempt + 1))
         except (exceptions.DeltaError, OSError) as error:

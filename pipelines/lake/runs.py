@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipelines.error_texts import first_line
+from pipelines.error_texts import first_line, is_refused
 from pipelines.errors import RestartedError, TableError, not_written
 from pipelines.lake.lake import Lake, arrow_schema
 from pipelines.lake.merging import FileWriter, NotMergeableError
@@ -250,13 +250,13 @@ def _merge(
         try:
             done = merger.execute()
             return bool(done["num_target_rows_inserted"] or done["num_target_rows_updated"])
-        except exceptions.CommitFailedError as error:
+        except (exceptions.DeltaError, OSError) as error:
+            if not isinstance(error, exceptions.CommitFailedError) or is_refused(error):
+                raise not_written(f"The table runs at {lake.uri('runs')} cannot be written", error) from error
             # another process has committed to `runs`: try again on its newest version
             if attempt == _ATTEMPTS - 1:
                 raise TableError(f"The table runs is being written too often by others: {first_line(error)}") from error
             time.sleep(0.05 * (attempt + 1))
-        except (exceptions.DeltaError, OSError) as error:
-            raise not_written(f"The table runs at {lake.uri('runs')} cannot be written", error) from error
     return False
 
 
