@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
 from pipelines.workspace import Workspace
 
@@ -104,3 +105,44 @@ def rewrite_files(folder: str, change: Callable[[pa.Table], pa.Table]) -> None:
                 pq.write_table(rows, path)
                 action["add"] |= {"size": path.stat().st_size, "stats": json.dumps({"numRecords": rows.num_rows})}
         commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
+
+
+def alter(folder: str, fields: list[dict[str, Any]] | None = None, **features: list[str]) -> None:
+    """Commits a change of a table's columns, in the log's form, and of its protocol, as Spark would.
+
+    features: names of table features that are added, as `reader_features` and `writer_features`.
+    """
+    table = DeltaTable(folder)
+    metadata, protocol = table.metadata(), table.protocol()
+    columns = {"type": "struct", "fields": fields or json.loads(table.schema().to_json())["fields"]}
+    named = {
+        "id": str(metadata.id),
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps(columns),
+        "partitionColumns": metadata.partition_columns,
+        "configuration": metadata.configuration,
+    }
+    readers = [*(protocol.reader_features or ()), *features.get("reader_features", ())]
+    writers = [*(protocol.writer_features or ()), *readers, *features.get("writer_features", ())]
+    versions: dict[str, Any] = {"minReaderVersion": 3 if readers else 1, "minWriterVersion": 7}
+    versions |= {"writerFeatures": sorted({*writers})} | ({"readerFeatures": sorted({*readers})} if readers else {})
+    commit = Path(folder, "_delta_log", f"{table.version() + 1:020d}.json")
+    commit.write_text("\n".join(map(json.dumps, ({"protocol": versions}, {"metaData": named}))))
+
+
+def widen(folder: str, column: str, kind: str, rows: pa.Table) -> None:
+    """Gives a column of a table a wider type (`long` for `integer`), as ALTER TABLE ... ALTER COLUMN ... TYPE does, and
+    appends rows in one file, whose partition columns are NULL."""
+    fields = json.loads(DeltaTable(folder).schema().to_json())["fields"]
+    for field in fields:
+        if field["name"] == column:
+            field["metadata"]["delta.typeChanges"] = [{"fromType": field["type"], "toType": kind}]
+            field["type"] = kind
+    alter(folder, fields, reader_features=["typeWidening"])
+    table = DeltaTable(folder)
+    path = Path(folder, "widened.parquet")
+    pq.write_table(rows, path)
+    partition = dict.fromkeys(table.metadata().partition_columns)
+    add: dict[str, Any] = {"path": path.name, "partitionValues": partition, "size": path.stat().st_size}
+    add |= {"modificationTime": 0, "dataChange": True, "stats": json.dumps({"numRecords": rows.num_rows})}
+    Path(folder, "_delta_log", f"{table.version() + 1:020d}.json").write_text(json.dumps({"add": add}))

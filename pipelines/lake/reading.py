@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 _NANOSECONDS = ((1 << 63) - 1) // 1_000
 """The most microseconds since 1970 that fit in a timestamp in nanoseconds."""
+_WIDENED = frozenset({"typeWidening", "typeWidening-preview"})
+_BESIDES = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
+"""Table features that `_widened_rows` can do with."""
 _MOST_MASKED = (1 << 31) - 1
 """The most rows of a table whose deletion vectors delta-rs (1.6) gives: it takes a byte for each row of the files that
 have one, all at once, and panics if there are more."""
@@ -33,10 +36,37 @@ def read_rows(
     table: DeltaTable, columns: Sequence[str] | None = None, equal: Sequence[tuple[str, Any]] = ()
 ) -> pa.Table:
     """The rows of a table whose columns have these values, in no particular order. Raises what delta-rs raises."""
+    if _is_only_widened(table):
+        rows = _widened_rows(table, columns, [column for column, _ in equal])
+        for column, value in equal:
+            rows = rows.filter(pc.field(column) == value)
+        return rows if columns is None else rows.select(columns)
     chosen = ", ".join(map(quoted, columns)) if columns is not None else "*"
     where = " AND ".join(f"{quoted(column)} = {literal(value)}" for column, value in equal)
     found = _query(table, f"SELECT {chosen} FROM rows" + (f" WHERE {where}" if where else ""))
     return found.cast(pa.schema([_plain(field) for field in found.schema]))
+
+
+def _is_only_widened(table: DeltaTable) -> bool:
+    """Whether delta-rs does not read the table's rows (1.6) for the sole reason that it may have widened types."""
+    features = set(table.protocol().reader_features or ())
+    return bool(features & _WIDENED) and not _is_mapped(table) and features <= _WIDENED | _BESIDES
+
+
+def _widened_rows(table: DeltaTable, columns: Sequence[str] | None, others: Sequence[str]) -> pa.Table:
+    """Some columns of all rows, or all of them; those of files that were written before a type was widened are cast."""
+    schema = pa.schema(table.schema())
+    if columns is not None:
+        schema = pa.schema([schema.field(name) for name in dict.fromkeys([*columns, *others])])
+    parts = [schema.empty_table()]
+    for file in files_in(table).to_pylist():
+        rows = read_file(table, unquote(file["path"]), schema)
+        for name, value in (file.get("partition") or {}).items():
+            if name in schema.names:
+                held = pa.repeat(pa.scalar(value, schema.field(name).type), len(rows))
+                rows = rows.set_column(schema.get_field_index(name), schema.field(name), held)
+        parts.append(rows)
+    return pa.concat_tables(parts)
 
 
 def arrow_reads(table: DeltaTable) -> bool:
@@ -48,8 +78,11 @@ def arrow_reads(table: DeltaTable) -> bool:
     """
     from deltalake.table import SUPPORTED_READER_FEATURES
 
-    mapping = table.metadata().configuration.get("delta.columnMapping.mode") or "none"
-    return mapping.lower() == "none" and set(table.protocol().reader_features or ()) <= SUPPORTED_READER_FEATURES
+    return not _is_mapped(table) and set(table.protocol().reader_features or ()) <= SUPPORTED_READER_FEATURES
+
+
+def _is_mapped(table: DeltaTable) -> bool:
+    return (table.metadata().configuration.get("delta.columnMapping.mode") or "none").lower() != "none"
 
 
 def as_dataset(table: DeltaTable) -> FileSystemDataset:
@@ -213,7 +246,9 @@ def read_file(table: DeltaTable, path: str, schema: pa.Schema) -> pa.Table:
     # Arrow's threads keep the buffer beyond the call; if Python owned it, they would abort a process that is ending
     owned = pa.allocate_buffer(len(data))
     memoryview(owned).cast("B")[:] = data
-    read = pq.ParquetFile(pa.BufferReader(owned)).read()
+    # Spark writes timestamps as INT96
+    file = pq.ParquetFile(pa.BufferReader(owned), coerce_int96_timestamp_unit="us")
+    read = file.read([name for name in file.schema_arrow.names if name in schema.names])
     columns = [
         read.column(field.name).cast(field.type)
         if field.name in read.column_names
