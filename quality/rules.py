@@ -106,6 +106,8 @@ def _sql_type(kind: Any) -> str:
 
 def _type_expectation(column: Column) -> Expectation:
     types: Sequence[str] = ID_TYPES if column.name == "rule_id" else (column.type,)
+    if column.name in ("valid_from", "valid_to"):  # as Polars and pandas write times without a zone
+        types = (*types, "timestamp_ntz")
     allowed = list(types) if column.required else [*types, MISSING]
     severity = ERROR if column.name in _READ_BY_COMPILE else WARNING
     text = (
