@@ -46,7 +46,7 @@ def lint_action(workspace: Workspace, args: Namespace, print_results: Callable[.
     print_results(args, results, lint_lines, notice=notice)
     if failing:
         kinds = ", ".join(dict.fromkeys(kind for kind, _ in failing))
-        rules = [*dict.fromkeys(escaped(rule_id) for _, rule_id in failing)]
+        rules = [*dict.fromkeys(_shortened(escaped(rule_id)) for _, rule_id in failing)]
         more = f" and {len(rules) - _NAMED:,} more" if len(rules) > _NAMED else ""
         named = f"{', '.join(rules[:_NAMED])}{more}"
         say(f"deltatag: {counted(len(failing), 'finding')} of --fail-on: {kinds} ({named})", file=sys.stderr)
@@ -94,7 +94,7 @@ def lint_lines(result: LintResult) -> str:
         kinds[each.kind] += 1
         if kinds[each.kind] > _OF_A_KIND:
             continue
-        named = "(no id)" if each.rule_id is None else escaped(each.rule_id)
+        named = "(no id)" if each.rule_id is None else _shortened(escaped(each.rule_id))
         rule = "" if each.rule_id is None and each.kind == IMPLIED_BY_STREAM else f"{named}: "
         lines.append(f"  {rule}{each.kind}: {paragraph(each.message)}")
         if each.expression is not None:

@@ -57,12 +57,24 @@ def check_compiled(compiled: ri.CompiledRules, columns: Sequence[str], scope: st
         )
 
 
+_OF_TAGS = ("rule_ids", "rules_version", "index_fingerprint")
+"""Columns of a tagged table without which it is not known how its rows were tagged."""
+
+
 def check_widened(scope: str, held: Iterable[str], columns: Sequence[str], id_type: str) -> None:
-    """Raise TableError, with the statement to run, if a scope's tagged table lacks one of the annotation `columns`.
+    """Raise TableError, with the statement to run, if a scope's tagged table lacks one of the annotation `columns`, or
+    if others have dropped a column in which rows have their tags: added again, it would be NULL in them.
 
     held: the names of the table's columns; id_type: the type of rule ids.
     """
     names = {name.lower() for name in held}
+    if dropped := [name for name in _OF_TAGS if name not in names]:
+        table = tagged_table(scope)
+        raise TableError(
+            f"The table {table} no longer has the column {dropped[0]}, so the tags of its rows are lost. Bring them "
+            f"back with RESTORE TABLE {table} to the version before it was dropped, or process everything again with "
+            "--restart."
+        )
     before, added = "rule_ids", []
     for column in annotation_columns(columns, id_type):
         if column.name not in names:

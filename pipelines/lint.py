@@ -15,7 +15,6 @@ import rules_index as ri
 from pipelines.annotated import refused_for_annotations
 from pipelines.duplicate_ids import current_rules
 from pipelines.errors import PipelineError, TableError
-from pipelines.lake.reading import batches_of
 from pipelines.lake.runs import DONE, MicroBatch, batches
 from pipelines.lint_accepted import accept, accepted_in, fingerprint, rule_rows
 from pipelines.lint_kinds import DEAD, HARM, IMPLIED_BY_STREAM, NOISY, OUT_OF_RANGE, RUN_TIME_ERRORS
@@ -310,9 +309,9 @@ def _of_runs(scope: Scope, rules: pl.DataFrame, known: Sequence[Finding], runs: 
 def _matches(scope: StreamScope, rules_version: int) -> dict[Any, dict[int, int]]:
     """How many rows each rule matched, by the version of `rules` that tagged them, from `rules_version` on."""
     found: dict[Any, dict[int, int]] = {}
-    table = scope.workspace.lake.delta(tagged_table(scope.stream))
     wanted = pc.field("rules_version") >= rules_version
-    for batch in batches_of(table, ["rule_ids", "rules_version"], wanted):
+    lake, name = scope.workspace.lake, tagged_table(scope.stream)
+    for batch in lake.batches(name, ["rule_ids", "rules_version"], wanted):
         versions = batch.column("rules_version")
         for version in pc.unique(versions).to_pylist():
             ids = batch.column("rule_ids").filter(pc.equal(versions, version)).flatten()

@@ -10,7 +10,8 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from pipelines.errors import PipelineError, as_failure
+from pipelines.error_texts import why_denied
+from pipelines.errors import PipelineError, as_failure, not_written
 from pipelines.maintaining import lake_tables
 from pipelines.maintaining import scope_tables as tables
 from pipelines.maintaining.outcome import TableMaintenance
@@ -80,6 +81,8 @@ def _kept_up(workspace: Workspace, name: str, scope: str | None, in_run: bool) -
             else:
                 done = tables.keep_up(workspace, scope, name, in_run)
     except Exception as error:  # such as a full disk while files are merged
+        if isinstance(error, OSError) and why_denied(error):
+            error = not_written(f"The table {name} at {workspace.lake.uri(name)} cannot be maintained", error)
         done = TableMaintenance(name, error=str(as_failure(error)))
     done.seconds = round(time.perf_counter() - started, 3)
     return done

@@ -113,7 +113,7 @@ def _status(workspace: Workspace, scope: Stream | Join, rules_version: int, reje
         unneeded = is_stream and is_only_joined(workspace, scope.name)
         command = command_of(workspace, scope.name) if is_stream else f"deltatag join {scope.name}"
         positions = list(_positions(workspace, scope, last))
-        lags = [_lag(workspace, *each) for each in positions]
+        lags = [_lag(workspace, *each, command) for each in positions]
         found = [lag.problem or _obstacle(*each[:2], command) for lag, each in zip(lags, positions, strict=True)]
         problems += [each for each in found if each is not None]
         if loss := lost_or_restored_rows(workspace, scope, last):
@@ -214,12 +214,16 @@ def _changes(workspace: Workspace, join: Join, last: MicroBatch | None) -> Itera
             )
 
 
-def _lag(workspace: Workspace, stream: Stream, position: Position | None, table_id: str | None) -> _Lag:
+def _lag(
+    workspace: Workspace, stream: Stream, position: Position | None, table_id: str | None, command: str = ""
+) -> _Lag:
+    """command: the one that takes the stream's rows, for the problem's cure."""
+    again = f"Process everything again with: {command} --restart"
     newest = newest_version(workspace, stream)
     if table_id is not None and newest.table_id != table_id:
-        return _Lag(newest.version, None, None, f"The source of {stream.name} was dropped and made again.")
+        return _Lag(newest.version, None, None, f"The source of {stream.name} was dropped and made again. {again}")
     if table_id is not None and position is not None and position.is_beyond(newest.version):
-        return _Lag(newest.version, None, None, older_copy(stream.name, newest.version))
+        return _Lag(newest.version, None, None, f"{older_copy(stream.name, newest.version)} {again}")
     if position is None and stream.start.kind != "earliest" and not is_catalog_name(stream.source):
         try:
             position = Source(stream.name, table_log(stream.source)).first_position(stream.start)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pipelines.errors import PipelineError, TableError
 from pipelines.lake.authors import author_of
 from pipelines.lake.lake import Lake, arrow_schema
-from pipelines.lake.reading import arrow_reads, as_dataset, as_texts, batches_of, read_rows
+from pipelines.lake.reading import arrow_reads, as_dataset, as_texts, read_rows
 from pipelines.rule_set import in_years_of_python, spark_type
 from pipelines.table_definitions import OPTIONAL_OF_RULES, RULES, tagged_table
 from pipelines.workspace import Workspace
@@ -228,17 +228,17 @@ def _matches_in(lake: Lake, name: str, rule_id: str | int) -> list[Counts]:
     rewrites = [int(commit["version"]) for commit in lake.delta(name).history(MOST_VERSIONS) if _rewrites_rows(commit)]
     for looked_at in (None, *(version - 1 for version in rewrites[:MOST_REWRITES] if version)):
         try:
-            found.append(_counted(lake.delta(name, looked_at), rule_id))
-        except (PipelineError, OSError):  # the log or VACUUM has dropped the version
+            found.append(_counted(lake, name, looked_at, rule_id))
+        except PipelineError:  # the log or VACUUM has dropped the version
             if looked_at is None:
                 raise
             break
     return found
 
 
-def _counted(table: Any, rule_id: str | int) -> Counts:
+def _counted(lake: Lake, name: str, version: int | None, rule_id: str | int) -> Counts:
     counts: Counts = {}
-    for batch in batches_of(table, ["rule_ids", "rules_version"]):
+    for batch in lake.batches(name, ["rule_ids", "rules_version"], version=version):
         frame = pl.DataFrame(pl.from_arrow(pa.Table.from_batches([batch])))
         held = frame.filter(pl.col("rule_ids").list.contains(rule_id)).group_by("rules_version").len()
         for version, count in held.iter_rows():

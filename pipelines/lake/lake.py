@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from pipelines.error_texts import first_line, why_denied
 from pipelines.errors import AccessError, MissingTableError, TableError
-from pipelines.lake.reading import arrow_reads, as_dataset, as_texts, count_rows, files_in, read_rows
+from pipelines.lake.reading import arrow_reads, as_dataset, as_texts, batches_of, count_rows, files_in, read_rows
 from pipelines.lake.table_cache import delta_rs_uri, local_folder, shared_table, table_to_write
 from pipelines.settings.model import LakeSettings
 from pipelines.table_definitions import FIXED_TABLES, LAKE_TABLES, Table, scope_of_table
@@ -76,7 +76,16 @@ class Lake:
 
     def delta(self, name: str, version: int | None = None) -> DeltaTable:
         """The table, to read by delta-rs; MissingTableError, which says how to create it, if there is none."""
-        return open_delta(self.uri(name), version, f"the table {name}", _how_to_make(name))
+        try:
+            return open_delta(self.uri(name), version, f"the table {name}", _how_to_make(name))
+        except MissingTableError as error:
+            others = [each for each in LAKE_TABLES if each != name]
+            if name not in _NOT_MADE_AGAIN or self.settings.root is None or not any(map(self.exists, others)):
+                raise
+            raise MissingTableError(
+                f"There is no Delta table at {self.uri(name)} (the table {name}), though the lake has others. If its "
+                "folder was removed or renamed, put it back. Otherwise make it, without rows, with: deltatag init"
+            ) from error
 
     def writable(self, name: str) -> DeltaTable:
         """The newest version of the table, to read and write by delta-rs.
@@ -110,6 +119,20 @@ class Lake:
                     return read_rows(table, columns).filter(filters)
                 return as_texts(as_dataset(table).to_table(columns, filters))
             return self._rows(table, columns, filters or ())
+        except (exceptions.DeltaError, OSError, pa.ArrowException) as error:
+            raise self.unreadable(name, version, error) from error
+
+    def batches(
+        self, name: str, columns: Sequence[str], where: pc.Expression | None = None, version: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Some columns of the rows of a table, which must include those that `where` names, in batches.
+
+        TableError if the table cannot be read, or lacks one of the columns.
+        """
+        from deltalake import exceptions
+
+        try:
+            yield from batches_of(self.delta(name, version), columns, where)
         except (exceptions.DeltaError, OSError, pa.ArrowException) as error:
             raise self.unreadable(name, version, error) from error
 
@@ -179,6 +202,10 @@ class Lake:
             return False
         spark.sql(create_statement(self.sql_name(name), table, id_type))
         return True
+
+
+_NOT_MADE_AGAIN = ("rules", "runs")
+"""Tables of a lake whose rows nothing else has."""
 
 
 def _bad_id(kind: object) -> str:

@@ -78,11 +78,16 @@ class TaggedRows:
     """
 
     def __init__(self, lake: Lake, table: str, times: Sequence[tuple[str, ...]], zone: str) -> None:
+        from deltalake import exceptions
+
         delta = lake.delta(table)
         self._name, self._zone = table, zone
         self._times = [_in_spelling(pa.schema(delta.schema()), path) for path in times]
         names = {"rule_ids", *(path[0] for path in self._times)}
-        self._dataset = as_dataset(delta) if arrow_reads(delta) else ds.dataset(read_rows(delta, sorted(names)))
+        try:
+            self._dataset = as_dataset(delta) if arrow_reads(delta) else ds.dataset(read_rows(delta, sorted(names)))
+        except (exceptions.DeltaError, OSError, pa.ArrowException) as error:
+            raise lake.unreadable(table, None, error) from error
         actions = files_in(delta).select(["path", "num_records", "modification_time"])
         newest = pl.DataFrame(pl.from_arrow(actions)).sort("modification_time", descending=True)
         self.all_rows = int(newest["num_records"].sum())

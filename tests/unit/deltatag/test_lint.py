@@ -65,6 +65,14 @@ def test_ids_and_owners_cannot_forge_lines(folder: Path, capsys) -> None:
     assert rule["rule_id"] in {each["rule_id"] for each in result["findings"]}
 
 
+def test_an_id_of_a_million_characters_is_cut_short(folder: Path, capsys) -> None:
+    rule = {"rule_id": "c" * 1_000_000, "scope": "s", "expression": "x > 5"}
+    pl.DataFrame([rule]).write_delta("lake/rules", mode="append", delta_write_options={"schema_mode": "merge"})
+    assert main(["lint", "--fail-on", "rejected"]) == 1
+    out, error = capsys.readouterr()
+    assert "ccc...: rejected" in out and len(out) < 10_000 and len(error) < 1_000
+
+
 def test_of_very_many_findings_the_first_of_each_kind_are_printed_and_all_are_in_json(folder: Path, capsys) -> None:
     wrong = [{"rule_id": f"r{number:03}", "scope": "s", "expression": f"y > {number}"} for number in range(130)]
     pl.DataFrame(wrong).write_delta("lake/rules", mode="append", delta_write_options={"schema_mode": "merge"})

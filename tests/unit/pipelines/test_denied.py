@@ -104,3 +104,12 @@ def test_tables_that_may_not_be_written(folder: Path) -> None:
         assert told("tag").startswith("deltatag: s: Permission denied: ")
     with mode(folder / "lake" / "runs", 0o555):
         assert told("tag").rstrip().endswith(f"/lake/runs cannot be written: {DENIED}")
+
+
+def test_matches_that_may_not_be_maintained(folder: Path) -> None:
+    for number in range(3):
+        pl.DataFrame({"id": [number], "x": [2]}).write_delta("source", mode="append")
+        assert main(["tag"]) == 0
+    with mode(folder / "lake" / "s_matches", 0o555):
+        (line,) = told("maintain").splitlines()
+        assert line.startswith("deltatag: s_matches: The table s_matches at ") and line.endswith(DENIED)
