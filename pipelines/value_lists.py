@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,9 +13,9 @@ import pyarrow as pa
 
 import rules_index as ri
 from pipelines.error_texts import first_line
-from pipelines.errors import MissingTableError, SourceError
+from pipelines.errors import MissingTableError, PipelineError, SourceError
 from pipelines.lake.lake import open_delta, rows_in
-from pipelines.lake.reading import arrow_reads, as_dataset, read_rows
+from pipelines.lake.reading import arrow_reads, as_dataset, files_in, read_rows
 from rules_index.domains.list_names import NAMES_ANY, names_in
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ LISTS = "lists"
 LEAST_EDITED = 100_000
 """Number of values from which a list is updated by the changes of its table; a shorter list is read as a whole."""
 Versions = Mapping[str, Sequence[Any]]
-"""For each list, by name, what its values depend on: table id, version and column; or why it has no values."""
+"""For each list, by name, what its values depend on: table id, version, column and a digest of the version's files; or
+why it has no values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,14 +133,15 @@ def _next(held: ri.ValueList | None, wanted: ListTable, table: DeltaTable, colum
 def _edited(held: ri.ValueList, wanted: ListTable, table: DeltaTable, column: str) -> ri.ValueList | None:
     """The held list with the changes of its table applied.
 
-    None if it was read from another table or column, or if its changes cannot be found.
+    None if it was read from another table or column, or from a version that the table no longer has, or if its changes
+    cannot be found.
     """
     from pipelines.list_changes import changed_values
     from rules_index.domains.list_edits import edited
 
     stamp = _stamp(table, column)
     then, now = (json.loads(each or "[]") for each in (held.stamp, stamp))
-    if [then[:1], then[2:]] != [now[:1], now[2:]]:
+    if [then[:1], then[2:3]] != [now[:1], now[2:3]] or not _has_version(wanted, *then[1:4:2]):
         return None
     rows = rows_in(table)
     for changed in changed_values(table, wanted.source, column, then[1]):
@@ -149,9 +152,23 @@ def _edited(held: ri.ValueList, wanted: ListTable, table: DeltaTable, column: st
     return None
 
 
+def _has_version(wanted: ListTable, version: int, files: str) -> bool:
+    """Whether a version of a list's table still has these files: an older copy that was put in the table's place has
+    the same id, and reuses the numbers of later versions."""
+    try:
+        return _files_digest(open_delta(wanted.source, version, "a list", "")) == files
+    except PipelineError:
+        return False
+
+
 def _stamp(table: DeltaTable, column: str) -> str:
-    """What a list was read from, as JSON: the table's id, its version and the column."""
-    return json.dumps([str(table.metadata().id), int(table.version()), column])
+    """What a list was read from, as JSON: the table's id, its version, the column and a digest of its files."""
+    return json.dumps([str(table.metadata().id), int(table.version()), column, _files_digest(table)])
+
+
+def _files_digest(table: DeltaTable) -> str:
+    """A digest of the names of a version's files, which no other version has."""
+    return hashlib.sha256("\n".join(sorted(files_in(table)["path"].to_pylist())).encode()).hexdigest()[:16]
 
 
 def _read(wanted: ListTable, table: DeltaTable, column: str) -> AnyList:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -222,6 +223,22 @@ def test_a_list_with_deletion_vectors_is_read(lake: Any, tmp_path: Path, reads: 
     compile_scopes(lake)
     agrees(lake, tmp_path)
     assert reads.taken() == (2, 0)
+
+
+def test_a_list_that_an_older_copy_has_replaced_is_read(lake: Any, tmp_path: Path, reads: Reads) -> None:
+    """The number of the version that was compiled is now that of another one, with as many rows."""
+    put(tmp_path, ["1", "2"])
+    shutil.copytree(tmp_path / "list", tmp_path / "copy")
+    put(tmp_path, ["3"])
+    compile_scopes(lake)
+    shutil.rmtree(tmp_path / "list")
+    shutil.move(tmp_path / "copy", tmp_path / "list")
+    put(tmp_path, ["4"])
+    put(tmp_path, ["5"])
+    reads.taken()
+    compile_scopes(lake)
+    agrees(lake, tmp_path)
+    assert reads.taken()[0] == 1
 
 
 def test_a_list_of_another_type_is_read(lake: Any, tmp_path: Path, reads: Reads) -> None:
