@@ -12,15 +12,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipelines.compiling.due import compile_is_due
-from pipelines.errors import ConfigurationError, PipelineError
+from pipelines.errors import ConfigurationError, PipelineError, TableError
 from pipelines.lake.index_histories import ALL, histories_to_retag, policy_mode
 from pipelines.lake.index_store import index_to_tag_with
 from pipelines.lake.runs import DONE, check_id_type, last_batch
 from pipelines.recovery.jvm_restart import step
+from pipelines.recovery.lost_rows import kept_matches, lost_rows
 from pipelines.retagging.changes import RuleSets
 from pipelines.retagging.retagger import Outcome, Retagger
 from pipelines.retagging.row_range import why_no_range
-from pipelines.scopes import JoinScope, scope_of
+from pipelines.scopes import JoinScope, StreamScope, scope_of
 from pipelines.settings.model import Stream
 from pipelines.table_definitions import tagged_table
 from pipelines.workspace import Workspace
@@ -55,13 +56,15 @@ def retag(
     started = time.perf_counter()
     scope = scope_of(workspace, name)
     is_join = isinstance(scope, JoinScope)
+    command, last = f"deltatag {'join' if is_join else 'tag'} {name}", last_batch(workspace.lake, name)
+    matches = kept_matches(scope.stream) if isinstance(scope, StreamScope) else None
+    if loss := lost_rows(workspace.lake, tagged_table(name), last, command, matches):
+        raise TableError(loss)
     if not workspace.lake.exists(tagged_table(name)):
         return RetagResult(name, notices=(f"{name}: no row has been tagged yet.",))
     if (since, until) != (None, None) and (reason := why_no_range(scope)):
         raise ConfigurationError(reason)
-    again = f"deltatag {'join' if is_join else 'tag'} {name} --restart"
-    last = last_batch(workspace.lake, name)
-    check_id_type(last, workspace.lake.rule_id_type(), again)
+    check_id_type(last, workspace.lake.rule_id_type(), f"{command} --restart")
     notices: tuple[str, ...] = ()
     with step(workspace, f"retag {name}"):
         anew = is_join and _needs_joining(workspace, name)

@@ -21,6 +21,7 @@ from pipelines.lake.index_store import StoredIndex, index_to_tag_with
 from pipelines.lake.runs import PLANNED, MicroBatch, last_batch
 from pipelines.recovery.attempts import holds_nothing, notices
 from pipelines.recovery.jvm_restart import step, surviving
+from pipelines.recovery.lost_rows import kept_matches
 from pipelines.recovery.micro_batch import MicroBatchRun
 from pipelines.runners.choice import going_on_with_spark, runner_of
 from pipelines.runners.runner import Job, Runner
@@ -133,6 +134,7 @@ class _Tagger(MicroBatchRun):
         tables, command = [quarantine_table(stream), *rule_tables], f"deltatag tag {stream.name}"
         super().__init__(workspace.lake, stream.name, command, tables, rule_tables, runner.fence, spark_ended)
         self.workspace, self.stream, self.runner = workspace, stream, runner
+        self._matches = kept_matches(stream)
         self._origin: Origin | None = None
         if stream.source_stream is not None:
             from pipelines.origin import Origin

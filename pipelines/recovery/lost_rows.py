@@ -12,15 +12,18 @@ from pipelines.lake.table_log import table_log
 from pipelines.lake.transaction_ids import app_of, undone
 from pipelines.settings.model import Join, Stream
 from pipelines.sources.only_joined import command_of
-from pipelines.table_definitions import scope_tables, tagged_table
+from pipelines.table_definitions import matches_table, scope_tables, tagged_table
 
 if TYPE_CHECKING:
     from pipelines.workspace import Workspace
 
 
-def lost_rows(lake: Lake, tagged: str, last: MicroBatch | None, command: str) -> str | None:
-    """A message if the table of tagged rows is gone after the micro-batch `last`, or holds rows although `runs` has no
-    micro-batch of the scope; else None."""
+def lost_rows(lake: Lake, tagged: str, last: MicroBatch | None, command: str, matches: str | None = None) -> str | None:
+    """A message if the table of tagged rows, or that of their matches, is gone after the micro-batch `last`, or if
+    there are tagged rows although `runs` has no micro-batch of the scope; else None.
+
+    matches: the name of the table of matches, if the configuration keeps it.
+    """
     if last is None:
         if not lake.exists(tagged) or rows_in(lake.delta(tagged)) == 0:
             return None
@@ -29,11 +32,14 @@ def lost_rows(lake: Lake, tagged: str, last: MicroBatch | None, command: str) ->
             "every row would be tagged once more. Restore the folder of runs from a copy, or process everything again "
             f"with: {command} --restart"
         )
-    if last.plan.get("reset") or last.state == RESET or lake.exists(tagged):
+    kept = [tagged, *([matches] if matches is not None and last.plan.get("matches") else [])]
+    gone = next((name for name in kept if not lake.exists(name)), None)
+    if last.plan.get("reset") or last.state == RESET or gone is None:
         return None
     return (
-        f"The table {tagged} is gone, and with it the rows that earlier runs have tagged. Process everything again "
-        f"with: {command} --restart"
+        f"The table {gone} is gone, and with it the {'rows' if gone == tagged else 'matches of the rows'} that earlier "
+        "runs have tagged. Restore its folder from a copy, or process everything again with: "
+        f"{command} --restart"
     )
 
 
@@ -60,5 +66,10 @@ def lost_or_restored_rows(workspace: Workspace, scope: Stream | Join, last: Micr
     """What `lost_rows` or `restored_rows` says of a stream or join after its last micro-batch; None if neither does."""
     lake, is_join = workspace.lake, isinstance(scope, Join)
     command = f"deltatag join {scope.name}" if is_join else command_of(workspace, scope.name)
-    loss = lost_rows(lake, tagged_table(scope), last, command)
+    loss = lost_rows(lake, tagged_table(scope), last, command, kept_matches(scope))
     return loss or restored_rows(lake, scope.name, scope_tables(scope.name, is_join), command)
+
+
+def kept_matches(scope: Stream | Join) -> str | None:
+    """The name of a scope's table of matches; None if the configuration keeps none."""
+    return matches_table(scope) if isinstance(scope, Stream) and scope.keeps_matches else None

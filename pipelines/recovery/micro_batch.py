@@ -56,6 +56,8 @@ class MicroBatchRun:
         self.lake, self.tables, self._rule_tables = lake, tables, rule_tables
         self._scope, self._command = scope, command
         self._fence, self._spark_ended = fence, spark_ended
+        self._matches: str | None = None
+        """The scope's table of matches, if the configuration keeps one."""
         self._indexes: dict[str, tuple[StoredIndex, ri.CompiledRules, Path]] = {}
         self._attempts: Attempts | None = None
 
@@ -71,7 +73,7 @@ class MicroBatchRun:
         same if it holds rows of which `runs` has no record: these would be tagged once more. Or if a table is in a
         state from before its last rows.
         """
-        loss = lost_rows(self.lake, self._rule_tables[-1], last, self._command)
+        loss = lost_rows(self.lake, self._rule_tables[-1], last, self._command, self._matches)
         loss = loss or restored_rows(self.lake, self._scope, self.tables, self._command)
         # a run that died before its first plan leaves an empty table, whose columns may no longer be its source's
         if restart and (last is not None or loss or self.lake.exists(self._rule_tables[-1])):

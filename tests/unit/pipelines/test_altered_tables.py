@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from pipelines.lake.index_store import newest_index
 from pipelines.lake.reading import read_rows
 from pipelines.lint import accept_finding, lint_scopes
 from pipelines.report import report_scopes
+from pipelines.retag import retag
 from pipelines.run import RunReport, run_due
 from pipelines.status import status
 from pipelines.tag import tag_stream
@@ -191,3 +193,42 @@ def test_status_says_what_to_do_about_a_source_that_was_made_again(workspace) ->
     shutil.rmtree(source)
     write_deltalake(source, pa.table({"x": [1]}))
     assert str(status(workspace)[0].problem).endswith("deltatag tag s --restart")
+
+
+def test_matches_that_are_gone_are_not_made_again_without_those_of_earlier_rows(workspace, add_rules) -> None:
+    matches = workspace.lake.uri("s_matches")
+    shutil.move(matches, f"{matches}-old")
+    add_rules(workspace, ("d", "s", "x > 1"))
+    append(workspace, 2)
+    assert "s_matches is gone" in str(status(workspace)[0].problem)
+    report = run(workspace)
+    assert re.search("s_matches is gone.* deltatag tag s --restart", report.failures.pop("s")) and not report.failures
+    with pytest.raises(TableError, match="s_matches is gone"):
+        retag(workspace, "s")
+    shutil.move(f"{matches}-old", matches)
+    assert run(workspace).failures == {}
+    pairs = [(1, "a"), (1, "b"), (2, "a"), (2, "d")]
+    assert sorted(columns_of(workspace, "s_matches", "x", "rule_id")) == pairs
+    shutil.rmtree(matches)
+    assert tag_stream(workspace, "s", restart=True).rows == 2
+    assert sorted(columns_of(workspace, "s_matches", "x", "rule_id")) == pairs
+
+
+def test_a_list_that_an_older_copy_has_replaced_is_read_again(workspace) -> None:
+    """The copy has the id of the table, and a new edit gets the number of a version that was compiled."""
+    source = workspace.configuration.lists["few"].source
+    shutil.copytree(source, f"{source}-copy")
+    write_deltalake(source, pa.table({"x": pa.array([2], pa.int32())}), mode="append")
+    append(workspace, 2)
+    assert run(workspace).failures == {} and tags(workspace) == {1: ["a", "b"], 2: ["a", "b"]}
+    shutil.rmtree(source)
+    shutil.move(f"{source}-copy", source)
+    write_deltalake(source, pa.table({"x": pa.array([3], pa.int32())}), mode="append")
+    append(workspace, 3)
+    append(workspace, 2)
+    assert run(workspace).failures == {}
+    assert sorted(columns_of(workspace, "s_tagged", "x", "rule_ids"))[1:] == [
+        (2, ["a"]),
+        (2, ["a", "b"]),
+        (3, ["a", "b"]),
+    ]
