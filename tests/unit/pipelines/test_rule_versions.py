@@ -95,7 +95,7 @@ def add_feature(workspace, name: str) -> None:
     Path(log, f"{version:020}.json").write_text(json.dumps(protocol))
 
 
-@pytest.mark.parametrize("feature", ["typeWidening", "unheardOf"])
+@pytest.mark.parametrize("feature", ["collations", "unheardOf"])
 def test_a_feature_that_only_spark_knows_is_told_with_what_to_do(workspace, feature: str) -> None:
     add_feature(workspace, feature)
     with pytest.raises(TableError, match=r"ALTER TABLE \.\.\. DROP FEATURE"):

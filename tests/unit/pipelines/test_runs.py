@@ -130,7 +130,12 @@ def test_arrow_reads_no_memory_of_python(tmp_path, monkeypatch) -> None:
     write_deltalake(tmp_path / "t", pa.table({"a": [[{"b": 1}]], "c": [2]}))
     table, held = DeltaTable(tmp_path / "t"), [pa.total_allocated_bytes()]
     opened = pq.ParquetFile
-    monkeypatch.setattr(pq, "ParquetFile", lambda file: held.append(pa.total_allocated_bytes()) or opened(file))
+
+    def noting(*given: object, **named: object) -> pq.ParquetFile:
+        held.append(pa.total_allocated_bytes())
+        return opened(*given, **named)
+
+    monkeypatch.setattr(pq, "ParquetFile", noting)
     path = table.get_add_actions().to_struct_array().to_pylist()[0]["path"]
     read = read_file(table, path, pa.schema(table.schema().to_arrow()))
     assert read.to_pylist() == [{"a": [{"b": 1}], "c": 2}]
