@@ -107,8 +107,13 @@ def rewrite_files(folder: str, change: Callable[[pa.Table], pa.Table]) -> None:
         commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
 
 
-def alter(folder: str, fields: list[dict[str, Any]] | None = None, **features: list[str]) -> None:
-    """Commits a change of a table's columns, in the log's form, and of its protocol, as Spark would.
+def alter(
+    folder: str,
+    fields: list[dict[str, Any]] | None = None,
+    properties: dict[str, str] | None = None,
+    **features: list[str],
+) -> None:
+    """Commits a change of a table's columns, in the log's form, of its properties and of its protocol.
 
     features: names of table features that are added, as `reader_features` and `writer_features`.
     """
@@ -120,14 +125,15 @@ def alter(folder: str, fields: list[dict[str, Any]] | None = None, **features: l
         "format": {"provider": "parquet", "options": {}},
         "schemaString": json.dumps(columns),
         "partitionColumns": metadata.partition_columns,
-        "configuration": metadata.configuration,
+        "configuration": {**metadata.configuration, **(properties or {})},
     }
     readers = [*(protocol.reader_features or ()), *features.get("reader_features", ())]
     writers = [*(protocol.writer_features or ()), *readers, *features.get("writer_features", ())]
     versions: dict[str, Any] = {"minReaderVersion": 3 if readers else 1, "minWriterVersion": 7}
     versions |= {"writerFeatures": sorted({*writers})} | ({"readerFeatures": sorted({*readers})} if readers else {})
+    actions: list[dict[str, Any]] = [{"metaData": named}, *([{"protocol": versions}] if features else [])]
     commit = Path(folder, "_delta_log", f"{table.version() + 1:020d}.json")
-    commit.write_text("\n".join(map(json.dumps, ({"protocol": versions}, {"metaData": named}))))
+    commit.write_text("\n".join(map(json.dumps, actions)))
 
 
 def widen(folder: str, column: str, kind: str, rows: pa.Table) -> None:

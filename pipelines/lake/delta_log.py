@@ -8,6 +8,7 @@ before it. Delta protocol, "Delta Log Entries", "Transaction Identifiers".
 from __future__ import annotations
 
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -31,6 +32,8 @@ from rules_index.workers.source_file_reader import SourceFile, UnreadableFileErr
 
 _ATTEMPTS = 100
 _CHECKPOINT_INTERVAL = "delta.checkpointInterval"
+_CHECKPOINT_EVERY = 10
+"""Number of commits between checkpoints, if the table's property does not give one."""
 ADD_COLUMNS = "ADD COLUMNS"
 """The operation of a commit that appends columns."""
 _APPEND = {"mode": "Append", "partitionBy": "[]"}
@@ -321,7 +324,9 @@ class DeltaLog(ABC):
 
     def _checkpoint(self, version: int, properties: Mapping[str, str]) -> None:
         """Write a checkpoint if one is due. A failure is ignored: the next due commit tries again."""
-        interval = int(properties.get(_CHECKPOINT_INTERVAL, "10"))
+        wanted = properties.get(_CHECKPOINT_INTERVAL, "")
+        # others may set the property to anything
+        interval = int(wanted) if re.fullmatch(r"0*[1-9][0-9]{0,8}", wanted) else _CHECKPOINT_EVERY
         if version and version % interval == 0:
             from deltalake import exceptions
 

@@ -68,7 +68,7 @@ class Lake:
         """True if the table is there; AccessError if this user may not look."""
         try:
             if self.is_in_store:
-                self.delta(name)  # `delta` keeps it open, while `is_table` lists the log each time
+                self._opened(name)  # it is kept open, while `is_table` lists the log each time
                 return True
             return is_table(self.uri(name))
         except MissingTableError:
@@ -77,7 +77,7 @@ class Lake:
     def delta(self, name: str, version: int | None = None) -> DeltaTable:
         """The table, to read by delta-rs; MissingTableError, which says how to create it, if there is none."""
         try:
-            return open_delta(self.uri(name), version, f"the table {name}", _how_to_make(name))
+            return self._opened(name, version)
         except MissingTableError as error:
             others = [each for each in LAKE_TABLES if each != name]
             if name not in _NOT_MADE_AGAIN or self.settings.root is None or not any(map(self.exists, others)):
@@ -86,6 +86,9 @@ class Lake:
                 f"There is no Delta table at {self.uri(name)} (the table {name}), though the lake has others. If its "
                 "folder was removed or renamed, put it back. Otherwise make it, without rows, with: deltatag init"
             ) from error
+
+    def _opened(self, name: str, version: int | None = None) -> DeltaTable:
+        return open_delta(self.uri(name), version, f"the table {name}", _how_to_make(name))
 
     def writable(self, name: str) -> DeltaTable:
         """The newest version of the table, to read and write by delta-rs.

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _FILES, _LOG = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
 _DEFAULT = {_FILES: timedelta(days=7), _LOG: timedelta(days=30)}
+_LONGEST = timedelta(days=365_000)
+"""The longest retention that is told apart from a longer one: Python has no time much longer ago."""
 _MARGIN = timedelta(days=1)
 """Margin for differences between the clocks of commits and of files."""
 _PART = r"(\d+)\s+(week|day|hour|minute|second)s?"
@@ -113,4 +115,8 @@ def _of_property(table: DeltaTable, name: str) -> timedelta | None:
     if _INTERVAL.fullmatch(text.strip()) is None:
         return None
     parts = re.findall(_PART, text, re.IGNORECASE)
-    return sum((timedelta(**{f"{unit.lower()}s": int(count)}) for count, unit in parts), timedelta())
+    try:
+        found = sum((timedelta(**{f"{unit.lower()}s": int(count)}) for count, unit in parts), timedelta())
+    except OverflowError:
+        return _LONGEST
+    return min(found, _LONGEST)

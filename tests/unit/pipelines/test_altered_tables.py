@@ -20,6 +20,7 @@ from pipelines.errors import MissingTableError, TableError
 from pipelines.lake.index_store import newest_index
 from pipelines.lake.reading import read_rows
 from pipelines.lint import accept_finding, lint_scopes
+from pipelines.maintain import maintain
 from pipelines.report import report_scopes
 from pipelines.retag import retag
 from pipelines.run import RunReport, run_due
@@ -232,3 +233,23 @@ def test_a_list_that_an_older_copy_has_replaced_is_read_again(workspace) -> None
         (2, ["a", "b"]),
         (3, ["a", "b"]),
     ]
+
+
+@pytest.mark.parametrize("interval", ["0", "many"])
+def test_a_checkpoint_interval_that_is_none_is_that_of_delta(workspace, add_rules, interval: str) -> None:
+    for table in ("s_tagged", "s_matches"):
+        alter(workspace.lake.uri(table), properties={"delta.checkpointInterval": interval})
+    for x in range(2, 12):
+        append(workspace, x)
+        assert tag_stream(workspace, "s").rows == 1
+    add_rules(workspace, ("d", "s", "x > 5"))
+    assert run(workspace).failures == {}
+    assert retag(workspace, "s").rows_changed == 6
+    log = Path(workspace.lake.uri("s_tagged"), "_delta_log")
+    assert [path.name[:20] for path in log.glob("*.checkpoint.parquet")] == [f"{10:020}"]
+
+
+def test_a_retention_beyond_all_times_keeps_everything(workspace) -> None:
+    for table in ("s_tagged", "runs"):
+        alter(workspace.lake.uri(table), properties={"delta.deletedFileRetentionDuration": "interval 4000000 weeks"})
+    assert [each.error for each in maintain(workspace) if each.error] == []
