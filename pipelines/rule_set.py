@@ -123,6 +123,10 @@ def read_rules(
         # whoever may add rows may also add this column: with another type it must only refuse rules that have a value
         wrong = pl.lit(f"{spark_type(frame['severity'])}, not STRING")
         frame = frame.with_columns(severity=pl.when(pl.col("severity").is_not_null()).then(wrong))
+    if annotated and frame.schema["priority"].is_float():  # as pandas writes whole numbers, some of which are missing
+        priority = frame["priority"].fill_nan(None)
+        if (priority.drop_nulls() == priority.drop_nulls().round()).all():
+            frame = frame.with_columns(priority.clip(-(1 << 62), 1 << 62).cast(pl.Int64))
     enabled = frame.filter(pl.col("enabled").fill_null(True)).drop("enabled")
     return _sort_out(version, enabled, scopes)
 

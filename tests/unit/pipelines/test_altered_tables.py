@@ -152,6 +152,18 @@ def test_times_without_a_zone_bound_rules_in_the_configured_one(new_workspace) -
     assert [len(ids) for _, ids in sorted(columns_of(workspace, "s_tagged", "t", "rule_ids"))] == [0, 1, 1]
 
 
+@pytest.mark.parametrize(("first", "fails"), [(1.0, False), (1.5, True)])
+def test_priorities_that_pandas_has_written_as_floats(new_workspace, first: float, fails: bool) -> None:
+    workspace = new_workspace({"s": {"source": "lake/s", "annotations": ["first_rule_id"]}}, spark=False)
+    write_deltalake(workspace.configuration.streams["s"].source, pa.table({"x": [1]}))
+    named = {"rule_id": ["a", "b", "c"], "scope": ["s"] * 3, "expression": ["true"] * 3}
+    rules = pl.DataFrame({**named, "priority": [None, 1e300, first]})
+    rules.write_delta(workspace.lake.uri("rules"), mode="overwrite", delta_write_options={"schema_mode": "overwrite"})
+    assert [*run(workspace).failures] == (["s"] if fails else [])
+    if not fails:
+        assert columns_of(workspace, "s_tagged", "first_rule_id") == [("c",)]
+
+
 def test_widened_types_of_rules_and_lists_are_read(workspace, add_rules) -> None:
     rule = {"rule_id": ["d"], "scope": ["s"], "expression": ["x > 1"], "priority": [1 << 40]}
     widen(workspace.lake.uri("rules"), "priority", "long", pa.table(rule))
