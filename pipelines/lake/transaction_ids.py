@@ -45,7 +45,7 @@ def files_added_by(log: _Log, app: str, number: int) -> tuple[int, list[tuple[in
 
 class Undone(NamedTuple):
     """A RESTORE of a table to a state from before a transaction. version: the newest one before it; state: the version
-    that the table is like now, -1 if that is unknown since a RESTORE names a time."""
+    that the table is like now, -1 if a RESTORE names a time and the log no longer has a version with the same files."""
 
     version: int
     state: int
@@ -63,7 +63,7 @@ def undone(log: _Log, apps: Collection[str], oldest: int = -1) -> Undone | None:
         for info in (each["commitInfo"] for each in actions if "commitInfo" in each):
             if info.get("operation") == "RESTORE":
                 named = (info.get("operationParameters") or {}).get("version")
-                targets[version] = int(named) if named is not None else -1
+                targets[version] = int(named) if named is not None else _version_like(log, version)
     else:
         return None
 
@@ -77,6 +77,35 @@ def undone(log: _Log, apps: Collection[str], oldest: int = -1) -> Undone | None:
     if state == version:
         return None
     return Undone(next(each for each in reversed(versions) if state_at(each) == version), state)
+
+
+def _version_like(log: _Log, version: int) -> int:
+    """The newest version before a RESTORE, `version`, that has the same files as it; -1 if the log has none.
+
+    For one that names a time: the log has only its text, in a time zone that it does not name.
+    """
+    first: dict[tuple[str, str], bool] = {}
+    last: dict[tuple[str, str], bool] = {}
+    changed: set[tuple[str, str]] = set()
+    for each in range(version, log.commits().start, -1):
+        actions = log.commit(each)
+        if actions is None:
+            return -1
+        added, removed = ({_file(a[kind]) for a in actions if kind in a} for kind in ("add", "remove"))
+        for file in added ^ removed:
+            first[file] = file in added
+            last.setdefault(file, file in added)
+            # a file that is first removed and last added was there, and is there
+            (changed.add if first[file] == last[file] else changed.discard)(file)
+        if not changed:
+            return each - 1
+    return -1
+
+
+def _file(action: Mapping[str, Any]) -> tuple[str, str]:
+    """A file with its deletion vector, if it has one."""
+    vector = action.get("deletionVector") or {}
+    return action["path"], f"{vector.get('storageType')}{vector.get('pathOrInlineDv')}@{vector.get('offset')}"
 
 
 def is_done(lake: Lake, name: str, app: str, number: int) -> bool:

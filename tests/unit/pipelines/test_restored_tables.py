@@ -11,6 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pipelines.errors import TableError
+from pipelines.lake import transaction_ids
 from pipelines.lake.index_histories import histories_to_retag
 from pipelines.recovery import micro_batch
 from pipelines.retag import retag
@@ -66,6 +67,20 @@ def test_rows_that_a_restore_has_removed_are_not_passed_over(make_retagged) -> N
     assert not run_due(workspace, OpenGates()).failures
 
 
+def test_a_restore_to_a_time_is_judged_by_its_files(make_retagged) -> None:
+    workspace = prepared(make_retagged)
+    times = [datetime.now(UTC)]
+    append(workspace, 120, 180)
+    tag_stream(workspace, "s")
+    times.append(datetime.now(UTC))
+    table = DeltaTable(workspace.lake.uri("s_tagged"))
+    table.delete("seq = 3")
+    table.restore(times[1])  # takes back only the DELETE
+    assert not run_due(workspace, OpenGates()).failures
+    table.restore(times[0])
+    assert "RESTORE has put the table s_tagged" in run_due(workspace, OpenGates()).failures["s"]
+
+
 @pytest.mark.parametrize("output", ["all", "matched"])
 @pytest.mark.parametrize("later", [BEFORE, AFTER, LATER])
 @pytest.mark.parametrize("tags", [False, True])
@@ -104,11 +119,17 @@ def die(*_arguments: object) -> None:
     raise DiedError
 
 
-def test_what_a_table_is_like_after_a_restore_to_a_time_is_unknown(make_retagged) -> None:
+def test_what_a_table_is_like_after_a_restore_to_a_time_is_known_if_the_log_has_its_files(
+    make_retagged, monkeypatch
+) -> None:
     workspace = prepared(make_retagged)
+    before = histories_to_retag(workspace.lake, "s", 0)[0].distinct
     retag(workspace, "s")
+    assert histories_to_retag(workspace.lake, "s", 0)[0].distinct != before
     table = DeltaTable(workspace.lake.uri("s_tagged"))
     table.restore(datetime.fromtimestamp(table.history(2)[1]["timestamp"] / 1000, UTC))
+    assert histories_to_retag(workspace.lake, "s", 0)[0].distinct == before
+    monkeypatch.setattr(transaction_ids, "_version_like", lambda *_: -1)
     assert histories_to_retag(workspace.lake, "s", 0)[0].distinct == {("unknown",)}
 
 
