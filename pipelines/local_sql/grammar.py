@@ -37,6 +37,8 @@ _NO_NAMES = words(
     "PIVOT UNPIVOT WITH"
 )
 """Words that Spark may read as something else than a name; a column with such a name needs back-quotes."""
+_OPERATORS = words("AND OR DIV COLLATE LIKE ILIKE RLIKE REGEXP IN BETWEEN IS")
+"""Words that Spark may read as an operator behind a column; an alias with such a name needs AS."""
 _LARGEST = (1 << 31) - 1
 _CLAUSES = words("GROUP ORDER LIMIT HAVING")
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -243,6 +245,8 @@ class _Reader:
             if self.takes(".", "*"):
                 return Item(column, is_star=True)
         named = self.takes("AS")
+        if not named and self.kind in _OPERATORS:
+            raise NeedsSparkError(f"it has the operator {self.kind}")
         alias = self.name() if named or (self.kind not in (",", "FROM")) else None
         return Item(column, aggregate.lower() if aggregate is not None else None, alias)
 

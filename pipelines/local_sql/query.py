@@ -37,7 +37,7 @@ def _rows(table: LocalTable, query: Select) -> pa.Table:
     items = query.items or tuple(Item((name,)) for name in table.schema.names)
     columns = [table.path(item.column or ()) for item in items]
     names = [item.name for item in items]
-    keys = [(_sorted_by(table, key, columns, names), key) for key in query.order_by]
+    keys = [(_sorted_by(table, key, columns, items), key) for key in query.order_by]
     for name, _ in keys:
         _check_ordered(table.type_of(name))
     read = list(dict.fromkeys([*columns, *(name for name, _ in keys)]))
@@ -53,12 +53,14 @@ def _rows(table: LocalTable, query: Select) -> pa.Table:
     return pa.Table.from_arrays([found.column(name) for name in columns], names=names)
 
 
-def _sorted_by(table: LocalTable, key: SortKey, columns: Sequence[str], names: Sequence[str]) -> str:
+def _sorted_by(table: LocalTable, key: SortKey, columns: Sequence[str], items: Sequence[Item]) -> str:
     """The key of what a sort key names: a column of the result, or else one of the table."""
     if isinstance(key.by, int):
         return columns[_place(key.by, len(columns))]
-    named = [column for column, name in zip(columns, names, strict=True) if name.lower() == key.by[0].lower()]
-    if len(set(named)) > 1:
+    places = [place for place, item in enumerate(items) if item.name.lower() == key.by[0].lower()]
+    named = [columns[place] for place in places]
+    # Spark tells aliases and fields of one name apart even if they are the same, and then looks for it in the table
+    if len(set(named)) > 1 or (len(named) > 1 and not all(items[place].is_plain for place in places)):
         raise NeedsSparkError(f"several columns of the result are called {key.by[0]}")
     if len(key.by) == 1 and named:
         return named[0]
@@ -105,16 +107,18 @@ class _Aggregation:
         self._shown = [table.path(item.column) if item.column and not item.aggregate else "" for item in query.items]
         for item in query.items:
             self._check(item)
+        asked = (table.path(item.column) for item in query.items if item.column is not None)
+        # a batch without columns would not know its number of rows
+        self._read = list(dict.fromkeys([*self.keys, *asked])) or [table.plainest_column]
+        # the names of columns in frames: Polars would take one such as ^x$ for a pattern
+        self._names = {name: f"c{place}" for place, name in enumerate(self._read)}
 
     def result(self) -> pa.Table:
         """One row per group, or a single row without keys."""
-        asked = (self.table.path(item.column) for item in self.query.items if item.column is not None)
-        # a batch without columns would not know its number of rows
-        read = list(dict.fromkeys([*self.keys, *asked])) or [self.table.plainest_column]
-        schema = pa.schema([pa.field(name, self.table.type_of(name)) for name in read])
-        parts = [self._partial(pl.DataFrame(pl.from_arrow(schema.empty_table())))]
-        for rows in self.table.batches(read, self.table.condition(self.query.where)):
-            parts.append(self._partial(pl.DataFrame(pl.from_arrow(rows))))
+        schema = pa.schema([pa.field(name, self.table.type_of(name)) for name in self._read])
+        parts = [self._partial(schema.empty_table())]
+        for rows in self.table.batches(self._read, self.table.condition(self.query.where)):
+            parts.append(self._partial(rows))
             if sum(map(len, parts)) > _KEPT_ROWS:
                 parts = [self._combined(parts)]
         found = self._finished(self._combined(parts))
@@ -165,19 +169,19 @@ class _Aggregation:
             raise NeedsSparkError(f"the result does not have exactly one column {'.'.join(key.by)}")
         return named[0]
 
-    def _partial(self, rows: pl.DataFrame) -> pl.DataFrame:
+    def _partial(self, rows: pa.Table) -> pl.DataFrame:
         """The partial aggregates of some rows."""
 
         def aggregate(item: Item) -> pl.Expr:
             """The aggregate of an item over rows."""
             if item.column is None:
                 return pl.len().cast(pl.Int64)
-            column = pl.col(self.table.path(item.column))
+            column = pl.col(self._names[self.table.path(item.column)])
             if item.aggregate == "count":
                 return column.count().cast(pl.Int64)
             return _AGGREGATES[item.aggregate or ""](column)
 
-        return self._grouped(rows, aggregate)
+        return self._grouped(pl.DataFrame(pl.from_arrow(rows.rename_columns([*self._names.values()]))), aggregate)
 
     def _combined(self, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """The partial aggregates of several parts, combined."""
@@ -192,7 +196,7 @@ class _Aggregation:
     def _grouped(self, rows: pl.DataFrame, aggregate: Callable[[Item], pl.Expr]) -> pl.DataFrame:
         asked = [(str(place), item) for place, item in enumerate(self.query.items) if item.aggregate is not None]
         found = [aggregate(item).alias(place) for place, item in asked]
-        return rows.group_by(self.keys).agg(found) if self.keys else rows.select(found)
+        return rows.group_by([self._names[key] for key in self.keys]).agg(found) if self.keys else rows.select(found)
 
     def _finished(self, groups: pl.DataFrame) -> pa.Table:
         """The columns of the result, named by their places; NeedsSparkError if a sum exceeds BIGINT."""
@@ -200,7 +204,7 @@ class _Aggregation:
         for place, item in enumerate(self.query.items):
             name = self.table.path(item.column) if item.column is not None else ""
             kind = self.table.type_of(name) if name else pa.int64()
-            column = groups[name if item.aggregate is None else str(place)]
+            column = groups[self._names[name] if item.aggregate is None else str(place)]
             if item.aggregate in ("count", "sum"):
                 kind = pa.int64()
                 if not column.is_between(*_INT64).all():

@@ -31,6 +31,11 @@ class Item:
     is_star: bool = False
 
     @property
+    def is_plain(self) -> bool:
+        """True for a column under its own name."""
+        return self.aggregate is None and self.alias is None and len(self.column or ()) == 1
+
+    @property
     def name(self) -> str:
         """The item's name in the result."""
         if self.alias is not None:

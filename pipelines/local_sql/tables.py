@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path as FilePath
 
 import numpy as np
 import pyarrow as pa
@@ -62,6 +63,8 @@ class LocalTable:
             if is_catalog_name(uri) or local_folder(uri) is None:
                 raise NeedsSparkError("there is no such table")
             if name.is_path:
+                if "@" in uri or any((parent / "_delta_log").is_dir() for parent in FilePath(uri).parents):
+                    raise NeedsSparkError("the path may name a version of a table, or a part of one")
                 raise StatementError(f"There is no Delta table in the folder {uri}.")
             raise StatementError(why_missing(workspace, known_name(workspace, name)))
         if foreign := foreign_features(self.snapshot, READABLE if edited else READABLE_HERE):

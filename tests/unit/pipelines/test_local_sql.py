@@ -101,6 +101,10 @@ def test_texts_that_end_too_early(text: str) -> None:
         ("SELECT n FROM s WHERE delta.n > 1", "only Spark evaluates delta.n"),
         ("SELECT n FROM s WHERE soundex(n) = 'x'", "only Spark evaluates soundex"),
         ("DELETE FROM s", "only rules and lists are edited"),
+        ("SELECT n and FROM s", "it has the operator AND"),
+        ("SELECT count(*) div FROM s", "it has the operator DIV"),
+        ("SELECT n AS m, n AS M FROM s ORDER BY m", "several columns of the result are called m"),
+        ("SELECT n FROM delta.`/nowhere@v1`", "the path may name a version"),
     ],
 )
 def test_a_statement_for_spark_has_a_reason(lake: Workspace, statement: str, reason: str) -> None:
@@ -133,6 +137,21 @@ def test_a_name_that_nothing_has_is_told_at_once(
         monkeypatch.setenv("SPARK_CONF_DIR", "/etc/spark")  # its catalog may have the name
         with pytest.raises(NeedsSparkError):
             execute(lake, statement)
+
+
+def test_a_folder_within_a_table_is_left_to_spark(lake: Workspace, tmp_path: Path) -> None:
+    with pytest.raises(NeedsSparkError, match="a part of one"):
+        execute(lake, f"SELECT n FROM delta.`{tmp_path}/source/n=1`")
+
+
+def test_names_that_look_like_patterns(new_workspace, tmp_path: Path) -> None:
+    columns = {"^x$": [10, 20], "x": [1, 2], "*": [7, 7], "0": [3, 4]}
+    write_deltalake(str(tmp_path / "source"), pa.table(columns))
+    lake = new_workspace({"s": {"source": str(tmp_path / "source")}}, spark=False)
+    found = execute(lake, "SELECT min(`^x$`), max(x) FROM s")
+    assert found.to_pydict() == {"min(^x$)": [10], "max(x)": [2]}
+    found = execute(lake, "SELECT count(*), `*`, max(`0`) FROM s GROUP BY `*`")
+    assert found.to_pydict() == {"count(1)": [2], "*": [7], "max(0)": [4]}
 
 
 def test_only_files_that_can_have_rows_are_read(lake: Workspace, tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ def test_fields_of_structs(
         "SELECT k.* FROM s",
         "SELECT k AS a FROM s ORDER BY a.n",
         "SELECT a.k, s, k FROM s ORDER BY k",
+        "SELECT a.k, a.K FROM s ORDER BY k",  # the table's column k
         "SELECT a.n AS z, count(*) FROM s GROUP BY z",
         "SELECT a.n, count(*) FROM s GROUP BY n",
         "SELECT a.k, count(*) AS a FROM s GROUP BY a.k ORDER BY a.k",
