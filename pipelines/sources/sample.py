@@ -44,6 +44,7 @@ def source_sample(stream: Stream, schema: pa.Schema) -> Callable[[list[str]], pa
             exceptions.DeltaError,
             OSError,
             ValueError,
+            KeyError,
             ArithmeticError,
             pa.ArrowException,
         ):

@@ -120,6 +120,8 @@ def test_samples_leave_out_deleted_rows(tmp_path: Path, new_workspace: Any, part
     assert (known["id"].low, known["id"].high, known["id"].rows) == (min(ids), max(ids), len(ids))
     assert known["text"].complete and known["text"].texts == {f"v{n % 5}" for n in ids}
     assert (known["n"].low, known["n"].high) == (0, 2)
+    # a column that the source has lost since its columns were read
+    assert source_sample(stream, schema.append(pa.field("gone", pa.int64())))(["id", "gone"]) is None
 
 
 def test_fields_of_sampled_rows(tmp_path: Path, new_workspace: Any) -> None:
