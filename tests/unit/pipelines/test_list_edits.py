@@ -122,6 +122,20 @@ def edit(made: random.Random, path: Path) -> None:
         table.restore(max(0, table.version() - made.randint(1, 3))) if table.version() else table.delete("v = '7'")
 
 
+def test_a_list_of_an_index_without_a_digest_of_its_files_is_read_as_a_whole(
+    lake: Any, tmp_path: Path, reads: Reads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an earlier version of deltatag stored it."""
+    put(tmp_path, ["1", "2", "3"])
+    with monkeypatch.context() as patch:
+        patch.setattr(value_lists, "_stamp", lambda table, column: json.dumps([str(table.metadata().id), 0, column]))
+        compile_scopes(lake)
+    put(tmp_path, ["4"])
+    reads.taken()
+    assert compile_scopes(lake)[0].state == "compiled" and reads.taken() == (1, 0)
+    agrees(lake, tmp_path)
+
+
 @pytest.mark.parametrize("layered", [False, True])
 @pytest.mark.parametrize("seed", range(cases(16)))
 def test_edits_give_the_index_of_a_compile_from_scratch(
