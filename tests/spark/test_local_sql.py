@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from pipelines.local_sql.statement import local_result
@@ -306,6 +306,13 @@ def test_tables_that_only_spark_reads(lakes: tuple[Workspace, Workspace]) -> Non
     assert_same(found, statement_result(spark, query), query)
     assert local_result(local, f"SELECT c FROM delta.`{folder}`") is None
     spark.spark.sql(f"ALTER TABLE delta.`{folder}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    spark.spark.sql(f"INSERT INTO delta.`{folder}` SELECT /*+ COALESCE(1) */ 1, * FROM VALUES ('c'), ('d')")
+    spark.spark.sql(f"DELETE FROM delta.`{folder}` WHERE trim(c) = 'c'")
+    assert pa.table(DeltaTable(folder).deletion_vectors()).num_rows == 1
+    found = local_result(local, query)
+    assert found is not None and found.num_rows == 3
+    assert_same(found, statement_result(spark, query), query)
+    spark.spark.sql(f"ALTER TABLE delta.`{folder}` SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
     assert local_result(local, query) is None
     rules = local.lake.uri("rules")
     spark.spark.sql(f"ALTER TABLE delta.`{rules}` ADD CONSTRAINT named CHECK (rule_id <> '')")
