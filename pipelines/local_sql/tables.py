@@ -12,7 +12,6 @@ from pathlib import Path as FilePath
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 import rules_index as ri
 from pipelines.errors import MissingTableError, NeedsSparkError, PipelineError, StatementError
@@ -24,6 +23,7 @@ from pipelines.lake.table_names import source_of, table_names
 from pipelines.local_sql.syntax import Path, TableName
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.streams_over_streams import no_source
+from pipelines.sources.first_rows import field_in
 from pipelines.sources.readable_features import READABLE, READABLE_HERE, foreign_features
 from pipelines.table_definitions import scope_tables
 from pipelines.workspace import Workspace
@@ -167,7 +167,9 @@ class LocalTable:
                 rows = rows if kept is None else rows.filter(pa.array(kept.holds_on(rows)))
                 rows = rows.slice(0, left)
                 left -= rows.num_rows
-                yield pa.Table.from_arrays([_field(rows, path) for path in paths], names=shown.names).cast(shown)
+                yield pa.Table.from_arrays(
+                    [field_in(rows.column(path[0]), path[1:]) for path in paths], names=shown.names
+                ).cast(shown)
                 if not left:
                     return
         except (OSError, pa.ArrowException, UnreadableFileError) as error:
@@ -210,12 +212,6 @@ class Condition:
         if errors:
             raise NeedsSparkError("the condition raises on a row")
         return np.diff(offsets) > 0
-
-
-def _field(rows: pa.Table, path: Path) -> pa.ChunkedArray:
-    """A column of rows, or a field within it, which is NULL where a STRUCT around it is."""
-    column = rows.column(path[0])
-    return pc.struct_field(column, list(path[1:])) if len(path) > 1 else column
 
 
 def _place(workspace: Workspace, name: TableName) -> str:

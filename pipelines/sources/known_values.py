@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from pipelines.errors import PipelineError
 from pipelines.lake.lake import open_delta, rows_in
 from pipelines.settings.configuration import is_catalog_name
-from pipelines.sources.first_rows import FirstRows, files_of
+from pipelines.sources.first_rows import FirstRows, files_of, reading_errors
 from rules_index.implication.mistakes.known_values import KnownValues, known_values_in
 from rules_index.language.scope import path_of
-from rules_index.workers.source_file_reader import UnreadableFileError
 
 if TYPE_CHECKING:
     from pipelines.settings.model import Stream
@@ -31,8 +29,6 @@ def source_values(stream: Stream, schema: pa.Schema, expressions: Iterable[str])
 
     Empty for a source in a catalog, or one that only Spark reads: lint then judges by the rules alone.
     """
-    from deltalake import exceptions
-
     if is_catalog_name(stream.source):
         return {}
     paths = _named(schema, expressions)
@@ -48,16 +44,7 @@ def source_values(stream: Stream, schema: pa.Schema, expressions: Iterable[str])
             if known is not None:
                 found[path_of(path)] = known
         return found
-    except (
-        PipelineError,
-        UnreadableFileError,
-        exceptions.DeltaError,
-        OSError,
-        ValueError,
-        KeyError,
-        ArithmeticError,
-        pa.ArrowException,
-    ):
+    except reading_errors():
         return {}
 
 

@@ -6,13 +6,11 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from pipelines.errors import PipelineError
 from pipelines.lake.lake import open_delta
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.model import Stream
-from pipelines.sources.first_rows import files_of
+from pipelines.sources.first_rows import files_of, reading_errors
 from rules_index.index.build import SAMPLE_ROWS
-from rules_index.workers.source_file_reader import UnreadableFileError
 
 SAMPLED_FILES = 4
 """Maximum number of files that a sample is taken from."""
@@ -27,8 +25,6 @@ def source_sample(stream: Stream, schema: pa.Schema) -> Callable[[list[str]], pa
 
     def sample(columns: list[str]) -> pa.Table | None:
         """Up to SAMPLE_ROWS rows of some columns; None if they cannot be read."""
-        from deltalake import exceptions
-
         if is_catalog_name(stream.source):
             return None
         try:
@@ -38,16 +34,7 @@ def source_sample(stream: Stream, schema: pa.Schema) -> Callable[[list[str]], pa
             chosen = [files[i * len(files) // count] for i in range(count)]
             heads = [rows for first_rows in chosen for rows in first_rows(paths, SAMPLE_ROWS // count)]
             return pa.concat_tables(heads).cast(pa.schema([schema.field(name) for name in columns])) if heads else None
-        except (
-            PipelineError,
-            UnreadableFileError,
-            exceptions.DeltaError,
-            OSError,
-            ValueError,
-            KeyError,
-            ArithmeticError,
-            pa.ArrowException,
-        ):
+        except reading_errors():
             return None
 
     return sample

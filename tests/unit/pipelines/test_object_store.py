@@ -34,6 +34,7 @@ from pipelines.lake.table_log import table_log
 from pipelines.maintain import maintain
 from pipelines.retag import retag
 from pipelines.runners.choice import runner_of
+from pipelines.sources.first_rows import files_of
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from tests.cases import quick_first, soak_rest
@@ -148,6 +149,9 @@ def test_deleted_rows_are_neither_tagged_nor_tried(store, make, uri, tmp_path) -
     for sample in (None, 50):
         tried = backtest(workspace, "s", [Candidate("all", "TRUE")], sample=sample)
         assert tried.rules[0].matches == tried.rows and (tried.rows == 194) == (sample is None)
+    # no file is copied for a sample alone
+    with pytest.raises(NeedsSparkError, match="copied from an object store"):
+        files_of(workspace.configuration.streams["s"], DeltaTable(f"{uri}/source"))
 
 
 @pytest.mark.slow
