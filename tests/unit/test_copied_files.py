@@ -169,6 +169,7 @@ def texts_of(table: pa.Table) -> list[str]:
     return sorted(str(each) for each in zip(rows, table["source_version"].to_pylist(), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", quick_first(8, range(60), 7))
 def test_rows_are_those_of_the_source(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever wrote its files, and however many there are."""
@@ -284,6 +285,7 @@ def test_many_small_row_groups_become_one(tmp_path: Path, monkeypatch: pytest.Mo
     assert pq.read_metadata(tmp_path / "lake" / "tagged" / entry["path"]).num_row_groups == 1
 
 
+@pytest.mark.slow
 def test_few_files_are_open_at_a_time(tmp_path: Path) -> None:
     """However many a source has."""
     files, tables = [], []

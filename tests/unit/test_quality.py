@@ -169,6 +169,7 @@ def test_a_table_in_markdown_shows_values_as_they_are_and_cuts_long_ones() -> No
     assert second == f"| one_word | {'i' * 1_999}… |"
 
 
+@pytest.mark.slow
 def test_open_gates_import_no_great_expectations() -> None:
     code = (
         "import sys\n"

@@ -71,6 +71,7 @@ def test_a_file_written_anew(tmp_path: Path, int96: bool, everything: bool) -> N
     assert sorted(folder.iterdir()) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("removed", [False, True])
 def test_more_ids_than_a_dictionary_holds(tmp_path: Path, removed: bool) -> None:
     """Parquet's writers begin with a dictionary, and write texts once it is full."""

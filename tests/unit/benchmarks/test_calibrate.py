@@ -44,6 +44,7 @@ def test_a_step_that_no_plan_has_keeps_its_own_time() -> None:
     assert fit.expected(costs, plan) > 150
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_a_plan_is_expected_to_take_the_sum_of_its_steps(kind: str) -> None:
     conjunctions, codes = KINDS[kind].make(2_000, KINDS[kind].rate(2_000, 0.5), 1 << 14, 3).coded()

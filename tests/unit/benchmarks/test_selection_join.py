@@ -195,6 +195,7 @@ def test_rows_in_any_order_meet_all_that_the_window_allows(index: Any, search: A
     assert QUICK or joined > 20 * CASES
 
 
+@pytest.mark.slow
 def test_rows_expire_only_when_none_within_the_lateness_can_join_them() -> None:
     kept = 0
     for seed in range(4 * CASES):

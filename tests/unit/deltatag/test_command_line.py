@@ -195,6 +195,7 @@ def test_the_status_of_a_join_sums_what_its_streams_are_behind(joined: Path, cap
     assert "3 versions, 6 rows" in line and "never" in line
 
 
+@pytest.mark.slow
 def test_the_status_of_a_join_follows_its_micro_batches(joined: Path, capsys) -> None:
     from pipelines.lake.runs import DONE, MicroBatch, record_plan
     from pipelines.workspace import Workspace

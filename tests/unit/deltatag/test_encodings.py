@@ -18,6 +18,7 @@ ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 """Variables with which Python takes all letters of the file system for ASCII."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variables", [ASCII, ASCII | {"PYTHONIOENCODING": "ascii"}], ids=["files", "all"])
 def test_a_lake_and_ids_in_other_letters(tmp_path: Path, variables: dict[str, str]) -> None:
     lake, rule, file = tmp_path / "Möwe 日", "größe", "rüle.yaml"

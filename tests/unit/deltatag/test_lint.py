@@ -73,6 +73,7 @@ def test_an_id_of_a_million_characters_is_cut_short(folder: Path, capsys) -> Non
     assert "ccc...: rejected" in out and len(out) < 10_000 and len(error) < 1_000
 
 
+@pytest.mark.slow
 def test_of_very_many_findings_the_first_of_each_kind_are_printed_and_all_are_in_json(folder: Path, capsys) -> None:
     wrong = [{"rule_id": f"r{number:03}", "scope": "s", "expression": f"y > {number}"} for number in range(130)]
     pl.DataFrame(wrong).write_delta("lake/rules", mode="append", delta_write_options={"schema_mode": "merge"})
@@ -153,6 +154,7 @@ def test_a_rule_of_no_stream_fails_as_rejected(folder: Path, capsys) -> None:
     assert main(["lint", "s", "--fail-on", "rejected"]) == 0
 
 
+@pytest.mark.slow
 def test_a_finding_stays_accepted_until_its_rule_changes(payments: Path, capsys) -> None:
     assert not (payments / "lake" / "lint_accepted").exists()
     assert main(["lint", "--accept", "b", "implied", "--reason", "both ids are wanted"]) == 0

@@ -51,6 +51,7 @@ def ids(stream: str) -> list[list[str]]:
     return pl.read_delta(f"lake/{stream}_tagged").sort("id")["rule_ids"].to_list()
 
 
+@pytest.mark.slow
 def test_a_range_is_for_the_scopes_that_have_it(lake: Path, capsys) -> None:
     assert main(["retag", "--from", "2024-01-02", "--json"]) == 0
     told = capsys.readouterr()
@@ -61,6 +62,7 @@ def test_a_range_is_for_the_scopes_that_have_it(lake: Path, capsys) -> None:
     assert ids("plain") == [["plain"], ["plain"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments, reason",
     [
@@ -77,6 +79,7 @@ def test_nothing_is_done_where_a_scope_cannot_be_retagged_so(lake: Path, argumen
     assert ids("timed") == [["timed"], ["timed"]]
 
 
+@pytest.mark.slow
 def test_a_scope_that_is_named_twice_is_done_once(lake: Path, capsys) -> None:
     assert main(["retag", "plain", "plain", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["retagged"]) == 1

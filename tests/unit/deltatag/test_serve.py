@@ -61,6 +61,7 @@ def port(lake: Path) -> Iterator[int]:
     assert (process.communicate(timeout=30), process.returncode) == (("", "deltatag: stopped.\n"), 130)
 
 
+@pytest.mark.slow
 def test_all_pages_are_shown_and_nothing_else(port: int) -> None:
     def get(path: str) -> tuple[int, str]:
         with closing(http.client.HTTPConnection("127.0.0.1", port)) as connection:

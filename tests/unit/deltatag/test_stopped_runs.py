@@ -24,6 +24,7 @@ def stopping(folder: Path, capsys) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_run_tells_and_judges_what_it_tagged_before_it_stopped(stopping: Path, capsys) -> None:
     assert main(["run"]) == 1
     told, failures = capsys.readouterr()
@@ -32,6 +33,7 @@ def test_a_run_tells_and_judges_what_it_tagged_before_it_stopped(stopping: Path,
     assert failures.startswith("deltatag: s: Version 2 of the source of the stream s ")
 
 
+@pytest.mark.slow
 def test_tag_tells_what_it_did_and_why_it_stopped_in_one_object(stopping: Path, capsys) -> None:
     assert main(["tag", "--json"]) == 1
     (told,) = json.loads(capsys.readouterr().out)

@@ -33,6 +33,7 @@ def test_every_update_keeps_the_invariants_and_every_search_is_exact(block: int)
         assert shape(sequence.tree) == {(): set()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [True, False])
 def test_many_boxes(batch: bool) -> None:
     random = np.random.default_rng(7)
@@ -71,6 +72,7 @@ def test_boxes_that_no_attribute_tells_apart_share_an_l_node() -> None:
         assert len(tree.search(np.array([1], np.int32))[0]) == count
 
 
+@pytest.mark.slow
 def test_the_height_does_not_grow_with_the_boxes() -> None:
     heights = []
     for count in (200, 20_000):

@@ -203,6 +203,7 @@ def test_a_domain_of_too_many_constructs_is_refused_in_words() -> None:
         Cei.build(Boxes(sizes, np.zeros(1, np.int64), *(np.empty(0, np.int32),) * 3), segment_length=16)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("access", quick_first(1, ACCESSES))
 def test_arrays_that_contradict_each_other_are_refused_or_harmless(access: Access) -> None:
     refused = 0

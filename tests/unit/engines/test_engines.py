@@ -165,6 +165,7 @@ def test_a_loaded_engine_matches_alike(name: str, sizes: str) -> None:
                 assert_equal(loaded.match(form), scan.match(codes), seed, form.dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", SIZES)
 def test_keyed_sliced_and_scanned_conjunctions_match_alike(sizes: str) -> None:
     keyed, in_runs, seeds = 0, 0, cases(600)

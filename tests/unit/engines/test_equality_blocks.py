@@ -143,6 +143,7 @@ def test_rules_over_more_attributes_than_a_row_of_codes_has_are_not_in_panels(at
     assert (len(engine._index.equality_conjunctions) > 0) == (attributes <= WIDEST)
 
 
+@pytest.mark.slow
 @needs_shuffle
 def test_rules_that_panels_leave_in_many_rows_are_not_in_panels() -> None:
     given = KINDS["accounts"].make(10_000, 0.1, 4096, 7)

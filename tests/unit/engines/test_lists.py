@@ -76,6 +76,7 @@ def test_rows_that_satisfy_many_rules_have_all_of_them_in_order(size: int) -> No
     assert engine._index is not None and engine._index.transposed
 
 
+@pytest.mark.slow
 def test_rules_that_a_table_tells_completely_are_copied_from_it() -> None:
     draw = np.random.default_rng(5)
     # 0 to 40 rules of the same two values, so that most rows satisfy none and some more than a vector holds

@@ -164,6 +164,7 @@ def naive_insert(leaves: list[list[int]], boxes: list[Any], key: int, r_star: bo
             leaf[:] = [leaf[i] for i in first]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", ["quadratic", "r_star"])
 def test_boxes_go_to_the_leaves_that_the_textbook_chooses(split: Any) -> None:
     random = np.random.default_rng(6)

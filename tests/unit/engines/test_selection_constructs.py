@@ -148,6 +148,7 @@ def assert_agrees(play: Play, constructs: SelectionConstructs) -> None:
             assert keys[offsets[i] : offsets[i + 1]].tolist() == play.holding(rows[:, i])
 
 
+@pytest.mark.slow
 def test_conjunctions_agree_with_brute_force_under_every_change() -> None:
     for seed in range(cases(160)):
         play = Play(seed)

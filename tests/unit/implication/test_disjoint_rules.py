@@ -57,6 +57,7 @@ def test_a_condition_that_does_not_compile_is_an_error() -> None:
         disjoint_rules(pl.DataFrame({"rule_id": ["r"], "expression": ["c"]}), SCHEMA, "nowhere = 1")
 
 
+@pytest.mark.slow
 def test_random_rules_as_brute_force_has_them() -> None:
     seen, seeds = 0, cases(400)
     for seed in range(seeds):

@@ -143,6 +143,7 @@ def random_set(seed: int) -> tuple[list[str], pa.Schema, pa.Table]:
     return rules, pairs.schema, pairs.cells()
 
 
+@pytest.mark.slow
 def test_small_rule_sets_are_told_as_brute_force_does() -> None:
     seen: Counter[str] = Counter()
     for seed in range(CASES):

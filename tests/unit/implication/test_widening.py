@@ -184,6 +184,7 @@ def test_no_row_of_plain_columns_is_lost() -> None:
     assert QUICK or 0.1 < tight / total < 0.9
 
 
+@pytest.mark.slow
 def test_no_row_of_any_kind_of_rule_is_lost() -> None:
     table = random_rows.rows(300, seed=5)
     said = 0

@@ -23,6 +23,7 @@ def allocated(compiled: ri.CompiledRules, rows: pa.Table) -> tuple[list[list[str
     return found, pool.max_memory()
 
 
+@pytest.mark.slow
 def test_values_of_many_rules_are_not_held_together() -> None:
     rows = pa.table({"s": [f"customer-{number % 7}" for number in range(20_000)]})
     rules = [(f"r{number:04}", f"concat(s, '-{number}', s) = concat(s, '-3', s)") for number in range(600)]

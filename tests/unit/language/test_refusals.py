@@ -171,6 +171,7 @@ def test_a_column_may_be_called_like_a_keyword() -> None:
     assert len(formula.operands) == len(names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

@@ -65,6 +65,7 @@ def set_properties(workspace: Workspace, table: str, **properties: str) -> None:
     DeltaTable(workspace.lake.uri(table)).alter.set_table_properties(names)
 
 
+@pytest.mark.slow
 def test_columns_that_were_added_to_deltatags_own_tables_are_null(workspace, add_rules) -> None:
     for table in ("rule_index", "rule_rejects", "runs"):
         DeltaTable(workspace.lake.uri(table)).alter.add_columns([Field("note", "string")])
@@ -84,6 +85,7 @@ def test_columns_that_were_added_to_deltatags_own_tables_are_null(workspace, add
     assert [each.rule_id for each in lint_scopes(workspace, ["s"])[0].accepted] == ["worse", "wrong"]
 
 
+@pytest.mark.slow
 def test_streams_are_tagged_although_the_rejects_cannot_be_written(workspace, add_rules) -> None:
     set_properties(workspace, "rule_rejects", appendOnly="true")
     add_rules(workspace, ("d", "s", "x > 1"), ("wrong", "other", "y > 1"))
@@ -98,6 +100,7 @@ def test_streams_are_tagged_although_the_rejects_cannot_be_written(workspace, ad
     assert run(workspace).failures == {} and columns_of(workspace, "rule_rejects", "rule_id") == [("wrong",)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["runs", "rule_index"])
 def test_what_a_table_refuses_is_not_tried_again(workspace, add_rules, monkeypatch, table: str) -> None:
     def wait(_seconds: float) -> None:
@@ -112,12 +115,14 @@ def test_what_a_table_refuses_is_not_tried_again(workspace, add_rules, monkeypat
     assert "DROP FEATURE" in failures["s"] and "too often" not in failures["s"]
 
 
+@pytest.mark.slow
 def test_a_constraint_of_runs_is_named_with_its_cure(workspace) -> None:
     DeltaTable(workspace.lake.uri("runs")).alter.add_constraint({"first": "batch < 1"})
     append(workspace, 2)
     assert "DROP CONSTRAINT" in run(workspace).failures["s"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", [lint_scopes, lambda workspace: report_scopes(workspace, None, Path("pages"))])
 def test_a_tagged_table_that_cannot_be_read_stops_no_other_scope(workspace, verb, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -126,6 +131,7 @@ def test_a_tagged_table_that_cannot_be_read_stops_no_other_scope(workspace, verb
     assert "The table s_tagged" in found["s"] and found["other"] is None
 
 
+@pytest.mark.slow
 def test_rows_whose_tags_were_dropped_do_not_count_as_tagged(workspace) -> None:
     table = DeltaTable(workspace.lake.uri("s_tagged"))
     rows = table.to_pyarrow_table().drop_columns(["rule_ids"])
@@ -164,6 +170,7 @@ def test_priorities_that_pandas_has_written_as_floats(new_workspace, first: floa
         assert columns_of(workspace, "s_tagged", "first_rule_id") == [("c",)]
 
 
+@pytest.mark.slow
 def test_widened_types_of_rules_and_lists_are_read(workspace, add_rules) -> None:
     rule = {"rule_id": ["d"], "scope": ["s"], "expression": ["x > 1"], "priority": [1 << 40]}
     widen(workspace.lake.uri("rules"), "priority", "long", pa.table(rule))
@@ -191,6 +198,7 @@ def test_rows_of_a_table_with_widened_types(tmp_path: Path) -> None:
     assert sorted(read_rows(table, ["n"], [("text", "x")])["n"].to_pylist()) == [1, 1 << 40]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["rules", "runs"])
 def test_the_rows_of_a_table_that_is_gone_are_not_made_again_by_init(workspace, table: str) -> None:
     shutil.move(workspace.lake.uri(table), f"{workspace.lake.uri(table)}-old")
@@ -201,6 +209,7 @@ def test_the_rows_of_a_table_that_is_gone_are_not_made_again_by_init(workspace, 
         workspace.lake.delta(table)
 
 
+@pytest.mark.slow
 def test_status_says_what_to_do_about_a_source_that_was_made_again(workspace) -> None:
     source = workspace.configuration.streams["s"].source
     shutil.rmtree(source)
@@ -208,6 +217,7 @@ def test_status_says_what_to_do_about_a_source_that_was_made_again(workspace) ->
     assert str(status(workspace)[0].problem).endswith("deltatag tag s --restart")
 
 
+@pytest.mark.slow
 def test_matches_that_are_gone_are_not_made_again_without_those_of_earlier_rows(workspace, add_rules) -> None:
     matches = workspace.lake.uri("s_matches")
     shutil.move(matches, f"{matches}-old")
@@ -227,6 +237,7 @@ def test_matches_that_are_gone_are_not_made_again_without_those_of_earlier_rows(
     assert sorted(columns_of(workspace, "s_matches", "x", "rule_id")) == pairs
 
 
+@pytest.mark.slow
 def test_a_list_that_an_older_copy_has_replaced_is_read_again(workspace) -> None:
     """The copy has the id of the table, and a new edit gets the number of a version that was compiled."""
     source = workspace.configuration.lists["few"].source
@@ -247,6 +258,7 @@ def test_a_list_that_an_older_copy_has_replaced_is_read_again(workspace) -> None
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interval", ["0", "many"])
 def test_a_checkpoint_interval_that_is_none_is_that_of_delta(workspace, add_rules, interval: str) -> None:
     for table in ("s_tagged", "s_matches"):
@@ -261,6 +273,7 @@ def test_a_checkpoint_interval_that_is_none_is_that_of_delta(workspace, add_rule
     assert [path.name[:20] for path in log.glob("*.checkpoint.parquet")] == [f"{10:020}"]
 
 
+@pytest.mark.slow
 def test_a_retention_beyond_all_times_keeps_everything(workspace) -> None:
     for table in ("s_tagged", "runs"):
         alter(workspace.lake.uri(table), properties={"delta.deletedFileRetentionDuration": "interval 4000000 weeks"})

@@ -110,6 +110,7 @@ def test_an_edit_of_a_label_is_an_edit(workspace) -> None:
     assert tagged(workspace) == now
 
 
+@pytest.mark.slow
 def test_a_range_of_event_times_leaves_other_rows_their_annotations(new_workspace) -> None:
     made = new_workspace({"s": STREAM | {"event_time": "t"}}, spark=False)
     days = pa.array([datetime(2024, 5, 1 + n // 10) for n in range(40)], pa.timestamp("us"))
@@ -129,6 +130,7 @@ def test_a_range_of_event_times_leaves_other_rows_their_annotations(new_workspac
     assert now != before
 
 
+@pytest.mark.slow
 def test_rows_that_match_only_now_have_annotations(new_workspace) -> None:
     made = new_workspace({"s": STREAM | {"output": "matched"}}, spark=False)
     append(made, 0, 80)

@@ -133,6 +133,7 @@ def test_rules_refused_for_their_severity_match_nothing(new_workspace, add_rules
     assert (third.error, third.gained, third.lost) == (None, first.matches, 0)
 
 
+@pytest.mark.slow
 def test_the_command_line(workspace, add_rules, tmp_path: Path, capsys, monkeypatch) -> None:
     configuration = workspace.configuration.path
     configuration.write_text('[lake]\nroot = "lake"\n[streams.s]\nsource = "lake/source"\nevent_time = "t"\n')

@@ -275,6 +275,7 @@ VERBS: dict[str, Callable[[Workspace], Any]] = {
 KILLED = [(verb, write) for write in (*range(2, 40, 4), *range(0, 40, 4), *range(1, 40, 2)) for verb in VERBS]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:unclosed file")
 @pytest.mark.parametrize(("verb", "write"), quick_first(2, KILLED, 12))
 def test_kills_while_columns_are_copied(new_workspace: Any, verb: str, write: int) -> None:

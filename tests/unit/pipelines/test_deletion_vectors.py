@@ -150,6 +150,7 @@ def test_deleted_rows_are_not_joined(tmp_path: Path, new_workspace: Any, add_rul
     assert {ids for (ids,) in columns_of(workspace, "j_tagged", "s.id")} == wanted
 
 
+@pytest.mark.slow
 def test_deletion_vectors_of_later_commits_are_left_to_spark(
     tmp_path: Path, new_workspace: Any, add_rules: Any
 ) -> None:

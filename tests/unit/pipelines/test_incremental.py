@@ -178,6 +178,7 @@ def test_a_list_that_is_not_configured_any_more_rejects_its_rules(
     assert [each[1:4:2] for each in rejects(without)] == [("listed", "UNKNOWN_LIST")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alone", [True, False])
 def test_a_list_that_changed_while_no_rule_named_it_is_read_again(
     workspace: Workspace, watched: Watched, add_rules: Any, tmp_path: Path, monkeypatch: Any, alone: bool
@@ -231,6 +232,7 @@ def test_a_change_that_the_feed_leaves_out_is_compiled(workspace: Workspace, wat
     assert compile_scopes(workspace)[0].rules == 31 and watched.count == 0
 
 
+@pytest.mark.slow
 def test_a_rule_that_stays_in_force_under_a_duplicate_id_is_counted_once(
     workspace: Workspace, watched: Watched, add_rules: Any
 ) -> None:

@@ -136,6 +136,7 @@ def test_a_list_of_an_index_without_a_digest_of_its_files_is_read_as_a_whole(
     agrees(lake, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layered", [False, True])
 @pytest.mark.parametrize("seed", range(cases(16)))
 def test_edits_give_the_index_of_a_compile_from_scratch(
@@ -194,6 +195,7 @@ def tags(lake: Any) -> dict[int, list[str]]:
     return dict(zip(table["pk"].to_pylist(), table["rule_ids"].to_pylist(), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("feed", [False, True])
 def test_where_changes_cannot_be_told_the_list_is_read(feed: bool, lake: Any, tmp_path: Path, reads: Reads) -> None:
     options: dict[str, Any] = {"configuration": FEED if feed else None}
@@ -297,6 +299,7 @@ def test_a_damaged_file_of_a_list_is_fetched_again_and_a_lost_one_is_told(
     agrees(lake, tmp_path)
 
 
+@pytest.mark.slow
 def test_upkeep_keeps_what_holds_a_list(lake: Any, tmp_path: Path, reads: Reads) -> None:
     put(tmp_path, [str(each) for each in range(30)])
     for value in ("40", "41", "42"):
@@ -318,6 +321,7 @@ def test_upkeep_keeps_what_holds_a_list(lake: Any, tmp_path: Path, reads: Reads)
     assert len(lake.lake.arrow("rule_index", ["sha256"])) == 1
 
 
+@pytest.mark.slow
 def test_rows_that_match_by_an_edited_list_are_found(
     tmp_path: Path, new_workspace: Any, add_rules: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,6 +84,7 @@ def measured(workspace: Workspace) -> Mapping[str, object]:
     return tagged.suites(workspace, workspace.configuration.streams["s"]).measures
 
 
+@pytest.mark.slow
 def test_a_micro_batch_that_a_run_resumes_is_judged_with_those_after_it(workspace, monkeypatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(LocalRunner, "write", lambda *_: 1 / 0)
@@ -96,6 +97,7 @@ def test_a_micro_batch_that_a_run_resumes_is_judged_with_those_after_it(workspac
     assert gates.results[-1].measures["tagged_rows"] == report.tagged[0].rows - report.tagged[0].quarantined
 
 
+@pytest.mark.slow
 def test_what_a_killed_run_tagged_is_judged_by_the_next_one(workspace, monkeypatch) -> None:
     source, gates = workspace.configuration.streams["s"].source, QualityGates(docs=False)
 
@@ -120,6 +122,7 @@ def test_what_a_killed_run_tagged_is_judged_by_the_next_one(workspace, monkeypat
     assert workspace.lake.version("runs") == version
 
 
+@pytest.mark.slow
 def test_rows_that_were_written_by_another_output_are_not_judged_by_this_one(workspace) -> None:
     configuration = workspace.configuration
     stream = replace(configuration.streams["s"], output="matched")
@@ -195,6 +198,7 @@ def test_the_rules_that_were_compiled_may_be_gone(workspace, add_rules, anew) ->
     assert (found["sampled_rules"], found["disagreeing_rules"], found["unknown_ids"]) == (3, "none", "none")
 
 
+@pytest.mark.slow
 def test_one_of_two_indexes_of_a_version_of_the_rules_may_be_gone(workspace, add_rules) -> None:
     add_rules(workspace, ("late", "s", "y = 1"), ("three", "s", "x = 3"))
     compile_scopes(workspace)  # without `late`, whose column the source does not have yet

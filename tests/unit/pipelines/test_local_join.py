@@ -184,6 +184,7 @@ def test_a_restart_empties_the_table_and_joins_anew(prepared) -> None:
     assert pairs(workspace) == [(100, 2, "all"), (100, 9, "all")]
 
 
+@pytest.mark.slow
 def test_rows_of_which_runs_has_no_record_are_not_joined_once_more(prepared) -> None:
     workspace = prepared()
     join_streams(workspace, "j")
@@ -197,6 +198,7 @@ def test_rows_of_which_runs_has_no_record_are_not_joined_once_more(prepared) -> 
     assert pairs(workspace) == held
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", ["k", "t"])
 def test_a_restart_names_a_column_that_the_source_has_lost(prepared, column: str) -> None:
     workspace = prepared()
@@ -213,6 +215,7 @@ def test_a_restart_names_a_column_that_the_source_has_lost(prepared, column: str
     assert pairs(workspace) == held
 
 
+@pytest.mark.slow
 def test_a_restart_passes_over_a_change_at_the_start(prepared, new_workspace) -> None:
     workspace = prepared()
     DeltaTable(workspace.configuration.streams["b"].source).delete("v = 1")
@@ -230,6 +233,7 @@ def test_a_restart_passes_over_a_change_at_the_start(prepared, new_workspace) ->
     assert pairs(workspace) == [(100, 9, "all")]
 
 
+@pytest.mark.slow
 def test_files_that_are_gone_after_a_start_need_another_start(prepared, new_workspace) -> None:
     begun = {**STREAMS, "b": {**STREAMS["b"], "start": 0}}
     prepared()

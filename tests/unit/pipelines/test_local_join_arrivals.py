@@ -146,6 +146,7 @@ def test_runs_that_are_killed_and_rules_that_are_edited_lose_and_double_nothing(
     run.assert_exact()
 
 
+@pytest.mark.slow
 def test_a_retag_that_is_killed_and_started_again_joins_everything_anew(begin, monkeypatch) -> None:
     run = begin(0)
     run.arrive()
@@ -159,6 +160,7 @@ def test_a_retag_that_is_killed_and_started_again_joins_everything_anew(begin, m
         run.assert_joined()
 
 
+@pytest.mark.slow
 def test_rules_that_are_compiled_after_a_retag_began_pass_over_no_pair(begin, monkeypatch) -> None:
     run = begin(0)
     run.arrive()

@@ -55,6 +55,7 @@ def workspace(new_workspace, add_rules) -> Workspace:
     return found
 
 
+@pytest.mark.slow
 def test_a_source_that_changed_names_the_command_of_its_joins(workspace) -> None:
     assert run_due(workspace, QualityGates(docs=False)).failures == {}
     source = workspace.configuration.streams["b"].source
@@ -69,6 +70,7 @@ def test_a_source_that_changed_names_the_command_of_its_joins(workspace) -> None
     assert status(workspace)[-1].problem in reason
 
 
+@pytest.mark.slow
 def test_a_join_is_not_told_to_skip_rows_of_files_that_are_gone(workspace, add_rules) -> None:
     add_rules(workspace, ("alone", "b", "x > 3"))
     workspace = with_stream(workspace, "b", checks={"positive": "x >= 0"})
@@ -117,6 +119,7 @@ def test_what_a_join_needs_of_a_source_keeps_it_from_running(workspace) -> None:
     assert "at most 0.5 is allowed" in report.failures["j"] and "lacks" not in report.failures["j"]
 
 
+@pytest.mark.slow
 def test_a_stream_that_stopped_at_a_change_does_not_stop_a_join_that_is_beyond_it(workspace, add_rules) -> None:
     add_rules(workspace, ("alone", "b", "x > 3"))
     assert run_due(workspace, QualityGates(docs=False)).failures == {}
@@ -169,6 +172,7 @@ def ids(table: pa.Table, change: Callable[[list[str]], list[str] | None]) -> pa.
     return table.set_column(place, "rule_ids", pa.array(changed, table.schema.field(place).type))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "fault"),
     quick_first(

@@ -78,6 +78,7 @@ def test_a_range_of_event_times(make_retagged) -> None:
     assert found["t"].sort().to_list() == [each for each in times if since <= each < until]
 
 
+@pytest.mark.slow
 def test_columns_that_came_later_and_rows_in_quarantine(make_retagged) -> None:
     workspace = make_retagged(output="matched", checks={"small": "n < 15"}, max_quarantine_share=1)
     source = workspace.configuration.streams["s"].source
@@ -94,6 +95,7 @@ def test_columns_that_came_later_and_rows_in_quarantine(make_retagged) -> None:
     assert tags(workspace, TABLE) == expected
 
 
+@pytest.mark.slow
 def test_rows_that_an_earlier_output_left_out_come_from_the_source(make_retagged) -> None:
     prepared(make_retagged, output="matched")
     workspace = make_retagged()
@@ -113,6 +115,7 @@ def test_a_rule_that_does_not_compile_is_left_out_and_named(make_retagged) -> No
     assert tags(workspace, TABLE) == expected
 
 
+@pytest.mark.slow
 @OUTPUTS
 def test_a_write_that_fails_leaves_the_table_as_it_was(
     make_retagged, monkeypatch: pytest.MonkeyPatch, output: str
@@ -160,6 +163,7 @@ def test_a_table_that_asks_more_of_its_files_is_left_to_spark(make_retagged, out
     assert not FolderLog(workspace.lake.uri(TABLE)).folder.exists()
 
 
+@pytest.mark.slow
 def test_whoever_is_stopped_behind_the_commit_leaves_its_files(make_retagged, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace = prepared(make_retagged)
     version, replace = workspace.lake.version("rules") - 1, FolderLog.replace

@@ -126,6 +126,7 @@ def ids_by_row(workspace: Workspace, first: int) -> dict[int, list[str]]:
     return dict(zip(range(first, first + 15), compiled.match(rows(first, first + 15)).to_pylist(), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("edit", [False, True])
 def test_what_a_retag_by_added_rules_compares_does_not_grow(make_retagged, edit: bool) -> None:
     workspace = make_retagged(retag="new_rules")
@@ -144,6 +145,7 @@ def test_what_a_retag_by_added_rules_compares_does_not_grow(make_retagged, edit:
         assert {history[-1] for history in found.distinct} == {newest}
 
 
+@pytest.mark.slow
 def test_a_replaced_text_stays_known_when_histories_are_shortened(make_retagged) -> None:
     """A rule goes and comes back with another text, for rows that it is new to and for those that had the first one."""
     workspace = make_retagged(output="matched")
@@ -197,6 +199,7 @@ def test_deaths_after_each_write(make_retagged, seed: int) -> None:
     assert_like_anew(workspace)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [ALL, NEW_RULES])
 @pytest.mark.parametrize("text", ["seq BETWEEN 20 AND 30", None])
 def test_matches_of_rows_that_came_after_a_death_by_other_rules_stay(make_retagged, text: str | None, mode) -> None:
@@ -325,6 +328,7 @@ def test_a_run_applies_what_the_policy_says(make_retagged) -> None:
 
 
 # tests/spark/test_retag_columns.py has a table of matched rows
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["new_rules", "always"])
 def test_a_field_that_a_struct_gets_stops_no_other_rule(make_retagged, policy: str) -> None:
     """Only rules that name the column whose type has changed count as changed."""
@@ -374,6 +378,7 @@ def test_the_history_of_a_rule_keeps_what_it_matched_before_rows_were_tagged_ane
     assert history(workspace, "r")[1]["matches"] == before > history(workspace, "r")[0]["matches"] > 0
 
 
+@pytest.mark.slow
 def test_an_empty_text_that_a_partition_has_lost(make_retagged) -> None:
     workspace = prepared(make_retagged, partition_by=["w"])
     with pytest.raises(TableError, match="--restart"):
@@ -384,6 +389,7 @@ def test_an_empty_text_that_a_partition_has_lost(make_retagged) -> None:
     assert_like_anew(workspace)
 
 
+@pytest.mark.slow
 def test_ids_may_be_numbers_and_no_key_is_needed(make_retagged) -> None:
     workspace = make_retagged("bigint", key=[])
     append(workspace, 0, 60)

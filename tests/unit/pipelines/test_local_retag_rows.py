@@ -108,6 +108,7 @@ def test_only_files_of_the_range_are_read(make_retagged) -> None:
     assert (result.files_read, result.files_written) == (1, 1)
 
 
+@pytest.mark.slow
 def test_rows_that_match_only_now_come_from_the_source(make_retagged) -> None:
     """With later columns, without rows that went to quarantine; and it is told where the source's files are gone."""
     workspace = make_retagged(output="matched", checks={"small": "n < 15"}, max_quarantine_share=1)
@@ -137,6 +138,7 @@ def test_rows_that_match_only_now_come_from_the_source(make_retagged) -> None:
         retag(workspace, "s")
 
 
+@pytest.mark.slow
 def test_rows_that_were_deleted_do_not_come_back(make_retagged) -> None:
     """They are still in the files from which rows that match only now would be read."""
     workspace = make_retagged(output="matched")
@@ -152,6 +154,7 @@ def test_rows_that_were_deleted_do_not_come_back(make_retagged) -> None:
     assert sorted(read(workspace, "s_tagged")["seq"].to_pylist()) == [0, 1, 2, 4]
 
 
+@pytest.mark.slow
 def test_a_micro_batch_without_rows_leaves_nothing_out(make_retagged) -> None:
     workspace = make_retagged(output="matched")
     source = workspace.configuration.streams["s"].source
@@ -169,6 +172,7 @@ def test_a_micro_batch_without_rows_leaves_nothing_out(make_retagged) -> None:
     assert_like_anew(workspace)
 
 
+@pytest.mark.slow
 def test_a_text_that_the_same_index_replaces_later_is_known_to_be_replaced(make_retagged) -> None:
     """The index that has tagged rows without a text of its own replaces theirs once the rule is new to others."""
     workspace = make_retagged(output="matched")
@@ -184,6 +188,7 @@ def test_a_text_that_the_same_index_replaces_later_is_known_to_be_replaced(make_
     assert_like_anew(workspace)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "now"), [("all", "matched"), ("matched", "all")])
 def test_rows_tagged_with_another_output_are_not_retagged(make_retagged, before: str, now: str) -> None:
     """Else rows that have lost their last id would be gone where only "matched" looks for them, or stored twice."""
@@ -202,6 +207,7 @@ def test_rows_tagged_with_another_output_are_not_retagged(make_retagged, before:
     assert_like_anew(changed)
 
 
+@pytest.mark.slow
 def test_many_small_micro_batches_give_few_files(make_retagged) -> None:
     workspace = make_retagged(output="matched")
     for start in range(0, 240, 20):

@@ -137,6 +137,7 @@ def test_many_small_row_groups_go_to_several_threads(make, monkeypatch) -> None:
     assert_exact(workspace, 1_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partition_by", [None, ["name"]])
 def test_the_rows_of_many_small_files_are_matched_together(make, monkeypatch, partition_by) -> None:
     sizes = []
@@ -195,6 +196,7 @@ def test_a_run_that_is_killed_between_any_two_writes_is_repeated(make, add_rules
     assert_exact(workspace, 300)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", quick_first(1, (1, 0, 2, 3, 4, 5, 6, 7, 8)))
 def test_a_restart_that_is_killed_between_any_two_writes_loses_no_row(make, monkeypatch, at: int) -> None:
     workspace = make()
@@ -256,6 +258,7 @@ def test_a_restart_empties_the_tables_and_tags_anew(make) -> None:
     assert lake.arrow("s_tagged", version=before).num_rows == len(wanted(rows(0, 200)))
 
 
+@pytest.mark.slow
 def test_a_restart_empties_a_table_that_is_no_longer_kept(make) -> None:
     workspace = make()
     tag_stream(workspace, "s")
@@ -316,6 +319,7 @@ def test_checks_read_fields_and_columns_with_odd_names(make) -> None:
     assert refused[2] == "the check odd is FALSE; the check dotted is FALSE" and len(refused) == 4
 
 
+@pytest.mark.slow
 def test_ids_that_become_numbers_are_told(make, tmp_path) -> None:
     workspace = make()
     tag_stream(workspace, "s")

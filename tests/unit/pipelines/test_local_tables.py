@@ -100,6 +100,7 @@ def test_a_table_that_keeps_the_times_of_its_commits_gets_none_without(new_works
     assert lake.version("s_tagged") == before
 
 
+@pytest.mark.slow
 def test_a_tagged_table_that_is_gone_is_not_made_again_without_its_rows(new_workspace) -> None:
     workspace = new_workspace({"s": {"source": "lake/source"}}, spark=False)
     source = workspace.configuration.streams["s"].source

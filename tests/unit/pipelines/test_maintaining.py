@@ -74,6 +74,7 @@ def totals(found: list[MicroBatch]) -> tuple[Any, ...]:
     )
 
 
+@pytest.mark.slow
 def test_old_micro_batches_become_one_row_for_each_index(new_workspace) -> None:
     lake = new_workspace(spark=False).lake
     first = [batch("a'b", n, fingerprint="f" if n < 200 else "g") for n in range(500)]
@@ -203,6 +204,7 @@ def test_never_is_never(tmp_path: Path) -> None:
 # quarantine
 
 
+@pytest.mark.slow
 def test_the_tagged_table_of_a_stream_whose_name_begins_like_a_quarantine_is_maintained(tmp_path: Path) -> None:
     document = {
         "lake": {"root": "lake", "runner": "local", "maintenance": {"quarantine": "1 hour"}},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from deltalake import write_deltalake
 
 from pipelines.authoring.versions import history
@@ -18,6 +19,7 @@ from tests.lakes import make_tables, write_rules
 from tests.tables import map_columns
 
 
+@pytest.mark.slow
 def test_report_lint_and_history_count_their_rows(tmp_path: Path) -> None:
     document = {"lake": {"root": "lake", "runner": "local"}, "streams": {"s": {"source": "source"}}}
     workspace = Workspace(parse_configuration(document, tmp_path / "deltatag.toml"))

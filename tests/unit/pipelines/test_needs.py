@@ -107,6 +107,7 @@ def test_a_rule_that_needs_spark_is_refused_alone_if_spark_is_ruled_out(new_work
     assert compile_is_due(found, "s") and not compile_is_due(other, "s")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", ["java", "jars"])
 def test_a_rule_that_needs_spark_is_refused_alone_if_spark_cannot_start(
     new_workspace, without_spark, monkeypatch: pytest.MonkeyPatch, missing: str

@@ -137,6 +137,7 @@ def test_the_rows_are_those_of_a_lake_in_a_folder(store, make, uri, tmp_path, la
     assert [len(each) > 200 for each in contents(found).values()] == [True] * 3
 
 
+@pytest.mark.slow
 def test_deleted_rows_are_neither_tagged_nor_tried(store, make, uri, tmp_path) -> None:
     source = tmp_path / "source"
     for start in (0, 100):
@@ -213,6 +214,7 @@ def test_a_run_that_is_killed_at_a_write_is_repeated(store, make, uri, tmp_path,
     assert contents(workspace) == contents(wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", quick_first(1, ["s_matches/part", "s_matches/_delta_log/", "s_tagged/_delta_log/"]))
 def test_a_store_that_refuses_a_write_is_named_and_nothing_is_lost(store, make, uri, part) -> None:
     write_deltalake(f"{uri}/source", rows(0, 500))
@@ -342,6 +344,7 @@ def test_a_commit_that_is_not_the_next_one_is_not_written(store, uri) -> None:
     assert DeltaTable(uri).transaction_version("app") == 2
 
 
+@pytest.mark.slow
 def test_a_clustered_table_is_left_to_spark(store, make, uri) -> None:
     write_deltalake(f"{uri}/source", rows(0, 100))
     with pytest.raises(SparkRuledOutError, match="is clustered, and in an object store only Spark writes such a table"):

@@ -40,6 +40,7 @@ def rejected(workspace) -> dict[str, str]:
     return dict(found.filter(pl.col("scope") == "narrow").select("rule_id", "message").iter_rows())
 
 
+@pytest.mark.slow
 def test_a_rule_that_is_not_implied_is_refused_and_the_others_compile(workspace, add_rules) -> None:
     add_rules(workspace, ("n1", "narrow", "name = 'k'"), ("n2", "narrow", "x = 3"), ("no", "narrow", "nosuch = 1"))
     # the first is TRUE on a row whose x is NULL, too, and no rule of the other stream is
@@ -61,6 +62,7 @@ def test_a_rule_that_is_not_implied_is_refused_and_the_others_compile(workspace,
     assert compiled(workspace)["narrow"].state == "unchanged"
 
 
+@pytest.mark.slow
 def test_a_rule_edited_so_that_it_is_not_implied_is_refused(workspace, add_rules, new_workspace) -> None:
     workspace = new_workspace({"narrow": {**NARROW, "event_time": "t"}, "wide": WIDE}, spark=False)
     bounded = {

@@ -20,6 +20,7 @@ from tests.lakes import rules_table
 from tests.unit.pipelines.retagged_rows import random_rule, rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(cases(40) if SOAK else cases(20)))
 def test_no_file_is_passed_over_that_has_a_row(tmp_path, seed: int) -> None:
     draw = random.Random(seed)

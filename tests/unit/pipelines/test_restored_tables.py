@@ -67,6 +67,7 @@ def test_rows_that_a_restore_has_removed_are_not_passed_over(make_retagged) -> N
     assert not run_due(workspace, OpenGates()).failures
 
 
+@pytest.mark.slow
 def test_a_restore_to_a_time_is_judged_by_its_files(make_retagged) -> None:
     workspace = prepared(make_retagged)
     times = [datetime.now(UTC)]
@@ -81,6 +82,7 @@ def test_a_restore_to_a_time_is_judged_by_its_files(make_retagged) -> None:
     assert "RESTORE has put the table s_tagged" in run_due(workspace, OpenGates()).failures["s"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("output", ["all", "matched"])
 @pytest.mark.parametrize("later", [BEFORE, AFTER, LATER])
 @pytest.mark.parametrize("tags", [False, True])
@@ -119,6 +121,7 @@ def die(*_arguments: object) -> None:
     raise DiedError
 
 
+@pytest.mark.slow
 def test_what_a_table_is_like_after_a_restore_to_a_time_is_known_if_the_log_has_its_files(
     make_retagged, monkeypatch
 ) -> None:
@@ -133,6 +136,7 @@ def test_what_a_table_is_like_after_a_restore_to_a_time_is_known_if_the_log_has_
     assert histories_to_retag(workspace.lake, "s", 0)[0].distinct == {("unknown",)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["s_tagged", "s_matches"])
 def test_a_lost_file_is_told_with_what_to_do(make_retagged, name: str) -> None:
     workspace = prepared(make_retagged)

@@ -148,6 +148,7 @@ def annotated(workspace: Workspace) -> dict[int, Any]:
     return {r["seq"]: [r.get(name) for name in names] for r in read(workspace, "s_tagged").to_pylist()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_range", [False, True])
 def test_another_time_zone_replaces_all_ids(make_retagged: Any, is_range: bool) -> None:
     """It is not known which ids rows would keep; those of a rule that is gone meanwhile leave, too."""
@@ -171,6 +172,7 @@ def test_another_time_zone_replaces_all_ids(make_retagged: Any, is_range: bool) 
     assert_like_anew(workspace)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("output", ["all", "matched"])
 def test_a_rule_reads_a_column_that_only_the_source_has(make_retagged: Any, output: str) -> None:
     workspace = make_retagged(output=output)

@@ -41,6 +41,7 @@ def held(workspace: Workspace, stream: str) -> list[int]:
     return sorted(workspace.lake.arrow(f"{stream}_tagged")["x"].to_pylist())
 
 
+@pytest.mark.slow
 def test_a_retag_does_not_pass_over_rows_that_the_other_stream_has_left_out(workspace) -> None:
     assert edit(workspace, "x > 7", "x > 5") == [None, None]
     tag_stream(workspace, "wide")
@@ -54,6 +55,7 @@ def test_a_retag_does_not_pass_over_rows_that_the_other_stream_has_left_out(work
     assert held(workspace, "narrow") == [5, 6, 7, 8, 9] and retag(workspace, "narrow").rows_changed == 0
 
 
+@pytest.mark.slow
 def test_a_retag_takes_rows_of_a_wider_rule_that_the_other_stream_has_by_its_own_retag(workspace) -> None:
     assert edit(workspace, "x > 7", "x > 6") == [None, None]
     tag_stream(workspace, "wide")
@@ -65,6 +67,7 @@ def test_a_retag_takes_rows_of_a_wider_rule_that_the_other_stream_has_by_its_own
     assert held(workspace, "narrow") == [5, 6, 7, 8, 9]
 
 
+@pytest.mark.slow
 def test_rows_that_a_retag_of_the_other_stream_has_removed_are_missed(workspace) -> None:
     assert edit(workspace, "x > 4", "x > 3") == [None, None]
     tag_stream(workspace, "wide")
@@ -78,6 +81,7 @@ def test_rows_that_a_retag_of_the_other_stream_has_removed_are_missed(workspace)
     assert held(workspace, "narrow") == [5, 6, 7, 8, 9]
 
 
+@pytest.mark.slow
 def test_rows_that_another_text_of_a_new_rule_has_removed_are_missed(workspace) -> None:
     assert edit(workspace, "x > 4", "x > 3") == [None, None]
     tag_stream(workspace, "wide")
@@ -95,6 +99,7 @@ def test_rows_that_another_text_of_a_new_rule_has_removed_are_missed(workspace) 
         tag_stream(workspace, "narrow")
 
 
+@pytest.mark.slow
 def test_a_retag_that_was_killed_after_it_removed_rows_counts(workspace, monkeypatch) -> None:
     assert edit(workspace, "x > 4", "x > 3") == [None, None]
     tag_stream(workspace, "wide")
@@ -109,6 +114,7 @@ def test_a_retag_that_was_killed_after_it_removed_rows_counts(workspace, monkeyp
         tag_stream(workspace, "narrow")
 
 
+@pytest.mark.slow
 def test_a_restart_takes_the_rows_that_a_retag_of_the_other_stream_has_added(workspace) -> None:
     assert edit(workspace, "x > 7", "x > 6") == [None, None]
     tag_stream(workspace, "wide")
@@ -121,6 +127,7 @@ def test_a_restart_takes_the_rows_that_a_retag_of_the_other_stream_has_added(wor
     assert held(workspace, "narrow") == [5, 6, 7, 8, 9]
 
 
+@pytest.mark.slow
 def test_an_edited_list_stops_no_stream_whose_rules_are_implied_whatever_it_holds(new_workspace, without_spark) -> None:
     workspace = new_workspace(STREAMS, lists={"listed": {"source": "lake/listed"}}, spark=False)
     source = workspace.configuration.streams["wide"].source

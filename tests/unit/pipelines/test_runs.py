@@ -55,6 +55,7 @@ def test_concurrent_plans_agree(new_workspace) -> None:
     assert len(batches(lake)) == 1
 
 
+@pytest.mark.slow
 def test_the_last_one_is_found_in_the_newest_file_alone(new_workspace, monkeypatch) -> None:
     from deltalake import write_deltalake
 

@@ -122,6 +122,7 @@ def test_every_modifier_with_every_value(tmp_path: Path) -> None:
     check(tmp_path, *detections)
 
 
+@pytest.mark.slow
 def test_lists_numbers_nulls_networks_and_patterns(tmp_path: Path) -> None:
     searches: list[Any] = [
         {"Image|contains": ["a", "\\cmd"]},

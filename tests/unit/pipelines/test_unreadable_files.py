@@ -21,6 +21,7 @@ def newest_file(source: str) -> Path:
     return Path(unquote(urlparse(found).path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("checks", "harm"),
     quick_first(
@@ -64,6 +65,7 @@ def test_the_other_streams_go_on(new_workspace, add_rules, harm: str, checks: di
     assert workspace.lake.arrow("b_tagged").num_rows == 4000
 
 
+@pytest.mark.slow
 def test_a_join_names_the_damaged_file(new_workspace, add_rules, tmp_path: Path) -> None:
     streams = {name: {"source": f"lake/{name}", "event_time": "at"} for name in ("a", "b")}
     workspace = new_workspace(

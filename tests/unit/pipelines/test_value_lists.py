@@ -80,6 +80,7 @@ def test_retag_follows_a_list(lake: Any, tmp_path: Path) -> None:
     assert outcome.rows_changed == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [True, False])
 def test_rows_that_match_only_now_are_found_beside_rules_with_lists(tmp_path: Path, new_workspace, kept: bool) -> None:
     """Also if no rule that differs, or none at all, names the list now."""
