@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pipelines.workspace import Workspace
 
 _ROWS = 5
+_BATCH = 1024
+"""Number of rows that are read at once: Arrow cuts a whole row group into batches of this size first."""
 _CELL = 80
 _DIGITS = 4
 _NOT_MADE = "This table does not exist yet: no row has been written to it. A stream without rules writes none."
@@ -58,7 +60,7 @@ def _of(table: DeltaTable) -> dict[str, Any]:
     if rows is not None:
         shown["dagster/row_count"] = rows
     if rows != 0:
-        head = as_dataset(table).head(_ROWS, batch_size=_ROWS)
+        head = as_dataset(table).head(_ROWS, batch_size=_BATCH, batch_readahead=0, fragment_readahead=0)
         rows_of = zip(*(values_of(column) for column in head.columns), strict=True)
         records = [dg.TableRecord(_cells(dict(zip(head.column_names, row, strict=True)), nested)) for row in rows_of]
         if records:

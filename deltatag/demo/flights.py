@@ -66,7 +66,8 @@ def read_csv(data: bytes) -> pl.DataFrame:
     """A table of the package, with missing values as NULL."""
     import polars as pl
 
-    return pl.read_csv(io.BytesIO(data), null_values=["NA", ""], infer_schema_length=None)
+    # all of its columns show their types within these rows
+    return pl.read_csv(io.BytesIO(data), null_values=["NA", ""], infer_schema_length=10_000)
 
 
 def data_folder() -> Path:
