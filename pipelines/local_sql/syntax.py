@@ -11,45 +11,79 @@ Path: TypeAlias = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class TableName:
-    """A table by name, or by the path of its folder; `version` is None for the newest."""
+    """A table by name, or by the path of its folder; `version` is None for the newest.
+
+    alias: the name that the statement gives it.
+    """
 
     name: str
     is_path: bool = False
     version: int | None = None
+    alias: str | None = None
+
+    @property
+    def qualifier(self) -> str | None:
+        """The name that may stand before a column's."""
+        return self.alias or (None if self.is_path else self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """An expression as text, in which the name `placeholder(n)` stands for the aggregate n."""
+
+    text: str
+    aggregates: tuple[Aggregate, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """An aggregate of a column or an expression, or the count of rows if `value` is None.
+
+    function: count, count_distinct, count_if, min, max, sum or avg.
+    """
+
+    function: str
+    value: Path | Computed | None = None
+
+
+Value: TypeAlias = Path | Computed | Aggregate
+
+
+def placeholder(number: int) -> str:
+    """The name of an aggregate in a `Computed`."""
+    return f"\1aggregate {number}"
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An item of a select list: a column, an aggregate of one, or the count of rows if `column` is None.
+    """An item of a select list; if `is_star` is set, it stands for all fields of a STRUCT or all columns of a table."""
 
-    If `is_star` is set, the item stands for all fields of the STRUCT `column`.
-    """
-
-    column: Path | None
-    aggregate: str | None = None
+    value: Value
     alias: str | None = None
     is_star: bool = False
 
     @property
     def is_plain(self) -> bool:
         """True for a column under its own name."""
-        return self.aggregate is None and self.alias is None and len(self.column or ()) == 1
+        return self.alias is None and isinstance(self.value, tuple) and len(self.value) == 1
 
     @property
     def name(self) -> str:
-        """The item's name in the result."""
+        """The item's name in the result. An expression has an alias."""
         if self.alias is not None:
             return self.alias
-        if self.aggregate is None:
-            return self.column[-1] if self.column is not None else ""
-        return f"{self.aggregate}({'.'.join(self.column) if self.column is not None else 1})"
+        if isinstance(self.value, tuple):
+            return self.value[-1]
+        assert isinstance(self.value, Aggregate) and not isinstance(self.value.value, Computed)
+        function = self.value.function + "("
+        return f"{function.replace('_distinct(', '(DISTINCT ')}{'.'.join(self.value.value or ('1',))})"
 
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
-    """A sort key: a column by name, or by its place in the result, from 1."""
+    """A sort key: a value, or a column of the result by its place from 1."""
 
-    by: Path | int
+    by: Value | int
     descending: bool
     nulls_last: bool
 
@@ -61,9 +95,11 @@ class Select:
     table: TableName
     items: tuple[Item, ...]
     where: str | None = None
-    group_by: tuple[Path | int, ...] = ()
+    group_by: tuple[Path | Computed | int, ...] = ()
+    having: Computed | None = None
     order_by: tuple[SortKey, ...] = ()
     limit: int | None = None
+    is_distinct: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path as FilePath
@@ -14,20 +14,25 @@ import numpy as np
 import pyarrow as pa
 
 import rules_index as ri
-from pipelines.errors import MissingTableError, NeedsSparkError, PipelineError, StatementError
+from pipelines.error_texts import why_denied
+from pipelines.errors import AccessError, MissingTableError, NeedsSparkError, PipelineError, StatementError
 from pipelines.lake.add_actions import may_match
 from pipelines.lake.column_types import OPAQUE, arrow_schema_of, is_opaque
 from pipelines.lake.table_cache import local_folder
 from pipelines.lake.table_log import table_log
 from pipelines.lake.table_names import source_of, table_names
-from pipelines.local_sql.syntax import Path, TableName
+from pipelines.local_sql.expressions import Evaluable, evaluable, unqualified
+from pipelines.local_sql.reader import NO_NAMES
+from pipelines.local_sql.syntax import Computed, Path, TableName
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.streams_over_streams import no_source
 from pipelines.sources.first_rows import field_in
 from pipelines.sources.readable_features import READABLE, READABLE_HERE, foreign_features
 from pipelines.table_definitions import scope_tables
 from pipelines.workspace import Workspace
+from rules_index.errors import RuleError
 from rules_index.implication.widening import Widened, widen_compiled
+from rules_index.language.typed import Leaf
 from rules_index.names import column_key, field_key, path_parts, spelled
 from rules_index.workers.source_file_reader import SourceFile, UnreadableFileError, read_batches
 
@@ -43,7 +48,7 @@ _SPARK_SETTINGS = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS")
 
 class LocalTable:
     """A version of a table; NeedsSparkError if only Spark can read it, or edit it if `edited`; StatementError if there
-    is none.
+    is none; AccessError if this user may not read it.
 
     aliases: other names that the statement may use like a column's.
     """
@@ -52,11 +57,14 @@ class LocalTable:
         self.name, self.zone = name, workspace.configuration.rules.time_zone
         self.aliases: tuple[str, ...] = ()
         self._fields: dict[str, Path] = {}
+        self._computed: dict[str, Evaluable] = {}
         self._is_sure = _has_no_catalog(workspace)
         uri = _place(workspace, name)
         self.log = table_log(uri, bounds=True)
         try:
             self.snapshot = self.log.latest() if name.version is None else self.log.snapshot(name.version)
+        except AccessError:
+            raise
         except PipelineError as error:
             raise NeedsSparkError(str(error)) from error
         if self.snapshot.number < 0:
@@ -89,11 +97,42 @@ class LocalTable:
         hint = f"did you mean {close[0]}?" if close else f"its columns are: {', '.join(names)}."
         raise StatementError(f"The table {self.name.name} has no column {name}; {hint}")
 
-    def path(self, parts: Path) -> str:
-        """The key of a column, its name, or of a field within it, for `type_of` and `batches`. Raises what `column`
-        raises."""
+    def key_of(self, value: Path | Computed) -> str:
+        """The key of a column, its name, or of a field within it or an expression, for `type_of` and `batches`.
+
+        Raises what `column` raises. Equal expressions have the same key.
+        """
+        return self._key_of_expression(value.text) if isinstance(value, Computed) else self._key_of_path(value)
+
+    def _key_of_expression(self, text: str) -> str:
+        text = self.unqualified(text)
+        try:
+            found = evaluable(text, self.schema, self.zone)
+        except RuleError as error:
+            name = _PLAIN_NAME.match(text, error.position or 0)
+            known = [*NO_NAMES, *self.aliases]
+            if name and error.error == "UNKNOWN_COLUMN" and self._is_sure and not _is_among(name[0], known):
+                raise StatementError(f"{error.message} This is about the table {self.name.name}.") from error
+            raise
+        if isinstance(found.tree, Leaf):
+            return self._key_of_path(tuple(path_parts(found.tree.name)))
+        for key, other in self._computed.items():
+            if other.tree == found.tree:
+                return key
+        key = f"\2{len(self._computed)}"
+        if key in self.schema.names:
+            raise NeedsSparkError(f"the name of the column {key!r} is odd")
+        self._computed[key] = found
+        return key
+
+    def is_constant(self, key: str) -> bool:
+        """True for an expression that reads no column."""
+        return key in self._computed and not self._computed[key].inputs
+
+    def _key_of_path(self, parts: Path) -> str:
+        parts = self.unqualified_path(parts)
         name = self.column(parts[0]) if len(parts) == 1 else spelled(self.schema.names, parts[0], column_key)
-        if name is None or (len(parts) > 1 and column_key(self.name.name) in map(column_key, parts[:-1])):
+        if name is None:
             raise NeedsSparkError(f"{parts[0]} may be the name of a table")
         found, kind = [name], self.schema.field(name).type
         for part in parts[1:]:
@@ -108,15 +147,39 @@ class LocalTable:
         self._fields[key] = tuple(found)
         return key
 
+    def unqualified_path(self, parts: Path) -> Path:
+        """The path without the table's name. NeedsSparkError if that is also the name of a column."""
+        qualifier = column_key(self.name.qualifier or "")
+        if len(parts) < 2 or qualifier not in map(column_key, parts[:-1]):
+            return parts
+        if column_key(parts[0]) != qualifier or spelled(self.schema.names, parts[0], column_key) is not None:
+            raise NeedsSparkError(f"{self.name.qualifier} is the name of the table and of something else")
+        return parts[1:]
+
+    def is_qualifier(self, parts: Path) -> bool:
+        """True for the table's name, if no column has it."""
+        qualifier = column_key(self.name.qualifier or "")
+        return len(parts) == 1 and column_key(parts[0]) == qualifier and not self.has_column(parts[0])
+
+    def has_column(self, name: str) -> bool:
+        """True if a column has this name in any spelling."""
+        return _is_among(name, self.schema.names)
+
+    def unqualified(self, text: str) -> str:
+        """The text of an expression without the table's name. NeedsSparkError if that is also a column's."""
+        return text if self.name.qualifier is None else unqualified(text, self.name.qualifier, self.schema.names)
+
     def fields_of(self, parts: Path) -> list[Path]:
         """The paths of all fields of a STRUCT. Raises what `column` raises."""
-        kind = self.type_of(self.path(parts))
-        if not pa.types.is_struct(kind) or column_key(self.name.name) == column_key(parts[-1]):
+        kind = self.type_of(self._key_of_path(parts))
+        if not pa.types.is_struct(kind) or column_key(self.name.qualifier or "") == column_key(parts[-1]):
             raise NeedsSparkError(f"{parts[-1]} is no STRUCT")
         return [(*parts, name) for name in kind.names]
 
     def type_of(self, key: str) -> pa.DataType:
-        """The type of the column or field with a key."""
+        """The type of the column, field or expression with a key."""
+        if key in self._computed:
+            return self._computed[key].tree.type
         name, *fields = self._fields.get(key, (key,))
         kind = self.schema.field(name).type
         for field in fields:
@@ -134,28 +197,23 @@ class LocalTable:
         StatementError if it names a column that the table does not have."""
         if text is None:
             return None
+        text = self.unqualified(text)
         compiled = ri.compile_rules([(0, text)], self.schema, "scan", time_zone=self.zone)
         for reject in compiled.rejects.to_pylist() if self._is_sure else ():
             if reject["error"] == "UNKNOWN_COLUMN" and _PLAIN_NAME.match(text, reject["position"]):
                 raise StatementError(f"{reject['message']} This is about the table {self.name.name}.")
         if len(compiled) != 1 or compiled.derived:
             raise NeedsSparkError(f"only Spark evaluates {text}")
-        fields = (parts[0] for leaf in compiled.inputs if len(parts := path_parts(leaf.name)) > 1)
-        if not self.name.is_path and column_key(self.name.name) in map(column_key, fields):
-            # Spark prefers a column of the table to a field of the struct that has the table's name
-            raise NeedsSparkError(f"{self.name.name} is the name of the table and of one of its columns")
         return Condition(compiled)
 
     def batches(self, columns: Sequence[str], kept: Condition | None, most_rows: int = _ALL) -> Iterator[pa.Table]:
         """Yields at most `most_rows` rows that satisfy `kept`, with the columns of these keys; none is
-        dictionary-encoded."""
-        paths = [self._fields.get(key, (key,)) for key in columns]
+        dictionary-encoded. AccessError if this user may not read a file."""
         shown = pa.schema([pa.field(key, self.type_of(key)) for key in columns])
-        asked = [
-            *(path[0] for path in paths),
-            *(self.column(name) for name in (kept.columns if kept is not None else ())),
-        ]
-        read = [name for name in self.schema.names if name in asked]
+        asked = [name for key in columns for name in self._columns_of(key)]
+        asked += [self.column(name) for name in (kept.columns if kept is not None else ())]
+        # a batch without columns would not know its number of rows
+        read = [name for name in self.schema.names if name in asked] or [self.plainest_column]
         for name in read:
             if is_opaque(self.schema.field(name).type):
                 raise NeedsSparkError(f"only Spark reads the column {name}")
@@ -167,13 +225,24 @@ class LocalTable:
                 rows = rows if kept is None else rows.filter(pa.array(kept.holds_on(rows)))
                 rows = rows.slice(0, left)
                 left -= rows.num_rows
-                yield pa.Table.from_arrays(
-                    [field_in(rows.column(path[0]), path[1:]) for path in paths], names=shown.names
-                ).cast(shown)
+                yield pa.Table.from_arrays([self._values(rows, key) for key in columns], names=shown.names).cast(shown)
                 if not left:
                     return
         except (OSError, pa.ArrowException, UnreadableFileError) as error:
+            if reason := why_denied(error):
+                raise AccessError(f"The table {self.name.name} cannot be read: {reason}.") from error
             raise NeedsSparkError(str(error)) from error
+
+    def _columns_of(self, key: str) -> list[str]:
+        if key in self._computed:
+            return [self.column(name) for name in self._computed[key].columns]
+        return [self._fields.get(key, (key,))[0]]
+
+    def _values(self, rows: pa.Table, key: str) -> pa.ChunkedArray | pa.Array:
+        if key in self._computed:
+            return self._computed[key].values(rows)
+        name, *fields = self._fields.get(key, (key,))
+        return field_in(rows.column(name), tuple(fields))
 
     def _files(self, kept: Condition | None, needs_all: bool) -> list[SourceFile]:
         adds = self.log.files(self.snapshot)
@@ -182,6 +251,10 @@ class LocalTable:
         if needs_all and sum(int(add["size"]) for add in adds) > MOST_BYTES:
             raise NeedsSparkError(f"the table has more than {MOST_BYTES >> 30} GiB to read")
         return self.log.source_files([(0, add) for add in adds])
+
+
+def _is_among(name: str, names: Iterable[str]) -> bool:
+    return column_key(name) in map(column_key, names)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from pipelines.workspace import Workspace
 from tests.cases import SOAK, cases
 from tests.java import INTERPRETED
 from tests.lakes import make_tables, write_rules
-from tests.random_expressions import Grammar
+from tests.random_expressions import NUMBERS, TIMES, WHOLE, Grammar
 from tests.random_rows import rows
 from tests.spark.tagged_rules import reference_session
 
@@ -31,21 +32,24 @@ PLAIN = ["pk", "i", "l", "s", "t", "b", "dt", "ts", "nt", "st.x", "st.y"]
 BOUNDED = {"delta.dataSkippingStatsColumns": "pk,i,l,s,t,dt,ts,nt,d"}
 """delta-rs rounds the bounds of long decimals to doubles, and Spark passes over files because of them."""
 FIELDS = ["st.x", "st.y", "st.z", "st.z.w", "st.*", "st.z.*"]
-FUNCTIONS = ("count", "min", "max", "sum")
+FUNCTIONS = ("count", "min", "max", "sum", "avg", "count_if")
+GROUPED = (*WHOLE, *TIMES, "string", "boolean")
+"""Types of expressions that rows are grouped by."""
 
 
 class Queries:
     """Random queries of a table."""
 
     def __init__(self, seed: int, table: str, schema: pa.Schema) -> None:
-        self.choice, self.grammar = random.Random(seed), Grammar(seed)
+        self.choice, self.grammar, self.computed = random.Random(seed), Grammar(seed), Grammar(seed, variety=0.6)
         self.table, self.schema = table, schema
         self.plain = [name for name in PLAIN if name.partition(".")[0] in schema.names]
 
     def query(self) -> str:
         """One query; where it has a limit, its order tells all rows apart."""
         where = f" WHERE {self.grammar.rule()}" if self.choice.random() < 0.6 else ""
-        return self._grouped(where) if self.choice.random() < 0.4 else self._rows(where)
+        draw = self.choice.random()
+        return self._grouped(where) if draw < 0.4 else self._distinct(where) if draw < 0.5 else self._rows(where)
 
     def _spelled(self, name: str) -> str:
         parts = [
@@ -59,35 +63,64 @@ class Queries:
             self._spelled(name) + ("" if "*" in name else self.choice.choice(["", f" AS `{name}_x`", f" z{place}"]))
             for place, name in enumerate(names)
         ]
+        shown += [f"{self._computed()} AS e{place}" for place in range(self.choice.randint(0, 2))]
         listed = "*" if self.choice.random() < 0.2 else ", ".join(shown)
         keys = [
             f"{self._spelled(name)}{self._direction()}"
             for name in self.choice.sample([*self.plain, "f", "d", "m18", "st.z.w"], 2)
         ]
+        if self.choice.random() < 0.2:
+            keys.insert(0, f"{self._computed()}{self._direction()}")
         order = f" ORDER BY {', '.join([*keys, 'pk'])}"
         end = self.choice.choice(["", order, f"{order} LIMIT {self.choice.randint(0, 40)}"])
         return f"SELECT {listed} FROM {self.table}{where}{end}"
 
+    def _computed(self, kinds: Sequence[str] = (*NUMBERS, *TIMES, "string", "boolean")) -> str:
+        """An expression of one of these types."""
+        return self.computed.value(self.choice.choice(kinds), 1)
+
     def _direction(self) -> str:
         return self.choice.choice(["", " ASC", " DESC"]) + self.choice.choice(["", "", " NULLS FIRST", " NULLS LAST"])
+
+    def _distinct(self, where: str) -> str:
+        items = [self._spelled(name) for name in self.choice.sample([*self.plain, "m18", "b"], 2)]
+        items += [f"{self._computed(GROUPED)} AS e" for _ in range(self.choice.randint(0, 1))]
+        order = f" ORDER BY {', '.join(map(str, range(1, len(items) + 1)))}"
+        return f"SELECT DISTINCT {', '.join(items)} FROM {self.table}{where}{self.choice.choice(['', order])}"
 
     def _grouped(self, where: str) -> str:
         keys = self.choice.sample([*self.plain, "m18"], self.choice.randint(0, 2))
         items = [self._spelled(key) for key in keys]
+        if self.choice.random() < 0.3:
+            keys.append(self._computed(GROUPED))
+            items.append(f"{keys[-1]} AS k")
         for place in range(self.choice.randint(1, 3)):
-            function = self.choice.choice(FUNCTIONS)
-            numbers = [] if function == "sum" else ["f", "d", "m5", "m38", "st.z.w"]
-            column = self._spelled(self.choice.choice([*self.plain, *numbers]))
-            asked = self.choice.choice(
-                ["count(*)", "count(1)", f"{function}({column})", f"{function.upper()}({column})"]
-            )
-            items.append(asked + self.choice.choice(["", f" AS a{place}"]))
+            function, asked = self._aggregate()
+            plain = function and self.choice.random() < 0.5
+            items.append(asked + (self.choice.choice(["", f" AS a{place}"]) if plain else f" AS b{place}"))
         by = ", ".join(str(place + 1) if self.choice.random() < 0.3 else key for place, key in enumerate(keys))
         group = f" GROUP BY {by}" if keys else ""
+        having = f" HAVING {self._aggregate()[1]} IS NOT NULL AND count(*) > 1" if self.choice.random() < 0.3 else ""
         sorted_by = [f"{self.choice.choice([place + 1, key])}{self._direction()}" for place, key in enumerate(keys)]
+        if not having and self.choice.random() < 0.3:
+            sorted_by.insert(0, f"{self.choice.choice(['count(*)', 'max(i) - count(DISTINCT l)'])}{self._direction()}")
         order = f" ORDER BY {', '.join(sorted_by)}" if keys else ""
         end = self.choice.choice(["", order, f"{order} LIMIT {self.choice.randint(0, 9)}" if order else ""])
-        return f"SELECT {', '.join(items)} FROM {self.table}{where}{group}{end}"
+        return f"SELECT {', '.join(items)} FROM {self.table}{where}{group}{having}{end}"
+
+    def _aggregate(self) -> tuple[bool, str]:
+        """An aggregate, and whether it has a name without an alias."""
+        function = self.choice.choice(FUNCTIONS)
+        if function == "count_if":
+            return False, f"count_if({self.grammar.rule()})"
+        if self.choice.random() < 0.3:
+            kinds = tuple(WHOLE) if function in ("sum", "avg") else GROUPED
+            return False, f"{function}({self._computed(kinds)})"
+        numbers = [] if function in ("sum", "avg") else ["f", "d", "m5", "m38", "st.z.w"]
+        column = self._spelled(self.choice.choice([*self.plain, *numbers]))
+        distinct = "" if function != "count" else self.choice.choice(["", "DISTINCT "])
+        asked = [f"{function}({distinct}{column})", f"{function.upper()}({distinct}{column})"]
+        return True, self.choice.choice(["count(*)", "count(1)", *asked])
 
 
 def told(rows: pa.Table, is_ordered: bool) -> list[str]:
@@ -155,7 +188,7 @@ def test_random_queries(lakes: tuple[Workspace, Workspace], seed: int) -> None:
         if found is not None:
             executed += 1
             assert_same(found, statement_result(spark, query), query)
-    assert executed >= QUERIES // 2
+    assert executed >= QUERIES // 3
 
 
 LONG = "i = 0 OR " * 40 + "i ="
@@ -246,15 +279,38 @@ LEFT_TO_SPARK = [
     "SELECT i + 1 FROM s",
     "SELECT i FROM s JOIN rules ON TRUE",
     "SELECT i FROM s, rules",
-    "SELECT i FROM s x",
-    "SELECT DISTINCT i FROM s",
+    "SELECT x.i FROM s x, rules",
+    "SELECT DISTINCT f FROM s",
+    "SELECT DISTINCT i, count(*) FROM s GROUP BY i",
+    "SELECT DISTINCT i FROM s ORDER BY l",
+    "SELECT DISTINCT st.x FROM s ORDER BY st.x",
+    "SELECT b FROM s GROUP BY b HAVING count(*) > 1 ORDER BY count(*)",
+    "SELECT count(i, l) FROM s",
+    "SELECT sum(DISTINCT i) FROM s",
+    "SELECT sum(count(*)) FROM s",
+    "SELECT avg(f) FROM s",
+    "SELECT avg(l * 1000000000) FROM s",
+    "SELECT stddev(i) FROM s",
+    "SELECT count(*) OVER (ORDER BY i) AS n FROM s",
+    "SELECT count(*) FILTER (WHERE b) AS n FROM s",
+    "SELECT i, count(*) FROM s GROUP BY CUBE (i)",
+    "SELECT i, count(*) FROM s GROUP BY i WITH ROLLUP",
+    "SELECT i, count(*) FROM s GROUP BY ALL",
+    "SELECT i, l FROM s GROUP BY i",
+    "SELECT i + 1 AS l, count(*) FROM s GROUP BY i HAVING l > 1",
+    "SELECT -i AS l FROM s ORDER BY l + 1",
+    "SELECT 'x' AS t, count(*) FROM s GROUP BY 1",
+    "SELECT now() AS t FROM s",
+    "SELECT rand() AS t FROM s",
+    "SELECT soundex(s) AS t FROM s",
+    "SELECT array(i) AS t FROM s",
+    "SELECT NULL AS t FROM s",
+    "SELECT ts - INTERVAL 1 DAY - ts AS t FROM s",
+    "SELECT i AS n, n + 1 AS m FROM s",
     "SELECT i FROM s WHERE i IN (SELECT 1)",
     "SELECT i FROM s WHERE reverse(s) = 'x' AND rand() > 2",
     "SELECT i FROM s GROUP BY l",
     "SELECT f, count(*) FROM s GROUP BY f",
-    "SELECT count(DISTINCT i) FROM s",
-    "SELECT count(*) FROM s HAVING count(*) > 1",
-    "SELECT i FROM s ORDER BY i + 1",
     "SELECT i FROM s LIMIT 1 + 1",
     "SELECT i FROM s LIMIT 3000000000",
     "SELECT i FROM s WHERE 1 / (i - i) > 1",
@@ -280,6 +336,52 @@ LEFT_TO_SPARK = [
     "TRUNCATE TABLE rules",
     "DESCRIBE HISTORY rules",
 ]
+
+
+HERE = [
+    "SELECT x.i, X.st.x, x.* FROM s x WHERE x.i IS NOT NULL AND `x`.l <> 0 ORDER BY x.pk",
+    "SELECT DISTINCT i, b FROM s AS x ORDER BY 1, x.b",
+    "SELECT DISTINCT b, i IS NULL AS n FROM s",
+    "SELECT DISTINCT * FROM watch",
+    "SELECT count(DISTINCT i), count(DISTINCT s), count(i) FROM s",
+    "SELECT b, count(DISTINCT i) AS n, count(DISTINCT s) m FROM s GROUP BY b ORDER BY n DESC, b",
+    "SELECT count(DISTINCT i) FROM s WHERE i > 100000000",
+    "SELECT avg(i), avg(l % 1000) AS a, count_if(b) FROM s",
+    "SELECT b, avg(i) FROM s WHERE i > 1 GROUP BY b ORDER BY avg(i)",
+    "SELECT avg(i), sum(i), count_if(b), count(DISTINCT i), min(i) FROM s WHERE i > 100000000",
+    "SELECT count(*) AS n FROM s HAVING count(*) > 1",
+    "SELECT count(*) AS n FROM s HAVING n < 1",
+    "SELECT b, count(*) AS n FROM s GROUP BY b HAVING n > 1 AND b IS NOT NULL ORDER BY n DESC, b",
+    "SELECT b FROM s GROUP BY b HAVING min(i) < 0 OR max(s) > 'b' ORDER BY b",
+    "SELECT b FROM s GROUP BY b ORDER BY CAST(max(i) AS BIGINT) - min(i) DESC, b",
+    "SELECT year(ts) AS y, count(*) AS n FROM s GROUP BY year(ts) ORDER BY n DESC, y",
+    "SELECT YEAR( ts ) AS y, count(*) AS n FROM s GROUP BY y ORDER BY 2 DESC, 1",
+    "SELECT to_date(ts) AS d, count(DISTINCT pk) AS n FROM s GROUP BY 1 ORDER BY d",
+    "SELECT CASE WHEN i > 3 THEN 'more' WHEN i IS NULL THEN NULL ELSE 'less' END AS k, count(*) AS n FROM s GROUP BY k",
+    "SELECT round(100 * count_if(b) / count(*), 1) AS share, sum(CASE WHEN b THEN 1 ELSE 0 END) AS n FROM s",
+    "SELECT sum(i) / count(i) AS mean, max(i) - CAST(min(i) AS BIGINT) AS span FROM s",
+    "SELECT b, abs(i % 3) AS u, count(*) FROM s GROUP BY b, ABS(i % 3) ORDER BY u, b NULLS LAST",
+    "SELECT b AS c, count(*) AS n FROM s GROUP BY c HAVING c ORDER BY c",
+    "SELECT 'x' AS label, 1 AS one, i FROM s ORDER BY i, pk",
+    "SELECT 2 * 3 AS six FROM s",
+    "SELECT i FROM s ORDER BY i % 7 DESC, length(s), pk LIMIT 7",
+    "SELECT st.x AS x, st.x % 5 AS y FROM s ORDER BY st.x, pk",
+    "SELECT x.st.x FROM s x ORDER BY x.st.x, x.pk",
+    "SELECT count(x.st.x), max(x.i) FROM s x",
+    "SELECT i AND_MORE FROM s",
+    "SELECT st.x AS z, count(*) FROM s GROUP BY z ORDER BY z",
+    "SELECT count(*) AS n FROM s GROUP BY st.x ORDER BY st.x",
+    "SELECT count(*) AS n FROM s GROUP BY i, b ORDER BY i DESC, b",
+    "SELECT count(*) AS n FROM s GROUP BY year(ts), b ORDER BY year(ts), b",
+]
+
+
+def test_statements_that_need_no_spark(lakes: tuple[Workspace, Workspace]) -> None:
+    local, spark = lakes
+    for statement in HERE:
+        found = local_result(local, statement)
+        assert found is not None, statement
+        assert_same(found, statement_result(spark, statement), statement)
 
 
 def test_what_is_left_to_spark(lakes: tuple[Workspace, Workspace]) -> None:

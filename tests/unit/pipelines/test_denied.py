@@ -56,13 +56,24 @@ def told(*arguments: str) -> str:
 
 
 @pytest.mark.parametrize("at", ["source", "source/_delta_log"])
-def test_a_source_that_may_not_be_read_is_not_taken_for_a_missing_one(folder: Path, at: str) -> None:
+def test_a_source_that_may_not_be_read_is_not_taken_for_a_missing_one(
+    folder: Path, at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DELTATAG_JARS", str(folder))  # no Spark can start, nor is one needed
     with mode(folder / at, 0):
         for arguments in (["tag"], ["run"], ["status"], ["sql", "SELECT count(*) FROM s"]):
             error = told(*arguments)
             assert DENIED in error and "no source" not in error, arguments
 
 
+def test_a_query_of_a_file_that_may_not_be_read_needs_no_spark(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DELTATAG_JARS", str(folder))
+    (file,) = (folder / "source").glob("*.parquet")
+    with mode(file, 0):
+        assert told("sql", "SELECT x FROM s") == f"deltatag: The table s cannot be read: {DENIED}.\n"
+
+
+@pytest.mark.slow
 def test_a_table_of_the_lake_that_may_not_be_read(folder: Path) -> None:
     with mode(folder / "lake" / "rules", 0):
         error = told("compile")
@@ -76,6 +87,7 @@ EDITS = {
 """Edits of a table by delta-rs."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("log", ["", "_delta_log"])
 @pytest.mark.parametrize("table", EDITS)
 def test_an_edit_that_is_not_permitted_is_told_in_one_line(folder: Path, table: str, log: str) -> None:
@@ -87,6 +99,7 @@ def test_an_edit_that_is_not_permitted_is_told_in_one_line(folder: Path, table: 
             assert line.startswith("deltatag: The table ") and line.endswith(DENIED)
 
 
+@pytest.mark.slow
 def test_what_lint_and_compile_may_not_write_is_told_in_one_line(folder: Path) -> None:
     rule = pl.DataFrame({"rule_id": ["b"], "scope": ["s"], "expression": ["x > 2"]})
     rule.write_delta("lake/rules", mode="append", delta_write_options={"schema_mode": "merge"})
@@ -99,6 +112,7 @@ def test_what_lint_and_compile_may_not_write_is_told_in_one_line(folder: Path) -
             assert table in line and line.endswith(DENIED)
 
 
+@pytest.mark.slow
 def test_tables_that_may_not_be_written(folder: Path) -> None:
     with mode(folder / "lake", 0o555):
         assert told("tag").startswith("deltatag: s: Permission denied: ")
@@ -106,6 +120,7 @@ def test_tables_that_may_not_be_written(folder: Path) -> None:
         assert told("tag").rstrip().endswith(f"/lake/runs cannot be written: {DENIED}")
 
 
+@pytest.mark.slow
 def test_matches_that_may_not_be_maintained(folder: Path) -> None:
     for number in range(3):
         pl.DataFrame({"id": [number], "x": [2]}).write_delta("source", mode="append")

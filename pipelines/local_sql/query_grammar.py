@@ -1,0 +1,156 @@
+"""Parses queries of one table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pipelines.errors import NeedsSparkError
+from pipelines.local_sql.reader import Reader
+from pipelines.local_sql.syntax import (
+    Aggregate,
+    Computed,
+    Item,
+    Numbers,
+    Path,
+    Select,
+    SortKey,
+    Value,
+    placeholder,
+)
+from rules_index.language.tokens import END, NUMBER, words
+
+AGGREGATES = words("COUNT COUNT_IF MIN MAX SUM AVG")
+_OPERATORS = words("AND OR DIV COLLATE LIKE ILIKE RLIKE REGEXP IN BETWEEN IS")
+"""Words that Spark may read as an operator behind a column; an alias with such a name needs AS."""
+_CLAUSES = words("GROUP HAVING ORDER LIMIT")
+_BEHIND_GROUPS = _CLAUSES - {"GROUP"}
+_BEHIND_KEY = words("ASC DESC NULLS LIMIT")
+
+
+class QueryReader(Reader):
+    """A parser of queries."""
+
+    def select(self) -> Select | Numbers:
+        """A whole query."""
+        self.expect("SELECT")
+        if self.kind == NUMBER and "FROM" not in self.tokens.kinds:
+            numbers = self.listed(self.named_number)
+            self.expect(END)
+            return Numbers(numbers)
+        is_distinct = self.takes("DISTINCT")
+        items: tuple[Item, ...] = () if self.takes("*") else self.listed(self.item)
+        self.expect("FROM")
+        table = self.table(versioned=True)
+        if self.takes("AS") or self.is_name:
+            table = replace(table, alias=self.name())
+        where = self.expression(_CLAUSES) if self.takes("WHERE") else None
+        group_by = self.listed(self.group) if self.takes("GROUP", "BY") else ()
+        having = self.computed(_CLAUSES, "") if self.takes("HAVING") else None
+        order_by = self.listed(self.sort_key) if self.takes("ORDER", "BY") else ()
+        limit = self.number() if self.takes("LIMIT") else None
+        self.expect(END)
+        return Select(table, items, where, group_by, having, order_by, limit, is_distinct)
+
+    def item(self) -> Item:
+        """One item of a select list."""
+        start = self.position
+        plain = self.plain_value()
+        if isinstance(plain, tuple) and self.takes(".", "*"):
+            return Item(plain, is_star=True)
+        if plain is not None and self.kind not in _OPERATORS and self.is_name:
+            alias = self.name()  # without AS
+            if self.kind in (",", "FROM"):
+                return Item(plain, alias)
+        if plain is None or self.kind not in ("AS", ",", "FROM"):
+            self.position = start
+            computed = self.computed(words("AS FROM"), ",")
+            if not self.takes("AS"):
+                raise NeedsSparkError("only Spark has a name for an expression without one")
+            return Item(computed, self.name())
+        if self.takes("AS"):
+            return Item(plain, self.name())
+        if isinstance(plain, Aggregate) and isinstance(plain.value, Computed):
+            raise NeedsSparkError("only Spark has a name for an aggregate of an expression")
+        return Item(plain)
+
+    def plain_value(self) -> Path | Aggregate | None:
+        """A column or an aggregate; None if something else begins here."""
+        if self.kind in AGGREGATES and self.tokens.kinds[self.position + 1] == "(":
+            return self.aggregate()
+        return self.path() if self.is_name else None
+
+    def value(self, ends: frozenset[str], stops: str) -> Value:
+        """A column, an aggregate or another expression, which ends at a word of `ends` or a character of `stops`."""
+        start = self.position
+        found = self.plain_value()
+        if found is not None and self.is_at(ends, stops):
+            return found
+        self.position = start
+        return self.computed(ends, stops)
+
+    def computed(self, ends: frozenset[str], stops: str) -> Computed:
+        """An expression, whose aggregates are told apart."""
+        aggregates: list[Aggregate] = []
+        parts: list[str] = []
+        depth = 0
+        while self.kind != END and not (depth == 0 and self.is_at(ends, stops)):
+            if self.kind in AGGREGATES and self.tokens.kinds[self.position + 1] == "(":
+                aggregates.append(self.aggregate())
+                parts.append(f"`{placeholder(len(aggregates) - 1)}`")
+                continue
+            depth += (self.kind in ("(", "[")) - (self.kind in (")", "]"))
+            parts.append(self.tokens.spelling(self.position))
+            self.position += 1
+        if not parts or depth:
+            raise NeedsSparkError("it lacks an expression")
+        return Computed(" ".join(parts), tuple(aggregates))
+
+    def aggregate(self) -> Aggregate:
+        """A call of an aggregate function."""
+        function = self.kind.lower()
+        self.position += 2
+        if function == "count" and (self.takes("*") or self.takes_one()):
+            self.expect(")")
+            return Aggregate(function)
+        if self.takes("DISTINCT"):
+            function += "_distinct"
+        value = self.value(frozenset(), ",)")
+        self.expect(")")
+        if isinstance(value, Aggregate) or (isinstance(value, Computed) and value.aggregates):
+            raise NeedsSparkError("it has an aggregate of an aggregate")
+        return Aggregate(function, value)
+
+    def named_number(self) -> tuple[str, int]:
+        """A whole number, and its name in the result."""
+        found = self.number()
+        named = self.takes("AS")
+        return self.name() if named or self.kind not in (",", END) else str(found), found
+
+    def takes_one(self) -> bool:
+        """Consume the number 1 if it is next; returns whether it was."""
+        return self.kind == NUMBER and self.tokens.spelling(self.position) == "1" and self.takes(NUMBER)
+
+    def group(self) -> Path | Computed | int:
+        """What rows are grouped by: a column, an expression, or a column of the result by its place."""
+        if self.is_number(_BEHIND_GROUPS):
+            return self.number()
+        found = self.value(_BEHIND_GROUPS, ",")
+        if isinstance(found, Aggregate) or (isinstance(found, Computed) and found.aggregates):
+            raise NeedsSparkError("it groups by an aggregate")
+        return found
+
+    def sort_key(self) -> SortKey:
+        """A sort key with its direction; by default NULL is less than all values."""
+        by = self.number() if self.is_number(_BEHIND_KEY) else self.value(_BEHIND_KEY, ",")
+        descending = not self.takes("ASC") and self.takes("DESC")
+        nulls_last = descending
+        if self.takes("NULLS"):
+            nulls_last = not self.takes("FIRST")
+            if nulls_last:
+                self.expect("LAST")
+        return SortKey(by, descending, nulls_last)
+
+    def is_number(self, ends: frozenset[str]) -> bool:
+        """True if the next token is a number, and a comma or a word of `ends` follows it."""
+        following = self.tokens.kinds[self.position + 1 : self.position + 2]
+        return self.kind == NUMBER and (not following or following[0] in (",", END) or following[0] in ends)
