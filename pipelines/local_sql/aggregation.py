@@ -170,10 +170,10 @@ class _Aggregation:
 
     def _value(self, value: Value, groups: pa.Table, is_behind: bool = False) -> pa.ChunkedArray:
         """A value for each group; `is_behind`: it may name the result's columns."""
-        if isinstance(value, Aggregate):
-            return self._aggregate(value, groups)
         if is_behind:
             check_names(self.table, self.query.items)
+        if isinstance(value, Aggregate):
+            return self._aggregate(value, groups)
         if isinstance(value, tuple):
             key = self.table.key_of(value)
             if key not in self.keys:

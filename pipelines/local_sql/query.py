@@ -19,10 +19,6 @@ def select(workspace: Workspace, query: Select) -> pa.Table:
     """The result of a query; NeedsSparkError if only Spark can compute it exactly."""
     table = LocalTable(workspace, query.table)
     items = tuple(each for item in query.items for each in _expanded(table, item))
-    if not items:
-        items = tuple(Item((name,)) for name in table.schema.names)
-        if query.group_by:
-            raise NeedsSparkError("it groups all columns")
     query = replace(query, items=items)
     table.aliases = tuple(item.name for item in items if not item.is_plain)
     is_grouped = query.group_by or query.having or query.is_distinct or any(map(_has_aggregate, items))
@@ -35,7 +31,7 @@ def _expanded(table: LocalTable, item: Item) -> list[Item]:
         if isinstance(item.value, Aggregate) and isinstance(item.value.value, tuple):
             return [replace(item, value=replace(item.value, value=table.unqualified_path(item.value.value)))]
         return [item]
-    if item.is_star and table.is_qualifier(item.value):
+    if item.is_star and (not item.value or table.is_qualifier(item.value)):
         return [Item((name,)) for name in table.schema.names]
     path = table.unqualified_path(item.value)
     return [Item(field) for field in table.fields_of(path)] if item.is_star else [replace(item, value=path)]

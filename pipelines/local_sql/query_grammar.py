@@ -7,6 +7,7 @@ from dataclasses import replace
 from pipelines.errors import NeedsSparkError
 from pipelines.local_sql.reader import Reader
 from pipelines.local_sql.syntax import (
+    ALL_COLUMNS,
     Aggregate,
     Computed,
     Item,
@@ -38,7 +39,7 @@ class QueryReader(Reader):
             self.expect(END)
             return Numbers(numbers)
         is_distinct = self.takes("DISTINCT")
-        items: tuple[Item, ...] = () if self.takes("*") else self.listed(self.item)
+        items = self.listed(self.item)
         self.expect("FROM")
         table = self.table(versioned=True)
         if self.takes("AS") or self.is_name:
@@ -53,6 +54,8 @@ class QueryReader(Reader):
 
     def item(self) -> Item:
         """One item of a select list."""
+        if self.takes("*"):
+            return ALL_COLUMNS
         start = self.position
         plain = self.plain_value()
         if isinstance(plain, tuple) and self.takes(".", "*"):

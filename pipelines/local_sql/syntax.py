@@ -56,7 +56,10 @@ def placeholder(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An item of a select list; if `is_star` is set, it stands for all fields of a STRUCT or all columns of a table."""
+    """An item of a select list.
+
+    If `is_star` is set, it stands for all fields of the STRUCT `value`, or all columns of the table with that name.
+    """
 
     value: Value
     alias: str | None = None
@@ -79,6 +82,10 @@ class Item:
         return f"{function.replace('_distinct(', '(DISTINCT ')}{'.'.join(self.value.value or ('1',))})"
 
 
+ALL_COLUMNS = Item((), is_star=True)
+"""`*`, which stands for all columns."""
+
+
 @dataclass(frozen=True, slots=True)
 class SortKey:
     """A sort key: a value, or a column of the result by its place from 1."""
@@ -90,7 +97,7 @@ class SortKey:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """A query of one table; `items` is empty for all columns, `where` is the text of an expression."""
+    """A query of one table; `where` is the text of an expression."""
 
     table: TableName
     items: tuple[Item, ...]

@@ -22,7 +22,19 @@ from pipelines.errors import NeedsSparkError, StatementError
 from pipelines.lake.folder_log import FolderLog
 from pipelines.local_sql.grammar import parse_statement
 from pipelines.local_sql.statement import execute, local_result
-from pipelines.local_sql.syntax import Aggregate, Change, Insert, Item, Merge, Numbers, Select, SortKey, TableName, Term
+from pipelines.local_sql.syntax import (
+    ALL_COLUMNS,
+    Aggregate,
+    Change,
+    Insert,
+    Item,
+    Merge,
+    Numbers,
+    Select,
+    SortKey,
+    TableName,
+    Term,
+)
 from pipelines.sources.readable_features import why_spark_reads
 from pipelines.workspace import Workspace
 from tests.cases import quick_first
@@ -39,7 +51,7 @@ def lake(new_workspace, tmp_path: Path) -> Workspace:
 
 def test_statements() -> None:
     table = TableName("rules")
-    assert parse_statement("select * from rules") == Select(table, ())
+    assert parse_statement("select * from rules") == Select(table, (ALL_COLUMNS,))
     assert parse_statement("SELECT 1, 007 AS `a b`") == Numbers((("1", 1), ("a b", 7)))
     assert parse_statement("DELETE FROM delta.`/a b` WHERE (a = ')' OR b[0] > 1) -- why") == Change(
         TableName("/a b", True), "(a = ')' OR b[0] > 1)"
