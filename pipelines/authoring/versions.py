@@ -9,11 +9,13 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipelines.errors import PipelineError, TableError
 from pipelines.lake.authors import author_of
 from pipelines.lake.lake import Lake, arrow_schema
 from pipelines.lake.reading import arrow_reads, as_dataset, as_texts, read_rows
+from pipelines.lake.version_rows import rows_of_versions
 from pipelines.rule_set import in_years_of_python, spark_type
 from pipelines.table_definitions import OPTIONAL_OF_RULES, RULES, tagged_table
 from pipelines.workspace import Workspace
@@ -70,11 +72,52 @@ def rules_of(lake: Lake, table: Any) -> pl.DataFrame:
         frame = pl.DataFrame(pl.from_arrow(rows))
     except (exceptions.DeltaError, OSError, pa.ArrowException) as error:
         raise lake.unreadable("rules", table.version(), error) from error
+    return _with_all_columns(lake, frame, table.version())
+
+
+def rules_of_versions(
+    lake: Lake, versions: Sequence[int], rule_id: str | int | None = None
+) -> Iterator[tuple[int, pl.DataFrame | PipelineError]]:
+    """Yields each of these versions of `rules`, which ascend, with what `rules_of` gives or the error that it raises.
+
+    rule_id: only the rules with this id. Each file is read once, however many versions have it. If no rule has changed
+    between two versions, the same object is yielded for both.
+    """
+    rows: pa.Table | None = None
+    for version, found in rows_of_versions(lake, "rules", versions, lambda schema: _has_id(schema, rule_id)):
+        if isinstance(found, PipelineError):
+            rows = None
+            yield version, found
+            continue
+        if found is not rows:
+            rows = found
+            try:
+                rules = _with_all_columns(lake, pl.DataFrame(pl.from_arrow(found)), version)
+            except PipelineError as error:
+                rows = None
+                yield version, error
+                continue
+            rules = rules if rule_id is None else rules.filter(pl.col("rule_id") == rule_id)
+        yield version, rules
+
+
+def _has_id(schema: pa.Schema, rule_id: str | int | None) -> pc.Expression | None:
+    """The condition that a rule has this id; None for all rules, or if ids had another type in these columns."""
+    field = schema.field(names_of(schema.names)["rule_id"]) if "rule_id" in names_of(schema.names) else None
+    value = pa.scalar(rule_id)
+    if field is None or field.type != value.type:
+        return None
+    # cast, since a file may hold string views, which Arrow does not compare with strings
+    return pc.field(field.name).cast(value.type) == value
+
+
+def _with_all_columns(lake: Lake, frame: pl.DataFrame, version: int) -> pl.DataFrame:
+    """Rows of a version of `rules` as `rules_of` gives them."""
     known = names_of(frame.columns)
     frame = frame.select(pl.col(known[name]).alias(name) for name in COLUMNS if name in known)
     schema = pl.DataFrame(pl.from_arrow(arrow_schema(WHOLE_RULES, lake.rule_id_type()).empty_table())).schema
     missing = [pl.lit(None, schema[name]).alias(name) for name in COLUMNS if name not in known]
-    typed = [_as_now(name, frame[name], schema[name], table.version()) for name in frame.columns]
+    typed = [_as_now(name, frame[name], schema[name], version) for name in frame.columns]
     # in one chunk: a table of several files has several, and Polars (2.1) cannot join integers to maps in these
     return in_years_of_python(pl.DataFrame(typed).with_columns(missing).select(COLUMNS)).rechunk()
 
@@ -159,22 +202,26 @@ def history(workspace: Workspace, rule_id: str) -> list[dict[str, Any]]:
     return _with_matches(entries, matches)
 
 
-def _versions(lake: Lake, rule_id: str | int) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
-    """Yields each version's commit and the rule's row in it (None if it has none), newest first.
+def _versions(lake: Lake, rule_id: str | int) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
+    """Each version's commit and the rule's row in it (None if it has none), newest first.
 
     Ends before the first version that cannot be read. PipelineError if this is the newest one.
     """
-    first = True
-    for commit in sorted(lake.delta("rules").history(MOST_VERSIONS), key=lambda each: -each["version"]):
-        try:
-            table = lake.delta("rules", commit["version"])
-            rows = in_force(rules_of(lake, table).filter(pl.col("rule_id") == rule_id)).to_dicts()
-        except PipelineError:
-            if first:
-                raise
-            return
-        first = False
-        yield commit, rows[0] if rows else None
+    commits = {int(each["version"]): each for each in lake.delta("rules").history(MOST_VERSIONS)}
+    found: list[tuple[dict[str, Any], dict[str, Any] | None]] = []
+    rules: pl.DataFrame | PipelineError | None = None
+    row: dict[str, Any] | None = None
+    for version, read in rules_of_versions(lake, sorted(commits), rule_id):
+        if isinstance(read, PipelineError):
+            if version == max(commits):
+                raise read
+            found.clear()
+        else:
+            if read is not rules:
+                row = next(iter(in_force(read).to_dicts()), None)
+            found.append((commits[version], row))
+        rules = read
+    return found[::-1]
 
 
 def _with_matches(entries: list[dict[str, Any]], scopes: Sequence[Sequence[Counts]]) -> list[dict[str, Any]]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from itertools import zip_longest
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import polars as pl
 
-from pipelines.authoring.versions import Changes, changes_between, rules_of
+from pipelines.authoring.versions import Changes, changes_between, rules_of_versions
 from pipelines.errors import PipelineError
 from pipelines.lake.authors import author_of
 from pipelines.lake.lake import Lake
@@ -24,24 +23,21 @@ def edits_of(lake: Lake, scope: str, zone: ZoneInfo) -> list[dict[str, Any]]:
     The changes are how many rules were added, removed and changed, with some of these rules. The list ends at a version
     whose files no longer exist.
     """
-    history = sorted(lake.delta("rules").history(MOST_EDITS + 1), key=lambda each: -each["version"])
+    commits = {int(each["version"]): each for each in lake.delta("rules").history(MOST_EDITS + 1)}
     edits: list[dict[str, Any]] = []
-    after: pl.DataFrame | None = None
+    before: pl.DataFrame | None = None
     # commits of some writers say nothing about themselves, and are not in the history
-    for newer, older in zip_longest(history, history[1:]):
-        try:
-            after = _rules(lake, scope, newer["version"]) if after is None else after
-            before = _rules(lake, scope, older["version"]) if older is not None else after.clear()
-        except PipelineError:
-            break
-        if older is not None or newer["version"] == 0:
-            edits.append(_edit(newer, changes_between(before, after), zone))
-        after = before
-    return edits[:MOST_EDITS]
-
-
-def _rules(lake: Lake, scope: str, version: int) -> pl.DataFrame:
-    return rules_of(lake, lake.delta("rules", version)).filter(pl.col("scope") == scope)
+    for version, found in rules_of_versions(lake, sorted(commits)):
+        if isinstance(found, PipelineError):
+            edits.clear()
+            before = None
+            continue
+        after = found.filter(pl.col("scope") == scope)
+        before = after.clear() if version == 0 else before
+        if before is not None:
+            edits.append(_edit(commits[version], changes_between(before, after), zone))
+        before = after
+    return edits[: -MOST_EDITS - 1 : -1]
 
 
 def _edit(commit: dict[str, Any], found: Changes, zone: ZoneInfo) -> dict[str, Any]:

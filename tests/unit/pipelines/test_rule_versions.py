@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import polars as pl
 import pyarrow as pa
 import pytest
+from deltalake import Schema
 
-from pipelines.authoring.versions import diff, history, in_force
-from pipelines.errors import TableError
+from pipelines.authoring.versions import diff, history, in_force, rules_of, rules_of_versions
+from pipelines.errors import PipelineError, TableError
+from pipelines.lake import version_rows
+from pipelines.reporting.edits import edits_of
 from pipelines.rule_set import read_rules
 from tests.tables import map_columns
 
@@ -117,3 +121,87 @@ def test_a_priority_beyond_an_int_is_the_nearest_one(workspace) -> None:
     )
     (entry,) = history(workspace, "a")
     assert entry["priority"] == (1 << 31) - 1
+
+
+@pytest.fixture
+def edited(workspace, add_rules):
+    """A table of rules that was edited in many ways, and has got another column at last."""
+    for number in range(3):
+        add_rules(workspace, (f"a{number}", "s", f"x > {number}"), ("b", "s", f"x > {number}"))
+    write(workspace, ("x > 7", None))
+    add_rules(workspace, ("c", "s", "x > 5"))
+    rules = workspace.lake.writable("rules")
+    rules.update(predicate="rule_id = 'a'", new_values={"owner": "ada"})
+    rules.optimize.compact()
+    rules.delete("rule_id = 'c'")
+    rules.restore(3)
+    add_rules(workspace, ("d", "s", "x > 6"))
+    rules.update_incremental()
+    rules.alter.add_columns(Schema.from_json(json.dumps({"type": "struct", "fields": [SEVERITY]})).fields)
+    rules.update(predicate="rule_id = 'b'", new_values={"severity": "high"})
+    return workspace
+
+
+SEVERITY = {"name": "severity", "type": "string", "nullable": True, "metadata": {}}
+
+
+def as_rows(rules: pl.DataFrame) -> list[str]:
+    return sorted(map(str, rules.to_dicts()))
+
+
+def test_many_versions_are_read_as_each_alone(edited) -> None:
+    lake = edited.lake
+    newest = lake.version("rules")
+    assert newest > 10
+    for versions in (range(newest + 1), range(3, newest, 2)):
+        read = dict(rules_of_versions(lake, versions))
+        assert list(read) == list(versions)
+        for version, rules in read.items():
+            assert as_rows(rules) == as_rows(rules_of(lake, lake.delta("rules", version)))
+    for rule in ("a", "b", "no"):
+        for version, rules in rules_of_versions(lake, range(newest + 1), rule):
+            assert as_rows(rules) == as_rows(rules_of(lake, lake.delta("rules", version)).filter(rule_id=rule))
+
+
+def test_a_version_without_its_files_or_its_log_is_an_error(edited) -> None:
+    lake = edited.lake
+    newest = lake.version("rules")
+    table = lake.delta("rules", 2)
+    known = {version: as_rows(rules) for version, rules in rules_of_versions(lake, range(newest + 1))}
+    Path(lake.uri("rules"), table.get_add_actions()["path"][0].as_py()).unlink()
+    lake.delta("rules", 1).create_checkpoint()
+    Path(lake.uri("rules"), "_delta_log", f"{0:020}.json").unlink()
+    for version, rules in rules_of_versions(lake, range(newest + 1)):
+        try:
+            alone = as_rows(rules_of(lake, lake.delta("rules", version)))
+        except PipelineError as error:
+            assert str(rules) == str(error)
+        else:
+            assert as_rows(rules) == alone == known[version]
+
+
+def test_the_edits_of_a_table_of_many_files_read_each_file_once(workspace, add_rules, monkeypatch) -> None:
+    for number in range(30):
+        add_rules(workspace, (f"a{number:02}", "s", f"x > {number}"))
+    workspace.lake.delta("rules").update(predicate="rule_id = 'a07'", new_values={"expression": "x > 99"})
+    read: list[str] = []
+    opened: list[int | None] = []
+
+    def counted(table, paths, where=None):
+        read.extend(paths)
+        return rows_by_file(table, paths, where)
+
+    rows_by_file = version_rows.rows_by_file
+    monkeypatch.setattr(version_rows, "rows_by_file", counted)
+    open_version = type(workspace.lake)._opened
+    monkeypatch.setattr(
+        type(workspace.lake),
+        "_opened",
+        lambda lake, name, version=None: opened.append(version) or open_version(lake, name, version),
+    )
+    edits = edits_of(workspace.lake, "s", ZoneInfo("UTC"))
+    assert [(each["version"], each["added"], each["changed"]) for each in edits[:2]] == [(31, 0, 1), (30, 1, 0)]
+    assert len(edits) == 20 and len(read) == len(set(read)) == 31
+    assert [each["expression"] for each in history(workspace, "a07")] == ["x > 99", "x > 7"]
+    assert len(read) == 2 * 31
+    assert len([version for version in opened if version is not None]) == 2

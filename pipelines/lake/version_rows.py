@@ -1,0 +1,110 @@
+"""Reads the rows of many versions of a small table, each data file only once: versions share most of their files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.errors import PipelineError
+from pipelines.lake.lake import Lake
+from pipelines.lake.reading import arrow_reads, as_texts, files_in, read_rows, rows_by_file
+from pipelines.lake.table_log import table_log
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+    from pipelines.lake.delta_log import DeltaLog
+
+Where = Callable[[pa.Schema], pc.Expression | None]
+"""Gives the condition of the wanted rows, for the columns of a version; None for all rows."""
+
+
+def rows_of_versions(
+    lake: Lake, name: str, versions: Sequence[int], where: Where | None = None
+) -> Iterator[tuple[int, pa.Table | PipelineError]]:
+    """Yields each of these versions, which ascend, with its rows, or with the error if it can no longer be read.
+
+    If nothing has changed between two versions, the same object is yielded for both. The wanted rows of one version
+    are held in memory. `where` saves time: if Arrow does not read the table's files as they are, it is ignored.
+    """
+    log = table_log(lake.uri(name))
+    held: _Version | None = None
+    for version in versions:
+        try:
+            if held is None or not held.advance(log, version):
+                held = _Version(lake, name, version, where, held)
+            found: pa.Table | PipelineError = held.rows()
+        except PipelineError as error:
+            held, found = held if held is not None and held.number == version else None, error
+        yield version, found
+
+
+class _Version:
+    """One version at a time: the rows of its files, and which of its files cannot be read."""
+
+    def __init__(self, lake: Lake, name: str, number: int, where: Where | None, before: _Version | None) -> None:
+        """before: another version, whose rows are used again if the columns are the same."""
+        self._lake, self._name, self._where, self.number = lake, name, where, number
+        self._table = lake.delta(name, number)
+        self._schema = pa.schema(self._table.schema().to_arrow())
+        self._by_file = arrow_reads(self._table) and not self._table.metadata().partition_columns
+        self._paths: set[str] = set(files_in(self._table)["path"].to_pylist()) if self._by_file else set()
+        is_same = before is not None and before._schema.equals(self._schema)
+        self._read: dict[str, pa.Table | Exception] = before._read if before is not None and is_same else {}
+        self._shown: tuple[list[pa.Table], pa.Table] | None = None
+
+    def advance(self, log: DeltaLog, number: int) -> bool:
+        """Become a later version by the commits of the log. False if it does not hold one of them, or if a commit
+        changes more than files: then that version must be opened."""
+        if not self._by_file:
+            return False
+        for version in range(self.number + 1, number + 1):
+            actions = log.commit(version)
+            if actions is None or any("metaData" in each or "protocol" in each for each in actions):
+                return False
+            self._paths -= {each["remove"]["path"] for each in actions if "remove" in each}
+            self._paths |= {each["add"]["path"] for each in actions if "add" in each}
+        self.number = number
+        return True
+
+    def rows(self) -> pa.Table:
+        """The rows of the version; TableError if one of its files cannot be read."""
+        from deltalake import exceptions
+
+        if not self._by_file:
+            try:
+                return as_texts(read_rows(self._table))
+            except (exceptions.DeltaError, OSError, pa.ArrowException) as error:
+                raise self._lake.unreadable(self._name, self.number, error) from error
+        self._read = {path: rows for path, rows in self._read.items() if path in self._paths}
+        if new := sorted(self._paths - self._read.keys()):
+            self._read |= _read(self._table, new, self._where(self._schema) if self._where else None)
+        parts: list[pa.Table] = []
+        for path in sorted(self._read):
+            part = self._read[path]
+            if isinstance(part, Exception):
+                raise self._lake.unreadable(self._name, self.number, part) from part
+            if len(part):
+                parts.append(part)
+        if self._shown is None or not _are_same(self._shown[0], parts):
+            # in one chunk: Polars takes a millisecond for a dozen chunks
+            self._shown = parts, pa.concat_tables([self._schema.empty_table(), *parts]).combine_chunks()
+        return self._shown[1]
+
+
+def _read(table: DeltaTable, paths: Sequence[str], where: pc.Expression | None) -> dict[str, pa.Table | Exception]:
+    """The rows of each file, or the error of reading it."""
+    try:
+        return {**rows_by_file(table, paths, where)}
+    except (OSError, pa.ArrowException) as error:
+        if len(paths) == 1:
+            return {paths[0]: error}
+    half = len(paths) // 2
+    return _read(table, paths[:half], where) | _read(table, paths[half:], where)
+
+
+def _are_same(one: Sequence[pa.Table], two: Sequence[pa.Table]) -> bool:
+    return len(one) == len(two) and all(first is second for first, second in zip(one, two, strict=True))
