@@ -24,6 +24,8 @@ RULE_COLUMNS = ["rule_id", "expression", "valid_from", "valid_to"]
 ANNOTATED_BY = ["priority", "labels", "severity"]
 """The further columns from which annotations are made."""
 _BOUND = pl.Datetime("us", "UTC")
+_KEPT_BYTES = 16 << 20
+"""Maximum bytes of rules that stay in memory for the next scope."""
 _YEARS = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 KEPT_SCHEMA = {"scope": pl.String, "rule_id": pl.String, "version": pl.Int64}
 REJECT_SCHEMA = {
@@ -99,10 +101,16 @@ def read_rules(
 ) -> RuleSet:
     """The enabled rules of a version of `rules`, by default the newest.
 
-    ids: only rules with one of these ids and, if `nameless`, those without an id; annotated: with the columns of
-    `ANNOTATED_BY`. TableError if the table cannot be read, or lacks a column or has one of a wrong type.
+    The rules of the newest version are kept, unless they are large: a run asks for them for each scope, and after many
+    edits they are in many files. ids: only rules with one of these ids and, if `nameless`, those without an id;
+    annotated: with the columns of `ANNOTATED_BY`. TableError if the table cannot be read, or lacks a column or has one
+    of a wrong type.
     """
-    table = lake.delta("rules", version)
+    table, asked = lake.delta("rules", version), (tuple(scopes), annotated)
+    is_kept = version is None and ids is None
+    if is_kept and lake.rules_read is not None and lake.rules_read[0] is table and lake.rules_read[1] == asked:
+        known: RuleSet = lake.rules_read[2]
+        return known
     version = int(table.version())
     columns = {field.name.lower(): field.name for field in table.schema().fields}
     for name in ("rule_id", "scope", "expression"):
@@ -128,7 +136,10 @@ def read_rules(
         if (priority.drop_nulls() == priority.drop_nulls().round()).all():
             frame = frame.with_columns(priority.clip(-(1 << 62), 1 << 62).cast(pl.Int64))
     enabled = frame.filter(pl.col("enabled").fill_null(True)).drop("enabled")
-    return _sort_out(version, enabled, scopes)
+    rules = _sort_out(version, enabled, scopes)
+    if is_kept and enabled.estimated_size() <= _KEPT_BYTES:
+        lake.rules_read = table, asked, rules
+    return rules
 
 
 def _has_id(column: str, ids: pa.Array, nameless: bool) -> pc.Expression:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _MAKES_TABLE = {"CreateTable", "CreateTableAsSelect", "ReplaceTable", "ReplaceTableAsSelect"}
 _MAKES_VIEW = {"CreateView"}
+_QUOTED = 4_000
+"""Maximum length of a statement that an error quotes as a whole: it may have a hundred thousand rows of VALUES."""
 
 
 def run_statement(workspace: Workspace, statement: str) -> DataFrame:
@@ -191,8 +193,17 @@ def _explain(workspace: Workspace, statement: str, error: PySparkException) -> s
     message = re.sub(r"(; line \d+ pos \d+);\n.*", r"\1", message, flags=re.DOTALL)  # Spark's plan follows
     text = " ".join(line.strip() for line in message.splitlines() if line.strip())
     if heading:
-        return "\n".join([text, *quoted.partition("\n")[2].rstrip().splitlines()])
+        return "\n".join([text, *_near_mark(quoted.partition("\n")[2].rstrip().splitlines())])
     return text.split("; line ")[0] if len(text) > 2000 else text
+
+
+def _near_mark(lines: Sequence[str]) -> list[str]:
+    """The lines of a statement near the line of carets by which Spark marks an error; all lines if they are short."""
+    if sum(map(len, lines)) <= _QUOTED:
+        return list(lines)
+    place = next((number for number, line in enumerate(lines) if line.strip("-^ ") == "" and "^" in line), 1)
+    start = max(0, lines[place].find("^") - 40) if place < len(lines) else 0
+    return [line[start : start + 100] for line in lines[max(0, place - 1) : place + 1]]
 
 
 def _exists(workspace: Workspace, name: str) -> bool:

@@ -47,7 +47,11 @@ def refusals_are_due(workspace: Workspace) -> bool:
     keys = ["scope", "rule_id", "error"]
     listed = stored_rejects(workspace.lake).filter(is_of_row()).select(keys)
     known = known_rules(workspace, {})
-    found = read_rules(workspace.lake, scopes_of(workspace)).rejects if known is None else known.of_row
+    if known is None:  # read as for the scopes, so that these rules are known already
+        annotated = workspace.configuration.annotates
+        found = read_rules(workspace.lake, scopes_of(workspace), annotated=annotated).rejects
+    else:
+        found = known.of_row
     return not found.select(keys).sort(keys).equals(listed.sort(keys))
 
 

@@ -44,6 +44,8 @@ class Lake:
         self.settings = settings
         self._spark = spark
         self._locations: dict[str, str] = {}
+        self.rules_read: tuple[DeltaTable, Any, Any] | None = None
+        """The newest version of `rules`, how it was read last, and what was read: see `pipelines.rule_set`."""
 
     def uri(self, name: str) -> str:
         """Path or URI of the table's folder; MissingTableError if a catalog has no such table."""

@@ -12,11 +12,13 @@ from pipelines.errors import NeedsSparkError
 from pipelines.local_sql.query_grammar import QueryReader
 from pipelines.local_sql.syntax import Change, Insert, Merge, Statement, Term
 from rules_index.errors import RuleError
-from rules_index.language.tokens import END, tokenise, words
+from rules_index.language.tokens import END, MAX_LENGTH, tokenise, words
 
 
 def parse_statement(text: str) -> Statement:
     """The statement of a text; NeedsSparkError if it is not executed here."""
+    if len(text) > MAX_LENGTH:
+        raise NeedsSparkError(f"it has more than {MAX_LENGTH:,} characters")
     try:
         tokens = tokenise(text)
         reader = _StatementReader(tokens)

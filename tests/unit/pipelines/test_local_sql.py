@@ -120,6 +120,7 @@ def test_texts_that_end_too_early(text: str) -> None:
         ("SELECT count(*) div FROM s", "an expression without one"),
         ("SELECT n AS m, n AS M FROM s ORDER BY m", "several columns of the result are called m"),
         ("SELECT n FROM delta.`/nowhere@v1`", "the path may name a version"),
+        ("SELECT n FROM s" + " " * (1 << 20), "it has more than 1,048,576 characters"),
     ],
 )
 def test_a_statement_for_spark_has_a_reason(lake: Workspace, statement: str, reason: str) -> None:

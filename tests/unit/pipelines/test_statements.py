@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipelines.spark.statements import statements_of
+from pipelines.sql import _near_mark
 
 
 @pytest.mark.parametrize(
@@ -31,3 +32,13 @@ def test_statements_end_at_semicolons_that_are_not_quoted(text: str, statements:
 def test_a_long_text_takes_no_time() -> None:
     assert len(statements_of("INSERT INTO rules VALUES ('a', 'b', 'c > 1');\n" * 20_000)) == 20_000
     assert len(statements_of("'" * 100_001 + "/*" * 50_000)) == 1
+
+
+def test_an_error_quotes_only_the_marked_place_of_a_long_statement() -> None:
+    assert _near_mark(["SELECT x", "  FROM", "--^^^^", "  y"]) == ["SELECT x", "  FROM", "--^^^^", "  y"]
+    values = [f"  ({number}, 'a')," for number in range(1_000)]
+    assert _near_mark([*values[:500], "  ^^^", *values[500:]]) == [values[499], "  ^^^"]
+    long = "SELECT " + "x" * 5_000 + "!"
+    text, mark = _near_mark([long, "-" * 5_007 + "^"])
+    assert text == "x" * 40 + "!" and mark == "-" * 40 + "^"
+    assert _near_mark(values) == ["  (0, 'a'),", "  (1, 'a'),"]
