@@ -119,8 +119,11 @@ def read_rules(
     wanted = ["rule_id", "scope", "expression", "valid_from", "valid_to", "enabled"]
     wanted += ANNOTATED_BY if annotated else []
     found = [columns[name] for name in wanted if name in columns]
-    chosen = None if ids is None else _has_id(columns["rule_id"], ids, nameless)
-    read = lake.arrow("rules", found, chosen, version)
+    if ids is not None and not len(ids) and not nameless:
+        read = pa.schema(table.schema()).empty_table().select(found)
+    else:
+        chosen = None if ids is None else _has_id(columns["rule_id"], ids, nameless)
+        read = lake.arrow("rules", found, chosen, version)
     frame = pl.DataFrame(pl.from_arrow(pa.table([as_lists(each) for each in read.columns], read.column_names)))
     frame = frame.rename({columns[name]: name for name in wanted if name in columns})
     for name in wanted[3:]:
@@ -143,8 +146,6 @@ def read_rules(
 
 
 def _has_id(column: str, ids: pa.Array, nameless: bool) -> pc.Expression:
-    if not len(ids) and not nameless:
-        return pc.scalar(False)
     # cast to the type of the ids: delta-rs gives string views, which Arrow does not compare with strings
     named = pc.field(column).cast(ids.type)
     return pc.is_in(named, ids) | named.is_null() if nameless else pc.is_in(named, ids)

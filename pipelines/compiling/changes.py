@@ -110,8 +110,18 @@ def changes_since(
     """The changes after a version of `rules`; None if the feed is no longer readable, or there are too many.
 
     rows: how many rows that version has, if known. The result is None, too, if the changes do not add up to the current
-    number of rows, since a writer may have left some out of the feed.
+    number of rows, since a writer may have left some out of the feed. It is kept: a run asks for it for each scope.
     """
+    asked = table, tuple(scopes), version, rows
+    if lake.changes_read is None or lake.changes_read[0] != asked:
+        lake.changes_read = asked, _changes_since(lake, scopes, table, version, rows)
+    found: RuleChanges | None = lake.changes_read[1]
+    return found
+
+
+def _changes_since(
+    lake: Lake, scopes: Collection[str], table: RulesTable, version: int, rows: int | None
+) -> RuleChanges | None:
     try:
         found = _touched(lake, table, version, rows)
         if found is None:

@@ -46,6 +46,8 @@ class Lake:
         self._locations: dict[str, str] = {}
         self.rules_read: tuple[DeltaTable, Any, Any] | None = None
         """The newest version of `rules`, how it was read last, and what was read: see `pipelines.rule_set`."""
+        self.changes_read: tuple[Any, Any] | None = None
+        """Which changes of `rules` were read last, and what they were: see `pipelines.compiling.changes`."""
 
     def uri(self, name: str) -> str:
         """Path or URI of the table's folder; MissingTableError if a catalog has no such table."""
