@@ -62,7 +62,10 @@ class _Version:
         if not self._by_file:
             return False
         for version in range(self.number + 1, number + 1):
-            actions = log.commit(version)
+            try:
+                actions = log.commit(version)
+            except ValueError:  # what the log's file has is no JSON: delta-rs says so, or reads a checkpoint instead
+                return False
             if actions is None or any("metaData" in each or "protocol" in each for each in actions):
                 return False
             self._paths -= {each["remove"]["path"] for each in actions if "remove" in each}
@@ -102,8 +105,7 @@ def _read(table: DeltaTable, paths: Sequence[str], where: pc.Expression | None) 
     except (OSError, pa.ArrowException) as error:
         if len(paths) == 1:
             return {paths[0]: error}
-    half = len(paths) // 2
-    return _read(table, paths[:half], where) | _read(table, paths[half:], where)
+    return {path: found for each in paths for path, found in _read(table, [each], where).items()}
 
 
 def _are_same(one: Sequence[pa.Table], two: Sequence[pa.Table]) -> bool:
