@@ -108,8 +108,9 @@ def read_rules(
     """
     table, asked = lake.delta("rules", version), (tuple(scopes), annotated)
     is_kept = version is None and ids is None
-    if is_kept and lake.rules_read is not None and lake.rules_read[0] is table and lake.rules_read[1] == asked:
-        known: RuleSet = lake.rules_read[2]
+    kept = lake.rules_read  # one look, since another thread may replace it
+    if is_kept and kept is not None and kept[0] is table and kept[1] == asked:
+        known: RuleSet = kept[2]
         return known
     version = int(table.version())
     columns = {field.name.lower(): field.name for field in table.schema().fields}

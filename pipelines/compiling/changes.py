@@ -113,9 +113,10 @@ def changes_since(
     number of rows, since a writer may have left some out of the feed. It is kept: a run asks for it for each scope.
     """
     asked = table, tuple(scopes), version, rows
-    if lake.changes_read is None or lake.changes_read[0] != asked:
-        lake.changes_read = asked, _changes_since(lake, scopes, table, version, rows)
-    found: RuleChanges | None = lake.changes_read[1]
+    kept = lake.changes_read  # one look, since another thread may replace it
+    if kept is None or kept[0] != asked:
+        kept = lake.changes_read = asked, _changes_since(lake, scopes, table, version, rows)
+    found: RuleChanges | None = kept[1]
     return found
 
 
