@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import random
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,108 +17,16 @@ from pipelines.workspace import Workspace
 from tests.cases import SOAK, cases
 from tests.java import INTERPRETED
 from tests.lakes import make_tables, write_rules
-from tests.random_expressions import NUMBERS, TIMES, WHOLE, Grammar
 from tests.random_rows import rows
+from tests.spark.random_queries import Queries
 from tests.spark.tagged_rules import reference_session
 
 ZONE = "Europe/Berlin"
 QUERIES = cases(96)
 """Random queries of one seed."""
 
-PLAIN = ["pk", "i", "l", "s", "t", "b", "dt", "ts", "nt", "st.x", "st.y"]
-"""Columns that are grouped and ordered by here; floating-point numbers and decimals are ordered only."""
 BOUNDED = {"delta.dataSkippingStatsColumns": "pk,i,l,s,t,dt,ts,nt,d"}
 """delta-rs rounds the bounds of long decimals to doubles, and Spark passes over files because of them."""
-FIELDS = ["st.x", "st.y", "st.z", "st.z.w", "st.*", "st.z.*"]
-FUNCTIONS = ("count", "min", "max", "sum", "avg", "count_if")
-GROUPED = (*WHOLE, *TIMES, "string", "boolean")
-"""Types of expressions that rows are grouped by."""
-
-
-class Queries:
-    """Random queries of a table."""
-
-    def __init__(self, seed: int, table: str, schema: pa.Schema) -> None:
-        self.choice, self.grammar, self.computed = random.Random(seed), Grammar(seed), Grammar(seed, variety=0.6)
-        self.table, self.schema = table, schema
-        self.plain = [name for name in PLAIN if name.partition(".")[0] in schema.names]
-
-    def query(self) -> str:
-        """One query; where it has a limit, its order tells all rows apart."""
-        where = f" WHERE {self.grammar.rule()}" if self.choice.random() < 0.6 else ""
-        draw = self.choice.random()
-        return self._grouped(where) if draw < 0.4 else self._distinct(where) if draw < 0.5 else self._rows(where)
-
-    def _spelled(self, name: str) -> str:
-        parts = [
-            each if each == "*" else self.choice.choice([each, each.upper(), f"`{each}`"]) for each in name.split(".")
-        ]
-        return ".".join(parts)
-
-    def _rows(self, where: str) -> str:
-        names = self.choice.sample([*self.schema.names, *FIELDS], self.choice.randint(1, 5))
-        shown = [
-            self._spelled(name) + ("" if "*" in name else self.choice.choice(["", f" AS `{name}_x`", f" z{place}"]))
-            for place, name in enumerate(names)
-        ]
-        shown += [f"{self._computed()} AS e{place}" for place in range(self.choice.randint(0, 2))]
-        listed = "*" if self.choice.random() < 0.2 else ", ".join(shown)
-        keys = [
-            f"{self._spelled(name)}{self._direction()}"
-            for name in self.choice.sample([*self.plain, "f", "d", "m18", "st.z.w"], 2)
-        ]
-        if self.choice.random() < 0.2:
-            keys.insert(0, f"{self._computed()}{self._direction()}")
-        order = f" ORDER BY {', '.join([*keys, 'pk'])}"
-        end = self.choice.choice(["", order, f"{order} LIMIT {self.choice.randint(0, 40)}"])
-        return f"SELECT {listed} FROM {self.table}{where}{end}"
-
-    def _computed(self, kinds: Sequence[str] = (*NUMBERS, *TIMES, "string", "boolean")) -> str:
-        """An expression of one of these types."""
-        return self.computed.value(self.choice.choice(kinds), 1)
-
-    def _direction(self) -> str:
-        return self.choice.choice(["", " ASC", " DESC"]) + self.choice.choice(["", "", " NULLS FIRST", " NULLS LAST"])
-
-    def _distinct(self, where: str) -> str:
-        items = [self._spelled(name) for name in self.choice.sample([*self.plain, "m18", "b"], 2)]
-        items += [f"{self._computed(GROUPED)} AS e" for _ in range(self.choice.randint(0, 1))]
-        order = f" ORDER BY {', '.join(map(str, range(1, len(items) + 1)))}"
-        return f"SELECT DISTINCT {', '.join(items)} FROM {self.table}{where}{self.choice.choice(['', order])}"
-
-    def _grouped(self, where: str) -> str:
-        keys = self.choice.sample([*self.plain, "m18"], self.choice.randint(0, 2))
-        items = [self._spelled(key) for key in keys]
-        if self.choice.random() < 0.3:
-            keys.append(self._computed(GROUPED))
-            items.append(f"{keys[-1]} AS k")
-        for place in range(self.choice.randint(1, 3)):
-            function, asked = self._aggregate()
-            plain = function and self.choice.random() < 0.5
-            items.append(asked + (self.choice.choice(["", f" AS a{place}"]) if plain else f" AS b{place}"))
-        by = ", ".join(str(place + 1) if self.choice.random() < 0.3 else key for place, key in enumerate(keys))
-        group = f" GROUP BY {by}" if keys else ""
-        having = f" HAVING {self._aggregate()[1]} IS NOT NULL AND count(*) > 1" if self.choice.random() < 0.3 else ""
-        sorted_by = [f"{self.choice.choice([place + 1, key])}{self._direction()}" for place, key in enumerate(keys)]
-        if not having and self.choice.random() < 0.3:
-            sorted_by.insert(0, f"{self.choice.choice(['count(*)', 'max(i) - count(DISTINCT l)'])}{self._direction()}")
-        order = f" ORDER BY {', '.join(sorted_by)}" if keys else ""
-        end = self.choice.choice(["", order, f"{order} LIMIT {self.choice.randint(0, 9)}" if order else ""])
-        return f"SELECT {', '.join(items)} FROM {self.table}{where}{group}{having}{end}"
-
-    def _aggregate(self) -> tuple[bool, str]:
-        """An aggregate, and whether it has a name without an alias."""
-        function = self.choice.choice(FUNCTIONS)
-        if function == "count_if":
-            return False, f"count_if({self.grammar.rule()})"
-        if self.choice.random() < 0.3:
-            kinds = tuple(WHOLE) if function in ("sum", "avg") else GROUPED
-            return False, f"{function}({self._computed(kinds)})"
-        numbers = [] if function in ("sum", "avg") else ["f", "d", "m5", "m38", "st.z.w"]
-        column = self._spelled(self.choice.choice([*self.plain, *numbers]))
-        distinct = "" if function != "count" else self.choice.choice(["", "DISTINCT "])
-        asked = [f"{function}({distinct}{column})", f"{function.upper()}({distinct}{column})"]
-        return True, self.choice.choice(["count(*)", "count(1)", *asked])
 
 
 def told(rows: pa.Table, is_ordered: bool) -> list[str]:

@@ -11,12 +11,10 @@ from deltalake import write_deltalake
 import rules_index as ri
 from pipelines.authoring.versions import rules_of
 from pipelines.compile import compile_scopes
-from pipelines.compiling.due import compile_is_due, refusals_are_due
-from pipelines.due import scopes_to_compile
+from pipelines.compiling.due import compile_is_due
 from pipelines.errors import IndexDamagedError, TableError
 from pipelines.lake.index_store import fetch_index, newest_index, read_index, update_statistics
 from pipelines.table_definitions import CHUNK_BYTES
-from pipelines.workspace import Workspace
 from tests.tables import rewrite_files
 
 STREAM = {"s": {"source": "lake/source", "event_time": "t"}}
@@ -397,27 +395,3 @@ def broken(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def in_arrow(data: bytes | None) -> pa.Buffer | None:
     return None if data is None else pa.py_buffer(data)
-
-
-def test_rules_are_read_once_for_all_scopes_until_they_change(new_workspace, add_rules, monkeypatch) -> None:
-    workspace = new_workspace({name: {"source": "lake/source"} for name in ("s", "t", "u")}, spark=False)
-    pl.DataFrame({"x": [1]}).write_delta(workspace.configuration.streams["s"].source)
-    add_rules(workspace, ("a", "s", "x > 1"), ("b", "t", "x > 1"))
-    compile_scopes(workspace)
-    read: list[str] = []
-    arrow = type(workspace.lake).arrow
-
-    def noted(lake, name, *given, **named):
-        read.append(name)
-        return arrow(lake, name, *given, **named)
-
-    monkeypatch.setattr(type(workspace.lake), "arrow", noted)
-    again = Workspace(workspace.configuration)
-    assert scopes_to_compile(again) == [] and not refusals_are_due(again)
-    assert read.count("rules") == 1
-    add_rules(again, ("c", "t", "x > 2"))
-    assert scopes_to_compile(again) == ["t"] and not refusals_are_due(again)
-    assert read.count("rules") == 2
-    again.lake.delta("rules").delete("rule_id = 'a'")
-    assert scopes_to_compile(again) == ["s", "t"]
-    assert read.count("rules") == 3

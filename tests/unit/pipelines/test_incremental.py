@@ -19,7 +19,6 @@ from pipelines.compile import compile_scopes
 from pipelines.compiling import changes as changes_module
 from pipelines.compiling.due import compile_is_due, refusals_are_due
 from pipelines.compiling.notices import refusals_notice
-from pipelines.due import scopes_to_compile
 from pipelines.lake.index_store import newest_index, read_index
 from pipelines.settings.configuration import parse_configuration
 from pipelines.workspace import Workspace
@@ -381,29 +380,3 @@ def test_too_many_rejects_and_held_indexes(
         workspace.lake.delta("rules").delete("rule_id = 'bad'")
         after = compile_scopes(workspace)[0]
         assert (after.state, after.rules, after.rejects, watched.count) == ("compiled", 31, 0, count + 2)
-
-
-def test_changes_are_read_once_for_all_scopes_and_only_if_there_are_any(workspace, add_rules, monkeypatch) -> None:
-    add_rules(workspace, ("a", "s", "x > 1"), ("b", "t", "x > 1"), ("c", "u", "x > 1"))
-    compile_scopes(workspace)
-    read: list[str] = []
-    touched, arrow = changes_module._touched, type(workspace.lake).arrow
-
-    def noted(lake: Any, name: str, *given: Any, **named: Any) -> Any:
-        read.append(name)
-        return arrow(lake, name, *given, **named)
-
-    def counted(*given: Any) -> Any:
-        read.append("changes")
-        return touched(*given)
-
-    monkeypatch.setattr(changes_module, "_touched", counted)
-    monkeypatch.setattr(type(workspace.lake), "arrow", noted)
-    again = Workspace(workspace.configuration)
-    assert scopes_to_compile(again) == [] and not refusals_are_due(again)
-    assert read.count("changes") == 1 and "rules" not in read
-    read.clear()
-    add_rules(again, ("d", "t", "x > 2"))
-    assert scopes_to_compile(again) == ["t"] and not refusals_are_due(again)
-    assert [result.state for result in compile_scopes(again, ["t"])] == ["compiled"]
-    assert read.count("changes") == 1 and read.count("rules") == 1

@@ -387,15 +387,3 @@ def test_an_empty_text_that_a_partition_has_lost(make_retagged) -> None:
     write_rules(workspace, {**BEFORE, "more": "n > 5"})
     retag(workspace, "s")
     assert_like_anew(workspace)
-
-
-@pytest.mark.slow
-def test_ids_may_be_numbers_and_no_key_is_needed(make_retagged) -> None:
-    workspace = make_retagged("bigint", key=[])
-    append(workspace, 0, 60)
-    write_rules(workspace, {1: "n > 2", 20: "n < 2"})
-    tag_stream(workspace, "s")
-    write_rules(workspace, {1: "n > 2", 3: "seq < 10"})
-    retag(workspace, "s")
-    for row in read(workspace, "s_tagged").to_pylist():
-        assert row["rule_ids"] == [1] * (row["n"] is not None and row["n"] > 2) + [3] * (row["seq"] < 10)

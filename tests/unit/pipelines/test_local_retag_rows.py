@@ -233,3 +233,15 @@ def test_a_source_that_spark_alone_reads_has_spark_retag(make_retagged, monkeypa
     with pytest.raises(AssertionError):
         retag(workspace, "s")
     assert told == ["the re-tag of s goes through Spark because the source of s has the table feature columnMapping"]
+
+
+@pytest.mark.slow
+def test_ids_may_be_numbers_and_no_key_is_needed(make_retagged) -> None:
+    workspace = make_retagged("bigint", key=[])
+    append(workspace, 0, 60)
+    write_rules(workspace, {1: "n > 2", 20: "n < 2"})
+    tag_stream(workspace, "s")
+    write_rules(workspace, {1: "n > 2", 3: "seq < 10"})
+    retag(workspace, "s")
+    for row in read(workspace, "s_tagged").to_pylist():
+        assert row["rule_ids"] == [1] * (row["n"] is not None and row["n"] > 2) + [3] * (row["seq"] < 10)

@@ -13,7 +13,6 @@ import pytest
 from deltalake import DeltaTable, exceptions, write_deltalake
 
 import rules_index as ri
-from pipelines.errors import ConfigurationError
 from pipelines.lake.index_store import newest_index, read_index, store_index
 from pipelines.lake.merging import FileWriter
 from pipelines.lake.runs import (
@@ -37,7 +36,6 @@ from pipelines.maintaining.retention import Reader, readers_of, time_to_keep
 from pipelines.maintaining.small_files import LEAST_IN_RUN, files_of
 from pipelines.run import OpenGates, run_due
 from pipelines.settings.configuration import parse_configuration
-from pipelines.settings.model import Maintenance
 from pipelines.workspace import Workspace
 from tests.cases import SOAK
 from tests.lakes import make_tables, write_rules
@@ -330,21 +328,6 @@ def test_what_readers_that_are_behind_need_is_kept_longer(new_workspace) -> None
 
 
 # the configuration
-
-
-def test_what_may_be_configured(tmp_path: Path) -> None:
-    def read(value: Any) -> Maintenance:
-        document = {"lake": {"root": "lake", **({} if value is None else {"maintenance": value})}}
-        return parse_configuration(document, tmp_path / "deltatag.toml").lake.maintenance
-
-    assert read(None) == read("auto") == read({}) == Maintenance()
-    assert read("never") == read({"mode": "never"}) == Maintenance(automatic=False)
-    day = 86_400_000_000
-    found = read({"versions": "30 days", "runs": "1 day", "quarantine": "365 days"})
-    assert found == Maintenance(True, 30 * day, day, 365 * day)
-    for wrong in ("often", {"mode": "often"}, {"runs": "soon"}, {"run": "1 day"}, 7):
-        with pytest.raises(ConfigurationError, match="maintenance"):
-            read(wrong)
 
 
 # the verb
