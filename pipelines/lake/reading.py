@@ -27,7 +27,7 @@ _NANOSECONDS = ((1 << 63) - 1) // 1_000
 _WIDENED = frozenset({"typeWidening", "typeWidening-preview"})
 _BESIDES = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
 """Table features that `_widened_rows` can do with."""
-_FILE = "__filename"
+FILE_COLUMN = "__filename"
 """The column by which Arrow gives the file that a row is read from."""
 _MOST_MASKED = (1 << 31) - 1
 """The most rows of a table whose deletion vectors delta-rs (1.6) gives: it takes a byte for each row of the files that
@@ -115,8 +115,8 @@ def as_dataset(table: DeltaTable) -> FileSystemDataset:
 def rows_by_file(table: DeltaTable, paths: Sequence[str], where: pc.Expression | None = None) -> dict[str, pa.Table]:
     """For each of some files, given by their paths in the log, its rows that satisfy the condition.
 
-    The table must have no partitions, and Arrow must read its files (`arrow_reads`). Columns that a file lacks are
-    NULL. Raises what Arrow raises.
+    The table must have no partitions and no column `FILE_COLUMN`, and Arrow must read its files (`arrow_reads`).
+    Columns that a file lacks are NULL. Raises what Arrow raises.
     """
     from deltalake.fs import DeltaStorageHandler
     from pyarrow.dataset import FileSystemDataset, ParquetFileFormat, ParquetReadOptions
@@ -132,11 +132,11 @@ def rows_by_file(table: DeltaTable, paths: Sequence[str], where: pc.Expression |
     options = ParquetFileFormat(read_options=ParquetReadOptions(coerce_int96_timestamp_unit="us"))
     by_name = {unquote(path): path for path in paths}
     files = [options.make_fragment(name, system) for name in by_name]
-    rows = FileSystemDataset(files, schema, options, system).to_table([*schema.names, _FILE], filter=where)
+    rows = FileSystemDataset(files, schema, options, system).to_table([*schema.names, FILE_COLUMN], filter=where)
     found = dict.fromkeys(paths, schema.empty_table())
     start = 0
-    runs = pc.run_end_encode(rows[_FILE].combine_chunks())  # the rows of one file follow each other
-    rows = as_texts(rows.drop_columns(_FILE))
+    runs = pc.run_end_encode(rows[FILE_COLUMN].combine_chunks())  # the rows of one file follow each other
+    rows = as_texts(rows.drop_columns(FILE_COLUMN))
     for name, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
         found[by_name[name]] = rows.slice(start, end - start)
         start = end

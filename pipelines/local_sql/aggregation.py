@@ -31,6 +31,8 @@ def aggregated(table: LocalTable, query: Select) -> pa.Table:
 
 
 class _Aggregation:
+    """One query: what it asks for, partial aggregates of batches of rows, and the values of its groups."""
+
     def __init__(self, table: LocalTable, query: Select) -> None:
         self.table, self.query = table, query
         if query.is_distinct and (query.group_by or query.having):
@@ -54,12 +56,13 @@ class _Aggregation:
         """One row per group, or a single row without keys."""
         read = self._read or [self.table.plainest_column]
         schema = pa.schema([pa.field(name, self.table.type_of(name)) for name in read])
-        parts, waiting = [self._partial(schema.empty_table())], 0
+        parts, combined, waiting = [self._partial(schema.empty_table())], 0, 0
         for rows in self.table.batches(read, self.table.condition(self.query.where)):
             parts.append(self._partial(rows))
             waiting += rows.num_rows
-            if waiting > KEPT_ROWS:
-                parts, waiting = [self._combined(parts)], 0
+            # each time as many rows as before, or combining many groups again and again would take most of the time
+            if waiting > max(KEPT_ROWS, combined):
+                parts, combined, waiting = [self._combined(parts)], combined + waiting, 0
         groups = self._finished(self._combined(parts))
         if self.query.having is not None:
             holds = self._value(self.query.having, groups, is_behind=True)

@@ -31,6 +31,8 @@ _BEHIND_KEY = words("ASC DESC NULLS LIMIT")
 class QueryReader(Reader):
     """A parser of queries."""
 
+    _is_within_aggregate = False
+
     def select(self) -> Select | Numbers:
         """A whole query."""
         self.expect("SELECT")
@@ -78,7 +80,7 @@ class QueryReader(Reader):
 
     def plain_value(self) -> Path | Aggregate | None:
         """A column or an aggregate; None if something else begins here."""
-        if self.kind in AGGREGATES and self.tokens.kinds[self.position + 1] == "(":
+        if self.is_aggregate:
             return self.aggregate()
         return self.path() if self.is_name else None
 
@@ -94,22 +96,32 @@ class QueryReader(Reader):
     def computed(self, ends: frozenset[str], stops: str) -> Computed:
         """An expression, whose aggregates are told apart."""
         aggregates: list[Aggregate] = []
-        parts: list[str] = []
-        depth = 0
+        text, copied, end, depth = "", self.tokens.starts[self.position], 0, 0
         while self.kind != END and not (depth == 0 and self.is_at(ends, stops)):
-            if self.kind in AGGREGATES and self.tokens.kinds[self.position + 1] == "(":
+            if self.is_aggregate:
+                text += self.tokens.text[copied : self.tokens.starts[self.position]]
                 aggregates.append(self.aggregate())
-                parts.append(f"`{placeholder(len(aggregates) - 1)}`")
+                text += f"`{placeholder(len(aggregates) - 1)}`"
+                copied = end = self.tokens.ends[self.position - 1]
                 continue
             depth += (self.kind in ("(", "[")) - (self.kind in (")", "]"))
-            parts.append(self.tokens.spelling(self.position))
+            end = self.tokens.ends[self.position]
             self.position += 1
-        if not parts or depth:
+        text += self.tokens.text[copied:end]
+        if not text or depth:
             raise NeedsSparkError("it lacks an expression")
-        return Computed(" ".join(parts), tuple(aggregates))
+        return Computed(text, tuple(aggregates))
+
+    @property
+    def is_aggregate(self) -> bool:
+        """True if a call of an aggregate function is next."""
+        return self.kind in AGGREGATES and self.tokens.kinds[self.position + 1] == "("
 
     def aggregate(self) -> Aggregate:
         """A call of an aggregate function."""
+        # told before the inner one is read: calls may be nested deeper than Python's stack
+        if self._is_within_aggregate:
+            raise NeedsSparkError("it has an aggregate of an aggregate")
         function = self.kind.lower()
         self.position += 2
         if function == "count" and (self.takes("*") or self.takes_one()):
@@ -117,10 +129,11 @@ class QueryReader(Reader):
             return Aggregate(function)
         if self.takes("DISTINCT"):
             function += "_distinct"
+        self._is_within_aggregate = True
         value = self.value(frozenset(), ",)")
+        self._is_within_aggregate = False
         self.expect(")")
-        if isinstance(value, Aggregate) or (isinstance(value, Computed) and value.aggregates):
-            raise NeedsSparkError("it has an aggregate of an aggregate")
+        assert not isinstance(value, Aggregate)
         return Aggregate(function, value)
 
     def named_number(self) -> tuple[str, int]:

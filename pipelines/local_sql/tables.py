@@ -32,7 +32,7 @@ from pipelines.table_definitions import scope_tables
 from pipelines.workspace import Workspace
 from rules_index.errors import RuleError
 from rules_index.implication.widening import Widened, widen_compiled
-from rules_index.language.typed import Leaf
+from rules_index.language.typed import Expression, Leaf
 from rules_index.names import column_key, field_key, path_parts, spelled
 from rules_index.workers.source_file_reader import SourceFile, UnreadableFileError, read_batches
 
@@ -58,6 +58,8 @@ class LocalTable:
         self.aliases: tuple[str, ...] = ()
         self._fields: dict[str, Path] = {}
         self._computed: dict[str, Evaluable] = {}
+        self._keys_of_texts: dict[str, str] = {}
+        self._keys_of_trees: dict[Expression, str] = {}
         self._is_sure = _has_no_catalog(workspace)
         uri = _place(workspace, name)
         self.log = table_log(uri, bounds=True)
@@ -102,7 +104,11 @@ class LocalTable:
 
         Raises what `column` raises. Equal expressions have the same key.
         """
-        return self._key_of_expression(value.text) if isinstance(value, Computed) else self._key_of_path(value)
+        if not isinstance(value, Computed):
+            return self._key_of_path(value)
+        if value.text not in self._keys_of_texts:
+            self._keys_of_texts[value.text] = self._key_of_expression(value.text)
+        return self._keys_of_texts[value.text]
 
     def _key_of_expression(self, text: str) -> str:
         text = self.unqualified(text)
@@ -116,13 +122,10 @@ class LocalTable:
             raise
         if isinstance(found.tree, Leaf):
             return self._key_of_path(tuple(path_parts(found.tree.name)))
-        for key, other in self._computed.items():
-            if other.tree == found.tree:
-                return key
-        key = f"\2{len(self._computed)}"
+        key = self._keys_of_trees.setdefault(found.tree, f"\2{len(self._computed)}")
         if key in self.schema.names:
             raise NeedsSparkError(f"the name of the column {key!r} is odd")
-        self._computed[key] = found
+        self._computed.setdefault(key, found)
         return key
 
     def is_constant(self, key: str) -> bool:

@@ -15,6 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 from pipelines.authoring.versions import history
 from pipelines.errors import NeedsSparkError, StatementError
 from pipelines.lake.folder_log import FolderLog
+from pipelines.local_sql import aggregation
 from pipelines.local_sql.grammar import parse_statement
 from pipelines.local_sql.statement import execute, local_result
 from pipelines.local_sql.syntax import (
@@ -121,6 +122,29 @@ def test_texts_that_end_too_early(text: str) -> None:
 def test_a_statement_for_spark_has_a_reason(lake: Workspace, statement: str, reason: str) -> None:
     with pytest.raises(NeedsSparkError, match=reason):
         execute(lake, statement)
+
+
+@pytest.mark.parametrize("call", ["count(", "count((1 + count(", "abs(", "-(", "CASE WHEN ", "n + (", "sum(abs("])
+def test_deep_nesting_is_left_to_spark(lake: Workspace, call: str) -> None:
+    text = call * 20_000 + "n" + ")" * (call.count("(") * 20_000)
+    for statement in (f"SELECT {text} AS m FROM s", f"SELECT n FROM s GROUP BY n HAVING {text} > 1"):
+        with pytest.raises(NeedsSparkError):
+            execute(lake, statement)
+
+
+def test_many_expressions(lake: Workspace) -> None:
+    listed = ", ".join(f"n + {number % 1_000} AS c{number}" for number in range(5_000))
+    found = execute(lake, f"SELECT {listed} FROM s WHERE n = 7")
+    assert found["c4999"].to_pylist() == [1006] and found.num_columns == 5_000
+
+
+def test_more_groups_than_rows_are_kept(lake: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aggregation, "KEPT_ROWS", 15)
+    asked = "SELECT n % 60 AS m, count(*) AS c, count(DISTINCT n) AS d, avg(n) AS a FROM s GROUP BY m ORDER BY m"
+    found = execute(lake, asked).to_pylist()
+    assert found[:2] == [{"m": 0, "c": 2, "d": 2, "a": 30.0}, {"m": 1, "c": 2, "d": 2, "a": 31.0}]
+    assert len(found) == 60 and found[-1] == {"m": 59, "c": 1, "d": 1, "a": 59.0}
+    assert execute(lake, "SELECT count(DISTINCT n % 7) AS d FROM s").to_pylist() == [{"d": 7}]
 
 
 @pytest.mark.parametrize(
