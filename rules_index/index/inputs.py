@@ -50,6 +50,9 @@ def _of_polars(frame: pl.LazyFrame | pl.DataFrame, inputs: Iterable[Leaf]) -> pa
     chosen = selected.collect() if isinstance(selected, pl.LazyFrame) else selected
     if not names:  # rows without columns
         return pa.table([pa.nulls(chosen.item())], [""])
+    for name, kind in chosen.schema.items():
+        if kind == pl.Object:  # Polars converts it to the addresses of the objects, as binary values
+            raise SchemaError(f"The batch's column {name} has Python objects (Object); cast it to a type with values.")
     try:
         return chosen.to_arrow()
     except pa.ArrowException as error:

@@ -198,6 +198,14 @@ def test_columns_of_a_frame_that_no_rule_reads_may_have_types_that_arrow_lacks()
         ri.compile_rules([(1, "wide = 1")], wide).match(frame)
 
 
+@pytest.mark.parametrize("column", ["s", "x"])
+def test_addresses_of_python_objects_are_no_values(column: str) -> None:
+    alone = ri.compile_rules([(1, f"{column} IS NOT NULL")], SCHEMA)
+    frame = pl.DataFrame({column: pl.Series([b"a", None], dtype=pl.Object)})
+    with pytest.raises(ri.SchemaError, match=f"column {column} has Python objects"):
+        alone.match(frame)
+
+
 def test_a_field_that_items_of_older_rows_lack_is_null() -> None:
     rules = [("late", "exists(legs, leg -> leg.delay > 1)"), ("unknown", "exists(legs, leg -> leg.to IS NULL)")]
     compiled = ri.compile_rules(rules, SCHEMA)
