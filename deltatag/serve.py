@@ -24,13 +24,17 @@ from pipelines.settings.model import Configuration
 
 _HEADERS = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
 """A browser asks each time whether a page is new: reports are written again under the same name."""
+_MOST_SECONDS_TO_STOP = 2
+"""Then pages that are still being sent are given up: a browser that does not read holds the server for ever."""
 _STYLE = "body { font: 15px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 700px; padding: 1rem 2rem } "
 _COLORS = ":root { color-scheme: light dark }"
 
 
 def serve_action(configuration: Configuration, args: Namespace) -> None:
     """Serve the pages until the process is interrupted; PipelineError if the address cannot be used."""
-    server = uvicorn.Server(uvicorn.Config(application(configuration), log_level="error"))
+    server = uvicorn.Server(
+        uvicorn.Config(application(configuration), log_level="error", timeout_graceful_shutdown=_MOST_SECONDS_TO_STOP)
+    )
     with _bound(args.host, args.port) as listening:
         host, port = listening.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host

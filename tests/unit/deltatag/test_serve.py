@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -49,6 +49,13 @@ def lake(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def clients() -> Iterator[ExitStack]:
+    """Holds connections open until the server has ended, if a test asks for it before `port`."""
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
 def port(lake: Path) -> Iterator[int]:
     """The port of a server for that folder, which is interrupted at the end and ends quietly."""
     command = [sys.executable, "-m", "deltatag", "--config", str(lake), "serve", "--port", "0"]
@@ -75,6 +82,15 @@ def test_all_pages_are_shown_and_nothing_else(port: int) -> None:
     names = (".deltatag/data_docs/index.html", "report/größe.html", "report/s.html")
     assert [get(f"/{link}") for link in links] == [(200, f"the page {name}") for name in names]
     assert [get(path)[0] for path in HIDDEN] == [404] * len(HIDDEN)
+
+
+@pytest.mark.slow
+def test_a_client_that_does_not_read_holds_no_server_that_is_stopped(lake: Path, clients: ExitStack, port: int) -> None:
+    with (lake / "report" / "long.html").open("wb") as file:
+        file.truncate(1 << 26)  # more than sockets buffer
+    client = clients.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+    client.sendall(b"GET /report/long.html HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert client.recv(12) == b"HTTP/1.1 200"
 
 
 def test_a_port_in_use_is_an_error_in_a_sentence(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
