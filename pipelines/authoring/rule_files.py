@@ -31,6 +31,7 @@ ALWAYS_THERE = tuple(column.name for column in RULES.columns)
 """The columns that every table of rules can have."""
 _MOST_DEEP = 100
 """Maximum depth to which lists and mappings of YAML may be nested."""
+_HEADER = "rule_id,scope,expression"
 _TRUTHS = {"true": True, "false": False}
 
 
@@ -214,7 +215,10 @@ def _from_csv(path: Path, text: str) -> list[dict[str, Any]]:
         raise RuleFileError(
             f"{path} is not a CSV file with commas and a header line: {str(error).splitlines()[0]}"
         ) from None
-    return [row for row in frame.to_dicts() if not is_blank(row.values())]
+    rows = [row for row in frame.to_dicts() if not is_blank(row.values())]
+    if not rows and "rule_id" not in (name.strip().lower() for name in frame.columns):
+        raise RuleFileError(f"{path}: its first line has no rule_id; begin with a header such as {_HEADER}.")
+    return rows
 
 
 def _to_csv(rows: list[dict[str, Any]], names: Sequence[str]) -> str:

@@ -195,6 +195,7 @@ LAUGHS = "a: &a [x, x]\nb: &b [*a, *a]\nrules: [*b, *b]\n"
             r"line 4 \(rule b\): it has 4 values for 3 columns. Put an expression with commas in double quotes",
         ),
         ("rules.csv", 'rule_id,scope,expression\na,s,"x" = 1\n', "line 2: "),
+        ("rules.csv", "a,s,TRUE\n", "its first line has no rule_id; begin with a header such as rule_id,scope,expr"),
         ("rules.csv", "rule_id;scope;expression\na;s;x IN (1, 2)\n", "separated by ;, use commas"),
         ("rules.csv", "rule_id,scope,expression,scope\na,s,x > 1,s\n", "the column scope twice"),
         (
