@@ -14,8 +14,10 @@ from pipelines.lake.folder_snapshot import has_ntz
 from pipelines.lake.table_log import table_log
 from pipelines.lake.transaction_ids import app_of, application, is_done
 from pipelines.table_definitions import tagged_table
+from pipelines.writing.table_order import is_partition_type
 
 if TYPE_CHECKING:
+    from pipelines.lake.folder_snapshot import FolderSnapshot
     from pipelines.lake.lake import Lake
     from pipelines.settings.model import Join, Stream
     from pipelines.writing.configured_tables import ConfiguredTable
@@ -51,16 +53,19 @@ def prepare_tables(
         if _only_widened(held, table.fields) and layout_of(lake, name, held) is not None:
             log.add_columns(table.fields)
         if layout_of(lake, name, table.fields) is None:
-            raise NeedsSparkError(_why_spark_writes(name, log.latest().fields, table.fields))
+            raise NeedsSparkError(_why_spark_writes(name, log.latest(), table.fields))
         if reason := log.why_spark_commits(log.latest()):
             raise NeedsSparkError(f"the table {name} {reason}")
 
 
-def _why_spark_writes(name: str, held: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> str:
+def _why_spark_writes(name: str, held: FolderSnapshot, wanted: Sequence[Mapping[str, Any]]) -> str:
     """A clause on why only Spark writes a table that has no layout for the wanted columns."""
     if opaque := next((each.name for each in arrow_schema_of(wanted) if is_opaque(each.type)), None):
         return f"only Spark reads the column {opaque}"
-    changed = _changed_types(held, wanted)
+    types = {field["name"]: field["type"] for field in held.fields}
+    if by := next((each for each in held.partition_columns if not is_partition_type(types[each])), None):
+        return f"only Spark partitions a table by a {str(types[by]).upper()}, and {name} is partitioned by {by}"
+    changed = _changed_types(held.fields, wanted)
     return f"the table {name} has " + (
         f"the column {changed}" if changed else "other columns than its source, or special features"
     )

@@ -78,6 +78,15 @@ def test_a_column_that_holds_a_char_is_told(new_workspace, kind: str) -> None:
         tag_stream(workspace, "s")
 
 
+def test_a_partition_that_only_spark_writes_is_told(new_workspace) -> None:
+    stream = {"source": "lake/source", "partition_by": ["x"]}
+    workspace = new_workspace({"s": stream}, spark=False, runner="local")
+    write_deltalake(workspace.configuration.streams["s"].source, pa.table({"x": [1.5]}))
+    compile_scopes(workspace)
+    with pytest.raises(SparkRuledOutError, match="by a DOUBLE, and s_tagged is partitioned by x"):
+        tag_stream(workspace, "s")
+
+
 def test_only_a_variant_makes_its_feature_one_that_spark_reads() -> None:
     with_variant = snapshot_like([{"type": {"type": "array", "elementType": "variant", "containsNull": True}}])
     assert foreign_features(with_variant) == ["variantType"]
