@@ -121,6 +121,8 @@ def _top(overlaps: Mapping[str, int]) -> dict[str, int]:
 
 
 def _print(result: BacktestResult) -> None:
+    from rules_index.explaining.tree import shown
+
     how = "a sample of " if result.sampled else ""
     say(f"{result.scope}: {how}{counted(result.rows, 'row')}, {result.seconds:.1f} s; nothing was written")
     names = ["rule", "matches", "share", "gained", "lost", "errors", "ns a row", "over time"]
@@ -137,8 +139,8 @@ def _print(result: BacktestResult) -> None:
             beside = ", ".join(f"{escaped(rule)} ({count:,})" for rule, count in _top(each.overlaps).items())
             say(f"{escaped(each.rule_id)}: also matched by {beside}")
         for example in (row for kind in ("gained", "lost") for row in _first(each, kind)):
-            shown = ", ".join(f"{name} = {value}" for name, value in example["row"].items())
-            say(f"{escaped(each.rule_id)}: {example['kind']}: {paragraph(shown)}")
+            values = ", ".join(f"{escaped(name)} = {shown(value)}" for name, value in example["row"].items())
+            say(f"{escaped(each.rule_id)}: {example['kind']}: {values}")
     for note in result.notes:
         say(note)
     if not result.rules:

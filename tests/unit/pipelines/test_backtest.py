@@ -218,6 +218,18 @@ def test_a_file_without_ids_or_expressions_is_refused(
     assert told in capsys.readouterr().err
 
 
+def test_the_values_of_examples_are_shown_as_in_sql(new_workspace, capsys, monkeypatch) -> None:
+    found = new_workspace({"s": {"source": "lake/source"}}, spark=False)
+    found.configuration.path.write_text('[lake]\nroot = "lake"\n[streams.s]\nsource = "lake/source"\n')
+    monkeypatch.setenv("DELTATAG_CONFIG", str(found.configuration.path))
+    rows = pl.DataFrame({"x": [1, 1], "name": [None, "a b, c"], "raw": [b"\xff", b""], "note": ["", "n" * 1_000]})
+    rows.write_delta(found.configuration.streams["s"].source)
+    assert main(["backtest", "s", "x = 1 AND (name IS NULL OR raw = X'' OR note = '')"]) == 0
+    first, second = (line for line in capsys.readouterr().out.splitlines() if ": gained: " in line)
+    assert first.endswith(": x = 1, name = NULL, raw = X'ff', note = ''")
+    assert ": x = 1, name = 'a b, c', raw = X'', note = 'nnn" in second and len(second) < 300
+
+
 def test_a_text_that_never_compiled_is_corrected(workspace) -> None:
     wrong = ["x >", "y > 1", "x > 'a'", "x IN LIST('none')"]
     tried = [Candidate(text, "x > 90", text) for text in [*wrong, "factorial(hour(t)) = 3"]]
