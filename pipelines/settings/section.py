@@ -136,7 +136,7 @@ class Section:
         for key in self.values:
             if key not in known:
                 nearest = difflib.get_close_matches(key.lower(), known, n=1)
-                meant = f"; did you mean {nearest[0]}?" if nearest else ";"
+                meant = f"; did you mean {nearest[0]}?" if nearest else "."
                 raise self.error(key, f"there is no such key{meant} Known here: {', '.join(known)}")
 
 
