@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import html
 import os
 import socket
@@ -50,12 +51,14 @@ def application(configuration: Configuration) -> Starlette:
         return HTMLResponse(_list_of_pages(configuration), headers=_HEADERS)
 
     def page(request: Request) -> Response:
-        """One page; status 404 if there is none with that name."""
+        """One page; status 404 if there is none with that name, 403 if this user may not read it."""
         kind, name = request.path_params["kind"], request.path_params["name"]
         # the route takes no name with a slash, so that the file is in this very folder
         file = page_folder(configuration, kind) / f"{name}.html" if kind in (REPORT, DATA_DOCS) else None
         if file is None or not os.path.isfile(file):  # unlike Path's, not an error for a name that no file can have
             return PlainTextResponse("There is no such page.\n", status_code=404)
+        if not os.access(file, os.R_OK):
+            return PlainTextResponse("The server may not read this page.\n", status_code=403)
         return FileResponse(file, media_type="text/html", headers=_HEADERS)
 
     return Starlette(routes=[Route("/", start), Route("/{kind}/{name}.html", page)])
@@ -67,7 +70,9 @@ def _bound(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family)
     except (OSError, UnicodeError) as error:
-        raise PipelineError(f"No page can be served at {host}, port {port}: {error}. Give another --port.") from error
+        is_host = isinstance(error, socket.gaierror | UnicodeError) or error.errno == errno.EADDRNOTAVAIL
+        cure = "Give the address of this machine as --host" if is_host else "Give another --port"
+        raise PipelineError(f"No page can be served at {host}, port {port}: {error}. {cure}.") from error
 
 
 def _list_of_pages(configuration: Configuration) -> str:

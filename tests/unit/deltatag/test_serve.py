@@ -11,11 +11,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import quote
 
 import pytest
 
 from deltatag.__main__ import main
+from deltatag.serve import application
+from pipelines.settings.configuration import load_configuration
 
 HIDDEN = (
     "/deltatag.toml",
@@ -98,6 +101,20 @@ def test_a_port_in_use_is_an_error_in_a_sentence(lake: Path, capsys: pytest.Capt
         port = other.getsockname()[1]
         assert main(["--config", str(lake), "serve", "--port", str(port)]) == 1
     assert f"No page can be served at 127.0.0.1, port {port}: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("host", ["none.invalid", "192.0.2.1", "a" * 70 + ".invalid"])
+def test_an_address_of_another_machine_is_no_fault_of_the_port(host: str, lake: Path, capsys) -> None:
+    assert main(["--config", str(lake), "serve", "--host", host, "--port", "0"]) == 1
+    assert capsys.readouterr().err.endswith(". Give the address of this machine as --host.\n")
+
+
+def test_a_page_that_the_user_may_not_read_is_told(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, page = application(load_configuration(lake / "deltatag.toml")).routes
+    request = SimpleNamespace(path_params={"kind": "report", "name": "s"})
+    assert page.endpoint(request).status_code == 200
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.R_OK or Path(path).name != "s.html")
+    assert page.endpoint(request).status_code == 403
 
 
 @pytest.mark.parametrize("port", ["-1", "65536", "http"])
