@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+_CONTINUED = {"run", "compile", "tag", "join", "retag", "maintain"}
+"""The verbs that leave work for the next run if they are stopped. The others write all or nothing."""
 _OBJECTS_UNTIL_COLLECTION = 100_000
 """Threshold of the garbage collector. Most objects of a command are modules and their contents, which live until it
 ends: with Python's own threshold of 700, searching them for garbage takes an eighth of a small run."""
@@ -42,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with libraries_silent(not parsed.verbose):
             return _run(parsed)
     except KeyboardInterrupt:
-        goes_on = "" if verb in (None, "sql", "serve") else "; the next run continues where this one stopped"
+        goes_on = "; the next run continues where this one stopped" if verb in _CONTINUED else ""
         print(f"deltatag: stopped{goes_on}.", file=sys.stderr)
         return INTERRUPTED
     finally:

@@ -9,10 +9,12 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from pyspark import SparkConf
 
+from deltatag.__main__ import main
 from pipelines import scratch
 from pipelines.settings.configuration import parse_configuration
 from pipelines.spark import jvm, runtime
@@ -210,8 +212,8 @@ def verb(parsed):
     callback()
     time.sleep(60)
 
-deltatag.verbs.status_verb = verb
-sys.exit(main(["status"]))
+deltatag.verbs.tag_verb = verb
+sys.exit(main(["tag"]))
 """
 
 
@@ -220,6 +222,17 @@ def test_a_ctrl_c_in_a_callback_of_a_library_is_not_lost() -> None:
     run = subprocess.run([sys.executable, "-c", INTERRUPTED_IN_A_CALLBACK], capture_output=True, text=True, timeout=50)
     assert run.returncode == 130
     assert run.stderr == "deltatag: stopped; the next run continues where this one stopped.\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"), [(["retag"], "; the next run continues where this one stopped"), (["status"], "")]
+)
+def test_only_verbs_that_go_on_later_say_so_when_they_are_stopped(
+    arguments: list[str], told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(f"deltatag.verbs.{arguments[0]}_verb", Mock(side_effect=KeyboardInterrupt))
+    assert main(arguments) == 130
+    assert capsys.readouterr().err == f"deltatag: stopped{told}.\n"
 
 
 INTERRUPTED_WHILE_LOADED = """
