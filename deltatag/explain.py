@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from pipelines.workspace import Workspace
 
 DONE = 0
+_MOST_COLUMNS = 30
+"""Maximum number of columns by which a row without a key is shown."""
 
 
 def explain_action(workspace: Workspace, args: Namespace) -> int:
@@ -53,7 +55,9 @@ def _print(result: ExplainResult, keys: tuple[str, ...]) -> None:
     for each in result.explained:
         if last is None or each.row is not last.row:
             names = [name for name in each.row if name.lower() in {key.lower() for key in keys}] or [*each.row]
-            values = ", ".join(f"{escaped(name)} = {shown(each.row[name])}" for name in names)
+            values = ", ".join(f"{escaped(name)} = {shown(each.row[name])}" for name in names[:_MOST_COLUMNS])
+            if len(names) > _MOST_COLUMNS:
+                values += f", and {counted(len(names) - _MOST_COLUMNS, 'other column')}"
             by = "" if each.rules_version is None else f" (version {each.rules_version} of the rules)"
             say(("" if last is None else "\n") + f"row {values}{by}")
         say(f"\n{each.explanation}")

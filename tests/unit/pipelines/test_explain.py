@@ -292,3 +292,16 @@ def test_the_command_line(workspace, add_rules, capsys, monkeypatch) -> None:
     assert main(["explain", "s", "a", "--where", "id >"]) == 2
     assert main(["explain", "s", "a", "--where", "id = -1"]) == 0
     assert "No row of s" in capsys.readouterr().out
+
+
+def test_a_wide_row_without_a_key_is_shown_by_its_first_columns(new_workspace, add_rules, capsys, monkeypatch) -> None:
+    found = new_workspace({"w": {"source": "lake/wide"}}, spark=False)
+    found.configuration.path.write_text('[lake]\nroot = "lake"\n[streams.w]\nsource = "lake/wide"\n')
+    monkeypatch.setenv("DELTATAG_CONFIG", str(found.configuration.path))
+    pl.DataFrame({f"c{number}": [number] for number in range(40)}).write_delta(found.configuration.streams["w"].source)
+    add_rules(found, ("a", "w", "c39 = 39"))
+    compile_scopes(found)
+    assert main(["explain", "w", "a", "--where", "TRUE"]) == 0
+    first, *others = capsys.readouterr().out.splitlines()
+    assert first.startswith("row c0 = 0, c1 = 1, ") and first.endswith(", c29 = 29, and 10 other columns")
+    assert "true   c39 = 39   [c39 = 39]" in others
