@@ -35,6 +35,7 @@ def source_columns(workspace: Workspace, stream: Stream) -> pa.Schema:
 
 
 def _table_columns(workspace: Workspace, stream: Stream) -> pa.Schema:
+    unopened: TableError | None = None
     if not is_catalog_name(stream.source):
         try:
             schema = open_delta(stream.source, None, "a source", "").schema().to_json()
@@ -46,12 +47,15 @@ def _table_columns(workspace: Workspace, stream: Stream) -> pa.Schema:
             ) from None
         except AccessError as error:
             raise SourceError(f"The source of {stream.name} is out of reach: {error}") from None
-        except (TableError, ValueError):
+        except TableError as error:
+            unopened = error
+        except ValueError:
             pass
-    from pipelines.sources.source import open_source
+    from pipelines.sources.opened_by_spark import opened_by_spark
     from pipelines.spark.delta_internals import snapshot_schema
 
-    return arrow_schema_of(snapshot_schema(open_source(workspace.spark, stream).log.latest()).jsonValue()["fields"])
+    source = opened_by_spark(workspace, stream, unopened)
+    return arrow_schema_of(snapshot_schema(source.log.latest()).jsonValue()["fields"])
 
 
 def check_columns(stream: Stream, schema: pa.Schema) -> None:

@@ -11,8 +11,8 @@ from pipelines.settings.streams_over_streams import no_source
 
 if TYPE_CHECKING:
     from pipelines.workspace import Workspace
+from pipelines.sources.opened_by_spark import opened_by_spark
 from pipelines.sources.positions import Position
-from pipelines.sources.source import open_source
 
 
 class SourceVersion(NamedTuple):
@@ -27,6 +27,7 @@ def newest_version(workspace: Workspace, stream: Stream) -> SourceVersion:
     from pipelines.errors import AccessError, MissingTableError, TableError
     from pipelines.lake.lake import open_delta
 
+    unopened: TableError | None = None
     if not is_catalog_name(stream.source):
         try:
             table = open_delta(stream.source, None, "a source", "")
@@ -35,9 +36,9 @@ def newest_version(workspace: Workspace, stream: Stream) -> SourceVersion:
             raise SourceError(no_source(stream.name, stream.source, stream.source_stream)) from None
         except AccessError as error:
             raise SourceError(f"The source of {stream.name} is out of reach: {error}") from None
-        except TableError:
-            pass
-    source = open_source(workspace.spark, stream)
+        except TableError as error:
+            unopened = error
+    source = opened_by_spark(workspace, stream, unopened)
     return SourceVersion(source.version, source.table_id)
 
 

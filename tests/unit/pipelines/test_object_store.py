@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -22,7 +23,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from pipelines.backtest import Candidate, backtest
 from pipelines.compile import compile_scopes
-from pipelines.errors import NeedsSparkError, PipelineError, SparkRuledOutError, TableError
+from pipelines.errors import NeedsSparkError, PipelineError, SourceError, SparkRuledOutError, TableError
 from pipelines.join import join_streams
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.folder_snapshot import Definition
@@ -34,7 +35,9 @@ from pipelines.lake.table_log import table_log
 from pipelines.maintain import maintain
 from pipelines.retag import retag
 from pipelines.runners.choice import runner_of
+from pipelines.sources.columns import source_columns
 from pipelines.sources.first_rows import files_of
+from pipelines.sources.newest_version import newest_version
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from tests.cases import quick_first, soak_rest
@@ -330,6 +333,21 @@ def test_a_source_that_delta_rs_cannot_read_is_left_to_spark(store, new_workspac
         SparkRuledOutError, match=r"s needs Spark because delta-rs cannot read its source: .*403 Forbidden"
     ):
         runner_of(workspace, workspace.configuration.streams["s"])
+
+
+@pytest.mark.parametrize("runner", ["local", "auto"])
+def test_why_a_source_cannot_be_opened_is_told_whatever_spark_says(
+    store, new_workspace, uri, runner: str, monkeypatch
+) -> None:
+    workspace = new_workspace({"s": {"source": written(f"{uri}/source")}}, spark=False, runner=runner)
+    session = {"local": lambda _: pytest.fail("a JVM was started"), "auto": lambda _: None}[runner]
+    monkeypatch.setattr(Workspace, "spark", property(session))
+    failed = SourceError('No FileSystem for scheme "s3"')
+    monkeypatch.setattr("pipelines.sources.source.open_source", Mock(side_effect=failed))
+    store.hinder(refuse=("GET", "source/_delta_log"))
+    for read in (source_columns, newest_version):
+        with pytest.raises(SourceError, match=r"A source at .* cannot be opened: .*403 Forbidden"):
+            read(workspace, workspace.configuration.streams["s"])
 
 
 def test_a_commit_that_is_not_the_next_one_is_not_written(store, uri) -> None:
