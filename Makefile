@@ -8,13 +8,15 @@ CODE := rules_index pipelines quality assets deltatag tests benchmarks tools
 PYTEST_ARGUMENTS ?=
 # Python keeps the bytecode of tests, also where it is told to keep none: pytest would make it anew in each process.
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest $(PYTEST_ARGUMENTS)
-# Two processes share the tests. Those of Spark have a session each, and share what the tests of a file make first; the
-# files that take longest come first, in the order of tests/conftest.py.
+# Two processes share the tests, and three the unit tests, which often wait for a disk. Processes with tests of Spark have
+# a session each, and share what the tests of a file make first; the files that take longest come first, in the order of
+# tests/conftest.py.
 SHARED = --numprocesses 2 --dist worksteal
-ALL_UNIT_TESTS = $(PYTEST) $(SHARED) tests/unit
-UNIT_TESTS = $(PYTEST) -m "not soak" $(SHARED) tests/unit
+SHARED_BY_THREE = --numprocesses 3 --dist worksteal
+ALL_UNIT_TESTS = $(PYTEST) $(SHARED_BY_THREE) tests/unit
+UNIT_TESTS = $(PYTEST) -m "not soak" $(SHARED_BY_THREE) tests/unit
 # What `make check` takes of them: those that are quick, and fewer random cases.
-QUICK_TESTS = DELTATAG_QUICK=1 $(PYTEST) -m "not slow and not soak" $(SHARED) tests/unit
+QUICK_TESTS = DELTATAG_QUICK=1 $(PYTEST) -m "not slow and not soak" $(SHARED_BY_THREE) tests/unit
 SPARK_FOLDERS = --numprocesses 2 --dist loadfile --no-loadscope-reorder tests/end_to_end tests/dagster tests/spark
 SPARK_TESTS = $(PYTEST) -m "not soak" $(SPARK_FOLDERS)
 # How many random cases `make soak` tries; it takes hours.
@@ -25,12 +27,13 @@ SOAK = DELTATAG_SOAK=1 DELTATAG_ENGINE_CASES=10000 DELTATAG_EVENTS=100000 DELTAT
 	DELTATAG_IMPLICATION_CASES=1000 DELTATAG_PDFA_CASES=500 DELTATAG_JOINS=all DELTATAG_UPDATE_CASES=250 \
 	DELTATAG_INCREMENTAL_CASES=200 DELTATAG_RETAG_CASES=300 DELTATAG_MIXED_HISTORIES=0:500
 # The kernels once more, compiled to check the bounds of all that they read and write, with an allocator that looks for
-# what is written beside an array all the same, and that hands out memory full of nonsense.
+# what is written beside an array all the same, and that hands out memory full of nonsense. Compiling them takes longer
+# than calling them, and less time with fewer optimisations.
 KERNEL_TESTS = $(PYTEST) $(SHARED) tests/unit/engines tests/unit/test_damages.py
 # In `make test` each kernel is called by as few random cases as in `make check`: all others have run without checks.
 FEW_KERNEL_TESTS = DELTATAG_QUICK=1 $(PYTEST) -m "not soak" $(SHARED) tests/unit/engines tests/unit/test_damages.py
 ALLOCATOR = PYTHONMALLOC=malloc MALLOC_CHECK_=3 MALLOC_PERTURB_=165 LD_PRELOAD=libc_malloc_debug.so.0
-BOUNDS = NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/.venv/share/deltatag/numba/checked
+BOUNDS = NUMBA_BOUNDSCHECK=1 NUMBA_OPT=1 NUMBA_CACHE_DIR=$(CURDIR)/.venv/share/deltatag/numba/checked
 SOAK_KERNELS = DELTATAG_SOAK=1 DELTATAG_DAMAGES=400
 LAYERS := .venv/layers.txt
 TYPES := .venv/types.txt

@@ -109,7 +109,15 @@ def newest_index(
 
 
 def _newest(lake: Lake, filters: list[tuple[str, Any]]) -> StoredIndex | None:
-    return max(_stored(lake, filters), key=_age, default=None)
+    table = lake.delta("rule_index")
+    kept = lake.indexes_read  # one look, since another thread may replace it
+    if kept is None or kept[0] is not table:
+        kept = lake.indexes_read = table, {}
+    asked = tuple(filters)
+    if asked not in kept[1]:
+        kept[1][asked] = max(_stored(lake, filters), key=_age, default=None)
+    found: StoredIndex | None = kept[1][asked]
+    return found
 
 
 def _stored(lake: Lake, filters: list[tuple[str, Any]]) -> list[StoredIndex]:

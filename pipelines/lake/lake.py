@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pipelines.error_texts import first_line, why_denied
 from pipelines.errors import AccessError, MissingTableError, TableError
 from pipelines.lake.reading import arrow_reads, as_dataset, as_texts, batches_of, count_rows, files_in, read_rows
-from pipelines.lake.table_cache import delta_rs_uri, local_folder, shared_table, table_to_write
+from pipelines.lake.table_cache import delta_rs_uri, local_folder, refuse_if_not_writable, shared_table, table_to_write
 from pipelines.settings.model import LakeSettings
 from pipelines.table_definitions import FIXED_TABLES, LAKE_TABLES, Table, scope_of_table
 
@@ -48,6 +48,8 @@ class Lake:
         """The newest version of `rules`, how it was read last, and what was read: see `pipelines.rule_set`."""
         self.changes_read: tuple[Any, Any] | None = None
         """Which changes of `rules` were read last, and what they were: see `pipelines.compiling.changes`."""
+        self.indexes_read: tuple[DeltaTable, dict[Any, Any]] | None = None
+        """The newest version of `rule_index`, and what was read of it: see `pipelines.lake.index_store`."""
 
     def uri(self, name: str) -> str:
         """Path or URI of the table's folder; MissingTableError if a catalog has no such table."""
@@ -92,15 +94,19 @@ class Lake:
             ) from error
 
     def _opened(self, name: str, version: int | None = None) -> DeltaTable:
-        return open_delta(self.uri(name), version, f"the table {name}", _how_to_make(name))
+        moves_on = name in _MOVING_ON and version is None
+        return open_delta(self.uri(name), version, f"the table {name}", _how_to_make(name), moves_on)
 
     def writable(self, name: str) -> DeltaTable:
         """The newest version of the table, to read and write by delta-rs.
 
         MissingTableError if there is none, TableError if this user may not write it.
         """
-        self.delta(name)
-        return table_to_write(self.uri(name), name)
+        table = self.delta(name)
+        if name not in _MOVING_ON:
+            return table_to_write(self.uri(name), name)
+        refuse_if_not_writable(self.uri(name), name)
+        return table
 
     def version(self, name: str) -> int:
         """The newest Delta version of the table."""
@@ -213,6 +219,9 @@ class Lake:
 
 _NOT_MADE_AGAIN = ("rules", "runs")
 """Tables of a lake whose rows nothing else has."""
+_MOVING_ON = ("runs",)
+"""Tables of which a process keeps one object, for all reads and writes of the newest version: each run commits three
+times to `runs`, looks at it in between, and relies on no version of it."""
 
 
 def _bad_id(kind: object) -> str:
@@ -257,17 +266,17 @@ _FAR = 1_000_000
 below it, a million in a tenth of a second, and cannot be interrupted."""
 
 
-def open_delta(uri: str, version: int | None, what: str, advice: str) -> DeltaTable:
+def open_delta(uri: str, version: int | None, what: str, advice: str, moves_on: bool = False) -> DeltaTable:
     """The Delta table at `uri`, to read; MissingTableError or TableError, which name `what`, on failure.
 
-    It is shared with others (`table_cache.shared_table`): write through `Lake.writable`.
+    It is shared with others (`table_cache.shared_table`, which says what `moves_on` is): write through `Lake.writable`.
     """
     from deltalake import exceptions
 
     if version is not None and version > _FAR and version > int(open_delta(uri, None, what, advice).version()):
         _refuse_if_version_is_gone(uri, version, what)
     try:
-        return shared_table(uri, version)
+        return shared_table(uri, version, moves_on)
     except exceptions.TableNotFoundError:
         if version is not None:
             _refuse_if_version_is_gone(uri, version, what)

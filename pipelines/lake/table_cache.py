@@ -35,20 +35,30 @@ class _Kept(NamedTuple):
     log: _Log
 
 
-_tables: OrderedDict[tuple[str, int | None], _Kept] = OrderedDict()
+_tables: OrderedDict[tuple[str, int | None, bool], _Kept] = OrderedDict()
 _lock = threading.Lock()
 
 
-def shared_table(uri: str, version: int | None) -> DeltaTable:
+def shared_table(uri: str, version: int | None, moves_on: bool = False) -> DeltaTable:
     """A version of the table at `uri`, by default the newest; raises what deltalake raises.
 
     All callers that ask for the same version get the same object, so none may write through it: see `own_table`.
     A look at the log shows whether there is a newer version.
+
+    moves_on: the object of the newest version is brought up to date, rather than replaced, if the table has a newer
+    one. That reads only what the log has gained, but the version changes for all who have the object; so they may also
+    write through it.
     """
+    key = uri, version, moves_on
     with _lock:
-        kept = _tables.get((uri, version))
+        kept = _tables.get(key)
         if kept is not None and _is_current(uri, kept, version is None):
-            _tables.move_to_end((uri, version))
+            _tables.move_to_end(key)
+            return kept.table
+        if kept is not None and moves_on and _is_there(uri, kept):
+            kept.table.update_incremental()
+            number = int(kept.table.version())
+            _tables[key] = _Kept(kept.table, number, (_commit(uri, number), kept.log[1]))
             return kept.table
     # looked up first, since the table may be opened from an older checkpoint than the one that is there afterwards
     checkpoint = _checkpoint(uri)
@@ -56,9 +66,9 @@ def shared_table(uri: str, version: int | None) -> DeltaTable:
     number = int(table.version())
     log = _commit(uri, number), checkpoint
     with _lock:
-        _tables.pop((uri, version), None)
+        _tables.pop(key, None)
         if log[0] is not None:
-            _tables[uri, version] = _Kept(table, number, log)
+            _tables[key] = _Kept(table, number, log)
             if len(_tables) > _KEPT:
                 _tables.popitem(last=False)
     return table
@@ -77,14 +87,19 @@ def table_to_write(uri: str, name: str = "", version: int | None = None) -> Delt
 
     name: the table's name in messages.
     """
-    folder = local_folder(delta_rs_uri(uri))
-    denied = folder is not None and not all(os.access(Path(folder, log), os.W_OK) for log in ("", "_delta_log"))
     table = own_table(uri, version)
-    if denied and folder is not None:
-        reason = EROFS if os.statvfs(folder).f_flag & os.ST_RDONLY else EACCES
-        named = f"The table {name} at {uri}" if name else f"The table at {uri}"
-        raise not_written(f"{named} cannot be written", OSError(reason, os.strerror(reason)))
+    refuse_if_not_writable(uri, name)
     return table
+
+
+def refuse_if_not_writable(uri: str, name: str = "") -> None:
+    """TableError if this user may not write in the folder of the table at `uri`; `name` as for `table_to_write`."""
+    folder = local_folder(delta_rs_uri(uri))
+    if folder is None or all(os.access(Path(folder, log), os.W_OK) for log in ("", "_delta_log")):
+        return
+    reason = EROFS if os.statvfs(folder).f_flag & os.ST_RDONLY else EACCES
+    named = f"The table {name} at {uri}" if name else f"The table at {uri}"
+    raise not_written(f"{named} cannot be written", OSError(reason, os.strerror(reason)))
 
 
 def delta_rs_uri(uri: str) -> str:
@@ -102,11 +117,16 @@ def local_folder(uri: str) -> str | None:
 
 def _is_current(uri: str, kept: _Kept, newest: bool) -> bool:
     """Whether the version is still there, and, if the newest is wanted, still the newest."""
-    if (_commit(uri, kept.version), _checkpoint(uri)) != kept.log:
+    if not _is_there(uri, kept):
         return False
     if newest and local_folder(uri) is None:
         return bool(kept.table._table.get_latest_version() == kept.version)
     return not newest or _commit(uri, kept.version + 1) is None
+
+
+def _is_there(uri: str, kept: _Kept) -> bool:
+    """Whether the log still has the version, and no newer checkpoint."""
+    return (_commit(uri, kept.version), _checkpoint(uri)) == kept.log
 
 
 def _commit(uri: str, version: int) -> tuple[int, ...] | None:

@@ -84,3 +84,34 @@ def test_a_checkpoint_written_while_a_table_is_opened_is_seen(uri: str, monkeypa
         patched.setattr(table_cache, "own_table", opened_before_a_checkpoint)
         before = shared_table(uri, None)
     assert shared_table(uri, None) is not before
+
+
+def test_an_object_that_moves_on_is_one_for_all_who_read_and_write(uri: str) -> None:
+    table = shared_table(uri, None, moves_on=True)
+    write_deltalake(uri, ROWS, mode="append")
+    assert shared_table(uri, None, moves_on=True) is table and table.version() == 1
+    table.delete("n = 1")
+    assert shared_table(uri, None, moves_on=True) is table
+    assert (table.version(), table.to_pyarrow_table().num_rows) == (2, 2)
+    # nobody else has it
+    read = shared_table(uri, None)
+    write_deltalake(uri, ROWS, mode="append")
+    assert shared_table(uri, None, moves_on=True) is table and (table.version(), read.version()) == (3, 2)
+
+
+def test_an_object_that_moves_on_is_replaced_with_its_table(uri: str) -> None:
+    before = shared_table(uri, None, moves_on=True)
+    shutil.rmtree(uri)
+    with pytest.raises(TableNotFoundError):
+        shared_table(uri, None, moves_on=True)
+    for _ in range(2):
+        write_deltalake(uri, ROWS, mode="append")
+    after = shared_table(uri, None, moves_on=True)
+    assert after is not before and after.to_pyarrow_table().num_rows == 4
+    # nor does it need commits that a checkpoint has replaced
+    for _ in range(3):
+        write_deltalake(uri, ROWS, mode="append")
+    DeltaTable(uri).create_checkpoint()
+    for commit in sorted(Path(uri, "_delta_log").glob("*.json"))[:-1]:
+        commit.unlink()
+    assert shared_table(uri, None, moves_on=True).to_pyarrow_table().num_rows == 10
