@@ -52,7 +52,9 @@ def shared_table(uri: str, version: int | None, moves_on: bool = False) -> Delta
     key = uri, version, moves_on
     with _lock:
         kept = _tables.get(key)
-        if kept is not None and _is_current(uri, kept, version is None):
+        # an object that moves on has gone back if two threads wrote through it, and the older commit ended last
+        unmoved = kept is not None and (not moves_on or kept.table.version() == kept.version)
+        if kept is not None and unmoved and _is_current(uri, kept, version is None):
             _tables.move_to_end(key)
             return kept.table
         if kept is not None and moves_on and _is_there(uri, kept):
