@@ -177,7 +177,7 @@ RAISING = (
 
 
 @pytest.mark.parametrize("zone", soak_but(("Europe/Berlin",), ZONES))
-def test_values_at_the_ends_of_types_are_those_of_spark(spark, tmp_path: Path, zone: str) -> None:
+def test_values_at_the_ends_of_types_are_those_of_spark(spark, zone: str) -> None:
     """No date or instant is too far away, though its local time as one number may be."""
     days = [FAR_DAYS[place % len(FAR_DAYS)] for place in range(len(FAR))]
     columns = {
@@ -189,8 +189,9 @@ def test_values_at_the_ends_of_types_are_those_of_spark(spark, tmp_path: Path, z
         "e": pa.array(days[::-1], pa.int32()).cast(pa.date32()),
     }
     table = pa.table(columns)
-    pq.write_table(table, tmp_path / "far.parquet")
-    frame = spark.read.parquet(str(tmp_path / "far.parquet"))
+    # Spark evaluates expressions over so few rows of its driver when it plans the query, without a job
+    kinds = "row BIGINT, ts TIMESTAMP, n TIMESTAMP_NTZ, later TIMESTAMP, d DATE, e DATE"
+    frame = spark.createDataFrame(table, kinds)
     texts = {name: [text for text in cases if _are_columns(text, columns)] for name, cases in CASES.items()}
 
     def answers(text: str, begin: int, end: int) -> list[Any]:
