@@ -8,9 +8,9 @@ CODE := rules_index pipelines quality assets deltatag tests benchmarks tools
 PYTEST_ARGUMENTS ?=
 # Python keeps the bytecode of tests, also where it is told to keep none: pytest would make it anew in each process.
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest $(PYTEST_ARGUMENTS)
-# Two processes share the tests, and three the slow unit tests, which often wait for a disk. Processes with tests of Spark
-# have a session each, and share what the tests of a file make first; the files that take longest come first, in the order
-# of tests/conftest.py.
+# Two processes share the tests, and three the unit tests of `make test`, many of which wait for a disk. Processes with
+# tests of Spark have a session each, and share what the tests of a file make first; the files that take longest come
+# first, in the order of tests/conftest.py.
 SHARED = --numprocesses 2 --dist worksteal
 SHARED_BY_THREE = --numprocesses 3 --dist worksteal
 ALL_UNIT_TESTS = $(PYTEST) $(SHARED_BY_THREE) tests/unit

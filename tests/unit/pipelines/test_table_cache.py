@@ -115,3 +115,11 @@ def test_an_object_that_moves_on_is_replaced_with_its_table(uri: str) -> None:
     for commit in sorted(Path(uri, "_delta_log").glob("*.json"))[:-1]:
         commit.unlink()
     assert shared_table(uri, None, moves_on=True).to_pyarrow_table().num_rows == 10
+
+
+def test_an_object_that_another_thread_moved_back_is_brought_up_to_date(uri: str) -> None:
+    table = shared_table(uri, None, moves_on=True)
+    write_deltalake(uri, ROWS, mode="append")
+    assert shared_table(uri, None, moves_on=True).version() == 1
+    table.load_as_version(0)  # as a commit through it does that ends behind a later one
+    assert shared_table(uri, None, moves_on=True) is table and table.version() == 1
