@@ -172,7 +172,8 @@ def _rows(written: NewestBatch, table: str, columns: Sequence[str] | None) -> It
     schema = arrow_schema_of(log.latest().fields)
     spelled = {name.lower(): name for name in schema.names}
     chosen = None if columns is None else [spelled[name.lower()] for name in columns]
-    return read_batches(log.source_files(adds), schema, chosen, with_version=False)
+    # a generator, so that `log` stays: the local copies of files of an object store are removed with it
+    yield from read_batches(log.source_files(adds), schema, chosen, with_version=False)
 
 
 def _keys(stream: Stream) -> list[str]:

@@ -34,12 +34,14 @@ from pipelines.lake.store_log import _place
 from pipelines.lake.table_log import table_log
 from pipelines.maintain import maintain
 from pipelines.retag import retag
+from pipelines.run import run_due
 from pipelines.runners.choice import runner_of
 from pipelines.sources.columns import source_columns
 from pipelines.sources.first_rows import files_of
 from pipelines.sources.newest_version import newest_version
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
+from quality.gates import QualityGates
 from tests.cases import quick_first, soak_rest
 from tests.object_store import ObjectStore, served
 from tests.tables import delete_rows
@@ -300,6 +302,17 @@ def test_a_join_does_what_it_does_in_a_folder(store, new_workspace, add_rules, u
         table = DeltaTable(workspace.lake.uri("j_tagged")).to_pyarrow_table().drop_columns(["tagged_at"])
         held.append(sorted(table.to_pylist(), key=repr))
     assert held[0] == held[1] and len(held[0]) > 50
+
+
+def test_gates_judge_what_a_run_wrote(store, new_workspace, add_rules, uri) -> None:
+    streams = {name: {"source": written(f"{uri}/{name}"), "key": ["id"], "event_time": "t"} for name in ("a", "b")}
+    streams["a"]["checks"] = {"few": "amount < 98"}
+    joined = {"streams": ["a", "b"], "on": ["name"], "window": "10 min"}
+    workspace = new_workspace(streams, spark=False, runner="local", root=f"{uri}/lake", joins={"j": joined})
+    add_rules(workspace, ("big", "a", "amount > 50"), ("both", "j", "a.amount > 50 AND b.flag"))
+    gates = QualityGates(docs=False)
+    assert not run_due(workspace, gates).failures
+    assert {result.gate for result in gates.results if result.passed} >= {"a_tagged", "j_tagged"}
 
 
 @pytest.mark.slow
