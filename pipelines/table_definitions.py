@@ -13,8 +13,9 @@ from typing import Protocol
 CHUNK_BYTES = 8 << 20
 """Maximum bytes of an index in one row of `rule_index`."""
 
-_DELTA_RS = {"delta.enableDeletionVectors": "false"}
-"""Every table stays readable by delta-rs, whatever the platform's defaults are."""
+_DELTA_RS = {"delta.enableDeletionVectors": "false", "delta.checkpointInterval": "10"}
+"""Every table stays readable by delta-rs, whatever the platform's defaults are. A process opens a table by reading the
+commits since the last checkpoint; by default delta-rs writes one only every 100 commits."""
 _LONG = "interval 3650 days"
 _BOOKS = {**_DELTA_RS, "delta.logRetentionDuration": "interval 7 days"}
 """Properties of tables that every run writes and whose older versions no one needs."""

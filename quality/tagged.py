@@ -15,6 +15,7 @@ from quality.validation import between, equal, listing, none_of, nothing
 from quality.written import NewestBatch, totals
 
 if TYPE_CHECKING:
+    from pipelines.runners.runner import Runner
     from pipelines.settings.model import Stream
     from pipelines.workspace import Workspace
     from quality.sample import SampleResult
@@ -54,7 +55,7 @@ def suites(workspace: Workspace, stream: Stream, newest: int = 1) -> MeasuredSui
 
         runner = runner_of(workspace, stream)
         with runner.session(), written.passing_over_what_is_gone(scope_tables(stream.name)):
-            measures, counts = _measure(written, stream, _reader(runner.name))
+            measures, counts = _measure(written, stream, runner)
     return MeasuredSuites(
         [Suite(tagged_table(stream), expectations(stream), measures)], measures, counts, written.note_judged
     )
@@ -90,10 +91,11 @@ def _nothing_written() -> dict[str, Any]:
     return {**zeros, **dict.fromkeys(listings, listing([]))}
 
 
-def _measure(written: NewestBatch, stream: Stream, reader: _Reader) -> tuple[dict[str, Any], MatchesByRule]:
+def _measure(written: NewestBatch, stream: Stream, runner: Runner) -> tuple[dict[str, Any], MatchesByRule]:
     """The measures, and the matches by rule."""
+    reader = _reader(runner.name)
     rows, pairs = reader.row_measures(written, stream)
-    measures: dict[str, Any] = {**rows, "source_rows": _source_rows(written, stream)}
+    measures: dict[str, Any] = {**rows, "source_rows": _source_rows(written, runner)}
     quarantined = written.total("quarantined")
     measures["quarantined_rows"] = reader.quarantined_rows(written, stream) if quarantined else 0
     measures["expected_rows"] = measures["source_rows"] - measures["quarantined_rows"]
@@ -107,13 +109,12 @@ def _measure(written: NewestBatch, stream: Stream, reader: _Reader) -> tuple[dic
     return measures | reader.sample_result(written, stream, pairs).measures(), totals(pairs)
 
 
-def _source_rows(written: NewestBatch, stream: Stream) -> int:
+def _source_rows(written: NewestBatch, runner: Runner) -> int:
     """How many rows the micro-batches took from the source: by the source's log if possible, else by `runs`."""
-    from pipelines.runners.choice import runner_of
     from pipelines.sources.slices import rows_of
 
     try:
-        source = runner_of(written.workspace, stream).open_source()
+        source = runner.open_source()
         counts = [rows_of(source.retake(batch.plan).files) for batch in written.batches]
     except SourceError:
         counts = [None]

@@ -32,8 +32,6 @@ from rules_index.workers.source_file_reader import SourceFile, UnreadableFileErr
 
 _ATTEMPTS = 100
 _CHECKPOINT_INTERVAL = "delta.checkpointInterval"
-_CHECKPOINT_EVERY = 10
-"""Number of commits between checkpoints, if the table's property does not give one."""
 ADD_COLUMNS = "ADD COLUMNS"
 """The operation of a commit that appends columns."""
 _APPEND = {"mode": "Append", "partitionBy": "[]"}
@@ -51,6 +49,9 @@ class BusyTableError(TableError):
 
 class DeltaLog(ABC):
     """The log of one table: `FolderLog` or `StoreLog`; `table_log.table_log` opens it."""
+
+    checkpoint_every = 10
+    """Number of commits between checkpoints, if the table's property does not give one."""
 
     def __init__(self, uri: str, folder: Path, bounds: bool = False) -> None:
         """folder: where this process writes the table's files; bounds: the statistics that `files` returns also have
@@ -326,7 +327,7 @@ class DeltaLog(ABC):
         """Write a checkpoint if one is due. A failure is ignored: the next due commit tries again."""
         wanted = properties.get(_CHECKPOINT_INTERVAL, "")
         # others may set the property to anything
-        interval = int(wanted) if re.fullmatch(r"0*[1-9][0-9]{0,8}", wanted) else _CHECKPOINT_EVERY
+        interval = int(wanted) if re.fullmatch(r"0*[1-9][0-9]{0,8}", wanted) else self.checkpoint_every
         if version and version % interval == 0:
             from deltalake import exceptions
 

@@ -197,14 +197,19 @@ class Lake:
         from deltalake import DeltaTable
 
         table = FIXED_TABLES[name]
-        if "://" not in self.uri(name):
-            Path(self.uri(name)).mkdir(parents=True, exist_ok=True)
+        properties, folder = dict(table.properties), local_folder(self.uri(name))
+        if folder is None:
+            from pipelines.lake.store import CHECKPOINT_EVERY_IN_STORE
+
+            properties["delta.checkpointInterval"] = str(CHECKPOINT_EVERY_IN_STORE)
+        else:
+            Path(folder).mkdir(parents=True, exist_ok=True)
         DeltaTable.create(
             delta_rs_uri(self.uri(name)),
             arrow_schema(table, id_type),
             mode="ignore",
             partition_by=list(table.partition_by) or None,
-            configuration=dict(table.properties),
+            configuration=properties,
             description=table.grain,
         )
         return True

@@ -26,6 +26,9 @@ _THREADS = 16
 """Number of files that are copied at a time: a store answers each request slowly, but many of them at once."""
 _PART = 8 << 20
 """Bytes of a file that are read or written in one request."""
+CHECKPOINT_EVERY_IN_STORE = 50
+"""Number of commits of deltatag's own tables between checkpoints. delta-rs reads a checkpoint by a dozen requests, one
+after the other, and commits many at a time."""
 
 
 class Store:
@@ -36,6 +39,8 @@ class Store:
         self.uri = uri
         self._handler = DeltaStorageHandler(uri)
         self._files = PyFileSystem(self._handler)
+        self.oldest_commit = 0
+        """The oldest version whose commit the log held when it was last looked for."""
 
     def read(self, path: str) -> bytes:
         """The content of a file; FileNotFoundError if there is none."""
@@ -50,9 +55,17 @@ class Store:
         found = self._files.get_file_info(path)
         return None if found.type != FileType.File else (found.mtime_ns, found.size)
 
+    def holds(self, path: str) -> bool:
+        """Whether there is a file; this takes one request, and `identity` takes two."""
+        try:
+            self._files.open_input_file(path).close()
+        except FileNotFoundError:
+            return False
+        return True
+
     def missing(self, paths: Sequence[str]) -> list[str]:
         """Returns the paths at which there is no file."""
-        return [path for path, found in zip(paths, _each(self.identity, paths), strict=True) if found is None]
+        return [path for path, found in zip(paths, _each(self.holds, paths), strict=True) if not found]
 
     def fetch(self, sizes: Mapping[str, int], folder: Path) -> None:
         """Copy files into a folder of this machine, unless they are there.

@@ -24,8 +24,8 @@ from deltalake.transaction import AddAction, RemoveAction
 from pipelines.errors import NeedsSparkError, not_written
 from pipelines.lake.delta_log import ADD_COLUMNS, DeltaLog
 from pipelines.lake.folder_snapshot import Definition, FolderSnapshot
-from pipelines.lake.store import copies_folder, store_of
-from pipelines.lake.table_cache import delta_rs_uri, own_table
+from pipelines.lake.store import CHECKPOINT_EVERY_IN_STORE, copies_folder, store_of
+from pipelines.lake.table_cache import delta_rs_uri, own_table, share
 
 _WRITTEN = frozenset({"appendOnly", "changeDataFeed", "invariants", "timestampNtz"})
 """The table features with which delta-rs can commit files that it has not written itself."""
@@ -40,18 +40,23 @@ class StoreLog(DeltaLog):
     committed.
     """
 
+    checkpoint_every = CHECKPOINT_EVERY_IN_STORE
+
     def __init__(self, uri: str, bounds: bool = False) -> None:
         self._store = store_of(delta_rs_uri(uri))
         super().__init__(uri, self._store.staging, bounds)
 
     def commits(self) -> range:
         """The versions from the oldest commit that the log still holds to the newest one."""
-        newest = self.latest().number
-        # old commits are removed in order, so bisection finds the oldest; to list the log delta-rs stops all threads
-        return range(bisect_left(range(newest + 1), True, key=self._holds), newest + 1)
+        newest, oldest = self.latest().number, self._store.oldest_commit
+        is_oldest = oldest <= newest and self._holds(oldest) and not (oldest and self._holds(oldest - 1))
+        if not is_oldest:
+            # commits are removed in order, so bisection finds the oldest; to list the log delta-rs stops all threads
+            oldest = self._store.oldest_commit = bisect_left(range(newest + 1), True, key=self._holds)
+        return range(oldest, newest + 1)
 
     def _holds(self, version: int) -> bool:
-        return self._store.identity(f"_delta_log/{version:020d}.json") is not None
+        return self._store.holds(f"_delta_log/{version:020d}.json")
 
     def checkpoint(self, version: int) -> tuple[int, pa.Table | None]:
         """The version and the rows of the log's last checkpoint; -1 and None if it is newer than `version`, or in
@@ -107,6 +112,7 @@ class StoreLog(DeltaLog):
                 schema,
                 partition_by=list(definition.partition_by),
                 configuration=dict(definition.properties),
+                raise_if_key_not_exists=False,  # a property may be deltatag's own
             )
         except (exceptions.DeltaError, OSError) as error:
             if DeltaTable.is_deltatable(delta_rs_uri(self.uri)):
@@ -169,7 +175,7 @@ class StoreLog(DeltaLog):
             else:
                 replaces = made is not None  # delta-rs then removes all files itself
                 table.create_write_transaction(
-                    [] if replaces else files,
+                    [each for each in files if isinstance(each, AddAction)] if replaces else files,
                     "overwrite" if replaces else "append",
                     schema,
                     list(table.metadata().partition_columns),
@@ -181,6 +187,7 @@ class StoreLog(DeltaLog):
             if self.commit(version) is not None:
                 return False
             raise not_written(f"The log of the table at {self.uri} cannot be written", error) from error
+        share(self.uri, table)
         return True
 
 

@@ -7,6 +7,7 @@ import re
 import threading
 import time
 from collections import OrderedDict
+from contextlib import suppress
 from errno import EACCES, EROFS
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,6 +22,9 @@ _KEPT = 32
 """Maximum number of tables that are kept; the least recently used one is dropped."""
 _KEPT_SECONDS = 600
 """Maximum seconds for which a table of an object store is kept: nobody removes files of its log that are this new."""
+_TRUSTED_SECONDS = 5
+"""Seconds for which a version in an object store is taken to be there still: each look takes two requests. Meanwhile, a
+table that was dropped and created again with as many versions is taken for the old one, whose files are gone."""
 _Log = tuple[tuple[int, ...] | None, ...]
 """The identities of the version's commit file and of the file that names the last checkpoint, when a table was opened.
 
@@ -33,6 +37,8 @@ class _Kept(NamedTuple):
     table: DeltaTable
     version: int
     log: _Log
+    seen: float
+    """When the log was last seen to have the version, in seconds of the monotonic clock."""
 
 
 _tables: OrderedDict[tuple[str, int | None, bool], _Kept] = OrderedDict()
@@ -52,28 +58,47 @@ def shared_table(uri: str, version: int | None, moves_on: bool = False) -> Delta
     key = uri, version, moves_on
     with _lock:
         kept = _tables.get(key)
+        newest = _tables.get((uri, None, False))
+        if kept is None and newest is not None and newest.version == newest.table.version() == version:
+            kept = newest
         # an object that moves on has gone back if two threads wrote through it, and the older commit ended last
         unmoved = kept is not None and (not moves_on or kept.table.version() == kept.version)
-        if kept is not None and unmoved and _is_current(uri, kept, version is None):
-            _tables.move_to_end(key)
-            return kept.table
+        if kept is not None and unmoved and (version is not None or _is_newest(uri, kept)):
+            seen = kept.seen if _is_trusted(uri, kept) else time.monotonic()
+            if seen == kept.seen or _is_there(uri, kept):
+                _keep(key, kept.table, kept.log, seen)
+                return kept.table
         if kept is not None and moves_on and _is_there(uri, kept):
             kept.table.update_incremental()
-            number = int(kept.table.version())
-            _tables[key] = _Kept(kept.table, number, (_commit(uri, number), kept.log[1]))
+            _keep(key, kept.table, (_commit(uri, int(kept.table.version())), kept.log[1]))
             return kept.table
     # looked up first, since the table may be opened from an older checkpoint than the one that is there afterwards
     checkpoint = _checkpoint(uri)
     table = own_table(uri, version)
-    number = int(table.version())
-    log = _commit(uri, number), checkpoint
+    log = _commit(uri, int(table.version())), checkpoint
     with _lock:
-        _tables.pop(key, None)
-        if log[0] is not None:
-            _tables[key] = _Kept(table, number, log)
-            if len(_tables) > _KEPT:
-                _tables.popitem(last=False)
+        _keep(key, table, log)
     return table
+
+
+def share(uri: str, table: DeltaTable) -> None:
+    """Keep a table that the caller has written through, and will not use any more, as the newest version. It need not
+    be opened again then."""
+    from deltalake import exceptions
+
+    with suppress(exceptions.DeltaError, OSError):
+        table.update_incremental()
+        log = _commit(uri, int(table.version())), _checkpoint(uri)
+        with _lock:
+            _keep((uri, None, False), table, log)
+
+
+def _keep(key: tuple[str, int | None, bool], table: DeltaTable, log: _Log, seen: float | None = None) -> None:
+    _tables.pop(key, None)
+    if log[0] is not None:
+        _tables[key] = _Kept(table, int(table.version()), log, time.monotonic() if seen is None else seen)
+        if len(_tables) > _KEPT:
+            _tables.popitem(last=False)
 
 
 def own_table(uri: str, version: int | None = None) -> DeltaTable:
@@ -117,13 +142,22 @@ def local_folder(uri: str) -> str | None:
     return unquote(parsed.path) if parsed.scheme else uri
 
 
-def _is_current(uri: str, kept: _Kept, newest: bool) -> bool:
-    """Whether the version is still there, and, if the newest is wanted, still the newest."""
-    if not _is_there(uri, kept):
-        return False
-    if newest and local_folder(uri) is None:
+def _is_newest(uri: str, kept: _Kept) -> bool:
+    """Whether the log has no later version."""
+    if local_folder(uri) is not None:
+        return _commit(uri, kept.version + 1) is None
+    from deltalake import exceptions
+
+    try:
         return bool(kept.table._table.get_latest_version() == kept.version)
-    return not newest or _commit(uri, kept.version + 1) is None
+    except (exceptions.DeltaError, OSError):
+        return False  # opening it anew says why
+
+
+def _is_trusted(uri: str, kept: _Kept) -> bool:
+    """Whether the log need not be looked at to see that it has the version."""
+    is_new = time.monotonic() - kept.seen < _TRUSTED_SECONDS
+    return is_new and local_folder(uri) is None and kept.log[1] == _checkpoint(uri)
 
 
 def _is_there(uri: str, kept: _Kept) -> bool:

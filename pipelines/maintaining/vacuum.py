@@ -35,8 +35,10 @@ def hours_to_keep(workspace: Workspace, name: str, commits: int) -> int | None:
     folder has an old file that the newest version does not name (assumed for a table that is not in a folder). For a
     table in an object store, whose files would all have to be listed, it is only due if `commits` is 1.
     """
+    if commits > 1 and workspace.lake.is_in_store:
+        return None
     table = workspace.lake.delta(name)
-    if table.version() < commits or (commits > 1 and workspace.lake.is_in_store):
+    if table.version() < commits:
         return None
     keep = time_to_keep(workspace, table, readers_of(workspace, name))
     if keep is None or not _holds_older(workspace, name, table, datetime.now(UTC) - keep):

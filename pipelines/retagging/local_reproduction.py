@@ -56,8 +56,6 @@ def reproduce_here(
     """
     if reason := why_spark_retags(scope.workspace):
         raise NeedsSparkError(reason)
-    if scope.workspace.lake.is_in_store:
-        raise NeedsSparkError("delta-rs cannot create a table with a property of deltatag's own in an object store")
     compiled = _compiled(scope, rules)
     if reason := why_spark_evaluates(compiled):
         raise NeedsSparkError(reason)

@@ -241,9 +241,7 @@ class LocalRunner:
 
     def _layout(self, name: str) -> Layout:
         """How the rows of an existing table are stored in its files, with its columns in their order."""
-        fields = table_log(self.lake.uri(name)).latest().fields
-        layout = layout_to_write(self.lake, name, layout_of)
-        return replace(layout, columns=tuple(field["name"] for field in fields))
+        return layout_to_write(self.lake, name, layout_of)
 
     def _checks(self, schema: pa.Schema, checks: Mapping[str, Any]) -> RowChecks:
         """The `key` and `checks` of a plan, as they are applied to rows; NeedsSparkError for a check that only Spark

@@ -22,9 +22,10 @@ _MOST_NAMED = 10
 
 def why_spark_writes(lake: Lake, names: Sequence[str]) -> str | None:
     """Why only Spark commits to some tables, as a clause; None if deltatag can commit to all that exist."""
-    for name in filter(lake.exists, names):
+    for name in names:
         log = table_log(lake.uri(name))
-        if reason := log.why_spark_commits(log.latest()):
+        held = log.latest()
+        if held.number >= 0 and (reason := log.why_spark_commits(held)):
             return f"the table {name} {reason}"
     return None
 

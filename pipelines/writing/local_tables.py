@@ -4,6 +4,7 @@ are committed exactly once."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -40,21 +41,24 @@ def prepare_tables(
     layout_of: `writing.files.layout_of`, or for a join `joined_layout_of`.
     """
     for table in tables:
-        name, exists, log = table.name, lake.exists(table.name), table_log(lake.uri(table.name))
+        name, log = table.name, table_log(lake.uri(table.name))
+        held = log.latest()
+        exists = held.number >= 0
         if (table.kept and not exists) or (exists and from_scratch):
             if odd_names(table.fields):
                 raise NeedsSparkError(f"the table {name} has columns whose names need column mapping")
             log.replace(table.definition) if exists else log.create(table.definition)
+            held = log.latest()
         if not table.kept:
             continue
-        held = log.latest().fields
         if name == tagged_table(scope):
-            check_widened(scope.name, (field["name"] for field in held), scope.annotations, id_type)
-        if _only_widened(held, table.fields) and layout_of(lake, name, held) is not None:
+            check_widened(scope.name, (field["name"] for field in held.fields), scope.annotations, id_type)
+        if _only_widened(held.fields, table.fields) and layout_of(lake, name, held.fields) is not None:
             log.add_columns(table.fields)
+            held = log.latest()
         if layout_of(lake, name, table.fields) is None:
-            raise NeedsSparkError(_why_spark_writes(name, log.latest(), table.fields))
-        if reason := log.why_spark_commits(log.latest()):
+            raise NeedsSparkError(_why_spark_writes(name, held, table.fields))
+        if reason := log.why_spark_commits(held):
             raise NeedsSparkError(f"the table {name} {reason}")
 
 
@@ -72,11 +76,12 @@ def _why_spark_writes(name: str, held: FolderSnapshot, wanted: Sequence[Mapping[
 
 
 def layout_to_write(lake: Lake, name: str, layout_of: LayoutOf) -> Layout:
-    """The layout of files of a table; NeedsSparkError if only Spark writes the table."""
-    layout = layout_of(lake, name, table_log(lake.uri(name)).latest().fields)
+    """The layout of files of a table, with its columns in their order; NeedsSparkError if only Spark writes it."""
+    fields = table_log(lake.uri(name)).latest().fields
+    layout = layout_of(lake, name, fields)
     if layout is None:
         raise NeedsSparkError(f"the table {name} has columns or features that only Spark writes")
-    return layout
+    return replace(layout, columns=tuple(field["name"] for field in fields))
 
 
 def commit_files(

@@ -20,6 +20,7 @@ from unittest.mock import Mock
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyarrow.fs import FileSelector, FileType
 
 from pipelines.backtest import Candidate, backtest
 from pipelines.compile import compile_scopes
@@ -31,9 +32,10 @@ from pipelines.lake.log_actions import commit_info, transaction
 from pipelines.lake.runs import batches
 from pipelines.lake.store import store_of
 from pipelines.lake.store_log import _place
+from pipelines.lake.table_cache import shared_table
 from pipelines.lake.table_log import table_log
 from pipelines.maintain import maintain
-from pipelines.retag import retag
+from pipelines.retag import reproduce_tags, retag
 from pipelines.run import run_due
 from pipelines.runners.choice import runner_of
 from pipelines.sources.columns import source_columns
@@ -112,10 +114,12 @@ def uri(request, tmp_path) -> str:
 UNSTABLE = ("tagged_at", "source_version", "batch")
 
 
-def contents(workspace: Workspace, left_out: tuple[str, ...] = ("tagged_at",)) -> dict[str, list[dict[str, Any]]]:
+def contents(
+    workspace: Workspace, left_out: tuple[str, ...] = ("tagged_at",), tables: tuple[str, ...] = TABLES
+) -> dict[str, list[dict[str, Any]]]:
     """The rows of a stream's tables, read by delta-rs alone."""
     found = {}
-    for name in TABLES:
+    for name in tables:
         held = DeltaTable(workspace.lake.uri(name)).to_pyarrow_table().to_pylist()
         kept = [{key: row[key] for key in sorted(row) if key not in left_out} for row in held]
         found[name] = sorted(kept, key=repr)
@@ -283,7 +287,11 @@ def test_a_retag_does_what_it_does_in_a_folder(store, make, add_rules, uri, tmp_
         add_rules(workspace, ("small", "s", "amount < 5"))
         compile_scopes(workspace, ["s"])
         assert retag(workspace, "s").rows_changed > 0
-    assert contents(found) == contents(wanted)
+        for version in (1, 2):  # the table is made, and replaced
+            until = str(FIRST + timedelta(hours=2)) if output == "all" else None
+            assert 0 < reproduce_tags(workspace, "s", version, "past", until=until).rows_changed < 200
+    tables = ("s_tagged", "s_matches", "past")
+    assert contents(found, tables=tables) == contents(wanted, tables=tables)
     assert any("small" in row["rule_ids"] for row in contents(found)["s_tagged"])
 
 
@@ -313,6 +321,40 @@ def test_gates_judge_what_a_run_wrote(store, new_workspace, add_rules, uri) -> N
     gates = QualityGates(docs=False)
     assert not run_due(workspace, gates).failures
     assert {result.gate for result in gates.results if result.passed} >= {"a_tagged", "j_tagged"}
+
+
+def test_a_run_sends_few_requests(store, make, uri) -> None:
+    workspace = make(f"{uri}/lake", written(f"{uri}/source"))
+    for first in (200, 400):
+        assert not run_due(workspace, QualityGates(docs=False)).failures
+        written(f"{uri}/source", first=first)
+    store.hinder()
+    assert run_due(workspace, QualityGates(docs=False)).tagged
+    assert len(store.seen()[0]) < 360  # each takes 20 to 50 ms in a store of the cloud
+    store.hinder()
+    assert not run_due(workspace, QualityGates(docs=False)).tagged
+    assert len(store.seen()[0]) < 70
+
+
+def test_a_table_created_anew_is_seen(store, uri, monkeypatch) -> None:
+    def replaced(commits: int, count: int = 200) -> None:
+        """Remove the table, and write another at its place."""
+        files = store_of(uri)._files
+        for each in files.get_file_info(FileSelector("", recursive=True)):
+            if each.type == FileType.File:
+                files.delete_file(each.path)
+        for _ in range(commits):
+            written(uri, count=count)
+
+    written(uri), written(uri)
+    for commits in (1, 3):
+        shared_table(uri, None)
+        replaced(commits)
+        assert shared_table(uri, None).metadata().id == DeltaTable(uri).metadata().id
+    # one with as many commits, once the table is looked at again
+    replaced(3, count=1000)
+    monkeypatch.setattr("pipelines.lake.table_cache._TRUSTED_SECONDS", 0)
+    assert shared_table(uri, None).metadata().id == DeltaTable(uri).metadata().id
 
 
 @pytest.mark.slow
