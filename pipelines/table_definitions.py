@@ -16,6 +16,9 @@ CHUNK_BYTES = 8 << 20
 _DELTA_RS = {"delta.enableDeletionVectors": "false", "delta.checkpointInterval": "10"}
 """Every table stays readable by delta-rs, whatever the platform's defaults are. A process opens a table by reading the
 commits since the last checkpoint; by default delta-rs writes one only every 100 commits."""
+CHECKPOINT_EVERY_IN_STORE = 50
+"""Number of commits between checkpoints of deltatag's tables in an object store. delta-rs reads a checkpoint by a dozen
+requests, one after the other, and commits many at a time."""
 _LONG = "interval 3650 days"
 _BOOKS = {**_DELTA_RS, "delta.logRetentionDuration": "interval 7 days"}
 """Properties of tables that every run writes and whose older versions no one needs."""

@@ -17,7 +17,7 @@ from pipelines.errors import AccessError, MissingTableError, TableError
 from pipelines.lake.reading import arrow_reads, as_dataset, as_texts, batches_of, count_rows, files_in, read_rows
 from pipelines.lake.table_cache import delta_rs_uri, local_folder, refuse_if_not_writable, shared_table, table_to_write
 from pipelines.settings.model import LakeSettings
-from pipelines.table_definitions import FIXED_TABLES, LAKE_TABLES, Table, scope_of_table
+from pipelines.table_definitions import CHECKPOINT_EVERY_IN_STORE, FIXED_TABLES, LAKE_TABLES, Table, scope_of_table
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -199,8 +199,6 @@ class Lake:
         table = FIXED_TABLES[name]
         properties, folder = dict(table.properties), local_folder(self.uri(name))
         if folder is None:
-            from pipelines.lake.store import CHECKPOINT_EVERY_IN_STORE
-
             properties["delta.checkpointInterval"] = str(CHECKPOINT_EVERY_IN_STORE)
         else:
             Path(folder).mkdir(parents=True, exist_ok=True)

@@ -26,9 +26,6 @@ _THREADS = 16
 """Number of files that are copied at a time: a store answers each request slowly, but many of them at once."""
 _PART = 8 << 20
 """Bytes of a file that are read or written in one request."""
-CHECKPOINT_EVERY_IN_STORE = 50
-"""Number of commits of deltatag's own tables between checkpoints. delta-rs reads a checkpoint by a dozen requests, one
-after the other, and commits many at a time."""
 
 
 class Store:

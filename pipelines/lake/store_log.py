@@ -24,8 +24,9 @@ from deltalake.transaction import AddAction, RemoveAction
 from pipelines.errors import NeedsSparkError, not_written
 from pipelines.lake.delta_log import ADD_COLUMNS, DeltaLog
 from pipelines.lake.folder_snapshot import Definition, FolderSnapshot
-from pipelines.lake.store import CHECKPOINT_EVERY_IN_STORE, copies_folder, store_of
+from pipelines.lake.store import copies_folder, store_of
 from pipelines.lake.table_cache import delta_rs_uri, own_table, share
+from pipelines.table_definitions import CHECKPOINT_EVERY_IN_STORE
 
 _WRITTEN = frozenset({"appendOnly", "changeDataFeed", "invariants", "timestampNtz"})
 """The table features with which delta-rs can commit files that it has not written itself."""

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 from pipelines.lake.table_cache import local_folder
 from pipelines.maintaining.retention import keeps_log_for, readers_of, time_to_keep
 from pipelines.maintaining.small_files import files_of
+from pipelines.table_definitions import CHECKPOINT_EVERY_IN_STORE
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -79,9 +80,12 @@ def removed_by_vacuum(table: DeltaTable) -> int:
 def shorten_log(workspace: Workspace, name: str) -> None:
     """Write a checkpoint, and remove commits that are older than the table's log retention.
 
-    Nothing is removed if a reader still needs older commits. Raises what deltalake raises.
+    Nothing is removed if a reader still needs older commits. A short log in an object store is left as it is: it is
+    read by fewer requests than a checkpoint. Raises what deltalake raises.
     """
     table = workspace.lake.writable(name)
+    if workspace.lake.is_in_store and table.version() < CHECKPOINT_EVERY_IN_STORE:
+        return
     table.create_checkpoint()
     if not keeps_log_for(table, time_to_keep(workspace, table, readers_of(workspace, name))):
         return
