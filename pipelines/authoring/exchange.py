@@ -26,7 +26,7 @@ from pipelines.errors import ConfigurationError, TableError, not_written
 from pipelines.lake.authors import by_this_user
 from pipelines.lake.lake import Lake, arrow_schema
 from pipelines.lake.reading import rewrite_alters_times
-from pipelines.rule_set import ANNOTATED_BY, DUPLICATE_ID, RULE_COLUMNS, SHOWN
+from pipelines.rule_set import ANNOTATED_BY, DUPLICATE_ID, RULE_COLUMNS, SHOWN, spark_type
 from pipelines.scopes import scope_of, scopes_of
 from pipelines.value_lists import read_lists
 from pipelines.workspace import Workspace
@@ -107,6 +107,7 @@ def import_rules(
     checked: dict[tuple[str, Any, str], dict[str, Any] | None] = {}
     for attempt in range(_ATTEMPTS):
         table = lake.delta("rules") if dry_run else lake.writable("rules")
+        _refuse_other_labels(table)
         is_whole = foreign is None or not foreign.is_partial
         plan = _plan(workspace, table, given, replace and is_whole, checked, refused)
         if repeated.height:
@@ -122,6 +123,17 @@ def import_rules(
             return replace_fields(plan.result, version=version)
         time.sleep(0.1 * (attempt + 1))
     raise TableError("Others keep editing the table rules; try again.")
+
+
+def _refuse_other_labels(table: Any) -> None:
+    """TableError if the labels of this version of `rules` are no map, which is what an import writes."""
+    fields = {field.name.lower(): field for field in pa.schema(table.schema())}
+    if "labels" in fields and not pa.types.is_map(fields["labels"].type):
+        found = spark_type(pl.Series(pl.from_arrow(pa.array([], fields["labels"].type))))
+        raise TableError(
+            f"The column labels of the table rules is {found}, and an import writes MAP<STRING,STRING>. Write the "
+            "rules in SQL, or replace the column by one of that type."
+        )
 
 
 def _no_rules(file: Path, scope: str | None) -> str:

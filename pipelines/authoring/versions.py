@@ -132,10 +132,20 @@ def _as_now(name: str, column: pl.Series, kind: pl.DataType, version: int) -> pl
     try:
         return column.cast(kind)
     except pl.exceptions.PolarsError:
+        if name == "labels":
+            return pl.Series(name, [_as_labels(value) for value in column.to_list()], kind)
         wanted = spark_type(pl.Series([], dtype=kind))
         raise TableError(
             f"The column {name} in version {version} of the table rules is {spark_type(column)}, and must be {wanted}."
         ) from None
+
+
+def _as_labels(value: Any) -> dict[str, None] | None:
+    """Labels that are no map, as the index reads them, too: items of an array, or a text's parts between commas."""
+    if value is None:
+        return None
+    items = value if isinstance(value, list) else str(value).split(",")
+    return {text: None for each in items if each is not None and (text := str(each).strip(" "))}
 
 
 def as_text(name: str) -> pl.Expr:

@@ -97,11 +97,23 @@ def test_a_table_with_other_spellings_of_its_columns(workspace, tmp_path: Path) 
 
 
 def test_a_table_with_other_types_is_told(workspace, tmp_path: Path) -> None:
-    rows = pl.DataFrame({"rule_id": ["a"], "scope": ["s"], "expression": ["x > 3"], "labels": ["red"]})
+    rows = pl.DataFrame({"rule_id": ["a"], "scope": ["s"], "expression": ["x > 3"], "priority": ["high"]})
     rows.write_delta(workspace.lake.uri("rules"), mode="overwrite", delta_write_options={"schema_mode": "overwrite"})
     for attempt in (lambda: export_rules(workspace, tmp_path / "r.csv"), lambda: history(workspace, "a")):
-        with pytest.raises(TableError, match="labels in version 1 of the table rules is STRING, and must be MAP"):
+        with pytest.raises(TableError, match="priority in version 1 of the table rules is STRING, and must be INT"):
             attempt()
+
+
+@pytest.mark.parametrize(("labels", "kind"), [("red, blue", "STRING"), (["red", "blue"], "ARRAY")])
+def test_labels_that_are_no_map_are_read_and_not_written(workspace, tmp_path: Path, labels: Any, kind: str) -> None:
+    rows = pl.DataFrame({"rule_id": ["a"], "scope": ["s"], "expression": ["x > 3"], "labels": [labels]})
+    rows.write_delta(workspace.lake.uri("rules"), mode="overwrite", delta_write_options={"schema_mode": "overwrite"})
+    assert history(workspace, "a")[0]["labels"] == {"red": None, "blue": None}
+    path = tmp_path / "r.jsonl"
+    export_rules(workspace, path)
+    assert json.loads(path.read_text())["labels"] == {"red": None, "blue": None}
+    with pytest.raises(TableError, match=f"The column labels of the table rules is {kind}, and an import writes MAP"):
+        import_rules(workspace, path)
 
 
 @SUFFIXES

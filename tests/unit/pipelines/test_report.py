@@ -167,6 +167,21 @@ def test_the_page_of_a_stream(workspace, add_rules, tmp_path: Path) -> None:
     assert sorted(each.name for each in (tmp_path / "new" / "pages").iterdir()) == ["s.html"]
 
 
+@pytest.mark.parametrize("labels", ["red, team=fraud", ["red", None, "team=fraud"], {"red": 0, "team=fraud": 1}, 7])
+def test_labels_that_are_no_map_of_texts(workspace, tmp_path: Path, labels: Any) -> None:
+    """Whoever may add rules may also replace the column by one of another type."""
+    rules = pl.DataFrame({"rule_id": ["a", "b"], "scope": ["s", "s"], "expression": ["x > 3"] * 2})
+    rules = rules.with_columns(labels=pl.Series([labels, None]))
+    rules.write_delta(workspace.lake.uri("rules"), mode="overwrite", delta_write_options={"schema_mode": "overwrite"})
+    (result,) = report_scopes(workspace, ["s"], tmp_path)
+    assert result.error is None
+    found = data_of(Path(result.file or "").read_text("utf-8"))
+    shown = {each["id"]: each["labels"] for each in found["rules"]}
+    if isinstance(labels, (str, list)):
+        assert shown == {"a": {"red": None, "team=fraud": None}, "b": {}}
+    assert shown["a"] and found["edits"][0]["added"] == 2
+
+
 def test_edits_are_told(workspace, add_rules, tmp_path: Path) -> None:
     add_rules(workspace, ("a", "s", "x > 3"), ("b", "s", "x > 4"))
     table = workspace.lake.delta("rules")
