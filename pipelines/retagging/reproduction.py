@@ -3,20 +3,24 @@ not changed."""
 
 from __future__ import annotations
 
+import os
 import re
 
 from pipelines.annotated import annotate_of
 from pipelines.errors import ConfigurationError, NeedsSparkError
+from pipelines.lake.table_cache import local_folder
 from pipelines.retagging.local_reproduction import MADE_BY, reproduce_here
 from pipelines.retagging.retagger import Outcome
 from pipelines.retagging.row_range import range_of
-from pipelines.rule_set import read_rules
+from pipelines.rule_set import SHOWN, read_rules
 from pipelines.runners.choice import report_spark
 from pipelines.scopes import Scope, StreamScope, scopes_of
 from pipelines.table_definitions import FIXED_TABLES, scope_tables
 from pipelines.workspace import Workspace
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_LONGEST = 255
+"""Maximum length of a table's name, which is that of its folder."""
 
 
 def reproduce(scope: Scope, rules_version: int, table: str, since: str | None, until: str | None) -> Outcome:
@@ -50,9 +54,17 @@ def _check_name(workspace: Workspace, table: str) -> None:
     }
     if not _NAME.match(table):
         raise ConfigurationError(
-            f"{table!r} is not a name of a table: it must consist of letters, digits and underscores."
+            f"{table[:SHOWN]!r} is not a name of a table: it must consist of letters, digits and underscores."
+        )
+    if len(table) > _LONGEST:
+        raise ConfigurationError(
+            f"The name {table[:SHOWN]}... has {len(table):,} characters, and a table's has at most {_LONGEST}; give "
+            "--into a shorter name."
         )
     if table.lower() in {name.lower() for name in (*taken, *FIXED_TABLES)}:
         raise ConfigurationError(f"{table} is a table of deltatag's own, or a stream's; give --into another name.")
+    folder = None if workspace.lake.settings.root is None else local_folder(workspace.lake.uri(table))
+    if folder is not None and os.path.lexists(folder) and not os.path.isdir(folder):
+        raise ConfigurationError(f"At {folder} there is a file, and no table; give --into another name.")
     if workspace.lake.exists(table) and MADE_BY not in workspace.lake.delta(table).metadata().configuration:
         raise ConfigurationError(f"The table {table} exists and was not made by a re-tag; give --into another name.")

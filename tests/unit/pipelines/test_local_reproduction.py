@@ -146,6 +146,18 @@ def test_other_tables_are_not_replaced(make_retagged) -> None:
         assert "--into" in first_line(refused.value) or "name of a table" in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "name, told", [("plain_file", "there is a file, and no table"), ("n" * 256, "has 256 characters")]
+)
+def test_names_that_no_folder_can_have(make_retagged, name: str, told: str) -> None:
+    workspace = prepared(make_retagged)
+    Path(workspace.lake.uri("plain_file")).write_text("mine")
+    with pytest.raises(ConfigurationError, match=f"{told}.*give --into"):
+        reproduce_tags(workspace, "s", 1, name)
+    assert Path(workspace.lake.uri("plain_file")).read_text() == "mine"
+    assert reproduce_tags(workspace, "s", 1, "n" * 255).rows_changed
+
+
 def test_rules_that_only_spark_evaluates_are_left_to_it(make_retagged) -> None:
     workspace = prepared(make_retagged)
     lakes.write_rules(workspace, [("odd", "s", "soundex(w) = 'X000'")])
