@@ -17,11 +17,11 @@ from pipelines.lake.index_histories import ALL, histories_to_retag, policy_mode
 from pipelines.lake.index_store import index_to_tag_with
 from pipelines.lake.runs import DONE, check_id_type, last_batch
 from pipelines.recovery.jvm_restart import step
-from pipelines.recovery.lost_rows import kept_matches, lost_rows
+from pipelines.recovery.lost_rows import lost_or_restored_rows
 from pipelines.retagging.changes import RuleSets
 from pipelines.retagging.retagger import Outcome, Retagger
 from pipelines.retagging.row_range import why_no_range
-from pipelines.scopes import JoinScope, StreamScope, scope_of
+from pipelines.scopes import JoinScope, scope_of
 from pipelines.settings.model import Stream
 from pipelines.table_definitions import tagged_table
 from pipelines.workspace import Workspace
@@ -57,8 +57,8 @@ def retag(
     scope = scope_of(workspace, name)
     is_join = isinstance(scope, JoinScope)
     command, last = f"deltatag {'join' if is_join else 'tag'} {name}", last_batch(workspace.lake, name)
-    matches = kept_matches(scope.stream) if isinstance(scope, StreamScope) else None
-    if loss := lost_rows(workspace.lake, tagged_table(name), last, command, matches):
+    configured = workspace.configuration.join(name) if is_join else workspace.configuration.stream(name)
+    if loss := lost_or_restored_rows(workspace, configured, last):
         raise TableError(loss)
     if not workspace.lake.exists(tagged_table(name)):
         return RetagResult(name, notices=(f"{name}: no row has been tagged yet.",))

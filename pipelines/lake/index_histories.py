@@ -17,7 +17,7 @@ from pipelines.lake.delta_log import DeltaLog
 from pipelines.lake.lake import Lake
 from pipelines.lake.runs import DONE, FOLDED, RESET, MicroBatch, newest_first
 from pipelines.lake.table_log import table_log
-from pipelines.lake.transaction_ids import GIVEN_UP, Undone, app_of, files_added_by, undone
+from pipelines.lake.transaction_ids import GIVEN_UP, Undone, app_of, files_added_by, retags_of, undone
 from pipelines.settings.model import Stream
 from pipelines.table_definitions import matches_table, tagged_table
 
@@ -320,7 +320,7 @@ def _holds(table: Any, name: str, batch: MicroBatch) -> bool:
 def retag_application(series: str, name: str) -> str:
     """The `appId` of a re-tag's transactions in the log of one table. The suffix distinguishes them from those of
     micro-batches."""
-    return f"deltatag/{series}/{name}/retag"
+    return f"deltatag/{series}{retags_of(name)}"
 
 
 def is_retagged(lake: Lake, plan: Mapping[str, Any], name: str, number: int) -> bool:

@@ -25,6 +25,11 @@ def app_of(plan: Mapping[str, Any], name: str) -> str:
     return application(plan.get("written", {}).get(name, plan["series"]), name)
 
 
+def retags_of(name: str) -> str:
+    """The end of the `appId`s of all re-tags in the log of one table."""
+    return f"/{name}/retag"
+
+
 class _Log(Protocol):
     """A Delta log (`delta_log.DeltaLog`, or that of Spark's library)."""
 
@@ -51,14 +56,19 @@ class Undone(NamedTuple):
     state: int
 
 
-def undone(log: _Log, apps: Collection[str], oldest: int = -1) -> Undone | None:
+def undone(log: _Log, apps: Collection[str], oldest: int = -1, suffix: str | None = None) -> Undone | None:
     """The RESTORE that has undone the last transaction of some `appId`s, or version `oldest` if none is later; None if
-    there is none."""
+    there is none. suffix: of further such `appId`s."""
+
+    def is_wanted(app: str) -> bool:
+        """Whether this is one of the `appId`s."""
+        return app in apps or (suffix is not None and app.endswith(suffix))
+
     targets: dict[int, int] = {}
     versions = log.commits()
     for version in reversed(versions):
         actions = log.commit(version) or []
-        if version <= oldest or any(each["txn"]["appId"] in apps for each in actions if "txn" in each):
+        if version <= oldest or any(is_wanted(each["txn"]["appId"]) for each in actions if "txn" in each):
             break
         for info in (each["commitInfo"] for each in actions if "commitInfo" in each):
             if info.get("operation") == "RESTORE":

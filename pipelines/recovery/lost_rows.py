@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from pipelines.lake.lake import Lake, rows_in
 from pipelines.lake.runs import RESET, MicroBatch, newest_first
 from pipelines.lake.table_log import table_log
-from pipelines.lake.transaction_ids import app_of, undone
+from pipelines.lake.transaction_ids import Undone, app_of, retags_of, undone
 from pipelines.settings.model import Join, Stream
 from pipelines.sources.only_joined import command_of
-from pipelines.table_definitions import matches_table, scope_tables, tagged_table
+from pipelines.table_definitions import is_matches, matches_table, scope_tables, tagged_table
 
 if TYPE_CHECKING:
     from pipelines.workspace import Workspace
@@ -43,16 +43,25 @@ def lost_rows(lake: Lake, tagged: str, last: MicroBatch | None, command: str, ma
     )
 
 
-def restored_rows(lake: Lake, scope: str, tables: Iterable[str], command: str) -> str | None:
+def restored_rows(
+    lake: Lake, scope: str, tables: Iterable[str], command: str, matches: str | None = None
+) -> str | None:
     """A message if a RESTORE of one of a scope's tables has undone its last micro-batch, whose rows would never be
-    written again; else None."""
+    written again, or only in the table of matches its last re-tag; else None.
+
+    matches: the name of the table of matches, if the configuration keeps it; otherwise its rows do not count.
+    """
     newest = takewhile(lambda each: not each.plan.get("reset"), islice(newest_first(lake, scope), 2))
     plans = [each.plan for each in newest if "series" in each.plan]
     for name in filter(lake.exists, tables if plans else ()):
         apps, table = {app_of(plan, name) for plan in plans}, lake.delta(name)
+        if is_matches(name) and name != matches:
+            continue
         if all(table.transaction_version(app) is None for app in apps):
             continue
         found = undone(table_log(lake.uri(name)), apps)
+        if found is None and name == matches:
+            found = _undone_matches(lake, scope, name, apps)
         if found is not None:
             return (
                 f"RESTORE has put the table {name} in a state from before the last rows that were written to it, and "
@@ -62,12 +71,23 @@ def restored_rows(lake: Lake, scope: str, tables: Iterable[str], command: str) -
     return None
 
 
+def _undone_matches(lake: Lake, scope: str, name: str, apps: set[str]) -> Undone | None:
+    """The RESTORE of the table of matches that has undone its last re-tag; None if there is none, or if that of the
+    tagged table is undone, too: the next re-tag then writes both again."""
+    found = undone(table_log(lake.uri(name)), apps, suffix=retags_of(name))
+    tagged = tagged_table(scope)
+    if found is None or undone(table_log(lake.uri(tagged)), (), suffix=retags_of(tagged)) is not None:
+        return None
+    return found
+
+
 def lost_or_restored_rows(workspace: Workspace, scope: Stream | Join, last: MicroBatch | None) -> str | None:
     """What `lost_rows` or `restored_rows` says of a stream or join after its last micro-batch; None if neither does."""
     lake, is_join = workspace.lake, isinstance(scope, Join)
     command = f"deltatag join {scope.name}" if is_join else command_of(workspace, scope.name)
-    loss = lost_rows(lake, tagged_table(scope), last, command, kept_matches(scope))
-    return loss or restored_rows(lake, scope.name, scope_tables(scope.name, is_join), command)
+    matches = kept_matches(scope)
+    loss = lost_rows(lake, tagged_table(scope), last, command, matches)
+    return loss or restored_rows(lake, scope.name, scope_tables(scope.name, is_join), command, matches)
 
 
 def kept_matches(scope: Stream | Join) -> str | None:

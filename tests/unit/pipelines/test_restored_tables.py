@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +13,9 @@ from deltalake import DeltaTable, write_deltalake
 
 from pipelines.errors import TableError
 from pipelines.lake import transaction_ids
+from pipelines.lake.add_actions import live_files
 from pipelines.lake.index_histories import histories_to_retag
+from pipelines.lake.table_log import table_log
 from pipelines.recovery import micro_batch
 from pipelines.retag import retag
 from pipelines.run import OpenGates, run_due
@@ -39,6 +42,55 @@ pytestmark = pytest.mark.usefixtures("without_spark")
 def restore(workspace: Workspace, version: int) -> None:
     if version < workspace.lake.version("s_tagged"):
         DeltaTable(workspace.lake.uri("s_tagged")).restore(version)
+
+
+def restore_by_spark(workspace: Workspace, name: str, version: int) -> None:
+    """What a RESTORE of Spark commits to a table without deletion vectors: delta-rs has none for a clustered one."""
+    log = table_log(workspace.lake.uri(name))
+    newest = log.latest().number
+    now, then = ({add["path"]: add for add in live_files(log, each) or []} for each in (newest, version))
+    parameters = {"version": version, "timestamp": None}
+    actions: list[dict] = [{"commitInfo": {"operation": "RESTORE", "operationParameters": parameters}}]
+    actions += [{"add": then[path]} for path in then.keys() - now.keys()]
+    actions += [
+        {"remove": {"path": path, "deletionTimestamp": 1, "dataChange": True}} for path in now.keys() - then.keys()
+    ]
+    commit = Path(workspace.lake.uri(name), "_delta_log", f"{newest + 1:020}.json")
+    commit.write_text("".join(f"{json.dumps(each)}\n" for each in actions))
+
+
+def test_a_retag_that_a_restore_has_undone_in_the_matches_alone_is_told(make_retagged) -> None:
+    workspace = prepared(make_retagged)
+    before = workspace.lake.version("s_matches")
+    retag(workspace, "s")
+    version, held = workspace.lake.version("s_matches"), matched(workspace)
+    restore_by_spark(workspace, "s_matches", before)
+    assert matched(workspace) != held
+    advice = f"RESTORE TABLE s_matches TO VERSION AS OF {version}"
+    assert advice in str(status(workspace)[0].problem)
+    assert advice in run_due(workspace, OpenGates()).failures["s"]
+    for again in (retag, tag_stream):
+        with pytest.raises(TableError, match=f"{advice}.* deltatag tag s --restart"):
+            again(workspace, "s")
+    restore_by_spark(workspace, "s_matches", version)
+    assert not run_due(workspace, OpenGates()).failures and matched(workspace) == held
+    # with the tagged rows as well, the next re-tag does it again
+    restore(workspace, workspace.lake.version("s_tagged") - 1)
+    restore_by_spark(workspace, "s_matches", before)
+    assert not run_due(workspace, OpenGates()).failures
+    retag(workspace, "s")
+    assert not run_due(workspace, OpenGates()).failures
+    assert_like_anew(workspace)
+
+
+def test_matches_that_a_restore_has_removed_do_not_count_once_they_are_not_kept(make_retagged) -> None:
+    workspace = prepared(make_retagged)
+    restore_by_spark(workspace, "s_matches", 0)
+    assert "RESTORE TABLE s_matches" in run_due(workspace, OpenGates()).failures["s"]
+    without = make_retagged(matches=False)
+    assert not run_due(without, OpenGates()).failures and status(without)[0].problem is None
+    append(without, 120, 180)
+    assert tag_stream(without, "s").rows == 60
 
 
 def test_rows_that_a_restore_has_removed_are_not_passed_over(make_retagged) -> None:
