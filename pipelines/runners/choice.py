@@ -5,8 +5,15 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from pipelines.errors import NeedsSparkError, SparkNotStartedError, SparkRuledOutError
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import rules_index as ri
+from pipelines.errors import NeedsSparkError, PipelineError, SparkNotStartedError, SparkRuledOutError
+from pipelines.lake.index_store import fetch_index, newest_index
+from pipelines.recovery.attempts import rules_that_read
 from pipelines.runners.spark_required import why_spark_evaluates_newest, why_spark_writes
+from pipelines.scopes import scopes_of
 from pipelines.settings.model import LOCAL, SPARK, Stream
 from pipelines.sources.readable_features import why_spark_reads
 from pipelines.table_definitions import scope_tables
@@ -82,8 +89,8 @@ def why_spark_rules_are_refused(
     """Why a scope's rules that only Spark evaluates are refused, as the end of a sentence; None if they are not.
 
     They are if the configuration rules Spark out, or if Spark cannot be started on this machine and no rule in force
-    needs it. If one does, what fails is the compile: to refuse that rule would lose its matches. failure: that of a
-    start that was tried.
+    needs it. If one does and has not been removed, what fails is the compile: to refuse that rule would lose its
+    matches. failure: that of a start that was tried.
     """
     runner, lake = workspace.configuration.lake.runner, workspace.lake
     if runner == LOCAL:
@@ -93,9 +100,30 @@ def why_spark_rules_are_refused(
     from pipelines.spark.runtime import missing_runtime
 
     missing = failure or missing_runtime()
-    if missing is None or why_spark_evaluates_newest(lake, scope):
+    if missing is None or (why_spark_evaluates_newest(lake, scope) and _rules_in_force_need_spark(workspace, scope)):
         return None
     return f"and Spark cannot be started here. {missing}"
+
+
+def _rules_in_force_need_spark(workspace: Workspace, scope: str) -> bool:
+    """Whether a rule of the scope's newest index that has a part which only Spark evaluates is still in `rules`.
+
+    True also if that cannot be found out.
+    """
+    from pipelines.rule_set import read_rules
+
+    lake = workspace.lake
+    try:
+        stored = newest_index(lake, scope)
+        if stored is None:
+            return False
+        compiled = ri.load(fetch_index(lake, stored))
+        ids = {rule for leaf in compiled.derived for rule in rules_that_read(compiled, leaf.name)}
+        asked = compiled.ids.filter(pc.is_in(compiled.ids.cast(pa.string()), pa.array(ids, pa.string())))
+        found = read_rules(lake, scopes_of(workspace), ids=asked)
+    except (PipelineError, ri.RulesIndexError):
+        return True
+    return bool(found.enabled(scope))
 
 
 def why_spark_works(workspace: Workspace) -> str | None:

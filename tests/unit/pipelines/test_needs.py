@@ -164,20 +164,48 @@ def test_a_rule_that_needs_spark_waits_alone_for_a_jvm_that_does_not_start(
     assert tag_stream(found, "s").matches == 1
 
 
-def test_a_rule_in_force_that_needs_spark_is_not_refused_if_spark_cannot_start(
-    new_workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def with_a_rule_of_spark(new_workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """A stream with the rule `a`, which only Spark evaluates, on a machine that has lost its Java since."""
+
     def fail() -> None:
         raise runtime.JavaNotFoundError("no Java here")
 
-    found = new_workspace({"s": {"source": "lake/source"}}, spark=False, runner="auto")
+    found: Workspace = new_workspace({"s": {"source": "lake/source"}}, spark=False, runner="auto")
     write_deltalake(found.configuration.streams["s"].source, pa.table({"x": [1, 2], "s": ["a", None]}))
-    write_rules(found, [("a", "s", "x > 1")])
-    compile_scopes(found)
-    update_statistics(found.lake, newest_index(found.lake, "s"), {"needs_spark": "only Spark evaluates it"})
-    write_rules(found, [("b", "s", "initcap(s) = 'A'")])
+    write_rules(found, [("a", "s", "initcap(s) = 'B'"), ("c", "s", "x > 1")])
+    with monkeypatch.context() as patch:
+        patch.setattr("pipelines.analyse.spark_analyser", lambda _: lambda leaves: [None] * len(leaves))
+        patch.setattr("pipelines.analyse.why_spark_rules_are_refused", lambda *_: None)
+        assert compile_scopes(found)[0].rejects == 0
     monkeypatch.setattr(runtime, "find_java", fail)
     monkeypatch.setattr(choice, "is_given_session", lambda _: False)
     monkeypatch.setattr("pipelines.spark.session._running_session", lambda: None)
+    return found
+
+
+def test_a_rule_in_force_that_needs_spark_is_not_refused_if_spark_cannot_start(new_workspace, monkeypatch) -> None:
+    found = with_a_rule_of_spark(new_workspace, monkeypatch)
+    write_rules(found, [("b", "s", "initcap(s) = 'A'")])
+    for _ in range(2):
+        (result,) = compile_scopes(found)
+        assert result.state == "failed" and "no Java here" in str(result.error)
+        found.lake.delta("rules").update(new_values={"expression": "initcap(s) = 'C'"}, predicate="rule_id = 'a'")
+
+
+@pytest.mark.parametrize("removal", ["DELETE", "disabled", "elsewhere"])
+def test_a_new_rule_that_needs_spark_is_refused_alone_once_that_in_force_is_removed(
+    new_workspace, monkeypatch, removal: str
+) -> None:
+    found = with_a_rule_of_spark(new_workspace, monkeypatch)
+    write_rules(found, [("b", "s", "initcap(s) = 'A'")])
+    if removal == "DELETE":
+        found.lake.delta("rules").delete("rule_id = 'a'")
+    else:
+        new = {"enabled": "false"} if removal == "disabled" else {"scope": "'t'"}
+        found.lake.delta("rules").update(new, predicate="rule_id = 'a'")
     (result,) = compile_scopes(found)
-    assert result.state == "failed" and "no Java here" in result.error
+    assert (result.state, result.error, result.rejects) == ("compiled", None, 1)
+    rejects = found.lake.arrow("rule_rejects", ["rule_id", "error"], [("scope", "s")]).to_pylist()
+    assert rejects == [{"rule_id": "b", "error": "NEEDS_SPARK"}]
+    assert not compile_is_due(found, "s")
+    assert tag_stream(found, "s").matches == 1
