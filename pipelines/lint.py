@@ -16,6 +16,7 @@ from pipelines.annotated import refused_for_annotations
 from pipelines.duplicate_ids import current_rules
 from pipelines.errors import PipelineError, TableError
 from pipelines.lake.runs import DONE, MicroBatch, batches
+from pipelines.lake.version_rows import is_small, rows_at
 from pipelines.lint_accepted import accept, accepted_in, fingerprint, rule_rows
 from pipelines.lint_kinds import DEAD, HARM, IMPLIED_BY_STREAM, NOISY, OUT_OF_RANGE, RUN_TIME_ERRORS
 from pipelines.lint_origins import origin_proposal, possible_origins
@@ -96,6 +97,9 @@ def lint_scopes(
     """
     names = scopes_of(workspace)
     due = [scope_of(workspace, name) for name in (scopes if scopes is not None else names)]
+    if is_small(workspace.lake.delta("rules")):
+        # whole rows, which are kept: `rule_rows` and others need columns that are not compiled
+        rows_at(workspace.lake, "rules", workspace.lake.version("rules"))
     rules = current_rules(workspace)
     return [_lint_scope(scope, rules, runs, noisy) for scope in due]
 
@@ -331,7 +335,7 @@ def _unchanged_since(scope: StreamScope, rules: pl.DataFrame, versions: Sequence
     found: dict[Any, int] = {}
     for version in sorted(set(versions), reverse=True):
         try:
-            before = pl.DataFrame(pl.from_arrow(scope.workspace.lake.arrow("rules", version=version)))
+            before = pl.DataFrame(pl.from_arrow(rows_at(scope.workspace.lake, "rules", version)))
         except PipelineError:
             break
         before = before.rename(str.lower)

@@ -15,7 +15,7 @@ from pipelines.errors import PipelineError, TableError
 from pipelines.lake.authors import author_of
 from pipelines.lake.lake import Lake, arrow_schema
 from pipelines.lake.reading import arrow_reads, as_dataset, as_texts, read_rows
-from pipelines.lake.version_rows import rows_of_versions
+from pipelines.lake.version_rows import is_small, rows_at, rows_of_versions
 from pipelines.rule_set import in_years_of_python, spark_type
 from pipelines.table_definitions import OPTIONAL_OF_RULES, RULES, tagged_table
 from pipelines.workspace import Workspace
@@ -68,7 +68,10 @@ def rules_of(lake: Lake, table: Any) -> pl.DataFrame:
     from deltalake import exceptions
 
     try:
-        rows = as_texts(as_dataset(table).to_table()) if arrow_reads(table) else read_rows(table)
+        if is_small(table):
+            rows = rows_at(lake, "rules", table.version())
+        else:
+            rows = as_texts(as_dataset(table).to_table()) if arrow_reads(table) else read_rows(table)
         # in one chunk: a table of many files has as many, each of which takes Polars half a millisecond
         frame = pl.DataFrame(pl.from_arrow(rows.combine_chunks()))
     except (exceptions.DeltaError, OSError, pa.ArrowException) as error:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from pipelines.lake.delta_log import DeltaLog
 
+_SMALL, _KEPT_BYTES = 16 << 20, 64 << 20
+"""Maximum bytes of the files of `rules`, and of their rows, that stay in memory: after many edits each reading takes
+seconds."""
 Where = Callable[[pa.Schema], pc.Expression | None]
 """Gives the condition of the wanted rows, for the columns of a version; None for all rows."""
 
@@ -42,12 +45,30 @@ def rows_of_versions(
         yield version, found
 
 
+def rows_at(lake: Lake, name: str, version: int, columns: list[str] | None = None) -> pa.Table:
+    """The rows of one version, in no particular order; TableError if it cannot be read.
+
+    Of a small table of rules, each file is read only once, however many versions have it.
+    """
+    if not is_small(lake.delta(name, version)):
+        return lake.arrow(name, columns, version=version)
+    ((_, found),) = rows_of_versions(lake, name, [version])
+    if isinstance(found, PipelineError):
+        raise found
+    return found if columns is None else found.select(columns)
+
+
+def is_small(table: DeltaTable) -> bool:
+    """Whether the rows of a table may stay in memory."""
+    return sum(files_in(table)["size_bytes"].to_pylist()) <= _SMALL
+
+
 class _Version:
     """One version at a time: the rows of its files, and which of its files cannot be read."""
 
     def __init__(self, lake: Lake, name: str, number: int, where: Where | None, before: _Version | None) -> None:
         """before: another version, whose rows are used again if the columns are the same."""
-        self._lake, self._name, self._where, self.number = lake, name, where, number
+        self._lake, self._name, self.number = lake, name, number
         self._table = lake.delta(name, number)
         self._schema = pa.schema(self._table.schema().to_arrow())
         plain = arrow_reads(self._table) and not self._table.metadata().partition_columns
@@ -55,6 +76,8 @@ class _Version:
         self._paths: set[str] = set(files_in(self._table)["path"].to_pylist()) if self._by_file else set()
         is_same = before is not None and before._schema.equals(self._schema)
         self._read: dict[str, pa.Table | Exception] = before._read if before is not None and is_same else {}
+        self._condition = where(self._schema) if where is not None else None
+        self._is_kept = name == "rules" and self._condition is None
         self._shown: tuple[list[pa.Table], pa.Table] | None = None
 
     def advance(self, log: DeltaLog, number: int) -> bool:
@@ -84,8 +107,13 @@ class _Version:
             except (exceptions.DeltaError, OSError, pa.ArrowException) as error:
                 raise self._lake.unreadable(self._name, self.number, error) from error
         self._read = {path: rows for path, rows in self._read.items() if path in self._paths}
-        if new := sorted(self._paths - self._read.keys()):
-            self._read |= _read(self._table, new, self._where(self._schema) if self._where else None)
+        new = self._paths - self._read.keys()
+        kept = self._kept()
+        self._read |= {path: kept[path] for path in new & kept.keys()}
+        if new := new - kept.keys():
+            found = _read(self._table, sorted(new), self._condition)
+            self._read |= found
+            self._keep({path: rows for path, rows in found.items() if isinstance(rows, pa.Table)})
         parts: list[pa.Table] = []
         for path in sorted(self._read):
             part = self._read[path]
@@ -97,6 +125,19 @@ class _Version:
             # in one chunk: Polars takes a millisecond for a dozen chunks
             self._shown = parts, pa.concat_tables([self._schema.empty_table(), *parts]).combine_chunks()
         return self._shown[1]
+
+    def _kept(self) -> dict[str, pa.Table]:
+        """The rows of files that were read before for such a version."""
+        kept = self._lake.rule_files_read if self._is_kept else None
+        return kept[1] if kept is not None and kept[0].equals(self._schema) else {}
+
+    def _keep(self, rows: dict[str, pa.Table]) -> None:
+        """Keep the rows of files for who asks next, unless they are many."""
+        before = self._kept()
+        size = sum(each.nbytes for each in rows.values())
+        size += self._lake.rule_files_read[2] if before and self._lake.rule_files_read is not None else 0
+        if self._is_kept and size <= _KEPT_BYTES:
+            self._lake.rule_files_read = self._schema, {**before, **rows}, size
 
 
 def _read(table: DeltaTable, paths: Sequence[str], where: pc.Expression | None) -> dict[str, pa.Table | Exception]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -11,7 +13,11 @@ from pipelines.compile import compile_scopes
 from pipelines.compiling import changes as changes_module
 from pipelines.compiling.due import refusals_are_due
 from pipelines.due import scopes_to_compile
+from pipelines.lake import version_rows
 from pipelines.lake.lake import Lake
+from pipelines.lint import lint_scopes
+from pipelines.report import report_scopes
+from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 
 
@@ -76,3 +82,30 @@ def test_changes_are_read_once_for_all_scopes_and_only_if_there_are_any(
     assert scopes_to_compile(again) == ["t"] and not refusals_are_due(again)
     assert [result.state for result in compile_scopes(again, ["t"])] == ["compiled"]
     assert tables_read.count("changes") == 1 and tables_read.count("rules") == 1
+
+
+@pytest.mark.parametrize("verb", ["lint", "report"])
+def test_lint_and_report_read_each_file_of_rules_once(
+    new_workspace, add_rules, monkeypatch, tables_read, tmp_path: Path, verb: str
+) -> None:
+    """Whoever inserts rules one by one has a table of as many files, and each reading of it takes seconds."""
+    workspace = prepared(new_workspace)
+    for number in range(4):
+        add_rules(workspace, (f"a{number}", "s", f"x > {number}"), (f"b{number}", "t", f"x > {number}"))
+        compile_scopes(workspace)
+        for stream in ("s", "t"):
+            pl.DataFrame({"x": [1]}).write_delta(workspace.configuration.streams["s"].source, mode="append")
+            tag_stream(workspace, stream)
+    files: Counter[str] = Counter()
+    read = version_rows.rows_by_file
+
+    def noted(table: Any, paths: Any, where: Any = None) -> Any:
+        files.update(paths)
+        return read(table, paths, where)
+
+    monkeypatch.setattr(version_rows, "rows_by_file", noted)
+    tables_read.clear()
+    again = Workspace(workspace.configuration)
+    found = lint_scopes(again) if verb == "lint" else report_scopes(again, None, tmp_path / "report")
+    assert not any(each.error for each in found)
+    assert "rules" not in tables_read and set(files.values()) == {1} and len(files) == 4
