@@ -88,6 +88,8 @@ def index_assets(
         workspace = context.resources.lake.workspace()
         with reporting_failures():
             result = compile_scopes(workspace, [scope])[0]
+        for notice in result.notices:
+            context.log.warning(notice)
         yield _rejects(workspace, result)
         if result.error is not None or result.fingerprint is None:
             raise ReportedError(result.error or _held(result))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def compile_line(result: ScopeResult) -> str:
-    """The result of compiling a scope; "" if it failed, since failures are printed elsewhere."""
+    """The result of compiling a scope, and its notices; "" if it failed, since failures are printed elsewhere."""
     if result.error is not None:
         return ""
     states = {
@@ -30,10 +30,11 @@ def compile_line(result: ScopeResult) -> str:
     rejects = f", {result.rejects:,} rejected (see the table rule_rejects)" if result.rejects else ""
     engine = f", engine {result.engine}" if result.engine else ""
     size = f", {result.bytes / 1024:,.0f} KiB" if result.bytes else ""
-    return (
+    line = (
         f"{result.scope}: {states[result.state]}, {counted(result.rules, 'rule')}{rejects}{engine}{size}, "
         f"rules version {result.rules_version}, {result.seconds:.1f} s"
     )
+    return "\n".join([line, *map(paragraph, result.notices)])
 
 
 def report_line(result: ReportResult) -> str:

@@ -27,6 +27,7 @@ from pipelines.compiling.results import (
     library_rejects,
     settings_of,
     too_many,
+    zone_notices,
 )
 from pipelines.compiling.storing import save_to_temporary_file, sound_index, store
 from pipelines.duplicate_ids import current_rules
@@ -194,16 +195,17 @@ def _bring_up_to_date(
         LISTS: versions,
         **implied_by,
     }
+    notices = zone_notices(scope, stored)
     if stored is not None and _is(stored, compiled):
         update_statistics(lake, stored, found)
-        return indexed_result("unchanged", stored, counts), rejected
+        return replace(indexed_result("unchanged", stored, counts), notices=notices), rejected
     statistics = {**compiled.stats, "format_version": FORMAT_VERSION, LIST_FILES: compiled.list_files, **found}
     fingerprint, built, path = compiled.fingerprint, compiled.engine, save_to_temporary_file(compiled)
     # the index is saved in its file: free its memory for writing the table
     del compiled
     release_freed_memory()
     written = store(lake, path, name, rules.version, fingerprint, built, statistics, force)
-    return indexed_result("compiled", written, counts), rejected
+    return replace(indexed_result("compiled", written, counts), notices=notices), rejected
 
 
 def _compiled(

@@ -27,7 +27,8 @@ class ScopeResult:
 
     `state` is "compiled" (a new index was written), "unchanged" (the stored index is still right), "held" (a rule was
     rejected and `on_reject` is "hold": the last good index stays) or "failed" (`error` says why). `rules` counts the
-    enabled rules of the scope, `rejects` how many of these are not in the index; `bytes` is the size of the index.
+    enabled rules of the scope, `rejects` how many of these are not in the index; `bytes` is the size of the index;
+    `notices` are sentences that people should read.
     """
 
     scope: str
@@ -40,6 +41,7 @@ class ScopeResult:
     bytes: int = 0
     seconds: float = 0.0
     error: str | None = None
+    notices: tuple[str, ...] = ()
 
 
 class RejectsNotWrittenError(TableError):
@@ -99,6 +101,20 @@ def settings_of(scope: Scope, engine: str) -> list[Any]:
     annotate = annotate_of(configuration, scope.name)
     others = [annotate.settings] if annotate is not None else []
     return [FORMAT_VERSION, configuration.rules.time_zone, scope.event_time, engine, *others]
+
+
+def zone_notices(scope: Scope, stored: StoredIndex | None) -> tuple[str, ...]:
+    """A sentence if the stored index was compiled with another time zone; two configurations of one lake that differ in
+    it would compile in turn for ever."""
+    then = next(iter((stored.statistics.get("settings") or [])[1:2]), None) if stored is not None else None
+    now = scope.workspace.configuration.rules.time_zone
+    if then in (None, now):
+        return ()
+    return (
+        f"{scope.name}: its rules were compiled with time_zone = {then} before, and now with {now}. If you have not "
+        "changed it, another configuration of this lake has the other one, and each compiles what the other has "
+        "compiled: write the same time_zone in both.",
+    )
 
 
 def refuses_otherwise(scope: Scope, stored: StoredIndex, rejects: pl.DataFrame) -> bool:

@@ -9,6 +9,7 @@ import pytest
 from deltalake import write_deltalake
 
 import rules_index as ri
+from deltatag.lines import compile_line
 from pipelines.authoring.versions import rules_of
 from pipelines.compile import compile_scopes
 from pipelines.compiling.due import compile_is_due
@@ -51,6 +52,21 @@ def test_the_stored_index_matches(workspace, add_rules) -> None:
     assert (result.state, result.rules, result.rejects, result.rules_version) == ("compiled", 3, 0, 1)
     compiled = ri.loads(read_index(workspace.lake, newest_index(workspace.lake, "s")))
     assert compiled.match(pl.DataFrame({"x": [1, 2], "s": ["a", None]})).to_pylist() == [["c"], ["a", "b"]]
+
+
+def test_another_time_zone_is_told(new_workspace, workspace, add_rules) -> None:
+    """Two configurations of one lake that differ in it compile in turn for ever."""
+    add_rules(workspace, ("a", "s", "x > 1"), ("b", "s", "hour(t) > 1"))
+    other = new_workspace(STREAM, {"time_zone": "Asia/Tokyo"}, spark=False)
+    (first,) = compile_scopes(workspace)
+    assert first.notices == ()
+    for again, zones in ((other, ("UTC", "Asia/Tokyo")), (workspace, ("Asia/Tokyo", "UTC"))):
+        assert compile_is_due(again, "s")
+        (result,) = compile_scopes(again)
+        (notice,) = result.notices
+        assert "time_zone = {} before, and now with {}".format(*zones) in notice and "another configuration" in notice
+        assert notice in compile_line(result).replace("\n", " ")
+        assert compile_scopes(again)[0].notices == ()
 
 
 def test_the_stored_index_is_compressed_and_has_no_copies_of_itself(workspace, add_rules) -> None:
