@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pipelines.compiling.due import compile_is_due
 from pipelines.errors import PipelineError
 from pipelines.joining.definition import definition_changes, definition_of
-from pipelines.lake.index_histories import NEW_RULES, current_histories, index_of_step, policy_mode, retag_scope
+from pipelines.lake.index_histories import NEW_RULES, histories_to_retag, index_of_step, policy_mode, retag_scope
 from pipelines.lake.index_store import newest_index
 from pipelines.lake.runs import DONE, PLANNED, last_batch
 from pipelines.retagging.changes import RuleSets
@@ -87,6 +87,11 @@ def join_is_due(workspace: Workspace, name: str) -> bool:
     )
 
 
+_LOOKED_BACK = 20
+"""How many versions of a tagged table a run looks back for a RESTORE that has undone a re-tag: more than runs write
+between two looks, and few enough to be read each time."""
+
+
 def retag_is_due(workspace: Workspace, stream: Stream) -> bool:
     """True if the stream's policy asks for a re-tag: its newest index would tag some rows differently."""
     lake, name = workspace.lake, stream.name
@@ -98,12 +103,13 @@ def retag_is_due(workspace: Workspace, stream: Stream) -> bool:
     stored, last = newest_index(lake, name), last_batch(lake, name)
     if stored is None or last is None:
         return False
-    histories = current_histories(lake, name, last.batch).distinct
+    found, undone = histories_to_retag(lake, name, last.batch, within=_LOOKED_BACK)
+    histories = found.distinct
     if all(index_of_step(history[-1]) == stored.fingerprint for history in histories) and (
         stream.retag == NEW_RULES or _are_short(histories)
     ):
         return False
-    return not RuleSets(workspace, name).changes(histories, stored, policy_mode(stream)).is_empty
+    return not RuleSets(workspace, name).changes(histories | undone, stored, policy_mode(stream)).is_empty
 
 
 def _are_short(histories: frozenset[tuple[str, ...]]) -> bool:

@@ -216,15 +216,16 @@ def current_histories(lake: Lake, name: str, through: int) -> IndexHistories:
 
 
 def histories_to_retag(
-    lake: Lake, name: str, through: int, is_range: bool = False
+    lake: Lake, name: str, through: int, is_range: bool = False, within: int | None = None
 ) -> tuple[IndexHistories, frozenset[History]]:
     """The current histories, without re-tags that a RESTORE of the tagged table has undone; and the histories with
-    these, which rows of the table of matches may still have. The latter are empty if none was undone.
+    these, which rows of the table of matches may still have. The latter are empty if none was undone. within: the number
+    of the table's newest versions in which a RESTORE is looked for; None for all since the last re-tag.
 
     TableError if one was undone and `is_range` is set: only a re-tag of all rows then records what the histories are.
     """
     log, table = table_log(lake.uri(tagged_table(name))), tagged_table(name)
-    found, current = _undone_retag(lake, name, log), current_histories(lake, name, through)
+    found, current = _undone_retag(lake, name, log, within), current_histories(lake, name, through)
     if found is None:
         return current, frozenset()
     if is_range:
@@ -243,7 +244,7 @@ def histories_to_retag(
     return index_histories(newest_first(lake, name), held, through), current.distinct
 
 
-def _undone_retag(lake: Lake, name: str, log: DeltaLog) -> Undone | None:
+def _undone_retag(lake: Lake, name: str, log: DeltaLog, within: int | None) -> Undone | None:
     """The RESTORE of a tagged table that has undone its last re-tag since the last restart; None if there is none."""
     last = next((each for each in newest_first(lake, retag_scope(name)) if each.state == DONE), None)
     if last is None:
@@ -251,7 +252,10 @@ def _undone_retag(lake: Lake, name: str, log: DeltaLog) -> Undone | None:
     later = takewhile(lambda each: each.batch > last.plan["through"], newest_first(lake, name))
     if any(each.plan.get("reset") for each in later):
         return None
-    return undone(log, {retag_application(last.plan["series"], tagged_table(name))}, int(last.plan["tagged_version"]))
+    oldest = int(last.plan["tagged_version"])
+    if within is not None:
+        oldest = max(oldest, lake.version(tagged_table(name)) - within)
+    return undone(log, {retag_application(last.plan["series"], tagged_table(name))}, oldest)
 
 
 def taken_batches(lake: Lake, name: str, through: int) -> Iterator[MicroBatch]:

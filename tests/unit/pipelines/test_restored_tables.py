@@ -33,6 +33,7 @@ from tests.unit.pipelines.local_retags import (
     matched,
     prepared,
     read,
+    tagged,
 )
 from tests.unit.pipelines.retagged_rows import BEFORE, DiedError, edited, random_rule, rows, write_rules
 
@@ -81,6 +82,23 @@ def test_a_retag_that_a_restore_has_undone_in_the_matches_alone_is_told(make_ret
     retag(workspace, "s")
     assert not run_due(workspace, OpenGates()).failures
     assert_like_anew(workspace)
+
+
+@pytest.mark.parametrize("policy", ["always", "new_rules"])
+@pytest.mark.parametrize("tags", [False, True])
+def test_a_run_does_a_retag_again_that_a_restore_has_undone(make_retagged, policy: str, tags: bool) -> None:
+    workspace = prepared(make_retagged, retag=policy)
+    assert run_due(workspace, OpenGates()).retagged[0].rows_changed
+    held = tagged(workspace)
+    assert not run_due(workspace, OpenGates()).retagged
+    restore(workspace, workspace.lake.version("s_tagged") - 1)
+    assert tagged(workspace) != held
+    if tags:
+        append(workspace, 120, 180)
+    again = run_due(workspace, OpenGates())
+    assert not again.failures and again.retagged[0].rows_changed
+    assert (tagged(workspace) & held) == held and matched(workspace) == exploded(workspace)
+    assert not run_due(workspace, OpenGates()).retagged
 
 
 def test_matches_that_a_restore_has_removed_do_not_count_once_they_are_not_kept(make_retagged) -> None:
