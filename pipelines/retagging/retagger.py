@@ -41,7 +41,7 @@ from pipelines.retagging.local_tables import LocalTables
 from pipelines.retagging.lost_texts import refuse_lost_texts
 from pipelines.retagging.newly_matched import left_rows_out, refuse_other_output
 from pipelines.retagging.row_range import range_of
-from pipelines.retagging.tables import ChangedFiles, Tables, why_spark_retags
+from pipelines.retagging.tables import ChangedFiles, Tables, refuse_append_only, why_spark_retags
 from pipelines.runners.choice import report_spark, runner_of
 from pipelines.runners.spark_required import why_spark_writes
 from pipelines.scopes import Scope, StreamScope
@@ -160,6 +160,7 @@ class Retagger:
         table, columns = tagged_table(self.name), self.workspace.configuration.annotations_of(self.name)
         held = (field.name for field in self.lake.delta(table).schema().fields)
         check_widened(self.name, held, columns, self.id_type)
+        refuse_append_only(self.lake, [table, *([matches_table(self.name)] if self._keeps_matches else [])])
         if self._needs_spark is None:
             try:
                 return LocalTables.of(self.scope, stored, changes, indexed, self.rows)
