@@ -21,7 +21,7 @@ from pipelines.lake.index_store import StoredIndex, index_to_tag_with
 from pipelines.lake.runs import PLANNED, MicroBatch, last_batch
 from pipelines.recovery.attempts import holds_nothing, notices
 from pipelines.recovery.jvm_restart import step, surviving
-from pipelines.recovery.lost_rows import kept_matches
+from pipelines.recovery.lost_rows import kept_matches, lost_quarantine
 from pipelines.recovery.micro_batch import MicroBatchRun
 from pipelines.runners.choice import going_on_with_spark, runner_of
 from pipelines.runners.runner import Job, Runner
@@ -201,6 +201,8 @@ class _Tagger(MicroBatchRun):
         compiled = self._index(stored.fingerprint)[1]
         check_inputs(compiled, columns, stream.name, lambda: self.runner.columns(source, source.version))
         check_compiled(compiled, stream.annotations, stream.name)
+        if last is not None and (lost := lost_quarantine(self.lake, stream)):
+            self.workspace.progress(lost)
         self.runner.prepare(source, taken.schema_version, common["id_type"])
         checks = {"key": list(stream.key), "checks": dict(stream.checks)}
         rows, refused = self._refused(source, taken, checks)

@@ -12,7 +12,7 @@ from pipelines.lake.table_log import table_log
 from pipelines.lake.transaction_ids import Undone, app_of, retags_of, undone
 from pipelines.settings.model import Join, Stream
 from pipelines.sources.only_joined import command_of
-from pipelines.table_definitions import is_matches, matches_table, scope_tables, tagged_table
+from pipelines.table_definitions import is_matches, matches_table, quarantine_table, scope_tables, tagged_table
 
 if TYPE_CHECKING:
     from pipelines.workspace import Workspace
@@ -88,6 +88,25 @@ def lost_or_restored_rows(workspace: Workspace, scope: Stream | Join, last: Micr
     matches = kept_matches(scope)
     loss = lost_rows(lake, tagged_table(scope), last, command, matches)
     return loss or restored_rows(lake, scope.name, scope_tables(scope.name, is_join), command, matches)
+
+
+def lost_quarantine(lake: Lake, stream: Stream) -> str | None:
+    """A sentence if the stream's quarantine is gone although earlier runs have written rows to it; None if not.
+
+    Nothing that is tagged depends on it, so the next run makes it again.
+    """
+    name = quarantine_table(stream)
+    if not stream.can_quarantine or lake.exists(name):
+        return None
+    done = takewhile(lambda each: not each.plan.get("reset"), newest_first(lake, stream.name))
+    rows = sum(each.quarantined or 0 for each in done)
+    if not rows:
+        return None
+    return (
+        f"{stream.name}: the table {name} is gone, and with it the {rows:,} rows that earlier runs have written to it. "
+        "It is made again without them; to process everything again: "
+        f"deltatag tag {stream.name} --restart"
+    )
 
 
 def kept_matches(scope: Stream | Join) -> str | None:

@@ -278,3 +278,30 @@ def test_a_retention_beyond_all_times_keeps_everything(workspace) -> None:
     for table in ("s_tagged", "runs"):
         alter(workspace.lake.uri(table), properties={"delta.deletedFileRetentionDuration": "interval 4000000 weeks"})
     assert [each.error for each in maintain(workspace) if each.error] == []
+
+
+def test_a_quarantine_that_is_made_again_is_told(new_workspace, add_rules) -> None:
+    workspace = new_workspace({"s": {"source": "lake/s", "key": ["x"]}}, spark=False)
+    told: list[str] = []
+    workspace.progress = told.append
+    add_rules(workspace, ("a", "s", "x > 0"))
+    quarantine = Path(workspace.lake.uri("quarantine_s"))
+
+    def tag(*xs: int | None) -> list[str]:
+        told.clear()
+        rows = pa.table({"x": pa.array(xs, pa.int64())})
+        write_deltalake(workspace.configuration.streams["s"].source, rows, mode="append")
+        compile_scopes(workspace)
+        tag_stream(workspace, "s")
+        return [each for each in told if "quarantine" in each]
+
+    assert tag(1) == []
+    shutil.rmtree(quarantine)
+    assert tag(2) == []  # no row is lost
+    assert tag(None, None, 3) == []
+    shutil.rmtree(quarantine)
+    (lost,) = tag(4)
+    assert "quarantine_s is gone, and with it the 2 rows" in lost and "deltatag tag s --restart" in lost
+    assert tag(5) == []
+    tag_stream(workspace, "s", restart=True)
+    assert len(read_rows(workspace.lake.delta("quarantine_s"))) == 2
