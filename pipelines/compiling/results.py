@@ -110,11 +110,12 @@ def zone_notices(scope: Scope, stored: StoredIndex | None) -> tuple[str, ...]:
     now = scope.workspace.configuration.rules.time_zone
     if then in (None, now):
         return ()
-    return (
+    text = (
         f"{scope.name}: its rules were compiled with time_zone = {then} before, and now with {now}. If you have not "
         "changed it, another configuration of this lake has the other one, and each compiles what the other has "
-        "compiled: write the same time_zone in both.",
+        "compiled: write the same time_zone in both."
     )
+    return (text,)
 
 
 def refuses_otherwise(scope: Scope, stored: StoredIndex, rejects: pl.DataFrame) -> bool:

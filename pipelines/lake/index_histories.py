@@ -219,8 +219,8 @@ def histories_to_retag(
     lake: Lake, name: str, through: int, is_range: bool = False, within: int | None = None
 ) -> tuple[IndexHistories, frozenset[History]]:
     """The current histories, without re-tags that a RESTORE of the tagged table has undone; and the histories with
-    these, which rows of the table of matches may still have. The latter are empty if none was undone. within: the number
-    of the table's newest versions in which a RESTORE is looked for; None for all since the last re-tag.
+    these, which rows of the table of matches may still have. The latter are empty if none was undone. within: the
+    number of the table's newest versions in which a RESTORE is looked for; None for all since the last re-tag.
 
     TableError if one was undone and `is_range` is set: only a re-tag of all rows then records what the histories are.
     """
