@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
 import pyarrow as pa
 
 import rules_index as ri
-from pipelines.duplicate_ids import current_rules
 from pipelines.errors import ConfigurationError
+from pipelines.explaining.absent import why_absent
 from pipelines.explaining.derived import derived_values, needs_of
 from pipelines.explaining.indexes import Indexes
 from pipelines.explaining.rows import TAGGED_WITH, rows_where
@@ -103,6 +102,8 @@ def explain(
         if rule not in explained_ids and not task.explained:
             raise ri.UnknownRuleError(message)
         task.notes[message] = None
+    if found.note:
+        task.notes[found.note] = None
     if found.has_more:
         task.notes[f"More rows satisfy the condition; the first {limit:,} are explained (--limit)."] = None
     return ExplainResult(scope, found.rows.num_rows, tuple(task.explained), tuple(task.notes))
@@ -156,18 +157,12 @@ def _known(task: _Task, compiled: ri.CompiledRules, rule: str, version: int | No
         rule_of(compiled, rule_id)
     except ri.UnknownRuleError as error:
         which = "the newest index" if version is None else f"version {version} of the rules"
-        task.unknown[rule] = f"{task.scope.name}, {which}: {error}{_version_with(task, rule_id, version)}"
+        task.unknown[rule] = (
+            f"{task.scope.name}, {which}: {error}{why_absent(task.scope.workspace, task.scope.name, rule_id, version)}"
+        )
         return None
     found: str | int = rule_id
     return found
-
-
-def _version_with(task: _Task, rule_id: str | int, version: int | None) -> str:
-    """The advice to explain a rule by the newest version of `rules`, if this has the rule and was not explained; else
-    empty."""
-    rules = current_rules(task.scope.workspace)
-    has_rule = (rules.of_scope(task.scope.name)["rule_id"].cast(pl.String) == str(rule_id)).any()
-    return f" Explain it with --rules-version {rules.version}." if has_rule and rules.version != version else ""
 
 
 def _matched(task: _Task, compiled: ri.CompiledRules, row: dict[str, Any]) -> list[Any]:

@@ -145,9 +145,11 @@ class JoinScope(Scope):
                 column = self.join.on[stream][place]
                 found = next((field for field in schema if field.name.lower() == column.lower()), None)
                 if found is None:
+                    is_field = "." in column and column.split(".")[0].lower() in map(str.lower, schema.names)
+                    hint = "; a key cannot be a field of a STRUCT. Give the source a column" if is_field else ""
                     raise SourceError(
                         f"The join {self.name} joins on {stream}.{column}, but the source of {stream} has no such "
-                        "column."
+                        f"column{hint}."
                     )
                 kinds.setdefault(_kind(found.type), []).append(f"{stream}.{found.name} ({found.type})")
             if nested := [names[0] for kind, names in kinds.items() if kind == "nested"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from pipelines.lake.lake import open_delta
 from pipelines.lake.reading import as_dataset
 from pipelines.scopes import JOINED_TIME, JoinScope, Scope, StreamScope
 from pipelines.settings.configuration import is_catalog_name
-from pipelines.table_definitions import tagged_table
+from pipelines.table_definitions import quarantine_table, tagged_table
 from pipelines.value_lists import read_lists
 from rules_index.names import column_key, path_parts, spelled
 
@@ -35,11 +35,14 @@ TAGGED_WITH = ("rules_version", "index_fingerprint")
 
 @dataclass(frozen=True)
 class MatchingRows:
-    """Rows with the columns of a scope and, if tagged, of `TAGGED_WITH`; `has_more`: further rows satisfy the
-    condition."""
+    """Rows with the columns of a scope and, if tagged, of `TAGGED_WITH`.
+
+    has_more: further rows satisfy the condition; note: why rows of a source have no tags, for people.
+    """
 
     rows: pa.Table
     has_more: bool
+    note: str = ""
 
 
 def rows_where(workspace: Workspace, scope: Scope, columns: pa.Schema, condition: str, limit: int) -> MatchingRows:
@@ -73,7 +76,30 @@ def rows_where(workspace: Workspace, scope: Scope, columns: pa.Schema, condition
     assert isinstance(scope, StreamScope)
     stream = scope.stream
     place = _StoredTable(workspace, f"the source of {stream.name}", stream.source, is_catalog_name(stream.source))
-    return _found(place, schema, compiled, limit)
+    found = _found(place, schema, compiled, limit)
+    return (
+        replace(found, note=_why_untagged(workspace, scope, schema, compiled, limit)) if found.rows.num_rows else found
+    )
+
+
+def _why_untagged(
+    workspace: Workspace, scope: StreamScope, schema: pa.Schema, compiled: ri.CompiledRules, limit: int
+) -> str:
+    """A sentence on why no tagged row satisfies the condition, though rows of the source do."""
+    name = quarantine_table(scope.name)
+    if workspace.lake.exists(name):
+        place = _StoredTable(workspace, f"the table {name}", workspace.lake.uri(name), False)
+        rows = _found(place, pa.schema([*schema, ("reason", pa.string())]), compiled, limit).rows
+        if rows.num_rows:
+            reasons = sorted(set(rows.column("reason").to_pylist()))
+            return (
+                f"No tagged row satisfies the condition. {name} has such rows, which get no tags: {'; '.join(reasons)}."
+            )
+    unmatched = ", or they match no rule" if scope.stream.output == "matched" else ""
+    return (
+        "No tagged row satisfies the condition. Rows of the source are explained, with the newest rules: they are not "
+        f"tagged yet, or were skipped{unmatched}."
+    )
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,37 @@ def test_rows_of_the_source_are_found_and_explained(workspace, add_rules) -> Non
         assert [dict(part.values) for part in each.explanation.predicates] == [{"x": x}, {"place": row["place"]}]
 
 
+def test_a_row_without_tags_is_told_with_the_reason(new_workspace, add_rules) -> None:
+    streams = {
+        "s": {"source": "lake/source", "event_time": "t", "key": ["id"], "checks": {"few": "id < 2900"}},
+        "m": {"source": "lake/source", "output": "matched"},
+    }
+    found = new_workspace(streams, spark=False)
+    source().write_delta(found.configuration.streams["s"].source)
+    add_rules(found, ("many", "s", "x > 10"), ("few", "m", "x > 98"))
+    (note,) = explain(found, "s", ["many"], "id = 2999").notes
+    assert note.endswith("they are not tagged yet, or were skipped.")
+    compile_scopes(found)
+    tag_stream(found, "s")
+    tag_stream(found, "m")
+    result = explain(found, "s", ["many"], "id = 2999")
+    assert result.explained[0].explanation.matched and result.notes == (
+        "No tagged row satisfies the condition. quarantine_s has such rows, which get no tags: the check few is FALSE.",
+    )
+    assert explain(found, "s", ["many"], "id = 5").notes == ()
+    (note,) = explain(found, "m", ["few"], "id = 5").notes
+    assert note.endswith("not tagged yet, or were skipped, or they match no rule.")
+
+
+def test_a_rule_that_the_index_lacks_is_told_with_the_reason(workspace, add_rules) -> None:
+    add_rules(workspace, ("a", "s", "x > 90"), ("b", "w", "gust > 1"), ("c", "s", None))
+    add_rules(workspace, {"rule_id": "d", "scope": "s", "expression": "x > 90", "enabled": False})
+    version = workspace.lake.version("rules")
+    for rule, why in (("b", "a rule of w."), ("c", "rejected: The rule has NULL .*"), ("d", "disabled.")):
+        with pytest.raises(ri.UnknownRuleError, match=f" In version {version} of the rules it is {why}$"):
+            explain(workspace, "s", [rule], "id = 50")
+
+
 def test_the_limit_is_kept_and_told(workspace, add_rules) -> None:
     add_rules(workspace, ("many", "s", "x > 10"))
     found = explain(workspace, "s", ["many"], "x IS NULL", limit=7)
@@ -84,7 +115,8 @@ def test_the_limit_is_kept_and_told(workspace, add_rules) -> None:
     assert all(each.row["id"] % 17 == 0 and each.explanation.value is None for each in found.explained)
     assert any("first 7 are explained" in note for note in found.notes)
     exact = explain(workspace, "s", ["many"], "id >= 998 AND id < 1003", limit=5)
-    assert {each.row["id"] for each in exact.explained} == {998, 999, 1000, 1001, 1002} and not exact.notes
+    assert {each.row["id"] for each in exact.explained} == {998, 999, 1000, 1001, 1002}
+    assert not any("More rows" in note for note in exact.notes)
     assert explain(workspace, "s", ["many"], "id < 0").explained == ()
     assert len(explain(workspace, "s", ["many"], "TRUE", limit=1).explained) == 1
 

@@ -61,6 +61,24 @@ def test_a_stream_that_was_never_compiled_has_a_problem_with_its_columns(new_wor
     assert (found.compile_due, found.lag_rows) == (True, 1)
 
 
+@pytest.mark.parametrize(
+    ("key", "ends"),
+    [
+        ("c.x", "no such column; a key cannot be a field of a STRUCT. Give the source a column."),
+        ("d.x", "no such column."),
+    ],
+)
+def test_a_join_by_a_missing_column_has_a_problem(new_workspace, key: str, ends: str) -> None:
+    joins = {"j": {"streams": ["s", "o"], "on": {"s": [key], "o": ["x"]}, "window": "1 hour"}}
+    streams = {name: {"source": f"lake/{name}", "event_time": "t"} for name in ("s", "o")}
+    workspace = new_workspace(streams, spark=False, joins=joins)
+    rows = pa.table({"x": [1], "c": [{"x": 1}], "t": pa.array([0], pa.timestamp("us", "UTC"))})
+    for name in ("s", "o"):
+        write_deltalake(workspace.configuration.streams[name].source, rows)
+    problem = next(each.problem for each in status(workspace) if each.scope == "j")
+    assert problem == f"The join j joins on s.{key}, but the source of s has {ends}"
+
+
 def test_a_stream_that_will_stop_at_its_source_has_a_problem(new_workspace) -> None:
     workspace = new_workspace({"s": {"source": "lake/s"}}, spark=False)
     source = workspace.configuration.streams["s"].source

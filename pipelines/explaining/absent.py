@@ -1,0 +1,33 @@
+"""Says why an index lacks a rule that somebody asks about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from pipelines.duplicate_ids import current_rules
+from rules_index.printable import escaped
+
+if TYPE_CHECKING:
+    from pipelines.workspace import Workspace
+
+
+def why_absent(workspace: Workspace, scope: str, rule_id: str | int, version: int | None) -> str:
+    """A sentence, after a blank, on what the newest version of `rules` says about a rule that an index lacks.
+
+    version: the version of `rules` that was explained, None for the newest index. Empty if the table has no such rule.
+    """
+    rules, has_id = current_rules(workspace), pl.col("rule_id").cast(pl.String) == str(rule_id)
+    valid = rules.valid.filter(has_id)["scope"].to_list()
+    if scope in valid:
+        return "" if rules.version == version else f" Explain it with --rules-version {rules.version}."
+    says = f" In version {rules.version} of the rules it is"
+    for message in rules.rejects.filter(has_id, pl.col("scope") == scope)["message"]:
+        return f"{says} rejected: {message}"
+    if valid:
+        return f"{says} a rule of {escaped(valid[0])}."
+    names = [each.name for each in workspace.lake.delta("rules").schema().fields]
+    ids = workspace.lake.arrow("rules", [name for name in names if name.lower() == "rule_id"]).column(0)
+    is_there = (pl.Series(ids.cast("string")) == str(rule_id)).any()
+    return f"{says} disabled." if is_there else ""
