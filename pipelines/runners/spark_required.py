@@ -8,6 +8,7 @@ from pipelines.errors import PipelineError
 from pipelines.lake.index_store import newest_index
 from pipelines.lake.table_log import table_log
 from pipelines.recovery.attempts import rules_that_read
+from rules_index.printable import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +43,7 @@ def why_spark_evaluates(compiled: ri.CompiledRules) -> str | None:
 def _part(compiled: ri.CompiledRules, leaf: Leaf) -> str:
     rules = rules_that_read(compiled, leaf.name)
     more = f" (and {_counted(len(rules) - 1, 'more rule')})" if len(rules) > 1 else ""
-    return f"{leaf.text}, of the rule {rules[0] if rules else '?'}{more}"
+    return escaped(f"{leaf.text}, of the rule {rules[0] if rules else '?'}{more}")
 
 
 def _counted(count: int, noun: str) -> str:

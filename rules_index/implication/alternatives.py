@@ -9,9 +9,9 @@ from rules_index.arrays import gather_indices, offsets_of, segment_counts
 from rules_index.implication.cover import COVERED, cover_boxes
 from rules_index.implication.region_boxes import RegionBoxes
 
-MOST_ALTERNATIVES = 1_000
-"""Of a rule with more, none is said to be redundant: each is compared with all others, which takes a third of a second
-for so many, and grows with their square."""
+MOST_ALTERNATIVES = 200
+"""Of a rule with more, none is said to be redundant: each is compared with all others. For so many over a hundred
+columns and patterns this takes a second, and it grows with more than their square."""
 
 
 def always_true(boxes: RegionBoxes, splits: int) -> np.ndarray:

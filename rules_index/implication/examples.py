@@ -18,6 +18,9 @@ _MOST_CODES = 1 << 24
 _ROUNDS, _MOST_TRIES = 8, 1 << 14
 """The rounds of the search for examples if expressions must be hit by chance, and the most rows that a round makes,
 unless more findings have no example yet."""
+_MOST_VALUES = 1 << 27
+"""The most values that these rounds evaluate, apart from the first: each takes seconds if there are thousands of
+patterns."""
 _FIRST_DAY, _LAST_DAY = (
     day.toordinal() - datetime.date(1970, 1, 1).toordinal() for day in (datetime.date.min, datetime.date.max)
 )
@@ -42,7 +45,9 @@ def _examples_of(boxes: np.ndarray, rows: ExampleRows, all_boxes: RegionBoxes) -
     wanted = np.ascontiguousarray(corners(aimed, len(rows.computable), a)[::2].T)
     table = rows.table(wanted)
     held = (boxes >= 0) & rows_within(aimed, rows.read(table, len(a.sizes)), a)
-    for _ in range(0 if rows.is_plain else _ROUNDS):
+    each_round = _MOST_TRIES * max(int(rows.computable.sum()), 1)
+    rounds = min(_ROUNDS, max(1, _MOST_VALUES // each_round))
+    for _ in range(0 if rows.is_plain else rounds):
         left = np.flatnonzero((boxes >= 0) & ~held)
         tried = np.repeat(left, max(1, min(_MOST_TRIES // _ROUNDS, _MOST_TRIES // max(len(left), 1))))
         again = rows.table(wanted[:, tried], np.arange(len(tried)) % 2 == 0)

@@ -40,6 +40,10 @@ def test_each_part_is_named_with_a_rule_up_to_ten_of_them() -> None:
     assert why_spark_evaluates(compiled_of("x > 1", "s = 'a'")) is None
     one = why_spark_evaluates(compiled_of("x > 1", "soundex(s) = 'a'", "soundex(s) = 'b' AND x > 2"))
     assert one == "only Spark evaluates soundex(s), of the rule r1 (and 1 more rule)"
+    forged = ri.compile_rules(
+        [("r\nall is well", "soundex(s) = 'a'")], SCHEMA, analyse=lambda leaves: [None] * len(leaves)
+    )
+    assert why_spark_evaluates(forged) == "only Spark evaluates soundex(s), of the rule r\\nall is well"
     many = why_spark_evaluates(compiled_of(*(f"find_in_set(s, '{width}') > 5" for width in range(3, 15))))
     assert many is not None and many.endswith("; and 2 other parts")
     named = re.findall(r"find_in_set\(s, '(\d+)'\), of the rule r(\d+);", many)
