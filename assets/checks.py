@@ -13,7 +13,7 @@ from pipelines.settings.model import Configuration, Join, Stream
 from pipelines.table_definitions import tagged_table
 from quality import joined, rules, sources, tagged
 from quality.findings import ERROR, Expectation, GateResult, markdown_table
-from quality.gates import joined_gate, rules_gate, source_gate, tagged_gate
+from quality.gates import Pages, joined_gate, rules_gate, source_gate, tagged_gate
 
 if TYPE_CHECKING:
     from pipelines.workspace import Workspace
@@ -26,7 +26,7 @@ def rules_checks(configuration: Configuration) -> dg.AssetChecksDefinition:
     """The checks of the rules table; if one fails as an error, nothing is compiled."""
 
     def gate(context: dg.AssetCheckExecutionContext) -> GateResult:
-        return rules_gate(_workspace(context))
+        return rules_gate(_workspace(context), Pages.CHANGED)
 
     return _checks("judge_rules", RULES, rules.expectations(configuration), gate)
 
@@ -39,7 +39,7 @@ def source_checks(stream: Stream, is_joined: bool = False) -> dg.AssetChecksDefi
     """
 
     def gate(context: dg.AssetCheckExecutionContext) -> GateResult:
-        return source_gate(_workspace(context), stream.name)
+        return source_gate(_workspace(context), stream.name, Pages.CHANGED)
 
     return _checks(
         f"judge_{stream.name}",
@@ -55,7 +55,7 @@ def tagged_checks(stream: Stream) -> dg.AssetChecksDefinition:
     key = table_key(tagged_table(stream))
 
     def gate(context: dg.AssetCheckExecutionContext) -> GateResult:
-        return tagged_gate(_workspace(context), stream.name, max(_written(context, key), 1))
+        return tagged_gate(_workspace(context), stream.name, max(_written(context, key), 1), Pages.CHANGED)
 
     return _checks(f"judge_{tagged_table(stream)}", key, tagged.expectations(stream), gate)
 
@@ -65,7 +65,7 @@ def joined_checks(configuration: Configuration, join: Join) -> dg.AssetChecksDef
     key = table_key(tagged_table(join.name))
 
     def gate(context: dg.AssetCheckExecutionContext) -> GateResult:
-        return joined_gate(_workspace(context), join.name, max(_written(context, key), 1))
+        return joined_gate(_workspace(context), join.name, max(_written(context, key), 1), Pages.CHANGED)
 
     return _checks(f"judge_{tagged_table(join.name)}", key, joined.expectations(configuration, join), gate)
 

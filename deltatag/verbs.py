@@ -201,9 +201,9 @@ def run_verb(args: Namespace) -> int:
     """Compile, tag, re-tag and join what is due, with quality gates."""
     from pipelines.compiling.notices import refusals_notice
     from pipelines.run import run_due
-    from quality.gates import QualityGates
+    from quality.gates import Pages, QualityGates
 
-    gates = QualityGates(docs=args.data_docs)
+    gates = QualityGates(Pages.ALL if args.data_docs else Pages.CLOSED)
     with _workspace(args) as workspace:
         # raises an error with advice if the lake does not exist, before the gates fail for it
         workspace.lake.delta("rules")

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -22,6 +23,8 @@ from quality.evaluation import Suite, evaluate
 from quality.findings import ERROR, Finding
 
 INDEX = "index.html"
+_DAY = 24 * 60 * 60.0
+"""In seconds."""
 
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; color: #212529; margin: 0 auto; max-width: 1100px; padding: 1rem 2rem }
@@ -69,17 +72,43 @@ def write_page(folder: Path, suite: str, findings: Sequence[Finding], result: An
     return page
 
 
-def note_verdicts(folder: Path, suites: Sequence[Suite]) -> None:
-    """Update the index with suites that are evaluated without a page; their earlier pages are deleted.
+def note_verdicts(folder: Path, suites: Sequence[Suite]) -> Path | None:
+    """Update the index with suites that are evaluated without a page; returns the page of the last one, if it has one.
 
-    Nothing is written if there are no Data Docs yet, or they cannot be written.
+    An earlier page is kept if each expectation has the result that it has there, and is deleted otherwise. Nothing is
+    written if there are no Data Docs yet, or they cannot be written.
     """
     if not (folder / INDEX).exists():
-        return
+        return None
+    page = None
     with contextlib.suppress(OSError):
         for suite in suites:
-            _page_of(folder, suite.name).unlink(missing_ok=True)
-            _note(folder, suite.name, evaluate([suite]))
+            findings, page = evaluate([suite]), _page_of(folder, suite.name)
+            if _results(folder, suite.name) != _results_of(findings):
+                page.unlink(missing_ok=True)
+            _note(folder, suite.name, findings)
+    return page if page is not None and page.exists() else None
+
+
+def is_page_due(folder: Path, suite: Suite) -> bool:
+    """Whether a suite has no page, or one that is older than a day or has other results."""
+    try:
+        written = _page_of(folder, suite.name).stat().st_mtime
+    except OSError:
+        return True
+    return time.time() - written > _DAY or _results(folder, suite.name) != _results_of(evaluate([suite]))
+
+
+def _results(folder: Path, suite: str) -> list[tuple[str, bool]]:
+    """The expectations of the suite's newest verdict, each with whether it was met; none if there is no verdict."""
+    with contextlib.suppress(OSError, ValueError):
+        found = json.loads((folder / f"{suite}.json").read_text(encoding="utf-8"))["findings"]
+        return [(name, success) for name, _, success, _ in found]
+    return []
+
+
+def _results_of(findings: Sequence[Finding]) -> list[tuple[str, bool]]:
+    return [(found.expectation, found.success) for found in findings]
 
 
 def _note(folder: Path, suite: str, findings: Sequence[Finding]) -> None:

@@ -1,13 +1,15 @@
 """The quality gates between the steps of a run: before compiling, before and after tagging, before and after joining.
 
 Each gate evaluates its suites over their measures. Great Expectations also runs the suites, and writes their pages, if
-`docs` is set or a gate is closed. Otherwise it is not imported, since that takes longer than everything else in a gate.
+a gate is closed or the caller wants pages (`Pages`). Otherwise it is not imported, since that takes longer than
+everything else in a gate.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from pipelines.errors import ConfigurationError, PipelineError
@@ -16,7 +18,7 @@ from pipelines.sources.only_joined import is_only_joined
 from pipelines.spark.failures import explained
 from pipelines.table_definitions import tagged_table
 from quality import joined, rules, sources, tagged
-from quality.documents import note_verdicts
+from quality.documents import is_page_due, note_verdicts
 from quality.evaluation import MeasuredSuites, evaluate
 from quality.findings import ERROR, Expectation, Finding, GateResult
 from quality.validation import validate
@@ -30,19 +32,29 @@ _STEP = "read what is to be judged"
 """For messages about an error of Spark in a gate: what could not be done."""
 
 
-def rules_gate(workspace: Workspace, docs: bool = True) -> GateResult:
+class Pages(Enum):
+    """Which gates get pages in Data Docs."""
+
+    CLOSED = "closed"
+    """Gates that are closed."""
+    CHANGED = "changed"
+    """Those, and gates with a suite whose page is missing, is older than a day, or has other results."""
+    ALL = "all"
+
+
+def rules_gate(workspace: Workspace, pages: Pages = Pages.CLOSED) -> GateResult:
     """Check the newest version of the rules table."""
     workspace.progress("judging the rules table")
     expected = rules.expectations(workspace.configuration)
-    return _gated(workspace, rules.NAME, expected, lambda: rules.suites(workspace), docs)
+    return _gated(workspace, rules.NAME, expected, lambda: rules.suites(workspace), pages)
 
 
-def source_gate(workspace: Workspace, stream: str, docs: bool = True) -> GateResult:
+def source_gate(workspace: Workspace, stream: str, pages: Pages = Pages.CLOSED) -> GateResult:
     """Check a stream's source, and its rows that are not tagged yet."""
     workspace.progress(f"judging the source of {stream}")
     configured = workspace.configuration.stream(stream)
     expected = sources.expectations(configured)
-    return _gated(workspace, stream, expected, lambda: sources.suites(workspace, configured), docs)
+    return _gated(workspace, stream, expected, lambda: sources.suites(workspace, configured), pages)
 
 
 def joined_source_gate(workspace: Workspace, join: Join, of_stream: GateResult) -> GateResult:
@@ -62,7 +74,7 @@ def joined_source_gate(workspace: Workspace, join: Join, of_stream: GateResult) 
     return GateResult(name, evaluate(measured.suites), measured.measures, report=of_stream.report)
 
 
-def tagged_gate(workspace: Workspace, stream: str, newest: int = 1, docs: bool = True) -> GateResult:
+def tagged_gate(workspace: Workspace, stream: str, newest: int = 1, pages: Pages = Pages.CLOSED) -> GateResult:
     """Check what a stream wrote since it was checked last, but at least the last `newest` micro-batches."""
     workspace.progress(f"judging the tagged rows of {stream}")
     configured = workspace.configuration.stream(stream)
@@ -73,10 +85,10 @@ def tagged_gate(workspace: Workspace, stream: str, newest: int = 1, docs: bool =
     def measure() -> MeasuredSuites:
         return tagged.suites(workspace, configured, max(newest, unjudged(workspace.lake, stream)))
 
-    return _gated(workspace, name, expected, measure, docs)
+    return _gated(workspace, name, expected, measure, pages)
 
 
-def joined_gate(workspace: Workspace, name: str, newest: int = 1, docs: bool = True) -> GateResult:
+def joined_gate(workspace: Workspace, name: str, newest: int = 1, pages: Pages = Pages.CLOSED) -> GateResult:
     """Check what a join wrote since it was checked last, but at least the last `newest` micro-batches."""
     workspace.progress(f"judging the joined rows of {name}")
     join = workspace.configuration.joins[name]
@@ -85,28 +97,27 @@ def joined_gate(workspace: Workspace, name: str, newest: int = 1, docs: bool = T
     def measure() -> MeasuredSuites:
         return joined.suites(workspace, join, max(newest, unjudged(workspace.lake, name)))
 
-    return _gated(workspace, tagged_table(name), expected, measure, docs)
+    return _gated(workspace, tagged_table(name), expected, measure, pages)
 
 
 class QualityGates:
     """The gates of one run, with the methods that `pipelines.run` calls; `results` has what they found, in order."""
 
-    def __init__(self, docs: bool = True) -> None:
-        """docs: write a page of Data Docs for each suite, and not only for those of a closed gate."""
-        self._docs = docs
+    def __init__(self, pages: Pages = Pages.CLOSED) -> None:
+        self._pages = pages
         self.results: list[GateResult] = []
 
     def before_compile(self, workspace: Workspace) -> str | None:
         """Check the rules table; returns None to pass, or why the gate is closed."""
-        return self._keep(rules_gate(workspace, self._docs))
+        return self._keep(rules_gate(workspace, self._pages))
 
     def before_tag(self, workspace: Workspace, stream: Stream) -> str | None:
         """Check a stream's source; returns None to pass, or why the gate is closed."""
-        return self._keep(source_gate(workspace, stream.name, self._docs))
+        return self._keep(source_gate(workspace, stream.name, self._pages))
 
     def after_tag(self, workspace: Workspace, stream: Stream) -> str | None:
         """Check what was tagged since the last such gate; returns None to pass, or why the gate is closed."""
-        return self._keep(tagged_gate(workspace, stream.name, docs=self._docs))
+        return self._keep(tagged_gate(workspace, stream.name, pages=self._pages))
 
     def before_join(self, workspace: Workspace, join: Join) -> str | None:
         """Check the sources of the join's streams; returns None to pass, or why a gate is closed.
@@ -121,13 +132,13 @@ class QualityGates:
         """Why a stream's source is closed to a join; None if it is open."""
         found = next((result for result in self.results if result.gate == stream), None)
         if found is None:
-            found = source_gate(workspace, stream, self._docs)
+            found = source_gate(workspace, stream, self._pages)
             self._keep(found)
         return None if found.passed else self._keep(joined_source_gate(workspace, join, found))
 
     def after_join(self, workspace: Workspace, join: Join) -> str | None:
         """Check what was joined since the last such gate; returns None to pass, or why the gate is closed."""
-        return self._keep(joined_gate(workspace, join.name, docs=self._docs))
+        return self._keep(joined_gate(workspace, join.name, pages=self._pages))
 
     def _keep(self, result: GateResult) -> str | None:
         self.results.append(result)
@@ -139,7 +150,7 @@ def _gated(
     name: str,
     expected: Sequence[Expectation],
     measure: Callable[[], MeasuredSuites],
-    docs: bool,
+    pages: Pages,
 ) -> GateResult:
     """The result of a gate. measure: reads the tables."""
     try:
@@ -149,11 +160,12 @@ def _gated(
         return _unjudged(name, expected, error)
     folder = page_folder(workspace.configuration, DATA_DOCS)
     found = GateResult(name, evaluate(measured.suites), measured.measures, measured.counts)
-    if found.passed and not docs:
-        note_verdicts(folder, measured.suites)
-    else:
+    due = pages is Pages.CHANGED and any(is_page_due(folder, suite) for suite in measured.suites)
+    if due or pages is Pages.ALL or not found.passed:
         findings, report = validate(folder, measured.suites)
         found = replace(found, findings=findings, report=report)
+    else:
+        found = replace(found, report=note_verdicts(folder, measured.suites))
     measured.note_judged()
     return found
 

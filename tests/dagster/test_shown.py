@@ -17,12 +17,15 @@ from deltalake import write_deltalake
 from assets.checks import _written
 from assets.headless import run_once
 from assets.history import last_batches
+from assets.lint import NAME as LINT
 from assets.plots import rows_and_matches
 from assets.resources import LakeResource
 from assets.table_metadata import table_metadata
+from pipelines.lint import accept_finding
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from tests.dagster.small_lake import FLIGHTS, RULES_OF_FLIGHTS, append, flights, make_lake, shown
+from tests.lakes import write_rules
 
 BOTH = """
 [streams.flights]
@@ -50,6 +53,30 @@ def picture(markdown: str) -> bytes:
     found = re.fullmatch(r"!\[rows and matches\]\(data:image/png;base64,([A-Za-z0-9+/=]+)\)", markdown)
     assert found is not None
     return base64.b64decode(found[1], validate=True)
+
+
+def test_rules_are_linted_again_when_they_have_changed_or_after_a_while(
+    workspace: Workspace, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look() -> tuple[str, Any]:
+        evaluations = run_once(workspace, instance, ["flights"], quiet=True).get_asset_check_evaluations()
+        (check,) = (each for each in evaluations if each.check_name == LINT)
+        assert check.passed == (check.description == "no findings")
+        return check.description or "", check.metadata["looked_at"].value
+
+    monkeypatch.setattr("assets.lint._SHARE", 1e-6)
+    first = look()
+    append(workspace, range(100, 110))
+    assert look() == first
+    write_rules(workspace, [("odd", "flights", "delay > 5 AND delay < 5")])
+    (described, at), then = first, look()
+    assert "contradiction" in then[0] and "contradiction" not in described and then[1] > at
+    assert look() == then
+    accept_finding(workspace, "odd", "contradiction")
+    accepted = look()
+    assert "contradiction" not in accepted[0]
+    monkeypatch.setattr("assets.lint._SHARE", 1e6)
+    assert look()[1] > accepted[1]
 
 
 def test_a_tagged_table_shows_numbers_to_plot_and_a_picture_of_its_micro_batches(

@@ -16,7 +16,7 @@ from pipelines.compile import compile_scopes
 from pipelines.pages import DATA_DOCS, page_folder
 from pipelines.tag import tag_stream
 from quality.findings import ERROR, WARNING, GateResult
-from quality.gates import QualityGates, rules_gate, source_gate, tagged_gate
+from quality.gates import Pages, QualityGates, rules_gate, source_gate, tagged_gate
 from tests.cases import soak_but, soak_rest, some_of
 
 STREAM = {"source": "lake/source", "key": ["id"], "event_time": "at", "checks": {"sane": "x < 95"}}
@@ -255,8 +255,8 @@ def test_the_gates_of_a_run_keep_what_they_found(lake) -> None:
 
 def test_data_docs_need_no_other_host(lake) -> None:
     workspace = lake()
-    rules_gate(workspace)
-    source_gate(workspace, "s")
+    rules_gate(workspace, Pages.ALL)
+    source_gate(workspace, "s", Pages.ALL)
     folder = page_folder(workspace.configuration, DATA_DOCS)
     pages = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.html")}
     assert set(pages) == {"index.html", "rules.html", "s.html"}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 
 from pipelines.settings.configuration import parse_configuration
 from quality import joined, rules, sources, tagged, validation
-from quality.documents import INDEX, note_verdicts
+from quality.documents import INDEX, is_page_due, note_verdicts
 from quality.evaluation import Suite, evaluate
 from quality.findings import ERROR, WARNING, Expectation, Finding, markdown_table
 from quality.validation import NONE, between, equal, listing, none_of, nothing, one_of, validate
@@ -150,6 +152,13 @@ def test_the_first_page_has_the_newest_verdict_of_every_suite(tmp_path: Path) ->
     text = (tmp_path / INDEX).read_text(encoding="utf-8")
     assert "All 3 suites passed, 1 with warnings." in text
     assert not (tmp_path / "y.html").exists() and '"y.html"' not in text and (tmp_path / "a.html").exists()
+    # a page whose verdict is the same stays, and is due again after a day, or when the verdict is another one
+    assert note_verdicts(tmp_path, [suite("a", "yes")]) == tmp_path / "a.html"
+    assert not is_page_due(tmp_path, suite("a", "yes")) and is_page_due(tmp_path, suite("a", "no"))
+    assert is_page_due(tmp_path, suite("y", "yes")) and is_page_due(tmp_path / "none", suite("a", "yes"))
+    yesterday = time.time() - 25 * 60 * 60
+    os.utime(tmp_path / "a.html", (yesterday, yesterday))
+    assert is_page_due(tmp_path, suite("a", "yes"))
 
 
 @pytest.mark.slow

@@ -53,7 +53,7 @@ def append(workspace: Workspace, x: int) -> None:
 
 
 def run(workspace: Workspace) -> RunReport:
-    return run_due(workspace, QualityGates(docs=False))
+    return run_due(workspace, QualityGates())
 
 
 def tags(workspace: Workspace, stream: str = "s") -> dict[int, list[str]]:
@@ -153,7 +153,7 @@ def test_times_without_a_zone_bound_rules_in_the_configured_one(new_workspace) -
     bounds = {"valid_from": [datetime(2024, 7, 1)], "valid_to": pl.Series([None], dtype=pl.Datetime("us"))}
     rules = pl.DataFrame({"rule_id": ["a"], "scope": ["s"], "expression": ["true"], **bounds})
     rules.write_delta(workspace.lake.uri("rules"), mode="overwrite", delta_write_options={"schema_mode": "overwrite"})
-    assert rules_gate(workspace, docs=False).passed
+    assert rules_gate(workspace).passed
     assert run(workspace).failures == {}
     assert [len(ids) for _, ids in sorted(columns_of(workspace, "s_tagged", "t", "rule_ids"))] == [0, 1, 1]
 

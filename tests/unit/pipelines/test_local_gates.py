@@ -91,7 +91,7 @@ def test_a_micro_batch_that_a_run_resumes_is_judged_with_those_after_it(workspac
         assert set(run_due(workspace, OpenGates()).failures) == {"s"}
     stream = workspace.configuration.streams["s"]
     write_deltalake(stream.source, pl.read_delta(stream.source).head(9).to_arrow(), mode="append")
-    gates = QualityGates(docs=False)
+    gates = QualityGates()
     report = run_due(workspace, gates)
     assert (report.failures, report.tagged[0].batches) == ({}, 2)
     assert gates.results[-1].measures["tagged_rows"] == report.tagged[0].rows - report.tagged[0].quarantined
@@ -99,7 +99,7 @@ def test_a_micro_batch_that_a_run_resumes_is_judged_with_those_after_it(workspac
 
 @pytest.mark.slow
 def test_what_a_killed_run_tagged_is_judged_by_the_next_one(workspace, monkeypatch) -> None:
-    source, gates = workspace.configuration.streams["s"].source, QualityGates(docs=False)
+    source, gates = workspace.configuration.streams["s"].source, QualityGates()
 
     def append_and_run() -> int:
         """Let three rows arrive, and run; returns how many rows were judged."""
@@ -118,7 +118,7 @@ def test_what_a_killed_run_tagged_is_judged_by_the_next_one(workspace, monkeypat
     tag_stream(workspace, "s", restart=True)  # what was there before has gone unjudged with its rows
     assert append_and_run() == ROWS + 12
     version = workspace.lake.version("runs")
-    assert tagged_gate(workspace, "s", docs=False).measures["source_rows"] == 3
+    assert tagged_gate(workspace, "s").measures["source_rows"] == 3
     assert workspace.lake.version("runs") == version
 
 
@@ -128,7 +128,7 @@ def test_rows_that_were_written_by_another_output_are_not_judged_by_this_one(wor
     stream = replace(configuration.streams["s"], output="matched")
     tag_stream(Workspace(replace(configuration, streams={"s": stream})), "s")
     write_deltalake(stream.source, pl.read_delta(stream.source).head(3).to_arrow(), mode="append")
-    gates = QualityGates(docs=False)
+    gates = QualityGates()
     assert run_due(workspace, gates).failures == {} and gates.results[-1].measures["source_rows"] == 3
 
 

@@ -57,11 +57,11 @@ def workspace(new_workspace, add_rules) -> Workspace:
 
 @pytest.mark.slow
 def test_a_source_that_changed_names_the_command_of_its_joins(workspace) -> None:
-    assert run_due(workspace, QualityGates(docs=False)).failures == {}
+    assert run_due(workspace, QualityGates()).failures == {}
     source = workspace.configuration.streams["b"].source
     write_deltalake(source, rows(0, pa.int32()), mode="append")
     DeltaTable(source).delete("id = 3")
-    gates = QualityGates(docs=False)
+    gates = QualityGates()
     report = run_due(workspace, gates)
     (reason,) = report.failures.values()
     assert "deltatag join j --restart" in reason and "deltatag tag" not in reason
@@ -75,11 +75,11 @@ def test_a_join_is_not_told_to_skip_rows_of_files_that_are_gone(workspace, add_r
     add_rules(workspace, ("alone", "b", "x > 3"))
     workspace = with_stream(workspace, "b", checks={"positive": "x >= 0"})
     source = workspace.configuration.streams["b"].source
-    assert run_due(workspace, QualityGates(docs=False)).failures == {}
+    assert run_due(workspace, QualityGates()).failures == {}
     write_deltalake(source, rows(ROWS, pa.int32()), mode="append")
     DeltaTable(source).optimize.compact()
     DeltaTable(source).vacuum(0, dry_run=False, enforce_retention_duration=False)
-    reason = run_due(workspace, QualityGates(docs=False)).failures["j"]
+    reason = run_due(workspace, QualityGates()).failures["j"]
     assert "The quality gate of b for j is closed." in reason and "no longer exist" in reason
     assert "deltatag join j --restart" in reason and "--skip-changes" not in reason
 
@@ -100,7 +100,7 @@ def test_what_only_a_stream_needs_of_its_source_does_not_keep_its_joins_from_run
 ) -> None:
     if has_rules:
         add_rules(workspace, ("alone", "a", "x > 3"))
-    gates = QualityGates(docs=False)
+    gates = QualityGates()
     report = run_due(with_stream(workspace, "a", **wrong), gates)
     (what,) = wrong
     assert list(report.failures) == ["a"]
@@ -113,7 +113,7 @@ def test_what_only_a_stream_needs_of_its_source_does_not_keep_its_joins_from_run
 def test_what_a_join_needs_of_a_source_keeps_it_from_running(workspace) -> None:
     # every row of `a` fails the check; that its stream lacks its key changes nothing of it
     changed: dict[str, Any] = {"key": ("lacks",), "checks": {"never": "x < 0"}, "max_quarantine_share": 0.5}
-    report = run_due(with_stream(workspace, "a", **changed), QualityGates(docs=False))
+    report = run_due(with_stream(workspace, "a", **changed), QualityGates())
     assert set(report.failures) == {"a", "j"} and report.joined == []
     assert "The quality gate of a for j is closed." in report.failures["j"]
     assert "at most 0.5 is allowed" in report.failures["j"] and "lacks" not in report.failures["j"]
@@ -122,11 +122,11 @@ def test_what_a_join_needs_of_a_source_keeps_it_from_running(workspace) -> None:
 @pytest.mark.slow
 def test_a_stream_that_stopped_at_a_change_does_not_stop_a_join_that_is_beyond_it(workspace, add_rules) -> None:
     add_rules(workspace, ("alone", "b", "x > 3"))
-    assert run_due(workspace, QualityGates(docs=False)).failures == {}
+    assert run_due(workspace, QualityGates()).failures == {}
     DeltaTable(workspace.configuration.streams["b"].source).delete("id = 3")
     join_streams(workspace, "j", skip_changes=True)
     write_deltalake(workspace.configuration.streams["b"].source, rows(ROWS, pa.int32()).slice(0, 5), mode="append")
-    report = run_due(workspace, QualityGates(docs=False))
+    report = run_due(workspace, QualityGates())
     assert list(report.failures) == ["b"] and "deltatag tag b" in report.failures["b"]
     assert [(each.join, each.rows) for each in report.joined] == [("j", 5)]
 
@@ -138,7 +138,7 @@ def measured(workspace: Workspace) -> Mapping[str, Any]:
 @pytest.mark.slow
 def test_a_run_of_a_join_needs_no_jvm_and_its_gates_pass(workspace) -> None:
     began = "pyspark" in sys.modules
-    report = run_due(workspace, QualityGates(docs=False))
+    report = run_due(workspace, QualityGates())
     assert report.failures == {}
     assert report.joined[0].joined > 50
     measures = measured(workspace)
@@ -150,7 +150,7 @@ def test_a_run_of_a_join_needs_no_jvm_and_its_gates_pass(workspace) -> None:
     assert measures["unknown_ids"] == measures["disagreeing_rules"] == "none"
     late = pa.concat_tables([rows(ROWS, pa.int32()).slice(0, 1), rows(-7200, pa.int32()).slice(0, 2)])
     write_deltalake(workspace.configuration.streams["b"].source, late, mode="append")
-    report = run_due(workspace, QualityGates(docs=False))
+    report = run_due(workspace, QualityGates())
     assert report.failures == {}
     measures = measured(workspace)
     assert (measures["new_rows"], measures["quarantined_rows"]) == (3, 2)
@@ -193,7 +193,7 @@ def ids(table: pa.Table, change: Callable[[list[str]], list[str] | None]) -> pa.
     ),
 )
 def test_each_fault_in_a_file_is_found(workspace, change, fault) -> None:
-    run_due(workspace, QualityGates(docs=False))
+    run_due(workspace, QualityGates())
     assert measured(workspace)[fault] in (0, "none")
     (path,) = DeltaTable(workspace.lake.uri(tagged_table("j"))).file_uris()
     pq.write_table(change(pq.read_table(Path(path))), path)

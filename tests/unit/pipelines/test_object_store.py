@@ -318,7 +318,7 @@ def test_gates_judge_what_a_run_wrote(store, new_workspace, add_rules, uri) -> N
     joined = {"streams": ["a", "b"], "on": ["name"], "window": "10 min"}
     workspace = new_workspace(streams, spark=False, runner="local", root=f"{uri}/lake", joins={"j": joined})
     add_rules(workspace, ("big", "a", "amount > 50"), ("both", "j", "a.amount > 50 AND b.flag"))
-    gates = QualityGates(docs=False)
+    gates = QualityGates()
     assert not run_due(workspace, gates).failures
     assert {result.gate for result in gates.results if result.passed} >= {"a_tagged", "j_tagged"}
 
@@ -326,13 +326,13 @@ def test_gates_judge_what_a_run_wrote(store, new_workspace, add_rules, uri) -> N
 def test_a_run_sends_few_requests(store, make, uri) -> None:
     workspace = make(f"{uri}/lake", written(f"{uri}/source"))
     for first in (200, 400):
-        assert not run_due(workspace, QualityGates(docs=False)).failures
+        assert not run_due(workspace, QualityGates()).failures
         written(f"{uri}/source", first=first)
     store.hinder()
-    assert run_due(workspace, QualityGates(docs=False)).tagged
+    assert run_due(workspace, QualityGates()).tagged
     assert len(store.seen()[0]) < 360  # each takes 20 to 50 ms in a store of the cloud
     store.hinder()
-    assert not run_due(workspace, QualityGates(docs=False)).tagged
+    assert not run_due(workspace, QualityGates()).tagged
     assert len(store.seen()[0]) < 70
 
 

@@ -42,7 +42,7 @@ def test_the_other_streams_go_on(new_workspace, add_rules, harm: str, checks: di
         write_deltalake(workspace.configuration.streams[name].source, table)
         add_rules(workspace, (f"of {name}", name, "x > 50"))
     compile_scopes(workspace)
-    assert not run_due(workspace, QualityGates(docs=False)).failures
+    assert not run_due(workspace, QualityGates()).failures
     for name in names:
         write_deltalake(workspace.configuration.streams[name].source, table, mode="append")
     path = newest_file(workspace.configuration.streams["b"].source)
@@ -52,7 +52,7 @@ def test_the_other_streams_go_on(new_workspace, add_rules, harm: str, checks: di
     else:
         cut = {"truncated": whole[: len(whole) // 2], "damaged": whole[:100] + bytes(400) + whole[500:]}
         path.write_bytes(cut[harm])
-    report = run_due(workspace, QualityGates(docs=False))
+    report = run_due(workspace, QualityGates())
     assert list(report.failures) == ["b"] and [each.stream for each in report.tagged] == ["a", "c"]
     if harm == "gone":
         assert "1 of the 1 files that b has to read next" in report.failures["b"]
@@ -61,7 +61,7 @@ def test_the_other_streams_go_on(new_workspace, add_rules, harm: str, checks: di
         assert f"The source of b cannot be read: {path} is damaged: " in report.failures["b"]
     assert [workspace.lake.arrow(f"{name}_tagged").num_rows for name in names] == [4000, 2000, 4000]
     path.write_bytes(whole)
-    assert not run_due(workspace, QualityGates(docs=False)).failures
+    assert not run_due(workspace, QualityGates()).failures
     assert workspace.lake.arrow("b_tagged").num_rows == 4000
 
 
@@ -76,10 +76,10 @@ def test_a_join_names_the_damaged_file(new_workspace, add_rules, tmp_path: Path)
     for name in streams:
         write_deltalake(workspace.configuration.streams[name].source, table)
     add_rules(workspace, ("of both", "j", "a.id < b.id + 50"))
-    assert not run_due(workspace, QualityGates(docs=False)).failures
+    assert not run_due(workspace, QualityGates()).failures
     write_deltalake(workspace.configuration.streams["b"].source, table, mode="append")
     path = newest_file(workspace.configuration.streams["b"].source)
     path.write_bytes(path.read_bytes()[:-100] + bytes(100))
-    report = run_due(workspace, QualityGates(docs=False))
+    report = run_due(workspace, QualityGates())
     assert report.failures == {"j": report.failures["j"]}
     assert f"The source of b cannot be read: {path} is damaged: " in report.failures["j"]
