@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rules_index.arrays import gather_indices, offsets_of, segment_counts, segment_ids
-from rules_index.implication.cover import COVERED, UNCOVERED, UNDECIDED, corners, cover_boxes
+from rules_index.implication.corner_matching import CornerMatching, corner_matching, region_codes
+from rules_index.implication.cover import COVERED, UNCOVERED, UNDECIDED, cover_boxes
 from rules_index.implication.covering_rules import covering_rules, further_covering_rules
 from rules_index.implication.region_boxes import RegionBoxes
 from rules_index.index.conjunction_arrays import Conjunctions
@@ -113,10 +114,12 @@ class Containment:
         for sample, following in zip(samples, (*samples[1:], 0), strict=True):
             others = np.zeros_like(eligible)
             others[order[: len(order) // sample]] = True
-            engine = self._engine if sample == 1 else Hybrid.scanning(_of_rules(self._conjunctions, others))
+            conjunctions = self._conjunctions if sample == 1 else _of_rules(self._conjunctions, others)
+            engine = self._engine if sample == 1 else Hybrid.scanning(conjunctions)
             most = MOST_COVERING * following // sample
             left, unions = [], []
-            for chosen, alone, candidates, crowded in self._candidates(engine, rules, others, light, most):
+            matching = corner_matching(self._boxes, conjunctions, engine)
+            for chosen, alone, candidates, crowded in self._candidates(matching, rules, others, light, most):
                 implied = self._one_of(alone)
                 single.append(implied)
                 is_open = ~np.isin(chosen, implied.rules)
@@ -142,9 +145,10 @@ class Containment:
         for sample in _SAMPLES if len(order) > _LEAST_SAMPLED else _SAMPLES[-1:]:
             some = np.zeros_like(others)
             some[order[: len(order) // sample]] = True
-            engine = Hybrid.scanning(_of_rules(self._conjunctions, some))
-            unions = []
-            for chosen, alone, candidates, _ in self._candidates(engine, rules, some, light, len(others)):
+            conjunctions = _of_rules(self._conjunctions, some)
+            engine = Hybrid.scanning(conjunctions)
+            matching, unions = corner_matching(self._boxes, conjunctions, engine), []
+            for chosen, alone, candidates, _ in self._candidates(matching, rules, some, light, len(others)):
                 implied = self._one_of(alone).rules
                 found.append(implied)
                 unions.append(candidates.of_all(chosen).only(~np.isin(chosen, implied)))
@@ -160,7 +164,7 @@ class Containment:
         return np.concatenate(found), np.concatenate(left), np.concatenate(rows)
 
     def _candidates(
-        self, engine: Matching, rules: np.ndarray, eligible: np.ndarray, light: np.ndarray, most: int
+        self, matching: CornerMatching, rules: np.ndarray, eligible: np.ndarray, light: np.ndarray, most: int
     ) -> Iterator[tuple[np.ndarray, RulesWithOthers, RulesWithOthers, np.ndarray]]:
         """Yields batch by batch: the rules [n] int64; for each, other rules that are TRUE on all its corners; for each,
         some other rules that are TRUE on a corner, leaving out rules with a corner on which no other one is; and which
@@ -169,14 +173,16 @@ class Containment:
         light: [2 * kept] bool, the corners to match; those on which more than `most` rules are TRUE are cleared here.
         """
         begin, share = 0, _FIRST_RULES
+        boxes, first_box = gather_indices(self.box_start, rules)
+        terms = offsets_of(np.diff(self._boxes.arrays.start)[self._kept[boxes]])[first_box]
         while begin < len(rules):
-            chosen = rules[begin : begin + share]
+            few = np.searchsorted(terms, terms[begin] + matching.most_terms, "right") - 1
+            chosen = rules[begin : max(begin + 1, min(begin + share, int(few)))]
             gather, first = gather_indices(self.box_start, chosen)
             numbers = np.stack([2 * gather, 2 * gather + 1], axis=1).reshape(-1)
             looked_at = light[numbers]
             row_start = offsets_of(segment_counts(looked_at, 2 * first))
-            rows = corners(self._kept[gather], self._attributes, self._boxes.arrays)[looked_at]
-            offsets, hits = self._matched(engine, rows)
+            offsets, hits = matching.match(self._kept[gather], looked_at)
             light[numbers[looked_at]] = np.diff(offsets) <= most
             alone, alone_count, in_union, count = covering_rules(chosen, row_start, offsets, hits, eligible)
             yield (
@@ -185,18 +191,11 @@ class Containment:
                 RulesWithOthers.of(chosen, in_union, count).only(count > 0),
                 segment_counts(light[numbers], 2 * first) == 0,
             )
-            begin += share
-            most_rows = min(_MOST_CODES // max(self._attributes, 1), _MOST_HITS * len(rows) // max(len(hits), 1))
-            share = max(1, min(4 * share, most_rows * len(chosen) // len(rows)))
-
-    def _matched(self, engine: Matching, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The rules that rows of codes [rows, attributes] satisfy, as `Matching.match` returns them."""
-        codes = self._boxes.codes
-        region = np.empty(rows.shape[::-1], np.int32)
-        for attribute in range(self._attributes):
-            region[attribute] = codes.region[codes.start[attribute] : codes.start[attribute + 1]][rows[:, attribute]]
-        offsets, hits = engine.match(region)
-        return offsets, hits
+            begin += len(chosen)
+            rows = len(offsets) - 1
+            width = min(self._attributes, matching.most_terms)
+            most_rows = min(_MOST_CODES // max(width, 1), _MOST_HITS * rows // max(len(hits), 1))
+            share = max(1, min(4 * share, most_rows * len(chosen) // rows))
 
     def _one_of(self, alone: RulesWithOthers) -> RulesWithOthers:
         """Returns for each rule the first of its others that implies it; rules without one are left out."""
@@ -224,7 +223,7 @@ class Containment:
             how, rows = self._covers(candidates)
             found.append(candidates.only(how == COVERED))
             candidates, rows = candidates.only(how == UNCOVERED), rows[how == UNCOVERED]
-            offsets, hits = self._matched(engine, rows)
+            offsets, hits = engine.match(region_codes(rows, np.arange(self._attributes), self._boxes.codes))
             added, count = further_covering_rules(
                 candidates.rules, candidates.start, candidates.others, offsets, hits, eligible
             )

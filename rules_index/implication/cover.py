@@ -278,14 +278,13 @@ def _cover(box: int, others: np.ndarray, most: int, a: BoxArrays, row: np.ndarra
 
 
 @inner
-def _write_corner(box: int, greatest: bool, a: BoxArrays, row: np.ndarray) -> None:
-    """Writes the lowest or highest codes of a row in a box; the last code of a dimension that the box does not name."""
+def _write_lowest(box: int, a: BoxArrays, row: np.ndarray) -> None:
+    """Writes the lowest codes of a row in a box; the last code of a dimension that the box does not name."""
     for dimension in range(len(row)):
         row[dimension] = a.sizes[dimension] - 1
     for term in range(a.start[box], a.start[box + 1]):
         if a.dimensions[term] < len(row):
-            begin, end = a.set_start[a.sets[term]], a.set_start[a.sets[term] + 1]
-            row[a.dimensions[term]] = a.intervals[end - 1, 1] if greatest else a.intervals[begin, 0]
+            row[a.dimensions[term]] = a.intervals[a.set_start[a.sets[term]], 0]
 
 
 @jit
@@ -306,19 +305,27 @@ def cover_boxes(
     """
     found = np.empty(len(boxes), np.int8)
     for i in range(len(boxes)):
-        _write_corner(boxes[i], False, a, rows[i])
+        _write_lowest(boxes[i], a, rows[i])
         found[i] = _cover(boxes[i], others[start[group[i]] : start[group[i] + 1]], most, a, rows[i])
     return found
 
 
 @jit
-def corners(boxes: np.ndarray, dimensions: int, a: BoxArrays) -> np.ndarray:
-    """Two rows in each box, codes [2 * boxes, dimensions] int32: its lowest and its highest. A dimension that it does
-    not name has the last code, most often NULL's, on which few rules are TRUE."""
-    rows = np.empty((2 * len(boxes), dimensions), np.int32)
+def corners(boxes: np.ndarray, dimensions: np.ndarray, a: BoxArrays) -> np.ndarray:
+    """Two rows in each box, codes [2 * boxes, n] int32 in some dimensions [n] int64: its lowest and its highest. A
+    dimension that it does not name has the last code, most often NULL's, on which few rules are TRUE."""
+    rows = np.empty((2 * len(boxes), len(dimensions)), np.int32)
+    column = np.full(len(a.sizes), -1)
+    for i in range(len(dimensions)):
+        column[dimensions[i]] = i
+        rows[:, i] = a.sizes[dimensions[i]] - 1
     for i in range(len(boxes)):
-        _write_corner(boxes[i], False, a, rows[2 * i])
-        _write_corner(boxes[i], True, a, rows[2 * i + 1])
+        for term in range(a.start[boxes[i]], a.start[boxes[i] + 1]):
+            at = column[a.dimensions[term]]
+            if at >= 0:
+                begin, end = a.set_start[a.sets[term]], a.set_start[a.sets[term] + 1]
+                rows[2 * i, at] = a.intervals[begin, 0]
+                rows[2 * i + 1, at] = a.intervals[end - 1, 1]
     return rows
 
 
@@ -350,12 +357,13 @@ def rows_held(boxes: np.ndarray, codes: np.ndarray, unknown: bool, a: BoxArrays)
 
 
 @jit
-def rows_within(boxes: np.ndarray, codes: np.ndarray, a: BoxArrays) -> np.ndarray:
-    """Whether each row [rows] bool of codes [dimensions, rows] int32 is in its own box [rows] int64. A row whose box
-    names a dimension with an unknown code, which is negative, is not."""
+def rows_within(boxes: np.ndarray, codes: np.ndarray, dimensions: np.ndarray, a: BoxArrays) -> np.ndarray:
+    """Whether each row [rows] bool of codes [n, rows] int32 is in its own box [rows] int64. A row whose box names a
+    dimension with an unknown code, which is negative, is not. dimensions: [n] int64, those of the codes, ascending;
+    the boxes name no other one."""
     held = np.ones(len(boxes), np.bool_)
     for row in range(len(boxes)):
         for term in range(a.start[boxes[row]], a.start[boxes[row] + 1]):
-            code = codes[a.dimensions[term], row]
+            code = codes[np.searchsorted(dimensions, a.dimensions[term]), row]
             held[row] = held[row] and code >= 0 and in_set(code, a.sets[term], a)
     return held

@@ -47,6 +47,8 @@ class ExampleRows:
         self._number = {
             attribute: number for number, attribute in enumerate(compiled.attributes) if isinstance(attribute, Leaf)
         }
+        self.column_attributes = np.array(sorted(self._number.values()), np.int64)
+        """The attributes [.] that are columns themselves."""
         apart = {leaf for leaf in self.columns if not any(_lies_within(other, leaf) for other in self.columns)}
         self.computable = np.array(
             [all(leaf in apart for leaf in leaves_of(each)) for each in compiled.attributes], bool
@@ -67,10 +69,11 @@ class ExampleRows:
         }
 
     def table(self, wanted: np.ndarray, free: np.ndarray | None = None) -> pa.Table:
-        """Makes rows in which columns that are attributes have the wanted codes [attributes, rows] int32, NULL for -1.
-        Other columns are drawn at random.
+        """Makes rows in which columns that are attributes have the wanted codes, NULL for -1. Other columns are drawn
+        at random.
 
-        free: [rows] bool, rows in which columns that are attributes are drawn, too, if an expression reads them.
+        wanted: [n, rows] int32, for the n `column_attributes`; free: [rows] bool, rows in which columns that are
+        attributes are drawn, too, if an expression reads them.
         """
         columns = []
         for leaf in self.columns:
@@ -78,7 +81,7 @@ class ExampleRows:
             if number is None:
                 columns.append(self._drawn(leaf, wanted.shape[1]))
                 continue
-            region = self._region(number, wanted[number])
+            region = self._region(number, wanted[np.searchsorted(self.column_attributes, number)])
             values = self._codes.values[number]
             column = values.take(pa.array(region, mask=(region < 0) | (region >= len(values))))
             if free is not None and leaf in self._pools:
@@ -87,21 +90,22 @@ class ExampleRows:
         names = [leaf.name for leaf in self.columns]
         return pa.Table.from_arrays([*columns, pa.nulls(wanted.shape[1])], [*names, ""]).select(names)
 
-    def read(self, table: pa.Table, dimensions: int) -> np.ndarray:
-        """The codes [dimensions, rows] int32 of rows made here. The code of an attribute that cannot be computed here
-        is `NO_VALUE` if a column that it needs is NULL, else -1; that of a shared disjunction is always -1."""
+    def read(self, table: pa.Table, dimensions: np.ndarray) -> np.ndarray:
+        """The codes [n, rows] int32 of rows made here, in some dimensions [n] int64. The code of an attribute that
+        cannot be computed here is `NO_VALUE` if a column that it needs is NULL, else -1; that of a shared disjunction
+        is always -1."""
         rows = table.num_rows
-        codes = np.full((dimensions, rows), -1, np.int32)
+        codes = np.full((len(dimensions), rows), -1, np.int32)
         values = {leaf.name: Evaluated(table.column(leaf.name).combine_chunks()) for leaf in self.columns}
         cache: dict[Expression, Evaluated] = {}
         found = np.empty(rows, np.int32)
-        for number in np.flatnonzero(self.computable).tolist():
-            result = evaluate(self._compiled.attributes[number], values, rows, cache)
-            self._compiled.regions[number].encode(_one(result.values), result.raised, found)
-            codes[number] = self._codes.code[self._codes.old_start[number] + found]
-        for number, columns in self._needs.items():
-            for leaf in columns:
-                codes[number, np.asarray(table.column(leaf.name).is_null())] = NO_VALUE
+        for place, number in enumerate(dimensions.tolist()):
+            if number < len(self.computable) and self.computable[number]:
+                result = evaluate(self._compiled.attributes[number], values, rows, cache)
+                self._compiled.regions[number].encode(_one(result.values), result.raised, found)
+                codes[place] = self._codes.code[self._codes.old_start[number] + found]
+            for leaf in self._needs.get(number, ()):
+                codes[place, np.asarray(table.column(leaf.name).is_null())] = NO_VALUE
         return codes
 
     def _is_new(self, leaf: Leaf) -> bool:

@@ -130,10 +130,10 @@ def _counterexample(rows: ExampleRows, boxes: RegionBoxes, uncovered: np.ndarray
     uncovered: the codes [rows, dimensions] int32 of rows to aim at.
     """
     tries = 1 if rows.is_plain else max(1, _TRIES // len(uncovered))
-    wanted = np.repeat(uncovered.T[: len(rows.computable)], tries, axis=1)
+    wanted = np.repeat(uncovered.T[rows.column_attributes], tries, axis=1)
     free = None if rows.is_plain else np.arange(wanted.shape[1]) % 2 == 1
     table = rows.table(wanted, free)
-    found = rows.read(table, len(boxes.arrays.sizes))
+    found = rows.read(table, np.arange(len(boxes.arrays.sizes)))
     shown = rows_held(boxes.of_rule(_P), found, False, boxes.arrays)
     shown &= ~rows_held(boxes.of_rule(_Q), found, True, boxes.arrays)
     places = np.flatnonzero(shown)

@@ -119,8 +119,9 @@ def _shown(
     if rows.is_plain and len(boxes.arrays.sizes) == len(compiled.attributes):
         return np.ones(len(left), bool)
     tries = max(1, _TRIES // max(len(left), 1))
-    wanted = np.repeat(codes.T, tries, axis=1)
-    found = rows.read(rows.table(wanted, np.arange(wanted.shape[1]) % 2 == 1), len(boxes.arrays.sizes))
+    wanted = np.repeat(codes.T[rows.column_attributes], tries, axis=1)
+    table = rows.table(wanted, np.arange(wanted.shape[1]) % 2 == 1)
+    found = rows.read(table, np.arange(len(boxes.arrays.sizes)))
     holds = np.concatenate(
         [
             np.empty(0, bool),

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 import rules_index as ri
-from rules_index.implication import containment
+from rules_index.implication import containment, examples
+from rules_index.implication.corner_matching import NamedAttributes
 from rules_index.implication.findings import findings
 from rules_index.implication.kinds import OF_RULE_SETS as KINDS
 from rules_index.implication.region_boxes import conjunctions_of
@@ -132,6 +133,27 @@ def test_gates_are_compared_by_their_own_alternatives_only() -> None:
 def test_all_engines_lead_to_the_same_findings(engine: str) -> None:
     rules = ["a > 3", "a > 4 AND b = 1", "a BETWEEN 0 AND 9", "a BETWEEN 2 AND 4", "a BETWEEN 3 AND 20", "b = 1"]
     assert told(rules, engine=engine) == told(rules)
+
+
+@pytest.mark.parametrize("terms", [0, 3, 40])
+def test_rules_that_name_few_of_very_many_attributes_lead_to_the_same_findings(
+    terms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = "(a = 1 OR b = 1 OR f = 1 OR c) AND (a = 2 OR b = 2 OR f = 2) AND (a = 3 OR b = 3 OR s = 'y' OR n.x = 4)"
+    others = ["a > 0", "a > 4 AND b = 1", "a IS NULL", "s IS NULL OR c IS NULL", "NOT c AND s <> 'y'", "b = 1 OR b = 1"]
+    hand_made = [
+        ["a > 3", "s LIKE '%a%' AND a > 4", "s LIKE '%a%'", "a BETWEEN 2 AND 4", "a > 1 OR a < 9"],
+        [f"{many} AND a > 0", many, "a = 1 OR b = 1 OR f = 1 OR c", many, *others],
+        others,
+    ]
+    sets = [(rules, SCHEMA) for rules in hand_made] + [random_set(seed)[:2] for seed in range(CASES // 5)]
+    for rules, schema in sets:
+        expected = told(rules, schema)
+        with monkeypatch.context() as patched:
+            patched.setattr(containment, "corner_matching", lambda boxes, c, engine: NamedAttributes(boxes, c, terms))
+            patched.setattr(examples, "_MANY_DIMENSIONS", 0)
+            patched.setattr(examples, "_TERMS", 4)
+            assert short(told(rules, schema)) == short(expected), rules
 
 
 # Brute force
