@@ -14,6 +14,9 @@ from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.engine import Matching
 from rules_index.index.hybrid import Hybrid
 
+_MANY_ATTRIBUTES, _TERMS = 1 << 13, 1 << 9
+"""From so many attributes on it pays to make an engine for each batch, whose boxes have at least so many terms: making
+an engine takes some 10 ms."""
 _BLOCK = 1 << 7
 """Rows that are transposed at once, so that they stay in a cache."""
 
@@ -34,17 +37,14 @@ class CornerMatching(Protocol):
 def corner_matching(boxes: RegionBoxes, conjunctions: Conjunctions, engine: Matching) -> CornerMatching:
     """The way that is expected to be faster: with all attributes, or batch by batch with those that boxes name.
 
-    With all attributes the time grows with boxes times attributes. With those of a batch it grows with corners times
-    the batch's attributes, which its terms bound, and for each batch with the terms of all conjunctions: that is least
+    With all attributes the time grows with corners times attributes. With those of a batch it grows with corners times
+    the batch's attributes, which its terms bound, and for each batch with the terms of all conjunctions. That is least
     with terms * sqrt(2 / boxes) terms in a batch, if a term costs four times as much as a code.
     """
-    terms = len(conjunctions.terms)
-    each_batch = int(terms * np.sqrt(2 / max(len(boxes.rule), 1)))
-    return (
-        NamedAttributes(boxes, conjunctions, each_batch)
-        if 2 * each_batch < len(conjunctions.sizes)
-        else AllAttributes(boxes, engine)
-    )
+    if len(conjunctions.sizes) < _MANY_ATTRIBUTES:
+        return AllAttributes(boxes, engine)
+    best = int(len(conjunctions.terms) * np.sqrt(2 / max(len(boxes.rule), 1)))
+    return NamedAttributes(boxes, conjunctions, max(best, _TERMS))
 
 
 def region_codes(rows: np.ndarray, attributes: np.ndarray, codes: Codes) -> np.ndarray:
