@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules_index.domains.region_codes import Regions
 from rules_index.errors import ArtifactError, SchemaError
 from rules_index.index.annotate import Annotate
 from rules_index.index.annotations import Annotations, sound
 from rules_index.index.array_checks import require, require_offsets, require_range
 from rules_index.index.artifact import read_header
 from rules_index.index.checksum_cache import map_file
-from rules_index.index.code_matrix import code_matrix
 from rules_index.index.compiled import CompiledRules, Layers, rejects_schema
 from rules_index.index.inputs import inputs_of
 from rules_index.index.registry import engine_class
@@ -30,7 +28,7 @@ from rules_index.index.stored_regions import stored_regions
 from rules_index.index.stored_sections import stored_array, stored_data, stored_table
 from rules_index.index.updated_index import numbers_of, overlaid, places_of
 from rules_index.language.serialise import from_json
-from rules_index.language.typed import Expression, Leaf
+from rules_index.language.typed import Leaf
 from rules_index.names import path_parts
 
 _MALFORMED = (
@@ -105,7 +103,6 @@ def _full(header: Mapping[str, Any], body: memoryview, read_list: ReadList) -> C
     regions = tuple(stored_regions(item, body) for item in header["attributes"])
     for attribute, region in zip(attributes, regions, strict=True):
         require(attribute.type == region.type, "attributes")
-    _try_attributes(attributes, regions)
     engine = engine_class(header["engine"]).load(
         {name: stored_array(reference, body) for name, reference in header["index"].items()}, len(attributes), len(ids)
     )
@@ -160,18 +157,6 @@ def _rejects(header: Mapping[str, Any], body: memoryview) -> pa.Table:
     require(rejects.schema == rejects_schema(rejects.schema.field(0).type), "rejects")
     require(rejects.schema.field(0).type in (pa.string(), pa.int64()), "rejects")
     return rejects
-
-
-def _try_attributes(attributes: Sequence[Expression], regions: Sequence[Regions]) -> None:
-    """Evaluates computed attributes on one row of NULLs. This raises if an operation's operands have types that it does
-    not accept."""
-    computed = [number for number, attribute in enumerate(attributes) if not isinstance(attribute, Leaf)]
-    if not computed:
-        return
-    chosen = [attributes[number] for number in computed]
-    inputs = inputs_of(chosen)
-    row = pa.table([pa.nulls(1, leaf.type) for leaf in inputs], [leaf.name for leaf in inputs])
-    code_matrix(chosen, [regions[number] for number in computed], inputs, row)
 
 
 def _texts(references: Mapping[str, Any], body: memoryview, rules: int) -> RuleTexts:
