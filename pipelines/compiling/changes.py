@@ -19,7 +19,7 @@ from pipelines.rule_set import RuleSet, read_rules
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-LEAST_RULES = 10_000
+LEAST_RULES = 2_000
 """Rows of `rules` from which the change feed is read; a smaller table is read as a whole, which is fast."""
 MOST_CHANGED = 0.1
 """Share of changed rules above which all rules are read."""
