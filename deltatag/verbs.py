@@ -98,6 +98,8 @@ def validate_verb(args: Namespace) -> int:
     if args.json:
         print_json(asdict(found))
         return DONE if found.error is None else FAILED
+    for problem in found.problems:
+        say(f"warning: {paragraph(problem)}", file=sys.stderr)
     if found.error is not None:
         say(f"{found.error}: {paragraph(found.message or '')}", file=sys.stderr)
         if found.position is not None:

@@ -157,9 +157,8 @@ def _known(task: _Task, compiled: ri.CompiledRules, rule: str, version: int | No
         rule_of(compiled, rule_id)
     except ri.UnknownRuleError as error:
         which = "the newest index" if version is None else f"version {version} of the rules"
-        task.unknown[rule] = (
-            f"{task.scope.name}, {which}: {error}{why_absent(task.scope.workspace, task.scope.name, rule_id, version)}"
-        )
+        why = why_absent(task.scope.workspace, task.scope.name, rule_id, version, compiled.ids)
+        task.unknown[rule] = f"{task.scope.name}, {which}: {error}{why}"
         return None
     found: str | int = rule_id
     return found

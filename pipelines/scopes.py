@@ -12,6 +12,7 @@ from pipelines.errors import ConfigurationError, SourceError
 from pipelines.settings.model import Join, Stream
 from pipelines.sources.columns import check_columns, check_event_time, source_columns
 from pipelines.table_definitions import tagged_table
+from rules_index.names import similar_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -149,7 +150,7 @@ class JoinScope(Scope):
                     hint = "; a key cannot be a field of a STRUCT. Give the source a column" if is_field else ""
                     raise SourceError(
                         f"The join {self.name} joins on {stream}.{column}, but the source of {stream} has no such "
-                        f"column{hint}."
+                        f"column{hint}.{'' if is_field else similar_id(column, schema.names)}"
                     )
                 kinds.setdefault(_kind(found.type), []).append(f"{stream}.{found.name} ({found.type})")
             if nested := [names[0] for kind, names in kinds.items() if kind == "nested"]:

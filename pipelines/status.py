@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from pipelines.compiling.due import compile_is_due
-from pipelines.errors import CheckError, NeedsSparkError, PipelineError, SourceError
+from pipelines.errors import NeedsSparkError, PipelineError, SourceError
 from pipelines.joining.definition import definition_changes, definition_of
 from pipelines.joining.notices import notices
 from pipelines.lake.index_store import StoredIndex, newest_index
@@ -21,7 +21,7 @@ from pipelines.recovery.lost_rows import lost_or_restored_rows
 from pipelines.scopes import scope_of
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.model import Join, Stream
-from pipelines.sources.columns import check_condition, source_columns
+from pipelines.sources.columns import refused_checks, source_columns
 from pipelines.sources.newest_version import newest_version
 from pipelines.sources.only_joined import command_of, is_only_joined, notice
 from pipelines.sources.positions import Position, position_from_plan
@@ -119,7 +119,7 @@ def _status(workspace: Workspace, scope: Stream | Join, rules_version: int, reje
         if loss := lost_or_restored_rows(workspace, scope, last):
             problems.append(loss)
         if isinstance(scope, Stream) and scope.checks and not unneeded:
-            problems += _refused_checks(workspace, scope)
+            problems += refused_checks(scope, source_columns(workspace, scope))
         if isinstance(scope, Join):
             problems += _changes(workspace, scope, last)
         if stored is None and not unneeded:
@@ -248,16 +248,6 @@ def _obstacle(stream: Stream, position: Position | None, command: str) -> str | 
     except NeedsSparkError:
         return None  # a run with Spark may go on
     return None
-
-
-def _refused_checks(workspace: Workspace, stream: Stream) -> Iterator[str]:
-    """A sentence for each check that no run can use."""
-    columns = source_columns(workspace, stream)
-    for name, condition in stream.checks.items():
-        try:
-            check_condition(stream.name, name, condition, columns)
-        except CheckError as error:
-            yield str(error)
 
 
 def _total(counts: list[int | None]) -> int | None:

@@ -201,7 +201,7 @@ class _Tagger(MicroBatchRun):
         compiled = self._index(stored.fingerprint)[1]
         check_inputs(compiled, columns, stream.name, lambda: self.runner.columns(source, source.version))
         check_compiled(compiled, stream.annotations, stream.name)
-        if last is not None and (lost := lost_quarantine(self.lake, stream)):
+        if last is not None and (lost := lost_quarantine(self.lake, stream, self._command)):
             self.workspace.progress(lost)
         self.runner.prepare(source, taken.schema_version, common["id_type"])
         checks = {"key": list(stream.key), "checks": dict(stream.checks)}

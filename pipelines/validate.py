@@ -9,7 +9,8 @@ import polars as pl
 
 import rules_index as ri
 from pipelines.analyse import analyser_of
-from pipelines.scopes import scope_of
+from pipelines.scopes import StreamScope, scope_of
+from pipelines.sources.columns import refused_checks
 from pipelines.value_lists import read_lists
 from pipelines.workspace import Workspace
 
@@ -19,7 +20,8 @@ class Validation:
     """What validate found; `error`, `message` and `position` are None for a rule that compiles.
 
     indexed: the columns that the index reads itself; derived: the parts of the text that only Spark can evaluate;
-    findings: lint's findings by the rule alone, each with kind, message, position and text.
+    findings: lint's findings by the rule alone, each with kind, message, position and text; problems: a sentence for
+    each of the stream's checks that no run can use.
     """
 
     expression: str
@@ -30,6 +32,7 @@ class Validation:
     indexed: tuple[str, ...] = ()
     derived: tuple[str, ...] = ()
     findings: tuple[dict[str, Any], ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 def validate_expression(workspace: Workspace, expression: str, scope: str) -> Validation:
@@ -45,11 +48,13 @@ def validate_expression(workspace: Workspace, expression: str, scope: str) -> Va
         analyse=analyser_of(over),
         lists=lists,
     )
+    problems = tuple(refused_checks(over.stream, schema)) if isinstance(over, StreamScope) else ()
     for reject in compiled.rejects.to_pylist():
-        return Validation(expression, scope, reject["error"], reject["message"], reject["position"])
+        what = reject["error"], reject["message"], reject["position"]
+        return Validation(expression, scope, *what, problems=problems)
     plain = tuple(leaf.name for leaf in compiled.inputs if leaf.text is None)
     known = over.known_values([expression])
     found = ri.lint([("rule", expression)], schema, over.event_time, zone, known, lists)
     findings = tuple(found.select(["kind", "message", "position", "text"]).to_pylist())
     derived = tuple(leaf.text or "" for leaf in compiled.derived)
-    return Validation(expression, scope, indexed=plain, derived=derived, findings=findings)
+    return Validation(expression, scope, indexed=plain, derived=derived, findings=findings, problems=problems)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pipelines.settings.model import Join, Stream
+from pipelines.settings.section import duration_text
 
 
 def definition_of(join: Join, streams: Mapping[str, Stream]) -> dict[str, Any]:
@@ -20,5 +21,20 @@ def definition_of(join: Join, streams: Mapping[str, Stream]) -> dict[str, Any]:
 
 def definition_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """The differences between two definitions, for people; "" if there are none."""
-    changed = [name for name in now if before.get(name) != now[name]]
-    return "; ".join(f"{name} was {before.get(name)}, is {now[name]}" for name in changed)
+    return "; ".join(each for name in now for each in _changes(name, before.get(name), now[name]))
+
+
+def _changes(name: str, before: Any, now: Any) -> Iterator[str]:
+    """A clause for each difference of one entry; an entry of streams that are no longer the same has none."""
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        for stream in (each for each in now if each in before and before[each] != now[each]):
+            yield f"{name} of {stream} was {_text(name, before[stream])}, is {_text(name, now[stream])}"
+    elif before != now:
+        yield f"{name} was {_text(name, before)}, is {_text(name, now)}"
+
+
+def _text(name: str, value: Any) -> str:
+    """The value of an entry as the configuration has it."""
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return duration_text(value) if name == "window" else str(value)

@@ -23,6 +23,7 @@ from pipelines.lake.column_types import arrow_schema_of
 from pipelines.lake.index_store import StoredIndex, index_to_tag_with
 from pipelines.lake.runs import PLANNED, MicroBatch, last_batch
 from pipelines.recovery.attempts import errors_of, left_out
+from pipelines.recovery.lost_rows import lost_quarantine
 from pipelines.recovery.micro_batch import MicroBatchRun
 from pipelines.scopes import JoinScope, joined_columns
 from pipelines.sources.lost_files import join_again, reporting_lost_files
@@ -118,6 +119,8 @@ class Joiner(MicroBatchRun):
                 "earlier_bytes": side.earlier_bytes,
                 "new_files": len(side.new.files) if side.new else 0,
             }
+        if last is not None and (lost := lost_quarantine(self.lake, self.join, self._command)):
+            self.workspace.progress(lost)
         self.runner.prepare(self.join, files, plan["id_type"])
         recorded = self._record_plan(self._last, plan, stored, None)
         if recorded.plan != plan:

@@ -90,22 +90,21 @@ def lost_or_restored_rows(workspace: Workspace, scope: Stream | Join, last: Micr
     return loss or restored_rows(lake, scope.name, scope_tables(scope.name, is_join), command, matches)
 
 
-def lost_quarantine(lake: Lake, stream: Stream) -> str | None:
-    """A sentence if the stream's quarantine is gone although earlier runs have written rows to it; None if not.
+def lost_quarantine(lake: Lake, scope: Stream | Join, command: str) -> str | None:
+    """A sentence if a stream's or join's quarantine is gone although earlier runs have written rows to it; None if not.
 
     Nothing that is tagged depends on it, so the next run makes it again.
     """
-    name = quarantine_table(stream)
-    if not stream.can_quarantine or lake.exists(name):
+    name = quarantine_table(scope)
+    if not scope.can_quarantine or lake.exists(name):
         return None
-    done = takewhile(lambda each: not each.plan.get("reset"), newest_first(lake, stream.name))
+    done = takewhile(lambda each: not each.plan.get("reset"), newest_first(lake, scope.name))
     rows = sum(each.quarantined or 0 for each in done)
     if not rows:
         return None
     return (
-        f"{stream.name}: the table {name} is gone, and with it the {rows:,} rows that earlier runs have written to it. "
-        "It is made again without them; to process everything again: "
-        f"deltatag tag {stream.name} --restart"
+        f"{scope.name}: the table {name} is gone, and with it the {rows:,} rows that earlier runs have written to it. "
+        f"It is made again without them; to process everything again: {command} --restart"
     )
 
 

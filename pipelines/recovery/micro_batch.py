@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import IndexOutdatedError, SparkEndedError, TableError
+from pipelines.lake.append_only import refuse_append_only
 from pipelines.lake.index_store import StoredIndex, load_planned, newest_index
 from pipelines.lake.runs import (
     DONE,
@@ -71,11 +72,13 @@ class MicroBatchRun:
 
         TableError if the table of tagged rows is gone: made again, it would lack the rows of earlier micro-batches. The
         same if it holds rows of which `runs` has no record: these would be tagged once more. Or if a table is in a
-        state from before its last rows.
+        state from before its last rows, or is to be emptied and only takes new rows.
         """
         loss = lost_rows(self.lake, self._rule_tables[-1], last, self._command, self._matches)
         loss = loss or restored_rows(self.lake, self._scope, self.tables, self._command, self._matches)
         # a run that died before its first plan leaves an empty table, whose columns may no longer be its source's
+        if restart or (last is not None and last.state == RESET):
+            refuse_append_only(self.lake, self.tables, "a restart replaces")
         if restart and (last is not None or loss or self.lake.exists(self._rule_tables[-1])):
             last = plan_reset(self.lake, self._scope, last)
         if last is None or last.state != RESET:

@@ -15,6 +15,7 @@ import polars as pl
 
 from pipelines.annotated import check_widened
 from pipelines.errors import NeedsSparkError, RestartedError, SourceError, TableError
+from pipelines.lake.append_only import refuse_append_only
 from pipelines.lake.delta_log import ChangedTableError
 from pipelines.lake.index_histories import (
     AFTER,
@@ -41,7 +42,7 @@ from pipelines.retagging.local_tables import LocalTables
 from pipelines.retagging.lost_texts import refuse_lost_texts
 from pipelines.retagging.newly_matched import left_rows_out, refuse_other_output
 from pipelines.retagging.row_range import range_of
-from pipelines.retagging.tables import ChangedFiles, Tables, refuse_append_only, why_spark_retags
+from pipelines.retagging.tables import ChangedFiles, Tables, why_spark_retags
 from pipelines.runners.choice import report_spark, runner_of
 from pipelines.runners.spark_required import why_spark_writes
 from pipelines.scopes import Scope, StreamScope
@@ -160,7 +161,9 @@ class Retagger:
         table, columns = tagged_table(self.name), self.workspace.configuration.annotations_of(self.name)
         held = (field.name for field in self.lake.delta(table).schema().fields)
         check_widened(self.name, held, columns, self.id_type)
-        refuse_append_only(self.lake, [table, *([matches_table(self.name)] if self._keeps_matches else [])])
+        refuse_append_only(
+            self.lake, [table, *([matches_table(self.name)] if self._keeps_matches else [])], "a re-tag replaces"
+        )
         if self._needs_spark is None:
             try:
                 return LocalTables.of(self.scope, stored, changes, indexed, self.rows)

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from pipelines.errors import TableError
 from pipelines.runners.choice import why_spark_works
 from pipelines.writing.compression import why_spark_compresses
 
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from pipelines.lake.index_histories import History, IndexHistories, Snapshots
-    from pipelines.lake.lake import Lake
     from pipelines.lake.runs import MicroBatch
     from pipelines.sources.positions import Add
     from pipelines.workspace import Workspace
@@ -76,13 +74,3 @@ class Tables(Protocol):
 def why_spark_retags(workspace: Workspace) -> str | None:
     """Why Spark must do re-tags, by the configuration, as a clause; None if this process may."""
     return why_spark_works(workspace) or why_spark_compresses(workspace)
-
-
-def refuse_append_only(lake: Lake, names: Sequence[str]) -> None:
-    """TableError if one of these tables only takes new rows: a re-tag replaces files."""
-    for name in filter(lake.exists, names):
-        if (lake.delta(name).metadata().configuration.get("delta.appendOnly") or "").lower() == "true":
-            raise TableError(
-                f"The table {name} is append-only, and a re-tag replaces rows of it. To allow that: deltatag sql "
-                f"\"ALTER TABLE {name} SET TBLPROPERTIES ('delta.appendOnly' = 'false')\""
-            )

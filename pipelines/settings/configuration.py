@@ -309,7 +309,7 @@ def _join(name: str, section: Section, streams: Mapping[str, Stream]) -> Join:
         raise section.error("streams", "a join has two to six streams")
     for member in members:
         if member not in streams:
-            raise section.error("streams", f"there is no stream {member!r}")
+            raise section.error("streams", f"there is no stream {member!r}; the streams are: {', '.join(streams)}")
         if (origin := streams[member].source_stream) is not None:
             message = f"{member} has only what {origin} has tagged, and a join reads whole sources"
             raise section.error("streams", f"{message}: join {origin}, or give {member} a source")

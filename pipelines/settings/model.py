@@ -153,6 +153,11 @@ class Join:
     annotations: tuple[str, ...] = ()
     owners: tuple[str, ...] = ()
 
+    @property
+    def can_quarantine(self) -> bool:
+        """True if rows can go to the join's quarantine: it has a lateness."""
+        return self.lateness is not None
+
 
 @dataclass(frozen=True, slots=True)
 class ListTable:

@@ -26,6 +26,8 @@ _MICROSECONDS = {
 }
 _DURATION_UNITS = {name: size for size, names in _MICROSECONDS.items() for n in names for name in (n, n + "s")}
 
+_MINUTE = 60_000_000
+
 _LONGEST = 3_652_500 * 86_400_000_000
 """The longest duration in microseconds; its sum with any event time fits 64 bits."""
 _MOST_DIGITS = 18
@@ -58,6 +60,15 @@ def parse_duration(text: str) -> int:
     if len(found[1].lstrip("0")) > _MOST_DIGITS or int(found[1]) * unit > _LONGEST:
         raise ValueError("expected a duration of at most 3,652,500 days, which are 10,000 years")
     return int(found[1]) * unit
+
+
+def duration_text(microseconds: int) -> str:
+    """A duration in the largest unit that divides it, as the configuration has it: "1 hour", "90 min", "0 s"."""
+    size = (
+        next((each for each in reversed(_MICROSECONDS) if microseconds % each == 0), 1) if microseconds else 1_000_000
+    )
+    names, count = _MICROSECONDS[size], microseconds // size
+    return f"{count} {names[-1] if size > _MINUTE else names[0]}{'s' if size > _MINUTE and count != 1 else ''}"
 
 
 class Section:

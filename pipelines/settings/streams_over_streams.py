@@ -43,7 +43,7 @@ def _chain(section: Section, streams: Mapping[str, Stream], name: str) -> list[S
     while (origin := chain[-1].source_stream) is not None:
         own = section.section(chain[-1].name)
         if origin not in streams:
-            raise own.error("source_stream", f"there is no stream {origin!r}")
+            raise own.error("source_stream", f"there is no stream {origin!r}; the streams are: {', '.join(streams)}")
         if any(each.name == origin for each in chain):
             raise own.error("source_stream", "streams read each other in a circle; give one of them a source")
         chain.append(streams[origin])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from pipelines.lake.lake import open_delta
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.model import Stream
 from pipelines.table_definitions import MATCHES_COLUMNS, QUARANTINE_COLUMNS, TAGGED_COLUMNS, tagged_table
+from rules_index.names import similar_id
 
 if TYPE_CHECKING:
     from pipelines.workspace import Workspace
@@ -70,6 +72,7 @@ def check_columns(stream: Stream, schema: pa.Schema) -> None:
             if column.lower() not in names:
                 raise SourceError(
                     f"The stream {stream.name} has the {what} {column}, but its source has no such column."
+                    f"{similar_id(column, schema.names)}"
                 )
     check_event_time(stream, schema)
     added = [*TAGGED_COLUMNS, *stream.annotations, *_LOG_COLUMNS]
@@ -99,6 +102,7 @@ def check_event_time(stream: Stream, schema: pa.Schema) -> None:
     if stream.event_time.lower() not in names:
         raise SourceError(
             f"The stream {stream.name} has the event_time {stream.event_time}, but its source has no such column."
+            f"{similar_id(stream.event_time, schema.names)}"
         )
     kind = schema.field(names[stream.event_time.lower()]).type
     if not pa.types.is_timestamp(kind) and not pa.types.is_date(kind):
@@ -122,3 +126,12 @@ def check_condition(stream: str, name: str, condition: str, schema: pa.Schema) -
     except RuleError as error:
         where = f" at position {error.position}" if error.position is not None else ""
         raise CheckError(f"The check {name} of the stream {stream} cannot be used: {error.message}{where}") from None
+
+
+def refused_checks(stream: Stream, schema: pa.Schema) -> Iterator[str]:
+    """A sentence for each check of a stream that no run can use."""
+    for name, condition in stream.checks.items():
+        try:
+            check_condition(stream.name, name, condition, schema)
+        except CheckError as error:
+            yield str(error)

@@ -80,7 +80,7 @@ def join_tables(join: Join, sides: Mapping[str, Fields], id_type: str) -> tuple[
     late = [*structs, *column_fields(QUARANTINE_COLUMNS)]
     return (
         ConfiguredTable(tagged_table(join), tagged),
-        ConfiguredTable(quarantine_table(join), late, join.lateness is not None),
+        ConfiguredTable(quarantine_table(join), late, join.can_quarantine),
     )
 
 

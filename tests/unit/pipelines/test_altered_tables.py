@@ -280,6 +280,18 @@ def test_a_retention_beyond_all_times_keeps_everything(workspace) -> None:
     assert [each.error for each in maintain(workspace) if each.error] == []
 
 
+@pytest.mark.parametrize("table", ["s_tagged", "s_matches", "quarantine_s"])
+def test_a_table_that_only_takes_new_rows_is_not_emptied(workspace, table: str) -> None:
+    alter(workspace.lake.uri(table), properties={"delta.appendOnly": "true"})
+    append(workspace, 2)
+    cure = rf"append-only, and a restart replaces rows .*ALTER TABLE {table} SET .*'delta.appendOnly' = 'false'"
+    with pytest.raises(TableError, match=cure):
+        tag_stream(workspace, "s", restart=True)
+    assert tag_stream(workspace, "s").rows == 1  # nothing was planned
+    alter(workspace.lake.uri(table), properties={"delta.appendOnly": "false"})
+    assert tag_stream(workspace, "s", restart=True).rows == 2
+
+
 def test_a_quarantine_that_is_made_again_is_told(new_workspace, add_rules) -> None:
     workspace = new_workspace({"s": {"source": "lake/s", "key": ["x"]}}, spark=False)
     told: list[str] = []

@@ -21,6 +21,7 @@ from pipelines.errors import (
     TableError,
 )
 from pipelines.join import JoinResult, join_streams, join_together
+from pipelines.joining.definition import definition_changes, definition_of
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.index_store import newest_index, update_statistics
 from pipelines.lake.runs import batches
@@ -129,6 +130,13 @@ def test_no_row_is_late_that_a_source_held_when_the_join_began(new_workspace, ad
     append(workspace, "a", (1, 1979, 1), (1, 1980, 2))
     join_streams(workspace, "j")
     assert [row["a"]["v"] for row in workspace.lake.arrow("quarantine_j").to_pylist()] == [1]
+    told: list[str] = []
+    workspace.progress = told.append
+    shutil.rmtree(workspace.lake.uri("quarantine_j"))
+    append(workspace, "a", (1, 2000, 3))
+    join_streams(workspace, "j")
+    (lost,) = (each for each in told if "quarantine" in each)
+    assert "quarantine_j is gone, and with it the 1 rows" in lost and lost.endswith("deltatag join j --restart")
 
 
 def test_a_side_whose_start_is_in_the_future_takes_no_row_before_it(new_workspace, add_rules) -> None:
@@ -300,8 +308,27 @@ def test_a_join_that_is_defined_otherwise_begins_anew(prepared, new_workspace) -
     join_streams(workspace, "j")
     workspace = new_workspace(STREAMS, spark=False, joins={"j": {**JOIN["j"], "window": "20 s"}})
     append(workspace, "b", (1, 9, 6))
-    with pytest.raises(JoinChangedError, match=r"window was.*--restart"):
+    told = r"\(window of a was 0 s, is 20 s; window of b was 10 s, is 20 s\).*--restart"
+    with pytest.raises(JoinChangedError, match=told):
         join_streams(workspace, "j")
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"streams": ["b", "a"]}, "streams was a, b, is b, a"),
+        ({"on": {"a": ["v"], "b": ["k"]}}, "on of a was k, is v"),
+        ({"window": {"a": "90 min", "b": "0 s"}}, "window of a was 1 hour, is 90 min; window of b was 1 day, is 0 s"),
+    ],
+)
+def test_a_changed_definition_is_told_as_the_configuration_has_it(new_workspace, change, told: str) -> None:
+    def definition(**settings: Any) -> dict[str, Any]:
+        window = {"a": "1 hour", "b": "1 day"}
+        found = new_workspace(STREAMS, spark=False, joins={"j": {**JOIN["j"], "window": window, **settings}})
+        return definition_of(found.configuration.join("j"), found.configuration.streams)
+
+    assert definition_changes(definition(), definition(**change)) == told
+    assert definition_changes(definition(), definition()) == ""
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from pipelines.errors import CheckError, SourceChangedError
 from pipelines.lake.runs import DONE, PLANNED, MicroBatch, record_done, record_plan
 from pipelines.status import status
 from pipelines.tag import tag_stream
+from pipelines.validate import validate_expression
 
 
 def position(version: int, index: int = 0, snapshot: bool = False) -> dict:
@@ -50,12 +51,20 @@ def test_what_is_tagged_is_shown_while_a_micro_batch_is_unfinished(new_workspace
     ("stream", "problem"),
     [
         ({"key": ["idd"]}, "The stream s has the key idd, but its source has no such column."),
+        (
+            {"key": ["Placd"]},
+            "The stream s has the key Placd, but its source has no such column. Did you mean 'place'?",
+        ),
+        (
+            {"event_time": "palce"},
+            "The stream s has the event_time palce, but its source has no such column. Did you mean 'place'?",
+        ),
         ({"event_time": "x"}, "The event_time x of the stream s is int64; it must be TIMESTAMP, "),
     ],
 )
 def test_a_stream_that_was_never_compiled_has_a_problem_with_its_columns(new_workspace, stream, problem) -> None:
     workspace = new_workspace({"s": {"source": "lake/s", **stream}}, spark=False)
-    write_deltalake(workspace.configuration.streams["s"].source, pa.table({"x": [1]}))
+    write_deltalake(workspace.configuration.streams["s"].source, pa.table({"x": [1], "place": ["p"]}))
     (found,) = status(workspace)
     assert (found.problem or "").startswith(problem)
     assert (found.compile_due, found.lag_rows) == (True, 1)
@@ -66,6 +75,7 @@ def test_a_stream_that_was_never_compiled_has_a_problem_with_its_columns(new_wor
     [
         ("c.x", "no such column; a key cannot be a field of a STRUCT. Give the source a column."),
         ("d.x", "no such column."),
+        ("xx", "no such column. Did you mean 'x'?"),
     ],
 )
 def test_a_join_by_a_missing_column_has_a_problem(new_workspace, key: str, ends: str) -> None:
@@ -121,6 +131,8 @@ def test_a_check_that_no_run_can_use_is_a_problem(new_workspace) -> None:
     problem = status(workspace)[0].problem
     assert problem is not None and problem.startswith("The check odd of the stream s cannot be used: ")
     assert "amnt" in problem
+    assert validate_expression(workspace, "x > 1", "s").problems == (problem,)
+    assert validate_expression(workspace, "y > 1", "s").problems == (problem,)
     compile_scopes(workspace)
     with pytest.raises(CheckError, match="amnt"):
         tag_stream(workspace, "s")
