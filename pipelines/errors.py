@@ -41,7 +41,7 @@ class UnforeseenError(PipelineError):
         logging.getLogger("deltatag").error("unforeseen", exc_info=error)
         text = next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")
         if reason := why_full(error):
-            named = error.filename if isinstance(error, OSError) and error.filename else text
+            named = error.filename if isinstance(error, OSError) and error.filename else "A file"
             return cls(f"{named} cannot be written: {reason}. {AGAIN}")
         if isinstance(error, OSError) and why_denied(error):
             return cls(f"{error.strerror}{f': {error.filename}' if error.filename else ''}")

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from pipelines.error_texts import why_denied
+from pipelines.error_texts import why_denied, why_full
 from pipelines.errors import PipelineError, as_failure, not_written
 from pipelines.maintaining import lake_tables
 from pipelines.maintaining import scope_tables as tables
@@ -81,7 +81,7 @@ def _kept_up(workspace: Workspace, name: str, scope: str | None, in_run: bool) -
             else:
                 done = tables.keep_up(workspace, scope, name, in_run)
     except Exception as error:  # such as a full disk while files are merged
-        if isinstance(error, OSError) and why_denied(error):
+        if isinstance(error, OSError) and (why_denied(error) or why_full(error)):
             error = not_written(f"The table {name} at {workspace.lake.uri(name)} cannot be maintained", error)
         done = TableMaintenance(name, error=str(as_failure(error)))
     done.seconds = round(time.perf_counter() - started, 3)

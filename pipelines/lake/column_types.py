@@ -172,24 +172,25 @@ def _nullable_field(field: pa.Field) -> pa.Field:
     return pa.field(field.name, kind)
 
 
-def changed_types(old: DataType, new: DataType, name: str = "") -> list[str]:
-    """One sentence for each column that both have, case aside, with different types; nullability is ignored."""
+def changed_types(old: DataType, new: DataType, name: str = "") -> dict[str, str]:
+    """A clause for each column, by its path, that a table and its source have with different types, the names' case
+    and nullability aside."""
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     if isinstance(old, StructType) and isinstance(new, StructType):
         before = {field.name.lower(): field for field in old.fields}
-        found = []
+        found: dict[str, str] = {}
         for field in new.fields:
             known = before.get(field.name.lower())
             if known is not None:
                 path = f"{name}.{field.name}" if name else field.name
-                found += changed_types(known.dataType, field.dataType, path)
+                found |= changed_types(known.dataType, field.dataType, path)
         return found
     if isinstance(old, ArrayType) and isinstance(new, ArrayType):
         return changed_types(old.elementType, new.elementType, f"{name}.element")
     if isinstance(old, MapType) and isinstance(new, MapType):
         keys = changed_types(old.keyType, new.keyType, f"{name}.key")
-        return keys + changed_types(old.valueType, new.valueType, f"{name}.value")
+        return keys | changed_types(old.valueType, new.valueType, f"{name}.value")
     if old == new:
-        return []
-    return [f"{name} was {old.simpleString()} and is now {new.simpleString()}"]
+        return {}
+    return {name: f"{name} is {old.simpleString()} there and {new.simpleString()} in the source"}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from pipelines.error_texts import first_line
+from pipelines.error_texts import first_line, why_denied, why_full
 from pipelines.errors import not_written
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.index_histories import current_histories, index_of_step
@@ -86,7 +86,8 @@ def _unless_conflicting(lake: Lake, name: str, done: TableMaintenance, step: Cal
         done.put_off(f"part of the maintenance of {name} is postponed: others wrote to the table")
     except (exceptions.DeltaError, OSError) as error:
         if name == "rules":  # users may have enabled features that delta-rs cannot write
-            done.put_off(f"the table rules is not maintained: {first_line(error)}")
+            reason = why_full(error) or why_denied(error) or first_line(error)
+            done.put_off(f"the table rules is not maintained: {reason}")
             return
         raise not_written(f"The table {name} at {lake.uri(name)} cannot be maintained", error) from error
 

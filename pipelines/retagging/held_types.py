@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pipelines.errors import SourceChangedError
 from pipelines.scopes import StreamScope
 from pipelines.table_definitions import tagged_table
+from pipelines.writing.altered_types import cure_of_types
 from pipelines.writing.inputs import type_in
 from rules_index.language.coercion import name_of
 from rules_index.names import path_parts
@@ -40,6 +41,6 @@ def refuse_other_types(scope: Scope, table_columns: pa.Schema, compiled: ri.Comp
             )
         raise SourceChangedError(
             f"Rules of {scope.name} read {leaf.name}, which is {name_of(leaf.type)} in the source now, and "
-            f"{name_of(found)} in {table}, so the rows in that table cannot be matched again. Give the source its old "
-            f"type back, or {anew}"
+            f"{name_of(found)} in {table}, so the rows in that table cannot be matched again. "
+            f"{cure_of_types(scope.workspace.lake, table, parts[:1])} {anew}"
         )

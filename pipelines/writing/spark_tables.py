@@ -18,6 +18,7 @@ from pipelines.spark.delta_internals import TableLog, snapshot_schema, table_pro
 from pipelines.spark.failures import is_conflict, run
 from pipelines.spark.sql_text import quoted
 from pipelines.table_definitions import tagged_table
+from pipelines.writing.altered_types import cure_of_types
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,9 +60,10 @@ def _prepare_table(workspace: Workspace, table: ConfiguredTable, from_scratch: b
     elif exists and table.kept:
         wanted = schema_of(table.fields)
         if changes := changed_types(workspace.lake.frame(name).schema, wanted):
+            cure = cure_of_types(workspace.lake, name, [path.split(".")[0] for path in changes])
             raise SourceChangedError(
-                f"A column of a source changed its type, and the table {name} cannot hold both: {'; '.join(changes)}. "
-                f"Give the source its old type back, or process everything again with its new types: {command} "
+                f"The table {name} has a column with another type than the source, and cannot hold both: "
+                f"{'; '.join(changes.values())}. {cure} process everything again with the source's types: {command} "
                 "--restart"
             )
         if odd_names(table.fields):

@@ -16,12 +16,14 @@ from pipelines.errors import (
     IndexOutdatedError,
     SourceChangedError,
 )
+from pipelines.retag import retag
 from pipelines.status import status
 from pipelines.tag import tag_stream
 from tests.cases import SOAK
 from tests.java import AS_IN_PRODUCTION, INTERPRETED
 from tests.spark.tagging.rows import (
     LOCALLY,
+    RULES,
     STREAM,
     WORKERS,
     append,
@@ -135,7 +137,9 @@ def test_a_new_source_column_appears_and_a_changed_type_is_an_error(prepared, sp
     with pytest.raises((SourceChangedError, IndexOutdatedError), match="amount"):
         tag_stream(workspace, "s")
     compile_scopes(workspace)
-    with pytest.raises(SourceChangedError, match=r"amount was decimal\(12,3\) and is now decimal\(20,3\)"):
+    with pytest.raises(
+        SourceChangedError, match=r"amount is decimal\(12,3\) there and decimal\(20,3\) in the source. Give"
+    ):
         tag_stream(workspace, "s")
     assert tag_stream(workspace, "s", restart=True).rows == 220
 
@@ -207,3 +211,24 @@ def test_a_partitioned_source_with_deletion_vectors_and_char_columns(new_workspa
         expected = {row["id"] for row in spark.sql(f"SELECT id FROM {source} WHERE {condition}").collect()}
         found = {row["id"] for row in tagged.filter(functions.array_contains("rule_ids", rule)).collect()}
         assert found == expected, rule
+
+
+def test_a_tagged_table_that_somebody_has_widened_is_named(prepared, spark, add_rules) -> None:
+    workspace = prepared()
+    tag_stream(workspace, "s")
+    tagged, version = f"delta.`{workspace.lake.uri('s_tagged')}`", workspace.lake.version("s_tagged")
+    spark.sql(f"ALTER TABLE {tagged} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+    spark.sql(f"ALTER TABLE {tagged} ALTER COLUMN amount TYPE DECIMAL(14, 3)")
+    append(spark, workspace, 200, 210)
+    told = r"amount is decimal\(14,3\) there .*The column amount of s_tagged itself was widened.*RESTORE TABLE s_tagged"
+    with pytest.raises(SourceChangedError, match=told):
+        tag_stream(workspace, "s")
+    more = ("more", "s", "amount > 1")
+    add_rules(workspace, more)
+    compile_scopes(workspace)
+    with pytest.raises(SourceChangedError, match=r"DECIMAL\(14,3\) in s_tagged.*The column amount of s_tagged itself"):
+        retag(workspace, "s")
+    spark.sql(f"RESTORE TABLE {tagged} TO VERSION AS OF {version}")
+    assert tag_stream(workspace, "s").rows == 10
+    retag(workspace, "s")
+    assert_exact(workspace, [*RULES, more])

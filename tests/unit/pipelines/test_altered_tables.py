@@ -27,6 +27,7 @@ from pipelines.run import RunReport, run_due
 from pipelines.status import status
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
+from pipelines.writing.altered_types import cure_of_types
 from quality.gates import QualityGates, rules_gate
 from quality.written import unjudged
 from tests.tables import alter, columns_of, widen
@@ -278,6 +279,17 @@ def test_a_retention_beyond_all_times_keeps_everything(workspace) -> None:
     for table in ("s_tagged", "runs"):
         alter(workspace.lake.uri(table), properties={"delta.deletedFileRetentionDuration": "interval 4000000 weeks"})
     assert [each.error for each in maintain(workspace) if each.error] == []
+
+
+def test_a_column_that_somebody_has_widened_is_not_blamed_on_the_source(workspace) -> None:
+    """tests/spark/tagging/test_sources.py has the whole run, which needs Spark."""
+    changed = "Give the source its old type back, or"
+    assert cure_of_types(workspace.lake, "other_tagged", ["x"]) == changed
+    rows = workspace.lake.arrow("other_tagged")
+    widen(workspace.lake.uri("other_tagged"), "x", "decimal(30,0)", rows)
+    cure = cure_of_types(workspace.lake, "other_tagged", ["y", "X"])
+    assert cure.startswith("The column x of other_tagged itself was widened") and "RESTORE TABLE other_tagged" in cure
+    assert cure_of_types(workspace.lake, "other_tagged", ["tagged_at"]) == changed
 
 
 @pytest.mark.parametrize("table", ["s_tagged", "s_matches", "quarantine_s"])

@@ -16,6 +16,7 @@ from deltalake import write_deltalake
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.merging import WHOLE_FILE, FileWriter, NotMergeableError
 from pipelines.maintain import maintain
+from pipelines.maintaining import lake_tables
 from pipelines.maintaining.small_files import LEAST, LEAST_IN_RUN, File, groups_to_merge
 from pipelines.run import OpenGates, run_due
 from rules_index.workers.delta_file_writer import SORTED_ROWS, DeltaFile, Layout
@@ -176,13 +177,20 @@ def test_a_disk_that_is_full_stops_the_maintenance_of_one_table(new_workspace, m
 
     def full(file: DeltaFile) -> Any:
         if "s_tagged" in file._file.path:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), file._file.path)
+            raise OSError(errno.ENOSPC, "Error writing bytes to file. Detail: [errno 28] No space left on device")
         return close(file)
 
+    def log_is_full(_workspace: Any, name: str) -> None:
+        if name == "rules":
+            raise OSError("Kernel error: Arrow error: No space left on device (os error 28)")
+
     monkeypatch.setattr(DeltaFile, "close", full)
+    monkeypatch.setattr(lake_tables, "shorten_log", log_is_full)
     done = {each.table: each for each in maintain(workspace)}
     assert done["runs"].merged and not done["runs"].error
-    assert "no space is left on the disk" in str(done["s_tagged"].error)
+    assert done["rules"].notes == ["The table rules is not maintained: no space is left on the disk."]
+    told = f"The table s_tagged at {workspace.lake.uri('s_tagged')} cannot be maintained: no space is left on the disk."
+    assert str(done["s_tagged"].error).startswith(told)
     assert workspace.lake.arrow("s_tagged").num_rows == 2
 
 
