@@ -155,7 +155,7 @@ class _Run:
             for joiner in joiners:
                 name = joiner.join.name
                 with self._step(name):
-                    self._count(joiner, joiner.reset(restart and name not in self._restarted))
+                    self._count(joiner, joiner.reset(restart and name not in self._restarted, skip_changes))
                     self._restarted.add(name)
             while due := self._planned(joiners, skip_changes):
                 for together in _of_the_same_rows(due):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pipelines.annotated import check_compiled
-from pipelines.errors import NeedsSparkError, QuarantineShareError
+from pipelines.errors import CheckError, NeedsSparkError, QuarantineShareError
 from pipelines.lake.column_types import stored_names
 from pipelines.lake.index_store import StoredIndex, index_to_tag_with
 from pipelines.lake.runs import PLANNED, MicroBatch, last_batch
@@ -26,7 +26,7 @@ from pipelines.recovery.micro_batch import MicroBatchRun
 from pipelines.runners.choice import going_on_with_spark, runner_of
 from pipelines.runners.runner import Job, Runner
 from pipelines.settings.model import Stream
-from pipelines.sources.columns import check_columns
+from pipelines.sources.columns import check_columns, refused_checks
 from pipelines.sources.lost_files import reporting_lost_rows, without_lost_files
 from pipelines.sources.only_joined import is_only_joined, notice
 from pipelines.sources.positions import Slice, position_from_plan
@@ -37,6 +37,9 @@ from pipelines.workspace import Workspace
 from pipelines.writing.inputs import check_inputs
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    import rules_index as ri
     from pipelines.origin import Origin
 
 
@@ -98,6 +101,7 @@ def tag_stream(
         return replace(result, notices=(notice(workspace, name),))
 
     runner = runner_of(workspace, stream)
+    last = last_batch(workspace.lake, name) if restart else None
 
     def run_due(runner: Runner, restart: bool) -> None:
         """Run the micro-batches that are due with a runner, again after each end of Spark, and add them to `result`."""
@@ -107,7 +111,6 @@ def tag_stream(
             nonlocal result
             with step(workspace, f"tag {name}"), runner.session():
                 tagger = _Tagger(workspace, stream, runner, spark_ended)
-                # a restart that has begun is planned in `runs`, and must not be planned again
                 for batch in tagger.batches(restart and not spark_ended, skip_changes):
                     result = result.plus(batch)
 
@@ -117,7 +120,9 @@ def tag_stream(
         try:
             run_due(runner, restart)
         except NeedsSparkError as reason:
-            run_due(going_on_with_spark(workspace, stream, reason), restart=False)
+            # a restart that has begun is planned in `runs`, and must not be planned again
+            restart = restart and last_batch(workspace.lake, name) == last
+            run_due(going_on_with_spark(workspace, stream, reason), restart)
     except Exception:
         if stopped is not None and result.batches:
             stopped.append(replace(result, seconds=time.perf_counter() - started))
@@ -144,7 +149,7 @@ class _Tagger(MicroBatchRun):
     def batches(self, restart: bool, skip_changes: bool) -> Iterator[MicroBatch]:
         """Run the micro-batches that are due; yields each as it is in `runs` once it is done."""
         last = last_batch(self.lake, self.stream.name)
-        source: Source | None = None
+        source: Source | None = self._source_to_restart(skip_changes) if restart else None
         reset = self._reset_tables(last, restart, self._empty)
         if reset is not None:
             last = reset
@@ -166,6 +171,24 @@ class _Tagger(MicroBatchRun):
             with self._reporting_lost_rows(source, taken):
                 last = self._execute(source, taken, batch, resumed=False)
             yield last
+
+    def _source_to_restart(self, skip_changes: bool) -> Source:
+        """The source, once nothing is found that would stop the first slice: the tables would be empty until it is
+        mended. Raises NoIndexError, SourceError, CheckError and others of pipelines.errors."""
+        source = self.runner.open_source()
+        taken = self._take(source, None, skip_changes)
+        stored = index_to_tag_with(self.lake, self.stream.name)
+        columns = self.runner.columns(source, source.version if taken is None else taken.schema_version)
+        self._check(source, columns, self._index(stored.fingerprint)[1])
+        for refused in refused_checks(self.stream, columns):
+            raise CheckError(refused)
+        return source
+
+    def _check(self, source: Source, columns: pa.Schema, compiled: ri.CompiledRules) -> None:
+        """Raise an error of pipelines.errors if the stream or an index does not fit these columns of the source."""
+        check_columns(self.stream, columns)
+        check_inputs(compiled, columns, self.stream.name, lambda: self.runner.columns(source, source.version))
+        check_compiled(compiled, self.stream.annotations, self.stream.name)
 
     def _take(self, source: Source, last: MicroBatch | None, skip_changes: bool) -> Slice | None:
         """The next slice of the source; None if nothing is new."""
@@ -197,10 +220,7 @@ class _Tagger(MicroBatchRun):
         before = None if last is None or last.plan.get("reset") else last.plan
         kept = [table(stream) for table in (tagged_table, matches_table, quarantine_table)]
         followed = self.runner.followed(source, taken.schema_version, before, kept, f"tag {stream.name}")
-        check_columns(stream, columns)
-        compiled = self._index(stored.fingerprint)[1]
-        check_inputs(compiled, columns, stream.name, lambda: self.runner.columns(source, source.version))
-        check_compiled(compiled, stream.annotations, stream.name)
+        self._check(source, columns, self._index(stored.fingerprint)[1])
         if last is not None and (lost := lost_quarantine(self.lake, stream, self._command)):
             self.workspace.progress(lost)
         self.runner.prepare(source, taken.schema_version, common["id_type"])

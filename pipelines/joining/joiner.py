@@ -64,8 +64,15 @@ class Joiner(MicroBatchRun):
         self._zone: str | None = None
         self._last = last_batch(self.lake, join.name)
 
-    def reset(self, restart: bool) -> MicroBatch | None:
-        """Empty the join's tables if `restart` is set, or if an earlier run planned it but did not finish."""
+    def reset(self, restart: bool, skip_changes: bool) -> MicroBatch | None:
+        """Empty the join's tables if `restart` is set, or if an earlier run planned it but did not finish.
+
+        What would stop the first micro-batch after a restart is raised before: the tables would be empty until it is
+        mended.
+        """
+        if restart:
+            sides = {name: self._plan_side(name, None, skip_changes) for name in self.join.streams}
+            self._check(sides, index_to_tag_with(self.lake, self.join.name))
         reset = self._reset_tables(self._last, restart, self._empty)
         self._last = reset or self._last
         return reset
@@ -100,10 +107,7 @@ class Joiner(MicroBatchRun):
         self._follow_columns(sides, before)
         stored = index_to_tag_with(self.lake, self.join.name)
         common = self._common_plan(last, stored)
-        compiled = self._join_index(stored.fingerprint).compiled
-        newest = JoinScope(self.workspace, self.join).columns()
-        check_inputs(compiled, self._columns(sides), self.join.name, lambda: newest, "deltatag join")
-        check_compiled(compiled, self.join.annotations, self.join.name)
+        self._check(sides, stored)
         plan: dict[str, Any] = {
             "definition": definition,
             "sides": sides,
@@ -126,6 +130,13 @@ class Joiner(MicroBatchRun):
         if recorded.plan != plan:
             files = self._files(recorded.plan["sides"], watermark(recorded.plan))
         return self._planned(recorded, files)
+
+    def _check(self, sides: Mapping[str, Any], stored: StoredIndex) -> None:
+        """Raise an error of pipelines.errors if the join or its index does not fit the sources' columns."""
+        compiled = self._join_index(stored.fingerprint).compiled
+        newest = JoinScope(self.workspace, self.join).columns()
+        check_inputs(compiled, self._columns(sides), self.join.name, lambda: newest, "deltatag join")
+        check_compiled(compiled, self.join.annotations, self.join.name)
 
     def _resume(self, batch: MicroBatch) -> PlannedJoin:
         """A planned micro-batch, with the newest index if nothing of it is written yet, and without predicates that
