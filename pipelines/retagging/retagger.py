@@ -159,11 +159,9 @@ class Retagger:
             refuse_lost_texts(self.scope, changes)
         indexed = IndexedRules.of(self.workspace, stored)
         table, columns = tagged_table(self.name), self.workspace.configuration.annotations_of(self.name)
-        held = (field.name for field in self.lake.delta(table).schema().fields)
-        check_widened(self.name, held, columns, self.id_type)
-        refuse_append_only(
-            self.lake, [table, *([matches_table(self.name)] if self._keeps_matches else [])], "a re-tag replaces"
-        )
+        check_widened(self.name, (each.name for each in self.lake.delta(table).schema().fields), columns, self.id_type)
+        replaced = [table, matches_table(self.name)] if self._keeps_matches else [table]
+        refuse_append_only(self.lake, replaced, "a re-tag replaces")
         if self._needs_spark is None:
             try:
                 return LocalTables.of(self.scope, stored, changes, indexed, self.rows)

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import polars as pl
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
 import rules_index as ri
 from deltatag.lines import compile_line
-from pipelines.authoring.versions import rules_of
 from pipelines.compile import compile_scopes
 from pipelines.compiling.due import compile_is_due
 from pipelines.errors import IndexDamagedError, TableError
 from pipelines.lake.index_store import fetch_index, newest_index, read_index, update_statistics
 from pipelines.table_definitions import CHUNK_BYTES
-from tests.tables import rewrite_files
 
 STREAM = {"s": {"source": "lake/source", "event_time": "t"}}
 
@@ -371,43 +368,3 @@ def test_bigint_ids(new_workspace, add_rules) -> None:
     compiled = ri.loads(read_index(workspace.lake, newest_index(workspace.lake, "s")))
     assert compiled.match(pl.DataFrame({"x": [1]})).to_pylist() == [[9, 10]]
     assert table(workspace, "rule_rejects")["rule_id"].to_list() == ["8"]
-
-
-def test_rules_with_bytes_that_are_no_text_are_rejected_alone(workspace, add_rules) -> None:
-    add_rules(
-        workspace,
-        ("good", "s", "x > 1"),
-        ("text", "s", "s = '~'"),
-        ("~", "s", "x > 1"),
-        ("scope", "~", "x > 1"),
-        {"rule_id": "noted", "scope": "s", "expression": "x = 1", "owner": "~", "labels": {"~": "~"}},
-    )
-    rewrite_files(workspace.lake.uri("rules"), lambda rows: pa.table(list(map(broken, rows.columns)), rows.schema))
-    (result,) = compile_scopes(workspace)
-    assert (result.state, result.rules, result.rejects) == ("compiled", 4, 2)
-    assert not compile_is_due(workspace, "s")
-    found = table(workspace, "rule_rejects").sort("rule_id", nulls_last=True)
-    assert found.select("rule_id", "scope").rows() == [("scope", None), ("text", "s"), (None, "s")]
-    assert all("not UTF-8" in message for message in found["message"])
-    rules = rules_of(workspace.lake, workspace.lake.delta("rules"))
-    assert rules.filter(pl.col("rule_id") == "noted").select("owner", "expression").rows() == [(None, "x = 1")]
-
-
-def broken(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column with the byte FF, which no text in UTF-8 has, in place of each `~`."""
-    buffers = [None if each is None else each.to_pybytes() for each in column.combine_chunks().buffers()]
-    if pa.types.is_string(column.type):
-        buffers[2] = (buffers[2] or b"").replace(b"~", b"\xff")
-        return pa.chunked_array([pa.Array.from_buffers(column.type, len(column), list(map(in_arrow, buffers)))])
-    if pa.types.is_map(column.type):
-        maps = column.combine_chunks()
-        sides = [broken(pa.chunked_array([each])).combine_chunks() for each in (maps.keys, maps.items)]
-        items = pa.StructArray.from_arrays(sides, fields=[column.type.key_field, column.type.item_field])
-        return pa.chunked_array(
-            [pa.Array.from_buffers(column.type, len(maps), maps.buffers()[:2], maps.null_count, 0, [items])]
-        )
-    return column
-
-
-def in_arrow(data: bytes | None) -> pa.Buffer | None:
-    return None if data is None else pa.py_buffer(data)

@@ -28,7 +28,6 @@ from pipelines.run import OpenGates, run_due
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from tests.cases import cases, quick_first
-from tests.tables import alter
 from tests.unit.pipelines.local_retags import (
     AFTER,
     LATER,
@@ -300,22 +299,6 @@ def test_only_files_that_can_hold_a_change_are_read(make_retagged, monkeypatch) 
     write_rules(workspace, BEFORE)
     result = retag(workspace, "s")
     assert (result.files_read, result.files_written) == (4, 1)
-    assert_like_anew(workspace)
-
-
-@pytest.mark.parametrize("name", ["s_tagged", "s_matches"])
-def test_a_table_that_only_takes_new_rows_is_not_retagged(make_retagged, name: str) -> None:
-    workspace = prepared(make_retagged)
-    version = workspace.lake.version("s_tagged")
-    alter(workspace.lake.uri(name), properties={"delta.appendOnly": "true"})
-    cure = f"ALTER TABLE {name} SET TBLPROPERTIES \\('delta.appendOnly' = 'false'\\)"
-    with pytest.raises(TableError, match=f"The table {name} is append-only.*{cure}"):
-        retag(workspace, "s")
-    assert workspace.lake.version("s_tagged") == version + (name == "s_tagged")
-    append(workspace, 120, 140)
-    tag_stream(workspace, "s")
-    alter(workspace.lake.uri(name), properties={"delta.appendOnly": "false"})
-    assert retag(workspace, "s").rows_changed
     assert_like_anew(workspace)
 
 

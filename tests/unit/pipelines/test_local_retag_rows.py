@@ -20,6 +20,7 @@ from pipelines.lake.index_histories import NEW_RULES
 from pipelines.retag import retag
 from pipelines.tag import tag_stream
 from tests.cases import cases, quick_first
+from tests.tables import alter
 from tests.unit.pipelines.local_retags import (
     AFTER,
     RETAGS,
@@ -245,3 +246,19 @@ def test_ids_may_be_numbers_and_no_key_is_needed(make_retagged) -> None:
     retag(workspace, "s")
     for row in read(workspace, "s_tagged").to_pylist():
         assert row["rule_ids"] == [1] * (row["n"] is not None and row["n"] > 2) + [3] * (row["seq"] < 10)
+
+
+@pytest.mark.parametrize("name", ["s_tagged", "s_matches"])
+def test_a_table_that_only_takes_new_rows_is_not_retagged(make_retagged, name: str) -> None:
+    workspace = prepared(make_retagged)
+    version = workspace.lake.version("s_tagged")
+    alter(workspace.lake.uri(name), properties={"delta.appendOnly": "true"})
+    cure = f"ALTER TABLE {name} SET TBLPROPERTIES \\('delta.appendOnly' = 'false'\\)"
+    with pytest.raises(TableError, match=f"The table {name} is append-only.*{cure}"):
+        retag(workspace, "s")
+    assert workspace.lake.version("s_tagged") == version + (name == "s_tagged")
+    append(workspace, 120, 140)
+    tag_stream(workspace, "s")
+    alter(workspace.lake.uri(name), properties={"delta.appendOnly": "false"})
+    assert retag(workspace, "s").rows_changed
+    assert_like_anew(workspace)
