@@ -54,6 +54,9 @@ _SPEED = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
 }
 """Settings for handing rows to Python, the fastest ones that were measured."""
+_WRITING = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+"""How Spark writes timestamps. Of its default, INT96, Polars and delta-rs only read the years 1678 to 2261: they show
+other years for the rest, or raise an error. INT96 has no statistics in a file either."""
 
 
 def open_session(
@@ -73,7 +76,7 @@ def open_session(
             "cluster itself (spark-submit, or a job of the platform)."
         )
     session = base.newSession()
-    for name, value in {**_SPEED, **configuration.spark}.items():
+    for name, value in {**_SPEED, **_WRITING, **configuration.spark}.items():
         if session.conf.isModifiable(name):
             session.conf.set(name, value)
     # until Delta is used, Spark does not know Delta's settings and calls them not modifiable; they can be set anyway
