@@ -27,6 +27,7 @@ from rules_index.language.coercion import (
     name_of,
 )
 from rules_index.language.computation import type_beside
+from rules_index.language.connectives import combined
 from rules_index.language.costs.bounder import Bounder, check_costs
 from rules_index.language.implicit_casts import refuse_times_of_day
 from rules_index.language.intervals import in_micros
@@ -186,12 +187,12 @@ class Analyser:
 
     def _connective(self, node: Node) -> Value:
         operands = [self.truth(child) for child in node.children]
-        return Value(node, BOOLEAN, operations.operation(node.kind, operands, BOOLEAN))
+        return Value(node, BOOLEAN, combined(node.kind, operands))
 
     def _negated(self, value: Value, negated: bool) -> Value:
         if not negated or value.local is None:
             return value
-        return Value(value.node, BOOLEAN, operations.operation("not", [value.local], BOOLEAN))
+        return Value(value.node, BOOLEAN, combined("not", [value.local]))
 
     def comparison(self, node: Node, operator: str, left: Node, right: Node) -> Value:
         """The value of a comparison."""
@@ -238,7 +239,7 @@ class Analyser:
         subject = evaluated_once(subject)
         least = self.compared(node, ">=", subject, low).local
         most = self.compared(node, "<=", subject, high).local
-        return self._negated(Value(node, BOOLEAN, operations.operation("and", [least, most], BOOLEAN)), node.value)
+        return self._negated(Value(node, BOOLEAN, combined("and", [least, most])), node.value)
 
     def _in(self, node: Node) -> Value:
         values = in_micros(self, [self.value(child) for child in node.children])

@@ -1,13 +1,19 @@
-"""Whether the operands of AND and OR may stand beside each other."""
+"""AND and OR: whether their operands may stand beside each other, and their value as a part of an expression."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rules_index.language import operations
 from rules_index.language.analysis import Analysis
-from rules_index.language.coercion import NULL, STRING
+from rules_index.language.coercion import BOOLEAN, NULL, STRING
 from rules_index.language.nodes import Node
+from rules_index.language.typed import Constant, Expression, Operation, leaves_of, operations_of
 
 CONDITIONS = frozenset(("and", "or", "not", "compare", "distinct", "between", "in", "in_list", "like", "rlike", "is"))
 """Kinds of nodes that are always BOOLEAN."""
+_OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 def may_be_texts(analyser: Analysis, first: Node, second: Node) -> bool:
@@ -39,3 +45,59 @@ def operands(analyser: Analysis, node: Node) -> list[Node]:
         elif id(child) not in seconds:
             found.append(child)
     return found
+
+
+def combined(name: str, operands: Sequence[Expression | None]) -> Expression | None:
+    """The AND or OR of some operands, or NOT of one; None if only Spark can evaluate it.
+
+    Spark's optimiser may know the result without an operand that can raise, and then does not evaluate it. If one
+    operand is a constant that decides the result, as TRUE does in an OR, the result is that constant. In all other such
+    cases it is left to Spark.
+    """
+    tree = operations.operation(name, list(operands), BOOLEAN)
+    if not isinstance(tree, Operation):
+        return tree
+    if name == "not":
+        return _without_not(tree) if isinstance(tree.operands[0], Constant) else tree
+    decisive = Constant(name == "or", BOOLEAN)
+    if decisive in tree.operands and all(each.name != "raise" for each in operations_of(tree)):
+        return decisive
+    if not any(map(operations.can_raise, tree.operands)):
+        return tree
+    return None if any(map(_is_constant, tree.operands)) or _repeats_operands(tree) else tree
+
+
+def _is_constant(tree: Expression) -> bool:
+    """Whether a condition that cannot raise reads no column, though it is not written as a constant."""
+    return isinstance(tree, Operation) and not any(leaves_of(tree)) and not operations.can_raise(tree)
+
+
+def _repeats_operands(tree: Operation) -> bool:
+    """Whether an operand is the negation of another; or whether an operand or its negation also occurs in an operand of
+    the other kind, as in `(a OR b) AND a`, which becomes `a`."""
+    inverse = "or" if tree.name == "and" else "and"
+    seen: set[Expression] = set()
+    for each in tree.operands:
+        parts = each.operands if isinstance(each, Operation) and each.name == inverse else ()
+        both = {_without_not(part) for part in parts} | {_negation(part) for part in parts}
+        if not seen.isdisjoint(both):
+            return True
+        seen |= both
+    single = {_without_not(each) for each in tree.operands}
+    return not seen.isdisjoint(single) or any(_negation(each) in single for each in single)
+
+
+def _without_not(tree: Expression) -> Expression:
+    """A condition without a NOT that its comparison can express."""
+    return _negation(tree.operands[0]) if isinstance(tree, Operation) and tree.name == "not" else tree
+
+
+def _negation(tree: Expression) -> Expression:
+    """The negation of a condition, as the opposite comparison if it is a comparison."""
+    if isinstance(tree, Constant):
+        return Constant(None if tree.value is None else not tree.value, BOOLEAN)
+    if isinstance(tree, Operation) and tree.name == "not":
+        return _without_not(tree.operands[0])
+    if isinstance(tree, Operation) and tree.name in _OPPOSITE:
+        return replace(tree, name=_OPPOSITE[tree.name])
+    return Operation("not", (tree,), BOOLEAN)
