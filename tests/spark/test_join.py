@@ -236,8 +236,8 @@ def test_lateness_bounds_how_far_back_files_are_read(prepared) -> None:
 
 
 OTHERWISE = [
-    ({"window": "20 s"}, "window was"),
-    ({"on": ["v"]}, "on was"),
+    ({"window": "20 s"}, "window of b was 10 s, is"),
+    ({"on": ["v"]}, "on of b was k, is v"),
     ({"streams": ["a", "b", "c"]}, "streams was"),
 ]
 
