@@ -22,8 +22,8 @@ _LINTED, _SECONDS, _AT = "linted", "seconds", "looked_at"
 def lint_check(scope: str) -> dg.AssetChecksDefinition:
     """The check `nothing_odd` of a scope's index: it warns, with the findings by rule.
 
-    While the rules and the accepted findings stay the same, its last result stays for a hundred times as long as it
-    took, so that runs with new rows alone do not wait for it.
+    While the rules, the accepted findings and the index stay the same, its last result stays for a hundred times as
+    long as it took, so that runs with new rows alone do not wait for it.
     """
 
     @dg.asset_check(
@@ -36,21 +36,24 @@ def lint_check(scope: str) -> dg.AssetChecksDefinition:
     def look(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         """The result of the check."""
         workspace: Workspace = context.resources.lake.workspace()
-        linted = _linted(workspace)
+        linted = _linted(workspace, scope)
         return _last_result(context.instance, scope, linted) or _result(workspace, scope, linted)
 
     return look
 
 
-def _linted(workspace: "Workspace") -> str:
-    """What a result depends on, for the most part: the versions of the rules and of the accepted findings."""
+def _linted(workspace: "Workspace", scope: str) -> str:
+    """What a result depends on, for the most part: the versions of the rules and of the accepted findings, and the
+    scope's index, which is another one with another time zone or other columns."""
+    from pipelines.lake.index_store import newest_index
     from pipelines.table_definitions import LINT_ACCEPTED
 
-    lake = workspace.lake
-    accepted = (
-        f", version {lake.version(LINT_ACCEPTED.name)} of lint_accepted" if lake.exists(LINT_ACCEPTED.name) else ""
-    )
-    return f"version {lake.version('rules')} of {lake.uri('rules')}{accepted}"
+    lake, accepted = workspace.lake, LINT_ACCEPTED.name
+    parts = [f"version {lake.version('rules')} of {lake.uri('rules')}"]
+    parts += [f"version {lake.version(accepted)} of {accepted}"] if lake.exists(accepted) else []
+    stored = newest_index(lake, scope)
+    parts += [f"index {stored.fingerprint}"] if stored is not None else []
+    return ", ".join(parts)
 
 
 def _last_result(instance: dg.DagsterInstance, scope: str, linted: str) -> dg.AssetCheckResult | None:

@@ -75,8 +75,13 @@ def test_rules_are_linted_again_when_they_have_changed_or_after_a_while(
     accept_finding(workspace, "odd", "contradiction")
     accepted = look()
     assert "contradiction" not in accepted[0]
+    file = workspace.configuration.path
+    file.write_text(file.read_text() + '\n[rules]\ntime_zone = "Asia/Tokyo"\n')
+    workspace = Workspace.open(file)
+    elsewhere = look()
+    assert elsewhere[1] > accepted[1] and look() == elsewhere
     monkeypatch.setattr("assets.lint._SHARE", 1e6)
-    assert look()[1] > accepted[1]
+    assert look()[1] > elsewhere[1]
 
 
 def test_a_tagged_table_shows_numbers_to_plot_and_a_picture_of_its_micro_batches(
