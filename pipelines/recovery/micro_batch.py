@@ -76,9 +76,9 @@ class MicroBatchRun:
         """
         loss = lost_rows(self.lake, self._rule_tables[-1], last, self._command, self._matches)
         loss = loss or restored_rows(self.lake, self._scope, self.tables, self._command, self._matches)
-        # a run that died before its first plan leaves an empty table, whose columns may no longer be its source's
         if restart or (last is not None and last.state == RESET):
             refuse_append_only(self.lake, self.tables, "a restart replaces")
+        # a run that died before its first plan leaves an empty table, whose columns may no longer be its source's
         if restart and (last is not None or loss or self.lake.exists(self._rule_tables[-1])):
             last = plan_reset(self.lake, self._scope, last)
         if last is None or last.state != RESET:
