@@ -105,30 +105,36 @@ def _commit(table: DeltaTable, version: int) -> str | None:
 
 
 def changes_since(
-    lake: Lake, scopes: Collection[str], table: RulesTable, version: int, rows: int | None = None
+    lake: Lake,
+    scopes: Collection[str],
+    table: RulesTable,
+    version: int,
+    rows: int | None = None,
+    annotated: bool = False,
 ) -> RuleChanges | None:
     """The changes after a version of `rules`; None if the feed is no longer readable, or there are too many.
 
-    rows: how many rows that version has, if known. The result is None, too, if the changes do not add up to the current
-    number of rows, since a writer may have left some out of the feed. It is kept: a run asks for it for each scope.
+    rows: how many rows that version has, if known; annotated: as for `read_rules`. The result is None, too, if the
+    changes do not add up to the current number of rows, since a writer may have left some out of the feed. It is kept:
+    a run asks for it for each scope.
     """
-    asked = table, tuple(scopes), version, rows
+    asked = table, tuple(scopes), version, rows, annotated
     kept = lake.changes_read  # one look, since another thread may replace it
     if kept is None or kept[0] != asked:
-        kept = lake.changes_read = asked, _changes_since(lake, scopes, table, version, rows)
+        kept = lake.changes_read = asked, _changes_since(lake, scopes, table, version, rows, annotated)
     found: RuleChanges | None = kept[1]
     return found
 
 
 def _changes_since(
-    lake: Lake, scopes: Collection[str], table: RulesTable, version: int, rows: int | None
+    lake: Lake, scopes: Collection[str], table: RulesTable, version: int, rows: int | None, annotated: bool
 ) -> RuleChanges | None:
     try:
         found = _touched(lake, table, version, rows)
         if found is None:
             return None
         ids, nameless, of_scopes = found
-        rules = read_rules(lake, list(scopes), table.version, ids, nameless)
+        rules = read_rules(lake, list(scopes), table.version, ids, nameless, annotated)
     except PipelineError:
         return None
     # a rule without an id is in no index

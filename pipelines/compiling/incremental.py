@@ -29,7 +29,7 @@ from pipelines.compiling.storing import save_to_temporary_file, store
 from pipelines.errors import PipelineError
 from pipelines.lake.index_store import LIST_FILES, LISTS, StoredIndex, fetch_index, update_statistics
 from pipelines.recovery.jvm_restart import step
-from pipelines.rule_set import RULE_COLUMNS
+from pipelines.rule_set import ANNOTATED_BY, RULE_COLUMNS
 from pipelines.runners.spark_required import why_spark_evaluates
 from pipelines.scopes import Scope, scopes_of
 from pipelines.value_lists import HeldLists, Versions, read_lists
@@ -118,7 +118,8 @@ def _updated(
 ) -> tuple[ri.CompiledRules, pl.DataFrame, Versions]:
     """The index at `path` updated with the changes, the new rejects, and the versions of the lists that rules name."""
     compiled, configuration = ri.load(path), scope.workspace.configuration
-    changed = changes.rules.of_scope(scope.name).select(RULE_COLUMNS)
+    annotated_by = ANNOTATED_BY if configuration.annotations_of(scope.name) else []
+    changed = changes.rules.of_scope(scope.name).select(RULE_COLUMNS + annotated_by)
     ids = pl.Series("rule_id", changes.ids)
     gone = pl.DataFrame({"rule_id": ids.filter(~ids.is_in(changed["rule_id"].implode()))})
     edits = pl.concat([changed.cast({"rule_id": ids.dtype}), gone], how="diagonal_relaxed")

@@ -97,7 +97,7 @@ def known_rules(workspace: Workspace, engines: Mapping[str, str]) -> KnownRules 
                 widened.add(name)
             indexes[name], version = stored, min(version, held_at)
         rows = mark.rows if version == mark.version else None
-        changes = changes_since(lake, list(names), table, version, rows)
+        changes = changes_since(lake, list(names), table, version, rows, workspace.configuration.annotates)
         if changes is None or (changes.rules.rejects["error"] == DUPLICATE_ID).any():
             return None
         of_lists = {name for name, stored in indexes.items() if _has_other_lists(workspace, stored)}
@@ -116,14 +116,12 @@ def _has_other_lists(workspace: Workspace, stored: StoredIndex) -> bool:
 def _is_as_before(scope: Scope, stored: StoredIndex, engine: str) -> bool:
     """True if, apart from rules and new columns, nothing has changed since the scope's index was compiled.
 
-    False also if the index depends on more than its own rules (kept rules, an origin), or has annotations, which are
-    only compiled together with all rules.
+    False also if the index depends on more than its own rules: kept rules, or an origin.
     """
     return (
         stored.statistics.get("settings") == settings_of(scope, engine)
         and stored.columns.items() <= columns_of(scope.columns()).items()
         and not stored.kept
         and stored.lists.keys() <= scope.workspace.configuration.lists.keys()
-        and not scope.workspace.configuration.annotations_of(scope.name)
         and origin_of(scope) is None
     )

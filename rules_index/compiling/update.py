@@ -34,6 +34,8 @@ from rules_index.compiling.rule_columns import (
 from rules_index.domains.list_names import names_in
 from rules_index.domains.value_lists import AnyList, ValueList, by_name
 from rules_index.errors import ArtifactError, RuleError, RulesIndexError
+from rules_index.index.annotate import Annotate
+from rules_index.index.annotations import settings_of
 from rules_index.index.artifact import FORMAT_VERSION
 from rules_index.index.code_matrix import Sample
 from rules_index.index.compiled import CompiledRules, Layers
@@ -65,7 +67,8 @@ def update(
     named, enabled = _with_rules_of_lists(base, layers.left_out, named, enabled, known_lists)
     id_type = named.type
     refused = compiled.rejects.filter(pc.invert(pc.is_in(compiled.rejects.column("rule_id").cast(id_type), named)))
-    remaining = _no_rules(id_type) if is_base else _without(_columns(layers.changed), named)
+    annotate = base.annotations.annotate if base.annotations is not None else None
+    remaining = _no_rules(id_type, annotate) if is_base else _without(_columns(layers.changed), named)
     unchanged = _places_of_unchanged(base, enabled, known_lists)
     changed = _merged(remaining, enabled.chosen(np.flatnonzero(unchanged < 0)))
     left_out = np.setdiff1d(np.union1d(layers.left_out, _ordinals(base.ids, named)), unchanged[unchanged >= 0])
@@ -75,18 +78,11 @@ def update(
         known_as = base.fingerprint or fingerprint([base.source.digests], _settings(base), base.inputs)
         stats = base.stats | {"rejected": table.num_rows}
         return replace(base, rejects=table, fingerprint=known_as, stats=stats, errors={})
-    annotate = base.annotations.annotate if base.annotations is not None else None
     schema = schema or _schema(base)
     settings = Settings(schema, compiled.engine, compiled.event_time, compiled.time_zone, annotate, known_lists)
     known = _only_unknown(analyse, compiled.derived) if analyse is not None else None
     rules = len(base) - len(left_out) + len(changed)
-    # an index of two layers cannot have annotations
-    if (
-        annotate is not None
-        or not len(base)
-        or rules <= FEW_RULES
-        or len(left_out) + len(changed) > FOLDED_SHARE * rules
-    ):
+    if not len(base) or rules <= FEW_RULES or len(left_out) + len(changed) > FOLDED_SHARE * rules:
         whole = np.delete(np.arange(len(base)), left_out)
         given = ReadableRules(_merged(_columns(base).chosen(whole), changed), rejects)
         folded = compile_columns(given, settings, known, sample, started)
@@ -109,8 +105,8 @@ def _overlaid(layers: Layers, rejects: pa.Table, started: float) -> CompiledRule
 
 
 def _settings(compiled: CompiledRules) -> list[Any]:
-    """The settings that are part of the fingerprint of an index without annotations. Layers never have annotations."""
-    return [FORMAT_VERSION, compiled.time_zone, compiled.event_time]
+    """The settings that are part of an index's fingerprint."""
+    return [FORMAT_VERSION, compiled.time_zone, compiled.event_time, *settings_of(compiled.annotations)]
 
 
 def _read(changes: Rules, compiled: CompiledRules) -> tuple[pa.Array, RuleColumns, Rejects]:
@@ -165,8 +161,9 @@ def _with_expression(table: pa.Table) -> pa.Table:
     return table.filter(pc.is_valid(table.column("expression")))
 
 
-def _no_rules(id_type: pa.DataType) -> RuleColumns:
-    return RuleColumns(pa.array([], id_type), pa.array([], pa.large_string()))
+def _no_rules(id_type: pa.DataType, annotate: Annotate | None) -> RuleColumns:
+    annotations = annotate.schema.empty_table() if annotate is not None else None
+    return RuleColumns(pa.array([], id_type), pa.array([], pa.large_string()), annotations=annotations)
 
 
 def _columns(compiled: CompiledRules) -> RuleColumns:

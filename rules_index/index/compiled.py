@@ -278,7 +278,7 @@ class CompiledRules:
         the columns now, if columns that no rule of this version reads have been added or dropped.
 
         The cost depends on the number of changed rules while these are up to a tenth of all. Otherwise, and if the
-        index is small or has annotations, all rules are compiled. This version stays as it is, also for other threads.
+        index is small, all rules are compiled. This version stays as it is, also for other threads.
         Raises `RulesIndexError` if the changes cannot be read, `ArtifactError` if stored texts are malformed.
         """
         updated: CompiledRules = resolve_name(_UPDATE)(self, changes, analyse, sample, lists, schema)

@@ -82,6 +82,8 @@ def _assemble(header: Mapping[str, Any], body: memoryview, read_list: ReadList) 
     require(base.texts is not None and changed.texts is not None, "texts")
     require((base.time_zone, base.event_time) == (changed.time_zone, changed.event_time), "base")
     require(base.ids.type == changed.ids.type and base.engine == changed.engine, "base")
+    kinds = [layer.annotations.annotate if layer.annotations is not None else None for layer in (base, changed)]
+    require(kinds[0] == kinds[1], "annotations")
     places = places_of(base.ids, changed.ids)
     inside = places < len(base)
     again = inside.copy()

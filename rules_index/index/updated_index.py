@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from rules_index.arrays import offsets_of
+from rules_index.index.annotations import Annotations
 from rules_index.index.combined_engine import CombinedEngine, added, attributes_left, conjunctions_of, named_by
 from rules_index.index.compiled import CompiledRules, Layers
 from rules_index.index.inputs import inputs_of
@@ -30,8 +31,9 @@ def overlaid(layers: Layers, numbers: Numbers, rejects: pa.Table, fingerprint: s
     """The index of both layers as one. Its `stats` do not say how it was made: the build time is that of the base."""
     base, changed = layers.base, layers.changed
     attributes = live_attributes(layers) + tuple(changed.attributes)
+    ids = _merged(base.ids, changed.ids, numbers)
     return CompiledRules(
-        ids=_merged(base.ids, changed.ids, numbers),
+        ids=ids,
         inputs=inputs_of(attributes),
         attributes=attributes,
         regions=(*base.regions, *changed.regions),
@@ -44,6 +46,7 @@ def overlaid(layers: Layers, numbers: Numbers, rejects: pa.Table, fingerprint: s
         stats=_stats(layers, len(base) - len(layers.left_out) + len(changed), rejects.num_rows, attributes),
         definition=layers,
         texts=_texts(layers, numbers),
+        annotations=_annotations(layers, ids, numbers),
         named_lists=(*base.lists.values(), *changed.lists.values()),
     )
 
@@ -66,13 +69,10 @@ class LayeredTexts:
     def table(self, rules: int) -> pa.Table:
         """The texts of all rules, like `RuleTexts.table`."""
         base_numbers, changed_numbers = self.numbers
-        order = np.full(rules, -1, np.int64)
-        order[base_numbers[base_numbers >= 0]] = np.flatnonzero(base_numbers >= 0)
-        order[changed_numbers] = len(base_numbers) + np.arange(len(changed_numbers))
-        if (order < 0).any():
-            raise ValueError("texts")
         both = [self.base.table(len(base_numbers)), self.changed.table(len(changed_numbers))]
-        return pa.concat_tables(both).take(pa.array(order))
+        if rules != (base_numbers >= 0).sum() + len(changed_numbers):
+            raise ValueError("texts")
+        return pa.concat_tables(both).take(pa.array(_order(self.numbers)))
 
     def columns(self) -> pa.Schema:
         """The schema, like `RuleTexts.columns`; that of the rules that were compiled last."""
@@ -82,6 +82,26 @@ class LayeredTexts:
 def _texts(layers: Layers, numbers: Numbers) -> LayeredTexts | None:
     base, changed = layers.base.texts, layers.changed.texts
     return None if base is None or changed is None else LayeredTexts(base, changed, numbers)
+
+
+def _annotations(layers: Layers, ids: pa.Array, numbers: Numbers) -> Annotations | None:
+    base, changed = layers.base.annotations, layers.changed.annotations
+    if base is None or changed is None:
+        return None
+    return Annotations(
+        base.annotate, ids, pa.concat_tables([base.rules, changed.rules]).take(pa.array(_order(numbers)))
+    )
+
+
+def _order(numbers: Numbers) -> np.ndarray:
+    """The rules of both layers by their new ordinals [rules] int64, each as its place in the base's rules that are
+    followed by the changed ones."""
+    base, changed = numbers
+    live = np.flatnonzero(base >= 0)
+    order = np.empty(len(live) + len(changed), np.int64)
+    order[base[live]] = live
+    order[changed] = len(base) + np.arange(len(changed))
+    return order
 
 
 def numbers_of(layers: Layers) -> Numbers:
@@ -155,12 +175,9 @@ def _runs(numbers: Numbers) -> list[tuple[int, int, int]]:
 
 def _merged(base: pa.Array, changed: pa.Array, numbers: Numbers) -> pa.Array:
     """The ids of both layers, ascending."""
-    live = np.flatnonzero(numbers[0] >= 0)
-    if len(base) - len(live) + len(changed) > _MOST_RUNS:
-        order = np.empty(len(live) + len(changed), np.int64)
-        order[numbers[0][live]] = live
-        order[numbers[1]] = len(base) + np.arange(len(changed))
-        return pa.concat_arrays([base, changed]).take(pa.array(order))
+    left_out = int((numbers[0] < 0).sum())
+    if left_out + len(changed) > _MOST_RUNS:
+        return pa.concat_arrays([base, changed]).take(pa.array(_order(numbers)))
     runs = _runs(numbers)
     return pa.concat_arrays([base.slice(0, 0)] + [(base, changed)[w].slice(a, b - a) for w, a, b in runs])
 

@@ -42,7 +42,12 @@ def require_same(updated: ri.CompiledRules, full: ri.CompiledRules, table: pa.Ta
     for name in ("rules", "rejected", "derived", "engine"):
         assert updated.stats[name] == full.stats[name], name
     batch = with_derived(table, full.inputs)
-    assert updated.match(batch).equals(full.match(batch))
+    lists = full.match(batch)
+    assert updated.match(batch).equals(lists)
+    assert (updated.annotations is None) == (full.annotations is None)
+    if updated.annotations is not None and full.annotations is not None:
+        assert updated.annotations.annotate == full.annotations.annotate
+        assert updated.annotations.of_ids(lists) == full.annotations.of_ids(lists)
     assert updated.errors == full.errors
     for row in range(0, batch.num_rows, 61):
         values = {name: column[row].as_py() for name, column in zip(batch.column_names, batch.columns, strict=True)}

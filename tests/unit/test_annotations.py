@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,10 @@ import pyarrow as pa
 import pytest
 
 import rules_index as ri
+from rules_index.compiling import update as update_module
 from rules_index.index.annotate import SEVERITIES, Annotate
 from rules_index.index.annotations import plain
-from rules_index.index.compiled import dumps
+from rules_index.index.compiled import Layers, dumps
 
 SCHEMA = pa.schema([("x", pa.int64())])
 LABELS = pa.map_(pa.string(), pa.string())
@@ -240,3 +242,20 @@ def test_a_damaged_file_is_refused() -> None:
         object.__setattr__(compiled.annotations, "rules", rules)
         with pytest.raises(ri.ArtifactError):
             ri.loads(dumps(compiled))
+
+
+def test_layers_of_which_one_lacks_annotations_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(update_module, "FEW_RULES", 0)
+    rules = rules_of(random.Random(3), 40)
+    updated = ri.compile_rules(rules, SCHEMA, annotate=Annotate()).update(
+        rules.slice(3, 1).set_column(rules.column_names.index("expression"), "expression", [["TRUE"]])
+    )
+    layers = updated.definition
+    assert isinstance(layers, Layers)
+    assert ri.loads(dumps(updated)).annotations is not None
+    for layer in ("base", "changed"):
+        given = getattr(layers, layer)
+        for lacking in (None, given.annotations.chosen(["labels"])):
+            other = replace(layers, **{layer: replace(given, annotations=lacking)})
+            with pytest.raises(ri.ArtifactError):
+                ri.loads(dumps(replace(updated, definition=other)))

@@ -14,6 +14,7 @@ import pytest
 
 import rules_index as ri
 from rules_index.compiling import update as update_module
+from rules_index.index.annotate import Annotate
 from rules_index.index.compiled import Layers, dumps
 from rules_index.index.registry import ENGINES
 from rules_index.language.typed import Leaf
@@ -37,6 +38,7 @@ class History:
         self.engine = engine
         self.event_time = self.choice.choice((None, "ts", "dt", "nt"))
         self.time_zone = self.choice.choice(("UTC", "Europe/Berlin"))
+        self.annotate = self.choice.choice((None, None, Annotate(), Annotate(("labels",))))
         self.rules: list[dict[str, Any]] = [self.rule(self.id()) for _ in range(self.choice.choice((0, 5, 40)))]
 
     def id(self) -> str | int:
@@ -59,12 +61,16 @@ class History:
             "valid_from": since,
             "valid_to": until,
             "enabled": self.choice.choice((True, None)),
+            "priority": self.choice.choice((None, 1, 2)),
+            "labels": self.choice.choice((None, "", "team=a", "b, c")),
+            "severity": self.choice.choice((None, "low", "high", "high", "dire")),
         }
 
     def table(self, rules: Sequence[dict[str, Any]]) -> pa.Table:
         instant = pa.timestamp("us", "UTC")
         kinds = [pa.int64() if self.numbers else pa.string(), pa.string(), instant, instant, pa.bool_()]
-        names = ["rule_id", "expression", "valid_from", "valid_to", "enabled"]
+        kinds += [pa.int32(), pa.string(), pa.string()]
+        names = ["rule_id", "expression", "valid_from", "valid_to", "enabled", "priority", "labels", "severity"]
         return pa.table(
             [pa.array([rule[name] for rule in rules], kind) for name, kind in zip(names, kinds, strict=True)], names
         )
@@ -88,13 +94,19 @@ class History:
             self.rules = [rule for rule in self.rules if rule["rule_id"] != rule_id] + after
             changed[rule_id] = after
         choice.shuffle(self.rules)
-        gone = {"expression": None, "valid_from": None, "valid_to": None, "enabled": None}
-        told = [rule for rule_id, after in changed.items() for rule in after or [{"rule_id": rule_id, **gone}]]
+        gone = dict.fromkeys(self.table([]).column_names)
+        told = [rule for rule_id, after in changed.items() for rule in after or [{**gone, "rule_id": rule_id}]]
         return self.table(told)
 
     def full(self) -> ri.CompiledRules:
         return ri.compile_rules(
-            self.table(self.rules), SCHEMA, self.engine, self.event_time, self.time_zone, self.analyse
+            self.table(self.rules),
+            SCHEMA,
+            self.engine,
+            self.event_time,
+            self.time_zone,
+            self.analyse,
+            annotate=self.annotate,
         )
 
     def analyse(self, leaves: Sequence[Leaf]) -> list[str | None]:
@@ -106,7 +118,7 @@ class History:
 def test_random_histories_equal_full_compiles(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # small rule sets are updated as large ones are
     monkeypatch.setattr(update_module, "FEW_RULES", 0)
-    overlays = 0
+    overlays = annotated = 0
     for seed in range(HISTORIES):
         monkeypatch.setattr(update_module, "FOLDED_SHARE", (0.1, 0.5, 100.0)[seed % 3])
         history = History(seed, engine)
@@ -120,9 +132,10 @@ def test_random_histories_equal_full_compiles(engine: str, monkeypatch: pytest.M
             assert before.fingerprint == expected
             require_same(compiled, history.full(), table)
             overlays += isinstance(compiled.definition, Layers)
+            annotated += isinstance(compiled.definition, Layers) and compiled.annotations is not None
             if step % 2:
                 data = dumps(compiled)
                 compiled = ri.loads(data)
                 assert dumps(compiled) == data
                 require_same(compiled, history.full(), table)
-    assert overlays > HISTORIES or HISTORIES < 4
+    assert (overlays > HISTORIES and annotated) or HISTORIES < 4

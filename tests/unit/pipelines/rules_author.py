@@ -49,6 +49,8 @@ class Author:
             "expression": None if choice.random() < 0.05 else choice.choice(TEXTS).format(choice.randrange(12)),
             "enabled": choice.choice((True, None, None, False)),
             "valid_from": datetime(2024, 1, 1, choice.randrange(3), tzinfo=UTC) if choice.random() < 0.1 else None,
+            "priority": choice.choice((None, 1, 2)),
+            "labels": choice.choice((None, {}, {"team": "a"}, {"b": None, "level": "low"}, {"severity": "dire"})),
         }
 
     def table(self, rules: list[dict[str, Any]]) -> pa.Table:
@@ -79,6 +81,7 @@ class Author:
                 {"enabled": "true"},
                 {"scope": "'t'"},
                 {"owner": "'me'"},
+                {"priority": "7"},
             )
         )
         self.lake.delta("rules").update(updates=updates, predicate=f"rule_id = {self.literal(self.id())}")
