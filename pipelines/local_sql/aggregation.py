@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.errors import NeedsSparkError
+from pipelines.local_sql import decimals
 from pipelines.local_sql.expressions import evaluable
 from pipelines.local_sql.ordering import KEPT_ROWS, check_names, check_ordered, ordered, place_of
 from pipelines.local_sql.syntax import Aggregate, Computed, Path, Select, SortKey, Value, placeholder
@@ -114,7 +115,9 @@ class _Aggregation:
         kind = self.table.type_of(name)
         if asked.function not in _KNOWN or not _KNOWN[asked.function](kind):
             raise NeedsSparkError(f"only Spark computes {asked.function} of the type {kind}")
-        return [(part, name) for part in _PARTS.get(asked.function, (asked.function,))]
+        parts = _PARTS.get(asked.function, (asked.function,))
+        is_long = pa.types.is_decimal(kind) and kind.precision > decimals.LONGEST_IN_DOUBLES
+        return [(part, name) for part in parts if not (is_long and part == "magnitude")]
 
     # Partial aggregates of some rows
 
@@ -162,6 +165,8 @@ class _Aggregation:
                 columns[name] = column.to_arrow().cast(self.table.type_of(key))
             elif function == "count_distinct":
                 columns[name] = column.list.len().cast(pl.Int64).to_arrow()
+            elif function == "sum" and pa.types.is_decimal(self.table.type_of(key)):
+                columns[name] = decimals.sums_of(column, self.table.type_of(key))
             elif not column.is_between(*_INT64).all():
                 raise NeedsSparkError("a sum is beyond BIGINT")
             else:
@@ -209,8 +214,11 @@ class _Aggregation:
             for measure in self._measures_of(asked)
             if measure[0] != "magnitude"
         ]
-        if asked.function != "avg":
+        if asked.function != "avg" or asked.value is None:
             return columns[0]
+        kind = self.table.type_of(self.table.key_of(asked.value))
+        if pa.types.is_decimal(kind):
+            return pa.chunked_array([decimals.means_of(columns[0], columns[1], kind, self.table.zone)])
         return pc.divide(columns[0].cast(pa.float64()), columns[1].cast(pa.float64()))
 
     def _sorted_by(self, key: SortKey, shown: Sequence[pa.ChunkedArray], groups: pa.Table) -> pa.ChunkedArray:
@@ -250,21 +258,26 @@ def _is_ordered(kind: pa.DataType) -> bool:
     return _is_discrete(kind) or bool(pa.types.is_floating(kind))
 
 
+def _is_summed(kind: pa.DataType) -> bool:
+    """True for integers, and for decimals that are short enough for a sum of any number of them."""
+    return bool(pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.precision <= decimals.LONGEST))
+
+
 _KNOWN: dict[str, Callable[[pa.DataType], bool]] = {
     "count": lambda kind: True,
     "count_distinct": lambda kind: _is_discrete(kind) or pa.types.is_boolean(kind),
     "count_if": pa.types.is_boolean,
     "min": _is_ordered,
     "max": _is_ordered,
-    "sum": pa.types.is_integer,
-    "avg": pa.types.is_integer,
+    "sum": _is_summed,
+    "avg": _is_summed,
 }
 """Which types each aggregate is computed of."""
 
 
 def _sum(column: pl.Expr) -> pl.Expr:
-    """The sum of integers in 128 bits; NULL if all are NULL."""
-    return pl.when(column.count() > 0).then(column.cast(pl.Int128).sum())
+    """The sum of integers, or of the digits of decimals, in 128 bits; NULL if all are NULL."""
+    return pl.when(column.count() > 0).then(column.to_physical().cast(pl.Int128).sum())
 
 
 _OF_ROWS: dict[str, Callable[[pl.Expr], pl.Expr]] = {
@@ -274,7 +287,7 @@ _OF_ROWS: dict[str, Callable[[pl.Expr], pl.Expr]] = {
     "min": pl.Expr.min,
     "max": pl.Expr.nan_max,
     "sum": _sum,
-    "magnitude": lambda column: column.cast(pl.Int128).abs().sum(),
+    "magnitude": lambda column: column.to_physical().cast(pl.Int128).abs().sum(),
 }
 """As in Spark, NaN is above all numbers; which of 0.0 and -0.0 is the result depends on the order of rows in both."""
 _OF_PARTS: dict[str, Callable[[pl.Expr], pl.Expr]] = {

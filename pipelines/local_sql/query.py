@@ -18,6 +18,8 @@ from pipelines.workspace import Workspace
 def select(workspace: Workspace, query: Select) -> pa.Table:
     """The result of a query; NeedsSparkError if only Spark can compute it exactly."""
     table = LocalTable(workspace, query.table)
+    for view in query.views:
+        table.explode(view)
     items = tuple(each for item in query.items for each in _expanded(table, item))
     query = replace(query, items=items)
     table.aliases = tuple(item.name for item in items if not item.is_plain)
@@ -32,7 +34,7 @@ def _expanded(table: LocalTable, item: Item) -> list[Item]:
             return [replace(item, value=replace(item.value, value=table.unqualified_path(item.value.value)))]
         return [item]
     if item.is_star and (not item.value or table.is_qualifier(item.value)):
-        return [Item((name,)) for name in table.schema.names]
+        return [Item((name,)) for name in (table.stored_schema if item.value else table.schema).names]
     path = table.unqualified_path(item.value)
     return [Item(field) for field in table.fields_of(path)] if item.is_star else [replace(item, value=path)]
 

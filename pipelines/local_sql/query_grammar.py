@@ -11,6 +11,7 @@ from pipelines.local_sql.syntax import (
     Aggregate,
     Computed,
     Item,
+    LateralView,
     Numbers,
     Path,
     Select,
@@ -46,13 +47,26 @@ class QueryReader(Reader):
         table = self.table(versioned=True)
         if self.takes("AS") or self.is_name:
             table = replace(table, alias=self.name())
+        views = []
+        while self.takes("LATERAL", "VIEW"):
+            views.append(self.lateral_view())
         where = self.expression(_CLAUSES) if self.takes("WHERE") else None
         group_by = self.listed(self.group) if self.takes("GROUP", "BY") else ()
         having = self.computed(_CLAUSES, "") if self.takes("HAVING") else None
         order_by = self.listed(self.sort_key) if self.takes("ORDER", "BY") else ()
         limit = self.number() if self.takes("LIMIT") else None
         self.expect(END)
-        return Select(table, items, where, group_by, having, order_by, limit, is_distinct)
+        return Select(table, items, where, group_by, having, order_by, limit, is_distinct, tuple(views))
+
+    def lateral_view(self) -> LateralView:
+        """explode(path) AS name; a name for the view itself may come before AS, and is not used here."""
+        self.expect("EXPLODE", "(")
+        path = self.path()
+        self.expect(")")
+        if not self.takes("AS"):
+            self.name()
+            self.takes("AS")
+        return LateralView(path, self.listed(self.name))
 
     def item(self) -> Item:
         """One item of a select list."""

@@ -96,6 +96,14 @@ class SortKey:
 
 
 @dataclass(frozen=True, slots=True)
+class LateralView:
+    """LATERAL VIEW explode(path): `names` are those of the columns that it adds, one for a list and two for a map."""
+
+    path: Path
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Select:
     """A query of one table; `where` is the text of an expression."""
 
@@ -107,6 +115,7 @@ class Select:
     order_by: tuple[SortKey, ...] = ()
     limit: int | None = None
     is_distinct: bool = False
+    views: tuple[LateralView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,9 @@ from pipelines.lake.table_cache import local_folder
 from pipelines.lake.table_log import table_log
 from pipelines.lake.table_names import source_of, table_names
 from pipelines.local_sql.expressions import Evaluable, evaluable, unqualified
+from pipelines.local_sql.lateral_view import Exploded
 from pipelines.local_sql.reader import NO_NAMES
-from pipelines.local_sql.syntax import Computed, Path, TableName
+from pipelines.local_sql.syntax import Computed, LateralView, Path, TableName
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.streams_over_streams import no_source
 from pipelines.sources.first_rows import field_in
@@ -60,6 +61,7 @@ class LocalTable:
         self._computed: dict[str, Evaluable] = {}
         self._keys_of_texts: dict[str, str] = {}
         self._keys_of_trees: dict[Expression, str] = {}
+        self._exploded: list[Exploded] = []
         self._is_sure = _has_no_catalog(workspace)
         uri = _place(workspace, name)
         self.log = table_log(uri, bounds=True)
@@ -81,9 +83,26 @@ class LocalTable:
             raise NeedsSparkError(f"the table has the feature {foreign[0]}")
 
     @cached_property
-    def schema(self) -> pa.Schema:
+    def stored_schema(self) -> pa.Schema:
         """The table's columns."""
         return arrow_schema_of(self.snapshot.fields)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's columns, and those of its exploded columns."""
+        return self._schema if self._exploded else self.stored_schema
+
+    def explode(self, view: LateralView) -> None:
+        """Explode a column. Raises what `column` raises; NeedsSparkError if only Spark can, or if the name of a new
+        column could mean another one."""
+        key = self._key_of_path(view.path)
+        others = [*self.schema.names, self.name.qualifier or ""]
+        is_clear = all(_PLAIN_NAME.fullmatch(name) and not _is_among(name, others) for name in view.names)
+        if not is_clear or len(set(map(column_key, view.names))) < len(view.names):
+            raise NeedsSparkError(f"{' or '.join(view.names)} may name several columns")
+        exploded = Exploded.of(key, self.type_of(key), view.names)
+        self._schema = pa.schema([*self.schema, *exploded.fields])
+        self._exploded.append(exploded)
 
     def column(self, name: str) -> str:
         """A column's name in the table's spelling. StatementError if there is none; NeedsSparkError if Spark might find
@@ -157,6 +176,8 @@ class LocalTable:
             return parts
         if column_key(parts[0]) != qualifier or spelled(self.schema.names, parts[0], column_key) is not None:
             raise NeedsSparkError(f"{self.name.qualifier} is the name of the table and of something else")
+        if self._exploded and not _is_among(parts[1], self.stored_schema.names):
+            raise NeedsSparkError(f"{parts[1]} is no column of {self.name.qualifier}")
         return parts[1:]
 
     def is_qualifier(self, parts: Path) -> bool:
@@ -170,7 +191,12 @@ class LocalTable:
 
     def unqualified(self, text: str) -> str:
         """The text of an expression without the table's name. NeedsSparkError if that is also a column's."""
-        return text if self.name.qualifier is None else unqualified(text, self.name.qualifier, self.schema.names)
+        if self.name.qualifier is None:
+            return text
+        found = unqualified(text, self.name.qualifier, self.schema.names)
+        if self._exploded and found != text:
+            raise NeedsSparkError(f"it names {self.name.qualifier} beside an exploded column")
+        return found
 
     def fields_of(self, parts: Path) -> list[Path]:
         """The paths of all fields of a STRUCT. Raises what `column` raises."""
@@ -192,8 +218,9 @@ class LocalTable:
     @property
     def plainest_column(self) -> str:
         """A column that is cheap to read: the first one without a nested type, if there is one."""
-        plain = (field.name for field in self.schema if not pa.types.is_nested(field.type) and field.type != OPAQUE)
-        return next(plain, self.schema.names[0])
+        columns = self.stored_schema
+        plain = (field.name for field in columns if not pa.types.is_nested(field.type) and field.type != OPAQUE)
+        return next(plain, columns.names[0])
 
     def condition(self, text: str | None) -> Condition | None:
         """The compiled condition of a WHERE; None without one. NeedsSparkError if only Spark evaluates it,
@@ -207,7 +234,10 @@ class LocalTable:
                 raise StatementError(f"{reject['message']} This is about the table {self.name.name}.")
         if len(compiled) != 1 or compiled.derived:
             raise NeedsSparkError(f"only Spark evaluates {text}")
-        return Condition(compiled)
+        found = Condition(compiled)
+        if self._exploded and found.may_raise:
+            raise NeedsSparkError("the condition may raise on a row without elements")
+        return found
 
     def batches(self, columns: Sequence[str], kept: Condition | None, most_rows: int = _ALL) -> Iterator[pa.Table]:
         """Yields at most `most_rows` rows that satisfy `kept`, with the columns of these keys; none is
@@ -215,16 +245,19 @@ class LocalTable:
         shown = pa.schema([pa.field(key, self.type_of(key)) for key in columns])
         asked = [name for key in columns for name in self._columns_of(key)]
         asked += [self.column(name) for name in (kept.columns if kept is not None else ())]
+        asked += [name for each in self._exploded for name in self._columns_of(each.key)]
         # a batch without columns would not know its number of rows
-        read = [name for name in self.schema.names if name in asked] or [self.plainest_column]
+        read = [name for name in self.stored_schema.names if name in asked] or [self.plainest_column]
         for name in read:
             if is_opaque(self.schema.field(name).type):
                 raise NeedsSparkError(f"only Spark reads the column {name}")
         files = self._files(kept, needs_all=kept is not None or most_rows == _ALL)
         left = most_rows
         try:
-            for batch in read_batches(files, self.schema, read, with_version=False) if left else ():
+            for batch in read_batches(files, self.stored_schema, read, with_version=False) if left else ():
                 rows = pa.Table.from_batches([batch])
+                for each in self._exploded:
+                    rows = each.rows(rows, self._values(rows, each.key))
                 rows = rows if kept is None else rows.filter(pa.array(kept.holds_on(rows)))
                 rows = rows.slice(0, left)
                 left -= rows.num_rows

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from tests.random_expressions import NUMBERS, TIMES, WHOLE, Grammar
+from tests.random_expressions import DECIMALS, NUMBERS, TIMES, WHOLE, Grammar
 
 PLAIN = ["pk", "i", "l", "s", "t", "b", "dt", "ts", "nt", "st.x", "st.y"]
 """Columns that are grouped and ordered by here; floating-point numbers and decimals are ordered only."""
@@ -29,7 +29,22 @@ class Queries:
         """One query; where it has a limit, its order tells all rows apart."""
         where = f" WHERE {self.grammar.rule()}" if self.choice.random() < 0.6 else ""
         draw = self.choice.random()
+        if draw > 0.85:
+            return self._exploded(where)
         return self._grouped(where) if draw < 0.4 else self._distinct(where) if draw < 0.5 else self._rows(where)
+
+    def _exploded(self, where: str) -> str:
+        column, view, names = self.choice.choice(
+            [("ai", "AS e", ["e"]), ("sa", "v AS e", ["e"]), ("sa", "v e", ["e"]), ("mp", "AS e, w", ["e", "w"])]
+        )
+        source = f"{self.table} LATERAL VIEW explode({self._spelled(column)}) {view}{where}"
+        if names == ["e"] and self.choice.random() < 0.3:
+            source += f"{' AND' if where else ' WHERE'} e {self.choice.choice(['IS NOT NULL', '> 0', '< 5'])}"
+        if self.choice.random() < 0.5:
+            items = ", ".join([*names, f"{self._aggregate()[1]} AS a", "sum(m5)", "count(DISTINCT pk)"])
+            return f"SELECT {items} FROM {source} GROUP BY {', '.join(names)} ORDER BY {', '.join(names)}"
+        shown = self.choice.choice(["*", f"{self._computed()} AS c, pk, {names[-1]}"])
+        return f"SELECT {shown} FROM {source} ORDER BY pk, {', '.join(names)}"
 
     def _spelled(self, name: str) -> str:
         parts = [
@@ -94,9 +109,9 @@ class Queries:
         if function == "count_if":
             return False, f"count_if({self.grammar.rule()})"
         if self.choice.random() < 0.3:
-            kinds = tuple(WHOLE) if function in ("sum", "avg") else GROUPED
+            kinds = (*WHOLE, *DECIMALS) if function in ("sum", "avg") else GROUPED
             return False, f"{function}({self._computed(kinds)})"
-        numbers = [] if function in ("sum", "avg") else ["f", "d", "m5", "m38", "st.z.w"]
+        numbers = ["m5", "m18", "m20"] if function in ("sum", "avg") else ["f", "d", "m5", "m38", "st.z.w"]
         column = self._spelled(self.choice.choice([*self.plain, *numbers]))
         distinct = "" if function != "count" else self.choice.choice(["", "DISTINCT "])
         asked = [f"{function}({distinct}{column})", f"{function.upper()}({distinct}{column})"]
