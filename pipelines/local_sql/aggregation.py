@@ -1,4 +1,4 @@
-"""Executes a query of one table with aggregates: over all rows, or over groups of rows."""
+"""Executes a query with aggregates: over all rows, or over groups of rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from pipelines.errors import NeedsSparkError
 from pipelines.local_sql import decimals
-from pipelines.local_sql.expressions import evaluable
+from pipelines.local_sql.expressions import evaluable, is_discrete
 from pipelines.local_sql.ordering import KEPT_ROWS, check_names, check_ordered, ordered, place_of
 from pipelines.local_sql.syntax import Aggregate, Computed, Path, Select, SortKey, Value, placeholder
 from pipelines.local_sql.tables import LocalTable
@@ -96,7 +96,7 @@ class _Aggregation:
             raise NeedsSparkError("it groups by an aggregate")
         name = self.table.key_of(value)
         kind = self.table.type_of(name)
-        if not (_is_discrete(kind) or pa.types.is_boolean(kind)) or self.table.is_constant(name):
+        if not (is_discrete(kind) or pa.types.is_boolean(kind)) or self.table.is_constant(name):
             raise NeedsSparkError(f"only Spark groups by values of the type {kind}, or by constants")
         return name
 
@@ -247,15 +247,8 @@ def _aggregates_in(value: Value) -> tuple[Aggregate, ...]:
     return value.aggregates if isinstance(value, Computed) else ()
 
 
-def _is_discrete(kind: pa.DataType) -> bool:
-    """True for integers, decimals, strings, dates and timestamps: types whose equal values are identical."""
-    t = pa.types
-    is_number = t.is_integer(kind) or t.is_decimal(kind)
-    return bool(is_number or t.is_string(kind) or t.is_date(kind) or t.is_timestamp(kind))
-
-
 def _is_ordered(kind: pa.DataType) -> bool:
-    return _is_discrete(kind) or bool(pa.types.is_floating(kind))
+    return is_discrete(kind) or bool(pa.types.is_floating(kind))
 
 
 def _is_summed(kind: pa.DataType) -> bool:
@@ -265,7 +258,7 @@ def _is_summed(kind: pa.DataType) -> bool:
 
 _KNOWN: dict[str, Callable[[pa.DataType], bool]] = {
     "count": lambda kind: True,
-    "count_distinct": lambda kind: _is_discrete(kind) or pa.types.is_boolean(kind),
+    "count_distinct": lambda kind: is_discrete(kind) or pa.types.is_boolean(kind),
     "count_if": pa.types.is_boolean,
     "min": _is_ordered,
     "max": _is_ordered,

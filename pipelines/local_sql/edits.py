@@ -125,7 +125,7 @@ def _chosen(table: LocalTable, statement: Change) -> tuple[int, str | None]:
     """
     key = table.schema.names[0]
     kept = table.condition(statement.where)
-    read = list(dict.fromkeys([key, *(table.column(name) for name in (kept.columns if kept is not None else ()))]))
+    read = list(dict.fromkeys([key, *(table.column(path[0]) for path in (kept.paths if kept is not None else ()))]))
     parts = list(table.batches(read, None))
     rows = pa.concat_tables(parts) if parts else pa.schema([table.schema.field(name) for name in read]).empty_table()
     if kept is None:

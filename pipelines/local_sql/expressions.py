@@ -9,6 +9,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from pipelines.errors import NeedsSparkError
+from pipelines.local_sql.syntax import Path
 from rules_index.index.inputs import inputs_of, read_leaf
 from rules_index.language.analyser import Analyser
 from rules_index.language.evaluation.evaluate import evaluate
@@ -33,9 +34,9 @@ class Evaluable:
         return inputs_of([self.tree])
 
     @property
-    def columns(self) -> list[str]:
-        """The columns that it reads, by name."""
-        return [path_parts(leaf.name)[0] for leaf in self.inputs]
+    def paths(self) -> list[Path]:
+        """The columns, and fields of columns, that it reads."""
+        return [tuple(path_parts(leaf.name)) for leaf in self.inputs]
 
     def values(self, rows: pa.Table) -> pa.Array:
         """Its value on each row. NeedsSparkError if it raises on one, so that Spark reports that."""
@@ -58,6 +59,13 @@ def evaluable(text: str, schema: pa.Schema, zone: str) -> Evaluable:
     if any(leaf.text is not None for leaf in found.inputs):
         raise NeedsSparkError(f"only Spark evaluates {text}")
     return found
+
+
+def is_discrete(kind: pa.DataType) -> bool:
+    """True for integers, decimals, strings, dates and timestamps: types whose equal values are identical."""
+    t = pa.types
+    is_number = t.is_integer(kind) or t.is_decimal(kind)
+    return bool(is_number or t.is_string(kind) or t.is_date(kind) or t.is_timestamp(kind))
 
 
 def _is_shown(kind: pa.DataType) -> bool:

@@ -1,4 +1,4 @@
-"""Executes a query of one table without aggregates: its columns and expressions, filtered, sorted and limited."""
+"""Executes a query without aggregates: its columns and expressions, filtered, sorted and limited."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from pipelines.errors import NeedsSparkError
 from pipelines.local_sql.aggregation import aggregated
+from pipelines.local_sql.joined_tables import JoinedTables
 from pipelines.local_sql.ordering import KEPT_ROWS, check_names, check_ordered, ordered, place_of
 from pipelines.local_sql.syntax import Aggregate, Computed, Item, Path, Select, SortKey
 from pipelines.local_sql.tables import LocalTable
@@ -17,7 +18,7 @@ from pipelines.workspace import Workspace
 
 def select(workspace: Workspace, query: Select) -> pa.Table:
     """The result of a query; NeedsSparkError if only Spark can compute it exactly."""
-    table = LocalTable(workspace, query.table)
+    table = LocalTable(workspace, query.table) if query.join is None else JoinedTables(workspace, query)
     for view in query.views:
         table.explode(view)
     items = tuple(each for item in query.items for each in _expanded(table, item))
@@ -31,10 +32,14 @@ def _expanded(table: LocalTable, item: Item) -> list[Item]:
     """The items that an item stands for; a column is named without the table."""
     if not isinstance(item.value, tuple):
         if isinstance(item.value, Aggregate) and isinstance(item.value.value, tuple):
-            return [replace(item, value=replace(item.value, value=table.unqualified_path(item.value.value)))]
+            path = table.unqualified_path(item.value.value)
+            named = replace(item, value=replace(item.value, value=table.shown_path(path)))
+            return [Item(replace(item.value, value=path), named.name)]
         return [item]
-    if item.is_star and (not item.value or table.is_qualifier(item.value)):
-        return [Item((name,)) for name in (table.stored_schema if item.value else table.schema).names]
+    if item.is_star and not item.value:
+        return [Item(path) for path in table.all_columns()]
+    if item.is_star and table.is_qualifier(item.value):
+        return [Item((name,)) for name in table.stored_schema.names]
     path = table.unqualified_path(item.value)
     return [Item(field) for field in table.fields_of(path)] if item.is_star else [replace(item, value=path)]
 

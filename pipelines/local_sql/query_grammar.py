@@ -11,11 +11,13 @@ from pipelines.local_sql.syntax import (
     Aggregate,
     Computed,
     Item,
+    Join,
     LateralView,
     Numbers,
     Path,
     Select,
     SortKey,
+    TableName,
     Value,
     placeholder,
 )
@@ -44,9 +46,8 @@ class QueryReader(Reader):
         is_distinct = self.takes("DISTINCT")
         items = self.listed(self.item)
         self.expect("FROM")
-        table = self.table(versioned=True)
-        if self.takes("AS") or self.is_name:
-            table = replace(table, alias=self.name())
+        table = self.aliased_table()
+        join = self.join() if self.takes("INNER", "JOIN") or self.takes("JOIN") else None
         views = []
         while self.takes("LATERAL", "VIEW"):
             views.append(self.lateral_view())
@@ -56,7 +57,31 @@ class QueryReader(Reader):
         order_by = self.listed(self.sort_key) if self.takes("ORDER", "BY") else ()
         limit = self.number() if self.takes("LIMIT") else None
         self.expect(END)
-        return Select(table, items, where, group_by, having, order_by, limit, is_distinct, tuple(views))
+        return Select(table, items, where, group_by, having, order_by, limit, is_distinct, tuple(views), join)
+
+    def aliased_table(self) -> TableName:
+        """A table with its version and alias."""
+        table = self.table(versioned=True)
+        return replace(table, alias=self.name()) if self.takes("AS") or self.is_name else table
+
+    def join(self) -> Join:
+        """The other table, and the columns that must be equal."""
+        table = self.aliased_table()
+        if self.takes("USING", "("):
+            using = self.listed(self.name)
+            self.expect(")")
+            return Join(table, using=using)
+        self.expect("ON")
+        on = [self.equal_paths()]
+        while self.takes("AND"):
+            on.append(self.equal_paths())
+        return Join(table, tuple(on))
+
+    def equal_paths(self) -> tuple[Path, Path]:
+        """Two columns that must be equal."""
+        first = self.path()
+        self.expect("=")
+        return first, self.path()
 
     def lateral_view(self) -> LateralView:
         """explode(path) AS name; a name for the view itself may come before AS, and is not used here."""

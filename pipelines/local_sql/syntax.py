@@ -104,8 +104,17 @@ class LateralView:
 
 
 @dataclass(frozen=True, slots=True)
+class Join:
+    """INNER JOIN of another table ON pairs of equal columns, or USING columns that both have."""
+
+    table: TableName
+    on: tuple[tuple[Path, Path], ...] = ()
+    using: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Select:
-    """A query of one table; `where` is the text of an expression."""
+    """A query of one table, or of two that are joined; `where` is the text of an expression."""
 
     table: TableName
     items: tuple[Item, ...]
@@ -116,6 +125,7 @@ class Select:
     limit: int | None = None
     is_distinct: bool = False
     views: tuple[LateralView, ...] = ()
+    join: Join | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path as FilePath
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -55,14 +56,7 @@ class LocalTable:
     """
 
     def __init__(self, workspace: Workspace, name: TableName, edited: bool = False) -> None:
-        self.name, self.zone = name, workspace.configuration.rules.time_zone
-        self.aliases: tuple[str, ...] = ()
-        self._fields: dict[str, Path] = {}
-        self._computed: dict[str, Evaluable] = {}
-        self._keys_of_texts: dict[str, str] = {}
-        self._keys_of_trees: dict[Expression, str] = {}
-        self._exploded: list[Exploded] = []
-        self._is_sure = _has_no_catalog(workspace)
+        self._begin(name, workspace.configuration.rules.time_zone, _has_no_catalog(workspace))
         uri = _place(workspace, name)
         self.log = table_log(uri, bounds=True)
         try:
@@ -81,6 +75,16 @@ class LocalTable:
             raise StatementError(why_missing(workspace, known_name(workspace, name)))
         if foreign := foreign_features(self.snapshot, READABLE if edited else READABLE_HERE):
             raise NeedsSparkError(f"the table has the feature {foreign[0]}")
+
+    def _begin(self, name: TableName, zone: str, is_sure: bool) -> None:
+        """is_sure: whether Spark would know no more names than deltatag does."""
+        self.name, self.zone, self._is_sure = name, zone, is_sure
+        self.aliases: tuple[str, ...] = ()
+        self._fields: dict[str, Path] = {}
+        self._computed: dict[str, Evaluable] = {}
+        self._keys_of_texts: dict[str, str] = {}
+        self._keys_of_trees: dict[Expression, str] = {}
+        self._exploded: list[Exploded] = []
 
     @cached_property
     def stored_schema(self) -> pa.Schema:
@@ -103,6 +107,10 @@ class LocalTable:
         exploded = Exploded.of(key, self.type_of(key), view.names)
         self._schema = pa.schema([*self.schema, *exploded.fields])
         self._exploded.append(exploded)
+
+    def all_columns(self) -> list[Path]:
+        """What `*` stands for."""
+        return [(name,) for name in self.schema.names]
 
     def column(self, name: str) -> str:
         """A column's name in the table's spelling. StatementError if there is none; NeedsSparkError if Spark might find
@@ -180,6 +188,10 @@ class LocalTable:
             raise NeedsSparkError(f"{parts[1]} is no column of {self.name.qualifier}")
         return parts[1:]
 
+    def shown_path(self, parts: Path) -> Path:
+        """The path of a column as Spark shows it in the name of an aggregate."""
+        return parts
+
     def is_qualifier(self, parts: Path) -> bool:
         """True for the table's name, if no column has it."""
         qualifier = column_key(self.name.qualifier or "")
@@ -243,19 +255,12 @@ class LocalTable:
         """Yields at most `most_rows` rows that satisfy `kept`, with the columns of these keys; none is
         dictionary-encoded. AccessError if this user may not read a file."""
         shown = pa.schema([pa.field(key, self.type_of(key)) for key in columns])
-        asked = [name for key in columns for name in self._columns_of(key)]
-        asked += [self.column(name) for name in (kept.columns if kept is not None else ())]
-        asked += [name for each in self._exploded for name in self._columns_of(each.key)]
-        # a batch without columns would not know its number of rows
-        read = [name for name in self.stored_schema.names if name in asked] or [self.plainest_column]
-        for name in read:
-            if is_opaque(self.schema.field(name).type):
-                raise NeedsSparkError(f"only Spark reads the column {name}")
-        files = self._files(kept, needs_all=kept is not None or most_rows == _ALL)
+        asked = [path for key in columns for path in self._paths_of(key)]
+        asked += kept.paths if kept is not None else ()
+        asked += [path for each in self._exploded for path in self._paths_of(each.key)]
         left = most_rows
         try:
-            for batch in read_batches(files, self.stored_schema, read, with_version=False) if left else ():
-                rows = pa.Table.from_batches([batch])
+            for rows in self._stored_rows(asked, kept, kept is not None or left == _ALL) if left else ():
                 for each in self._exploded:
                     rows = each.rows(rows, self._values(rows, each.key))
                 rows = rows if kept is None else rows.filter(pa.array(kept.holds_on(rows)))
@@ -269,10 +274,27 @@ class LocalTable:
                 raise AccessError(f"The table {self.name.name} cannot be read: {reason}.") from error
             raise NeedsSparkError(str(error)) from error
 
-    def _columns_of(self, key: str) -> list[str]:
-        if key in self._computed:
-            return [self.column(name) for name in self._computed[key].columns]
-        return [self._fields.get(key, (key,))[0]]
+    def _stored_rows(self, asked: Sequence[Path], kept: Condition | None, needs_all: bool) -> Iterator[pa.Table]:
+        """Yields the table's rows with the columns that are asked for; rows that do not satisfy `kept` may be left out.
+
+        needs_all: whether all rows will be read.
+        """
+        wanted = {self.column(path[0]) for path in asked if not self._is_new(path[0])}
+        # a batch without columns would not know its number of rows
+        read = [name for name in self.stored_schema.names if name in wanted] or [self.plainest_column]
+        for name in read:
+            if is_opaque(self.schema.field(name).type):
+                raise NeedsSparkError(f"only Spark reads the column {name}")
+        for batch in read_batches(self._files(kept, needs_all), self.stored_schema, read, with_version=False):
+            yield pa.Table.from_batches([batch])
+
+    def _is_new(self, name: str) -> bool:
+        """Whether a column comes from an exploded one."""
+        return any(_is_among(name, [field.name for field in each.fields]) for each in self._exploded)
+
+    def _paths_of(self, key: str) -> list[Path]:
+        """The columns, or fields of columns, from which the value of a key is made."""
+        return self._computed[key].paths if key in self._computed else [self._fields.get(key, (key,))]
 
     def _values(self, rows: pa.Table, key: str) -> pa.ChunkedArray | pa.Array:
         if key in self._computed:
@@ -280,10 +302,18 @@ class LocalTable:
         name, *fields = self._fields.get(key, (key,))
         return field_in(rows.column(name), tuple(fields))
 
-    def _files(self, kept: Condition | None, needs_all: bool) -> list[SourceFile]:
+    def bytes_of(self, kept: Condition | None) -> int:
+        """The size in bytes of the files that may have rows which satisfy `kept`."""
+        return sum(int(add["size"]) for add in self._adds(kept))
+
+    def _adds(self, kept: Condition | None) -> list[dict[str, Any]]:
         adds = self.log.files(self.snapshot)
         if kept is not None and not kept.may_raise:
             adds = [add for add in adds if may_match(add, [kept.widened])]
+        return adds
+
+    def _files(self, kept: Condition | None, needs_all: bool) -> list[SourceFile]:
+        adds = self._adds(kept)
         if needs_all and sum(int(add["size"]) for add in adds) > MOST_BYTES:
             raise NeedsSparkError(f"the table has more than {MOST_BYTES >> 30} GiB to read")
         return self.log.source_files([(0, add) for add in adds])
@@ -300,9 +330,9 @@ class Condition:
     compiled: ri.CompiledRules
 
     @cached_property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that the condition reads."""
-        return tuple(dict.fromkeys(path_parts(leaf.name)[0] for leaf in self.compiled.inputs))
+    def paths(self) -> list[Path]:
+        """The columns, and fields of columns, that the condition reads."""
+        return [tuple(path_parts(leaf.name)) for leaf in self.compiled.inputs]
 
     @property
     def may_raise(self) -> bool:

@@ -13,6 +13,13 @@ PLAIN = ["pk", "i", "l", "s", "t", "b", "dt", "ts", "nt", "st.x", "st.y"]
 """Columns that are grouped and ordered by here; floating-point numbers and decimals are ordered only."""
 FIELDS = ["st.x", "st.y", "st.z", "st.z.w", "st.*", "st.z.*"]
 FUNCTIONS = ("count", "min", "max", "sum", "avg", "count_if")
+JOINS = [
+    "q JOIN words w ON q.s = w.word",
+    "AS q INNER JOIN words ON word = s AND q.s = words.word",
+    "q JOIN numbers n ON q.i = number",
+    "q JOIN numbers n ON n.number = q.i2 AND n.number = i",
+]
+"""Joins of the table with lists, in which no row has more than one partner."""
 GROUPED = (*WHOLE, *TIMES, "string", "boolean")
 """Types of expressions that rows are grouped by."""
 
@@ -22,11 +29,15 @@ class Queries:
 
     def __init__(self, seed: int, table: str, schema: pa.Schema) -> None:
         self.choice, self.grammar, self.computed = random.Random(seed), Grammar(seed), Grammar(seed, variety=0.6)
-        self.table, self.schema = table, schema
+        self.plain_table = self.table = table
+        self.schema = schema
         self.plain = [name for name in PLAIN if name.partition(".")[0] in schema.names]
 
     def query(self) -> str:
         """One query; where it has a limit, its order tells all rows apart."""
+        self.table = (
+            self.plain_table if self.choice.random() < 0.75 else f"{self.plain_table} {self.choice.choice(JOINS)}"
+        )
         where = f" WHERE {self.grammar.rule()}" if self.choice.random() < 0.6 else ""
         draw = self.choice.random()
         if draw > 0.85:

@@ -62,11 +62,15 @@ def workspace(spark: SparkSession, folder: Path, source: str, runner: str) -> Wo
         "rules": {"time_zone": ZONE},
         "streams": {"s": {"source": source}},
         "spark": INTERPRETED,
-        "lists": {"watch": {"source": str(folder / "watch")}},
+        "lists": {name: {"source": str(folder / name)} for name in ("watch", "words", "numbers")},
     }
     found = Workspace(parse_configuration(document, folder / "deltatag.toml"), reference_session(spark, ZONE))
     make_tables(found)
     write_deltalake(str(folder / "watch"), pa.table({"account": ["x", "y"]}))
+    table = pa.concat_tables([rows(120, 11), rows(120, 12)])
+    for name, column, key in (("words", "s", "word"), ("numbers", "i", "number")):
+        keys = table[column].unique().drop_null()
+        write_deltalake(str(folder / name), pa.table({key: keys, f"rank_{name}": pa.array(range(len(keys)))}))
     return found
 
 
@@ -186,6 +190,19 @@ LEFT_TO_SPARK = [
     "SELECT i FROM s JOIN rules ON TRUE",
     "SELECT i FROM s, rules",
     "SELECT x.i FROM s x, rules",
+    "SELECT i FROM s x JOIN s y ON x.pk = y.pk",
+    "SELECT x.i FROM s x JOIN s y ON x.f = y.f",
+    "SELECT x.i FROM s x JOIN s y ON x.i = y.l",
+    "SELECT x.i FROM s x JOIN s y ON x.i = x.l",
+    "SELECT x.i FROM s x JOIN s y ON x.i < y.i",
+    "SELECT x.i FROM s x LEFT JOIN s y ON x.i = y.i",
+    "SELECT x.i FROM s x JOIN s y USING (i) JOIN s z USING (i)",
+    "SELECT * FROM s x JOIN s y USING (i)",
+    "SELECT x.i FROM s x NATURAL JOIN s y",
+    "SELECT s.pk FROM s JOIN words w ON s.s = w.word",
+    "SELECT x FROM s x JOIN words w ON x.s = w.word",
+    "SELECT x IS NULL AS n FROM s x JOIN words w ON x.s = w.word",
+    "SELECT x.i FROM s x JOIN words w ON x.s = w.word WHERE 1 / i > 0",
     "SELECT s.e FROM s LATERAL VIEW explode(sa) AS e",
     "SELECT v.e FROM s LATERAL VIEW explode(sa) v AS e",
     "SELECT i FROM s LATERAL VIEW explode(sa) AS i",
@@ -301,6 +318,15 @@ HERE = [
     "SELECT count(*) FROM s LATERAL VIEW explode(sa) AS e",
     "SELECT a, c, count(*) FROM s LATERAL VIEW explode(sa) AS a LATERAL VIEW explode(sa) v c WHERE a < c GROUP BY a, c",
     "SELECT pk, a, c, w FROM s LATERAL VIEW explode(ai) AS a LATERAL VIEW explode(mp) AS c, w ORDER BY pk, a, c",
+    "SELECT x.pk, y.pk AS p, y.i FROM s x JOIN s y ON x.i = y.i WHERE x.b AND y.l > 0 AND x.pk < y.pk ORDER BY x.pk, p",
+    "SELECT x.*, word FROM s x JOIN words w ON x.s = word",
+    "SELECT rank_words, word, count(*), sum(m5) m FROM s x JOIN words ON word = x.s GROUP BY 1, word ORDER BY 1",
+    "SELECT * FROM numbers n JOIN s x ON number = i AND n.number = x.i2",
+    "SELECT pk, i, x.s, y.s AS t, y.st.x FROM s x INNER JOIN s AS y USING (pk, i) WHERE x.b OR y.l > 3 ORDER BY pk",
+    "SELECT count(*) FROM s x JOIN s y USING (i)",
+    "SELECT x.i, max(y.ts), count(DISTINCT y.pk) FROM s x JOIN s y ON x.dt = y.dt GROUP BY x.i ORDER BY x.i",
+    "SELECT e, count(*) FROM s x JOIN words w ON x.s = w.word LATERAL VIEW explode(sa) AS e GROUP BY e ORDER BY e",
+    "SELECT x.pk, a.word FROM s x JOIN words VERSION AS OF 0 a ON a.word = x.s2 WHERE rank_words % 2 = 0 ORDER BY x.pk",
     "SELECT sum(m5), avg(m5), sum(m18), avg(m18), sum(m20), avg(m20) FROM s",
     "SELECT avg(m5), avg(m20), sum(m5) FROM s WHERE i > 100000000",
     "SELECT b, avg(m5) AS short, avg(m20) AS long, avg(CAST(i AS DECIMAL(11, 1))) AS m FROM s GROUP BY b ORDER BY b",

@@ -1,0 +1,78 @@
+"""Queries of two tables that are joined: against Polars, in pieces, and of the files that are needed."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import polars as pl
+import pytest
+from deltalake import write_deltalake
+
+from pipelines.local_sql import joined_tables
+from pipelines.local_sql.statement import local_result
+from pipelines.workspace import Workspace
+
+STREAMS = ("s", "t")
+
+
+@pytest.fixture
+def frames(tmp_path: Path) -> dict[str, pl.DataFrame]:
+    """Two tables whose keys repeat and may be NULL; each of the files of s has its own day."""
+    draw = random.Random(1)
+    keys = [None, *range(8)]
+    s = pl.DataFrame({"id": range(60), "k": draw.choices(keys, k=60), "day": [number // 20 for number in range(60)]})
+    t = pl.DataFrame({"id": range(40), "k": draw.choices(keys, k=40), "w": draw.choices("abc", k=40)})
+    for day in range(3):
+        write_deltalake(tmp_path / "s", s.filter(pl.col("day") == day).to_arrow(), mode="append")
+    write_deltalake(tmp_path / "t", t.to_arrow())
+    return {"s": s, "t": t}
+
+
+@pytest.fixture
+def lake(new_workspace, tmp_path: Path, frames: dict[str, pl.DataFrame]) -> Workspace:
+    found: Workspace = new_workspace({name: {"source": str(tmp_path / name)} for name in STREAMS}, spark=False)
+    return found
+
+
+@pytest.mark.parametrize("most_pairs", [1, 7, 1 << 20])
+@pytest.mark.parametrize("tables", ["s JOIN t ON s.k = t.k", "t JOIN s USING (k)", "t INNER JOIN s ON k = k"])
+def test_pairs_of_rows(
+    lake: Workspace, frames: dict[str, pl.DataFrame], monkeypatch: pytest.MonkeyPatch, tables: str, most_pairs: int
+) -> None:
+    monkeypatch.setattr(joined_tables, "_MOST_PAIRS", most_pairs)
+    query = (
+        f"SELECT s.id, t.id AS other, w FROM {tables} WHERE day <> 1 AND (t.id > 5 OR s.id < 30) ORDER BY s.id, other"
+    )
+    if "ON k" in tables:  # both have it
+        assert local_result(lake, query) is None
+        return
+    pairs = (
+        frames["s"]
+        .join(frames["t"].rename({"id": "other"}), on="k")
+        .filter((pl.col("day") != 1) & ((pl.col("other") > 5) | (pl.col("id") < 30)))
+    )
+    found = local_result(lake, query)
+    assert found is not None and found.column_names == ["id", "other", "w"]
+    assert pl.DataFrame(pl.from_arrow(found)).rows() == pairs.select("id", "other", "w").sort("id", "other").rows()
+    assert pairs.height > 50
+    counted = local_result(lake, f"SELECT w, count(*) AS n FROM {tables} GROUP BY w ORDER BY w")
+    assert counted is not None
+    expected = frames["s"].join(frames["t"], on="k").group_by("w").len().sort("w")
+    assert [tuple(row.values()) for row in counted.to_pylist()] == expected.rows()
+
+
+def test_only_files_that_a_condition_needs_are_read(lake: Workspace, tmp_path: Path) -> None:
+    query = "SELECT count(*) AS n FROM s x JOIN t USING (k) WHERE x.day = 2 AND t.w <= 'b'"
+    before = local_result(lake, query)
+    assert before is not None
+    for add in lake_files(tmp_path / "s", 0) + lake_files(tmp_path / "s", 1):
+        add.unlink()
+    assert local_result(lake, query) == before
+    nothing = local_result(lake, "SELECT x.id FROM s x JOIN t USING (k) WHERE x.day = 7")
+    assert nothing is not None and nothing.num_rows == 0
+
+
+def lake_files(table: Path, day: int) -> list[Path]:
+    """The files of a table that hold a day."""
+    return [path for path in table.glob("*.parquet") if pl.read_parquet(path)["day"][0] == day]
