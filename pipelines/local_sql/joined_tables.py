@@ -156,23 +156,14 @@ class JoinedTables(LocalTable):
                 yield self._shown(found)
 
     def _shown(self, found: dict[str, pa.Table]) -> pa.Table:
-        """The rows of both tables, side by side, in columns of `stored_schema`."""
-        rows = next(iter(found.values())).num_rows
+        """The rows of both tables, side by side, in those columns and fields of `stored_schema` that were read."""
         columns: dict[str, pa.Array] = {}
-        for field in self.stored_schema:
-            if field.name in found:
-                table = found[field.name]
-                parts = [
-                    table.column(each.name).combine_chunks()
-                    if each.name in table.column_names
-                    else pa.nulls(rows, each.type)
-                    for each in field.type
-                ]
-                columns[field.name] = pa.StructArray.from_arrays(parts, fields=list(field.type))
-            else:
-                owner = next((each for each in found.values() if field.name in each.column_names), None)
-                if owner is not None:
-                    columns[field.name] = owner.column(field.name).combine_chunks()
+        for alias, rows in found.items():
+            arrays = [column.combine_chunks() for column in rows.columns]
+            columns[alias] = pa.StructArray.from_arrays(arrays, fields=list(rows.schema))
+            for name, array in zip(rows.column_names, arrays, strict=True):
+                if name in self.stored_schema.names:
+                    columns.setdefault(name, array)
         return pa.table(columns)
 
 
