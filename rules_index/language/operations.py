@@ -209,7 +209,7 @@ def _of_decimals(name: str, left: Expression, right: Expression, result: pa.Data
         for second in _as_decimals(right):
             is_full = first.precision + second.precision + 1 <= MAX_PRECISION
             if name == "divide":
-                is_full = decimal_division.is_exact(first, second, result)
+                is_full = decimal_division.is_exact(first, second, result, is_integer(right.type))
             if is_full and arithmetic_type(operator, first, second) == result:
                 trees = [as_type(left, first, zone), as_type(right, second, zone)]
                 return operation(name, trees, result)

@@ -274,6 +274,7 @@ CASES: dict[str, list[str]] = {
         *(f"pmod({left}, {right})" for left, right in ("xy", "yx", "ij", "bc", "tt", "ti", "ff", "fy", "xi", "hh",
         "ww")),
         "p / 3", "p / 0.03", "p / p", "p / y2", "y2 / p", "1 / p", "p / j", "j / y2", "p / 7L", "t / y2", "100.00 / p",
+        "p / b", "y2 / b", "1.5 / b", "100.00 / c",
         "p % 100", "p % 0.03", "p % p", "p % y2", "y2 % p", "p % i", "7 % p", "p % -7L", "t % p", "p % 1.125",
         "p * 2", "p * i", "p * p", "p * 1.10", "-3 * p", "y2 * 7L", "t * p", "b * p",
         *(f"try_{name}({of})" for name in ("divide", "mod") for of in ("x, y", "i, j", "b, c", "f, y", "t, i", "i, 60",

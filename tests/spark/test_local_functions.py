@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from rules_index.language.evaluation.evaluate import evaluate
 from rules_index.language.evaluation.evaluated import Evaluated
 from rules_index.language.evaluation.function_registry import FUNCTIONS
 from tests.cases import SOAK, soak_but
+from tests.quotients import decimals, pairs
 from tests.spark.local_function_cases import CASES, rows
 
 ZONES = ("UTC", "Europe/Berlin", "America/St_Johns")
@@ -149,6 +151,18 @@ def test_values_are_those_of_spark(spark, tmp_path: Path, zone: str) -> None:
             faults.append(f"{zone}: {text}: {len(differs)} rows, row {table.slice(row, 1).to_pylist()}: Spark "
                           f"{theirs!r}, ours {mine!r}")  # fmt: skip
     assert not faults, "\n".join(each[:60] + each[-120:] for each in faults)
+
+
+@pytest.mark.parametrize("kind", [pa.decimal128(10, 2), pa.decimal128(18, 6), pa.decimal128(28, 2)], ids=str)
+def test_quotients_near_a_half_are_those_of_spark(spark, tmp_path: Path, kind: pa.DataType) -> None:
+    drawn = pairs(random.Random(1), kind, pa.decimal128(20, 0), 3_000)
+    divisors = [max(min(divisor, 2**63 - 1), -(2**63)) for _, divisor in drawn]
+    table = pa.table({"a": decimals([dividend for dividend, _ in drawn], kind), "n": pa.array(divisors, pa.int64())})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    theirs = spark.read.parquet(str(tmp_path / "rows.parquet")).selectExpr("a / n AS q").toArrow()["q"].combine_chunks()
+    found = ours("a / n", table, "UTC")
+    assert found.type == theirs.type
+    assert found.to_pylist() == theirs.to_pylist()
 
 
 FAR = [2**63 - 1, -(2**63), 2**63 - 20 * 86_400_000_000, 20 * 86_400_000_000 - 2**63, 9 * 10**18, -9 * 10**18,

@@ -1,8 +1,5 @@
-"""Remainders of decimals, and quotients with Spark's rounding: half away from zero, in the type of the result.
-
-Spark first rounds a quotient to 38 digits behind the point. This does not change the result if the divisor's digits and
-the result's digits behind the point are at most 37 together: no such quotient is near enough to a half.
-"""
+"""Remainders of decimals, and quotients with Spark's rounding: half away from zero, first to 38 digits behind the
+point, then in the type of the result."""
 
 from __future__ import annotations
 
@@ -25,13 +22,18 @@ MOST_DIGITS = 18
 """The most digits of a DECIMAL with which every number fits a BIGINT."""
 
 
-def is_exact(left: pa.Decimal128Type, right: pa.Decimal128Type, result: pa.Decimal128Type) -> bool:
-    """Whether `divide` computes quotients of these types exactly as Spark does: the divisor fits a BIGINT, Spark's
-    first rounding changes nothing, and `result` has room for all digits before the point."""
+_FIRST_SCALE = 38
+"""Digits behind the point to which Spark rounds a quotient first."""
+
+
+def is_exact(
+    left: pa.Decimal128Type, right: pa.Decimal128Type, result: pa.Decimal128Type, of_integers: bool = False
+) -> bool:
+    """Whether `divide` computes quotients of these types exactly as Spark does: the divisor fits a BIGINT, and `result`
+    has room for all digits before the point. of_integers: the divisors are integers."""
     whole = left.precision - left.scale + right.scale
     return (
-        right.precision <= MOST_DIGITS
-        and result.scale + right.precision <= 37
+        (right.precision <= MOST_DIGITS or of_integers)
         and result.precision == whole + result.scale
         and result.scale >= left.scale - right.scale
     )
@@ -42,7 +44,9 @@ def divide(left: pa.Array, right: pa.Array, result: pa.DataType) -> Outcome:
     out = np.zeros((len(left), 2), np.uint64)
     failed = np.zeros(len(left), np.bool_)
     power = result.scale - left.type.scale + right.type.scale
-    _divide(halves_of(left), halves_of(right), power, out, failed)
+    # more than 19 steps between both roundings, or none, come to one rounding
+    steps = 10 ** min(_FIRST_SCALE - result.scale or 19, 19)
+    _divide(halves_of(left), halves_of(right), power, np.uint64(steps), out, failed)
     nulls = nulls_of(left) | nulls_of(right)
     return array_of_halves(out, nulls | failed, result), failed & ~nulls
 
@@ -59,9 +63,10 @@ def remainder(left: pa.Array, right: pa.Array, result: pa.DataType) -> Outcome:
 
 
 @jit
-def _divide(left, right, power, out, failed):  # type: ignore[no-untyped-def]
+def _divide(left, right, power, steps, out, failed):  # type: ignore[no-untyped-def]
     """Writes left * 10 ** power / right, rounded half up (away from zero), to `out`, and where `right` is 0 to `failed`
-    [rows] bool. The numbers are two's complement, [rows, 2] uint64; those in `right` fit 63 bits."""
+    [rows] bool. It is rounded twice, first to multiples of 1 / steps. The numbers are two's complement, [rows, 2]
+    uint64; those in `right` are at most 2 ** 63."""
     dividend, divisor_limbs = np.zeros(_LIMBS, np.uint64), np.zeros(_LIMBS, np.uint64)
     one, top = np.uint64(1), np.uint64(31)
     for row in range(len(left)):
@@ -85,7 +90,8 @@ def _divide(left, right, power, out, failed):  # type: ignore[no-untyped-def]
                     remainder -= divisor
                     quotient |= one
             dividend[limb] = quotient
-        if remainder + remainder >= divisor:
+        # the first rounding makes a half of what lacks half a step, or less
+        if remainder + remainder >= divisor or divisor - remainder - remainder <= divisor // steps:
             _add_one(dividend)
         store_limbs(dividend, negative != other, out[row])
 
