@@ -352,5 +352,12 @@ def matches_keys(key: Sequence[str], event_time: str | None) -> list[str]:
     return keys
 
 
+def keys_in_matches(matches: Sequence[str], tagged: Sequence[str]) -> list[str]:
+    """The columns of a `<stream>_matches` whose values come from the tagged rows, wherever they are in it: keys that
+    were configured later come last. Columns that others have added have no values."""
+    own = {column.name for column in matches_columns("string")}
+    return [name for name in matches if name in tagged and name not in own]
+
+
 def _name(scope: _Named | str) -> str:
     return scope if isinstance(scope, str) else scope.name

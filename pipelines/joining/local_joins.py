@@ -55,6 +55,7 @@ class LocalJoins:
         """The sources and the lake must be in folders or object stores."""
         self.workspace, self.lake = workspace, workspace.lake
         self._prepared: dict[str, tuple[list[list[dict[str, Any]]], str]] = {}
+        self._columns: dict[str, Sequence[Mapping[str, Any]]] = {}  # that are written, by the table's name
 
     def session(self) -> AbstractContextManager[None]:
         """A context that does nothing: no session is needed."""
@@ -86,6 +87,7 @@ class LocalJoins:
         side_readers(join, sides, "UTC")
         tables = join_tables(join, {side.stream.name: plain_fields(side.fields) for side in sides}, id_type)
         prepare_tables(self.lake, join, tables, id_type, from_scratch, joined_layout_of)
+        self._columns |= {table.name: table.fields for table in tables}
         self._prepared[join.name] = fields, id_type
 
     def partitioned_rows(self, widest_join: Join, together: Sequence[PlannedJoin]) -> LocalRows:
@@ -218,7 +220,7 @@ class LocalJoins:
         return late, latest
 
     def _files(self, name: str) -> _JoinedFiles:
-        layout = layout_to_write(self.lake, name, joined_layout_of)
+        layout = layout_to_write(self.lake, name, self._columns[name], joined_layout_of)
         return _JoinedFiles(str(table_log(self.lake.uri(name)).folder), layout, codec_of(self.workspace))
 
 

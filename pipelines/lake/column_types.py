@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -130,17 +130,31 @@ def with_later_fields(held: Sequence[Mapping[str, Any]], wanted: Sequence[Mappin
     """Columns, with what only `wanted` has appended to them and to the structs in them. A name that differs only in
     case from another one is left out."""
     later, names = {field["name"]: field["type"] for field in wanted}, {field["name"].lower() for field in held}
-    widened = [{**field, "type": _with_later(field["type"], later.get(field["name"], ""))} for field in held]
+    widened = [
+        {**field, "type": _with_structs(field["type"], later.get(field["name"], ""), with_later_fields)}
+        for field in held
+    ]
     return [*widened, *(dict(field) for field in wanted if field["name"].lower() not in names)]
 
 
-def _with_later(held: Any, wanted: Any) -> Any:
+def common_fields(held: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Those columns, with those fields of the structs in them, that `wanted` has, too."""
+    kinds = {field["name"]: field["type"] for field in wanted}
+    return [
+        {**field, "type": _with_structs(field["type"], kinds[field["name"]], common_fields)}
+        for field in held
+        if field["name"] in kinds
+    ]
+
+
+def _with_structs(held: Any, wanted: Any, change: Callable[[Any, Any], list[dict[str, Any]]]) -> Any:
+    """A type, with the fields that `change` gives each struct in it, from its own and those of `wanted`."""
     if isinstance(held, str) or isinstance(wanted, str) or held["type"] != wanted["type"]:
         return held
     if held["type"] == "struct":
-        return {**held, "fields": with_later_fields(held["fields"], wanted["fields"])}
+        return {**held, "fields": change(held["fields"], wanted["fields"])}
     part = {"array": "elementType", "map": "valueType"}.get(held["type"])
-    return {**held, part: _with_later(held[part], wanted[part])} if part else held
+    return {**held, part: _with_structs(held[part], wanted[part], change)} if part else held
 
 
 def odd_names(fields: Sequence[Mapping[str, Any]]) -> bool:

@@ -29,7 +29,7 @@ from pipelines.retagging.tables import ChangedFiles, Stamps, why_spark_retags
 from pipelines.scopes import Scope, StreamScope
 from pipelines.sources.pieces import each_in_threads
 from pipelines.spark.sql_text import quoted
-from pipelines.table_definitions import matches_table, tagged_table
+from pipelines.table_definitions import keys_in_matches, matches_table, tagged_table
 from pipelines.writing.compression import codec_of
 from pipelines.writing.files import joined_layout_of, layout_of
 from rules_index.arrays import decoded
@@ -274,16 +274,16 @@ class LocalTables:
         if compiled is None and not every:
             return []
         ids = self._replaced_ids if every else self._ids(changes.rules["rule_id"])
-        keys = schema.names[1:-2]
         held = arrow_schema_of(self.tagged.snapshot(version).fields)
+        keys = keys_in_matches(schema.names, held.names)
         adds = self._with_rows(self._live(self.tagged, version), None if every else widened(compiled))
 
         def pairs(add: dict[str, Any]) -> list[pa.RecordBatch]:
             """The matches of one file of tagged rows."""
             files = self.tagged.source_files([(0, add)])
             found = []
-            names = dict.fromkeys(["rule_ids", SOURCE_VERSION, *keys, *self._time_column()])
-            for batch in read_batches(files, held, list(names), coded=["rule_ids"], with_version=False):
+            read = dict.fromkeys(["rule_ids", SOURCE_VERSION, *keys, *self._time_column()])
+            for batch in read_batches(files, held, list(read), coded=["rule_ids"], with_version=False):
                 if self.rematch.rows is not None:
                     batch = batch.filter(self.rematch.rows.holds(batch.column(self.rematch.rows.column)))
                 lists = batch.column("rule_ids")
@@ -294,13 +294,12 @@ class LocalTables:
                 if not len(kept):
                     continue
                 taken = pa.array(np.searchsorted(offsets, kept, side="right") - 1)
-                columns = [decoded(values.take(pa.array(kept)))]
-                columns += [decoded(batch.column(key)).take(taken) for key in keys]
-                columns += [
-                    pa.repeat(pa.scalar(rules_version, pa.int64()), len(kept)),
-                    batch.column(SOURCE_VERSION).take(taken),
-                ]
-                found.append(pa.RecordBatch.from_arrays(columns, schema.names))
+                columns = {key: decoded(batch.column(key)).take(taken) for key in keys}
+                columns["rule_id"] = decoded(values.take(pa.array(kept)))
+                columns["rules_version"] = pa.repeat(pa.scalar(rules_version, pa.int64()), len(kept))
+                columns[SOURCE_VERSION] = batch.column(SOURCE_VERSION).take(taken)
+                names = [name for name in schema.names if name in columns]
+                found.append(pa.RecordBatch.from_arrays([columns[name] for name in names], names))
             return found
 
         return [self._write_matches((batch for part in self._each_in_threads(adds, pairs) for batch in part), layout)]

@@ -6,11 +6,12 @@ This step depends only on the tables and not on the plan, so it can be repeated 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pyarrow as pa
 from pyspark.sql import DataFrame, functions
+from pyspark.sql.types import StructType
 
 from pipelines.lake.index_histories import Snapshots
 from pipelines.retagging.rematch import Rematch, matchable
@@ -19,15 +20,13 @@ from pipelines.retagging.spark_rows import TaggedRows
 from pipelines.spark.delta_internals import COMMIT_VERSION, TableLog, snapshot_schema
 from pipelines.spark.failures import run
 from pipelines.spark.sql_text import quoted
-from pipelines.table_definitions import matches_table
+from pipelines.table_definitions import keys_in_matches, matches_table
 from rules_index.workers.retagged_rows import IN_RANGE
 
 if TYPE_CHECKING:
     from pipelines.sources.positions import Add
     from pipelines.workspace import Workspace
 
-_OUTER = 2
-"""Number of columns of `<stream>_matches` after the keys: rules_version, source_version."""
 _LISTED = 200
 """Maximum number of ids that are listed in a condition; more are joined."""
 
@@ -53,13 +52,13 @@ class Matches:
         assert at.matches is not None
         self.workspace.progress(f"{self.name}: replacing the matches of {len(rematch.changes.ids):,} rules")
         snapshot = self.log.snapshot(at.matches)
-        names = [field.name for field in snapshot_schema(snapshot).fields]
+        columns = snapshot_schema(snapshot)
         files = tuple((at.matches, add) for add in self.log.files(snapshot))
         stale = run(lambda: self._stale(files, rematch), f"look for matches in {self.name}")
-        frames = [self._new_matches(at, rematch, names, rules_version, others_came)]
+        frames = [self._new_matches(at, rematch, columns, rules_version, others_came)]
         if stale:
             rows = self.log.frame(snapshot, stale).drop(COMMIT_VERSION)
-            frames.append(self._kept(rows, rematch).select(*(functions.col(quoted(name)) for name in names)))
+            frames.append(self._kept(rows, rematch).select(*(functions.col(quoted(name)) for name in columns.names)))
         together = frames[0].unionByName(frames[1]) if stale else frames[0]
         written = run(
             lambda: self.log.rewrite(
@@ -101,7 +100,7 @@ class Matches:
         return kept.unionByName(marked.filter(f"NOT `{IN_RANGE}`")).drop(IN_RANGE)
 
     def _new_matches(
-        self, at: Snapshots, rematch: Rematch, names: list[str], rules_version: int, others_came: bool
+        self, at: Snapshots, rematch: Rematch, columns: StructType, rules_version: int, others_came: bool
     ) -> DataFrame:
         """The matches of the rules that differ, by the ids of the tagged rows."""
         ids: pl.Series = rematch.changes.ids if others_came else rematch.changes.rules["rule_id"]
@@ -113,13 +112,19 @@ class Matches:
             rows = self.tagged.frame(at.tagged, self.tagged.candidates(at.tagged, condition)).filter(condition)
         if rematch.rows is not None:
             rows = rows.filter(in_range(rematch.rows))
-        keys = [functions.col(quoted(name)).alias(name) for name in names[1:-_OUTER]]
-        exploded = rows.select(functions.explode("rule_ids").alias(names[0]), *keys, "source_version")
+        keys = keys_in_matches(columns.names, rows.columns)
+        read = [functions.col(quoted(name)) for name in (*keys, "source_version")]
+        exploded = rows.select(functions.explode("rule_ids").alias("rule_id"), *read)
         if not rematch.changes.everything:
             exploded = _joined(exploded, ids, rematch, "left_semi")
-        version: Any = functions.lit(rules_version).cast("bigint").alias("rules_version")
-        columns = [*(functions.col(quoted(name)) for name in names[:-_OUTER]), version, functions.col("source_version")]
-        return exploded.select(*columns)
+        exploded = exploded.withColumn("rules_version", functions.lit(rules_version).cast("bigint"))
+        found = [
+            functions.col(quoted(field.name))
+            if field.name in exploded.columns
+            else functions.lit(None).cast(field.dataType).alias(field.name)
+            for field in columns
+        ]
+        return exploded.select(*found)
 
 
 def _joined(rows: DataFrame, ids: pl.Series, rematch: Rematch, how: str) -> DataFrame:

@@ -33,12 +33,12 @@ from pipelines.sources.source import Source
 from pipelines.table_definitions import quarantine_table
 from pipelines.workspace import Workspace
 from pipelines.writing.compression import codec_of
-from pipelines.writing.configured_tables import stream_tables
+from pipelines.writing.configured_tables import planned_fields, stream_tables
 from pipelines.writing.files import FilesWritten, combined_results, discard, layout_of, tables_of, task_of
 from pipelines.writing.local_tables import commit_files, fence_off, layout_to_write, prepare_tables
 from pipelines.writing.refused_rows import RefusedRows
 from rules_index.arrays import decoded
-from rules_index.workers.delta_file_writer import DeltaFile, Layout
+from rules_index.workers.delta_file_writer import DeltaFile
 from rules_index.workers.source_file_reader import (
     SourceFile,
     UnreadableFileError,
@@ -155,12 +155,13 @@ class LocalRunner:
         self.check_features(job.source, job.taken.schema_version)
         self.prepare(job.source, job.taken.schema_version, plan["id_type"])
         schema = nullable(self.columns(job.source, job.taken.schema_version))
+        fields = planned_fields(self.stream, plan, plain_fields(self._fields(job.source, job.taken.schema_version)))
         row_checks = self._checks(schema, plan) if plan["quarantined"] else None
         if row_checks is not None:
-            self._write_quarantine(job, schema, row_checks)
+            self._write_quarantine(job, schema, fields["quarantine"], row_checks)
         tables = tables_of(self.stream.name, plan)
         due = {kind: name for kind, name in tables.items() if not (resumed and self._holds_batch(job, name))}
-        layouts = {kind: self._layout(name) for kind, name in tables.items()}
+        layouts = {kind: layout_to_write(self.lake, name, fields[kind], layout_of) for kind, name in tables.items()}
         folders = {kind: str(table_log(self.lake.uri(name)).folder) for kind, name in due.items()}
         task = task_of(batch, job.stored, schema.names, folders, layouts, codec_of(self.workspace), {})
         task = replace(task, annotations=annotations_of(job.compiled, self.stream.annotations))
@@ -216,14 +217,18 @@ class LocalRunner:
     def _holds_batch(self, job: Job, name: str) -> bool:
         return is_done(self.lake, name, app_of(job.batch.plan, name), job.batch.batch)
 
-    def _write_quarantine(self, job: Job, schema: pa.Schema, row_checks: RowChecks) -> None:
-        """Write the slice's rows that go to quarantine, and commit them, unless the table already holds them."""
+    def _write_quarantine(
+        self, job: Job, schema: pa.Schema, fields: Sequence[Mapping[str, Any]], row_checks: RowChecks
+    ) -> None:
+        """Write the slice's rows that go to quarantine, and commit them, unless the table already holds them. fields:
+        the columns of the quarantine that are written."""
         name = quarantine_table(self.stream)
         if self._holds_batch(job, name):
             return
+        layout = layout_to_write(self.lake, name, fields, layout_of)
         quarantine_schema = pa.schema([*schema, pa.field("reason", pa.string()), pa.field("batch", pa.int64())])
         log = table_log(self.lake.uri(name))
-        file = DeltaFile(str(log.folder), quarantine_schema, codec_of(self.workspace), {}, self._layout(name))
+        file = DeltaFile(str(log.folder), quarantine_schema, codec_of(self.workspace), {}, layout)
         try:
             for piece in self._pieces(job.source, job.taken):
                 for batch in read_batches(piece, schema):
@@ -238,10 +243,6 @@ class LocalRunner:
             file.abandon()
             raise
         commit_files(self.lake, name, job.batch.plan, job.batch.batch, [entry], file.abandon)
-
-    def _layout(self, name: str) -> Layout:
-        """How the rows of an existing table are stored in its files, with its columns in their order."""
-        return layout_to_write(self.lake, name, layout_of)
 
     def _checks(self, schema: pa.Schema, checks: Mapping[str, Any]) -> RowChecks:
         """The `key` and `checks` of a plan, as they are applied to rows; NeedsSparkError for a check that only Spark

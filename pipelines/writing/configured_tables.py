@@ -70,6 +70,16 @@ def stream_tables(
     )
 
 
+def planned_fields(stream: Stream, plan: Mapping[str, Any], source: Fields) -> dict[str, Fields]:
+    """The columns that a planned micro-batch writes, by `tagged`, `matches` and `quarantine`; source: the source's."""
+    keys, id_type = matches_keys(plan["key"], plan["event_time"]), plan["id_type"]
+    return {
+        "tagged": [*source, *column_fields(tagged_columns(id_type, stream.annotations))],
+        "matches": matches_fields(source, keys, id_type),
+        "quarantine": [*source, *column_fields(QUARANTINE_COLUMNS)],
+    }
+
+
 def join_tables(join: Join, sides: Mapping[str, Fields], id_type: str) -> tuple[ConfiguredTable, ...]:
     """The tables of a join; sides: the columns of the source of each stream."""
     structs = [

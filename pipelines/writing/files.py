@@ -14,7 +14,16 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from pipelines.errors import TableError
-from pipelines.lake.column_types import ARROW_ID_TYPES, arrow_schema_of, is_opaque, nullable, plain_fields, same_fields
+from pipelines.lake.column_types import (
+    ARROW_ID_TYPES,
+    CHAR_TYPE,
+    arrow_schema_of,
+    common_fields,
+    is_opaque,
+    nullable,
+    plain_fields,
+    same_fields,
+)
 from pipelines.lake.table_cache import local_folder
 from pipelines.table_definitions import is_matches, matches_keys, matches_table, tagged_table
 from pipelines.writing.table_order import STATISTICS, is_partition_type
@@ -60,10 +69,11 @@ def folder_of(lake: Lake, name: str) -> str | None:
 
 
 def layout_of(lake: Lake, name: str, wanted: Sequence[Mapping[str, Any]]) -> Layout | None:
-    """The layout of the table's files; None if the table has other columns than `wanted`, or requires more of its files
-    than rows.
+    """The layout of the table's files with the `wanted` columns; None if the table lacks one of them, or requires more
+    of its files than rows.
 
-    The order of columns may differ: one that the source was given later comes after deltatag's own.
+    The order of columns may differ: one that the source was given later comes after deltatag's own. Files leave out
+    what else the table has, so that it is NULL: annotations that were configured once, or what the source had.
     """
     if any(is_opaque(field.type) for field in arrow_schema_of(wanted)):
         return None
@@ -71,12 +81,14 @@ def layout_of(lake: Lake, name: str, wanted: Sequence[Mapping[str, Any]]) -> Lay
     if found is None:
         return None
     held, metadata = found
-    types = {field["name"]: field["type"] for field in held}
-    names = tuple(types)
+    written = common_fields(held, wanted)
+    names = tuple(map(_NAME, written))
     known = (
-        same_fields(sorted(held, key=_NAME), sorted(wanted, key=_NAME))
+        same_fields(sorted(written, key=_NAME), sorted(wanted, key=_NAME))
         and all(f["nullable"] and f["type"] == p["type"] for f, p in zip(held, plain_fields(held), strict=True))
-        and all(is_partition_type(types[column]) for column in metadata.partition_columns)
+        and all(_may_be_left_out(field) for field in held if field["name"] not in names)
+        and all(is_partition_type(each["type"]) for each in written if each["name"] in metadata.partition_columns)
+        and set(metadata.partition_columns) <= set(names)
         and not (is_matches(name) and metadata.partition_columns)
     )
     if not known:
@@ -94,9 +106,19 @@ def joined_layout_of(lake: Lake, name: str, wanted: Sequence[Mapping[str, Any]])
     found = _plain_table(lake, name)
     if found is None or found[1].partition_columns:
         return None
-    held, asked = (arrow_schema_of(fields) for fields in (found[0], wanted))
-    known = held == nullable(held) == nullable(asked) and not any(is_opaque(field.type) for field in held)
+    held, written, asked = (arrow_schema_of(fields) for fields in (found[0], common_fields(found[0], wanted), wanted))
+    known = (
+        held == nullable(held)
+        and written == nullable(asked)
+        and not any(is_opaque(field.type) for field in held)
+        and all(_may_be_left_out(field) for field in found[0] if field["name"] not in written.names)
+    )
     return Layout(indexed=_indexed(found[1])) if known else None
+
+
+def _may_be_left_out(field: Mapping[str, Any]) -> bool:
+    """Whether Delta allows files without a column that may be NULL: one with a default or an expression has a value."""
+    return set(field.get("metadata") or {}) <= {"comment", CHAR_TYPE}
 
 
 def _plain_table(lake: Lake, name: str) -> tuple[list[dict[str, Any]], Any] | None:

@@ -4,13 +4,19 @@ are committed exactly once."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from pipelines.annotated import check_widened
 from pipelines.errors import NeedsSparkError, TableError
-from pipelines.lake.column_types import arrow_schema_of, is_opaque, odd_names, same_fields, with_later_fields
+from pipelines.lake.column_types import (
+    arrow_schema_of,
+    common_fields,
+    is_opaque,
+    odd_names,
+    same_fields,
+    with_later_fields,
+)
 from pipelines.lake.folder_snapshot import has_ntz
 from pipelines.lake.table_log import table_log
 from pipelines.lake.transaction_ids import app_of, application, is_done
@@ -71,17 +77,16 @@ def _why_spark_writes(name: str, held: FolderSnapshot, wanted: Sequence[Mapping[
         return f"only Spark partitions a table by a {str(types[by]).upper()}, and {name} is partitioned by {by}"
     changed = _changed_types(held.fields, wanted)
     return f"the table {name} has " + (
-        f"the column {changed}" if changed else "other columns than its source, or special features"
+        f"the column {changed}" if changed else "columns or features that only Spark writes"
     )
 
 
-def layout_to_write(lake: Lake, name: str, layout_of: LayoutOf) -> Layout:
-    """The layout of files of a table, with its columns in their order; NeedsSparkError if only Spark writes it."""
-    fields = table_log(lake.uri(name)).latest().fields
-    layout = layout_of(lake, name, fields)
+def layout_to_write(lake: Lake, name: str, wanted: Sequence[Mapping[str, Any]], layout_of: LayoutOf) -> Layout:
+    """The layout of files of a table with the `wanted` columns; NeedsSparkError if only Spark writes them."""
+    layout = layout_of(lake, name, wanted)
     if layout is None:
         raise NeedsSparkError(f"the table {name} has columns or features that only Spark writes")
-    return replace(layout, columns=tuple(field["name"] for field in fields))
+    return layout
 
 
 def commit_files(
@@ -130,7 +135,8 @@ def _only_widened(held: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[st
     names that need column mapping, and types that need a table feature."""
     widened = with_later_fields(held, wanted)
     is_plain = odd_names(held) == odd_names(widened) and has_ntz(held) == has_ntz(widened)
-    return is_plain and widened != list(held) and same_fields(*(sorted(each, key=_NAME) for each in (widened, wanted)))
+    written = common_fields(widened, wanted)
+    return is_plain and widened != list(held) and same_fields(*(sorted(each, key=_NAME) for each in (written, wanted)))
 
 
 _NAME = itemgetter("name")

@@ -21,11 +21,10 @@ from pipelines.table_definitions import (
     matches_keys,
     matches_table,
     quarantine_table,
-    tagged_columns,
     tagged_table,
 )
 from pipelines.writing.annotated_rows import annotation_columns_of
-from pipelines.writing.configured_tables import column_fields, matches_fields
+from pipelines.writing.configured_tables import planned_fields
 from pipelines.writing.files import FilesWritten, discard, folder_of, layout_of, tables_of, task_of
 from pipelines.writing.matching import Matcher
 from pipelines.writing.quarantine import is_accepted, reason
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from pipelines.lake.runs import MicroBatch
     from pipelines.settings.model import Stream
     from pipelines.workspace import Workspace
-    from pipelines.writing.configured_tables import Fields
     from rules_index.index.annotations import Annotations
     from rules_index.workers.source_file_reader import SourceFile
     from rules_index.workers.task import Task
@@ -96,17 +94,11 @@ class Output:
         if codec(self.spark) is None or folder_of(self.lake, tagged_table(self.stream)) is None:
             return None
         columns = StructType([field for field in frame.schema if field.name != "source_version"])
-        wanted = self._fields(plain_fields(columns.jsonValue()["fields"]))
+        wanted = planned_fields(self.stream, self.plan, plain_fields(columns.jsonValue()["fields"]))
         names = tables_of(self.stream.name, self.plan)
         found = {kind: layout_of(self.lake, name, wanted[kind]) for kind, name in names.items()}
         known = {kind: layout for kind, layout in found.items() if layout is not None}
         return known if len(known) == len(found) else None
-
-    def _fields(self, source: list[dict[str, Any]]) -> dict[str, Fields]:
-        """The columns of the tables to write, by `tagged` and `matches`; source: the source's."""
-        keys, id_type = matches_keys(self.plan["key"], self.plan["event_time"]), self.plan["id_type"]
-        added = column_fields(tagged_columns(id_type, self.stream.annotations))
-        return {"tagged": [*source, *added], "matches": matches_fields(source, keys, id_type)}
 
     def _write_files(
         self, accepted: DataFrame, layouts: Mapping[str, Layout], resumed: bool, pieces: Pieces | None

@@ -197,27 +197,26 @@ def with_columns(
 ) -> None:
     """Writes to `target` a copy of the file `source` with other values in some of its top-level columns.
 
-    replaced: for each row group of the file a table with as many rows, which has these columns. kept: for each row
-    group the columns in its table that have the same values as before; such a column is copied if the file stores it as
-    it would be written now. Raises `ParquetFooterError` for a file that is encrypted or has parts elsewhere, `OSError`
-    if one cannot be read or written.
+    replaced: for each row group of the file a table with as many rows, which has these columns; those that the file
+    lacks come last. kept: for each row group the columns in its table that have the same values as before; such a
+    column is copied if the file stores it as it would be written now. Raises `ParquetFooterError` for a file that is
+    encrypted or has parts elsewhere, `OSError` if one cannot be read or written.
     """
     old = ColumnFile(source)
     if old.row_groups != len(replaced):
         raise ParquetFooterError(f"{source} has {old.row_groups} row groups, and {len(replaced)} were given.")
     replaces = set(replaced[0].column_names if replaced else ())
-    if lacking := sorted(replaces - set(old.names)):
-        raise ParquetFooterError(f"{source} has no column {', '.join(lacking)}.")
+    held, names = replaces.intersection(old.names), [*old.names, *sorted(replaces.difference(old.names))]
     empty = encoded(replaced[0].slice(0, 0), codec) if replaced else old
-    alike = {name for name in replaces if empty.schema_of(name) == old.schema_of(name)}
+    alike = {name for name in held if empty.schema_of(name) == old.schema_of(name)}
     out = CompositeFile(target)
     try:
         for number, table in enumerate(replaced):
             written = replaces - alike.intersection(kept[number] if kept else ())
             made = encoded(table.select(sorted(written)), codec) if written else old
-            columns = [(made, 0, name) if name in written else (old, number, name) for name in old.names]
+            columns = [(made, 0, name) if name in written else (old, number, name) for name in names]
             out.add(table.num_rows, columns)
-        schema = [(empty if name in replaces else old).schema_of(name) for name in old.names]
+        schema = [(empty if name in replaces else old).schema_of(name) for name in names]
         out.close(schema, old.created_by, old.key_values)
     finally:
         out.abandon()
