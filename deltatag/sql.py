@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 def statements_given(args: Namespace) -> list[str]:
     """The statements of the file, of the arguments and of standard input, in this order.
 
-    Raises StatementError if there is none, or one that is not in UTF-8.
+    Raises ConfigurationError if there is none, StatementError if one is not in UTF-8.
     """
-    from pipelines.errors import StatementError
+    from pipelines.errors import ConfigurationError
     from pipelines.spark.statements import statements_of
 
     texts = [_decoded(Path(args.file).read_bytes(), args.file)] if args.file else []
     texts += [_standard_input() if text == "-" else text for text in args.statements]
     statements = [statement for text in texts for statement in statements_of(text)]
     if not statements:
-        raise StatementError("There is no statement to execute: give one, or - to read it from standard input.")
+        raise ConfigurationError("There is no statement to execute: give one, or - to read it from standard input.")
     return statements
 
 

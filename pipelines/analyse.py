@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 import pyarrow as pa
 
 from pipelines.errors import SparkNotStartedError
-from pipelines.lake.column_types import arrow_schema_of
+from pipelines.lake.column_types import arrow_schema_of, spark_name
 from pipelines.rule_set import NEEDS_SPARK
 from pipelines.runners.choice import why_spark_rules_are_refused
 from pipelines.spark.session import know_internals
@@ -220,4 +220,4 @@ def _type_differs(leaf: Leaf, found: DataType) -> RuleError | None:
         return None if name == "BOOLEAN" else RuleError("NOT_BOOLEAN", message)
     if arrow_schema_of(StructType([StructField("value", found)]).jsonValue()["fields"]).field(0).type == leaf.type:
         return None
-    return RuleError("ANALYSIS", f"Spark gives {name} for {leaf.text}, where the rules expect {leaf.type}.")
+    return RuleError("ANALYSIS", f"Spark gives {name} for {leaf.text}, where the rules expect {spark_name(leaf.type)}.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from pipelines.errors import ConfigurationError, SourceError
+from pipelines.lake.column_types import spark_name
 from pipelines.settings.model import Join, Stream
 from pipelines.sources.columns import check_columns, check_event_time, source_columns
 from pipelines.table_definitions import tagged_table
@@ -152,7 +153,7 @@ class JoinScope(Scope):
                         f"The join {self.name} joins on {stream}.{column}, but the source of {stream} has no such "
                         f"column{hint}.{'' if is_field else similar_id(column, schema.names)}"
                     )
-                kinds.setdefault(_kind(found.type), []).append(f"{stream}.{found.name} ({found.type})")
+                kinds.setdefault(_kind(found.type), []).append(f"{stream}.{found.name} ({spark_name(found.type)})")
             if nested := [names[0] for kind, names in kinds.items() if kind == "nested"]:
                 raise SourceError(
                     f"The join {self.name} joins on {nested[0]}, and a key is one number, text, time, truth value or "

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.errors import NeedsSparkError
+from pipelines.lake.column_types import spark_name
 from rules_index.language.evaluation.datetime_parser import DAY, is_known, zone_offset
 from rules_index.language.evaluation.time_zones import first_instants, offsets
 
@@ -39,7 +40,7 @@ def common_type(kinds: Sequence[pa.DataType], what: str) -> pa.DataType:
             return pa.decimal128(max(digits) + scale, scale)
     if all(t.is_date(kind) or (t.is_timestamp(kind) and kind.tz is None) for kind in kinds):
         return pa.timestamp("us")
-    raise NeedsSparkError(f"only Spark compares {what}, which are {', '.join(map(str, dict.fromkeys(kinds)))}")
+    raise NeedsSparkError(f"only Spark compares {what}, which are {', '.join(map(spark_name, dict.fromkeys(kinds)))}")
 
 
 def _is_plain(kind: pa.DataType) -> bool:
@@ -58,7 +59,7 @@ def comparable(column: pa.Array, kind: pa.DataType) -> pa.Array:
             return pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), kind), pc.add(column, pa.scalar(0.0, kind)))
         return column if column.type == kind else pc.cast(column, kind)
     except pa.ArrowInvalid as error:
-        raise NeedsSparkError(f"a key of the type {column.type} is beyond {kind}") from error
+        raise NeedsSparkError(f"a key of the type {spark_name(column.type)} is beyond {spark_name(kind)}") from error
 
 
 def instants(column: pa.Array, zone: str) -> pa.Array:

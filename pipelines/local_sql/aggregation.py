@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.errors import NeedsSparkError
+from pipelines.lake.column_types import spark_name
 from pipelines.local_sql import decimals
 from pipelines.local_sql.expressions import evaluable, is_discrete
 from pipelines.local_sql.ordering import KEPT_ROWS, check_names, check_ordered, ordered, place_of
@@ -97,7 +98,7 @@ class _Aggregation:
         name = self.table.key_of(value)
         kind = self.table.type_of(name)
         if not (is_discrete(kind) or pa.types.is_boolean(kind)) or self.table.is_constant(name):
-            raise NeedsSparkError(f"only Spark groups by values of the type {kind}, or by constants")
+            raise NeedsSparkError(f"only Spark groups by values of the type {spark_name(kind)}, or by constants")
         return name
 
     def _of_alias(self, each: Path | Computed) -> Value | None:
@@ -114,7 +115,7 @@ class _Aggregation:
         name = self.table.key_of(asked.value)
         kind = self.table.type_of(name)
         if asked.function not in _KNOWN or not _KNOWN[asked.function](kind):
-            raise NeedsSparkError(f"only Spark computes {asked.function} of the type {kind}")
+            raise NeedsSparkError(f"only Spark computes {asked.function} of the type {spark_name(kind)}")
         parts = _PARTS.get(asked.function, (asked.function,))
         is_long = pa.types.is_decimal(kind) and kind.precision > decimals.LONGEST_IN_DOUBLES
         return [(part, name) for part in parts if not (is_long and part == "magnitude")]

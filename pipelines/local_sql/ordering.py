@@ -9,6 +9,7 @@ import polars as pl
 import pyarrow as pa
 
 from pipelines.errors import NeedsSparkError
+from pipelines.lake.column_types import spark_name
 from pipelines.local_sql.syntax import Item, SortKey
 from pipelines.local_sql.tables import LocalTable
 
@@ -34,7 +35,7 @@ def check_ordered(kind: pa.DataType) -> None:
     """NeedsSparkError for a type whose values only Spark orders."""
     t = pa.types
     if t.is_nested(kind) or t.is_binary(kind) or t.is_null(kind):
-        raise NeedsSparkError(f"only Spark orders values of the type {kind}")
+        raise NeedsSparkError(f"only Spark orders values of the type {spark_name(kind)}")
 
 
 def ordered(rows: pa.Table, keys: Sequence[tuple[str, SortKey]], limit: int | None) -> pa.Table:

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipelines.errors import NeedsSparkError
+from pipelines.lake.column_types import spark_name
 from rules_index.language.analyser import Analyser
 from rules_index.language.parser import parse
 from rules_index.language.scope import Scope
@@ -33,7 +34,7 @@ def value_of(text: str, kind: pa.DataType, zone: str) -> Any:
             return found.value
     elif found.type == kind and not pa.types.is_decimal(kind):
         return _timestamp(found.value, kind) if pa.types.is_timestamp(kind) else found.value
-    raise NeedsSparkError(f"{text} is not a value of the type {kind}")
+    raise NeedsSparkError(f"{text} is not a value of the type {spark_name(kind)}")
 
 
 def _timestamp(microseconds: int, kind: pa.DataType) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from pipelines.errors import AccessError, CheckError, MissingTableError, SourceError, TableError
-from pipelines.lake.column_types import arrow_schema_of, nullable
+from pipelines.lake.column_types import arrow_schema_of, nullable, spark_name
 from pipelines.lake.lake import open_delta
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.model import Stream
@@ -107,8 +107,8 @@ def check_event_time(stream: Stream, schema: pa.Schema) -> None:
     kind = schema.field(names[stream.event_time.lower()]).type
     if not pa.types.is_timestamp(kind) and not pa.types.is_date(kind):
         raise SourceError(
-            f"The event_time {stream.event_time} of the stream {stream.name} is {kind}; it must be TIMESTAMP, "
-            "TIMESTAMP_NTZ or DATE."
+            f"The event_time {stream.event_time} of the stream {stream.name} is {spark_name(kind)}; it must be "
+            "TIMESTAMP, TIMESTAMP_NTZ or DATE."
         )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pipelines.errors import IndexOutdatedError
+from pipelines.lake.column_types import spark_name
 from rules_index.names import column_key, field_key, path_parts, spelled
 
 if TYPE_CHECKING:
@@ -33,15 +34,15 @@ def check_inputs(
         if found == leaf.type:
             continue
         if newest is not None and type_in(newest(), path_parts(leaf.name)) == leaf.type:
-            then = f"was {found}" if found is not None else "was not there"
+            then = f"was {spark_name(found)}" if found is not None else "was not there"
             raise IndexOutdatedError(
-                f"The column {leaf.name} {then} when the next rows of {scope} were written, and is {leaf.type} "
-                f"now, the type that the rules were compiled for. Process everything again with: {command} {scope} "
-                "--restart"
+                f"The column {leaf.name} {then} when the next rows of {scope} were written, and is "
+                f"{spark_name(leaf.type)} now, the type that the rules were compiled for. Process everything again "
+                f"with: {command} {scope} --restart"
             )
-        now = f"is {found} now" if found is not None else "is gone"
+        now = f"is {spark_name(found)} now" if found is not None else "is gone"
         raise IndexOutdatedError(
-            f"The rules of {scope} were compiled when the column {leaf.name} was {leaf.type}; it {now}. "
+            f"The rules of {scope} were compiled when the column {leaf.name} was {spark_name(leaf.type)}; it {now}. "
             f"Compile them again with: deltatag compile {scope}"
         )
 

@@ -15,6 +15,7 @@ from pipelines.lake.column_types import (
     is_opaque,
     odd_names,
     same_fields,
+    spark_name,
     with_later_fields,
 )
 from pipelines.lake.folder_snapshot import has_ntz
@@ -122,11 +123,12 @@ def fence_off(lake: Lake, series: str, names: Sequence[str], number: int) -> lis
 
 def _changed_types(held: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> str | None:
     """A clause on the first column whose type, if plain, differs between a table and its source; None if none does."""
-    types = {field["name"]: field["type"] for field in held}
+    types = {field["name"]: field for field in held}
     for field in wanted:
-        before, now = types.get(field["name"]), field["type"]
-        if isinstance(before, str) and isinstance(now, str) and before != now:
-            return f"{field['name']} as {before}, and its source as {now}"
+        before = types.get(field["name"], field)
+        if isinstance(before["type"], str) and isinstance(field["type"], str) and before["type"] != field["type"]:
+            kinds = [spark_name(each.type) for each in arrow_schema_of([before, field])]
+            return f"{field['name']} as {kinds[0]}, and its source as {kinds[1]}"
     return None
 
 

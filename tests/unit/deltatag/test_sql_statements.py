@@ -70,5 +70,6 @@ def test_a_closed_standard_input_holds_no_statement(tmp_path: Path, monkeypatch,
     monkeypatch.chdir(tmp_path)
     assert main(["init"]) == 0
     monkeypatch.setattr("sys.stdin", None)
-    assert main(["sql", "-"]) == 1
-    assert "There is no statement to execute" in capsys.readouterr().err
+    for arguments in (["-"], [], [" ; "]):
+        assert main(["sql", *arguments]) == 2
+        assert "There is no statement to execute" in capsys.readouterr().err

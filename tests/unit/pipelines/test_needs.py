@@ -16,7 +16,7 @@ import rules_index as ri
 from pipelines.compile import compile_scopes
 from pipelines.compiling.due import compile_is_due
 from pipelines.errors import SparkNotStartedError, SparkRuledOutError
-from pipelines.lake.column_types import CHAR_TYPE
+from pipelines.lake.column_types import CHAR_TYPE, OPAQUE, spark_name
 from pipelines.lake.index_store import newest_index, update_statistics
 from pipelines.runners import choice
 from pipelines.runners.spark_required import why_spark_evaluates
@@ -63,7 +63,7 @@ def test_columns_that_only_spark_adds_are_left_to_it(name: str, kind: str) -> No
 
 def test_a_changed_type_is_told_with_both() -> None:
     held, wanted_now = ([{"name": "amount", "type": kind}] for kind in ("decimal(10,2)", "integer"))
-    assert local_tables._changed_types(held, wanted_now) == "amount as decimal(10,2), and its source as integer"
+    assert local_tables._changed_types(held, wanted_now) == "amount as DECIMAL(10,2), and its source as INT"
     held_now = [{"name": "amount", "type": "decimal(10,2)"}, {"name": "new", "type": "date"}]
     assert local_tables._changed_types(held, held_now) is None
 
@@ -213,3 +213,15 @@ def test_a_new_rule_that_needs_spark_is_refused_alone_once_that_in_force_is_remo
     assert rejects == [{"rule_id": "b", "error": "NEEDS_SPARK"}]
     assert not compile_is_due(found, "s")
     assert tag_stream(found, "s").matches == 1
+
+
+def test_types_are_named_as_sql_names_them() -> None:
+    struct = pa.struct([("a", pa.int64()), ("b", pa.list_(pa.map_(pa.string(), pa.timestamp("us", "UTC"))))])
+    named = {
+        pa.decimal128(10, 2): "DECIMAL(10,2)",
+        pa.int8(): "TINYINT",
+        pa.timestamp("us"): "TIMESTAMP_NTZ",
+        struct: "STRUCT<a: BIGINT, b: ARRAY<MAP<STRING, TIMESTAMP>>>",
+        OPAQUE: "a type that only Spark knows",
+    }
+    assert {kind: spark_name(kind) for kind in named} == named

@@ -59,7 +59,7 @@ def test_what_is_tagged_is_shown_while_a_micro_batch_is_unfinished(new_workspace
             {"event_time": "palce"},
             "The stream s has the event_time palce, but its source has no such column. Did you mean 'place'?",
         ),
-        ({"event_time": "x"}, "The event_time x of the stream s is int64; it must be TIMESTAMP, "),
+        ({"event_time": "x"}, "The event_time x of the stream s is BIGINT; it must be TIMESTAMP, "),
     ],
 )
 def test_a_stream_that_was_never_compiled_has_a_problem_with_its_columns(new_workspace, stream, problem) -> None:
