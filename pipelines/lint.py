@@ -8,7 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import polars as pl
+import pyarrow as pa
 import pyarrow.compute as pc
 
 import rules_index as ri
@@ -297,31 +299,42 @@ def _of_runs(scope: Scope, rules: pl.DataFrame, known: Sequence[Finding], runs: 
     if not window:
         return
     always = {each.rule_id for each in known if each.kind == TAUTOLOGY}
-    counts = _matches(scope, min(window))
+    counts = _matches(scope, min(window), done)
     for rule_id, since in _unchanged_since(scope, rules, window).items():
         looked_at = [each for each in done if each.rules_version is not None and each.rules_version >= since]
         tagged = sum((each.rows or 0) - (each.quarantined or 0) for each in looked_at)
-        matched = sum(count for version, count in counts.get(rule_id, {}).items() if version >= since)
+        versions = counts.get(rule_id, {})
+        matched = sum(count for (version, _), count in versions.items() if version >= since)
+        of_these = sum(count for (_, first_version), count in versions.items() if first_version >= since)
         if tagged < LEAST_ROWS:
             continue
         if matched == 0 and rule_id not in explained:
             yield Finding(rule_id, DEAD, _dead_message(tagged, looked_at))
-        elif matched >= noisy * tagged and rule_id not in always:
-            yield Finding(rule_id, NOISY, _noisy_message(matched, tagged))
+        elif of_these >= noisy * tagged and rule_id not in always:
+            yield Finding(rule_id, NOISY, _noisy_message(of_these, tagged))
 
 
-def _matches(scope: StreamScope, rules_version: int) -> dict[Any, dict[int, int]]:
-    """How many rows each rule matched, by the version of `rules` that tagged them, from `rules_version` on."""
-    found: dict[Any, dict[int, int]] = {}
+def _matches(
+    scope: StreamScope, rules_version: int, done: Sequence[MicroBatch]
+) -> dict[Any, dict[tuple[int, int], int]]:
+    """How many rows each rule matched, by the version of `rules` that tagged them, from `rules_version` on, and the
+    version by which their micro-batch tagged them. The second one is lower where a re-tag has matched rows again."""
+    found: dict[Any, dict[tuple[int, int], int]] = {}
     wanted = pc.field("rules_version") >= rules_version
+    series = [each for each in done if each.plan.get("series") == done[-1].plan.get("series")]
+    taken = [(each.source_version, each.rules_version) for each in series]
+    known = [(end, version) for end, version in taken if end is not None and version is not None]
+    ends, first_versions = np.array([*known, (np.iinfo(np.int64).max, 0)], np.int64).T
     lake, name = scope.workspace.lake, tagged_table(scope.stream)
-    for batch in lake.batches(name, ["rule_ids", "rules_version"], wanted):
-        versions = batch.column("rules_version")
-        for version in pc.unique(versions).to_pylist():
-            ids = batch.column("rule_ids").filter(pc.equal(versions, version)).flatten()
-            for each in pc.value_counts(ids):
-                rule = found.setdefault(each["values"].as_py(), {})
-                rule[version] = rule.get(version, 0) + int(each["counts"].as_py())
+    for batch in lake.batches(name, ["rule_ids", "rules_version", "source_version"], wanted):
+        versions = batch.column("rules_version").to_numpy()
+        places = np.searchsorted(ends, pc.fill_null(batch.column("source_version"), 0).to_numpy())
+        firsts = np.minimum(first_versions[places], versions)
+        for pair in np.unique(np.stack([versions, firsts], 1), axis=0):
+            rows = pa.array((versions == pair[0]) & (firsts == pair[1]))
+            for each in pc.value_counts(batch.column("rule_ids").filter(rows).flatten()):
+                rule, key = found.setdefault(each["values"].as_py(), {}), (int(pair[0]), int(pair[1]))
+                rule[key] = rule.get(key, 0) + int(each["counts"].as_py())
     return found
 
 

@@ -55,11 +55,11 @@ def run_batch(workspace, number: int, rows: int, rule_ids: list[list[str]], vers
     """What a micro-batch leaves behind: its row in `runs`, and tagged rows."""
     started = datetime.now(UTC)
     record_plan(
-        workspace.lake, MicroBatch("s", number, DONE, {"end": {}}, version, "f", 1, started, rows=rows, **figures)
+        workspace.lake, MicroBatch("s", number, DONE, {"end": {}}, version, "f", number, started, rows=rows, **figures)
     )
     tagged = pl.DataFrame(
-        {"rule_ids": rule_ids, "rules_version": version},
-        schema_overrides={"rule_ids": pl.List(pl.String), "rules_version": pl.Int64},
+        {"rule_ids": rule_ids, "rules_version": version, "source_version": number},
+        schema_overrides={"rule_ids": pl.List(pl.String), "rules_version": pl.Int64, "source_version": pl.Int64},
     )
     tagged.write_delta(workspace.lake.uri("s_tagged"), mode="append")
 
@@ -187,6 +187,16 @@ def test_each_rule_is_judged_from_its_own_last_change_on(workspace, add_rules) -
     assert "none of the 440 rows of the last 3 micro-batches" in found["old", "dead"].message
     assert "none of the 240 rows of the last 2 micro-batches" in found["changed", "dead"].message
     assert "220 of the last 240 rows" in found["all", "noisy"].message
+
+
+def test_rows_that_a_re_tag_has_matched_again_are_no_share_of_the_last_rows(workspace, add_rules) -> None:
+    add_rules(workspace, ("old", "s", "x = 2"))
+    run_batch(workspace, 0, 1_000, [[]] * 1_000, 1)
+    add_rules(workspace, ("new", "s", "x = 3"))
+    workspace.lake.delta("s_tagged").update(new_values={"rule_ids": "['new']", "rules_version": "2"})  # a re-tag
+    run_batch(workspace, 1, 200, [["new"]] * 10 + [[]] * 190, 2)
+    assert not any(kind in ("dead", "noisy") for rule, kind in lint(workspace) if rule == "new")
+    assert "10 of the last 200 rows, 5%" in lint(workspace, noisy=0.05)["new", "noisy"].message
 
 
 def test_one_fault_gives_one_finding(workspace, add_rules) -> None:

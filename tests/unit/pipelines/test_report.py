@@ -36,7 +36,7 @@ def workspace(new_workspace):
 def write_tagged(workspace, times: list[Any], ids: list[list[str]], kind: pl.DataType) -> None:
     """Two files of rows with a time and the ids of their rules."""
     frame = pl.DataFrame({"t": pl.Series(times, dtype=kind), "rule_ids": pl.Series(ids, dtype=pl.List(pl.String))})
-    frame = frame.with_columns(rules_version=pl.lit(1, pl.Int64))
+    frame = frame.with_columns(rules_version=pl.lit(1, pl.Int64), source_version=pl.lit(0, pl.Int64))
     half = frame.height // 2
     for part in (frame[:half], frame[half:]):
         part.write_delta(workspace.lake.uri("s_tagged"), mode="append")
