@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.errors import NeedsSparkError
-from pipelines.lake.column_types import is_opaque
+from pipelines.lake.column_types import is_opaque, spark_name
 from rules_index.arrays import as_lists, decoded
 
 
@@ -32,9 +32,9 @@ class Exploded:
         elif pa.types.is_list(kind):
             kinds = [kind.value_type]
         else:
-            raise NeedsSparkError(f"only Spark explodes the type {kind}")
+            raise NeedsSparkError(f"only Spark explodes the type {spark_name(kind)}")
         if len(kinds) != len(names) or any(pa.types.is_nested(each) or is_opaque(each) for each in kinds):
-            raise NeedsSparkError(f"only Spark explodes the type {kind} into {len(names)} columns")
+            raise NeedsSparkError(f"only Spark explodes the type {spark_name(kind)} into {len(names)} columns")
         return cls(key, tuple(map(pa.field, names, kinds)))
 
     def rows(self, rows: pa.Table, values: pa.ChunkedArray | pa.Array) -> pa.Table:
