@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from deltalake import write_deltalake
 
 from pipelines.compile import compile_scopes
@@ -60,3 +61,27 @@ def test_both_runners_leave_them_null(new_workspace, add_rules) -> None:
     lacking = tagged.filter("seq >= 20 AND u.gone IS NULL AND u IS NOT NULL AND gone IS NULL")
     assert lacking.filter("size(u.b.gone) = 1 AND u.b.gone[0] IS NULL AND u.b.d[0] = seq").count() == 18
     assert tagged.filter("seq < 20 AND gone = concat('g', seq) AND u.b.gone[0] = seq").count() == 18
+
+
+@pytest.mark.parametrize("runner", ["local", "spark"])
+def test_re_tagged_matches_of_a_key_that_came_later(new_workspace, add_rules, runner: str) -> None:
+    stream: dict[str, Any] = {"source": "lake/source", "key": ["a"]}
+    workspace: Workspace = new_workspace({"s": stream}, runner=runner)
+    source = workspace.configuration.streams["s"].source
+    write_deltalake(source, pa.table({"a": [1, 2], "b": ["x", "y"]}))
+    add_rules(workspace, ("one", "s", "a = 1"))
+    compile_scopes(workspace)
+    tag_stream(workspace, "s")
+    workspace = new_workspace({"s": {**stream, "key": ["a", "b"]}}, runner=runner)
+    write_deltalake(source, pa.table({"a": [3], "b": ["z"]}), mode="append")
+    tag_stream(workspace, "s")
+    add_rules(workspace, ("all", "s", "a > 0"))
+    compile_scopes(workspace)
+    retag(workspace, "s")
+    rows = workspace.lake.arrow("s_matches").to_pylist()
+    assert sorted((row["rule_id"], row["a"], row["b"], row["source_version"]) for row in rows) == [
+        ("all", 1, "x", 0),
+        ("all", 2, "y", 0),
+        ("all", 3, "z", 1),
+        ("one", 1, None, 0),
+    ]
