@@ -11,10 +11,12 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+import rules_index as ri
 from pipelines.errors import NeedsSparkError, PipelineError
+from pipelines.local_sql.condition import Condition
 from pipelines.local_sql.expressions import is_discrete, unqualified
 from pipelines.local_sql.syntax import LateralView, Path, Select, TableName
-from pipelines.local_sql.tables import Condition, LocalTable
+from pipelines.local_sql.tables import LocalTable
 from pipelines.workspace import Workspace
 from rules_index.errors import RuleError
 from rules_index.language.parser import parse
@@ -105,18 +107,20 @@ class JoinedTables(LocalTable):
         nodes = node.children if node.kind == "and" else (node,)
         parts = [tokens.text[tokens.starts[each.first] : tokens.ends[each.last]] for each in nodes]
         for alias, table in self._tables.items():
-            own = [each for each in (self._own(part, alias) for part in parts) if each is not None]
+            own = self._own(parts, alias)
             self._pushed[alias] = table.condition(" AND ".join(f"({each})" for each in own)) if own else None
         return found
 
-    def _own(self, part: str, alias: str) -> str | None:
-        """A part of a condition as one of a single table's, without its name; None if it concerns the other one."""
-        table = self._tables[alias]
-        with suppress(PipelineError, RuleError):
-            text = unqualified(part, alias, table.schema.names)
-            table.condition(text)
-            return text
-        return None
+    def _own(self, parts: Sequence[str], alias: str) -> list[str]:
+        """Those parts of a condition that concern one table alone, without its name."""
+        schema = self._tables[alias].schema
+        texts = []
+        for part in parts:
+            with suppress(PipelineError, RuleError):
+                texts.append(unqualified(part, alias, schema.names))
+        # a part that names a column of the other table is rejected
+        compiled = ri.compile_rules(list(enumerate(texts)), schema, "scan", time_zone=self.zone)
+        return [] if compiled.derived else [texts[number] for number in compiled.ids.to_pylist()]
 
     def _owned(self, path: Path) -> tuple[str, str]:
         """The table of a column, and the column's name. NeedsSparkError for a whole table, or an ambiguous name."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.errors import NeedsSparkError
 from pipelines.lake.column_types import is_opaque, spark_name
 from rules_index.arrays import as_lists, decoded
+
+MOST_ROWS = 1 << 18
+"""Maximum number of exploded rows in memory."""
 
 
 @dataclass(frozen=True)
@@ -37,15 +41,43 @@ class Exploded:
             raise NeedsSparkError(f"only Spark explodes the type {spark_name(kind)} into {len(names)} columns")
         return cls(key, tuple(map(pa.field, names, kinds)))
 
+    @staticmethod
+    def lists(values: pa.ChunkedArray | pa.Array) -> pa.Array:
+        """The values of the column as lists: of a map, lists of its entries."""
+        return as_lists(values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])).combine_chunks()
+
     def rows(self, rows: pa.Table, values: pa.ChunkedArray | pa.Array) -> pa.Table:
         """The rows, each as often as its value has elements, with the columns of `fields`.
 
         values: the column that is exploded, by row; a row with NULL or no elements is left out.
         """
-        lists = as_lists(values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])).combine_chunks()
+        lists = self.lists(values)
         elements = lists.flatten()
         columns = elements.flatten() if pa.types.is_struct(elements.type) else [elements]
         found = rows.take(pc.list_parent_indices(lists))
         for field, column in zip(self.fields, columns, strict=True):
             found = found.append_column(field, decoded(column).cast(field.type))
         return found
+
+
+def pieces(rows: pa.Table, exploded: Sequence[np.ndarray]) -> Iterator[pa.Table]:
+    """The rows in slices, each of which comes to at most `MOST_ROWS` exploded rows.
+
+    exploded: how many elements each row has in each exploded column. NeedsSparkError if one row alone comes to more.
+    """
+    # as DOUBLEs, since a product of many lengths may exceed any integer
+    counts = np.prod([each.astype(np.float64) for each in exploded], axis=0)
+    if rows.num_rows and counts.max() > MOST_ROWS:
+        raise NeedsSparkError(f"a row comes to more than {MOST_ROWS:,} exploded rows")
+    ends, start = np.cumsum(counts), 0
+    while start < rows.num_rows:
+        before = ends[start - 1] if start else 0.0
+        stop = int(np.searchsorted(ends, before + MOST_ROWS, side="right"))
+        yield rows.slice(start, stop - start)
+        start = stop
+
+
+def lengths(lists: pa.Array) -> np.ndarray:
+    """The lengths of lists [rows] int64; 0 for NULL."""
+    found: np.ndarray = pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int64()).to_numpy()
+    return found

@@ -6,12 +6,10 @@ import difflib
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path as FilePath
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 import rules_index as ri
@@ -22,8 +20,9 @@ from pipelines.lake.column_types import OPAQUE, arrow_schema_of, is_opaque
 from pipelines.lake.table_cache import local_folder
 from pipelines.lake.table_log import table_log
 from pipelines.lake.table_names import source_of, table_names
+from pipelines.local_sql.condition import Condition
 from pipelines.local_sql.expressions import Evaluable, evaluable, unqualified
-from pipelines.local_sql.lateral_view import Exploded
+from pipelines.local_sql.lateral_view import Exploded, lengths, pieces
 from pipelines.local_sql.reader import NO_NAMES
 from pipelines.local_sql.syntax import Computed, LateralView, Path, TableName
 from pipelines.settings.configuration import is_catalog_name
@@ -33,7 +32,6 @@ from pipelines.sources.readable_features import READABLE, READABLE_HERE, foreign
 from pipelines.table_definitions import scope_tables
 from pipelines.workspace import Workspace
 from rules_index.errors import RuleError
-from rules_index.implication.widening import Widened, widen_compiled
 from rules_index.language.typed import Expression, Leaf
 from rules_index.names import column_key, field_key, path_parts, spelled
 from rules_index.workers.source_file_reader import SourceFile, UnreadableFileError, read_batches
@@ -260,9 +258,7 @@ class LocalTable:
         asked += [path for each in self._exploded for path in self._paths_of(each.key)]
         left = most_rows
         try:
-            for rows in self._stored_rows(asked, kept, kept is not None or left == _ALL) if left else ():
-                for each in self._exploded:
-                    rows = each.rows(rows, self._values(rows, each.key))
+            for rows in self._exploded_rows(asked, kept, kept is not None or left == _ALL) if left else ():
                 rows = rows if kept is None else rows.filter(pa.array(kept.holds_on(rows)))
                 rows = rows.slice(0, left)
                 left -= rows.num_rows
@@ -287,6 +283,15 @@ class LocalTable:
                 raise NeedsSparkError(f"only Spark reads the column {name}")
         for batch in read_batches(self._files(kept, needs_all), self.stored_schema, read, with_version=False):
             yield pa.Table.from_batches([batch])
+
+    def _exploded_rows(self, asked: Sequence[Path], kept: Condition | None, needs_all: bool) -> Iterator[pa.Table]:
+        """Like `_stored_rows`, with the columns that LATERAL VIEW adds."""
+        for stored in self._stored_rows(asked, kept, needs_all):
+            counts = [lengths(each.lists(self._values(stored, each.key))) for each in self._exploded]
+            for rows in pieces(stored, counts) if counts else (stored,):
+                for each in self._exploded:
+                    rows = each.rows(rows, self._values(rows, each.key))
+                yield rows
 
     def _is_new(self, name: str) -> bool:
         """Whether a column comes from an exploded one."""
@@ -321,36 +326,6 @@ class LocalTable:
 
 def _is_among(name: str, names: Iterable[str]) -> bool:
     return column_key(name) in map(column_key, names)
-
-
-@dataclass(frozen=True)
-class Condition:
-    """The condition of a WHERE, compiled as an index of one rule."""
-
-    compiled: ri.CompiledRules
-
-    @cached_property
-    def paths(self) -> list[Path]:
-        """The columns, and fields of columns, that the condition reads."""
-        return [tuple(path_parts(leaf.name)) for leaf in self.compiled.inputs]
-
-    @property
-    def may_raise(self) -> bool:
-        """True if it may raise an error on some row, which Spark would report: then no file may be skipped."""
-        return bool(len(self.compiled.raising[1]))
-
-    @cached_property
-    def widened(self) -> Widened:
-        """The column ranges by which files are skipped."""
-        return widen_compiled(self.compiled)
-
-    def holds_on(self, rows: pa.Table) -> np.ndarray:
-        """Which rows satisfy it, [rows] bool; NeedsSparkError if it raises on one, so that Spark reports that."""
-        asked = rows if self.compiled.inputs else pa.table({"_": pa.nulls(rows.num_rows)})
-        offsets, _, errors = self.compiled.match_ordinals(asked)
-        if errors:
-            raise NeedsSparkError("the condition raises on a row")
-        return np.diff(offsets) > 0
 
 
 def _place(workspace: Workspace, name: TableName) -> str:

@@ -6,8 +6,10 @@ from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from deltalake import write_deltalake
 
+from pipelines.local_sql import lateral_view
 from pipelines.local_sql.grammar import parse_statement
 from pipelines.local_sql.statement import local_result
 from pipelines.local_sql.syntax import Item, LateralView, Select, TableName
@@ -41,3 +43,21 @@ def test_rows_and_sums_by_rule(new_workspace, tmp_path: Path) -> None:
     of_maps = "SELECT k, sum(n) AS n FROM s LATERAL VIEW explode(errors) e AS k, n WHERE n > 1 GROUP BY k ORDER BY k"
     found = local_result(lake, of_maps)
     assert found is not None and found.to_pylist() == [{"k": "a", "n": 2}, {"k": "b", "n": 3}]
+
+
+@pytest.mark.parametrize("most_rows", [4, 7, 1 << 20])
+def test_rows_that_come_to_many_are_exploded_in_slices(
+    new_workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_rows: int
+) -> None:
+    lists = [["a", "b"], None, ["c"], [], ["a", "b"], ["b", "a"]]
+    write_deltalake(str(tmp_path / "source"), pa.table({"n": pa.array(range(6), pa.int64()), "rule_ids": lists}))
+    lake = new_workspace({"s": {"source": str(tmp_path / "source")}}, spark=False)
+    monkeypatch.setattr(lateral_view, "MOST_ROWS", most_rows)
+    pairs = "s LATERAL VIEW explode(rule_ids) AS r LATERAL VIEW explode(rule_ids) AS q"
+    found = local_result(lake, f"SELECT n, r, q FROM {pairs} ORDER BY n, r, q")
+    assert found is not None
+    expected = [(n, r, q) for n, ids in enumerate(lists) for r in sorted(ids or ()) for q in sorted(ids or ())]
+    assert [tuple(row.values()) for row in found.to_pylist()] == expected
+    # eight pairs of the first row alone
+    more = local_result(lake, f"SELECT count(*) AS n FROM {pairs} LATERAL VIEW explode(rule_ids) AS t")
+    assert (more is None) == (most_rows < 8)

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from deltalake import write_deltalake
 
+import rules_index as ri
 from pipelines.local_sql import joined_tables
 from pipelines.local_sql.statement import local_result
 from pipelines.workspace import Workspace
@@ -71,6 +72,18 @@ def test_only_files_that_a_condition_needs_are_read(lake: Workspace, tmp_path: P
     assert local_result(lake, query) == before
     nothing = local_result(lake, "SELECT x.id FROM s x JOIN t USING (k) WHERE x.day = 7")
     assert nothing is not None and nothing.num_rows == 0
+
+
+def test_a_condition_of_very_many_parts_is_compiled_a_few_times(
+    lake: Workspace, frames: dict[str, pl.DataFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiles, compile_rules = [], ri.compile_rules
+    monkeypatch.setattr(ri, "compile_rules", lambda *given, **more: compiles.append(1) or compile_rules(*given, **more))
+    parts = " AND ".join(f"s.id <> {1_000 + number} AND w <> 'x{number}'" for number in range(1_000))
+    found = local_result(lake, f"SELECT count(*) AS n FROM s JOIN t USING (k) WHERE {parts} AND w = 'a'")
+    assert 0 < len(compiles) <= 5  # the whole, and twice for each table
+    expected = frames["s"].join(frames["t"].filter(pl.col("w") == "a"), on="k").height
+    assert found is not None and found.to_pylist() == [{"n": expected}]
 
 
 def lake_files(table: Path, day: int) -> list[Path]:
