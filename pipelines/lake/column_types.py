@@ -34,7 +34,6 @@ _PRIMITIVES: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", tz="UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
-_SQL_NAMES = {"long": "BIGINT", "integer": "INT", "short": "SMALLINT", "byte": "TINYINT"}
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)\Z")
 CHAR_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
 """The metadata key by which a column is marked that is, or holds, a CHAR or VARCHAR; its value is the column's type."""
@@ -73,10 +72,10 @@ def _type(kind: Any) -> pa.DataType:
 
 
 def spark_name(kind: pa.DataType) -> str:
-    """A type as people write it in SQL, for messages."""
+    """A type as people write it in SQL, with those within it, for messages."""
+    from rules_index.language.coercion import name_of, normalise
+
     t = pa.types
-    if t.is_decimal(kind):
-        return f"DECIMAL({kind.precision},{kind.scale})"
     if t.is_struct(kind):
         return f"STRUCT<{', '.join(f'{each.name}: {spark_name(each.type)}' for each in kind)}>"
     if t.is_map(kind):
@@ -85,8 +84,8 @@ def spark_name(kind: pa.DataType) -> str:
         return f"ARRAY<{spark_name(kind.value_type)}>"
     if kind == OPAQUE:
         return "a type that only Spark knows"
-    name = next((name for name, known in _PRIMITIVES.items() if known == kind), str(kind))
-    return _SQL_NAMES.get(name, name.upper() if name in _PRIMITIVES else name)
+    known = normalise(kind)
+    return str(kind) if known is None else name_of(known)
 
 
 def stored_names(fields: Iterable[Mapping[str, Any]]) -> dict[str, str]:
