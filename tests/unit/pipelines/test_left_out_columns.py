@@ -179,12 +179,18 @@ def test_a_source_that_has_lost_columns_and_fields(
         assert {**row, **dict.fromkeys(ADDED)} == {**now[seq], "rule_ids": ids, **dict.fromkeys(ADDED)}
 
 
-def test_columns_that_somebody_has_added(new_workspace, add_rules) -> None:
-    workspace = new_workspace({"s": {"source": "lake/source", "key": ["seq"]}}, spark=False)
+def tagged_lake(new_workspace, add_rules) -> Workspace:
+    """A lake with one rule and forty tagged rows, whose key is `seq`."""
+    workspace: Workspace = new_workspace({"s": {"source": "lake/source", "key": ["seq"]}}, spark=False)
     add_rules(workspace, ("low", "s", "n < 5"))
     append(workspace, 0, 40)
     compiled(workspace)
     tag_stream(workspace, "s")
+    return workspace
+
+
+def test_columns_that_somebody_has_added(new_workspace, add_rules) -> None:
+    workspace = tagged_lake(new_workspace, add_rules)
     for name in ("s_tagged", "s_matches"):
         added = [column("note"), column("n2", type="long")]
         alter(workspace.lake.uri(name), [*table_log(workspace.lake.uri(name)).latest().fields, *added])
@@ -255,11 +261,7 @@ def test_a_join_whose_table_has_more_columns(new_workspace) -> None:
 
 
 def test_a_key_that_came_later_and_another_that_went(new_workspace, add_rules) -> None:
-    workspace = new_workspace({"s": {"source": "lake/source", "key": ["seq"]}}, spark=False)
-    add_rules(workspace, ("low", "s", "n < 5"))
-    append(workspace, 0, 40)
-    compiled(workspace)
-    tag_stream(workspace, "s")
+    workspace = tagged_lake(new_workspace, add_rules)
     workspace = configured(workspace, annotations=None, key=["w"])
     append(workspace, 40, 80)
     tag_stream(workspace, "s")
