@@ -11,7 +11,8 @@ import pyarrow as pa
 from pipelines.errors import ConfigurationError, SourceError
 from pipelines.lake.column_types import spark_name
 from pipelines.settings.model import Join, Stream
-from pipelines.sources.columns import check_columns, check_event_time, source_columns
+from pipelines.sources.columns import check_columns, check_event_time, check_named_columns, source_columns
+from pipelines.sources.only_joined import joins_of
 from pipelines.table_definitions import tagged_table
 from rules_index.names import similar_id
 
@@ -69,7 +70,9 @@ class StreamScope(Scope):
     def columns(self) -> pa.Schema:
         """The source's columns."""
         schema = source_columns(self.workspace, self.stream)
-        check_columns(self.stream, schema)
+        # a stream that only joins read is not tagged, so that its source may have the columns of tagged rows
+        check = check_named_columns if joins_of(self.workspace, self.name) else check_columns
+        check(self.stream, schema)
         return schema
 
     def no_rows(self) -> DataFrame:

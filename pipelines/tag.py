@@ -182,6 +182,9 @@ class _Tagger(MicroBatchRun):
         self._check(source, columns, self._index(stored.fingerprint)[1])
         for refused in refused_checks(self.stream, columns):
             raise CheckError(refused)
+        if taken is not None and self.stream.max_quarantine_share < 1:
+            with self._zone_of(stored.fingerprint):
+                self._refused(source, taken, self._checks())
         return source
 
     def _check(self, source: Source, columns: pa.Schema, compiled: ri.CompiledRules) -> None:
@@ -224,7 +227,7 @@ class _Tagger(MicroBatchRun):
         if last is not None and (lost := lost_quarantine(self.lake, stream, self._command)):
             self.workspace.progress(lost)
         self.runner.prepare(source, taken.schema_version, common["id_type"])
-        checks = {"key": list(stream.key), "checks": dict(stream.checks)}
+        checks = self._checks()
         rows, refused = self._refused(source, taken, checks)
         plan = {
             **taken.to_plan(),
@@ -242,6 +245,10 @@ class _Tagger(MicroBatchRun):
         source_version = taken.end.version - (0 if taken.end.index or taken.end.snapshot else 1)
         recorded = self._record_plan(last, plan, stored, source_version)
         return (taken if recorded.plan == plan else source.retake(recorded.plan)), recorded
+
+    def _checks(self) -> dict[str, Any]:
+        """The entries of a plan by which rows go to quarantine."""
+        return {"key": list(self.stream.key), "checks": dict(self.stream.checks)}
 
     def _refused(self, source: Source, taken: Slice, checks: Mapping[str, Any]) -> tuple[int | None, int]:
         """How many rows the slice has (None if they need not be counted), and how many of them go to quarantine."""

@@ -62,6 +62,12 @@ def _table_columns(workspace: Workspace, stream: Stream) -> pa.Schema:
 
 def check_columns(stream: Stream, schema: pa.Schema) -> None:
     """Raise SourceError if the source lacks a column that the stream names, or has one that deltatag adds."""
+    check_named_columns(stream, schema)
+    _check_added_columns(stream, schema)
+
+
+def check_named_columns(stream: Stream, schema: pa.Schema) -> None:
+    """Raise SourceError if the source lacks a column that the stream names."""
     names = {name.lower(): name for name in schema.names}
     for what, columns in (
         ("key", stream.key),
@@ -75,6 +81,10 @@ def check_columns(stream: Stream, schema: pa.Schema) -> None:
                     f"{similar_id(column, schema.names)}"
                 )
     check_event_time(stream, schema)
+
+
+def _check_added_columns(stream: Stream, schema: pa.Schema) -> None:
+    names = {name.lower(): name for name in schema.names}
     added = [*TAGGED_COLUMNS, *stream.annotations, *_LOG_COLUMNS]
     if stream.can_quarantine:
         added += [column.name for column in QUARANTINE_COLUMNS]

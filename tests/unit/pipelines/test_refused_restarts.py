@@ -61,6 +61,10 @@ def held(workspace: Workspace) -> list[int]:
         ({"event_time": "att"}, "the event_time att, but its source has no such column. Did you mean 'at'"),
         ({"partition_by": ["plac"]}, "the partition_by plac, but its source has no such column. Did you mean 'place'"),
         ({"annotations": ["labels"]}, "compiled without labels, .*deltatag compile s"),
+        (
+            {"checks": {"never": "x > 1"}, "max_quarantine_share": 0.5},
+            "1 of the next 1 rows of s .*quarantine_share = 0.5",
+        ),
     ],
 )
 def test_a_stream_that_does_not_fit_its_configuration_is_not_emptied(begin, stream, told: str) -> None:
