@@ -30,6 +30,7 @@ from rules_index.language.typed import Constant, Expression, Leaf, Operation
 
 _ARITHMETIC = {"+": "add", "-": "subtract", "*": "multiply"}
 _DIVISIONS = {"/": "divide", "%": "remainder", "DIV": "quotient", "PMOD": "positive_remainder"}
+_QUIET_ARITHMETIC = (*_ARITHMETIC.values(), "divide", "remainder")
 _BITS = ("&", "|", "^")
 _SHIFTS = {"<<": "shiftleft", ">>": "shiftright", ">>>": "shiftrightunsigned"}
 MAX_CHAIN = 40
@@ -72,14 +73,21 @@ def _may_round(expression: Expression, target: pa.DataType) -> bool:
 
 
 def quiet(expression: Expression | None) -> Expression | None:
-    """A cast or division that returns NULL where it would raise; None if only Spark can evaluate that."""
-    if isinstance(expression, Operation) and expression.name in ("cast", "divide", "remainder"):
+    """A cast or arithmetic that returns NULL where it would raise; None if only Spark can evaluate that."""
+    if isinstance(expression, Operation) and expression.name in ("cast", *_QUIET_ARITHMETIC):
         return Operation(f"try_{expression.name}", expression.operands, expression.type)
     if isinstance(expression, Operation) and expression.parameters[:1] == ("to_timestamp",):
         return function_registry.build(
             "try_to_timestamp", expression.operands, expression.type, expression.parameters[1]
         )
     return None
+
+
+def is_sum(expression: Expression | None, prefix: str = "") -> bool:
+    """Whether an expression is a sum, difference or product of integers; with the prefix `try_`, one that is NULL where
+    it overflows. Spark may reorder an operator over one, and then another part overflows."""
+    names = [prefix + name for name in _ARITHMETIC.values()]
+    return isinstance(expression, Operation) and is_integer(expression.type) and expression.name in names
 
 
 def comparable(expression: Expression, target: pa.DataType, zone: str) -> Expression | None:
@@ -182,7 +190,7 @@ def arithmetic(operator: str, left: Expression, right: Expression, result: pa.Da
     if operator in _SHIFTS:
         return function_registry.build(_SHIFTS[operator], [left, right], result, zone)
     name = _ARITHMETIC.get(operator)
-    if name is None or not is_number(result):
+    if name is None or not is_number(result) or any(is_sum(each, "try_") for each in (left, right)):
         return None
     if is_decimal(result) and name == "multiply":
         return _of_decimals(name, left, right, result, zone)

@@ -43,7 +43,7 @@ _PARAMETERS: dict[str, tuple[type, ...]] = {
 }
 _OPERANDS: dict[str, tuple[int, int | None]] = {
     **dict.fromkeys(("add", "subtract", "multiply", "divide", "remainder", "positive_remainder", "quotient"), (2, 2)),
-    **dict.fromkeys(("try_divide", "try_remainder"), (2, 2)),
+    **dict.fromkeys(("try_add", "try_subtract", "try_multiply", "try_divide", "try_remainder"), (2, 2)),
     **dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", "<=>"), (2, 2)),
     **dict.fromkeys(
         ("negate", "abs", "cast", "try_cast", "raise", "not", "is_null", "like", "rlike", "in_list", *_LAMBDAS),

@@ -9,19 +9,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from rules_index.errors import RuleError
 from rules_index.language import constants, operations
 from rules_index.language.analysis import Analysis, Value, evaluated_once
+from rules_index.language.array_calls import ARRAY_CALLS
 from rules_index.language.coercion import (
     BIGINT,
     BOOLEAN,
     DATE,
     INT,
-    INTEGER_BITS,
     MAX_PRECISION,
     NULL,
     STRING,
-    Type,
     arithmetic_type,
     is_decimal,
     is_float,
@@ -32,11 +30,9 @@ from rules_index.language.coercion import (
 )
 from rules_index.language.evaluation import function_registry
 from rules_index.language.nodes import Node
-from rules_index.language.results import item_type
-from rules_index.language.scope import Scope
 from rules_index.language.tokens import words
 from rules_index.language.type_names import DAY_INTERVAL, TIMESTAMP, TIMESTAMP_NTZ
-from rules_index.language.typed import Constant, Operation, leaves_of
+from rules_index.language.typed import Constant
 
 _FIELDS = {
     **dict.fromkeys(words("year y years yr yrs"), "year"),
@@ -150,8 +146,8 @@ _TRIED = {"try_mod": "%", "try_add": "+", "try_subtract": "-", "try_multiply": "
 
 
 def _arithmetic(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
-    """`mod`, `pmod`, `div` and `try_...`: typed like their operators. `try_add`, `try_subtract` and `try_multiply` are
-    left to Spark, which may reorder a chain of them."""
+    """`mod`, `pmod`, `div` and `try_...`: typed like their operators. A chain of `try_add` and the like, or over `+`,
+    is left to Spark, which may reorder it."""
     first, second = arguments[0], arguments[1]
     operator = _OPERATORS.get(node.value)
     typed = "%" if operator == "PMOD" else operator or _TRIED[node.value]
@@ -160,7 +156,8 @@ def _arithmetic(analyser: Analysis, node: Node, arguments: list[Value]) -> Value
         data_type = arithmetic_type(typed, first.type, second.type)
     if data_type is not None and first.local is not None and second.local is not None:
         tree = operations.arithmetic(operator or typed, first.local, second.local, data_type, analyser.scope.time_zone)
-        tree = operations.quiet(tree) if operator is None else tree
+        is_chain = any(operations.is_sum(each.local) for each in (first, second))
+        tree = tree if operator else None if is_chain else operations.quiet(tree)
     return analyser.make_value(node, data_type, tree)
 
 
@@ -175,17 +172,6 @@ def _extreme(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | 
     zone = analyser.scope.time_zone
     trees = [None if each.local is None else operations.as_type(each.local, common, zone) for each in arguments]
     return analyser.make_value(node, common, operations.operation(node.value, trees, common))
-
-
-def _element(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
-    """`element_at(map, key)`, which is `map[key]`; None for an array, for which `function_registry` has an entry."""
-    container, key = arguments
-    if container.type is None or not pa.types.is_map(container.type) or container.collated or key.collated:
-        return None
-    kind, zone = item_type(container.type), analyser.scope.time_zone
-    return analyser.make_value(
-        node, kind, function_registry.build("map_value", [container.local, key.local], kind, zone)
-    )
 
 
 def _round(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
@@ -263,27 +249,6 @@ def _timestampadd(analyser: Analysis, node: Node, arguments: list[Value]) -> Val
     return analyser.make_value(node, kind, tree)
 
 
-def _arrays_overlap(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
-    """`arrays_overlap(items, array('a', 'b'))`, if all items of one array are written as constants: whether the other
-    array contains one of them."""
-    for array, listed in ((0, 1), (1, 0)):
-        items, written = arguments[array], node.children[listed]
-        if items.local is None or items.collated or written.kind != "call" or written.value != "array":
-            continue
-        kind, zone = item_type(items.type), analyser.scope.time_zone
-        wanted = [analyser.value(child).local for child in written.children]
-        if not wanted or not all(isinstance(each, Constant) and each.value is not None for each in wanted):
-            continue
-        wanted = [each if each is None or not _widens(each.type, kind) else operations.as_type(each, kind, zone)
-                  for each in wanted]  # fmt: skip
-        if any(each is None or each.type != kind for each in wanted):
-            continue
-        trees = [function_registry.build("array_contains", [items.local, each], BOOLEAN, zone) for each in wanted]
-        tree = trees[0] if len(trees) == 1 else operations.operation("or", trees, BOOLEAN)
-        return analyser.make_value(node, BOOLEAN, tree)
-    return None
-
-
 def _concat_ws(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
     """`concat_ws(separator, a, b)` with a constant separator. It joins the arguments that are not NULL."""
     separator, texts = arguments[0], [each for each in arguments[1:] if each.type != NULL]
@@ -305,37 +270,6 @@ def _is_nan(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | N
     return analyser.make_value(node, BOOLEAN, operations.operation("<=>", [number.local, nan], BOOLEAN))
 
 
-def _widens(kind: pa.DataType, target: Type) -> bool:
-    return is_integer(kind) and is_integer(target) and INTEGER_BITS[kind] <= INTEGER_BITS[target]
-
-
-def _condition_on(analyser: Analysis, body: Node, kind: pa.DataType) -> Operation | None:
-    """A lambda's body as a condition over leaves: its parameter, of type `kind`, and the parameter's fields. None if
-    the body needs Spark, names anything else, or may raise."""
-    inner = analyser.over(Scope(pa.schema([pa.field(body.value[0], kind)]), analyser.scope.time_zone))
-    try:
-        tree = inner.truth(body.children[0])
-    except RuleError:
-        return None
-    if not isinstance(tree, Operation) or operations.can_raise(tree):
-        return None
-    leaves = list(leaves_of(tree))
-    return tree if leaves and all(leaf.text is None for leaf in leaves) else None
-
-
-def _over_items(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
-    """`exists(items, x -> ...)`, `forall` and `filter`, if the condition depends only on the item."""
-    items = arguments[0]
-    kind = item_type(items.type)
-    if items.local is None or items.collated or kind is None:
-        return None
-    condition = _condition_on(analyser, node.children[1], kind)
-    if condition is None:
-        return None
-    result = items.type if node.value == "filter" else BOOLEAN
-    return analyser.make_value(node, result, Operation(node.value, (items.local,), result, (condition,)))
-
-
 def _extract(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
     """`extract(field FROM time)`: INT for whole fields of dates and times."""
     unit, time = arguments[0].local, arguments[1]
@@ -349,6 +283,7 @@ def _extract(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | 
 
 
 SPECIAL = {
+    **ARRAY_CALLS,
     "if": _choice,
     "nvl2": _choice_of_null,
     **dict.fromkeys(("trim", "ltrim", "rtrim"), _trimmed),
@@ -376,17 +311,13 @@ SPECIAL = {
     "try_mod": _arithmetic,
     "greatest": _extreme,
     "least": _extreme,
-    "element_at": _element,
-    "try_element_at": _element,
     "round": _round,
     "date_trunc": _date_trunc,
     **dict.fromkeys(("date", *_PARSED), _spelled),
     "timestampadd": _timestampadd,
     "dateadd": _timestampadd,
-    "arrays_overlap": _arrays_overlap,
     "concat_ws": _concat_ws,
     "isnan": _is_nan,
-    **dict.fromkeys(("exists", "forall", "filter"), _over_items),
     "extract": _extract,
     "date_part": _extract,
     "datepart": _extract,

@@ -63,7 +63,7 @@ class Operation:
     | divide | two DOUBLEs, or two DECIMALs | |
     | quotient | two BIGINTs | |
     | remainder positive_remainder | two numbers of one type, or two DECIMALs of one scale | |
-    | try_divide try_remainder | like divide and remainder, but NULL where these raise | |
+    | try_add try_subtract try_multiply try_divide try_remainder | like add and so on, but NULL where these raise | |
     | cast try_cast | one | |
     | raise | one: the constant whose cast raises on every row | |
     | = <> < <= > >= <=> | two of one type | |

@@ -24,6 +24,8 @@ SPELLED_TRUTHS = ["t", "TRUE", "Yes", "1", " y\t", "\x7ftrue\x00", "f", "False",
                   "01", "on", "ｔ", "YEſ", "\u00a0t", "t\u2003", "a", "b", "x", "y", "y es"]  # fmt: skip
 
 
+CARDS = ["4111111111111111", "4111111111111112", "79927398713", "0", "", " ", "0 ", "-0", "4111-1111", "٠", "١٨",
+         "１８", "8１", "\U0001d7ce", "0\U0001d7ce", "5" * 999, "0" * 2_000, "9x", "²", "1\u00008"]  # fmt: skip
 PARSED = ["2024-02-29", "2023-02-29", "2024-2-9", "2024-02-30", "0000-01-01", "-0000-01-01", "-0001-12-31",
           "+2024-01-01", "+12024-01-01", "12024-01-01", "+00002024-01-01", "9999-12-31", " 2024-01-01",
           "2024-01-01 ", "2024-13-01", "2024-00-10", "2024-01-00", "2024-01-32", "٢٠٢٤-01-01", "2011-12-30",
@@ -119,6 +121,12 @@ def rows() -> pa.Table:
         "fh": pa.array(drawn(PARSED_HOURS), pa.string()),
         "fv": pa.array(drawn(PARSED_DAYS), pa.string()),
         "tf": pa.array(drawn(SPELLED_TRUTHS), pa.string()),
+        "card": pa.array(drawn([*CARDS, *(f"{chance.randrange(10**size):0{size}}" for size in (1, 2, 15, 16, 16, 19)
+                                          for _ in range(200))]), pa.string()),
+        "typed": pa.array(drawn(["".join(chance.choices("paypl.é😀", k=chance.randint(0, 9)))
+                                 for _ in range(2_000)]), pa.string()),
+        "dense": pa.array(drawn([[chance.choice([None, -1, 0, 1, 2, 2**31 - 1]) for _ in range(chance.randint(0, 7))]
+                                 for _ in range(500)]), pa.list_(pa.int32())),
         "m": pa.array(drawn([[], [("a", 1)], [("a", None), ("b", 2)]]), pa.map_(pa.string(), pa.int32())),
     }  # fmt: skip
     return pa.table(columns)
@@ -133,6 +141,24 @@ CASES: dict[str, list[str]] = {
     "date_add": ["date_add(d, w)", "date_add(d, 1)", "date_add(e, h)", "d + 7", "d + w", "d + h"],
     "date_sub": ["date_sub(d, w)", "date_sub(d, 1)", "e - 7", "d - w"],
     **{name: [f"{name}(ts)", f"{name}(d)", f"{name}(n)"] for name in ("dayname", "monthname")},
+    "make_date": ["make_date(i, 2, 29)", "make_date(2024, h, w)", "make_date(h, 12, t)", "make_date(w, 2, 29)",
+        "make_date(1900, 2, j)", "make_date(i, j, w)", "make_date(5881580, 7, j)",
+        "make_date(-5877641, 7, j)"],
+    "next_day": [f"next_day({of}, '{day}')" for of in "de" for day in ("MO", "tue", "Wednesday", "TH", "FRI", "sa",
+        "SUNDAY")],
+    "date_from_unix_date": ["date_from_unix_date(w)", "date_from_unix_date(i)", "date_from_unix_date(h)"],
+    "from_unixtime": ["from_unixtime(b)", "from_unixtime(i)", "from_unixtime(unix_seconds(ts), 'EEE HH:mm')",
+        "from_unixtime(c, 'yyyy-MM-dd')", "from_unixtime(h, 'h a')", "from_unixtime(unix_seconds(later))"],
+    "levenshtein": ["levenshtein(s, u)", "levenshtein(u, 'xaby')", "levenshtein(typed, 'paypal.é')",
+        "levenshtein('', k)", *(f"levenshtein({of}, {limit})" for of in ("s, u", "typed, 'paypal'", "u, k", "k, q")
+        for limit in (0, 1, 2, 5, 100))],
+    "luhn_check": ["luhn_check(card)", "luhn_check(k)", "luhn_check(s)", "luhn_check(right(card, 9))"],
+    "array_distinct": ["size(array_distinct(a))", "size(array_distinct(dense))", "get(array_distinct(dense), 1)",
+        "get(array_distinct(dense), 2)", "size(array_distinct(nested))", "size(array_distinct(split(s, 'a')))"],
+    **{name: [*(f"{call}({name}({of}{at}" for of in ("dense, array(2, 1, 2)", "dense, array(-1)", "a, array('x', 'q')")
+                for call, at in (("size", "))"), ("get", "), 0)"), ("get", "), 1)"))),
+              f"size({name}(nested, array(DATE'2024-02-29')))", f"size({name}(array_distinct(dense), array(0, 1)))",
+              f"array_contains({name}(dense, array(1, 0)), 1)"] for name in ("array_intersect", "array_except")},
     **{name: [f"{name}(i)", f"{name}(t)"] for name in ("timestamp_seconds", "timestamp_millis", "timestamp_micros")},
     "intervals": [f"{of} {sign} INTERVAL {length}" for of in "de" for sign in "+-" for length in
                   ("1 MONTH", "18 YEARS", "3 DAYS", "2 YEARS 5 MONTHS", "'-7' DAYS")],
@@ -277,8 +303,8 @@ CASES: dict[str, list[str]] = {
         "p / b", "y2 / b", "1.5 / b", "100.00 / c",
         "p % 100", "p % 0.03", "p % p", "p % y2", "y2 % p", "p % i", "7 % p", "p % -7L", "t % p", "p % 1.125",
         "p * 2", "p * i", "p * p", "p * 1.10", "-3 * p", "y2 * 7L", "t * p", "b * p",
-        *(f"try_{name}({of})" for name in ("divide", "mod") for of in ("x, y", "i, j", "b, c", "f, y", "t, i", "i, 60",
-        "7, t", "b, 0", "b, -1L")),
+        *(f"try_{name}({of})" for name in ("divide", "mod", "add", "subtract", "multiply") for of in ("x, y", "i, j",
+        "b, c", "f, y", "t, i", "i, 60", "7, t", "b, 0", "b, -1L", "t, t", "h, 300S", "i, b", "f, f", "x, i", "b, 3")),
         "pmod(i, 7)", "pmod(b, -3)", "pmod(-7, t)", "mod(i, j)", "mod(b, 10)", "div(i, j)", "div(b, 3)",
     ],
     "fields": [f"extract({field} FROM {of})" for field in _FIELDS for of in ("ts", "n")],

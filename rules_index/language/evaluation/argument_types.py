@@ -78,6 +78,14 @@ def _array_in_order(data_type: pa.DataType) -> bool:
     return is_integer(item) or is_float(item) or is_decimal(item) or _moment(item)
 
 
+def _array_of_exact(data_type: pa.DataType) -> bool:
+    """An array of texts, integers or DATEs."""
+    if not pa.types.is_list(data_type):
+        return False
+    item = data_type.value_type
+    return bool(item in (STRING, DATE)) or is_integer(item)
+
+
 def _plain_map(data_type: pa.DataType) -> bool:
     """A map to values that are not nested."""
     return bool(pa.types.is_map(data_type)) and not pa.types.is_nested(data_type.item_type)
@@ -96,11 +104,13 @@ text_and_numbers = takes(_TEXT, more=_INT)
 padded_text = takes(_TEXT, _INT, more=_TEXT)
 
 one_integer = takes(is_integer)
+one_small_integer = takes(_small_integer)
 one_number = takes(_roundable)
 one_plain_number = takes(_plain_number)
 number_and_digits = takes(_plain_number, more=_INT)
 integer_and_places = takes(is_integer, _small_integer)
 
+one_array_of_exact = takes(_array_of_exact)
 one_list = takes(_list)
 one_map = takes(_plain_map)
 one_array_in_order = takes(_array_in_order)
@@ -113,9 +123,11 @@ one_moment = takes(_moment)
 two_instants = takes(_instant, _instant)
 two_moments = takes(_moment, _moment)
 date_and_days = takes(_DATE, _small_integer)
+three_small_integers = takes(_small_integer, _small_integer, _small_integer)
 date_and_unit = takes(_DATE, _TEXT)
 instant_and_text = takes(_instant, _TEXT)
 moment_and_pattern = takes(lambda data_type: data_type == DATE or _instant(data_type), _TEXT)
+number_and_pattern = takes(is_integer, more=_TEXT)
 time_and_length = takes(_time, _BIGINT)
 time_and_months = takes(_time, _INT)
 unit_and_instant = takes(_TEXT, _instant)
@@ -141,6 +153,11 @@ def array_and_item(kinds: Types) -> bool:
         and kinds[0].value_type == kinds[1]
         and (kinds[1] == STRING or is_integer(kinds[1]) or is_float(kinds[1]))
     )
+
+
+def array_and_items(kinds: Types) -> bool:
+    """An array of texts, integers or DATEs, and one or more values of its items' type."""
+    return len(kinds) > 1 and _array_of_exact(kinds[0]) and set(kinds[1:]) == {kinds[0].value_type}
 
 
 def map_and_key(kinds: Types) -> bool:

@@ -13,12 +13,15 @@ import pyarrow.compute as pc
 from rules_index.language.coercion import DATE, STRING
 from rules_index.language.evaluation import argument_types
 from rules_index.language.evaluation.datetime_parser import DAY
-from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, nulls_of
+from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, filled, like, nulls_of
 from rules_index.language.evaluation.time_zones import instants, local_clock
+from rules_index.language.type_names import TIMESTAMP
 
 _Part = Callable[[np.ndarray, np.ndarray], pa.Array]
 """Writes one part of a pattern for each row, given days since 1970 and microseconds of the day, [rows] int64 each."""
 _SECOND = 1_000_000
+_PATTERN = "yyyy-MM-dd HH:mm:ss"
+"""The pattern of `from_unixtime` if it has none."""
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
            "December")  # fmt: skip
 _WEEK = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -137,6 +140,15 @@ def _formatted(columns: Columns, zone: str) -> Result:
     return texts.take(distinct.indices), failed
 
 
+def _of_seconds(columns: Columns, zone: str) -> Result:
+    """`from_unixtime(seconds, pattern)`. Seconds whose microseconds exceed a BIGINT wrap around, as in Java."""
+    seconds = columns[0]
+    micros = filled(seconds).astype(np.int64) * _SECOND
+    moments = like(seconds, micros, pa.int64()).cast(TIMESTAMP)
+    pattern = columns[1] if len(columns) > 1 else pa.repeat(_PATTERN, len(seconds))
+    return _formatted([moments, pattern], zone)
+
+
 def _name_of(part: _Part) -> Callable[[Columns, str], Result]:
     def evaluate(columns: Columns, zone: str) -> Result:
         """The names of a column of dates or times."""
@@ -153,6 +165,12 @@ FORMATTED_TIMES: dict[str, ScalarFunction] = {
         raises=True,
         constants=(1,),
         fits=lambda fixed: _parts(fixed[0]) is not None,
+    ),
+    "from_unixtime": ScalarFunction(
+        argument_types.number_and_pattern,
+        _of_seconds,
+        constants=(1,),
+        fits=lambda fixed: not fixed or _parts(fixed[0]) is not None,
     ),
     "dayname": ScalarFunction(argument_types.one_moment, _name_of(_DATES["EEE"])),
     "monthname": ScalarFunction(argument_types.one_moment, _name_of(_DATES["MMM"])),

@@ -14,6 +14,7 @@ from rules_index.language.evaluation.date_format import years
 from rules_index.language.evaluation.datetime_parser import DAY, is_known, zone_offset
 from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, filled, like, nulls_of
 from rules_index.language.evaluation.time_zones import (
+    days_of_dates,
     first_instants,
     instants,
     local_clock,
@@ -201,6 +202,30 @@ def _last_day(columns: Columns, _: str) -> Result:
     return _dates(months.astype("M8[D]").astype(np.int64) - 1, columns[0]), None
 
 
+def _made(columns: Columns, _: str) -> Result:
+    """`make_date(year, month, day)`; fails if there is no such day, or none within the range of DATE."""
+    year, month, day = (filled(column).astype(np.int64) for column in columns)
+    found, failed = days_of_dates(year, month, day)
+    nulls = nulls_of(columns[0]) | nulls_of(columns[1]) | nulls_of(columns[2])
+    days = pa.array(found.astype(np.int32), INT, mask=nulls).cast(DATE)
+    return days, (failed | (found.astype(np.int32) != found)) & ~nulls
+
+
+_WEEK_DAYS = {
+    name: place
+    for place, day in enumerate(("THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY", "MONDAY", "TUESDAY", "WEDNESDAY"))
+    for name in (day, day[:3], day[:2])
+}
+"""Days of the week by their names, counted from that of 1970-01-01."""
+
+
+def _next_day(columns: Columns, _: str) -> Result:
+    """`next_day(date, day)`: the first such day of the week after the date, computed with 32 bits like in Java."""
+    start = _days(columns[0]).astype(np.int32)
+    ahead = np.int32(_WEEK_DAYS[columns[1][0].as_py().upper()] - 1) - start
+    return _dates(start.astype(np.int64) + 1 + (np.fmod(ahead, np.int32(7)) + 7) % 7, columns[0]), None
+
+
 def _months_added(columns: Columns, _: str) -> Result:
     """The same day of the month a constant number of months later, or the month's last day; fails beyond the range of
     DATE."""
@@ -285,6 +310,11 @@ CALENDAR: dict[str, ScalarFunction] = {
     "date_add": ScalarFunction(argument_types.date_and_days, _moved(1)),
     "date_sub": ScalarFunction(argument_types.date_and_days, _moved(-1)),
     "add_months": ScalarFunction(argument_types.date_and_days, _months_added, raises=True, constants=(1,)),
+    "make_date": ScalarFunction(argument_types.three_small_integers, _made, raises=True),
+    "next_day": ScalarFunction(argument_types.date_and_unit, _next_day, constants=(1,), fits=_is_unit(_WEEK_DAYS)),
+    "date_from_unix_date": ScalarFunction(
+        argument_types.one_small_integer, lambda columns, _: (columns[0].cast(INT).cast(DATE), None)
+    ),
     "last_day": ScalarFunction(argument_types.one_date, _last_day),
     "trunc": ScalarFunction(
         argument_types.date_and_unit, _truncated, raises=True, constants=(1,), fits=_is_unit(_BEGINS)

@@ -17,7 +17,7 @@ from rules_index.language.evaluation import decimal_division, decimals, function
 from rules_index.language.evaluation.arithmetic import cast, divide, integer_operation, negative_or_absolute
 from rules_index.language.evaluation.comparison import COMPARISONS, compare
 from rules_index.language.evaluation.evaluated import Evaluated, Mask
-from rules_index.language.evaluation.nested import items_of
+from rules_index.language.evaluation.nested import items_of, kept_offsets
 from rules_index.language.evaluation.scalar import nulls_of
 from rules_index.language.patterns import like_matcher, rlike_matcher
 from rules_index.language.typed import Constant, Expression, Leaf, Operation, leaves_of
@@ -115,20 +115,26 @@ def _with_more(raised: Mask | None, more: Mask | None) -> Mask | None:
 
 
 def _arithmetic(operation: Operation, operands: list[Evaluated]) -> Evaluated:
-    left, right = (operand.values for operand in operands)
-    valid = ~(nulls_of(left) | nulls_of(right))
-    failed: Mask | None
-    if pa.types.is_decimal(operation.type) and operation.name == "multiply":
-        values, failed = pc.multiply(left, right), None  # the product's type has all its digits
-    elif pa.types.is_decimal(operation.type):
-        values, failed = decimals.operate(operation.name, left, right, operation.type)
-    elif pa.types.is_integer(operation.type):
-        values, failed = integer_operation(operation.name, left, right, operation.type)
-    else:
-        function = {"add": pc.add, "subtract": pc.subtract, "multiply": pc.multiply}[operation.name]
-        values, failed = function(left, right), None
-    failed = None if failed is None else failed & valid
+    values, failed = _computed(operation, operands)
     return _finish(values, _with_more(_either(operands), failed))
+
+
+def _quiet_arithmetic(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+    """A sum, difference or product that is NULL where it overflows."""
+    values, failed = _computed(operation, operands)
+    return _finish(_finish(values, failed).values, _either(operands))
+
+
+def _computed(operation: Operation, operands: list[Evaluated]) -> tuple[pa.Array, Mask | None]:
+    """The values of a sum, difference or product, and a mask of the rows where it overflows."""
+    name, (left, right) = operation.name.removeprefix("try_"), (operand.values for operand in operands)
+    if pa.types.is_decimal(operation.type) and name == "multiply":
+        return pc.multiply(left, right), None  # the product's type has all its digits
+    if not pa.types.is_decimal(operation.type) and not pa.types.is_integer(operation.type):
+        return {"add": pc.add, "subtract": pc.subtract, "multiply": pc.multiply}[name](left, right), None
+    operate = decimals.operate if pa.types.is_decimal(operation.type) else integer_operation
+    values, failed = operate(name, left, right, operation.type)
+    return values, None if failed is None else failed & ~(nulls_of(left) | nulls_of(right))
 
 
 def _division(operation: Operation, operands: list[Evaluated]) -> Evaluated:
@@ -299,9 +305,9 @@ def _filtered(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     lists = operands[0].values
     items, owner = items_of(lists)
     kept = _is_true(_of_items(operation.parameters[0], items))
-    ends = np.cumsum(np.bincount(owner[kept], minlength=len(lists)))
-    offsets = pa.array(np.append(0, ends), pa.int32(), mask=np.append(nulls_of(lists), False))
-    values = pa.ListArray.from_arrays(offsets, items.filter(pa.array(kept)), type=operation.type)
+    values = pa.ListArray.from_arrays(
+        kept_offsets(lists, owner[kept]), items.filter(pa.array(kept)), type=operation.type
+    )
     return Evaluated(values, operands[0].raised)
 
 
@@ -335,6 +341,7 @@ OPERATIONS: dict[str, Callable[[Operation, list[Evaluated]], Evaluated]] = {
     "remainder": _division,
     "quotient": _division,
     "positive_remainder": _division,
+    **dict.fromkeys(("try_add", "try_subtract", "try_multiply"), _quiet_arithmetic),
     "try_divide": _quiet_division,
     "try_remainder": _quiet_division,
     "negate": _sign,

@@ -20,6 +20,7 @@ from rules_index.language.evaluation.parsed_times import PARSED_TIMES
 from rules_index.language.evaluation.regular_expressions import REGULAR_EXPRESSIONS
 from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction
 from rules_index.language.evaluation.string_functions import TEXTS
+from rules_index.language.evaluation.text_measures import MEASURES
 from rules_index.language.evaluation.timestamp_casts import SPELLED_TIMES
 from rules_index.language.patterns.strings import decodable
 from rules_index.language.typed import Constant, Expression, Operation
@@ -33,6 +34,7 @@ FUNCTIONS: dict[str, ScalarFunction] = {
     **TEXTS,
     **NUMBERS,
     **HASHES,
+    **MEASURES,
     **NESTED,
     **REGULAR_EXPRESSIONS,
 }

@@ -66,6 +66,45 @@ def _array_extreme(columns: Columns, _: str, last: bool) -> Result:
     return items.take(pa.array(taken, pa.int64(), mask=empty)), None
 
 
+def _distinct(columns: Columns, _: str) -> Result:
+    """The different items of each array, in the order in which they occur first; NULL is an item, too."""
+    items, owner = items_of(columns[0])
+    return _lists_of(columns[0], items, owner, _first_ones(items, owner)), None
+
+
+def _among(is_kept: bool) -> Callable[[Columns, str], Result]:
+    def evaluate(columns: Columns, _: str) -> Result:
+        """The different items of each array that are equal to one of the constants in the other columns, or if not
+        `is_kept` the rest of them."""
+        items, owner = items_of(columns[0])
+        found = pc.is_in(items, pa.concat_arrays([column.slice(0, 1) for column in columns[1:]]))
+        kept = np.flatnonzero(found.to_numpy(zero_copy_only=False) == is_kept)
+        return _lists_of(columns[0], items, owner, kept[_first_ones(items.take(pa.array(kept)), owner[kept])]), None
+
+    return evaluate
+
+
+def _first_ones(items: pa.Array, owner: np.ndarray) -> np.ndarray:
+    """Ascending, the places of the items that no earlier item of the same array is equal to; `owner` has the row of
+    each item."""
+    codes = items.dictionary_encode("encode")
+    numbered = owner * (len(codes.dictionary) + 1) + filled(codes.indices)
+    return np.sort(np.unique(numbered, return_index=True)[1])
+
+
+def _lists_of(lists: pa.Array, items: pa.Array, owner: np.ndarray, kept: np.ndarray) -> pa.Array:
+    """Each array with only the items at the places `kept`; NULL where the array is NULL."""
+    return pa.ListArray.from_arrays(
+        kept_offsets(lists, owner[kept]), items.take(pa.array(kept)), type=pa.list_(items.type)
+    )
+
+
+def kept_offsets(lists: pa.Array, owner: np.ndarray) -> pa.Array:
+    """The offsets of arrays whose items belong to the ascending rows `owner`, NULL where one of `lists` is NULL."""
+    ends = np.cumsum(np.bincount(owner, minlength=len(lists)))
+    return pa.array(np.append(0, ends), pa.int32(), mask=np.append(nulls_of(lists), False))
+
+
 def _of_map(is_keys: bool) -> Callable[[Columns, str], Result]:
     def evaluate(columns: Columns, _: str) -> Result:
         """The keys or the values of each map as an array."""
@@ -143,6 +182,9 @@ NESTED: dict[str, ScalarFunction] = {
     "array_position": ScalarFunction(argument_types.array_and_item, _array_position),
     "array_max": ScalarFunction(argument_types.one_array_in_order, partial(_array_extreme, last=True)),
     "array_min": ScalarFunction(argument_types.one_array_in_order, partial(_array_extreme, last=False)),
+    "array_distinct": ScalarFunction(argument_types.one_array_of_exact, _distinct),
+    "array_intersect": ScalarFunction(argument_types.array_and_items, _among(is_kept=True)),
+    "array_except": ScalarFunction(argument_types.array_and_items, _among(is_kept=False)),
     "map_keys": ScalarFunction(argument_types.one_map, _of_map(is_keys=True)),
     "map_values": ScalarFunction(argument_types.one_map, _of_map(is_keys=False)),
     "[]": ScalarFunction(argument_types.array_and_place, partial(_item, first=0, raises=True), raises=True),
@@ -151,4 +193,5 @@ NESTED: dict[str, ScalarFunction] = {
     "map_contains_key": ScalarFunction(argument_types.map_and_key, _has_key),
     "map_value": ScalarFunction(argument_types.map_and_key, _value_of_key),
 }
-"""`[]` is `array[place]`; `map_value` is `map[key]`, `map.key` and `element_at(map, key)`."""
+"""`array_intersect` and `array_except` have an array and the items of a constant one. `[]` is `array[place]`;
+`map_value` is `map[key]`, `map.key` and `element_at(map, key)`."""

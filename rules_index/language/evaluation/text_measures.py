@@ -1,0 +1,110 @@
+"""`levenshtein`, the distance of two texts, and `luhn_check`, the check digit of card numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rules_index.kernels.jit import inlined, jit
+from rules_index.language.coercion import BOOLEAN, INT
+from rules_index.language.evaluation import argument_types
+from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, like, nulls_of
+from rules_index.language.patterns.strings import buffers
+
+
+def _levenshtein(columns: Columns, _: str) -> Result:
+    """`levenshtein(a, b)`: how many characters must be inserted, deleted or replaced in `a` to get `b`. With a third
+    argument, a limit, it is -1 if there are more."""
+    limit = columns[2][0].as_py() if len(columns) > 2 else -1
+    found = np.zeros(len(columns[0]), np.int32)
+    (first, starts, known), (second, ends, also_known) = (buffers(column) for column in columns[:2])
+    _distances(first, starts, second, ends, known & also_known, limit, found)
+    return like(columns[0], found, INT, columns[1]), None
+
+
+@jit
+def _distances(first, starts, second, ends, valid, limit, found):  # type: ignore[no-untyped-def]
+    """Writes the distance of each pair of valid texts into `found` [rows] int32; -1 if it exceeds a limit that is not
+    negative. One row of Wagner and Fischer's table is kept for each pair."""
+    for row in range(len(valid)):
+        if not valid[row]:
+            continue
+        a = _characters(first, starts[row], starts[row + 1])
+        b = _characters(second, ends[row], ends[row + 1])
+        if 0 <= limit < abs(len(a) - len(b)):
+            found[row] = -1
+            continue
+        costs = np.arange(len(b) + 1, dtype=np.int32)
+        for i in range(len(a)):
+            diagonal, costs[0] = costs[0], i + 1
+            least = costs[0]
+            for j in range(len(b)):
+                replaced = diagonal + (a[i] != b[j])
+                diagonal = costs[j + 1]
+                costs[j + 1] = min(replaced, diagonal + 1, costs[j] + 1)
+                least = min(least, costs[j + 1])
+            if 0 <= limit < least:
+                costs[len(b)] = least
+                break
+        found[row] = -1 if 0 <= limit < costs[len(b)] else costs[len(b)]
+
+
+@jit
+def _characters(data, start, stop):  # type: ignore[no-untyped-def]
+    """The characters of a text, each as the number that its bytes spell. Like Spark, it takes the number of bytes from
+    the first one, so that malformed texts have characters, too."""
+    found = np.empty(stop - start, np.uint32)
+    count, at = 0, start
+    while at < stop:
+        behind = min(at + _size(data[at]), stop)
+        word = np.uint32(0)
+        for place in range(at, behind):
+            word = (word << np.uint32(8)) | np.uint32(data[place])
+        found[count] = word
+        count, at = count + 1, behind
+    return found[:count]
+
+
+@inlined
+def _size(lead):  # type: ignore[no-untyped-def]
+    """The bytes of a character with this first byte."""
+    return 1 if lead < 0xC2 or lead > 0xF4 else 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
+
+
+def _luhn_check(columns: Columns, _: str) -> Result:
+    """Whether a text has digits only, and their sum is a multiple of 10, where every second digit from the end counts
+    with the digit sum of its double."""
+    text = columns[0]
+    data, offsets, _valid = buffers(text)
+    lengths = np.diff(offsets)
+    values = data[offsets[0] : offsets[-1]].astype(np.int64) - ord("0")
+    owner = np.repeat(np.arange(len(text)), lengths)
+    from_end = offsets[owner + 1] - offsets[0] - np.arange(len(values)) - 1
+    doubled = values << (from_end & 1)
+    sums = np.bincount(owner, doubled - 9 * (doubled > 9), len(text))
+    is_other = np.bincount(owner, (values < 0) | (values > 9), len(text)) > 0
+    found = (lengths > 0) & (sums % 10 == 0) & ~is_other
+    # Java's digits are those of all scripts
+    others = np.flatnonzero(~pc.fill_null(pc.string_is_ascii(text), True).to_numpy(zero_copy_only=False))
+    found[others] = [_is_checked(each) for each in text.take(pa.array(others)).to_pylist()]
+    return pa.array(found, BOOLEAN, mask=nulls_of(text)), None
+
+
+def _is_checked(text: str) -> bool:
+    """`_luhn_check` of one text in which every digit is a UTF-16 unit, as Java looks at them."""
+    if not all(letter.isdecimal() and letter <= "\uffff" for letter in text):
+        return False
+    doubled = [int(digit) << (place & 1) for place, digit in enumerate(reversed(text))]
+    return sum(each - 9 * (each > 9) for each in doubled) % 10 == 0
+
+
+MEASURES: dict[str, ScalarFunction] = {
+    "levenshtein": ScalarFunction(
+        argument_types.two_texts_and_perhaps_a_number,
+        _levenshtein,
+        constants=(2,),
+        fits=lambda fixed: not fixed or fixed[0] >= 0,
+    ),
+    "luhn_check": ScalarFunction(argument_types.one_text, _luhn_check, decodes=True),
+}
