@@ -176,6 +176,38 @@ def test_values_are_those_of_spark(spark, tmp_path: Path, zone: str) -> None:
     assert not faults, "\n".join(each[:60] + each[-120:] for each in faults)
 
 
+PIECES = [b"a", b"b", "é".encode(), "€".encode(), "\U0001f600".encode(), b"1", b" ", b"\xff", b"\x80", b"\xe2\x82",
+          b"\xc0", b"\xf5", b"\xed\xa0\x80", b"\xc3", "\U000f0001".encode()]  # fmt: skip
+OF_TEXTS = ["length(s)", "octet_length(s)", "upper(s)", "lower(s)", "ascii(s)", "reverse(s)", "trim(s)", "ltrim(s)",
+    "rtrim(s)", "TRIM(BOTH 'a1 ' FROM s)", "left(s, 3)", "right(s, 6)", "substring(s, 2, 3)", "substring(s, -7, 3)",
+    "lpad(s, 12)", "rpad(s, 12, 'é')", "lpad(s, 2)", "instr(s, 'a')", "locate('é', s)", "replace(s, 'a', 'b')",
+    "replace(s, 'é')", "substring_index(s, '1', 1)", "substring_index(s, 'a', -2)", "split_part(s, '1', 1)",
+    "split_part(s, 'a', -1)", "translate(s, 'a1', 'b')", "startswith(s, u)", "startswith(s, left(s, 2))",
+    "endswith(s, right(s, 5))", "contains(s, u)", "concat(s, u)", "concat_ws('-', u, s)", "get(split(s, 'a'), 0)",
+    "size(array_distinct(split(s, '1')))", "regexp_extract(s, '(.)', 1)", "regexp_extract(s, '([^a]+)', 1)",
+    "regexp_substr(s, '[^1]+')", "regexp_replace(s, '[^a]', '')", "regexp_count(s, '.')", "levenshtein(s, u)",
+    "levenshtein(s, u, 5)", "luhn_check(left(s, 2))", "md5(s)", "crc32(s)", "hash(s)", "xxhash64(s)",
+    "TRY_CAST(s AS INT)", "length(substring(s, 2))", "upper(left(s, 4))"]  # fmt: skip
+
+
+def test_bytes_that_are_not_utf8_are_read_as_by_spark(spark, tmp_path: Path) -> None:
+    """All texts end with whole characters: behind the others Spark reads bytes that do not belong to the text."""
+    chance = random.Random(9)
+
+    def drawn() -> pa.Array:
+        texts = [b"".join(chance.choices(PIECES, k=chance.randint(0, 7))) + b"zzzz" for _ in range(2_000)]
+        return pa.array(texts, pa.binary()).view(pa.string())
+
+    table = pa.table({"s": drawn(), "u": drawn()})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    frame = spark.read.parquet(str(tmp_path / "rows.parquet"))
+    answers = frame.selectExpr(*(f"{text} AS c{number}" for number, text in enumerate(OF_TEXTS))).toArrow()
+    for number, text in enumerate(OF_TEXTS):
+        both = [answers[f"c{number}"].combine_chunks(), ours(text, table, "UTC")]
+        theirs, found = (each.cast(pa.binary()) if pa.types.is_string(each.type) else each for each in both)
+        assert found.to_pylist() == theirs.to_pylist(), text
+
+
 @pytest.mark.parametrize("kind", [pa.decimal128(10, 2), pa.decimal128(18, 6), pa.decimal128(28, 2)], ids=str)
 def test_quotients_near_a_half_are_those_of_spark(spark, tmp_path: Path, kind: pa.DataType) -> None:
     drawn = pairs(random.Random(1), kind, pa.decimal128(20, 0), 3_000)

@@ -14,6 +14,7 @@ from rules_index.language.evaluation.date_format import FORMATTED_TIMES
 from rules_index.language.evaluation.datetime_arithmetic import CALENDAR
 from rules_index.language.evaluation.datetime_functions import DATES
 from rules_index.language.evaluation.hashes import HASHES
+from rules_index.language.evaluation.malformed_texts import Texts, with_private_use
 from rules_index.language.evaluation.nested import NESTED
 from rules_index.language.evaluation.numbers import NUMBERS
 from rules_index.language.evaluation.parsed_times import PARSED_TIMES
@@ -78,7 +79,11 @@ def call(operation: Operation, columns: Columns) -> Result:
     if not len(columns[0]):
         return pa.nulls(0, operation.type), None
     function = FUNCTIONS[name]
-    if function.decodes:
+    restore = None
+    if function.texts is Texts.DECODED:
         columns = [each if place in function.constants else decodable(each) for place, each in enumerate(columns)]
+    elif function.texts is Texts.CHARACTERS:
+        columns, restore = with_private_use(columns)
     values, failed = function.evaluate(columns, zone)
+    values = values if restore is None else restore(values)
     return (values if values.type == operation.type else values.cast(operation.type)), failed

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from rules_index.language.coercion import DATE
 from rules_index.language.evaluation import argument_types
 from rules_index.language.evaluation.date_format import TOKEN
+from rules_index.language.evaluation.malformed_texts import Texts
 from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, nulls_of
 from rules_index.language.evaluation.time_zones import days_of_dates, first_instants, instants, local_clock
 
@@ -147,7 +148,7 @@ def _function(found: Callable[[Columns, str], _Found], is_quiet: bool) -> Scalar
         raises=True,
         constants=(1,),
         fits=lambda fixed: expression_of(fixed[0]) is not None,
-        decodes=True,
+        texts=Texts.DECODED,
     )
 
 

@@ -4,6 +4,7 @@ java.util.regex."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pyarrow.compute as pc
 
 from rules_index.language.coercion import INT, STRING
 from rules_index.language.evaluation import argument_types
+from rules_index.language.evaluation.malformed_texts import Texts
 from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction
 from rules_index.language.patterns.re2 import GROUP, captured, divided, fewest_bytes
 
@@ -68,7 +70,7 @@ def _divides(fixed: Sequence[Any]) -> bool:
     return divided(fixed[0]) is not None
 
 
-REGULAR_EXPRESSIONS: dict[str, ScalarFunction] = {
+_FUNCTIONS: dict[str, ScalarFunction] = {
     "regexp_extract": ScalarFunction(
         argument_types.two_texts_and_perhaps_a_number,
         _extract,
@@ -82,3 +84,5 @@ REGULAR_EXPRESSIONS: dict[str, ScalarFunction] = {
     "regexp_replace": ScalarFunction(argument_types.three_texts, _replace, constants=(1, 2), fits=_replaces),
     "split": ScalarFunction(argument_types.two_texts, _split, constants=(1,), fits=_divides),
 }
+
+REGULAR_EXPRESSIONS = {name: replace(function, texts=Texts.DECODED) for name, function in _FUNCTIONS.items()}

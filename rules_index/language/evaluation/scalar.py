@@ -11,6 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rules_index.language.evaluation.malformed_texts import Texts
+
 Mask = npt.NDArray[np.bool_]
 Columns = Sequence[pa.Array]
 Result = tuple[pa.Array, Mask | None]
@@ -27,7 +29,7 @@ class ScalarFunction:
     - raises: whether it can raise;
     - constants: the indices of the arguments that must be constants;
     - fits: whether it is evaluated here for these values of the constants (None: for all values);
-    - decodes: whether its texts must be valid UTF-8;
+    - texts: how it takes texts that are not UTF-8;
     - strict: whether it is NULL where an argument is NULL;
     - eager: whether Spark evaluates all arguments, even those behind a NULL.
     """
@@ -37,7 +39,7 @@ class ScalarFunction:
     raises: bool = False
     constants: tuple[int, ...] = ()
     fits: Callable[[Sequence[Any]], bool] | None = None
-    decodes: bool = False
+    texts: Texts = Texts.STORED
     strict: bool = True
     eager: bool = False
 

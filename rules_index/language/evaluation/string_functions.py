@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from rules_index.language.coercion import INT, STRING
 from rules_index.language.evaluation import argument_types
+from rules_index.language.evaluation.malformed_texts import Texts, made_valid
 from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, filled, like
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def _lower(text: str) -> str:
 def _letters(change: Callable[[str], str], ascii_only: Callable[[pa.Array], pa.Array]) -> Any:
     def evaluate(columns: Columns, _: str) -> Result:
         """Converts each distinct string by `change`, or all strings by `ascii_only` if all of them are ASCII."""
-        column = columns[0]
+        column = made_valid(columns[0])
         if not _has_non_ascii(column):
             # a copy: Arrow 26 converts other bytes if the texts do not begin at the first byte of their buffer
             return ascii_only(pa.concat_arrays([column, column.slice(0, 0)])), None
@@ -62,6 +63,7 @@ def _has_non_ascii(column: pa.Array) -> bool:
 
 
 def _trim(trimmed: Callable[..., pa.Array]) -> Callable[[Columns, str], Result]:
+    """Trims spaces, whatever bytes are beside them."""
     return lambda columns, _: (trimmed(columns[0], characters=" "), None)
 
 
@@ -119,7 +121,10 @@ def _replace(columns: Columns, _: str) -> Result:
     """`replace(text, search, replacement)`, from left to right; an empty `search` replaces nothing."""
     search = columns[1][0].as_py()
     replacement = columns[2][0].as_py() if len(columns) > 2 else ""
-    return (pc.replace_substring(columns[0], search, replacement) if search else columns[0]), None
+    if not search:
+        return columns[0], None
+    found = pc.replace_substring(columns[0].cast(pa.binary()), search.encode(), replacement.encode())
+    return found.view(STRING), None
 
 
 def _never_lengthens(texts: Sequence[str]) -> bool:
@@ -160,12 +165,12 @@ def _padded(is_before: bool) -> Callable[[Columns, str], Result]:
 def _substring_index(columns: Columns, _: str) -> Result:
     """`substring_index(text, delimiter, count)`: the text before the delimiter's occurrence number `count`. If `count`
     is negative, occurrences are counted from the end, and the result is the text behind. Occurrences may overlap."""
-    delimiter, count = columns[1][0].as_py(), columns[2][0].as_py()
+    delimiter, count = columns[1][0].as_py().encode(), columns[2][0].as_py()
 
-    def part(text: str) -> str:
+    def part(text: bytes) -> bytes:
         """The part of one text."""
         if not delimiter or not count:
-            return ""
+            return b""
         at = -1 if count > 0 else len(text) - len(delimiter) + 1
         for _ in range(abs(count)):
             at = (
@@ -175,7 +180,7 @@ def _substring_index(columns: Columns, _: str) -> Result:
                 return text
         return text[:at] if count > 0 else text[at + len(delimiter) :]
 
-    return _of_each(columns[0], part, STRING), None
+    return _of_each(columns[0].cast(pa.binary()), part, pa.binary()).view(STRING), None
 
 
 def _split_part(columns: Columns, _: str) -> Result:
@@ -229,7 +234,9 @@ def _beside(test: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Callable[[Columns, s
     def evaluate(columns: Columns, _: str) -> Result:
         import polars as pl
 
-        rows = pl.DataFrame({name: pl.from_arrow(column) for name, column in zip("tu", columns, strict=True)})
+        rows = pl.DataFrame(
+            {name: pl.from_arrow(column.cast(pa.binary())) for name, column in zip("tu", columns, strict=True)}
+        )
         found = rows.select(test(pl.col("t"), pl.col("u"))).to_series()
         return like(columns[0], found.fill_null(False).to_numpy(), pa.bool_(), columns[1]), None
 
@@ -245,25 +252,44 @@ _OF_BYTES: dict[str, ScalarFunction] = {
     "md5": ScalarFunction(argument_types.one_text, _digest("md5")),
     **dict.fromkeys(("sha", "sha1"), ScalarFunction(argument_types.one_text, _digest("sha1"))),
     "sha2": ScalarFunction(argument_types.text_and_number, _sha2, constants=(1,), fits=lambda fixed: fixed[0] in _SHA2),
+    "startswith": ScalarFunction(argument_types.two_texts, _beside(lambda text, part: text.bin.starts_with(part))),
+    "endswith": ScalarFunction(argument_types.two_texts, _beside(lambda text, part: text.bin.ends_with(part))),
+    "contains": ScalarFunction(argument_types.two_texts, _beside(lambda text, part: text.bin.contains(part))),
+    **dict.fromkeys(("trim", "btrim"), ScalarFunction(argument_types.one_text, _trim(pc.ascii_trim))),
+    "ltrim": ScalarFunction(argument_types.one_text, _trim(pc.ascii_ltrim)),
+    "rtrim": ScalarFunction(argument_types.one_text, _trim(pc.ascii_rtrim)),
+    "replace": ScalarFunction(argument_types.texts, _replace, constants=(1, 2), fits=_never_lengthens),
+    "substring_index": ScalarFunction(
+        argument_types.two_texts_and_number,
+        _substring_index,
+        constants=(1, 2),
+        fits=lambda fixed: fixed[1] >= -_INT_MAX,  # with the least INT Spark's task fails; also in split_part
+    ),
+    # replace malformed bytes in their own way
+    **dict.fromkeys(("upper", "ucase"), ScalarFunction(argument_types.one_text, _letters(_upper, pc.ascii_upper))),
+    **dict.fromkeys(("lower", "lcase"), ScalarFunction(argument_types.one_text, _letters(_lower, pc.ascii_lower))),
 }
 """Functions of the bytes of texts, which need not be valid UTF-8."""
 
-_OF_CHARACTERS: dict[str, ScalarFunction] = {
-    "startswith": ScalarFunction(argument_types.two_texts, _beside(lambda text, part: text.str.starts_with(part))),
-    "endswith": ScalarFunction(argument_types.two_texts, _beside(lambda text, part: text.str.ends_with(part))),
-    "contains": ScalarFunction(
-        argument_types.two_texts, _beside(lambda text, part: text.str.contains(part, literal=True))
-    ),
+_OF_DECODED: dict[str, ScalarFunction] = {
     "ascii": ScalarFunction(
         argument_types.one_text,
         lambda columns, _: (_of_each(columns[0], lambda each: ord(each[:1] or "\0"), INT), None),
     ),
+    "split_part": ScalarFunction(
+        argument_types.two_texts_and_number,
+        _split_part,
+        constants=(1, 2),
+        fits=lambda fixed: fixed[1] != 0 and fixed[1] >= -_INT_MAX,
+    ),
+    "translate": ScalarFunction(
+        argument_types.three_texts, _translated, constants=(1, 2), fits=lambda fixed: _keeps_bytes(*fixed)
+    ),
+}
+"""Functions for which Spark decodes texts as Java does."""
+
+_OF_CHARACTERS: dict[str, ScalarFunction] = {
     "reverse": ScalarFunction(argument_types.one_text, lambda columns, _: (pc.utf8_reverse(columns[0]), None)),
-    **dict.fromkeys(("upper", "ucase"), ScalarFunction(argument_types.one_text, _letters(_upper, pc.ascii_upper))),
-    **dict.fromkeys(("lower", "lcase"), ScalarFunction(argument_types.one_text, _letters(_lower, pc.ascii_lower))),
-    **dict.fromkeys(("trim", "btrim"), ScalarFunction(argument_types.one_text, _trim(pc.utf8_trim))),
-    "ltrim": ScalarFunction(argument_types.one_text, _trim(pc.utf8_ltrim)),
-    "rtrim": ScalarFunction(argument_types.one_text, _trim(pc.utf8_rtrim)),
     **{
         name: ScalarFunction(
             argument_types.two_texts, _trim_letters(trimmed), constants=(0,), fits=lambda fixed: fixed[0]
@@ -282,7 +308,6 @@ _OF_CHARACTERS: dict[str, ScalarFunction] = {
     ),
     "left": ScalarFunction(argument_types.text_and_numbers, _left, constants=(1,)),
     "right": ScalarFunction(argument_types.text_and_numbers, _right, constants=(1,)),
-    "replace": ScalarFunction(argument_types.texts, _replace, constants=(1, 2), fits=_never_lengthens),
     **{
         name: ScalarFunction(
             argument_types.padded_text,
@@ -292,21 +317,6 @@ _OF_CHARACTERS: dict[str, ScalarFunction] = {
         )
         for name in ("lpad", "rpad")
     },
-    "substring_index": ScalarFunction(
-        argument_types.two_texts_and_number,
-        _substring_index,
-        constants=(1, 2),
-        fits=lambda fixed: fixed[1] >= -_INT_MAX,  # with the least INT Spark's task fails; also in split_part
-    ),
-    "split_part": ScalarFunction(
-        argument_types.two_texts_and_number,
-        _split_part,
-        constants=(1, 2),
-        fits=lambda fixed: fixed[1] != 0 and fixed[1] >= -_INT_MAX,
-    ),
-    "translate": ScalarFunction(
-        argument_types.three_texts, _translated, constants=(1, 2), fits=lambda fixed: _keeps_bytes(*fixed)
-    ),
     "instr": ScalarFunction(
         argument_types.two_texts, lambda columns, _: (_place(columns[0], columns[1][0].as_py()), None), constants=(1,)
     ),
@@ -319,9 +329,10 @@ _OF_CHARACTERS: dict[str, ScalarFunction] = {
         ),
     ),
 }
-"""Functions of the characters of texts, for which malformed bytes are replaced first."""
+"""Functions of the characters of texts."""
 
 TEXTS: dict[str, ScalarFunction] = {
     **_OF_BYTES,
-    **{name: replace(function, decodes=True) for name, function in _OF_CHARACTERS.items()},
+    **{name: replace(function, texts=Texts.DECODED) for name, function in _OF_DECODED.items()},
+    **{name: replace(function, texts=Texts.CHARACTERS) for name, function in _OF_CHARACTERS.items()},
 }

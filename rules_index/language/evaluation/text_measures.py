@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from rules_index.kernels.jit import inlined, jit
 from rules_index.language.coercion import BOOLEAN, INT
 from rules_index.language.evaluation import argument_types
+from rules_index.language.evaluation.malformed_texts import Texts
 from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, like, nulls_of
 from rules_index.language.patterns.strings import buffers
 
@@ -26,28 +27,41 @@ def _levenshtein(columns: Columns, _: str) -> Result:
 @jit
 def _distances(first, starts, second, ends, valid, limit, found):  # type: ignore[no-untyped-def]
     """Writes the distance of each pair of valid texts into `found` [rows] int32; -1 if it exceeds a limit that is not
-    negative. One row of Wagner and Fischer's table is kept for each pair."""
+    negative."""
     for row in range(len(valid)):
-        if not valid[row]:
-            continue
-        a = _characters(first, starts[row], starts[row + 1])
-        b = _characters(second, ends[row], ends[row + 1])
-        if 0 <= limit < abs(len(a) - len(b)):
-            found[row] = -1
-            continue
-        costs = np.arange(len(b) + 1, dtype=np.int32)
-        for i in range(len(a)):
-            diagonal, costs[0] = costs[0], i + 1
-            least = costs[0]
-            for j in range(len(b)):
-                replaced = diagonal + (a[i] != b[j])
-                diagonal = costs[j + 1]
-                costs[j + 1] = min(replaced, diagonal + 1, costs[j] + 1)
-                least = min(least, costs[j + 1])
-            if 0 <= limit < least:
-                costs[len(b)] = least
-                break
-        found[row] = -1 if 0 <= limit < costs[len(b)] else costs[len(b)]
+        if valid[row]:
+            a = _characters(first, starts[row], starts[row + 1])
+            b = _characters(second, ends[row], ends[row + 1])
+            start, same = 0, min(len(a), len(b))
+            while start < same and a[start] == b[start]:
+                start += 1
+            behind = 0
+            while behind < same - start and a[len(a) - 1 - behind] == b[len(b) - 1 - behind]:
+                behind += 1
+            found[row] = _distance(a[start : len(a) - behind], b[start : len(b) - behind], limit)
+
+
+@jit
+def _distance(a, b, limit):  # type: ignore[no-untyped-def]
+    """The distance of two arrays of characters. One row of Wagner and Fischer's table is kept, and with a limit only
+    the cells at most so far from its diagonal are computed."""
+    most = len(a) + len(b)
+    reach = most if limit < 0 else limit
+    if abs(len(a) - len(b)) > reach:
+        return -1
+    costs = np.arange(len(b) + 1)
+    costs[min(reach, len(b)) + 1 :] = most + 1
+    for i in range(len(a)):
+        first, last = max(0, i - reach), min(len(b), i + reach + 1)
+        diagonal, costs[first] = costs[first], most + 1 if first else i + 1
+        least = costs[first]
+        for j in range(first, last):
+            above = costs[j + 1]
+            costs[j + 1] = min(diagonal + (a[i] != b[j]), above + 1, costs[j] + 1)
+            diagonal, least = above, min(least, costs[j + 1])
+        if least > reach:
+            return -1
+    return -1 if costs[len(b)] > reach else costs[len(b)]
 
 
 @jit
@@ -106,5 +120,5 @@ MEASURES: dict[str, ScalarFunction] = {
         constants=(2,),
         fits=lambda fixed: not fixed or fixed[0] >= 0,
     ),
-    "luhn_check": ScalarFunction(argument_types.one_text, _luhn_check, decodes=True),
+    "luhn_check": ScalarFunction(argument_types.one_text, _luhn_check, texts=Texts.DECODED),
 }

@@ -20,6 +20,7 @@ from rules_index.language.evaluation.datetime_parser import (
     zone_of,
     zone_offset,
 )
+from rules_index.language.evaluation.malformed_texts import Texts
 from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, like, nulls_of
 from rules_index.language.evaluation.time_zones import days_of_dates, first_instants, instants
 
@@ -119,8 +120,9 @@ def _parsed(text: str, zone: str | None) -> LocalTime | None:
 
 SPELLED_TIMES: dict[str, ScalarFunction] = {
     **dict.fromkeys(
-        ("timestamp", "to_timestamp"), ScalarFunction(argument_types.one_text, _instants, raises=True, decodes=True)
+        ("timestamp", "to_timestamp"),
+        ScalarFunction(argument_types.one_text, _instants, raises=True, texts=Texts.DECODED),
     ),
-    "to_timestamp_ntz": ScalarFunction(argument_types.one_text, _wall_times, raises=True, decodes=True),
-    "try_to_timestamp": ScalarFunction(argument_types.one_text, _instants_or_null, decodes=True),
+    "to_timestamp_ntz": ScalarFunction(argument_types.one_text, _wall_times, raises=True, texts=Texts.DECODED),
+    "try_to_timestamp": ScalarFunction(argument_types.one_text, _instants_or_null, texts=Texts.DECODED),
 }

@@ -37,14 +37,21 @@ def decodable(values: pa.Array) -> pa.Array:
 
     Spark stores such bytes as they are. Functions of Arrow and Polars raise on them, or read beyond the text.
     """
-    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)) or _is_ascii(values):
+    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)) or is_utf8(values):
         return values
+    stored = values.cast(pa.large_binary()).to_pylist()
+    return pa.array([None if each is None else _as_java(each) for each in stored], values.type)
+
+
+def is_utf8(texts: pa.Array) -> bool:
+    """Whether all texts are valid UTF-8."""
+    if _is_ascii(texts):
+        return True
     try:
-        values.validate(full=True)
+        texts.validate(full=True)
     except pa.ArrowInvalid:
-        stored = values.cast(pa.large_binary()).to_pylist()
-        return pa.array([None if each is None else _as_java(each) for each in stored], values.type)
-    return values
+        return False
+    return True
 
 
 def _is_ascii(texts: pa.Array) -> bool:
