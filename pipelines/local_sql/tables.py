@@ -24,6 +24,7 @@ from pipelines.local_sql.condition import Condition
 from pipelines.local_sql.expressions import Evaluable, evaluable, unqualified
 from pipelines.local_sql.lateral_view import Exploded, lengths, pieces
 from pipelines.local_sql.reader import NO_NAMES
+from pipelines.local_sql.row_groups import files_to_read
 from pipelines.local_sql.syntax import Computed, LateralView, Path, TableName
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.streams_over_streams import no_source
@@ -318,10 +319,9 @@ class LocalTable:
         return adds
 
     def _files(self, kept: Condition | None, needs_all: bool) -> list[SourceFile]:
-        adds = self._adds(kept)
-        if needs_all and sum(int(add["size"]) for add in adds) > MOST_BYTES:
-            raise NeedsSparkError(f"the table has more than {MOST_BYTES >> 30} GiB to read")
-        return self.log.source_files([(0, add) for add in adds])
+        prunes = kept if kept is not None and not kept.may_raise else None
+        most = MOST_BYTES if needs_all else _ALL
+        return files_to_read(self.log, self._adds(kept), self.stored_schema, prunes, most)
 
 
 def _is_among(name: str, names: Iterable[str]) -> bool:

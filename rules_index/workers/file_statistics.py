@@ -5,7 +5,7 @@ Delta protocol, "Per-file Statistics".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -63,22 +63,26 @@ def statistics(
     schema: pa.Schema,
     floats: Mapping[str, FloatBounds],
     indexed: frozenset[str] | None = None,
+    groups: Sequence[int] | None = None,
 ) -> dict[str, Any]:
     """Delta's per-file statistics from a file's footer, as the object that the log has as JSON text.
 
-    indexed: the columns that get statistics; None: the first `INDEXED_LEAVES` leaves.
+    indexed: the columns that get statistics; None: the first `INDEXED_LEAVES` leaves. groups: the row groups whose
+    statistics they are; None: all.
 
     Bounds are given only where they certainly hold in Spark's order: none for Booleans, bytes, long decimals and values
     inside lists or maps. Those of floating-point columns are passed in; there is no upper one for a column with NaN.
     """
-    found: dict[str, Any] = {"numRecords": footer.num_rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
+    described = [footer.row_group(i) for i in (range(footer.num_row_groups) if groups is None else groups)]
+    rows = sum(group.num_rows for group in described)
+    found: dict[str, Any] = {"numRecords": rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
     for number, (path, data_type) in enumerate(leaves(schema)):
         if data_type is None or (number >= INDEXED_LEAVES if indexed is None else path[0] not in indexed):
             continue
         if path[0] in floats:
             floats[path[0]].put(found, path[0])
             continue
-        chunks = [footer.row_group(i).column(number).statistics for i in range(footer.num_row_groups)]
+        chunks = [group.column(number).statistics for group in described]
         if any(chunk is None or not chunk.has_null_count for chunk in chunks):
             continue
         _put(found["nullCount"], path, sum(chunk.null_count for chunk in chunks))
