@@ -4,7 +4,7 @@ for."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,23 +33,43 @@ def files_to_read(
     schema: the table's columns. NeedsSparkError if more than `most` bytes are to be read. Raises `OSError` or
     `pyarrow.ArrowException` if a file cannot be read.
     """
-    sizes = [int(add["size"]) for add in adds]
     # files in a store are copied here before their footers can be read
-    _check(sum(sizes), most if kept is None or not isinstance(log, FolderLog) else max(most, _MOST_FILES), most)
-    files = log.source_files([(0, add) for add in adds])
-    to_read = 0.0
-    for place, (file, size) in enumerate(zip(files, sizes, strict=True) if kept is not None else ()):
-        share = 1.0
-        if size > _SMALL_FILE and kept is not None:
-            files[place], share = _with_row_groups(file, schema, kept)
-        to_read += size * share
-        _check(to_read, most, most)
+    limit = most if kept is None or not isinstance(log, FolderLog) else max(most, _MOST_FILES)
+    is_too_much = _size(adds) > limit
+    files, to_read = [], 0.0
+    for file, size in () if is_too_much else _with_sizes(log, adds, schema, kept):
+        files.append(file)
+        to_read += size
+        if to_read > most:
+            is_too_much = True
+            break
+    if is_too_much:
+        raise NeedsSparkError(f"the table has more than {most >> 30} GiB to read")
     return files
 
 
-def _check(size: float, limit: int, most: int) -> None:
-    if size > limit:
-        raise NeedsSparkError(f"the table has more than {most >> 30} GiB to read")
+def bytes_to_read(log: DeltaLog, adds: Sequence[Mapping[str, Any]], schema: pa.Schema, kept: Condition | None) -> float:
+    """About the bytes of what `files_to_read` returns; of files in a store, the bytes of all of them."""
+    if kept is None or not isinstance(log, FolderLog) or _size(adds) > _MOST_FILES:
+        return _size(adds)
+    return sum(size for _, size in _with_sizes(log, adds, schema, kept))
+
+
+def _size(adds: Sequence[Mapping[str, Any]]) -> int:
+    return sum(int(add["size"]) for add in adds)
+
+
+def _with_sizes(
+    log: DeltaLog, adds: Sequence[Mapping[str, Any]], schema: pa.Schema, kept: Condition | None
+) -> Iterator[tuple[SourceFile, float]]:
+    """Each file with the row groups to read, and about their bytes."""
+    for add, file in zip(adds, log.source_files([(0, add) for add in adds]), strict=True):
+        size = int(add["size"])
+        if kept is None or size <= _SMALL_FILE:
+            yield file, size
+        else:
+            narrowed, share = _with_row_groups(file, schema, kept)
+            yield narrowed, size * share
 
 
 def _with_row_groups(file: SourceFile, schema: pa.Schema, kept: Condition) -> tuple[SourceFile, float]:

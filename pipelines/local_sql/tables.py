@@ -24,7 +24,7 @@ from pipelines.local_sql.condition import Condition
 from pipelines.local_sql.expressions import Evaluable, evaluable, unqualified
 from pipelines.local_sql.lateral_view import Exploded, lengths, pieces
 from pipelines.local_sql.reader import NO_NAMES
-from pipelines.local_sql.row_groups import files_to_read
+from pipelines.local_sql.row_groups import bytes_to_read, files_to_read
 from pipelines.local_sql.syntax import Computed, LateralView, Path, TableName
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.streams_over_streams import no_source
@@ -308,20 +308,22 @@ class LocalTable:
         name, *fields = self._fields.get(key, (key,))
         return field_in(rows.column(name), tuple(fields))
 
-    def bytes_of(self, kept: Condition | None) -> int:
-        """The size in bytes of the files that may have rows which satisfy `kept`."""
-        return sum(int(add["size"]) for add in self._adds(kept))
+    def bytes_of(self, kept: Condition | None) -> float:
+        """About the bytes of the files, or row groups of files, that may have rows which satisfy `kept`."""
+        return bytes_to_read(self.log, self._adds(kept), self.stored_schema, _pruning(kept))
 
     def _adds(self, kept: Condition | None) -> list[dict[str, Any]]:
-        adds = self.log.files(self.snapshot)
-        if kept is not None and not kept.may_raise:
-            adds = [add for add in adds if may_match(add, [kept.widened])]
-        return adds
+        adds, pruning = self.log.files(self.snapshot), _pruning(kept)
+        return adds if pruning is None else [add for add in adds if may_match(add, [pruning.widened])]
 
     def _files(self, kept: Condition | None, needs_all: bool) -> list[SourceFile]:
-        prunes = kept if kept is not None and not kept.may_raise else None
         most = MOST_BYTES if needs_all else _ALL
-        return files_to_read(self.log, self._adds(kept), self.stored_schema, prunes, most)
+        return files_to_read(self.log, self._adds(kept), self.stored_schema, _pruning(kept), most)
+
+
+def _pruning(kept: Condition | None) -> Condition | None:
+    """The condition by which files and row groups may be skipped; none if Spark must report what it raises."""
+    return None if kept is None or kept.may_raise else kept
 
 
 def _is_among(name: str, names: Iterable[str]) -> bool:
