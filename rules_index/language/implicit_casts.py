@@ -16,10 +16,11 @@ from rules_index.language.typed import Constant, Expression
 _DATE_PARTS = words("year quarter month day dayofmonth dayofyear dayofweek weekday weekofyear")
 _ARGUMENTS: dict[str, tuple[Type, ...]] = {
     **dict.fromkeys((*_DATE_PARTS, "last_day", "unix_date", "dayname", "monthname"), (DATE,)),
-    **dict.fromkeys(("add_months", "date_add", "date_sub", "trunc"), (DATE, None)),
+    **dict.fromkeys(("add_months", "date_add", "date_sub", "trunc", "next_day"), (DATE, None)),
     **dict.fromkeys(("datediff", "date_diff"), (DATE, DATE)),
     **dict.fromkeys(("hour", "minute", "second"), (TIMESTAMP,)),
     **dict.fromkeys(("date_format", "from_utc_timestamp", "to_utc_timestamp"), (TIMESTAMP, None)),
+    "luhn_check": (STRING,),
     "months_between": (TIMESTAMP, TIMESTAMP),
     "timestampdiff": (None, TIMESTAMP, TIMESTAMP),
 }

@@ -186,7 +186,9 @@ CASES: dict[str, list[str]] = {
     "implicit casts": ["last_day(ts)", "add_months(n, 2)", "trunc(ts, 'MM')", "date_add(ts, 3)", "ts || u", "u || i",
         "concat(u, '-', b, '-', d)", "concat(i, t)", "concat_ws('/', u, i, d, v)", "year(fv)", "hour(fh)",
         "datediff(ts, '2024-02-29')", "datediff(fv, d)", "nvl2(u, 1, i)", "nvl2(i, u, s)", "date_format(fh, 'HH:mm')",
-        "concat(ts, n)", "dayofweek(fh)", "TRIM(LEADING 'x' FROM u)", "TRIM(BOTH 'ab ' FROM s)"],
+        "concat(ts, n)", "dayofweek(fh)", "next_day(ts, 'MO')", "next_day(fv, 'Fri')",
+        "luhn_check(b)", "luhn_check(i)", "luhn_check(w)", "luhn_check(p)", "TRIM(LEADING 'x' FROM u)",
+        "TRIM(BOTH 'ab ' FROM s)"],
     "instant_add": [f"timestampadd({unit}, {count}, {of})" for unit in ("MICROSECOND", "SECOND", "MINUTE", "HOUR")
         for count in (1, -36, 1000) for of in ("ts", "n")],
     "timestampadd": [f"dateadd({unit}, {count}, {of})" for unit in ("DAY", "WEEK") for count in (1, -36, 1000)
