@@ -156,8 +156,9 @@ def array_and_item(kinds: Types) -> bool:
 
 
 def array_and_items(kinds: Types) -> bool:
-    """An array of texts, integers or DATEs, and one or more values of its items' type."""
-    return len(kinds) > 1 and _array_of_exact(kinds[0]) and set(kinds[1:]) == {kinds[0].value_type}
+    """An array of texts, integers or DATEs, and values of its items' type, each of which costs time on each row: at
+    least one, and not more than a hundred."""
+    return 1 < len(kinds) <= 101 and _array_of_exact(kinds[0]) and set(kinds[1:]) == {kinds[0].value_type}
 
 
 def map_and_key(kinds: Types) -> bool:

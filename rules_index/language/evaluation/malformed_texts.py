@@ -17,8 +17,6 @@ from rules_index.language.patterns.strings import is_utf8
 
 _FIRST, _COUNT = 0xF0000, 0x20000
 """The code points of private use behind all others: the first one, and how many there are."""
-_Bytes = Mapping[int, Sequence[bytes]]
-"""For each row with malformed texts, the bytes that its code points of private use stand for."""
 
 
 class Texts(Enum):
@@ -81,8 +79,8 @@ def characters(data: bytes) -> Iterator[bytes]:
         at += size
 
 
-def _restored(values: pa.Array, back: _Bytes) -> pa.Array:
-    """Texts with the bytes that the code points of private use in some rows stand for."""
+def _restored(values: pa.Array, back: Mapping[int, Sequence[bytes]]) -> pa.Array:
+    """Texts with the bytes for which code points of private use stand; `back` has these, in order, by row."""
     found = values.cast(pa.binary()).to_pylist()
     for row, stand_ins in back.items():
         if found[row] is not None:
