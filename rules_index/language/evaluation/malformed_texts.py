@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 
+import numpy as np
 import pyarrow as pa
 
 from rules_index.language.coercion import STRING
 from rules_index.language.patterns.strings import is_utf8
 
+SIZES = np.repeat(np.array([1, 2, 3, 4, 1], np.uint8), [0xC2, 30, 16, 5, 11])
+"""[256] uint8: the bytes of a character by its first byte, as Spark counts them."""
 _FIRST, _COUNT = 0xF0000, 0x20000
 """The code points of private use behind all others: the first one, and how many there are."""
 
@@ -73,8 +76,7 @@ def characters(data: bytes) -> Iterator[bytes]:
     """The bytes of each character of a text as Spark counts them, by their first bytes."""
     at = 0
     while at < len(data):
-        lead = data[at]
-        size = 1 if lead < 0xC2 or lead > 0xF4 else 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
+        size = int(SIZES[data[at]])
         yield data[at : at + size]
         at += size
 

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules_index.kernels.jit import inlined, jit
+from rules_index.kernels.jit import jit
 from rules_index.language.coercion import BOOLEAN, INT
 from rules_index.language.evaluation import argument_types
-from rules_index.language.evaluation.malformed_texts import Texts
+from rules_index.language.evaluation.malformed_texts import SIZES, Texts
 from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, like, nulls_of
 from rules_index.language.patterns.strings import buffers
 
@@ -71,19 +71,13 @@ def _characters(data, start, stop):  # type: ignore[no-untyped-def]
     found = np.empty(stop - start, np.uint32)
     count, at = 0, start
     while at < stop:
-        behind = min(at + _size(data[at]), stop)
+        behind = min(at + SIZES[data[at]], stop)
         word = np.uint32(0)
         for place in range(at, behind):
             word = (word << np.uint32(8)) | np.uint32(data[place])
         found[count] = word
         count, at = count + 1, behind
     return found[:count]
-
-
-@inlined
-def _size(lead):  # type: ignore[no-untyped-def]
-    """The bytes of a character with this first byte."""
-    return 1 if lead < 0xC2 or lead > 0xF4 else 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
 
 
 def _luhn_check(columns: Columns, _: str) -> Result:
