@@ -101,14 +101,16 @@ def change_sensor(configuration: Configuration, job: Any) -> dg.SensorDefinition
         unserved = unserved_scopes(context, configuration, workspace.configuration)
         versions = current_versions(workspace, unserved)
         cursor = json.dumps(versions, sort_keys=True)
-        failed = failed_run(context.instance, configuration) if cursor == context.cursor else None
-        if cursor == context.cursor and failed is None:
+        last = last_run(context.instance, configuration)
+        if cursor == context.cursor and not is_to_be_repeated(last):
             return dg.SensorResult(skip_reason="No rule and no list was edited, and no source has a new version.")
         due = [name for name in due_scopes(workspace) if name not in unserved]
         if not due:
             return dg.SensorResult(skip_reason="The new versions require no run.", cursor=cursor)
+        # Dagster starts no second run of a key, and a source that was put back to a copy has the same versions again
+        after = last.dagster_run.run_id if last is not None else ""
         request = dg.RunRequest(
-            run_key=hashlib.sha256(f"{context.cursor}{cursor}{failed or ''}".encode()).hexdigest(),
+            run_key=hashlib.sha256(f"{context.cursor}{cursor}{after}".encode()).hexdigest(),
             asset_selection=_selected(configuration, workspace.configuration, due),
             tags={DUE_TAG: ", ".join(due), SENSOR_TAG: str(configuration.path.absolute())},
         )
@@ -117,17 +119,20 @@ def change_sensor(configuration: Configuration, job: Any) -> dg.SensorDefinition
     return sensor
 
 
-def failed_run(instance: dg.DagsterInstance, configuration: Configuration) -> str | None:
-    """The id of the last run that the sensor started, if it failed or was ended, at least `REPEAT_SECONDS` ago.
+def last_run(instance: dg.DagsterInstance, configuration: Configuration) -> dg.RunRecord | None:
+    """The last run that the sensor started; None if there is none."""
+    started = dg.RunsFilter(tags={SENSOR_TAG: str(configuration.path.absolute())})
+    return next(iter(instance.get_run_records(started, limit=1)), None)
+
+
+def is_to_be_repeated(last: dg.RunRecord | None) -> bool:
+    """Whether the sensor's last run failed or was ended, at least `REPEAT_SECONDS` ago.
 
     A run whose machine died stays Started until it is terminated on the page, and is then canceled.
     """
-    started = dg.RunsFilter(tags={SENSOR_TAG: str(configuration.path.absolute())})
-    records = instance.get_run_records(started, limit=1)
-    if not records or records[0].dagster_run.status not in _UNFINISHED:
-        return None
-    ended = records[0].end_time or 0.0
-    return records[0].dagster_run.run_id if time.time() - ended >= REPEAT_SECONDS else None
+    if last is None or last.dagster_run.status not in _UNFINISHED:
+        return False
+    return time.time() - (last.end_time or 0.0) >= REPEAT_SECONDS
 
 
 def unserved_scopes(

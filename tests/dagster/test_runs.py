@@ -306,6 +306,36 @@ def test_what_a_failed_run_left_undone_is_done_though_nothing_changed_since(
     assert tick_sensor(workspace, instance, tick.cursor).run_requests == []
 
 
+def test_new_rows_start_a_run_though_a_copy_of_the_source_had_the_same_versions_before(
+    workspace: Workspace, instance: dg.DagsterInstance, tmp_path: Path
+) -> None:
+    source, copy = workspace.configuration.stream("flights").source, str(tmp_path / "copy")
+
+    def launched(tick: Any) -> str:
+        """Start the run of a tick, and return its key."""
+        (request,) = tick.run_requests
+        ended_run(instance, workspace, request.tags)
+        return str(request.run_key)
+
+    tick = tick_sensor(workspace, instance, None)
+    launched(tick)
+    shutil.copytree(source, copy)
+    append_flights(workspace, 100, 110)
+    newer = tick_sensor(workspace, instance, tick.cursor)
+    first = launched(newer)
+    run_once(workspace, instance)
+    shutil.rmtree(source)
+    shutil.copytree(copy, source)
+    older = tick_sensor(workspace, instance, newer.cursor)
+    launched(older)
+    tag_stream(workspace, "flights", restart=True)
+    append_flights(workspace, 100, 110)
+    again = tick_sensor(workspace, instance, older.cursor)
+    assert (older.cursor, again.cursor) == (tick.cursor, newer.cursor)
+    # Dagster starts no second run of a key.
+    assert launched(again) != first
+
+
 def test_a_killed_run_gives_its_place_in_a_pool_back(
     workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
