@@ -27,7 +27,7 @@ from pipelines.runners.choice import going_on_with_spark, runner_of
 from pipelines.runners.runner import Job, Runner
 from pipelines.settings.model import Stream
 from pipelines.sources.columns import check_columns, refused_checks
-from pipelines.sources.lost_files import reporting_lost_rows, without_lost_files
+from pipelines.sources.lost_files import refuse_lost_files, reporting_lost_rows, without_lost_files
 from pipelines.sources.only_joined import is_only_joined, notice
 from pipelines.sources.positions import Slice, position_from_plan
 from pipelines.sources.slices import has_no_null, rows_of
@@ -182,7 +182,15 @@ class _Tagger(MicroBatchRun):
         self._check(source, columns, self._index(stored.fingerprint)[1])
         for refused in refused_checks(self.stream, columns):
             raise CheckError(refused)
-        if taken is not None and self.stream.max_quarantine_share < 1:
+        if taken is None:
+            return source
+        if skip_changes:
+            taken = without_lost_files(source, taken)
+        else:
+            refuse_lost_files(
+                source, taken.files, f", or skip their rows with: {self._command} --restart --skip-changes"
+            )
+        if self.stream.max_quarantine_share < 1:
             with self._zone_of(stored.fingerprint):
                 self._refused(source, taken, self._checks())
         return source

@@ -26,7 +26,7 @@ from pipelines.recovery.attempts import errors_of, left_out
 from pipelines.recovery.lost_rows import lost_quarantine
 from pipelines.recovery.micro_batch import MicroBatchRun
 from pipelines.scopes import JoinScope, joined_columns
-from pipelines.sources.lost_files import join_again, reporting_lost_files
+from pipelines.sources.lost_files import join_again, refuse_lost_files, reporting_lost_files
 from pipelines.sources.positions import Position, position_from_plan
 from pipelines.sources.source import Source
 from pipelines.table_definitions import quarantine_table, tagged_table
@@ -73,6 +73,9 @@ class Joiner(MicroBatchRun):
         if restart:
             sides = {name: self._plan_side(name, None, skip_changes) for name in self.join.streams}
             self._check(sides, index_to_tag_with(self.lake, self.join.name))
+            for name, side in sides.items():
+                if side["slice"] is not None:
+                    refuse_lost_files(self.sources[name], self.sources[name].retake(side["slice"]).files)
         reset = self._reset_tables(self._last, restart, self._empty)
         self._last = reset or self._last
         return reset

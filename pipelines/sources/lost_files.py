@@ -62,6 +62,16 @@ def lost_files(source: Source, files: tuple[Add, ...]) -> tuple[Add, ...]:
     return tuple((version, add) for version, add in files if add["path"] in gone)
 
 
+def refuse_lost_files(source: Source, files: tuple[Add, ...], otherwise: str = "") -> None:
+    """Raise SourceError if files that a restart would read no longer exist, before it empties any table.
+
+    otherwise: what people may do instead of putting the files back, after "or ".
+    """
+    if lost := lost_files(source, files):
+        advice = "Put these files back from a copy, or remove them from the source's log (deltalake: DeltaTable.repair)"
+        raise lost_error(source, lost, len(files), f"{advice}{otherwise}. No table was emptied.")
+
+
 def without_lost_files(source: Source, taken: Slice) -> Slice:
     """The slice without files that no longer exist; `lost` has the places of those."""
     gone = {add["path"] for _, add in lost_files(source, taken.files)}

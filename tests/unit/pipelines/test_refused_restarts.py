@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -103,6 +104,22 @@ def test_an_outdated_index_is_told_before_anything_is_emptied(begin) -> None:
     tag_stream(workspace, "s", restart=True)
     join_streams(workspace, "j", restart=True)
     assert held(workspace) == [1, 0, 0]
+
+
+def test_files_that_are_gone_are_told_before_anything_is_emptied(begin) -> None:
+    workspace = begin({"max_quarantine_share": 0.5}, {})
+    (file,) = Path(workspace.configuration.streams["s"].source).glob("*.parquet")
+    file.rename(file.with_suffix(".away"))
+    with pytest.raises(PipelineError, match=r"no longer exist.*deltatag tag s --restart --skip-changes. No table was"):
+        tag_stream(workspace, "s", restart=True)
+    with pytest.raises(PipelineError, match=r"no longer exist.*DeltaTable.repair\). No table was emptied"):
+        join_streams(workspace, "j", restart=True)
+    assert held(workspace) == [1, 1, 1]
+    assert tag_stream(workspace, "s", restart=True, skip_changes=True).rows == 0
+    file.with_suffix(".away").rename(file)
+    tag_stream(workspace, "s", restart=True)
+    join_streams(workspace, "j", restart=True)
+    assert held(workspace) == [1, 1, 1]
 
 
 @pytest.mark.parametrize("attempt", [1, 2])
