@@ -59,3 +59,13 @@ def tick_schedule(workspace: Workspace, instance: dg.DagsterInstance, definition
     (schedule,) = (each for each in definitions.schedules or () if each.name == "run_every_quarter_of_an_hour")
     assert isinstance(schedule, dg.ScheduleDefinition)
     return schedule.evaluate_tick(context)
+
+
+def ended_run(
+    instance: dg.DagsterInstance, workspace: Workspace, tags: dict[str, str], report: str = "report_run_failed"
+) -> dg.DagsterRun:
+    """A run that has failed, as Dagster records one whose process was killed; or that was terminated on the page."""
+    job = build_definitions(workspace.configuration.path).resolve_job_def("run")
+    run = instance.create_run_for_job(job, tags=tags)
+    getattr(instance, report)(run, "killed")
+    return run

@@ -21,13 +21,13 @@ from assets.definitions import build_definitions, definitions_over
 from assets.headless import run_once
 from assets.names import JOB, runs_key, table_key
 from assets.resources import LakeResource
-from assets.schedules_and_sensors import SENSOR_TAG, assets_of
+from assets.schedules_and_sensors import assets_of
 from pipelines.due import due_scopes
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
-from tests.dagster.job_runs import add_rules, failed_checks, made, seen, sql, tick_schedule, tick_sensor
+from tests.dagster.job_runs import add_rules, ended_run, failed_checks, made, seen, sql, tick_schedule, tick_sensor
 from tests.java import INTERPRETED
-from tests.lakes import make_tables, write_rules
+from tests.lakes import make_tables
 
 pytestmark = pytest.mark.spark
 
@@ -248,92 +248,6 @@ def test_a_source_that_is_missing_is_named(workspace: Workspace, instance: dg.Da
     assert not result.success
     messages = {c.check_name: c.description for c in result.get_asset_check_evaluations() if not c.passed}
     assert "there is no Delta table at" in str(messages["followed"])
-
-
-def test_a_new_version_of_a_source_starts_a_run(workspace: Workspace, instance: dg.DagsterInstance) -> None:
-    tick = tick_sensor(workspace, instance, None)
-    assert seen(tick) == {"rules": 1, "source flights": 0}
-    append_flights(workspace, 100, 110)
-    (request,) = tick_sensor(workspace, instance, tick.cursor).run_requests
-    assert request.run_key
-
-
-def test_a_lake_made_anew_starts_a_run_though_its_versions_have_the_same_numbers(
-    workspace: Workspace, instance: dg.DagsterInstance
-) -> None:
-    tick = tick_sensor(workspace, instance, None)
-    (first,) = tick.run_requests
-    run_once(workspace, instance)
-    assert tick_sensor(workspace, instance, tick.cursor).run_requests == []
-    rules = workspace.lake.arrow("rules").to_pylist()
-    rows = DeltaTable(workspace.configuration.stream("flights").source).to_pyarrow_table()
-    shutil.rmtree(str(workspace.configuration.lake.root))
-    make_tables(workspace)
-    write_rules(workspace, rules)
-    write_deltalake(workspace.configuration.stream("flights").source, rows)
-    (again,) = (anew := tick_sensor(workspace, instance, tick.cursor)).run_requests
-    assert seen(anew) == seen(tick)
-    # Dagster starts no second run of a key.
-    assert again.run_key != first.run_key
-
-
-def ended_run(
-    instance: dg.DagsterInstance, workspace: Workspace, tags: dict[str, str], report: str = "report_run_failed"
-) -> dg.DagsterRun:
-    """A run that has failed, as Dagster records one whose process was killed; or that was terminated on the page."""
-    job = build_definitions(workspace.configuration.path).resolve_job_def("run")
-    run = instance.create_run_for_job(job, tags=tags)
-    getattr(instance, report)(run, "killed")
-    return run
-
-
-@pytest.mark.parametrize("report", ["report_run_failed", "report_run_canceled"])
-def test_what_a_failed_run_left_undone_is_done_though_nothing_changed_since(
-    workspace: Workspace, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, report: str
-) -> None:
-    monkeypatch.chdir(workspace.configuration.path.parent)
-    tick = tick_sensor(workspace, instance, None, build_definitions(Path("deltatag.toml")))
-    (first,) = tick.run_requests
-    ended_run(instance, workspace, first.tags, report)
-    ended_run(instance, workspace, {**first.tags, SENSOR_TAG: "another/deltatag.toml"})
-    assert tick_sensor(workspace, instance, tick.cursor).run_requests == []
-    monkeypatch.setattr("assets.schedules_and_sensors.REPEAT_SECONDS", 0)
-    (again,) = tick_sensor(workspace, instance, tick.cursor).run_requests
-    assert again.asset_selection == first.asset_selection
-    # Dagster starts no second run of a key.
-    assert again.run_key != first.run_key
-    run_once(workspace, instance, ["flights"])
-    assert tick_sensor(workspace, instance, tick.cursor).run_requests == []
-
-
-def test_new_rows_start_a_run_though_a_copy_of_the_source_had_the_same_versions_before(
-    workspace: Workspace, instance: dg.DagsterInstance, tmp_path: Path
-) -> None:
-    source, copy = workspace.configuration.stream("flights").source, str(tmp_path / "copy")
-
-    def launched(tick: Any) -> str:
-        """Start the run of a tick, and return its key."""
-        (request,) = tick.run_requests
-        ended_run(instance, workspace, request.tags)
-        return str(request.run_key)
-
-    tick = tick_sensor(workspace, instance, None)
-    launched(tick)
-    shutil.copytree(source, copy)
-    append_flights(workspace, 100, 110)
-    newer = tick_sensor(workspace, instance, tick.cursor)
-    first = launched(newer)
-    run_once(workspace, instance)
-    shutil.rmtree(source)
-    shutil.copytree(copy, source)
-    older = tick_sensor(workspace, instance, newer.cursor)
-    launched(older)
-    tag_stream(workspace, "flights", restart=True)
-    append_flights(workspace, 100, 110)
-    again = tick_sensor(workspace, instance, older.cursor)
-    assert (older.cursor, again.cursor) == (tick.cursor, newer.cursor)
-    # Dagster starts no second run of a key.
-    assert launched(again) != first
 
 
 def test_a_killed_run_gives_its_place_in_a_pool_back(
