@@ -187,9 +187,8 @@ class _Tagger(MicroBatchRun):
         if skip_changes:
             taken = without_lost_files(source, taken)
         else:
-            refuse_lost_files(
-                source, taken.files, f", or skip their rows with: {self._command} --restart --skip-changes"
-            )
+            otherwise = f", or skip their rows with: {self._command} --restart --skip-changes"
+            refuse_lost_files(source, taken.files, self.stream, otherwise)
         if self.stream.max_quarantine_share < 1:
             with self._zone_of(stored.fingerprint):
                 self._refused(source, taken, self._checks())

@@ -75,7 +75,8 @@ class Joiner(MicroBatchRun):
             self._check(sides, index_to_tag_with(self.lake, self.join.name))
             for name, side in sides.items():
                 if side["slice"] is not None:
-                    refuse_lost_files(self.sources[name], self.sources[name].retake(side["slice"]).files)
+                    taken = self.sources[name].retake(side["slice"])
+                    refuse_lost_files(self.sources[name], taken.files, self.streams[name])
         reset = self._reset_tables(self._last, restart, self._empty)
         self._last = reset or self._last
         return reset

@@ -62,14 +62,18 @@ def lost_files(source: Source, files: tuple[Add, ...]) -> tuple[Add, ...]:
     return tuple((version, add) for version, add in files if add["path"] in gone)
 
 
-def refuse_lost_files(source: Source, files: tuple[Add, ...], otherwise: str = "") -> None:
+def refuse_lost_files(source: Source, files: tuple[Add, ...], stream: Stream, otherwise: str = "") -> None:
     """Raise SourceError if files that a restart would read no longer exist, before it empties any table.
 
-    otherwise: what people may do instead of putting the files back, after "or ".
+    otherwise: what people may do instead of putting the files back, after ", or ".
     """
     if lost := lost_files(source, files):
-        advice = "Put these files back from a copy, or remove them from the source's log (deltalake: DeltaTable.repair)"
-        raise lost_error(source, lost, len(files), f"{advice}{otherwise}. No table was emptied.")
+        # files that a start asks for need not be in the source's newest version
+        cure = "remove them from the source's log (deltalake: DeltaTable.repair)"
+        if stream.start.kind != "earliest":
+            cure = f"restart with: {source.command} --restart{without_start(stream)}"
+        advice = f"Put these files back from a copy, or {cure}{otherwise}. No table was emptied."
+        raise lost_error(source, lost, len(files), advice)
 
 
 def without_lost_files(source: Source, taken: Slice) -> Slice:

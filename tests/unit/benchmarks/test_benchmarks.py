@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -197,9 +199,12 @@ def test_ratios_compare_the_best_engine_with_the_best_witness() -> None:
 
 
 def test_time_and_memory_of_a_task_are_told() -> None:
-    found, seconds, most = memory.cost(lambda: np.ones(64 << 20, np.uint8).sum())
-    assert (found, most > 60 << 20) == (64 << 20, True)
-    assert 0 < seconds < 10
+    """In a process of its own, as it is meant to be: this one may be giving memory back meanwhile."""
+    task = "memory.cost(lambda: int(np.ones(64 << 20, np.uint8).sum()))"
+    code = f"import numpy as np; from benchmarks import memory; print(*{task})"
+    found, seconds, most = subprocess.check_output([sys.executable, "-c", code], text=True).split()
+    assert (int(found), int(most) > 60 << 20) == (64 << 20, True)
+    assert 0 < float(seconds) < 10
 
 
 @pytest.mark.slow
