@@ -232,6 +232,7 @@ def _beside(test: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Callable[[Columns, s
     """`startswith`, `endswith` or `contains`, by `test`."""
 
     def evaluate(columns: Columns, _: str) -> Result:
+        """Tests the bytes of each text in the first column against those beside it in the second."""
         import polars as pl
 
         rows = pl.DataFrame(
