@@ -3,27 +3,31 @@ columns that only one of them has are columns, too."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 
-import numpy as np
-import polars as pl
 import pyarrow as pa
 
 import rules_index as ri
 from pipelines.errors import NeedsSparkError, PipelineError
 from pipelines.local_sql.condition import Condition
 from pipelines.local_sql.expressions import is_discrete, unqualified
+from pipelines.local_sql.partners import Side, chosen, pairs
 from pipelines.local_sql.syntax import LateralView, Path, Select, TableName
 from pipelines.local_sql.tables import LocalTable
 from pipelines.workspace import Workspace
 from rules_index.errors import RuleError
+from rules_index.language.nodes import Node
 from rules_index.language.parser import parse
 from rules_index.names import column_key, field_key, spelled
 
-_MOST_PAIRS = 1 << 22
-"""Maximum number of pairs of rows in memory, unless one row has more partners."""
+_KEEPS_FIRST = frozenset(("LEFT", "FULL", "ANTI"))
+"""Joins that keep rows of the first table without a partner."""
+_KEEPS_SECOND = frozenset(("RIGHT", "FULL"))
+_OF_FIRST_ALONE = frozenset(("SEMI", "ANTI"))
+"""Joins that give rows of the first table, without the second one's columns."""
 
 
 class JoinedTables(LocalTable):
@@ -32,7 +36,7 @@ class JoinedTables(LocalTable):
     def __init__(self, workspace: Workspace, query: Select) -> None:
         assert query.join is not None
         self._begin(TableName("", is_path=True), workspace.configuration.rules.time_zone, is_sure=False)
-        self._using = query.join.using
+        self._kind, self._using = query.join.kind, query.join.using
         self._tables: dict[str, LocalTable] = {}
         for name in (query.table, query.join.table):
             if name.qualifier is None:
@@ -42,43 +46,82 @@ class JoinedTables(LocalTable):
         known = {column_key(each) for each in self._tables}
         if len(known) < 2 or known & set(names):
             raise NeedsSparkError("a table has the name of another one, or of a column")
-        self._keys = self._keys_of(query)
-        self._pushed: dict[str, Condition | None] = dict.fromkeys(self._tables)
+        self._first, self._second = self._tables
+        self._keeps_all = {self._first: self._kind in _KEEPS_FIRST, self._second: self._kind in _KEEPS_SECOND}
+        nodes, texts = _parts(query.join.on, self.zone) if query.join.on is not None else ([], [])
+        self._keys = self._keys_of([node for node in nodes if _compares_columns(node)])
+        others = [text for node, text in zip(nodes, texts, strict=True) if not _compares_columns(node)]
+        self._before = self._conditions_before(others)
+        self._pushed = {alias: self._tables[alias].condition(_all_of(parts)) for alias, parts in self._before.items()}
+        if any(each is not None and each.may_raise for each in self._pushed.values()):
+            raise NeedsSparkError("the join's condition may raise on a row without a partner")
 
-    def _keys_of(self, query: Select) -> dict[str, list[str]]:
-        """For each table the columns that must be equal to the other one's. NeedsSparkError if they have other types,
-        or types of which Spark takes different values for equal ones."""
-        assert query.join is not None
-        first, second = self._tables
-        pairs = [dict.fromkeys(self._tables, name) for name in query.join.using]
-        pairs += [dict(map(self._owned, pair)) for pair in query.join.on]
-        found: dict[str, list[str]] = {first: [], second: []}
-        for pair in pairs:
+    def _keys_of(self, equal: Sequence[Node]) -> dict[str, list[str]]:
+        """For each table the columns that must be equal to the other one's. NeedsSparkError if there are none, or if
+        a pair is neither of integers nor of one type whose equal values are identical."""
+        found = [dict.fromkeys(self._tables, name) for name in self._using]
+        found += [dict(self._owned(tuple(each.value), self._tables) for each in node.children) for node in equal]
+        keys: dict[str, list[str]] = {alias: [] for alias in self._tables}
+        for pair in found:
             if len(pair) < 2:
                 raise NeedsSparkError("it compares a table with itself")
             for alias, name in pair.items():
-                found[alias].append(self._tables[alias].column(name))
-            kinds = {self._tables[alias].schema.field(names[-1]).type for alias, names in found.items()}
-            if len(kinds) > 1 or not is_discrete(kinds.pop()):
+                keys[alias].append(self._tables[alias].column(name))
+            kinds = [self._tables[alias].schema.field(names[-1]).type for alias, names in keys.items()]
+            is_whole = all(map(pa.types.is_integer, kinds))
+            if not is_whole and (len(set(kinds)) > 1 or not is_discrete(kinds[0])):
                 raise NeedsSparkError("it joins on columns that only Spark compares")
+        if not found:
+            raise NeedsSparkError("it joins tables without equal columns")
+        return keys
+
+    def _conditions_before(self, texts: Sequence[str]) -> dict[str, list[str]]:
+        """For each table the parts of ON that its rows must satisfy before they are joined. NeedsSparkError if another
+        part is about both tables, or about one whose rows are kept all the same."""
+        found: dict[str, list[str]] = {alias: [] for alias in self._tables}
+        if texts:
+            schema = self._schema_of(self._tables)
+            compiled = ri.compile_rules(list(enumerate(texts)), schema, "scan", time_zone=self.zone)
+            if len(compiled) < len(texts):
+                raise NeedsSparkError("only Spark evaluates the join's condition")
+        for text in texts:
+            narrowed = [alias for alias in self._tables if not self._keeps_all[alias]]
+            own = next(((alias, part) for alias in narrowed for part in self._own([text], alias)), None)
+            if own is None:
+                raise NeedsSparkError(f"the join's condition has {text}")
+            found[own[0]].append(own[1])
         return found
 
     @cached_property
     def stored_schema(self) -> pa.Schema:
         """A STRUCT for each table, the columns that only one of them has, and those of USING."""
-        structs = [pa.field(alias, pa.struct(list(table.schema))) for alias, table in self._tables.items()]
-        first, second = self._tables.values()
-        only = [each for each in first.schema if each.name in self._shared]
-        for table, other in ((first, second), (second, first)):
-            keys = set(map(field_key, other.schema.names))
-            only += [each for each in table.schema if field_key(each.name) not in keys]
-        return pa.schema([*structs, *only])
+        return self._schema_of(self._shown_tables)
+
+    @property
+    def _shown_tables(self) -> list[str]:
+        """The tables whose columns the result may have."""
+        return [self._first] if self._kind in _OF_FIRST_ALONE else [*self._tables]
+
+    def _schema_of(self, aliases: Iterable[str]) -> pa.Schema:
+        tables = {alias: self._tables[alias] for alias in aliases}
+        structs = [pa.field(alias, pa.struct(list(table.schema))) for alias, table in tables.items()]
+        shared = [self._tables[self._of_shared].schema.field(name) for name in self._shared] if len(tables) > 1 else []
+        fields = [field for table in tables.values() for field in table.schema]
+        count = Counter(field_key(field.name) for field in fields)
+        return pa.schema([*structs, *shared, *(field for field in fields if count[field_key(field.name)] == 1)])
+
+    @property
+    def _of_shared(self) -> str:
+        """The table whose values the columns of USING have."""
+        return self._second if self._kind == "RIGHT" else self._first
 
     @cached_property
     def _shared(self) -> list[str]:
-        """The columns of USING, in the first table's spelling, if that is the second one's and the statement's."""
+        """The columns of USING, in the first table's spelling, if that is the second one's and the statement's. None
+        where they have values of both tables."""
         first, second = self._tables.values()
-        return [name for name in self._using if name in first.schema.names and name in second.schema.names]
+        names = self._using if self._kind != "FULL" else ()
+        return [name for name in names if name in first.schema.names and name in second.schema.names]
 
     def explode(self, view: LateralView) -> None:
         """Like `LocalTable.explode`."""
@@ -90,26 +133,37 @@ class JoinedTables(LocalTable):
         """What `*` stands for; NeedsSparkError with USING, which puts columns together."""
         if self._using or self._exploded:
             raise NeedsSparkError("only Spark knows the columns of this join")
-        return [(alias, name) for alias, table in self._tables.items() for name in table.schema.names]
+        return [(alias, name) for alias in self._shown_tables for name in self._tables[alias].schema.names]
 
     def shown_path(self, parts: Path) -> Path:
         """Like `LocalTable.shown_path`."""
         return parts[1:] if spelled(list(self._tables), parts[0], column_key) is not None else parts
 
     def condition(self, text: str | None) -> Condition | None:
-        """Like `LocalTable.condition`; the parts that concern one table alone are evaluated before the join."""
+        """Like `LocalTable.condition`; the parts that concern one table alone are evaluated before the join, too, if
+        rows that they refuse change nothing there."""
         found = super().condition(text)
         if found is None or text is None:
             return None
         if found.may_raise:
             raise NeedsSparkError("the condition may raise on a row without a partner")
-        node, tokens = parse(text, self.zone)
-        nodes = node.children if node.kind == "and" else (node,)
-        parts = [tokens.text[tokens.starts[each.first] : tokens.ends[each.last]] for each in nodes]
-        for alias, table in self._tables.items():
-            own = self._own(parts, alias)
-            self._pushed[alias] = table.condition(" AND ".join(f"({each})" for each in own)) if own else None
+        _, parts = _parts(text, self.zone)
+        for alias in self._shown_tables:
+            table = self._tables[alias]
+            own = [part for part in self._own(parts, alias) if self._may_precede(part, alias)]
+            self._pushed[alias] = table.condition(_all_of([*self._before[alias], *own]))
         return found
+
+    def _may_precede(self, text: str, alias: str) -> bool:
+        """True if a part of WHERE that concerns one table may be evaluated before the join: rows of the other table
+        that lose their partner thereby must not satisfy it."""
+        other = self._second if alias == self._first else self._first
+        if not self._keeps_all[other]:
+            return True
+        table = self._tables[alias]
+        found = table.condition(text)
+        nothing = Side(table.schema, (), keeps_all=False).nulls(1)
+        return found is not None and not found.holds_on(nothing)[0]
 
     def _own(self, parts: Sequence[str], alias: str) -> list[str]:
         """Those parts of a condition that concern one table alone, without its name."""
@@ -122,9 +176,9 @@ class JoinedTables(LocalTable):
         compiled = ri.compile_rules(list(enumerate(texts)), schema, "scan", time_zone=self.zone)
         return [] if compiled.derived else [texts[number] for number in compiled.ids.to_pylist()]
 
-    def _owned(self, path: Path) -> tuple[str, str]:
+    def _owned(self, path: Path, among: Iterable[str]) -> tuple[str, str]:
         """The table of a column, and the column's name. NeedsSparkError for a whole table, or an ambiguous name."""
-        alias = spelled(list(self._tables), path[0], column_key)
+        alias = spelled(list(among), path[0], column_key)
         if alias is not None:
             if len(path) == 1:
                 raise NeedsSparkError(f"{alias} is a table")
@@ -132,8 +186,10 @@ class JoinedTables(LocalTable):
             if name is None:
                 raise NeedsSparkError(f"{alias} has no column {path[1]}")
             return alias, name
-        owners = [each for each, table in self._tables.items() if table.has_column(path[0])]
-        if len(owners) != 1 and path[0] not in self._shared:
+        owners = [each for each in among if self._tables[each].has_column(path[0])]
+        if len(owners) > 1 and path[0] in self._shared:
+            owners = [self._of_shared]
+        if len(owners) != 1:
             raise NeedsSparkError(f"{path[0]} may be a column of several tables")
         return owners[0], self._tables[owners[0]].column(path[0])
 
@@ -142,22 +198,22 @@ class JoinedTables(LocalTable):
         wanted: dict[str, dict[str, None]] = {alias: dict.fromkeys(names) for alias, names in self._keys.items()}
         for path in asked:
             if not self._is_new(path[0]):
-                alias, name = self._owned(path)
+                alias, name = self._owned(path, self._shown_tables)
                 wanted[alias][name] = None
+        sides, batches = {}, {}
+        for alias, table in self._tables.items():
+            schema = pa.schema([table.schema.field(name) for name in wanted[alias]])
+            sides[alias] = Side(schema, self._keys[alias], self._keeps_all[alias])
+            batches[alias] = table.batches(schema.names, self._pushed[alias])
+        if self._kind in _OF_FIRST_ALONE:
+            first, second = self._tables
+            both = (sides[first], batches[first], sides[second], batches[second])
+            for rows in chosen(*both, has_partner=self._kind == "SEMI"):
+                yield self._shown({first: rows})
+            return
         small, large = sorted(self._tables, key=lambda alias: self._tables[alias].bytes_of(self._pushed[alias]))
-        table, names = self._tables[small], [*wanted[small]]
-        nothing = pa.schema([table.schema.field(name) for name in names]).empty_table()
-        held = pa.concat_tables([nothing, *table.batches(names, self._pushed[small])]).combine_chunks()
-        places = _frame(held, self._keys[small])
-        most = max(places.group_by(pl.exclude("row")).len()["len"].to_list(), default=0)
-        for batch in self._tables[large].batches([*wanted[large]], self._pushed[large]) if most else ():
-            step = max(_MOST_PAIRS // most, 1)
-            for start in range(0, batch.num_rows, step):
-                rows = batch.slice(start, step)
-                keys = [f"k{number}" for number in range(len(self._keys[large]))]
-                pairs = _frame(rows, self._keys[large]).join(places, on=keys, suffix="_held")
-                found = {large: rows.take(_places(pairs["row"])), small: held.take(_places(pairs["row_held"]))}
-                yield self._shown(found)
+        for held, rows in pairs(sides[small], batches[small], sides[large], batches[large]):
+            yield self._shown({small: held, large: rows})
 
     def _shown(self, found: dict[str, pa.Table]) -> pa.Table:
         """The rows of both tables, side by side, in those columns and fields of `stored_schema` that were read."""
@@ -165,17 +221,24 @@ class JoinedTables(LocalTable):
         for alias, rows in found.items():
             arrays = [column.combine_chunks() for column in rows.columns]
             columns[alias] = pa.StructArray.from_arrays(arrays, fields=list(rows.schema))
-            for name, array in zip(rows.column_names, arrays, strict=True):
-                if name in self.stored_schema.names:
-                    columns.setdefault(name, array)
+            columns |= {
+                name: array
+                for name, array in zip(rows.column_names, arrays, strict=True)
+                if name in self.stored_schema.names and (name not in self._shared or alias == self._of_shared)
+            }
         return pa.table(columns)
 
 
-def _frame(rows: pa.Table, keys: Sequence[str]) -> pl.DataFrame:
-    """The key columns of rows as k0, k1, ..., and each row's place as `row`."""
-    columns = {f"k{number}": pl.Series(pl.from_arrow(rows.column(name))) for number, name in enumerate(keys)}
-    return pl.DataFrame(columns).with_row_index("row")
+def _parts(text: str, zone: str) -> tuple[list[Node], list[str]]:
+    """The operands of the ANDs of a condition, and their texts."""
+    node, tokens = parse(text, zone)
+    nodes = list(node.children) if node.kind == "and" else [node]
+    return nodes, [tokens.text[tokens.starts[each.first] : tokens.ends[each.last]] for each in nodes]
 
 
-def _places(column: pl.Series) -> pa.Array:
-    return pa.array(column.to_numpy().astype(np.int64))
+def _compares_columns(node: Node) -> bool:
+    return node.kind == "compare" and node.value == "=" and all(each.kind == "column" for each in node.children)
+
+
+def _all_of(parts: Sequence[str]) -> str | None:
+    return " AND ".join(f"({each})" for each in parts) or None

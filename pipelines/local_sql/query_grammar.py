@@ -1,4 +1,4 @@
-"""Parses queries of one table."""
+"""Parses queries of one table, or of two that are joined."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ AGGREGATES = words("COUNT COUNT_IF MIN MAX SUM AVG")
 _OPERATORS = words("AND OR DIV COLLATE LIKE ILIKE RLIKE REGEXP IN BETWEEN IS")
 """Words that Spark may read as an operator behind a column; an alias with such a name needs AS."""
 _CLAUSES = words("GROUP HAVING ORDER LIMIT")
+_JOINS = words("JOIN INNER LEFT RIGHT FULL SEMI ANTI")
+_BEHIND_JOIN = _CLAUSES | _JOINS | words("WHERE LATERAL CROSS NATURAL")
 _BEHIND_GROUPS = _CLAUSES - {"GROUP"}
 _BEHIND_KEY = words("ASC DESC NULLS LIMIT")
 
@@ -47,7 +49,7 @@ class QueryReader(Reader):
         items = self.listed(self.item)
         self.expect("FROM")
         table = self.aliased_table()
-        join = self.join() if self.takes("INNER", "JOIN") or self.takes("JOIN") else None
+        join = self.join() if self.kind in _JOINS else None
         views = []
         while self.takes("LATERAL", "VIEW"):
             views.append(self.lateral_view())
@@ -65,23 +67,22 @@ class QueryReader(Reader):
         return replace(table, alias=self.name()) if self.takes("AS") or self.is_name else table
 
     def join(self) -> Join:
-        """The other table, and the columns that must be equal."""
+        """The other table, and what its rows must satisfy."""
+        kind = next((kind for kind in ("LEFT", "RIGHT", "FULL") if self.takes(kind)), "INNER")
+        if kind == "INNER" and not self.takes("INNER"):
+            kind = next((kind for kind in ("SEMI", "ANTI") if self.takes(kind)), kind)
+        elif kind == "LEFT":
+            kind = next((each for each in ("SEMI", "ANTI") if self.takes(each)), kind)
+        if kind in ("LEFT", "RIGHT", "FULL"):
+            self.takes("OUTER")
+        self.expect("JOIN")
         table = self.aliased_table()
         if self.takes("USING", "("):
             using = self.listed(self.name)
             self.expect(")")
-            return Join(table, using=using)
+            return Join(kind, table, using=using)
         self.expect("ON")
-        on = [self.equal_paths()]
-        while self.takes("AND"):
-            on.append(self.equal_paths())
-        return Join(table, tuple(on))
-
-    def equal_paths(self) -> tuple[Path, Path]:
-        """Two columns that must be equal."""
-        first = self.path()
-        self.expect("=")
-        return first, self.path()
+        return Join(kind, table, self.expression(_BEHIND_JOIN))
 
     def lateral_view(self) -> LateralView:
         """explode(path) AS name; a name for the view itself may come before AS, and is not used here."""

@@ -105,10 +105,14 @@ class LateralView:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """INNER JOIN of another table ON pairs of equal columns, or USING columns that both have."""
+    """A join with another table ON a condition, given as text, or USING columns that both have.
 
+    kind: INNER, LEFT, RIGHT, FULL, SEMI or ANTI; the last two give rows of the first table alone.
+    """
+
+    kind: str
     table: TableName
-    on: tuple[tuple[Path, Path], ...] = ()
+    on: str | None = None
     using: tuple[str, ...] = ()
 
 

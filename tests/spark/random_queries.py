@@ -18,6 +18,10 @@ JOINS = [
     "AS q INNER JOIN words ON word = s AND q.s = words.word",
     "q JOIN numbers n ON q.i = number",
     "q JOIN numbers n ON n.number = q.i2 AND n.number = i",
+    "q LEFT JOIN words w ON q.s = w.word",
+    "q LEFT OUTER JOIN numbers n ON q.i = number AND rank_numbers < 3",
+    "q SEMI JOIN words w ON q.s2 = word",
+    "q LEFT ANTI JOIN numbers n ON n.number = i AND n.rank_numbers % 2 = 0",
 ]
 """Joins of the table with lists, in which no row has more than one partner."""
 GROUPED = (*WHOLE, *TIMES, "string", "boolean")
