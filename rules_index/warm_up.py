@@ -22,6 +22,7 @@ from rules_index.index.updated_index import numbers_of, overlaid
 from rules_index.join.index import JoinIndex, Method
 from rules_index.join.window_partners import Side
 from rules_index.kernels.rows_by_rule import rows_by_rule
+from rules_index.workers.encoded_chunks import EncodedChunks
 
 _TYPES = {
     "tiny": pa.int8(),
@@ -66,6 +67,8 @@ def warm_up() -> int:
     matched = len(compiled.match(batch).flatten()) + len(updated.match(batch).flatten())
     matched += _warm_up_texts(schema) + _warm_up_lists() + _warm_up_events(schema)
     rows_by_rule(np.zeros(1, np.int32), np.ones(1, np.int32), np.zeros(3, np.int64), np.empty(1, np.int32))
+    ids = pa.array(["a"]).dictionary_encode()
+    EncodedChunks("none").add_known(0, pa.table({"": pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), ids)}))
     return matched + _warm_up_join() + _warm_up_lint(schema)
 
 

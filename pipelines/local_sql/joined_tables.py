@@ -86,7 +86,7 @@ class JoinedTables(LocalTable):
                 raise NeedsSparkError("only Spark evaluates the join's condition")
         for text in texts:
             narrowed = [alias for alias in self._tables if not self._keeps_all[alias]]
-            own = next(((alias, part) for alias in narrowed for part in self._own([text], alias)), None)
+            own = next(((alias, part) for alias in narrowed for part in self._own([text], alias).values()), None)
             if own is None:
                 raise NeedsSparkError(f"the join's condition has {text}")
             found[own[0]].append(own[1])
@@ -140,41 +140,45 @@ class JoinedTables(LocalTable):
         return parts[1:] if spelled(list(self._tables), parts[0], column_key) is not None else parts
 
     def condition(self, text: str | None) -> Condition | None:
-        """Like `LocalTable.condition`; the parts that concern one table alone are evaluated before the join, too, if
-        rows that they refuse change nothing there."""
+        """Like `LocalTable.condition`, but only of what is left: parts that concern one table alone are evaluated
+        before the join, if rows that they refuse change nothing there."""
         found = super().condition(text)
         if found is None or text is None:
             return None
         if found.may_raise:
             raise NeedsSparkError("the condition may raise on a row without a partner")
         _, parts = _parts(text, self.zone)
+        left = dict(enumerate(parts))
         for alias in self._shown_tables:
-            table = self._tables[alias]
-            own = [part for part in self._own(parts, alias) if self._may_precede(part, alias)]
-            self._pushed[alias] = table.condition(_all_of([*self._before[alias], *own]))
-        return found
+            own = {n: part for n, part in self._own(parts, alias).items() if self._may_precede(part, alias)}
+            self._pushed[alias] = self._tables[alias].condition(_all_of([*self._before[alias], *own.values()]))
+            if not self._keeps_all[self._other(alias)]:
+                left = {n: part for n, part in left.items() if n not in own}
+        return super().condition(_all_of([*left.values()]))
+
+    def _other(self, alias: str) -> str:
+        return self._second if alias == self._first else self._first
 
     def _may_precede(self, text: str, alias: str) -> bool:
         """True if a part of WHERE that concerns one table may be evaluated before the join: rows of the other table
         that lose their partner thereby must not satisfy it."""
-        other = self._second if alias == self._first else self._first
-        if not self._keeps_all[other]:
+        if not self._keeps_all[self._other(alias)]:
             return True
         table = self._tables[alias]
         found = table.condition(text)
         nothing = Side(table.schema, (), keeps_all=False).nulls(1)
         return found is not None and not found.holds_on(nothing)[0]
 
-    def _own(self, parts: Sequence[str], alias: str) -> list[str]:
-        """Those parts of a condition that concern one table alone, without its name."""
+    def _own(self, parts: Sequence[str], alias: str) -> dict[int, str]:
+        """Those parts of a condition that concern one table alone, without its name, by their places."""
         schema = self._tables[alias].schema
-        texts = []
-        for part in parts:
+        texts = {}
+        for place, part in enumerate(parts):
             with suppress(PipelineError, RuleError):
-                texts.append(unqualified(part, alias, schema.names))
+                texts[place] = unqualified(part, alias, schema.names)
         # a part that names a column of the other table is rejected
-        compiled = ri.compile_rules(list(enumerate(texts)), schema, "scan", time_zone=self.zone)
-        return [] if compiled.derived else [texts[number] for number in compiled.ids.to_pylist()]
+        compiled = ri.compile_rules(list(texts.items()), schema, "scan", time_zone=self.zone)
+        return {} if compiled.derived else {place: texts[place] for place in compiled.ids.to_pylist()}
 
     def _owned(self, path: Path, among: Iterable[str]) -> tuple[str, str]:
         """The table of a column, and the column's name. NeedsSparkError for a whole table, or an ambiguous name."""

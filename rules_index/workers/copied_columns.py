@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from rules_index.workers.encoded_chunks import CODECS
 from rules_index.workers.file_statistics import has_bounds, leaves
 from rules_index.workers.parquet_columns import ColumnFile
 from rules_index.workers.parquet_writer import stored_paths
@@ -16,7 +17,6 @@ _TYPE, _ENCODINGS, _PATH, _CODEC, _VALUES, _STATISTICS = 1, 2, 3, 4, 5, 12
 _NULL_COUNT, _MAX, _MIN = 3, 5, 6
 _INT96 = 3
 _BYTE_STREAM_SPLIT = 9
-_CODECS = {"none": 0, "snappy": 1, "gzip": 2, "zstd": 6}
 
 
 def copied_columns(file: ColumnFile, groups: Iterable[int], schema: pa.Schema, codec: str) -> frozenset[str]:
@@ -38,7 +38,7 @@ def _is_copied(file: ColumnFile, group: int, field: pa.Field, codec: str) -> boo
     paths = [tuple(part.decode() for part in chunk[_PATH][1][1]) for chunk in chunks]
     return paths == list(stored_paths(one)) and all(
         chunk[_TYPE][1] != _INT96
-        and chunk[_CODEC][1] == _CODECS[codec]
+        and chunk[_CODEC][1] == CODECS[codec]
         and max(chunk[_ENCODINGS][1][1], default=_BYTE_STREAM_SPLIT) < _BYTE_STREAM_SPLIT
         and (kind is None or pa.types.is_floating(kind) or _has_statistics(chunk, kind))
         for chunk, (_, kind) in zip(chunks, leaves(one), strict=True)

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from rules_index.workers.copied_columns import copied_columns
 from rules_index.workers.delta_file_writer import Layout, NewFile, partition_text
 from rules_index.workers.file_statistics import float_bounds, statistics
-from rules_index.workers.parquet_columns import ColumnFile, CompositeFile, ParquetFooterError, encoded
+from rules_index.workers.parquet_columns import ColumnFile, CompositeFile, ParquetFooterError, encoded, sources_of
 from rules_index.workers.source_file_reader import SourceFile
 from rules_index.workers.table_files import Files
 from rules_index.workers.thrift import Struct, write_struct
@@ -195,13 +195,14 @@ class _CopiedFile:
 
     def add(self, group: RowGroup, new: pa.Table) -> None:
         """Adds a row group; new: the columns that are not copied."""
-        made = encoded(new, self._codec)
         assert group.file is not None
-        columns = [(group.file, group.number, n) if n in group.columns else (made, 0, n) for n in self._schema.names]
+        sources = {**sources_of(new, self._codec), **dict.fromkeys(group.columns, (group.file, group.number))}
+        self._out.add(group.rows, [(*sources[name], name) for name in self._schema.names])
         if not self._stored:
-            self._stored = [source.schema_of(name) for source, _, name in columns]
+            empty = encoded(new.slice(0, 0), self._codec)
+            files = [group.file if name in group.columns else empty for name in self._schema.names]
+            self._stored = [file.schema_of(name) for file, name in zip(files, self._schema.names, strict=True)]
             self._created_by = group.file.created_by
-        self._out.add(group.rows, columns)
 
     def close(self, footer: Mapping[str, str]) -> dict[str, Any]:
         """Finishes the file; returns its `add` entry."""

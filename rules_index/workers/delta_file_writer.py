@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from rules_index.workers.encoded_chunks import constant_of
 from rules_index.workers.file_statistics import float_bounds, statistics
 from rules_index.workers.parquet_writer import open_writer, write_row_group
 
@@ -178,16 +179,10 @@ def _sorted(table: pa.Table, name: str) -> pa.Table:
         places = pa.array(np.argsort(codes, kind="stable"))
     else:
         places = pc.sort_indices(order.indices if isinstance(order, pa.DictionaryArray) else order)
-    columns = [each if is_constant(each) else pc.take(each, places, boundscheck=False) for each in table.columns]
+    columns = [
+        each if constant_of(each) is not None else pc.take(each, places, boundscheck=False) for each in table.columns
+    ]
     return pa.table(columns, schema=table.schema)
-
-
-def is_constant(column: pa.ChunkedArray) -> bool:
-    """Whether all values are the same BIGINT, as versions mostly are."""
-    if not pa.types.is_int64(column.type) or column.null_count:
-        return False
-    found = pc.min_max(column)
-    return bool(found["min"] == found["max"])
 
 
 def _narrowed(rows: pa.Table, name: str) -> pa.Table:

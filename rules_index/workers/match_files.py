@@ -6,14 +6,19 @@ Their columns are made after sorting, one row group at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from rules_index.workers.delta_file_writer import SORTED_ROWS, DeltaFile, Layout, is_constant
+from rules_index.workers.delta_file_writer import SORTED_ROWS, Layout, NewFile
+from rules_index.workers.encoded_chunks import EncodedChunks, constant_of
+from rules_index.workers.file_statistics import float_bounds, statistics
+from rules_index.workers.parquet_columns import CompositeFile, encoded, encoded_row_groups
 
 if TYPE_CHECKING:
     from rules_index.workers.task import Task
@@ -23,6 +28,8 @@ _PAIRS, _KEY_BYTES, _ROW_GROUPS = 1 << 22, 32 << 20, 64
 sorted together, the smaller is the part of them that the row groups with a given rule contain. A pair takes 4 bytes
 while it waits, and 8 more while it is sorted. Sorted pairs are written in at most so many row groups, if these have
 SORTED_ROWS or more: each row group costs 100 microseconds or more, however few rows it has."""
+_LONG_RUN = 64
+"""If each rule has so many pairs on average, its ids are written as runs, without a value for each pair."""
 
 
 class MatchFiles:
@@ -35,7 +42,7 @@ class MatchFiles:
         self._lengths: list[np.ndarray] = []
         self._keys: list[pa.RecordBatch] = []
         self._waiting = self._key_bytes = 0
-        self._file: DeltaFile | None = None
+        self._file: _MatchFile | None = None
 
     def add(self, keys: pa.RecordBatch, offsets: np.ndarray, ordinals: np.ndarray) -> None:
         """Adds rows: their keys, and the rules that they match. Row r matches ordinals[offsets[r]:offsets[r + 1]],
@@ -81,39 +88,106 @@ class MatchFiles:
 
         starts, rows = np.zeros(len(self._ids) + 2, np.int64), np.empty(len(ordinals), np.int32)
         rows_by_rule(ordinals, lengths, starts, rows)
-        for part in self._parts(starts[:-1], rows, keys):
-            if self._file is None:
-                self._file = DeltaFile(self._folder, part.schema, self._task.codec, self._task.footer, self._layout)
-            self._file.write_row_group(part)
+        if self._file is None:
+            self._file = _MatchFile(self._folder, self._task, self._layout, self._schema(keys.schema))
+        self._file.write(self._row_groups(starts[:-1], rows, keys))
 
-    def _parts(self, starts: np.ndarray, rows: np.ndarray, keys: pa.Table) -> Iterator[pa.Table]:
-        """Yields the pairs as rows of the table, one row group at a time. Rule r has the pairs starts[r] up to
-        starts[r + 1]; rows: [pairs] int32, the index of each pair's row in `keys`."""
-        constants = {name: keys[name][0] for name in keys.schema.names if is_constant(keys[name])}
-        constants |= {name: value for name, value in self._task.stamps.items() if name == "rules_version"}
-        names = ("rule_id", *self._task.keys, "rules_version", "source_version")
+    def _schema(self, keys: pa.Schema) -> pa.Schema:
+        """The columns of the file."""
+        versions = [("rules_version", pa.int64()), ("source_version", pa.int64())]
+        schema = pa.schema([("rule_id", self._ids.type), *(keys.field(name) for name in self._task.keys), *versions])
+        return pa.schema([schema.field(name) for name in self._layout.columns or schema.names])
+
+    def _row_groups(self, starts: np.ndarray, rows: np.ndarray, keys: pa.Table) -> Iterator[_RowGroup]:
+        """Yields the pairs one row group at a time. Rule r has the pairs starts[r] up to starts[r + 1]; rows: [pairs]
+        int32, the index of each pair's row in `keys`."""
+        constants = {"rules_version": pa.array([self._task.stamps["rules_version"]])}
+        for name in keys.column_names:
+            constant = constant_of(keys[name])
+            if constant is not None:
+                constants[name] = constant
         size = max(SORTED_ROWS, -(-len(rows) // _ROW_GROUPS))
+        are_long = np.count_nonzero(np.diff(starts)) * _LONG_RUN <= len(rows)
         for start in range(0, len(rows), size):
             taken = pa.array(rows[start : start + size])
-            columns = {"rule_id": self._rule_ids(starts, start, start + len(taken))}
-            for name in names[1:]:
-                constant = constants.get(name)
-                columns[name] = (
-                    pc.take(keys[name], taken, boundscheck=False)
-                    if constant is None
-                    else pa.repeat(constant, len(taken))
-                )
-            yield pa.table({name: columns[name] for name in self._layout.columns or names})
+            ids, lengths = self._runs(starts, start, start + len(taken))
+            runs = {name: (value, np.array([len(taken)])) for name, value in constants.items()}
+            columns = {
+                name: pc.take(keys[name], taken, boundscheck=False)
+                for name in keys.column_names
+                if name not in constants
+            }
+            if are_long:
+                runs["rule_id"] = ids, lengths
+            else:
+                columns["rule_id"] = _repeated(ids, lengths)
+            yield _RowGroup(len(taken), runs, pa.table(columns))
 
-    def _rule_ids(self, starts: np.ndarray, start: int, stop: int) -> pa.Array:
-        """The ids of the pairs from `start` up to `stop`. Text ids get a dictionary without unused values, since the
-        writer would write those, too."""
+    def _runs(self, starts: np.ndarray, start: int, stop: int) -> tuple[pa.Array, np.ndarray]:
+        """The ids of the rules that have pairs from `start` up to `stop`, and how many each has."""
         first = int(np.searchsorted(starts, start, side="right")) - 1
         last = int(np.searchsorted(starts, stop, side="left"))
         lengths = np.diff(np.clip(starts[first : last + 1], start, stop))
         used = np.flatnonzero(lengths)
-        codes = np.repeat(np.arange(len(used), dtype=np.int32), lengths[used])
-        ids = self._ids.take(pa.array(used + first))
-        if not pa.types.is_string(ids.type):
-            return ids.take(pa.array(codes))
-        return pa.DictionaryArray.from_arrays(pa.array(codes), ids)
+        return self._ids.take(pa.array(used + first)), lengths[used]
+
+
+def _repeated(ids: pa.Array, lengths: np.ndarray) -> pa.Array:
+    """Each id as often as its length says; text ids with a dictionary."""
+    codes = pa.array(np.repeat(np.arange(len(ids), dtype=np.int32), lengths))
+    return pa.DictionaryArray.from_arrays(codes, ids) if pa.types.is_string(ids.type) else ids.take(codes)
+
+
+@dataclass(frozen=True)
+class _RowGroup:
+    """The rows of a row group.
+
+    runs: columns of long runs of equal values, as values and how often each comes; columns: all others.
+    """
+
+    rows: int
+    runs: Mapping[str, tuple[pa.Array, np.ndarray]]
+    columns: pa.Table
+
+
+class _MatchFile:
+    """The file being written."""
+
+    def __init__(self, folder: str, task: Task, layout: Layout, schema: pa.Schema) -> None:
+        self._file = NewFile(folder, task.codec, {})
+        self._task, self._indexed, self._schema = task, layout.indexed, schema
+        self._floats = float_bounds(schema)
+        self._out = CompositeFile(self._file.path)
+
+    def write(self, groups: Iterable[_RowGroup]) -> None:
+        """Adds row groups, of which the same columns have runs."""
+        runs, sizes = EncodedChunks(self._task.codec), list[int]()
+        names: Collection[str] = ()
+
+        def others() -> Iterator[pa.Table]:
+            nonlocal names
+            for number, group in enumerate(groups):
+                for name, (values, lengths) in group.runs.items():
+                    runs.add_runs(number, name, values, lengths)
+                for name in self._floats:
+                    self._floats[name].add(group.columns[name])
+                sizes.append(group.rows)
+                names = group.runs
+                yield group.columns
+
+        made = encoded_row_groups(others(), self._task.codec)
+        for number, rows in enumerate(sizes):
+            self._out.add(rows, [(runs if name in names else made, number, name) for name in self._schema.names])
+
+    def close(self) -> dict[str, Any]:
+        """Finishes the file; returns its `add` entry."""
+        empty = encoded(self._schema.empty_table(), self._task.codec)
+        elements = [empty.schema_of(name) for name in self._schema.names]
+        self._out.close(elements, empty.created_by, self._task.footer)
+        written = pq.read_metadata(self._file.path)
+        return self._file.added(statistics(written, self._schema, self._floats, self._indexed))
+
+    def abandon(self) -> None:
+        """Removes what was written."""
+        self._out.abandon()
+        self._file.remove()

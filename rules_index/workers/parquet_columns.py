@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from typing import BinaryIO
+from itertools import chain
+from typing import BinaryIO, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rules_index.workers.encoded_chunks import EncodedChunks
 from rules_index.workers.parquet_writer import open_writer, write_row_group
 from rules_index.workers.thrift import BINARY, I32, I64, LIST, STRUCT, Struct, ThriftError, read_struct, write_struct
 
@@ -111,6 +113,10 @@ class ColumnFile:
         return found
 
 
+Source: TypeAlias = ColumnFile | EncodedChunks
+"""Where column chunks are copied from."""
+
+
 class CompositeFile:
     """A Parquet file being made of the column chunks of others."""
 
@@ -121,7 +127,7 @@ class CompositeFile:
         self._groups: list[Struct] = []
         self._rows = 0
 
-    def add(self, rows: int, columns: Sequence[tuple[ColumnFile, int, str]]) -> None:
+    def add(self, rows: int, columns: Sequence[tuple[Source, int, str]]) -> None:
         """Adds a row group of so many rows. columns: for each column its file, and its row group and name there.
 
         Raises `ParquetFooterError` if a file ends too early, `OSError` if one cannot be read or written.
@@ -186,10 +192,26 @@ def _footer(
 
 def encoded(table: pa.Table, codec: str) -> ColumnFile:
     """A file in memory with the table as its only row group."""
-    made = io.BytesIO()
+    return encoded_row_groups([table], codec)
+
+
+def encoded_row_groups(tables: Iterable[pa.Table], codec: str) -> ColumnFile:
+    """A file in memory with each of one or more tables as a row group. The first one decides on the encodings."""
+    made, waiting = io.BytesIO(), iter(tables)
+    table = next(waiting)
     with open_writer(made, table.schema, table, codec) as writer:
-        write_row_group(writer, table)
+        for each in chain([table], waiting):
+            write_row_group(writer, each)
     return ColumnFile(made)
+
+
+def sources_of(table: pa.Table, codec: str) -> dict[str, tuple[Source, int]]:
+    """Encodes the columns of a table; returns for each the file in memory that has it, and its row group there."""
+    known = EncodedChunks(codec)
+    names = known.add_known(0, table)
+    others = [name for name in table.column_names if name not in names]
+    found: dict[str, tuple[Source, int]] = dict.fromkeys(names, (known, 0))
+    return found | dict.fromkeys(others, (encoded(table.select(others), codec), 0)) if others else found
 
 
 def with_columns(
@@ -213,9 +235,8 @@ def with_columns(
     try:
         for number, table in enumerate(replaced):
             written = replaces - alike.intersection(kept[number] if kept else ())
-            made = encoded(table.select(sorted(written)), codec) if written else old
-            columns = [(made, 0, name) if name in written else (old, number, name) for name in names]
-            out.add(table.num_rows, columns)
+            made = sources_of(table.select(sorted(written)), codec)
+            out.add(table.num_rows, [(*made.get(name, (old, number)), name) for name in names])
         schema = [(empty if name in replaces else old).schema_of(name) for name in names]
         out.close(schema, old.created_by, old.key_values)
     finally:
