@@ -150,7 +150,7 @@ class JoinedTables(LocalTable):
         _, parts = _parts(text, self.zone)
         left = dict(enumerate(parts))
         for alias in self._shown_tables:
-            own = {n: part for n, part in self._own(parts, alias).items() if self._may_precede(part, alias)}
+            own = self._preceding(self._own(parts, alias), alias)
             self._pushed[alias] = self._tables[alias].condition(_all_of([*self._before[alias], *own.values()]))
             if not self._keeps_all[self._other(alias)]:
                 left = {n: part for n, part in left.items() if n not in own}
@@ -159,15 +159,17 @@ class JoinedTables(LocalTable):
     def _other(self, alias: str) -> str:
         return self._second if alias == self._first else self._first
 
-    def _may_precede(self, text: str, alias: str) -> bool:
-        """True if a part of WHERE that concerns one table may be evaluated before the join: rows of the other table
-        that lose their partner thereby must not satisfy it."""
-        if not self._keeps_all[self._other(alias)]:
-            return True
-        table = self._tables[alias]
-        found = table.condition(text)
-        nothing = Side(table.schema, (), keeps_all=False).nulls(1)
-        return found is not None and not found.holds_on(nothing)[0]
+    def _preceding(self, parts: dict[int, str], alias: str) -> dict[int, str]:
+        """Those parts of WHERE that concern one table and may be evaluated before the join: rows of the other table
+        that lose their partner thereby must not satisfy them."""
+        if not parts or not self._keeps_all[self._other(alias)]:
+            return parts
+        schema = self._tables[alias].schema
+        compiled = ri.compile_rules(list(parts.items()), schema, "scan", time_zone=self.zone)
+        nothing = Side(schema, (), keeps_all=False).nulls(1)
+        _, satisfied, errors = compiled.match_ordinals(nothing)
+        kept = {*compiled.ids.take(pa.array(satisfied)).to_pylist(), *errors}
+        return {place: part for place, part in parts.items() if place not in kept}
 
     def _own(self, parts: Sequence[str], alias: str) -> dict[int, str]:
         """Those parts of a condition that concern one table alone, without its name, by their places."""
