@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from pipelines.errors import NeedsSparkError, SparkEndedError, SparkRuledOutError, as_failure
+from pipelines.errors import NeedsSparkError, SparkEndedError, as_failure
 from pipelines.joining.choice import going_on_with_spark, joins_runner
 from pipelines.joining.joiner import Joiner
 from pipelines.joining.notices import notices
@@ -101,10 +101,11 @@ def join_together(
                 break
             except SparkEndedError as error:
                 failures[run.current] = error
-            except SparkRuledOutError as error:
-                failures |= dict.fromkeys(going, error)
             except NeedsSparkError as reason:
                 run.take_spark(reason)
+            except Exception as error:
+                # no runner for any of them: Spark is ruled out, or cannot be started
+                failures |= dict.fromkeys(going, as_failure(error))
         results |= {name: run.result_of(name) for name in run.results}
     return [results[name] for name in names if name not in failures or results[name].batches], failures
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -104,7 +105,8 @@ def contents(rules: pl.DataFrame, lists: Iterable[AnyList]) -> pl.Series:
 
 def _opened(wanted: ListTable) -> tuple[tuple[DeltaTable, str] | str, Sequence[Any]]:
     """A list's table and column, or the reason why it has none; and its version, see `Versions`."""
-    how = f'Make it, for instance with: deltatag sql "CREATE TABLE delta.`{wanted.source}` (value STRING) USING delta"'
+    statement = f"CREATE TABLE delta.`{wanted.source}` (value STRING) USING delta"
+    how = f"Make it, for instance with: deltatag sql {quote(statement)}"
     try:
         table = open_delta(wanted.source, None, f"the table of the list {wanted.name}", how)
     except MissingTableError as error:

@@ -16,6 +16,7 @@ import rules_index as ri
 from pipelines.compile import compile_scopes
 from pipelines.compiling.due import compile_is_due
 from pipelines.errors import SparkNotStartedError, SparkRuledOutError
+from pipelines.join import join_together
 from pipelines.lake.column_types import CHAR_TYPE, OPAQUE, spark_name
 from pipelines.lake.index_store import newest_index, update_statistics
 from pipelines.runners import choice
@@ -166,6 +167,28 @@ def test_a_rule_that_needs_spark_waits_alone_for_a_jvm_that_does_not_start(
     # each run tries again
     assert compile_is_due(found, "s")
     assert tag_stream(found, "s").matches == 1
+
+
+def test_a_join_whose_spark_does_not_start_stops_no_other(new_workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> None:
+        raise SparkNotStartedError("Spark could not be started: no memory")
+
+    streams = {name: {"source": f"lake/{name}", "event_time": "t"} for name in ("a", "b")}
+    join = {"streams": ["a", "b"], "on": ["x"], "window": "1 hour"}
+    found = new_workspace(streams, spark=False, joins={"i": join, "j": join}, runner="auto")
+    times = pa.array([1_000_000], pa.timestamp("us", "UTC"))
+    for name in streams:
+        write_deltalake(found.configuration.streams[name].source, pa.table({"x": [1], "t": times}))
+    write_rules(found, [("a", "i", "TRUE"), ("b", "j", "TRUE")])
+    compile_scopes(found)
+    stored = newest_index(found.lake, "i")
+    assert stored is not None
+    update_statistics(found.lake, stored, {"needs_spark": "only Spark evaluates soundex(a.s), of the rule a"})
+    monkeypatch.setattr(choice, "is_given_session", lambda _: False)
+    monkeypatch.setattr(Workspace, "spark", property(fail))
+    results, failures = join_together(found, ["i", "j"])
+    assert [(result.join, result.joined) for result in results] == [("j", 1)]
+    assert {name: str(error) for name, error in failures.items()} == {"i": "Spark could not be started: no memory"}
 
 
 def with_a_rule_of_spark(new_workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,19 @@ def lake(tmp_path: Path, new_workspace: Any, add_rules: Any) -> Any:
 def tags(workspace: Any) -> dict[int, list[str]]:
     table = DeltaTable(workspace.lake.uri("s_tagged")).to_pyarrow_table()
     return dict(sorted(zip(table["pk"].to_pylist(), table["rule_ids"].to_pylist(), strict=True)))
+
+
+def test_a_shell_takes_the_command_that_makes_a_missing_list_as_it_is_printed(
+    tmp_path: Path, new_workspace: Any
+) -> None:
+    source = written(tmp_path / "source", account=["a"])
+    missing = str(tmp_path / "it's a list")
+    lake = new_workspace({"s": {"source": source}}, spark=False, lists={"l": {"source": missing}})
+    message = validate_expression(lake, "account IN LIST('l')", "s").message
+    assert message is not None
+    command = message.partition("for instance with: ")[2]
+    shown = subprocess.run(["sh", "-c", f'deltatag() {{ printf %s "$2"; }}; {command}'], capture_output=True, text=True)
+    assert (shown.stdout, shown.stderr) == (f"CREATE TABLE delta.`{missing}` (value STRING) USING delta", "")
 
 
 def test_a_list_is_matched_and_its_edit_makes_a_new_index(lake: Any, tmp_path: Path) -> None:
