@@ -15,7 +15,7 @@ from rules_index.language.analysis import Analysis, Value
 from rules_index.language.coercion import DATE
 from rules_index.language.evaluation import datetime_parser
 from rules_index.language.type_names import TIMESTAMP, TIMESTAMP_NTZ
-from rules_index.language.typed import Constant, Expression, Leaf
+from rules_index.language.typed import Constant, Expression, Leaf, may_be_constant
 
 _CASTS = (
     *("date", "to_date", "try_to_date"),
@@ -110,17 +110,18 @@ def _is_column(expression: Expression | None) -> bool:
 
 
 def is_moved(analyser: Analysis, first: Value, second: Value, zone: str) -> bool:
-    """Whether Spark moves the cast of one of two compared values to the other one, a constant."""
+    """Whether Spark moves the cast of one of two compared values to the other one, which it may know as a constant."""
     return any(
-        isinstance(constant.local, Constant) and source(analyser, value, zone) is not None
+        may_be_constant(constant.local) and source(analyser, value, zone) is not None
         for value, constant in ((first, second), (second, first))
     )
 
 
 def is_moved_in_list(analyser: Analysis, values: list[Value], common: pa.DataType, zone: str) -> bool:
-    """Whether Spark moves the cast of the value of an IN. It does so if the list has a single distinct value, since the
-    IN is then an equality with a constant."""
+    """Whether Spark may move the cast of the value of an IN. It does so if the list has a single distinct value, since
+    the IN is then an equality with a constant."""
     if source(analyser, values[0], zone) is None:
         return False
-    members = {constants.cast(each.local, common, zone) for each in values[1:] if isinstance(each.local, Constant)}
-    return len(members) == 1
+    listed = [each.local for each in values[1:]]
+    members = {constants.cast(each, common, zone) for each in listed if isinstance(each, Constant)}
+    return len(members) == 1 or any(may_be_constant(each) and not isinstance(each, Constant) for each in listed)

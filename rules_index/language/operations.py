@@ -26,7 +26,7 @@ from rules_index.language.coercion import (
 from rules_index.language.evaluation import decimal_division, function_registry
 from rules_index.language.nodes import Node, is_never_null
 from rules_index.language.type_names import TIMESTAMP, TIMESTAMP_NTZ
-from rules_index.language.typed import Constant, Expression, Leaf, Operation
+from rules_index.language.typed import Constant, Expression, Leaf, Operation, may_be_constant
 
 _ARITHMETIC = {"+": "add", "-": "subtract", "*": "multiply"}
 _DIVISIONS = {"/": "divide", "%": "remainder", "DIV": "quotient", "PMOD": "positive_remainder"}
@@ -113,10 +113,11 @@ def _is_moved(values: Sequence[Expression | None], common: pa.DataType) -> bool:
     if common not in (TIMESTAMP, TIMESTAMP_NTZ):
         return False
     known = [each for each in values if each is not None]
-    return any(isinstance(each, Constant) for each in known) and any(
+    return any(
         each.type != common
         and not isinstance(each, Constant)
         and (each.type == DATE or pa.types.is_timestamp(each.type))
+        and any(may_be_constant(other) for other in known if other is not each)
         for each in known
     )
 

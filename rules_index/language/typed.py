@@ -117,6 +117,19 @@ def operations_of(attribute: Expression) -> Iterable[Operation]:
             yield from operations_of(operand)
 
 
+def may_be_constant(expression: Expression | None) -> bool:
+    """Whether Spark may replace an expression by a constant before it reads a row: it evaluates calls of constants, and
+    simplifies CASE with a constant condition or equal values, and COALESCE that begins with a constant."""
+    if not isinstance(expression, Operation):
+        return isinstance(expression, Constant)
+    operands = expression.operands
+    if expression.name == "case":
+        return any(map(may_be_constant, (*operands[1::2], operands[-1])))
+    if expression.name == "coalesce":
+        return may_be_constant(next((each for each in operands if each != Constant(None, each.type)), operands[-1]))
+    return all(map(may_be_constant, operands))
+
+
 def lists_of(attribute: Expression) -> Iterable[ValueList]:
     """The value lists that an attribute's expression names."""
     return (each.parameters[0] for each in operations_of(attribute) if each.name == "in_list")

@@ -54,6 +54,9 @@ FORMS = [
     "if({a} BETWEEN {c} AND {d}, b, NULL) <=> FALSE",
     "{a} IS DISTINCT FROM {c}",
     "NOT ({c} < {a})",
+    "{a} >= ifnull({c}, {d})",
+    "if(b, {c}, {c}) <=> {a}",
+    "{a} IN (coalesce(NULL, {c}))",
 ]
 
 
@@ -116,6 +119,23 @@ def test_rows_are_those_that_spark_keeps(spark, tmp_path, zone: str) -> None:
     tally = compared(spark, tmp_path, rows(zone), texts(zone), zone)
     assert not tally.differences, "\n".join(map(str, tally.differences[:5])) + f"\n{tally}"
     assert tally.compared > 150 and tally.matches > 1_000
+
+
+def test_spark_evaluates_casts_beside_what_it_may_know_as_a_constant() -> None:
+    zone, constant = "Europe/Berlin", "TIMESTAMP'2024-03-31 03:30:00'"
+    known = [
+        f"coalesce(NULL, {constant}, ts)",
+        f"if(b, ts, {constant})",
+        f"greatest({constant}, TIMESTAMP'2020-01-01')",
+    ]
+    known += [f"CASE WHEN b THEN coalesce({constant}, ts) END", f"nullif({constant}, ts)"]
+    unknown = [f"coalesce(ts, {constant})", f"greatest(ts, {constant})"]
+    for others, are_left in ((known, True), (unknown, False)):
+        forms = [f"{value} = {other}" for value in ("nt", "CAST(nt AS TIMESTAMP)") for other in others]
+        forms += [f"CAST(nt AS TIMESTAMP) IN ({other})" for other in others]
+        assert [bool(ri.compile_rules([("r", form)], rows(zone).schema, time_zone=zone).derived) for form in forms] == [
+            are_left
+        ] * len(forms)
 
 
 def test_casts_of_columns_need_no_spark() -> None:
