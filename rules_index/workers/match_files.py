@@ -6,7 +6,7 @@ Their columns are made after sorting, one row group at a time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,8 @@ _PAIRS, _KEY_BYTES, _ROW_GROUPS = 1 << 22, 32 << 20, 64
 sorted together, the smaller is the part of them that the row groups with a given rule contain. A pair takes 4 bytes
 while it waits, and 8 more while it is sorted. Sorted pairs are written in at most so many row groups, if these have
 SORTED_ROWS or more: each row group costs 100 microseconds or more, however few rows it has."""
+_ENCODED_BYTES = 16 << 20
+"""About the most bytes of encoded row groups in memory: keys may be long, and each is repeated for each rule."""
 _LONG_RUN = 64
 """If each rule has so many pairs on average, its ids are written as runs, without a value for each pair."""
 
@@ -159,25 +161,27 @@ class _MatchFile:
         self._floats = float_bounds(schema)
         self._out = CompositeFile(self._file.path)
 
-    def write(self, groups: Iterable[_RowGroup]) -> None:
+    def write(self, groups: Iterator[_RowGroup]) -> None:
         """Adds row groups, of which the same columns have runs."""
+        for first in groups:
+            self._write_some(first, groups)
+
+    def _write_some(self, first: _RowGroup, others: Iterator[_RowGroup]) -> None:
+        """Adds a row group, and as many others as are encoded in memory at a time."""
         runs, sizes = EncodedChunks(self._task.codec), list[int]()
-        names: Collection[str] = ()
 
-        def others() -> Iterator[pa.Table]:
-            nonlocal names
-            for number, group in enumerate(groups):
-                for name, (values, lengths) in group.runs.items():
-                    runs.add_runs(number, name, values, lengths)
-                for name in self._floats:
-                    self._floats[name].add(group.columns[name])
-                sizes.append(group.rows)
-                names = group.runs
-                yield group.columns
+        def columns_of(group: _RowGroup) -> pa.Table:
+            for name, (values, lengths) in group.runs.items():
+                runs.add_runs(len(sizes), name, values, lengths)
+            for name in self._floats:
+                self._floats[name].add(group.columns[name])
+            sizes.append(group.rows)
+            return group.columns
 
-        made = encoded_row_groups(others(), self._task.codec)
+        made = encoded_row_groups(columns_of(first), map(columns_of, others), self._task.codec, _ENCODED_BYTES)
         for number, rows in enumerate(sizes):
-            self._out.add(rows, [(runs if name in names else made, number, name) for name in self._schema.names])
+            columns = [(runs if name in first.runs else made, number, name) for name in self._schema.names]
+            self._out.add(rows, columns)
 
     def close(self) -> dict[str, Any]:
         """Finishes the file; returns its `add` entry."""

@@ -10,7 +10,6 @@ import io
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from itertools import chain
 from typing import BinaryIO, TypeAlias
 
 import pyarrow as pa
@@ -192,16 +191,18 @@ def _footer(
 
 def encoded(table: pa.Table, codec: str) -> ColumnFile:
     """A file in memory with the table as its only row group."""
-    return encoded_row_groups([table], codec)
+    return encoded_row_groups(table, (), codec, 0)
 
 
-def encoded_row_groups(tables: Iterable[pa.Table], codec: str) -> ColumnFile:
-    """A file in memory with each of one or more tables as a row group. The first one decides on the encodings."""
-    made, waiting = io.BytesIO(), iter(tables)
-    table = next(waiting)
-    with open_writer(made, table.schema, table, codec) as writer:
-        for each in chain([table], waiting):
-            write_row_group(writer, each)
+def encoded_row_groups(first: pa.Table, others: Iterable[pa.Table], codec: str, most_bytes: int) -> ColumnFile:
+    """A file in memory with each table as a row group. The first one decides on the encodings; no more of the others
+    are taken once the file has `most_bytes`."""
+    made, waiting = io.BytesIO(), iter(others)
+    with open_writer(made, first.schema, first, codec) as writer:
+        table: pa.Table | None = first
+        while table is not None:
+            write_row_group(writer, table)
+            table = next(waiting, None) if made.tell() < most_bytes else None
     return ColumnFile(made)
 
 

@@ -30,7 +30,7 @@ def batch(draw: random.Random, rows: int, version: int) -> pa.RecordBatch:
     return pa.record_batch(
         {
             "id": pa.array([draw.choice([None, draw.randrange(1000)]) for _ in range(rows)], pa.int64()),
-            "word": pa.array(words).dictionary_encode(),
+            "word": pa.array(words, pa.string()).dictionary_encode(),
             "value": pa.array([draw.choice([None, float("nan"), 1.5, -2.0]) for _ in range(rows)], pa.float64()),
             "source_version": pa.repeat(pa.scalar(version, pa.int64()), rows),
         }
@@ -49,6 +49,8 @@ def test_the_pairs_are_those_of_brute_force(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(match_files, "_PAIRS", draw.choice([1, 7, 100, 1 << 20]))
     monkeypatch.setattr(match_files, "_KEY_BYTES", draw.choice([100, 1 << 20]))
     monkeypatch.setattr(match_files, "SORTED_ROWS", draw.choice([1, 3, 50, 1 << 14]))
+    monkeypatch.setattr(match_files, "_ENCODED_BYTES", draw.choice([1, 1000, 1 << 20]))
+    monkeypatch.setattr(match_files, "_LONG_RUN", draw.choice([0, 2, 64]))
     rules = draw.choice([1, 2, 50, 70_000])
     texts = draw.random() < 0.6
     ids = pa.array(
