@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from numba.core.caching import IndexDataCacheFile
 
 from rules_index.kernel_cache import SET_UP
 from rules_index.kernels.cached_code import load
@@ -48,26 +50,56 @@ def inlined(function: Callable[..., Any]) -> Any:
 
 
 def _compiled(function: Callable[..., Any], **options: Any) -> Any:
-    """Compiles with the options of all kernels, and makes Numba's cache depend on the text of all kernels."""
-    kernel: Any = numba.njit(nogil=True, cache=True, boundscheck=False, **options)(function)
+    """Compiles with the options of all kernels, and makes Numba's cache depend on the text of all kernels. If no folder
+    for the cache can be written, each process compiles its kernels itself."""
+    options |= {"nogil": True, "boundscheck": False}
+    try:
+        kernel: Any = numba.njit(cache=True, **options)(function)
+    except RuntimeError:
+        return numba.njit(**options)(function)
     path = Path(function.__code__.co_filename)
     room = path.relative_to(_ROOT).parts[0] if path.is_relative_to(_ROOT) else "kernels"
-    index = kernel._cache._cache_file
-    index._source_stamp, index._load_index = _stamp(room), _or_nothing(index._load_index)
-    kernel._cache.load_overload = partial(load, kernel._cache)
+    stamp, cached = _stamp(room), kernel._cache
+    if not path.exists():
+        _share(cached, "_".join([*path.relative_to(_ROOT).parts[:-1], stamp[:16]]))
+    index = cached._cache_file
+    index._source_stamp, index._load_index = stamp, _or_nothing(index._load_index)
+    # Numba writes its index before the data: were the data named as before, a process that reads or ends in between
+    # would leave the data of an earlier text under the new stamp
+    index._data_name_pattern = f"{cached._impl.filename_base}.{stamp[:16]}.{{number:d}}.nbc"
+    cached.load_overload = partial(load, cached)
+    cached.save_overload = partial(_save, cached, cached.save_overload)
     return kernel
+
+
+def _share(cached: Any, name: str) -> None:
+    """Gives kernels from an archive a folder that depends on the archive's content. Numba's depends on its path, and
+    each application of a cluster gets the archive in a folder of its own."""
+    locator = cached._impl.locator
+    locator._cache_path = os.path.join(numba.config.CACHE_DIR or os.path.dirname(locator.get_cache_path()), name)
+    cached._cache_file = IndexDataCacheFile(locator.get_cache_path(), cached._impl.filename_base, None)
+
+
+def _save(cached: Any, save: Callable[..., None], signature: Any, compiled: Any) -> None:
+    """Caches a compiled kernel, in place of those of earlier texts. A process that has no space or no permission for
+    that goes on with the kernel that it has compiled."""
+    with contextlib.suppress(OSError):
+        save(signature, compiled)
+        index = cached._cache_file
+        kept = set(index._load_index().values())
+        for path in Path(index._index_path).parent.glob(f"{cached._impl.filename_base}.*.nbc"):
+            if path.name not in kept:
+                path.unlink()
 
 
 def _or_nothing(load: Callable[[], dict[Any, Any]]) -> Callable[[], dict[Any, Any]]:
     """Makes Numba treat an index of its cache that it cannot read as stale. Numba reads the names of types before the
-    stamp, and this version of the code may no longer have them."""
+    stamp, and this version of the code may no longer have them; or another user has written the cache."""
 
     def loaded() -> dict[Any, Any]:
         """The content of the index; empty if it cannot be read."""
         try:
             return load()
-        except OSError:
-            raise
         except Exception:
             return {}
 
@@ -81,7 +113,7 @@ def _stamp(room: str) -> str:
     if not paths:
         # imported from an archive, where only the archive itself is a file
         archive = next(path for path in _ROOT.parents if path.exists())
-        return f"{archive.stat().st_mtime_ns} {archive.stat().st_size}"
+        return hashlib.sha256(archive.read_bytes()).hexdigest()
     digest = hashlib.sha256()
     for path in sorted(paths):
         text = path.read_bytes()
