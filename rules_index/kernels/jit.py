@@ -76,7 +76,8 @@ def _share(cached: Any, name: str) -> None:
     """Gives kernels from an archive a folder that depends on the archive's content. Numba's depends on its path, and
     each application of a cluster gets the archive in a folder of its own."""
     locator = cached._impl.locator
-    locator._cache_path = os.path.join(vars(numba.config)["CACHE_DIR"] or os.path.dirname(locator.get_cache_path()), name)
+    folder = vars(numba.config)["CACHE_DIR"] or os.path.dirname(locator.get_cache_path())
+    locator._cache_path = os.path.join(folder, name)
     cached._cache_file = IndexDataCacheFile(locator.get_cache_path(), cached._impl.filename_base, None)
 
 

@@ -97,7 +97,8 @@ class MatchFiles:
     def _schema(self, keys: pa.Schema) -> pa.Schema:
         """The columns of the file."""
         versions = [("rules_version", pa.int64()), ("source_version", pa.int64())]
-        schema = pa.schema([("rule_id", self._ids.type), *(keys.field(name) for name in self._task.keys), *versions])
+        fields = [(name, keys.field(name).type) for name in self._task.keys]
+        schema = pa.schema([("rule_id", self._ids.type), *fields, *versions])
         return pa.schema([schema.field(name) for name in self._layout.columns or schema.names])
 
     def _row_groups(self, starts: np.ndarray, rows: np.ndarray, keys: pa.Table) -> Iterator[_RowGroup]:

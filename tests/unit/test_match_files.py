@@ -25,6 +25,17 @@ def task(keys: tuple[str, ...]) -> Task:
     return Task(pa.string(), keys, keys, stamps, False, "snappy", {"written": "here"}, {})
 
 
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("word", pa.dictionary(pa.int32(), pa.string())),
+        ("value", pa.float64()),
+        pa.field("number", pa.int64(), nullable=False),
+        pa.field("source_version", pa.int64(), nullable=False),
+    ]
+)
+
+
 def batch(draw: random.Random, rows: int, version: int) -> pa.RecordBatch:
     words = [draw.choice(["a", "bé", None, ""]) for _ in range(rows)]
     return pa.record_batch(
@@ -32,8 +43,10 @@ def batch(draw: random.Random, rows: int, version: int) -> pa.RecordBatch:
             "id": pa.array([draw.choice([None, draw.randrange(1000)]) for _ in range(rows)], pa.int64()),
             "word": pa.array(words, pa.string()).dictionary_encode(),
             "value": pa.array([draw.choice([None, float("nan"), 1.5, -2.0]) for _ in range(rows)], pa.float64()),
+            "number": pa.array(range(rows), pa.int64()),
             "source_version": pa.repeat(pa.scalar(version, pa.int64()), rows),
-        }
+        },
+        schema=SCHEMA,
     )
 
 
@@ -56,7 +69,7 @@ def test_the_pairs_are_those_of_brute_force(tmp_path: Path, monkeypatch: pytest.
     ids = pa.array(
         [f"r{number:06}" for number in range(rules)] if texts else range(rules), None if texts else pa.int64()
     )
-    keys = draw.choice([("id",), ("word", "id"), ("value", "word")])
+    keys = draw.choice([("id",), ("word", "id"), ("value", "word"), ("number", "word")])
     columns = (*draw.sample(["rule_id", *keys, "rules_version", "source_version"], len(keys) + 3),)
     layout = Layout((), "rule_id", None, columns if draw.random() < 0.5 else ())
     files, expected = MatchFiles(str(tmp_path), task(keys), layout, ids), Counter()
