@@ -9,7 +9,7 @@ from rules_index.language import operations
 from rules_index.language.analysis import Analysis
 from rules_index.language.coercion import BOOLEAN, NULL, STRING
 from rules_index.language.nodes import Node
-from rules_index.language.typed import Constant, Expression, Operation, leaves_of, operations_of
+from rules_index.language.typed import Constant, Expression, Operation, may_be_constant, operations_of
 
 CONDITIONS = frozenset(("and", "or", "not", "compare", "distinct", "between", "in", "in_list", "like", "rlike", "is"))
 """Kinds of nodes that are always BOOLEAN."""
@@ -68,8 +68,8 @@ def combined(name: str, operands: Sequence[Expression | None]) -> Expression | N
 
 
 def _is_constant(tree: Expression) -> bool:
-    """Whether a condition that cannot raise reads no column, though it is not written as a constant."""
-    return isinstance(tree, Operation) and not any(leaves_of(tree)) and not operations.can_raise(tree)
+    """Whether Spark may know a condition that cannot raise, though it is not written as a constant."""
+    return isinstance(tree, Operation) and may_be_constant(tree) and not operations.can_raise(tree)
 
 
 def _repeats_operands(tree: Operation) -> bool:

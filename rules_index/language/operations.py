@@ -131,7 +131,7 @@ def members(values: Sequence[Expression | None], common: pa.DataType, zone: str)
     found: list[Expression | None] = []
     for each in values:
         found.append(None if each is None else cast(each, common, zone))
-        if values[0] is not None and isinstance(found[-1], Constant) and may_skip(values[0], found[-1]):
+        if values[0] is not None and found[-1] is not None and may_skip(values[0], found[-1]):
             found[-1] = None
         if isinstance(last := found[-1], Operation) and last.name == "raise":
             break
@@ -344,24 +344,23 @@ def compared(operator: str, left: Expression, right: Expression, common: pa.Data
         return None  # Spark may know the result of comparing a value with itself, and then does not evaluate the value
     if isinstance(first, Constant) and isinstance(second, Constant):
         return Constant(constants.truth(operator, first, second), BOOLEAN)
-    known = [(value, other) for value, other in ((left, second), (right, first)) if isinstance(other, Constant)]
-    if not constants.has_keys(common) or any(may_skip(*each) for each in known):
+    if not constants.has_keys(common) or may_skip(left, second) or may_skip(right, first):
         return None
     return Operation(operator, (first, second), BOOLEAN)
 
 
-def may_skip(value: Expression, constant: Constant | None) -> bool:
-    """Whether Spark may decide a comparison with a constant of a wider type without evaluating `value`, which can
-    raise.
+def may_skip(value: Expression, other: Expression) -> bool:
+    """Whether Spark may decide a comparison with what it knows as a constant of a wider type without evaluating
+    `value`, which can raise.
 
     It does so if no number of the value's type lies on one side of the constant. The result is then known for every
     value that is not NULL, and Spark evaluates nothing if it knows that the value is never NULL.
     """
-    if constant is None or constant.value is None or value.type == constant.type:
+    if value.type == other.type or not is_number(value.type) or not can_raise(value) or not may_be_constant(other):
         return False
-    if not is_number(value.type) or not can_raise(value):
-        return False
-    bounds, (least, greatest) = constants.cut(value.type, constant, "UTC"), constants.domain(value.type)
+    if not isinstance(other, Constant) or other.value is None:
+        return not isinstance(other, Constant)
+    bounds, (least, greatest) = constants.cut(value.type, other, "UTC"), constants.domain(value.type)
     return bounds is None or bounds[0] <= least or bounds[1] > greatest
 
 

@@ -124,7 +124,10 @@ def may_be_constant(expression: Expression | None) -> bool:
         return isinstance(expression, Constant)
     operands = expression.operands
     if expression.name == "case":
-        return any(map(may_be_constant, (*operands[1::2], operands[-1])))
+        conditions, values = operands[:-1:2], (*operands[1::2], operands[-1])
+        if any(map(may_be_constant, conditions)):
+            return any(map(may_be_constant, values))
+        return all(map(may_be_constant, values)) and len({each for each in values if isinstance(each, Constant)}) < 2
     if expression.name == "coalesce":
         return may_be_constant(next((each for each in operands if each != Constant(None, each.type)), operands[-1]))
     return all(map(may_be_constant, operands))

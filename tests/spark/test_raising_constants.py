@@ -90,6 +90,20 @@ def test_rows_and_errors_are_those_of_spark(spark, tmp_path, zone: str) -> None:
     assert tally.compared > (600 if SOAK else 300) and tally.raised_rows > (600 if SOAK else 300)
 
 
+def test_spark_decides_by_calls_of_constants_without_what_raises(spark, tmp_path) -> None:
+    texts = [
+        "coalesce(t + 125Y, 0Y) < ifnull(300, 5)",
+        "coalesce(n + 2147483000, 0) < greatest(5, NULL) * 1000000000L",
+        "if(coalesce(t + 125Y, 0Y) >= if(flag, 300, 300), 1, 2) = 2",
+        "coalesce(n / (n - 7) > 1 OR coalesce(TRUE, flag), FALSE)",
+        "(1 / (n - 7) > 0 AND NOT if(flag, TRUE, TRUE)) IS FALSE",
+        "(CASE WHEN flag THEN TRUE ELSE TRUE END OR n / (n - 7) > 1) IS TRUE",
+    ]
+    tally = compared(spark, tmp_path, rows(), texts, "UTC")
+    assert not tally.differences, "\n".join(map(str, tally.differences))
+    assert (tally.compared, tally.raised_rows, tally.matches) == (len(texts), 0, 4 * len(texts))
+
+
 def test_mistakes_need_no_spark() -> None:
     texts = [f"{column} {operator} '{text}'" for column in COLUMNS for operator in ("=", "<", "<=>")
              for text in MISTAKES]  # fmt: skip
