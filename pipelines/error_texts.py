@@ -27,6 +27,7 @@ _FULL_TEXTS = {
 }
 _CAUSE = "\N{DOWNWARDS ARROW WITH TIP RIGHTWARDS}"
 _MARKS = re.compile(rf"\x1b\[\d*m|{_CAUSE}")
+_TRACEBACK = "Traceback (most recent call last):"
 _FEATURES = re.compile(r"Unsupported table features required|Feature '\w+' is not supported")
 _ADVICE = {
     _FEATURES: (
@@ -45,8 +46,13 @@ _ADVICE = {
 def first_line(error: object) -> str:
     """The first non-empty line of an error's text, for a message of one paragraph; the class's name if there is none.
 
-    An error of an object store has a line for each cause in turn: all lines are joined.
+    An error of an object store has a line for each cause in turn: all lines are joined. One of Spark's Python workers
+    has what was raised after the last stack trace.
     """
+    stated, is_traced, trace = str(error).rpartition(_TRACEBACK)
+    if is_traced:
+        raised = next((line for line in trace.splitlines() if line and not line.startswith(" ")), "")
+        return f"{' '.join(stated.partition(_TRACEBACK)[0].split())} {raised}".strip()
     lines = [line.strip() for line in _MARKS.sub("", str(error)).splitlines()]
     found = [line for line in lines if line] or [type(error).__name__]
     text = ": ".join(found) if _CAUSE in str(error) else found[0]

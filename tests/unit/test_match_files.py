@@ -124,3 +124,18 @@ def test_nothing_is_left_of_a_file_that_is_abandoned(tmp_path: Path, monkeypatch
     assert list(tmp_path.iterdir())
     files.abandon()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("rules", [2, 40])
+def test_keys_that_are_never_null_are_read_back(tmp_path: Path, rules: int) -> None:
+    fields = [pa.field("x", pa.int64(), nullable=False), pa.field("y", pa.int64(), nullable=False)]
+    schema = pa.schema([*fields, pa.field("source_version", pa.int64(), nullable=False)])
+    rows = pa.RecordBatch.from_arrays([pa.array([7] * 100), pa.array(range(100)), pa.array([1] * 100)], schema=schema)
+    file = MatchFiles(str(tmp_path), task(("x", "y")), Layout(), pa.array([f"r{n:02}" for n in range(rules)]))
+    file.add(rows, np.arange(101), np.arange(100, dtype=np.int32) % rules)
+    file.close()
+    found = read(tmp_path)
+    assert found["x"].to_pylist() == [7] * 100
+    assert sorted(zip(found["y"].to_pylist(), found["rule_id"].to_pylist(), strict=True)) == [
+        (row, f"r{row % rules:02}") for row in range(100)
+    ]
