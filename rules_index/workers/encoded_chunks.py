@@ -24,7 +24,8 @@ CODECS = {"none": 0, "snappy": 1, "gzip": 2, "zstd": 6}
 _INT64, _BYTE_ARRAY = 2, 6
 _PLAIN, _RLE, _RLE_DICTIONARY = 0, 3, 8
 _DATA_PAGE, _DICTIONARY_PAGE = 0, 2
-_VALUES, _SIZE, _COMPRESSED, _DATA_PAGE_OFFSET, _STATISTICS = 5, 6, 7, 9, 12  # fields of ColumnMetaData
+# fields of ColumnMetaData
+_VALUES, _SIZE, _COMPRESSED, _DATA_PAGE_OFFSET, _STATISTICS, _PAGES = 5, 6, 7, 9, 12, 13
 _MICROSECONDS = (pa.timestamp("us"), pa.timestamp("us", "UTC"))
 _LONGEST_BOUND = 4096
 """The most bytes of a bound of a chunk; it has none if they would have more."""
@@ -118,6 +119,7 @@ class EncodedChunks:
             _COMPRESSED: (I64, 0),
             _DATA_PAGE_OFFSET: (I64, 0),
             11: (I64, begun),
+            _PAGES: (LIST, (STRUCT, [_pages(_DICTIONARY_PAGE, _PLAIN, 1), _pages(_DATA_PAGE, _RLE_DICTIONARY, 0)])),
         }
         header = {1: (I32, len(dictionary)), 2: (I32, _PLAIN)}
         self._put(chunk, _DICTIONARY_PAGE, 7, header, _plain(dictionary))
@@ -129,6 +131,8 @@ class EncodedChunks:
         header = {1: (I32, values), 2: (I32, _RLE_DICTIONARY), 3: (I32, _RLE), 4: (I32, _RLE)}
         self._put(chunk, _DATA_PAGE, 5, header, data)
         chunk[_VALUES] = (I64, chunk[_VALUES][1] + values)
+        known, of_data = chunk[_PAGES][1][1]
+        chunk[_PAGES] = (LIST, (STRUCT, [known, _pages(_DATA_PAGE, _RLE_DICTIONARY, of_data[3][1] + 1)]))
 
     def _put(self, chunk: Struct, kind: int, field: int, header: Struct, data: bytes) -> None:
         """Writes a page of a chunk, and adds its size to the chunk's."""
@@ -174,6 +178,11 @@ def _has_coded_lists(column: pa.ChunkedArray) -> bool:
         and all(each.dictionary.equals(values[0].dictionary) for each in values)
         and len(values[0].dictionary) > 0
     )
+
+
+def _pages(kind: int, encoding: int, count: int) -> Struct:
+    """How many pages of a kind have an encoding. If all have a dictionary, Spark passes over chunks by that."""
+    return {1: (I32, kind), 2: (I32, encoding), 3: (I32, count)}
 
 
 def _run(length: int, level: int) -> bytes:
