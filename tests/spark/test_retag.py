@@ -260,13 +260,16 @@ def test_a_stream_that_reads_the_tagged_rows(new_workspace) -> None:
     tag_stream(workspace, "s")
     assert tag_stream(workspace, "reader").rows == sum(seq >= 120 for seq in tags(workspace))
     matched_only = new_workspace(
-        {"s": {**STREAM, "output": "matched"}, "reader": {**streams["reader"], "output": "matched"}}
+        {name: {**stream, "output": "matched"} for name, stream in streams.items()}, root="other"
     )
+    write_rules(matched_only, AFTER)
+    tag_stream(matched_only, "s")
+    tag_stream(matched_only, "reader")
     # each row keeps a rule: none leaves the table
-    write_rules(workspace, BEFORE)
+    write_rules(matched_only, BEFORE)
     assert retag(matched_only, "s").rows_changed
     assert tag_stream(matched_only, "reader").rows == 0
-    write_rules(workspace, AFTER)
+    write_rules(matched_only, AFTER)
     assert retag(matched_only, "s").rows_changed
     with pytest.raises(SourceChangedError, match="retag"):
         tag_stream(matched_only, "reader")
