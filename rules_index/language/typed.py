@@ -119,8 +119,9 @@ def operations_of(attribute: Expression) -> Iterable[Operation]:
 
 def may_be_constant(expression: Expression | None) -> bool:
     """Whether Spark may replace an expression by a constant before it reads a row: it evaluates calls of constants, and
-    simplifies CASE with a constant condition or equal values, and COALESCE that begins with a constant."""
-    if not isinstance(expression, Operation):
+    simplifies CASE with a constant condition or equal values, and COALESCE that begins with a constant. What raises on
+    every row stays as it is."""
+    if not isinstance(expression, Operation) or expression.name == "raise":
         return isinstance(expression, Constant)
     operands = expression.operands
     if expression.name == "case":

@@ -108,5 +108,6 @@ def test_mistakes_need_no_spark() -> None:
     texts = [f"{column} {operator} '{text}'" for column in COLUMNS for operator in ("=", "<", "<=>")
              for text in MISTAKES]  # fmt: skip
     texts += [f"{column} IN ({KNOWN[column]}, 'high')" for column in COLUMNS]
+    texts += ["n + 1 > 'high'", "n + 1 IN (3, 'high')", "coalesce(amount * 2 > 'high' OR flag, FALSE)"]
     compiled = ri.compile_rules(list(enumerate(texts)), rows().schema, time_zone="Europe/Berlin")
     assert compiled.derived == () and len(compiled.rejects) == 0
