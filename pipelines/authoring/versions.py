@@ -59,6 +59,10 @@ def columns_in(table: Any) -> tuple[str, ...]:
     return tuple(name for name in COLUMNS if name in known or name not in _OPTIONAL)
 
 
+class ColumnTypeError(TableError):
+    """A column of a version of `rules` has values that cannot be read as the type that it has now."""
+
+
 def rules_of(lake: Lake, table: Any) -> pl.DataFrame:
     """The rows of a version of `rules` with all of `COLUMNS`; columns that the table lacks are NULL.
 
@@ -138,7 +142,7 @@ def _as_now(name: str, column: pl.Series, kind: pl.DataType, version: int) -> pl
         if name == "labels":
             return pl.Series(name, [_as_labels(value) for value in column.to_list()], kind)
         wanted = spark_type(pl.Series([], dtype=kind))
-        raise TableError(
+        raise ColumnTypeError(
             f"The column {name} in version {version} of the table rules is {spark_type(column)}, and must be {wanted}."
         ) from None
 
@@ -219,7 +223,8 @@ def history(workspace: Workspace, rule_id: str) -> list[dict[str, Any]]:
 def _versions(lake: Lake, rule_id: str | int) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
     """Each version's commit and the rule's row in it (None if it has none), newest first.
 
-    Ends before the first version that cannot be read. PipelineError if this is the newest one.
+    Ends before the first version that cannot be read, except that one with a column of a wrong type is left out: it was
+    never compiled. PipelineError if this is the newest one.
     """
     commits = {int(each["version"]): each for each in lake.delta("rules").history(MOST_VERSIONS)}
     found: list[tuple[dict[str, Any], dict[str, Any] | None]] = []
@@ -229,7 +234,8 @@ def _versions(lake: Lake, rule_id: str | int) -> list[tuple[dict[str, Any], dict
         if isinstance(read, PipelineError):
             if version == max(commits):
                 raise read
-            found.clear()
+            if not isinstance(read, ColumnTypeError):
+                found.clear()
         else:
             if read is not rules:
                 row = next(iter(in_force(read).to_dicts()), None)

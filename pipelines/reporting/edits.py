@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import polars as pl
 
-from pipelines.authoring.versions import Changes, changes_between, rules_of_versions
+from pipelines.authoring.versions import Changes, ColumnTypeError, changes_between, rules_of_versions
 from pipelines.errors import PipelineError
 from pipelines.lake.authors import author_of
 from pipelines.lake.lake import Lake
@@ -21,13 +21,15 @@ def edits_of(lake: Lake, scope: str, zone: ZoneInfo) -> list[dict[str, Any]]:
     """The last versions of `rules`, newest first: time, operation, user, and the scope's changes.
 
     The changes are how many rules were added, removed and changed, with some of these rules. The list ends at a version
-    whose files no longer exist.
+    whose files no longer exist. A version with a column of a wrong type is left out: it was never compiled.
     """
     commits = {int(each["version"]): each for each in lake.delta("rules").history(MOST_EDITS + 1)}
     edits: list[dict[str, Any]] = []
     before: pl.DataFrame | None = None
     # commits of some writers say nothing about themselves, and are not in the history
     for version, found in rules_of_versions(lake, sorted(commits)):
+        if isinstance(found, ColumnTypeError):
+            continue
         if isinstance(found, PipelineError):
             edits.clear()
             before = None

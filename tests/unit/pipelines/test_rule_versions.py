@@ -68,6 +68,25 @@ def test_history_counts_rows_that_were_tagged_anew_once(workspace, add_rules) ->
     assert [each["matches"] for each in history(workspace, "b")] == [3]
 
 
+def test_a_version_with_a_column_of_a_wrong_type_ends_no_history(workspace) -> None:
+    write(workspace, ("x > 1", None))
+    kept = write(workspace, ("x > 2", None))
+    wrong = pl.DataFrame({"rule_id": ["a"], "scope": ["s"], "expression": ["x > 3"], "enabled": ["yes"]})
+    wrong.write_delta(workspace.lake.uri("rules"), mode="overwrite", delta_write_options={"schema_mode": "overwrite"})
+    with pytest.raises(TableError, match="enabled in version 3 of the table rules is STRING, and must be BOOLEAN"):
+        history(workspace, "a")
+    workspace.lake.delta("rules").restore(kept)
+    assert [each["version"] for each in history(workspace, "a")] == [2, 1]
+    write(workspace, ("x > 4", None))
+    assert [(each["version"], each["expression"]) for each in history(workspace, "a")] == [
+        (5, "x > 4"),
+        (2, "x > 2"),
+        (1, "x > 1"),
+    ]
+    edits = edits_of(workspace.lake, "s", ZoneInfo("UTC"))
+    assert [(each["version"], each["changed"]) for each in edits] == [(5, 1), (4, 0), (2, 1), (1, 0), (0, 0)]
+
+
 def test_the_history_of_a_rule_that_had_no_scope(workspace, add_rules) -> None:
     add_rules(workspace, ("a", None, "x > 3"))
     assert [(each["scope"], each["matches"]) for each in history(workspace, "a")] == [(None, 0)]
