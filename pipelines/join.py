@@ -254,7 +254,8 @@ def _of_the_same_rows(due: Sequence[tuple[Joiner, PlannedJoin]]) -> list[list[tu
     for joiner, planned in due:
         plan = planned.batch.plan
         definition = plan["definition"]
-        rows = [plan["sides"], plan["lateness"], plan["latest"], definition["event_time"], definition["time_zone"]]
+        times = [plan["latest"], plan.get("latest_before")]
+        rows = [plan["sides"], plan["lateness"], times, definition["event_time"], definition["time_zone"]]
         if planned.resumed:
             # it may end Spark again, which must not be blamed on another join
             rows.append(joiner.join.name)

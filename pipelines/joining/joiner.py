@@ -18,7 +18,7 @@ from pipelines.errors import JoinChangedError
 from pipelines.joining.definition import definition_changes, definition_of
 from pipelines.joining.runner import JoinRunner, PartitionedRows, PlannedJoin
 from pipelines.joining.sides import SideFiles, side_files, source_fields
-from pipelines.joining.watermark import watermark
+from pipelines.joining.watermark import times_taken, watermark
 from pipelines.lake.column_types import arrow_schema_of
 from pipelines.lake.index_store import StoredIndex, index_to_tag_with
 from pipelines.lake.runs import PLANNED, MicroBatch, last_batch
@@ -116,7 +116,7 @@ class Joiner(MicroBatchRun):
             "definition": definition,
             "sides": sides,
             "lateness": self.join.lateness,
-            "latest": None if last is None else last.plan.get("latest"),
+            **times_taken(None if last is None else last.plan, sides, {n: s.version for n, s in self.sources.items()}),
             **common,
         }
         files = self._files(sides, watermark(plan))

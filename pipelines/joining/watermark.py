@@ -11,10 +11,31 @@ def watermark(plan: Mapping[str, Any]) -> int | None:
 
     Rows that a source held when the join began, or was restarted, did not come late: their files are in any order.
     """
-    lateness, latest = plan["lateness"], plan["latest"]
+    lateness, latest = plan["lateness"], plan.get("latest_before", plan["latest"])
     if any(side["position"]["snapshot"] and side["slice"] is not None for side in plan["sides"].values()):
         return None
     return None if lateness is None or latest is None else int(latest) - int(lateness)
+
+
+def times_taken(
+    last: Mapping[str, Any] | None, sides: Mapping[str, Any], versions: Mapping[str, int]
+) -> dict[str, Any]:
+    """The entries of a plan about event times; last: the plan of the previous micro-batch, versions: of the sources.
+
+    latest: the latest time of all rows taken; held: the versions of the sources when the rows that they held began to
+    be taken; latest_before: the latest time of the rows taken before that, which decides who comes too late. A stream
+    with many rows may need more micro-batches for what its source holds than another stream, whose rows are then later:
+    its own rows do not come late for that.
+    """
+    if last is None:
+        return {"latest": None, "latest_before": None, "held": dict(versions)}
+    latest, held = last.get("latest"), last.get("held", {})
+    if all(
+        side["position"]["version"] > held.get(name, -1) or last["sides"][name]["slice"] is None
+        for name, side in sides.items()
+    ):
+        return {"latest": latest, "latest_before": latest, "held": dict(versions)}
+    return {"latest": latest, "latest_before": last["latest_before"], "held": held}
 
 
 def later_time(one: int | None, other: int | None) -> int | None:
