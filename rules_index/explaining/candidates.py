@@ -202,11 +202,13 @@ def _keys_for_computation(
     for each in lists_of(attribute):
         if each.type == leaf.type or (is_integer(each.type) and is_integer(leaf.type)):
             yield from keys_near(each, now)
+    cuts = sorted({*predicate.true.cuts, *predicate.false.cuts})[:64]
+    if attribute.type == leaf.type and _is_measured(leaf.type) and not is_number(leaf.type):
+        yield from (key for cut in cuts for key in (cut - 1, cut))
     if now is None or not _is_measured(leaf.type):
         return
     if is_number(attribute.type):
-        cuts = {*predicate.true.cuts, *predicate.false.cuts}
-        goals = [goal for cut in sorted(cuts)[:64] for goal in (cut - 1, cut)]
+        goals = [goal for cut in cuts for goal in (cut - 1, cut)]
         wanted = [found for goal in goals if (found := fraction(goal, attribute.type)) is not None]
         yield from _on_a_line(attribute, wanted, leaf, now, inputs)
     for operation in operations_of(attribute):

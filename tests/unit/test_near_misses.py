@@ -32,6 +32,13 @@ NEAR: list[tuple[str, dict[str, Any], Any]] = [
     ("g > 3.4028234663852886e38", {}, {"g": float("inf")}),
     ("NOT b", {"b": True}, {"b": False}),
     ("d > DATE'2024-02-28'", {}, {"d": date(2024, 2, 29)}),
+    ("coalesce(d, DATE'1970-01-01') > DATE'2024-02-28'", {}, {"d": date(2024, 2, 29)}),
+    ("coalesce(d, DATE'1970-01-01') > DATE'2024-02-28'", {"d": None}, {"d": date(2024, 2, 29)}),
+    (
+        "coalesce(ts, TIMESTAMP'9999-12-31') = TIMESTAMP'2001-02-03 04:05:06'",
+        {},
+        {"ts": datetime(2001, 2, 3, 4, 5, 6, tzinfo=UTC)},
+    ),
     ("i > i + 1", {}, None),
     ("i + 4 > st.x + 10", {}, {"i": 8}),
     ("i > 3 AND i < 3", {}, None),
