@@ -22,9 +22,9 @@ def times_taken(
 ) -> dict[str, Any]:
     """The entries of a plan about event times; last: the plan of the previous micro-batch, versions: of the sources.
 
-    latest: the latest time of all rows taken; held: the versions of the sources when the rows that they held began to
-    be taken; latest_before: the latest time of the rows taken before that, which decides who comes too late. A stream
-    with many rows may need more micro-batches for what its source holds than another stream, whose rows are then later:
+    latest: the latest time of all rows taken; held: the versions of the sources now; latest_before: the time that
+    decides who comes too late. It becomes the latest time once all rows are taken that the sources held at the previous
+    plan. A stream with many rows may need more micro-batches for these than another stream, whose rows are then later:
     its own rows do not come late for that.
     """
     if last is None:
@@ -35,7 +35,7 @@ def times_taken(
         for name, side in sides.items()
     ):
         return {"latest": latest, "latest_before": latest, "held": dict(versions)}
-    return {"latest": latest, "latest_before": last["latest_before"], "held": held}
+    return {"latest": latest, "latest_before": last["latest_before"], "held": dict(versions)}
 
 
 def later_time(one: int | None, other: int | None) -> int | None:
