@@ -139,24 +139,6 @@ def test_no_row_is_late_that_a_source_held_when_the_join_began(new_workspace, ad
     assert "quarantine_j is gone, and with it the 1 rows" in lost and lost.endswith("deltatag join j --restart")
 
 
-def test_no_row_is_late_that_waited_while_rows_of_another_stream_were_taken(new_workspace, add_rules) -> None:
-    """A stream with large files takes more micro-batches than one whose files are taken all at once."""
-    small = {"a": {**STREAMS["a"], "max_bytes_per_batch": "1"}, "b": STREAMS["b"]}
-    workspace = new_workspace(small, spark=False, joins={"j": {**JOIN["j"], "lateness": "20 s"}})
-    add_rules(workspace, ("all", "j", "TRUE"))
-    for second in (0, 1000, 2000, 3000):
-        append(workspace, "a", (1, second, second))
-        append(workspace, "b", (1, second - 1, second))
-        if not second:
-            compile_scopes(workspace, ["j"])
-            join_streams(workspace, "j")
-    assert join_streams(workspace, "j").batches == 3
-    held = [(second, second, "all") for second in (0, 1000, 2000, 3000)]
-    assert (pairs(workspace), workspace.lake.arrow("quarantine_j").num_rows) == (held, 0)
-    append(workspace, "a", (1, 2979, 1), (1, 2980, 2))
-    assert join_streams(workspace, "j").quarantined == 1
-
-
 def test_a_side_whose_start_is_in_the_future_takes_no_row_before_it(new_workspace, add_rules) -> None:
     later = datetime.now(UTC) + timedelta(days=1)
     waiting = {**STREAMS, "b": {**STREAMS["b"], "start": later.isoformat(), "checks": {"never": "FALSE"}}}
