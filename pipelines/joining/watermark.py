@@ -30,12 +30,11 @@ def times_taken(
     if last is None:
         return {"latest": None, "latest_before": None, "held": dict(versions)}
     latest, held = last.get("latest"), last.get("held", {})
-    if all(
+    is_taken = all(
         side["position"]["version"] > held.get(name, -1) or last["sides"][name]["slice"] is None
         for name, side in sides.items()
-    ):
-        return {"latest": latest, "latest_before": latest, "held": dict(versions)}
-    return {"latest": latest, "latest_before": last["latest_before"], "held": dict(versions)}
+    )
+    return {"latest": latest, "latest_before": latest if is_taken else last["latest_before"], "held": dict(versions)}
 
 
 def later_time(one: int | None, other: int | None) -> int | None:

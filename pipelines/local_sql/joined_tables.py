@@ -79,17 +79,19 @@ class JoinedTables(LocalTable):
         """For each table the parts of ON that its rows must satisfy before they are joined. NeedsSparkError if another
         part is about both tables, or about one whose rows are kept all the same."""
         found: dict[str, list[str]] = {alias: [] for alias in self._tables}
-        if texts:
+        left = dict(enumerate(texts))
+        if left:
             schema = self._schema_of(self._tables)
-            compiled = ri.compile_rules(list(enumerate(texts)), schema, "scan", time_zone=self.zone)
-            if len(compiled) < len(texts):
+            compiled = ri.compile_rules(list(left.items()), schema, "scan", time_zone=self.zone)
+            if len(compiled) < len(left):
                 raise NeedsSparkError("only Spark evaluates the join's condition")
-        for text in texts:
-            narrowed = [alias for alias in self._tables if not self._keeps_all[alias]]
-            own = next(((alias, part) for alias in narrowed for part in self._own([text], alias).values()), None)
-            if own is None:
-                raise NeedsSparkError(f"the join's condition has {text}")
-            found[own[0]].append(own[1])
+        for alias in self._tables:
+            if left and not self._keeps_all[alias]:
+                own = {place: part for place, part in self._own(texts, alias).items() if place in left}
+                found[alias] += own.values()
+                left = {place: text for place, text in left.items() if place not in own}
+        if left:
+            raise NeedsSparkError(f"the join's condition has {next(iter(left.values()))}")
         return found
 
     @cached_property
@@ -212,7 +214,7 @@ class JoinedTables(LocalTable):
             sides[alias] = Side(schema, self._keys[alias], self._keeps_all[alias])
             batches[alias] = table.batches(schema.names, self._pushed[alias])
         if self._kind in _OF_FIRST_ALONE:
-            first, second = self._tables
+            first, second = self._first, self._second
             both = (sides[first], batches[first], sides[second], batches[second])
             for rows in chosen(*both, has_partner=self._kind == "SEMI"):
                 yield self._shown({first: rows})

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules_index.workers.thrift import BINARY, I32, I64, LIST, STRUCT, Struct, write_struct
+from rules_index.workers.thrift import BINARY, I32, I64, LIST, STRUCT, Struct, put_varint, write_struct
 
 CODECS = {"none": 0, "snappy": 1, "gzip": 2, "zstd": 6}
 """The numbers of codecs in a footer."""
@@ -208,10 +208,8 @@ def _runs(lengths: np.ndarray, codes: np.ndarray, width: int) -> bytes:
 
 def _varint(value: int) -> bytes:
     found = bytearray()
-    while value > 127:
-        found.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*found, value])
+    put_varint(found, value)
+    return bytes(found)
 
 
 def _sized(levels: bytes) -> bytes:

@@ -172,6 +172,7 @@ class _MatchFile:
         runs, sizes = EncodedChunks(self._task.codec), list[int]()
 
         def columns_of(group: _RowGroup) -> pa.Table:
+            """Encodes the runs of a row group, and returns its other columns."""
             for name, (values, lengths) in group.runs.items():
                 runs.add_runs(len(sizes), name, values, lengths)
             for name in self._floats:

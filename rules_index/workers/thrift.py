@@ -111,7 +111,7 @@ def _put(out: bytearray, kind: int, value: Any) -> None:
     if kind in (I16, I32, I64):
         _put_zigzag(out, value)
     elif kind == BINARY:
-        _put_varint(out, len(value))
+        put_varint(out, len(value))
         out += value
     elif kind == STRUCT:
         _put_struct(out, value)
@@ -123,7 +123,7 @@ def _put(out: bytearray, kind: int, value: Any) -> None:
         inner, items = value
         out.append(min(len(items), 15) << 4 | inner)
         if len(items) >= 15:
-            _put_varint(out, len(items))
+            put_varint(out, len(items))
         for item in items:
             if inner in (TRUE, FALSE):
                 out.append(item)
@@ -131,7 +131,8 @@ def _put(out: bytearray, kind: int, value: Any) -> None:
                 _put(out, inner, item)
 
 
-def _put_varint(out: bytearray, value: int) -> None:
+def put_varint(out: bytearray, value: int) -> None:
+    """Appends an unsigned integer, seven bits a byte."""
     while value > 127:
         out.append(value & 127 | 128)
         value >>= 7
@@ -139,4 +140,4 @@ def _put_varint(out: bytearray, value: int) -> None:
 
 
 def _put_zigzag(out: bytearray, value: int) -> None:
-    _put_varint(out, value << 1 if value >= 0 else (-value << 1) - 1)
+    put_varint(out, value << 1 if value >= 0 else (-value << 1) - 1)

@@ -139,3 +139,12 @@ def test_keys_that_are_never_null_are_read_back(tmp_path: Path, rules: int) -> N
     assert sorted(zip(found["y"].to_pylist(), found["rule_id"].to_pylist(), strict=True)) == [
         (row, f"r{row % rules:02}") for row in range(100)
     ]
+
+
+def test_a_file_in_which_each_column_has_one_value(tmp_path: Path) -> None:
+    rows = pa.record_batch({"x": pa.array([7] * 300), "source_version": pa.array([1] * 300)})
+    file = MatchFiles(str(tmp_path), task(("x",)), Layout(), pa.array(["r", "s"]))
+    file.add(rows, np.arange(301), np.ones(300, np.int32))
+    (entry,) = file.close()
+    assert read(tmp_path).to_pylist() == [{"rule_id": "s", "x": 7, "rules_version": 7, "source_version": 1}] * 300
+    assert json.loads(entry["stats"])["maxValues"] == {"rule_id": "s", "x": 7, "rules_version": 7, "source_version": 1}

@@ -85,6 +85,13 @@ def test_a_condition_of_very_many_parts_is_compiled_a_few_times(
     assert 0 < len(compiles) <= 8  # the whole, what is left of it, and up to three times for each table
     expected = frames["s"].join(frames["t"].filter(pl.col("w") == "a"), on="k").height
     assert found is not None and found.to_pylist() == [{"n": expected}]
+    compiles.clear()
+    parts = " AND ".join(f"t.id <> {1_000 + number}" for number in range(1_000))
+    found = local_result(lake, f"SELECT count(*) AS n FROM s SEMI JOIN t ON s.k = t.k AND {parts} AND w = 'a'")
+    assert 0 < len(compiles) <= 5
+    assert found is not None and found.to_pylist() == [
+        {"n": frames["s"].join(frames["t"].filter(pl.col("w") == "a"), on="k", how="semi").height}
+    ]
 
 
 def lake_files(table: Path, day: int) -> list[Path]:
