@@ -11,13 +11,13 @@ import rules_index as ri
 from pipelines.lake.index_store import (
     StoredIndex,
     fetch_index,
-    file_sha256,
     newest_index,
     read_index,
     store_index,
 )
 from pipelines.lake.lake import Lake
 from pipelines.scratch import indexes_folder, new_file
+from rules_index.index.checksum_cache import sha256_once
 
 _CHECKED_BYTES = 64 << 20
 """Size in bytes up to which a stored index is read from the table and checked on each compile."""
@@ -56,7 +56,7 @@ def store(
     """Store the index in `rule_index`, and rename its file so that `fetch_index` finds it."""
     try:
         stored = store_index(lake, name, version, fingerprint, engine, path, statistics, force)
-        if file_sha256(path) == stored.sha256:
+        if sha256_once(path) == stored.sha256:
             os.replace(path, path.with_name(f"{stored.sha256}.index"))
     finally:
         path.unlink(missing_ok=True)

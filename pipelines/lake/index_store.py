@@ -190,7 +190,7 @@ def store_index(
 
     size = path.stat().st_size
     stored = StoredIndex(
-        scope, rules_version, fingerprint, engine, format_version_of(statistics), file_sha256(path),
+        scope, rules_version, fingerprint, engine, format_version_of(statistics), sha256_once(path),
         size, -(-size // CHUNK_BYTES), statistics, datetime.now(UTC),
     )  # fmt: skip
     # no query filters by the bytes: minimum and maximum would only be copies of them
@@ -360,12 +360,6 @@ def read_index(lake: Lake, stored: StoredIndex) -> bytes:
     if hashlib.sha256(data).hexdigest() != stored.sha256:
         raise IndexDamagedError(_advice(stored.scope, "its bytes do not have the SHA-256 that was written with them"))
     return data
-
-
-def file_sha256(path: Path) -> str:
-    """SHA-256 of a file, in hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextlib.contextmanager

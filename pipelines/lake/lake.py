@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from pipelines.error_texts import first_line, why_denied
 from pipelines.errors import AccessError, MissingTableError, TableError
+from pipelines.lake.filtered_rows import filtered_rows
 from pipelines.lake.reading import arrow_reads, as_dataset, as_texts, batches_of, count_rows, files_in, read_rows
 from pipelines.lake.table_cache import delta_rs_uri, local_folder, refuse_if_not_writable, shared_table, table_to_write
 from pipelines.settings.model import LakeSettings
@@ -130,9 +131,7 @@ class Lake:
         table = self.delta(name, version)
         try:
             if isinstance(filters, pc.Expression):
-                if not arrow_reads(table):
-                    return read_rows(table, columns).filter(filters)
-                return as_texts(as_dataset(table).to_table(columns, filters))
+                return filtered_rows(table, columns or [field.name for field in table.schema().fields], filters)
             return self._rows(table, columns, filters or ())
         except (exceptions.DeltaError, OSError, pa.ArrowException) as error:
             raise self.unreadable(name, version, error) from error

@@ -46,7 +46,7 @@ def read_rows(
     chosen = ", ".join(map(quoted, columns)) if columns is not None else "*"
     where = " AND ".join(f"{quoted(column)} = {literal(value)}" for column, value in equal)
     found = _query(table, f"SELECT {chosen} FROM rows" + (f" WHERE {where}" if where else ""))
-    return found.cast(pa.schema([_plain(field) for field in found.schema]))
+    return found.cast(pa.schema([plain_field(field) for field in found.schema]))
 
 
 def _is_only_widened(table: DeltaTable) -> bool:
@@ -349,7 +349,7 @@ def _query(table: DeltaTable, text: str) -> pa.Table:
     return pa.RecordBatchReader.from_stream(query.execute(text)).read_all()
 
 
-def _plain(field: pa.Field) -> pa.Field:
+def plain_field(field: pa.Field) -> pa.Field:
     """The field with plain strings and bytes: delta-rs gives view types, which few functions of Arrow support."""
     kind, t = field.type, pa.types
     if t.is_string_view(kind):
@@ -357,11 +357,11 @@ def _plain(field: pa.Field) -> pa.Field:
     elif t.is_binary_view(kind):
         kind = pa.binary()
     elif t.is_list(kind):
-        kind = pa.list_(_plain(kind.value_field))
+        kind = pa.list_(plain_field(kind.value_field))
     elif t.is_struct(kind):
-        kind = pa.struct([_plain(each) for each in kind])
+        kind = pa.struct([plain_field(each) for each in kind])
     elif t.is_map(kind):
-        kind = pa.map_(_plain(kind.key_field), _plain(kind.item_field))
+        kind = pa.map_(plain_field(kind.key_field), plain_field(kind.item_field))
     return field.with_type(kind)
 
 

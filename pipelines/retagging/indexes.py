@@ -11,9 +11,10 @@ import polars as pl
 
 import rules_index as ri
 from pipelines.errors import IndexOutdatedError, NeedsSparkError
-from pipelines.lake.index_store import fetch_index, file_sha256
+from pipelines.lake.index_store import fetch_index
 from pipelines.runners.spark_required import why_spark_evaluates
 from pipelines.scratch import indexes_folder, keep, new_file
+from rules_index.index.checksum_cache import sha256_once
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -111,7 +112,7 @@ def matcher_of(scope: Scope, compiled: ri.CompiledRules, id_type: str) -> Matche
     handle, path = new_file(folder)
     os.close(handle)
     compiled.save(path, shares_lists=True)
-    named = folder / f"{file_sha256(path)}.index"
+    named = folder / f"{sha256_once(path)}.index"
     os.replace(path, named)
     keep(named)
     return Matcher(scope.workspace.spark, compiled, named, id_type)

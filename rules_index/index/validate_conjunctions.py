@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from rules_index.index.array_checks import InvalidArraysError, require, require_form, require_offsets, require_range
-from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
+from rules_index.index.conjunction_arrays import Conjunctions
+from rules_index.index.term_checks import sizes_of_sets
 from rules_index.index.validate_kernel import validate_kernel
 
 CONJUNCTION_DTYPES = {"set_start": np.int64, "start": np.int64}
@@ -39,29 +40,14 @@ def validate_conjunctions(arrays: dict[str, np.ndarray], attributes: int, rules:
     require(len(c.disjunction_start) > 0, "disjunction_start")
     require_offsets(c.disjunction_start, int(c.disjunction_start[-1]), "disjunction_start")
     require(c.disjunction_start[-1] <= len(c.target), "disjunction_start")
-    require_range(c.terms[:, 0], DISJUNCTION, attributes, "terms")
-    disjunction = c.terms[:, 0] == DISJUNCTION
-    require_range(c.terms[~disjunction, 1], 0, len(c.set_start) - 1, "terms")
-    owner = np.repeat(np.arange(len(c.target)), np.diff(c.start))
     first = int(c.disjunction_start[-1])
-    # a shared disjunction names only earlier shared disjunctions
-    limit = np.full(len(c.target), c.disjunctions, np.int64)
-    limit[:first] = np.repeat(np.arange(c.disjunctions), np.diff(c.disjunction_start))
-    require_range(c.terms[disjunction, 1], 0, c.disjunctions, "terms")
-    require(bool((c.terms[disjunction, 1] < limit[owner[disjunction]]).all()), "terms")
-    # all terms that share a set are on attributes with the same number of codes
-    size = np.zeros(len(c.set_start) - 1, np.int64)
-    size[c.terms[~disjunction, 1]] = c.sizes[c.terms[~disjunction, 0]]
-    require(bool((size[c.terms[~disjunction, 1]] == c.sizes[c.terms[~disjunction, 0]]).all()), "terms")
+    owner = np.repeat(np.arange(c.disjunctions, dtype=np.int32), np.diff(c.disjunction_start))
+    require(bool((c.target[:first] == owner).all()), "target")
+    size = np.zeros(len(c.set_start) - 1, np.int32)
+    require(sizes_of_sets(c.terms, c.start, owner, c.disjunctions, c.sizes, size), "terms")
     _require_intervals(c, np.repeat(size, np.diff(c.set_start)))
-    require(bool((c.target[:first] == limit[:first]).all()), "target")
     require_range(c.target[first:], 0, rules, "target")
     require(bool((np.diff(c.target[first:]) >= 0).all()), "target")
-    # no conjunction names an attribute twice; sorting is only needed if its terms are not in the order of attributes
-    keys = owner[~disjunction].astype(np.int64) * attributes + c.terms[~disjunction, 0]
-    if not bool((keys[1:] > keys[:-1]).all()):
-        keys.sort()
-        require(bool((keys[1:] > keys[:-1]).all()), "terms")
     return c
 
 

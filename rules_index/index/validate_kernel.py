@@ -14,6 +14,7 @@ import numpy as np
 from rules_index.index.array_checks import require, require_form, require_offsets, require_range
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.layout import SCRATCH_BYTES, coarse_shift, depth_of, multipliers, rows_of_block, strides
+from rules_index.index.term_checks import are_intervals
 from rules_index.kernels.bitmaps import ALL, COARSE_CODES, EMPTY
 from rules_index.kernels.fields import FIELDS, SCALARS
 from rules_index.kernels.hash_tables import NEVER, NOTHING, PACKED
@@ -121,7 +122,7 @@ class _Kernel:
         start = a["term_start"]
         # the bitmaps of shared disjunctions are in the order of rows, not in that of a sorted run
         require(bool((high[start[self.runs_begin] : start[self.runs_end]] < bitmaps).all()), "terms")
-        self._require_intervals(low, high)
+        self._require_intervals()
         checks = a["checks"]
         require_range(checks[:, 0], DISJUNCTION, len(self.c.sizes), "checks")
         is_disjunction = checks[:, 0] == DISJUNCTION
@@ -140,7 +141,7 @@ class _Kernel:
         limit[of_disjunction] = self.a["target"][owner[of_disjunction]]
         require(bool(((disjunctions >= 0) & (disjunctions < limit)).all()), what)
 
-    def _require_intervals(self, low: np.ndarray, high: np.ndarray) -> None:
+    def _require_intervals(self) -> None:
         """Requires for each term that the rows in its bitmap `high` but not in its bitmap `low` are those of an
         interval of codes, so that `low` is a subset of `high`."""
         a = self.a
@@ -150,13 +151,7 @@ class _Kernel:
         below = intervals[begin[single]]
         edge[single] = np.where(below[:, 0] == 0, below[:, 1] + 1, -1)
         edge[ALL] = COARSE_CODES + 1
-        cut = np.flatnonzero(low != EMPTY)
-        low, high = low[cut], high[cut]
-        require(bool((low > ALL).all()), "terms")
-        require(bool(((edge[low] >= 0) & (edge[low] < edge[high])).all()), "terms")
-        require_range(high, 0, len(begin) - 1, "terms")
-        attribute = a["bitmap_attribute"]
-        require(bool(((high == ALL) | (attribute[low] == attribute[high])).all()), "terms")
+        require(are_intervals(a["terms"], edge, a["bitmap_attribute"]), "terms")
 
     def runs(self) -> None:
         """Checks that the conjunctions of each level of the sorted runs are contiguous."""
