@@ -25,20 +25,21 @@ def filtered_rows(table: DeltaTable, columns: Sequence[str], where: pc.Expressio
     """
     if not arrow_reads(table):
         return read_rows(table, columns).filter(where)
-    folder = local_folder(table.table_uri)
-    if folder is not None and not table.metadata().partition_columns:
+    folder, paths = local_folder(table.table_uri), files_in(table)["path"].to_pylist()
+    # a shallow clone names files of another table by their URIs
+    if folder is not None and not table.metadata().partition_columns and not any("://" in path for path in paths):
+        files = [SourceFile(str(Path(folder) / unquote(path)), {}, 0) for path in paths]
         try:
-            return as_texts(_streamed(table, Path(folder), columns, where))
+            return as_texts(_streamed(table, files, columns, where))
         except UnreadableFileError:
             pass
     return as_texts(as_dataset(table).to_table(list(columns), where))
 
 
-def _streamed(table: DeltaTable, folder: Path, columns: Sequence[str], where: pc.Expression) -> pa.Table:
+def _streamed(table: DeltaTable, files: Sequence[SourceFile], columns: Sequence[str], where: pc.Expression) -> pa.Table:
     """Reads the files in batches: a dataset holds all texts of a row group at once, hundreds of MB of a million
     rules."""
     schema = pa.schema([plain_field(field) for field in pa.schema(table.schema())])
-    files = [SourceFile(str(folder / unquote(path)), {}, 0) for path in files_in(table)["path"].to_pylist()]
     wanted = pa.schema([schema.field(name) for name in columns])
     parts = [wanted.empty_table()]
     for batch in read_batches(files, schema, columns, with_version=False):
