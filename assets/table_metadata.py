@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from pipelines.lake.reading import as_dataset, values_of
+from pipelines.lake.python_values import values_of
+from pipelines.lake.reading import as_dataset
 from pipelines.table_definitions import is_tagged
 
 if TYPE_CHECKING:

@@ -92,7 +92,7 @@ def _print_result(result: pa.Table, style: str) -> None:
     from pipelines.errors import StatementError
 
     names = result.column_names
-    from pipelines.lake.reading import values_of
+    from pipelines.lake.python_values import values_of
 
     columns = [values_of(column) for column in result.columns]
     rows = [list(row) for row in zip(*columns, strict=True)] if columns else []

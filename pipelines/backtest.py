@@ -18,7 +18,7 @@ import rules_index as ri
 from pipelines.annotated import annotate_of
 from pipelines.duplicate_ids import current_rules
 from pipelines.errors import ConfigurationError
-from pipelines.lake.reading import values_of
+from pipelines.lake.python_values import values_of
 from pipelines.rule_set import ANNOTATED_BY, RULE_COLUMNS
 from pipelines.scopes import StreamScope, scope_of
 from pipelines.sources.event_times import bounds

@@ -133,6 +133,8 @@ def _explain_rows(task: _Task, rows: pa.Table, version: int | None, fingerprint:
         return
     try:
         listed = rows.to_pylist(maps_as_pydicts="lossy")
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"A row has a text that is not UTF-8 ({error.reason}); leave that row out.") from None
     except (ValueError, OverflowError) as error:
         raise ConfigurationError(
             f"A row has a date or time that Python cannot represent ({error}); leave that row out."

@@ -24,7 +24,7 @@ from deltatag.demo.printing import Narrator
 from deltatag.demo.statements import read_statements
 from deltatag.demo.weather import read_weather
 from deltatag.output import write
-from pipelines.lake.reading import values_of
+from pipelines.lake.python_values import values_of
 from pipelines.local_sql.statement import local_result
 from pipelines.table_definitions import tagged_table
 

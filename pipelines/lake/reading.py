@@ -238,31 +238,6 @@ def _replaced(data: bytes | None) -> str | None:
     return None if data is None else data.decode(errors="replace")
 
 
-def values_of(column: pa.ChunkedArray) -> list[Any]:
-    """The values of a column; a MAP becomes a dict, or a list of entries if its keys are not hashable.
-
-    If a date or timestamp in it is outside the years 1 to 9999 in UTC, which Python lacks, all are texts.
-    """
-    try:
-        found: list[Any] = column.to_pylist(maps_as_pydicts="lossy")
-    except TypeError:
-        found = column.to_pylist()
-    except (OverflowError, ValueError):
-        found = values_of(column.cast(_with_texts(column.type)))
-    return found
-
-
-def _with_texts(kind: pa.DataType) -> pa.DataType:
-    """The type with strings in place of dates and timestamps."""
-    if pa.types.is_list(kind):
-        return pa.list_(_with_texts(kind.value_type))
-    if pa.types.is_map(kind):
-        return pa.map_(_with_texts(kind.key_type), _with_texts(kind.item_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_with_texts(field.type)) for field in kind])
-    return pa.string() if pa.types.is_temporal(kind) else kind
-
-
 def count_rows(table: DeltaTable) -> int:
     """How many rows a table has, deleted ones left out."""
     return int(_query(table, "SELECT count(*) AS n FROM rows")["n"][0].as_py())

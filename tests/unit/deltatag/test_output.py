@@ -17,7 +17,7 @@ from deltatag.logs import libraries_silent
 from deltatag.output import json_text, jsonable, print_csv, print_json, print_table, say, say_rejected
 from deltatag.progress import Progress
 from pipelines.compiling.results import ScopeResult
-from pipelines.lake.reading import values_of
+from pipelines.lake.python_values import values_of
 
 
 def test_output_forms(capsys) -> None:

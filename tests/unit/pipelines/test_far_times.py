@@ -14,7 +14,7 @@ from deltalake.transaction import AddAction
 from deltatag.__main__ import main
 from pipelines.authoring.exchange import import_rules
 from pipelines.errors import NeedsSparkError, TableError
-from pipelines.lake.reading import values_of
+from pipelines.lake.python_values import values_of
 from pipelines.lint import lint_scopes
 from pipelines.local_sql.statement import execute
 from pipelines.rule_set import read_rules
@@ -109,6 +109,20 @@ def test_values_outside_the_years_of_python_are_texts() -> None:
     assert values_of(pa.chunked_array([pa.array([10_000_000], pa.date32())])) == ["29349-01-26"]
     nested = pa.StructArray.from_arrays([pa.array([1, 2]), times], ["n", "t"])
     assert values_of(pa.chunked_array([nested]))[0] == {"n": 1, "t": "9999-12-31 23:59:59.000000-0500"}
+
+
+def test_bytes_that_are_not_utf8_are_shown_as_replaced() -> None:
+    texts = pa.array([b"a\xff", b"\xc3\xbc", None], pa.binary()).view(pa.string())
+    shown = ["a\ufffd", "ü", None]
+    assert values_of(pa.chunked_array([texts])) == shown
+    times = pa.array([253_402_318_799_000_000, 0, None], pa.timestamp("us", "America/New_York"))
+    mixed = pa.StructArray.from_arrays([texts, times], ["s", "t"])
+    assert [row["s"] for row in values_of(pa.chunked_array([mixed]))] == shown
+    lists = pa.ListArray.from_arrays(pa.array([0, 2, 3, 3], pa.int32()), texts)
+    assert values_of(pa.chunked_array([lists])) == [shown[:2], [None], []]
+    maps = pa.MapArray.from_arrays(pa.array([0, 2], pa.int32()), texts[:2], texts[1:])
+    assert values_of(pa.chunked_array([maps])) == [{"a\ufffd": "ü", "ü": None}]
+    assert values_of(pa.chunked_array([pa.array([b"\xff", None])])) == [b"\xff", None]
 
 
 def test_a_source_of_the_year_minus_221_can_be_linted(workspace: Workspace, add_rules) -> None:

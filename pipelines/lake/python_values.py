@@ -1,0 +1,61 @@
+"""The values of columns as Python's, to show them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+
+def values_of(column: pa.ChunkedArray) -> list[Any]:
+    """The values of a column; a MAP becomes a dict, or a list of entries if its keys are not hashable.
+
+    If a date or timestamp in it is outside the years 1 to 9999 in UTC, which Python lacks, all are texts. Bytes of a
+    text that are not UTF-8 become U+FFFD.
+    """
+    kind = column.type
+    try:
+        found: list[Any] = column.to_pylist(maps_as_pydicts="lossy")
+    except TypeError:
+        found = column.to_pylist()
+    except UnicodeDecodeError:
+        read = values_of(column.cast(_changed(kind, _is_text, pa.large_binary())))
+        found = [_decoded(value, kind) for value in read]
+    except (OverflowError, ValueError):
+        found = values_of(column.cast(_changed(kind, pa.types.is_temporal, pa.string())))
+    return found
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _changed(kind: pa.DataType, is_changed: Callable[[pa.DataType], bool], new: pa.DataType) -> pa.DataType:
+    """The type with another one in place of some types, also within nested ones."""
+
+    def within(inner: pa.DataType) -> pa.DataType:
+        return _changed(inner, is_changed, new)
+
+    if pa.types.is_list(kind):
+        return pa.list_(within(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(within(kind.key_type), within(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(within(field.type)) for field in kind])
+    return new if is_changed(kind) else kind
+
+
+def _decoded(value: Any, kind: pa.DataType) -> Any:
+    """A value of this type in which texts are bytes, with texts."""
+    if value is None:
+        return None
+    if pa.types.is_list(kind):
+        return [_decoded(each, kind.value_type) for each in value]
+    if pa.types.is_map(kind):
+        entries = value.items() if isinstance(value, dict) else value
+        decoded = [(_decoded(key, kind.key_type), _decoded(item, kind.item_type)) for key, item in entries]
+        return dict(decoded) if isinstance(value, dict) else decoded
+    if pa.types.is_struct(kind):
+        return {field.name: _decoded(value[field.name], field.type) for field in kind}
+    return value.decode(errors="replace") if _is_text(kind) and isinstance(value, bytes) else value
