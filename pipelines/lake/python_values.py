@@ -12,9 +12,12 @@ def values_of(column: pa.ChunkedArray) -> list[Any]:
     """The values of a column; a MAP becomes a dict, or a list of entries if its keys are not hashable.
 
     If a date or timestamp in it is outside the years 1 to 9999 in UTC, which Python lacks, all are texts. Bytes of a
-    text that are not UTF-8 become U+FFFD.
+    text that are not UTF-8 become U+FFFD. A FLOAT becomes the number with the fewest digits that is this FLOAT: 1.1,
+    not 1.100000023841858.
     """
     kind = column.type
+    if (digits := _changed(kind, pa.types.is_float32, pa.string())) != kind:
+        return [_decoded(value, kind) for value in values_of(column.cast(digits))]
     try:
         found: list[Any] = column.to_pylist(maps_as_pydicts="lossy")
     except TypeError:
@@ -47,7 +50,7 @@ def _changed(kind: pa.DataType, is_changed: Callable[[pa.DataType], bool], new: 
 
 
 def _decoded(value: Any, kind: pa.DataType) -> Any:
-    """A value of this type in which texts are bytes, with texts."""
+    """A value of this type in which texts are bytes, or FLOATs are texts, as it is to be."""
     if value is None:
         return None
     if pa.types.is_list(kind):
@@ -58,4 +61,6 @@ def _decoded(value: Any, kind: pa.DataType) -> Any:
         return dict(decoded) if isinstance(value, dict) else decoded
     if pa.types.is_struct(kind):
         return {field.name: _decoded(value[field.name], field.type) for field in kind}
+    if pa.types.is_float32(kind):
+        return float(value)
     return value.decode(errors="replace") if _is_text(kind) and isinstance(value, bytes) else value

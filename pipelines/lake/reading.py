@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -19,7 +19,8 @@ from rules_index.workers.source_file_reader import KEPT
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
-    from pyarrow.dataset import FileSystemDataset, ParquetFileFragment
+    from pyarrow.dataset import FileSystemDataset, ParquetFileFragment, ParquetReadOptions
+    from pyarrow.fs import FileSystem
 
 
 _NANOSECONDS = ((1 << 63) - 1) // 1_000
@@ -103,13 +104,23 @@ def as_dataset(table: DeltaTable) -> FileSystemDataset:
 
     # Spark writes timestamps as INT96, which Arrow otherwise reads in nanoseconds: these end in the year 2262
     options = ParquetReadOptions(coerce_int96_timestamp_unit="us")
+    files = _file_system(table) if local_folder(table.table_uri) is not None else None
+    try:
+        found = table.to_pyarrow_dataset(filesystem=files, parquet_read_options=options)
+    except (ValueError, OverflowError):  # a bound is a time of a year that Python lacks
+        return _without_bounds(table, options)
+    return _without_null_bounds(found, table)
+
+
+def _file_system(table: DeltaTable) -> FileSystem:
+    """The file system of a table's files; their paths in it are relative to the table's folder."""
+    from deltalake.fs import DeltaStorageHandler
+    from pyarrow.fs import LocalFileSystem, PyFileSystem, SubTreeFileSystem
+
     folder = local_folder(table.table_uri)
     if folder is None:
-        return _without_null_bounds(table.to_pyarrow_dataset(parquet_read_options=options), table)
-    from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
-
-    files = SubTreeFileSystem(folder, LocalFileSystem())
-    return _without_null_bounds(table.to_pyarrow_dataset(filesystem=files, parquet_read_options=options), table)
+        return PyFileSystem(DeltaStorageHandler.from_table(table._table))
+    return SubTreeFileSystem(folder, LocalFileSystem())
 
 
 def rows_by_file(table: DeltaTable, paths: Sequence[str], where: pc.Expression | None = None) -> dict[str, pa.Table]:
@@ -118,16 +129,9 @@ def rows_by_file(table: DeltaTable, paths: Sequence[str], where: pc.Expression |
     The table must have no partitions and no column `FILE_COLUMN`, and Arrow must read its files (`arrow_reads`).
     Columns that a file lacks are NULL. Raises what Arrow raises.
     """
-    from deltalake.fs import DeltaStorageHandler
     from pyarrow.dataset import FileSystemDataset, ParquetFileFormat, ParquetReadOptions
-    from pyarrow.fs import FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
-    folder = local_folder(table.table_uri)
-    system: FileSystem
-    if folder is None:
-        system = PyFileSystem(DeltaStorageHandler.from_table(table._table))
-    else:
-        system = SubTreeFileSystem(folder, LocalFileSystem())
+    system = _file_system(table)
     schema = pa.schema(table.schema().to_arrow())
     options = ParquetFileFormat(read_options=ParquetReadOptions(coerce_int96_timestamp_unit="us"))
     by_name = {unquote(path): path for path in paths}
@@ -158,12 +162,33 @@ def _without_null_bounds(dataset: FileSystemDataset, table: DeltaTable) -> FileS
             return file
         known = get_partition_keys(file.partition_expression)
         values = {name: pa.scalar(known[name], dataset.schema.field(name).type) for name in partition}
-        parts = [pc.field(k) == v if v.is_valid else pc.field(k).is_null() for k, v in values.items()]
-        held = functools.reduce(operator.and_, parts) if parts else None
-        return file.format.make_fragment(file.path, file.filesystem, held)
+        return file.format.make_fragment(file.path, file.filesystem, _all_equal(values))
 
     files = [described(file) for file in dataset.get_fragments()]
     return FileSystemDataset(files, dataset.schema, dataset.format, dataset.filesystem)
+
+
+def _without_bounds(table: DeltaTable, options: ParquetReadOptions) -> FileSystemDataset:
+    """The table as a dataset in which only partition values describe the files."""
+    from pyarrow.dataset import FileSystemDataset, ParquetFileFormat
+
+    schema = pa.schema(table.schema().to_arrow())
+    file_format, system = ParquetFileFormat(read_options=options), _file_system(table)
+    found = files_in(table)
+    partitions = found["partition"] if "partition" in found.column_names else [{}] * len(found)
+    files = [
+        file_format.make_fragment(
+            unquote(path.as_py()), system, _all_equal({k: v.cast(schema.field(k).type) for k, v in values.items()})
+        )
+        for path, values in zip(found["path"], partitions, strict=True)
+    ]
+    return FileSystemDataset(files, schema, file_format, system)
+
+
+def _all_equal(values: Mapping[str, pa.Scalar]) -> pc.Expression | None:
+    """The condition that columns have these values; None for no columns."""
+    parts = [pc.field(k) == v if v.is_valid else pc.field(k).is_null() for k, v in values.items()]
+    return functools.reduce(operator.and_, parts) if parts else None
 
 
 def rewrite_alters_times(table: DeltaTable) -> bool:

@@ -6,15 +6,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from deltalake.transaction import AddAction
 
 from deltatag.__main__ import main
 from pipelines.authoring.exchange import import_rules
 from pipelines.errors import NeedsSparkError, TableError
 from pipelines.lake.python_values import values_of
+from pipelines.lake.reading import as_dataset
 from pipelines.lint import lint_scopes
 from pipelines.local_sql.statement import execute
 from pipelines.rule_set import read_rules
@@ -111,6 +113,17 @@ def test_values_outside_the_years_of_python_are_texts() -> None:
     assert values_of(pa.chunked_array([nested]))[0] == {"n": 1, "t": "9999-12-31 23:59:59.000000-0500"}
 
 
+def test_floats_are_shown_by_few_digits() -> None:
+    floats = pa.array([1.1, -0.0, float("inf"), 1e-45, None], pa.float32())
+    assert values_of(pa.chunked_array([floats])) == [1.1, -0.0, float("inf"), 1e-45, None]
+    assert repr(values_of(pa.chunked_array([floats.slice(1)]))) == "[-0.0, inf, 1e-45, None]"
+    texts = pa.array([b"\xff", b"a", b"b", b"c", b"d"], pa.binary()).view(pa.string())
+    both = pa.StructArray.from_arrays([floats, texts], ["f", "t"])
+    assert values_of(pa.chunked_array([both]))[:2] == [{"f": 1.1, "t": "\ufffd"}, {"f": 0.0, "t": "a"}]
+    maps = pa.array([[("k", 1.1), ("l", None)], None], pa.map_(pa.string(), pa.float32()))
+    assert values_of(pa.chunked_array([maps])) == [{"k": 1.1, "l": None}, None]
+
+
 def test_bytes_that_are_not_utf8_are_shown_as_replaced() -> None:
     texts = pa.array([b"a\xff", b"\xc3\xbc", None], pa.binary()).view(pa.string())
     shown = ["a\ufffd", "ü", None]
@@ -123,6 +136,30 @@ def test_bytes_that_are_not_utf8_are_shown_as_replaced() -> None:
     maps = pa.MapArray.from_arrays(pa.array([0, 2], pa.int32()), texts[:2], texts[1:])
     assert values_of(pa.chunked_array([maps])) == [{"a\ufffd": "ü", "ü": None}]
     assert values_of(pa.chunked_array([pa.array([b"\xff", None])])) == [b"\xff", None]
+
+
+@pytest.mark.parametrize("by", [[], ["p"], ["p", "d"]])
+def test_bounds_of_years_that_python_lacks_do_not_stop_readers(tmp_path: Path, by: list[str]) -> None:
+    days = pa.array([-800_000, 0, None, 10_000_000], pa.int32()).cast(pa.date32())
+    times = pa.array([253_402_318_799_000_000, -62_200_000_000_000_000, None, 0], pa.timestamp("us", "UTC"))
+    rows = pa.table({"n": [1, 2, 3, 4], "p": ["a b/c=%", None, "ü", "ü"], "d": days, "t": times})
+    write_deltalake(str(tmp_path), rows, partition_by=by or None)
+    read = as_dataset(DeltaTable(str(tmp_path)))
+    assert read.to_table(rows.schema.names).sort_by("n").cast(rows.schema).equals(rows)
+    where = (pc.field("p") == "ü") & (pc.field("n") < 4)
+    assert read.to_table(["n"], where)["n"].to_pylist() == [3]
+
+
+def test_rules_are_tried_on_times_of_the_year_10000(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    times = pa.array([253_402_318_799_000_000, -62_200_000_000_000_000], pa.timestamp("us", "UTC"))
+    source = workspace.configuration.streams["s"].source
+    write_deltalake(source, pa.table({"x": [1, 2], "t": times}), mode="overwrite", schema_mode="overwrite")
+    (tmp_path / "deltatag.toml").write_text(f'[lake]\nroot = "lake"\n[streams.s]\nsource = "{source}"\n')
+    monkeypatch.chdir(tmp_path)
+    assert main(["init"]) == main(["backtest", "s", "x > 1"]) == 0
+    assert "2 rows" in capsys.readouterr().out
 
 
 def test_a_source_of_the_year_minus_221_can_be_linted(workspace: Workspace, add_rules) -> None:
