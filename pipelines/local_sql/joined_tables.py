@@ -18,6 +18,7 @@ from pipelines.local_sql.partners import Side, chosen, pairs
 from pipelines.local_sql.syntax import LateralView, Path, Select, TableName
 from pipelines.local_sql.tables import LocalTable
 from pipelines.workspace import Workspace
+from rules_index.domains.value_lists import ValueList
 from rules_index.errors import RuleError
 from rules_index.language.nodes import Node
 from rules_index.language.parser import parse
@@ -131,6 +132,12 @@ class JoinedTables(LocalTable):
             raise NeedsSparkError(f"{' or '.join(view.names)} may name several columns")
         super().explode(view)
 
+    def use_lists(self, lists: tuple[ValueList, ...]) -> None:
+        """Like `LocalTable.use_lists`."""
+        for table in self._tables.values():
+            table.use_lists(lists)
+        super().use_lists(lists)
+
     def all_columns(self) -> list[Path]:
         """What `*` stands for; NeedsSparkError with USING, which puts columns together."""
         if self._using or self._exploded:
@@ -167,7 +174,7 @@ class JoinedTables(LocalTable):
         if not parts or not self._keeps_all[self._other(alias)]:
             return parts
         schema = self._tables[alias].schema
-        compiled = ri.compile_rules(list(parts.items()), schema, "scan", time_zone=self.zone)
+        compiled = ri.compile_rules(list(parts.items()), schema, "scan", time_zone=self.zone, lists=self._lists)
         nothing = Side(schema, (), keeps_all=False).nulls(1)
         _, satisfied, errors = compiled.match_ordinals(nothing)
         kept = {*compiled.ids.take(pa.array(satisfied)).to_pylist(), *errors}
@@ -181,7 +188,7 @@ class JoinedTables(LocalTable):
             with suppress(PipelineError, RuleError):
                 texts[place] = unqualified(part, alias, schema.names)
         # a part that names a column of the other table is rejected
-        compiled = ri.compile_rules(list(texts.items()), schema, "scan", time_zone=self.zone)
+        compiled = ri.compile_rules(list(texts.items()), schema, "scan", time_zone=self.zone, lists=self._lists)
         return {} if compiled.derived else {place: texts[place] for place in compiled.ids.to_pylist()}
 
     def _owned(self, path: Path, among: Iterable[str]) -> tuple[str, str]:

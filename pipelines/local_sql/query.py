@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -11,6 +12,7 @@ from pipelines.errors import NeedsSparkError
 from pipelines.local_sql.aggregation import aggregated
 from pipelines.local_sql.joined_tables import JoinedTables
 from pipelines.local_sql.ordering import KEPT_ROWS, check_names, check_ordered, ordered, place_of
+from pipelines.local_sql.subqueries import resolved
 from pipelines.local_sql.syntax import Aggregate, Computed, Item, Path, Select, SortKey
 from pipelines.local_sql.tables import LocalTable
 from pipelines.workspace import Workspace
@@ -21,6 +23,10 @@ def select(workspace: Workspace, query: Select) -> pa.Table:
     table = LocalTable(workspace, query.table) if query.join is None else JoinedTables(workspace, query)
     for view in query.views:
         table.explode(view)
+    if query.where is not None:
+        found = resolved(query.where, partial(select, workspace))
+        query = replace(query, where=found.where)
+        table.use_lists(found.lists)
     items = tuple(each for item in query.items for each in _expanded(table, item))
     query = replace(query, items=items)
     table.aliases = tuple(item.name for item in items if not item.is_plain)

@@ -32,6 +32,7 @@ from pipelines.sources.first_rows import field_in
 from pipelines.sources.readable_features import READABLE, READABLE_HERE, foreign_features
 from pipelines.table_definitions import scope_tables
 from pipelines.workspace import Workspace
+from rules_index.domains.value_lists import ValueList
 from rules_index.errors import RuleError
 from rules_index.language.typed import Expression, Leaf
 from rules_index.names import column_key, field_key, path_parts, spelled
@@ -79,6 +80,7 @@ class LocalTable:
         """is_sure: whether Spark would know no more names than deltatag does."""
         self.name, self.zone, self._is_sure = name, zone, is_sure
         self.aliases: tuple[str, ...] = ()
+        self._lists: tuple[ValueList, ...] = ()
         self._fields: dict[str, Path] = {}
         self._computed: dict[str, Evaluable] = {}
         self._keys_of_texts: dict[str, str] = {}
@@ -106,6 +108,10 @@ class LocalTable:
         exploded = Exploded.of(key, self.type_of(key), view.names)
         self._schema = pa.schema([*self.schema, *exploded.fields])
         self._exploded.append(exploded)
+
+    def use_lists(self, lists: tuple[ValueList, ...]) -> None:
+        """Let conditions name these value lists."""
+        self._lists = lists
 
     def all_columns(self) -> list[Path]:
         """What `*` stands for."""
@@ -239,7 +245,7 @@ class LocalTable:
         if text is None:
             return None
         text = self.unqualified(text)
-        compiled = ri.compile_rules([(0, text)], self.schema, "scan", time_zone=self.zone)
+        compiled = ri.compile_rules([(0, text)], self.schema, "scan", time_zone=self.zone, lists=self._lists)
         for reject in compiled.rejects.to_pylist() if self._is_sure else ():
             if reject["error"] == "UNKNOWN_COLUMN" and _PLAIN_NAME.match(text, reject["position"]):
                 raise StatementError(f"{reject['message']} This is about the table {self.name.name}.")

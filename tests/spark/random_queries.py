@@ -43,10 +43,26 @@ class Queries:
             self.plain_table if self.choice.random() < 0.75 else f"{self.plain_table} {self.choice.choice(JOINS)}"
         )
         where = f" WHERE {self.grammar.rule()}" if self.choice.random() < 0.6 else ""
+        if self.choice.random() < 0.25:
+            where = (
+                f"{where} {self.choice.choice(['AND', 'OR'])} {self._subquery()}"
+                if where
+                else (f" WHERE {self._subquery()}")
+            )
         draw = self.choice.random()
         if draw > 0.85:
             return self._exploded(where)
         return self._grouped(where) if draw < 0.4 else self._distinct(where) if draw < 0.5 else self._rows(where)
+
+    def _subquery(self) -> str:
+        """A condition on the values of a subquery."""
+        column, inner = self.choice.choice([("i", "l"), ("s", "s2"), ("i", "i"), ("st.x", "st.x"), ("dt", "dt")])
+        source = f"{self.plain_table} x WHERE {self.grammar.rule()}"
+        if self.choice.random() < 0.3:
+            operator, function = self.choice.choice(["=", "<", ">=", "<>", "<=>"]), self.choice.choice(["min", "max"])
+            return f"{column} {operator} (SELECT {function}({inner}) FROM {source})"
+        word, at_most = self.choice.choice(["IN", "NOT IN"]), self.choice.choice(["", f" AND x.{inner} IS NOT NULL"])
+        return f"{column} {word} (SELECT {inner} FROM {source}{at_most})"
 
     def _exploded(self, where: str) -> str:
         column, view, names = self.choice.choice(
