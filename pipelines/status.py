@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from pipelines.annotated import check_widened
 from pipelines.compiling.due import compile_is_due
 from pipelines.errors import NeedsSparkError, PipelineError, SourceError
 from pipelines.joining.definition import definition_changes, definition_of
@@ -26,6 +27,7 @@ from pipelines.sources.newest_version import newest_version
 from pipelines.sources.only_joined import command_of, is_only_joined, notice
 from pipelines.sources.positions import Position, position_from_plan
 from pipelines.sources.source import Source, older_copy
+from pipelines.table_definitions import tagged_table
 from pipelines.workspace import Workspace
 
 _ALL = 1 << 62
@@ -126,7 +128,11 @@ def _status(workspace: Workspace, scope: Stream | Join, rules_version: int, reje
             scope_of(workspace, scope.name).columns()  # raises an error if rules cannot be compiled over them
         due = compile_is_due(workspace, scope.name)
         sizes = table_sizes(workspace, scope.name)
-        check_id_type(last, workspace.lake.rule_id_type(), f"{command} --restart")
+        id_type = workspace.lake.rule_id_type()
+        check_id_type(last, id_type, f"{command} --restart")
+        if scope.annotations and workspace.lake.exists(table := tagged_table(scope.name)):
+            held = [field.name for field in workspace.lake.delta(table).schema().fields]
+            check_widened(scope.name, held, scope.annotations, id_type)
     except PipelineError as error:
         problems.append(str(error))
     return ScopeStatus(

@@ -125,7 +125,7 @@ def _unexpected(result: Mapping[str, Any]) -> str:
     examples = ", ".join(list(listed)[:EXAMPLES])
     more = f", such as {examples}" if examples and examples != "None" else ""
     if result.get("element_count") == 1:
-        return f"found {examples}"
+        return f"found: {examples}"
     return f"not so for {result.get('unexpected_count')} of {result.get('element_count')}{more}"
 
 

@@ -77,7 +77,7 @@ class GateResult:
         """Why the gate is closed, in one paragraph; None if it is open."""
         if self.passed:
             return None
-        messages = " ".join(f"{finding.expectation}: {_sentence(finding.message)}" for finding in self.failures)
+        messages = " ".join(f"Expected: {_sentence(finding.message)}" for finding in self.failures)
         where = f" Data Docs: {self.report}" if self.report else ""
         return f"The quality gate of {self.gate} is closed. {messages}{where}"
 

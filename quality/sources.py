@@ -45,7 +45,7 @@ def expectations(stream: Stream) -> tuple[Expectation, ...]:
         text = f"No new row has NULL in its key {name}"
         listed.append(none_of(f"key_{_word(name)}_not_null", text, f"null_key_{number}", WARNING))
     for number, name in checks:
-        text = f"The check {name} is TRUE on every new row"
+        text = f"No new row fails the check {name}"
         listed.append(none_of(f"check_{_word(name)}_holds", text, f"failed_check_{number}", WARNING))
     if stream.can_quarantine:
         text = "Share of new rows that go to quarantine"

@@ -137,7 +137,7 @@ class Joiner(MicroBatchRun):
 
     def _check(self, sides: Mapping[str, Any], stored: StoredIndex) -> None:
         """Raise an error of pipelines.errors if the join or its index does not fit the sources' columns."""
-        compiled = self._join_index(stored.fingerprint).compiled
+        compiled = self._index(stored.fingerprint)[1]
         newest = JoinScope(self.workspace, self.join).columns()
         check_inputs(compiled, self._columns(sides), self.join.name, lambda: newest, "deltatag join")
         check_compiled(compiled, self.join.annotations, self.join.name)
@@ -150,7 +150,7 @@ class Joiner(MicroBatchRun):
         def fits(newest: StoredIndex) -> bool:
             """Whether the rows have the columns that an index reads (IndexOutdatedError if not), and event times are
             the same instants in its time zone."""
-            compiled = self._join_index(newest.fingerprint).compiled
+            compiled = self._index(newest.fingerprint)[1]
             check_inputs(compiled, self._columns(batch.plan["sides"]), self.join.name)
             return self._zone in (None, compiled.time_zone)
 

@@ -129,7 +129,7 @@ def test_bounds_are_told(low: Any, high: Any, value: Any, success: bool, said: s
 def test_a_list_names_a_few() -> None:
     faults = listing([f"r{n}" for n in range(9)])
     (found,) = evaluate([Suite("s", (nothing("n", "None", "m"),), {"m": faults})])
-    assert found == Finding("n", ERROR, False, 1, "None: found r0, r1, r2, r3, r4 and 4 more")
+    assert found == Finding("n", ERROR, False, 1, "None: found: r0, r1, r2, r3, r4 and 4 more")
 
 
 @pytest.mark.slow

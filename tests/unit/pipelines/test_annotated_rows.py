@@ -14,6 +14,7 @@ from pipelines.compiling.due import compile_is_due
 from pipelines.errors import ConfigurationError, IndexOutdatedError, TableError
 from pipelines.retag import retag
 from pipelines.settings.configuration import parse_configuration
+from pipelines.status import status
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from tests import annotated_rows, lakes
@@ -178,6 +179,7 @@ def test_a_table_without_the_columns_is_widened_in_a_step(new_workspace) -> None
         tag_stream(wider, "s")
     assert compile_is_due(wider, "s")
     compile_scopes(wider)
+    assert (status(wider)[0].problem or "").startswith("The table s_tagged was made without first_rule_id, labels")
     statement = (
         r"ALTER TABLE s_tagged ADD COLUMNS \(first_rule_id STRING AFTER rule_ids, labels ARRAY<STRING> AFTER "
         r"first_rule_id, severity STRING AFTER labels\)"

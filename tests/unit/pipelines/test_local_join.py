@@ -315,6 +315,15 @@ def test_a_join_that_is_defined_otherwise_begins_anew(prepared, new_workspace) -
         join_streams(workspace, "j")
 
 
+def test_a_join_whose_stream_was_renamed_asks_for_a_compile(prepared, new_workspace) -> None:
+    join_streams(prepared(("some", "a.v < 200")), "j")
+    streams = {"renamed": STREAMS["a"], "b": STREAMS["b"]}
+    join = {**JOIN["j"], "streams": ["renamed", "b"], "window": "1 s"}
+    workspace = new_workspace(streams, spark=False, joins={"j": join})
+    with pytest.raises(IndexOutdatedError, match=r"column a\.\w+ was .* it is gone\..* with: deltatag compile j"):
+        join_streams(workspace, "j", restart=True)
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
