@@ -27,6 +27,7 @@ _FULL_TEXTS = {
 }
 _CAUSE = "\N{DOWNWARDS ARROW WITH TIP RIGHTWARDS}"
 _MARKS = re.compile(rf"\x1b\[\d*m|{_CAUSE}")
+_JVM_CALL = "An error occurred while calling "
 _TRACEBACK = "Traceback (most recent call last):"
 _FEATURES = re.compile(r"Unsupported table features required|Feature '\w+' is not supported")
 _ADVICE = {
@@ -47,7 +48,7 @@ def first_line(error: object) -> str:
     """The first non-empty line of an error's text, for a message of one paragraph; the class's name if there is none.
 
     An error of an object store has a line for each cause in turn: all lines are joined. One of Spark's Python workers
-    has what was raised after the last stack trace.
+    has what was raised after the last stack trace, and one of the JVM its exception after a line about the call.
     """
     stated, is_traced, trace = str(error).rpartition(_TRACEBACK)
     if is_traced:
@@ -55,6 +56,8 @@ def first_line(error: object) -> str:
         return f"{' '.join(stated.partition(_TRACEBACK)[0].split())} {raised}".strip()
     lines = [line.strip() for line in _MARKS.sub("", str(error)).splitlines()]
     found = [line for line in lines if line] or [type(error).__name__]
+    if found[0].startswith(_JVM_CALL) and len(found) > 1 and found[1].startswith(": "):
+        found = [found[1][2:]]
     text = ": ".join(found) if _CAUSE in str(error) else found[0]
     advice = next((advice for pattern, advice in _ADVICE.items() if pattern.search(text)), None)
     return f"{text} ({advice})" if advice else text

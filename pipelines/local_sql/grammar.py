@@ -31,7 +31,7 @@ def parse_statement(text: str) -> Statement:
         }
         return readers[tokens.kinds[0]]()
     except (RuleError, KeyError) as error:
-        raise NeedsSparkError("it is not a statement about one table") from error
+        raise NeedsSparkError("it has a form that only Spark executes") from error
 
 
 class _StatementReader(QueryReader):

@@ -185,8 +185,10 @@ def _start(configuration: Configuration, quiet: bool) -> SparkSession:
             jvm.keep_its_end_quiet()
             return session
         except (PySparkException, Py4JError, OSError, RuntimeError) as error:
+            master = settings["spark.master"]
+            at = "" if master.startswith("local") else f" on the master {master}"
             where = f" Spark's own log: {log}" if log else ""
-            raise SparkNotStartedError(f"Spark could not be started: {first_line(error)}{where}") from error
+            raise SparkNotStartedError(f"Spark could not be started{at}: {first_line(error)}{where}") from error
         finally:
             os.close(lock)
 

@@ -21,6 +21,11 @@ CHAINED = "KeyError: 1\n\nDuring handling of the above exception, another except
     ("text", "shown"),
     [
         ("\n  one\ntwo", "one"),
+        (
+            "An error occurred while calling o1.save.\n: java.lang.StateError: stopped\n\tat Main",
+            "java.lang.StateError: stopped",
+        ),
+        ("An error occurred while calling o1.save. Trace:", "An error occurred while calling o1.save. Trace:"),
         (f"{WORKER}\n{TRACE}{RAISED}\nmore", None),
         (f"{WORKER} {TRACE}{RAISED}", None),
         (f"{WORKER}\n{TRACE}{CHAINED}{TRACE}{RAISED}\n\nJVM stacktrace:\n", None),

@@ -111,6 +111,7 @@ def test_texts_that_end_too_early(text: str) -> None:
         ("SELECT n AS m, m + 1 AS o FROM s", "an expression that a rule cannot have"),
         ("SELECT n FROM s WHERE delta.n > 1", "only Spark evaluates delta.n"),
         ("SELECT n FROM s WHERE soundex(n) = 'x'", "only Spark evaluates soundex"),
+        ("ALTER TABLE s ADD COLUMNS (m INT)", "it has a form that only Spark executes"),
         ("DELETE FROM s", "only rules and lists are edited"),
         ("SELECT n and FROM s", "an expression without one"),
         ("SELECT count(*) div FROM s", "an expression without one"),
