@@ -83,7 +83,8 @@ def init_verb(args: Namespace) -> int:
     elif made:
         say(f"Made {', '.join(made)}.")
         elsewhere = "" if path == Path(FILE_NAME) else f" --config {shlex.quote(str(path))}"
-        say(f"Next: name a source table under [streams] in {path}, then: deltatag compile{elsewhere}")
+        first = f"name a source table under [streams] in {path}, then: " if str(path) in made else ""
+        say(f"Next: {first}deltatag run{elsewhere}")
     else:
         say(f"Everything was there already: {path} and its tables.")
     return DONE

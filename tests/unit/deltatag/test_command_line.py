@@ -6,6 +6,7 @@ import datetime
 import json
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import polars as pl
@@ -46,7 +47,10 @@ def test_init_makes_what_is_missing_and_leaves_the_rest(tmp_path: Path, capsys) 
     assert "there already" in capsys.readouterr().out
     assert main(["init", str(tmp_path / "it's new")]) == 0
     _, command = capsys.readouterr().out.strip().split(", then: ")
-    assert shlex.split(command) == ["deltatag", "compile", "--config", str(tmp_path / "it's new" / "deltatag.toml")]
+    assert shlex.split(command) == ["deltatag", "run", "--config", str(tmp_path / "it's new" / "deltatag.toml")]
+    shutil.rmtree(place / "lake")
+    assert main(["init", str(place)]) == 0
+    assert "Next: deltatag run --config" in capsys.readouterr().out
 
 
 def test_the_template_is_a_whole_configuration_once_its_comments_are_taken_away(tmp_path: Path) -> None:
