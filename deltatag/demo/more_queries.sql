@@ -1,4 +1,4 @@
--- Questions that join tables and take lists apart: Spark answers them, by
+-- Questions with functions that only Spark has, such as mode and date_format:
 -- deltatag sql --file more_queries.sql
 
 -- The flights that most rules speak about

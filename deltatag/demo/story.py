@@ -323,7 +323,7 @@ class Story:
             ]
         )
         narrator.say(
-            f"Nothing so far has needed a JVM. {SQL_FILES[-1]} does: its queries join tables, and Spark answers them."
+            f"Nothing so far has needed a JVM. {SQL_FILES[-1]} does: its queries call functions that only Spark has."
         )
         narrator.say(
             "The last two are web servers, each until Ctrl-C: Dagster with the two runs above at "
