@@ -37,7 +37,9 @@ def _extract(columns: Columns, _: str) -> Result:
 
 
 def _find(columns: Columns, _: str) -> Result:
-    return _captured(columns[0], captured(columns[1][0].as_py(), 0)), None
+    """`regexp_substr(text, pattern)`; NULL if nothing matches, and if the first match is empty."""
+    found = _captured(columns[0], captured(columns[1][0].as_py(), 0))
+    return pc.if_else(pc.equal(found, ""), pa.scalar(None, STRING), found), None
 
 
 def _count(columns: Columns, _: str) -> Result:

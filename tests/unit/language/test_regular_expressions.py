@@ -26,12 +26,13 @@ ROWS = pa.table({"s": ["user@shop.example", "a12b345", None, "", "xy", "xay", "0
         ("regexp_replace(s, '^0', '')", ["user@shop.example", "a12b345", None, "", "xy", "xay", "012", "a\n",
                                          "ÄÖ\U0001f600b"]),
         ("regexp_substr(s, '[0-9]+')", [None, "12", None, None, None, None, "0012", None, None]),
+        ("regexp_substr(s, '^[0-9]*')", [None, None, None, None, None, None, "0012", None, None]),
         ("get(split(s, '[@.]'), 1)", ["shop", None, None, None, None, None, None, None, None]),
         ("get(split(s, 'y'), 1)", [None, None, None, None, "", "", None, None, None]),
     ],
 )  # fmt: skip
 def test_values(text: str, wanted: list[str | None]) -> None:
-    for value in {each for each in wanted if each is not None}:
+    for value in {each for each in wanted if each is not None} | {""}:
         written = value.replace("\n", "\\n")
         compiled = ri.compile_rules([("r", f"{text} = '{written}'")], ROWS.schema)
         assert not compiled.derived and not len(compiled.rejects)
