@@ -9,7 +9,7 @@ from rules_index.language import operations
 from rules_index.language.analysis import Analysis
 from rules_index.language.coercion import BOOLEAN, NULL, STRING
 from rules_index.language.nodes import Node
-from rules_index.language.typed import Constant, Expression, Operation, may_be_constant, operations_of
+from rules_index.language.typed import Constant, Expression, Operation, has_null, may_be_constant, operations_of
 
 CONDITIONS = frozenset(("and", "or", "not", "compare", "distinct", "between", "in", "in_list", "like", "rlike", "is"))
 """Kinds of nodes that are always BOOLEAN."""
@@ -69,7 +69,19 @@ def combined(name: str, operands: Sequence[Expression | None]) -> Expression | N
 
 def _is_constant(tree: Expression) -> bool:
     """Whether Spark may know a condition that cannot raise, though it is not written as a constant."""
-    return isinstance(tree, Operation) and may_be_constant(tree) and not operations.can_raise(tree)
+    if not isinstance(tree, Operation) or operations.can_raise(tree):
+        return False
+    return may_be_constant(tree) or _names_null(tree)
+
+
+def _names_null(tree: Expression) -> bool:
+    """Whether a condition compares with NULL, or is made of one that does. Where NULL is as good as FALSE, as in CASE
+    WHEN, Spark takes `a <> NULL` and `a NOT IN (1, NULL)` for FALSE."""
+    if not isinstance(tree, Operation):
+        return False
+    if tree.name in ("and", "or", "not"):
+        return any(map(_names_null, tree.operands))
+    return (tree.name == "in" or tree.name in _OPPOSITE) and has_null(tree.operands)
 
 
 def _repeats_operands(tree: Operation) -> bool:

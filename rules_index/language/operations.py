@@ -26,12 +26,11 @@ from rules_index.language.coercion import (
 from rules_index.language.evaluation import decimal_division, function_registry
 from rules_index.language.nodes import Node, is_never_null
 from rules_index.language.type_names import TIMESTAMP, TIMESTAMP_NTZ
-from rules_index.language.typed import Constant, Expression, Leaf, Operation, may_be_constant
+from rules_index.language.typed import Constant, Expression, Leaf, Operation, has_null, may_be_constant
 
 _ARITHMETIC = {"+": "add", "-": "subtract", "*": "multiply"}
 _DIVISIONS = {"/": "divide", "%": "remainder", "DIV": "quotient", "PMOD": "positive_remainder"}
 _QUIET_ARITHMETIC = (*_ARITHMETIC.values(), "divide", "remainder")
-_BITS = ("&", "|", "^")
 _SHIFTS = {"<<": "shiftleft", ">>": "shiftright", ">>>": "shiftrightunsigned"}
 MAX_CHAIN = 40
 """The longest chain of arithmetic operators that is evaluated here; its tree is as deep as the chain is long."""
@@ -185,7 +184,7 @@ def arithmetic(operator: str, left: Expression, right: Expression, result: pa.Da
         return _remainder(left, right, result, zone)
     if operator in _DIVISIONS:
         return _division(_DIVISIONS[operator], left, right, result, zone)
-    if operator in _BITS and is_integer(result):
+    if operator in ("&", "|", "^") and is_integer(result):
         trees = [as_type(each, result, zone) for each in (left, right)]
         return function_registry.build(operator, trees, result, zone)
     if operator in _SHIFTS:
@@ -354,13 +353,15 @@ def may_skip(value: Expression, other: Expression) -> bool:
     `value`, which can raise.
 
     It does so if no number of the value's type lies on one side of the constant. The result is then known for every
-    value that is not NULL, and Spark evaluates nothing if it knows that the value is never NULL.
+    value that is not NULL, and Spark evaluates nothing if it knows that the value is never NULL. Nor does it evaluate
+    what is compared with NULL.
     """
+    if has_null([other]):
+        return can_raise(value)
     if value.type == other.type or not is_number(value.type) or not can_raise(value) or not may_be_constant(other):
         return False
-    if not isinstance(other, Constant) or other.value is None:
-        return not isinstance(other, Constant)
-    bounds, (least, greatest) = constants.cut(value.type, other, "UTC"), constants.domain(value.type)
+    bounds = constants.cut(value.type, other, "UTC") if isinstance(other, Constant) else None
+    least, greatest = constants.domain(value.type)
     return bounds is None or bounds[0] <= least or bounds[1] > greatest
 
 

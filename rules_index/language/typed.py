@@ -134,6 +134,11 @@ def may_be_constant(expression: Expression | None) -> bool:
     return all(map(may_be_constant, operands))
 
 
+def has_null(values: Iterable[Expression | None]) -> bool:
+    """Whether one of the values is the constant NULL."""
+    return any(isinstance(each, Constant) and each.value is None for each in values)
+
+
 def lists_of(attribute: Expression) -> Iterable[ValueList]:
     """The value lists that an attribute's expression names."""
     return (each.parameters[0] for each in operations_of(attribute) if each.name == "in_list")

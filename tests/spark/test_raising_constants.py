@@ -98,6 +98,11 @@ def test_spark_decides_by_calls_of_constants_without_what_raises(spark, tmp_path
         "coalesce(n / (n - 7) > 1 OR coalesce(TRUE, flag), FALSE)",
         "(1 / (n - 7) > 0 AND NOT if(flag, TRUE, TRUE)) IS FALSE",
         "(CASE WHEN flag THEN TRUE ELSE TRUE END OR n / (n - 7) > 1) IS TRUE",
+        "if(n / (n - 7) > 1 AND n NOT IN (1, NULL), 1, 2) = 2",
+        "CASE WHEN NOT (n / (n - 7) > 1 OR n IN (1, NULL)) THEN 1 ELSE 2 END = 2",
+        "if(n / (n - 7) > 1 AND n <> NULL, 1, 2) = 2",
+        "if(n / (n - 7) NOT IN (1, NULL), 1, 2) = 2",
+        "coalesce(n / (n - 7) > NULL, TRUE)",
     ]
     tally = compared(spark, tmp_path, rows(), texts, "UTC")
     assert not tally.differences, "\n".join(map(str, tally.differences))

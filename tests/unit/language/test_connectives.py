@@ -27,6 +27,12 @@ LEFT_TO_SPARK = (
     "((i > 0 OR ({r})) AND i > 0) IS FALSE",
     "((({r}) AND i > 5) OR i > 5) IS FALSE",
     "(i > 5 AND (i <= 5 OR ({r}))) IS FALSE",
+    "IF(({r}) AND i NOT IN (1, NULL), 1, 2) = 2",
+    "IF(NOT (({r}) OR i IN (1, NULL)), 1, 2) = 2",
+    "IF(({r}) AND (i > 0 AND NOT i IN (1, NULL)), 1, 2) = 2",
+    "IF(({r}) AND i <> NULL, 1, 2) = 2",
+    "coalesce(({r}) = NULL, TRUE)",
+    "IF(({r}) NOT IN (TRUE, NULL), 1, 2) = 2",
 )
 
 
