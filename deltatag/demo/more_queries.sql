@@ -1,4 +1,4 @@
--- Questions with functions that only Spark has, such as mode and date_format:
+-- Questions with functions that only Spark has, such as mode:
 -- deltatag sql --file more_queries.sql
 
 -- The flights that most rules speak about
