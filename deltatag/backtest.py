@@ -181,7 +181,7 @@ def _plot(result: BacktestResult, path: Path) -> None:
     from pipelines.errors import ConfigurationError
 
     matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib import dates, pyplot
 
     shown = [each for each in result.rules if each.error is None][:_PLOTTED]
     figure, axes = pyplot.subplots(max(1, len(shown)), 1, figsize=(9, 1 + 2 * max(1, len(shown))), squeeze=False)
@@ -192,6 +192,10 @@ def _plot(result: BacktestResult, path: Path) -> None:
             starts, counts = _binned(each, _WIDTH)
             width = (starts[1] - starts[0]) * 0.9 if len(starts) > 1 else 0.04
             axis.bar(starts, counts, width=width, align="edge", color="#0969da")
+            ticks = dates.AutoDateLocator(maxticks=9)
+            # short labels: whole dates would overlap at the end of a month, which has its own tick
+            axis.xaxis.set_major_locator(ticks)
+            axis.xaxis.set_major_formatter(dates.ConciseDateFormatter(ticks))
     figure.suptitle(f"{result.scope}: {'a sample of ' if result.sampled else ''}{result.rows:,} rows", fontsize=11)
     figure.tight_layout()
     try:
