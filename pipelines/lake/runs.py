@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipelines.error_texts import first_line, is_refused
 from pipelines.errors import RestartedError, TableError, not_written
@@ -35,6 +36,10 @@ FOLDED = "folded"
 """Key in the plan of a row that stands for several micro-batches; its value is the number of the first one."""
 OF_ATTEMPTS = ("attempts", "search")
 """Keys of a plan about attempts; they are dropped once the micro-batch is done."""
+
+
+_KEPT_BYTES = 32 << 20
+"""About how many bytes of the rows of files stay in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +79,7 @@ def newest_first(lake: Lake, scope: str) -> Iterator[MicroBatch]:
         if not files or (waiting and waiting[-1]["batch"] >= files[-1][0]):
             yield _from_row(waiting.pop())
             continue
-        waiting += _reading(lake, partial(_rows_in, table, files.pop()[1], scope))
+        waiting += _reading(lake, partial(_rows_in, lake, table, files.pop()[1], scope))
         waiting.sort(key=lambda row: row["batch"])
 
 
@@ -89,8 +94,17 @@ def _files_of(table: Any, scope: str) -> list[tuple[float, str]]:
     return found
 
 
-def _rows_in(table: Any, path: str, scope: str) -> list[dict[str, Any]]:
-    return [row for row in read_file(table, path, arrow_schema(RUNS)).to_pylist() if row["scope"] == scope]
+def _rows_in(lake: Lake, table: Any, path: str, scope: str) -> list[dict[str, Any]]:
+    """The rows of a scope in a file. Small files are kept, for a run asks for the rows of each scope."""
+    kept = lake.run_files_read
+    rows = kept.get(path)
+    if rows is None:
+        rows = read_file(table, path, arrow_schema(RUNS))
+        if sum(each.nbytes for each in [*kept.values(), rows]) > _KEPT_BYTES:
+            kept.clear()
+        kept[path] = rows
+    found: list[dict[str, Any]] = rows.filter(pc.field("scope") == scope).to_pylist()
+    return found
 
 
 def _reading(lake: Lake, read: Callable[[], Any]) -> Any:
