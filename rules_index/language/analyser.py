@@ -11,6 +11,7 @@ import pyarrow as pa
 from rules_index.errors import RuleError
 from rules_index.language import calls, computation, constants, moved_casts, operations, references, value_lists
 from rules_index.language.analysis import CONDITION_TYPES, Value, evaluated_once
+from rules_index.language.branches import common_outcome
 from rules_index.language.case_conversions import in_any_case
 from rules_index.language.coercion import (
     BINARY,
@@ -213,11 +214,14 @@ class Analyser:
         return Value(node, BOOLEAN, tree)
 
     def decided(self, operator: str, left: Value, right: Value) -> bool | None:
-        """The truth of an integer's comparison with a DECIMAL literal beyond every BIGINT; None for others."""
-        if is_integer(left.type) and right.node.kind == "literal":
-            return operations.beyond_integers(FLIPPED[operator], right.node.value)
-        if is_integer(right.type) and left.node.kind == "literal":
-            return operations.beyond_integers(operator, left.node.value)
+        """The truth of an integer's comparison with a DECIMAL literal beyond every BIGINT, or with a constant of a CASE
+        whose branches all have that truth; None for others."""
+        for each, value, other in ((operator, left, right), (FLIPPED[operator], right, left)):
+            truth = common_outcome(each, value.local, other.local, self.scope.time_zone)
+            if is_integer(value.type) and other.node.kind == "literal" and truth is None:
+                truth = operations.beyond_integers(FLIPPED[each], other.node.value)
+            if truth is not None:
+                return truth
         return None
 
     def common(self, node: Node, left: Value, right: Value) -> Type:

@@ -103,6 +103,8 @@ def test_spark_decides_by_calls_of_constants_without_what_raises(spark, tmp_path
         "if(n / (n - 7) > 1 AND n <> NULL, 1, 2) = 2",
         "if(n / (n - 7) NOT IN (1, NULL), 1, 2) = 2",
         "coalesce(n / (n - 7) > NULL, TRUE)",
+        "if(n / (n - 7) > 1, 1, 2) <> 3",
+        "NOT (CASE WHEN n / (n - 7) > 1 THEN 'a' WHEN flag THEN 'b' ELSE 'c' END = 'z')",
     ]
     tally = compared(spark, tmp_path, rows(), texts, "UTC")
     assert not tally.differences, "\n".join(map(str, tally.differences))

@@ -20,6 +20,10 @@ DECIDED = (
     "CASE WHEN ({r}) AND NULL AND FALSE THEN 1 ELSE 2 END = 2",
     "IF(TRUE AND (({r}) OR TRUE), 1, 2) = 1",
     "IF(5 BETWEEN i + 1 AND 3, 1, 2) = 2",
+    "IF({r}, 1, 2) <> 3",
+    "3.5 > IF({r}, 1, 2) AND IF({r}, 1, 2) BETWEEN 1 AND 2",
+    "NOT (CASE WHEN {r} THEN 'a' WHEN i > 7 THEN 'b' ELSE 'c' END = 'z')",
+    "coalesce(IF({r}, 1, 2) <= 2, FALSE)",
 )
 LEFT_TO_SPARK = (
     "(({r}) OR 1 IN (1, 2)) IS TRUE",
