@@ -75,10 +75,10 @@ def _is_constant(tree: Expression) -> bool:
 
 
 def _names_null(tree: Expression) -> bool:
-    """Whether a condition compares with NULL, or is made of one that does. Where NULL is as good as FALSE, as in CASE
-    WHEN, Spark takes `a <> NULL` and `a NOT IN (1, NULL)` for FALSE."""
+    """Whether a condition is or compares with NULL, or is made of one that does. Where NULL is as good as FALSE, as in
+    CASE WHEN, Spark takes `NULL`, `a <> NULL` and `a NOT IN (1, NULL)` for FALSE."""
     if not isinstance(tree, Operation):
-        return False
+        return has_null([tree])
     if tree.name in ("and", "or", "not"):
         return any(map(_names_null, tree.operands))
     return (tree.name == "in" or tree.name in _OPPOSITE) and has_null(tree.operands)

@@ -35,6 +35,7 @@ LEFT_TO_SPARK = (
     "IF(NOT (({r}) OR i IN (1, NULL)), 1, 2) = 2",
     "IF(({r}) AND (i > 0 AND NOT i IN (1, NULL)), 1, 2) = 2",
     "IF(({r}) AND i <> NULL, 1, 2) = 2",
+    "IF(s LIKE ANY ('a%', NULL) AND ({r}), 1, 2) = 2",
     "coalesce(({r}) = NULL, TRUE)",
     "IF(({r}) NOT IN (TRUE, NULL), 1, 2) = 2",
 )
