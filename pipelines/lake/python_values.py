@@ -19,14 +19,19 @@ def values_of(column: pa.ChunkedArray) -> list[Any]:
     if (digits := _changed(kind, pa.types.is_float32, pa.string())) != kind:
         return [_decoded(value, kind) for value in values_of(column.cast(digits))]
     try:
+        return _plain_values(column)
+    except UnicodeDecodeError:
+        read = values_of(column.cast(_changed(kind, _is_text, pa.large_binary())))
+        return [_decoded(value, kind) for value in read]
+    except (OverflowError, ValueError):
+        return values_of(column.cast(_changed(kind, pa.types.is_temporal, pa.string())))
+
+
+def _plain_values(column: pa.ChunkedArray) -> list[Any]:
+    try:
         found: list[Any] = column.to_pylist(maps_as_pydicts="lossy")
     except TypeError:
         found = column.to_pylist()
-    except UnicodeDecodeError:
-        read = values_of(column.cast(_changed(kind, _is_text, pa.large_binary())))
-        found = [_decoded(value, kind) for value in read]
-    except (OverflowError, ValueError):
-        found = values_of(column.cast(_changed(kind, pa.types.is_temporal, pa.string())))
     return found
 
 
