@@ -30,8 +30,7 @@ def select(workspace: Workspace, query: Select) -> pa.Table:
     items = tuple(each for item in query.items for each in _expanded(table, item))
     query = replace(query, items=items)
     table.aliases = tuple(item.name for item in items if not item.is_plain)
-    is_grouped = query.group_by or query.having or query.is_distinct or any(map(_has_aggregate, items))
-    return aggregated(table, query) if is_grouped else _rows(table, query)
+    return aggregated(table, query) if query.is_grouped else _rows(table, query)
 
 
 def _expanded(table: LocalTable, item: Item) -> list[Item]:
@@ -48,10 +47,6 @@ def _expanded(table: LocalTable, item: Item) -> list[Item]:
         return [Item((name,)) for name in table.stored_schema.names]
     path = table.unqualified_path(item.value)
     return [Item(field) for field in table.fields_of(path)] if item.is_star else [replace(item, value=path)]
-
-
-def _has_aggregate(item: Item) -> bool:
-    return isinstance(item.value, Aggregate) or (isinstance(item.value, Computed) and bool(item.value.aggregates))
 
 
 def _rows(table: LocalTable, query: Select) -> pa.Table:

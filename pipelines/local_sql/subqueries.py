@@ -10,9 +10,10 @@ import pyarrow.compute as pc
 
 from pipelines.errors import NeedsSparkError, StatementError
 from pipelines.local_sql.grammar import parse_statement
-from pipelines.local_sql.syntax import Aggregate, Computed, Item, Select
+from pipelines.local_sql.syntax import Select
 from rules_index.domains.value_lists import ValueList, value_list
 from rules_index.implication.sql import literal_of
+from rules_index.language.coercion import name_of
 from rules_index.language.constants import key_of
 from rules_index.language.tokens import END, Tokens, tokenise
 from rules_index.language.typed import Constant
@@ -43,16 +44,17 @@ def resolved(where: str, execute: Callable[[Select], pa.Table]) -> Resolved:
     copied = 0
     for first, last, depth in _subqueries(tokens):
         query = _query(where[tokens.starts[first + 1] : tokens.starts[last]])
-        if tokens.kinds[first - 1] == "IN" and first:
+        before, behind = tokens.kinds[first - 1] if first else END, tokens.kinds[last + 1]
+        if before == "IN":
             begin = _operand(tokens, first, last, depth)
             is_negated = tokens.kinds[first - 2] == "NOT"
             column = where[tokens.starts[begin] : tokens.ends[first - 2 - is_negated]]
-            values = _first_column(execute, query if _is_aggregated(query) else replace(query, is_distinct=True))
+            values = _first_column(execute, query if query.is_grouped else replace(query, is_distinct=True))
             lists.append(value_list(f"subquery.{len(lists)}", values))
             text = _within(column, is_negated, lists[-1], values.null_count > 0)
         else:
             begin = first
-            if not ({tokens.kinds[first - 1] if first else END, tokens.kinds[last + 1]} & _COMPARISONS):
+            if not {before, behind} & _COMPARISONS:
                 raise NeedsSparkError("it has a subquery that is neither compared nor in IN")
             text = _literal(execute, query)
         pieces.append(where[copied : tokens.starts[begin]] + text)
@@ -63,7 +65,7 @@ def resolved(where: str, execute: Callable[[Select], pa.Table]) -> Resolved:
 
 
 def _subqueries(tokens: Tokens) -> list[tuple[int, int, int]]:
-    """The first and the last bracket of each subquery, and how many brackets are around it."""
+    """The first and the last bracket of each subquery, and how many brackets and CASEs are around it."""
     kinds = tokens.kinds
     found, depth, begin = [], 0, -1
     for place, kind in enumerate(kinds):
@@ -72,15 +74,12 @@ def _subqueries(tokens: Tokens) -> list[tuple[int, int, int]]:
                 raise NeedsSparkError("it has a subquery in a subquery")
         elif kind == "SELECT":
             raise NeedsSparkError("it has SELECT without a bracket")
-        if kind == "(":
-            if begin < 0 and kinds[place + 1] == "SELECT":
-                begin, outside = place, depth
-            depth += 1
-        elif kind == ")":
-            depth -= 1
-            if begin >= 0 and depth == outside:
-                found.append((begin, place, depth))
-                begin = -1
+        if kind == "(" and begin < 0 and kinds[place + 1] == "SELECT":
+            begin, outside = place, depth
+        depth += (kind in ("(", "CASE")) - (kind in (")", "END"))
+        if kind == ")" and begin >= 0 and depth == outside:
+            found.append((begin, place, depth))
+            begin = -1
     if begin >= 0:
         raise NeedsSparkError("it lacks a bracket")
     return found
@@ -125,7 +124,7 @@ def _within(column: str, is_negated: bool, values: ValueList, has_null: bool) ->
 
 def _literal(execute: Callable[[Select], pa.Table], query: Select) -> str:
     """The value of an aggregate without groups, which is one row, as a literal."""
-    if query.group_by or query.having is not None or query.is_distinct or not _is_aggregated(query):
+    if query.group_by or query.having or query.is_distinct or not query.items[0].has_aggregate:
         raise NeedsSparkError("it has a subquery that may give several rows")
     values, t = _first_column(execute, query), pa.types
     kind = values.type
@@ -133,15 +132,9 @@ def _literal(execute: Callable[[Select], pa.Table], query: Select) -> str:
         raise NeedsSparkError("it has a subquery whose value is not written as a literal")
     if t.is_timestamp(kind) or t.is_date32(kind):
         return literal_of(pc.cast(values, pa.int64() if t.is_timestamp(kind) else pa.int32())[0].as_py(), kind)
-    return literal_of(key_of(Constant(values[0].as_py(), kind)), kind)
-
-
-def _is_aggregated(query: Select) -> bool:
-    return bool(query.group_by or query.having is not None or any(map(_has_aggregate, query.items)))
-
-
-def _has_aggregate(item: Item) -> bool:
-    return isinstance(item.value, Aggregate) or (isinstance(item.value, Computed) and bool(item.value.aggregates))
+    text = literal_of(key_of(Constant(values[0].as_py(), kind)), kind)
+    # Spark compares a whole number that is written there with a DECIMAL otherwise than one that is not
+    return f"CAST({text} AS {name_of(kind)})" if t.is_integer(kind) else text
 
 
 def _first_column(execute: Callable[[Select], pa.Table], query: Select) -> pa.ChunkedArray:

@@ -71,6 +71,11 @@ class Item:
         return self.alias is None and isinstance(self.value, tuple) and len(self.value) == 1
 
     @property
+    def has_aggregate(self) -> bool:
+        """True for an aggregate, and for an expression over aggregates."""
+        return isinstance(self.value, Aggregate) or (isinstance(self.value, Computed) and bool(self.value.aggregates))
+
+    @property
     def name(self) -> str:
         """The item's name in the result. An expression has an alias."""
         if self.alias is not None:
@@ -130,6 +135,11 @@ class Select:
     is_distinct: bool = False
     views: tuple[LateralView, ...] = ()
     join: Join | None = None
+
+    @property
+    def is_grouped(self) -> bool:
+        """True if a row of the result stands for a group of rows."""
+        return bool(self.group_by or self.having or self.is_distinct or any(item.has_aggregate for item in self.items))
 
 
 @dataclass(frozen=True, slots=True)

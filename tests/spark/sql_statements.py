@@ -143,6 +143,7 @@ LEFT_TO_SPARK = [
     "SELECT pk FROM s WHERE i IN (SELECT number FROM numbers) OR s IN LIST('watch')",
     "SELECT pk FROM s WHERE pk BETWEEN 1 AND i IN (SELECT number FROM numbers)",
     "SELECT pk FROM s WHERE INTERVAL '1' DAY IN (SELECT number FROM numbers)",
+    "SELECT pk FROM s WHERE CASE WHEN i > 0 THEN b AND s IN (SELECT word FROM words) AND b END IS NULL",
     "TRUNCATE TABLE rules",
     "DESCRIBE HISTORY rules",
 ]
@@ -163,6 +164,7 @@ HERE = [
     "SELECT pk FROM s WHERE dt IN (SELECT max(dt) FROM s) OR ts IN (SELECT min(ts) FROM s) OR nt IN (SELECT nt FROM s)",
     "SELECT pk FROM s WHERE m5 IN (SELECT m5 FROM s WHERE b) AND b IN (SELECT b FROM s WHERE i > 2) ORDER BY pk",
     "SELECT pk FROM s WHERE i = (SELECT max(i) FROM s) ORDER BY pk",
+    "SELECT pk FROM s WHERE l % 7 -(SELECT min(i) FROM s) > 0 OR m38 >= (SELECT min(l) FROM s WHERE i < 3) ORDER BY pk",
     "SELECT pk FROM s WHERE (SELECT min(ts) FROM s) < ts AND NOT nt >= (SELECT max(nt) FROM s) ORDER BY pk",
     "SELECT pk FROM s WHERE s = (SELECT max(word) FROM words) OR dt <=> (SELECT min(dt) FROM s WHERE b) ORDER BY pk",
     "SELECT pk FROM s WHERE CASE WHEN b THEN i > (SELECT count(*) FROM words) ELSE l <> (SELECT min(l) FROM s) END",

@@ -60,6 +60,10 @@ def test_rows_of_subqueries(lake: Workspace, where: str, expected: list[int]) ->
         ("a > 1 -- (SELECT", "a > 1 -- (SELECT"),
         ("a = '(SELECT v FROM given)'", "a = '(SELECT v FROM given)'"),
         ("a = (SELECT max(v) FROM given)", "a = 'it\\'s'"),
+        (
+            "CASE a WHEN 1 THEN b END = 1 AND c IN (SELECT v FROM given)",
+            "CASE a WHEN 1 THEN b END = 1 AND c IN LIST('subquery.0')",
+        ),
     ],
 )
 def test_what_stands_in_place_of_subqueries(where: str, text: str) -> None:
@@ -78,6 +82,8 @@ def test_what_stands_in_place_of_subqueries(where: str, text: str) -> None:
         f"NOT a IN ({QUERY})",
         f"(a IN ({QUERY}))",
         f"a IN ({QUERY}) = b",
+        f"CASE WHEN a THEN b AND c IN ({QUERY}) AND d END IS NULL",
+        f"CASE WHEN a THEN b ELSE c AND d IN ({QUERY}) END",
         f"IN ({QUERY})",
         f"NOT IN ({QUERY})",
         f". IN ({QUERY})",
@@ -101,6 +107,18 @@ def test_what_stands_in_place_of_subqueries(where: str, text: str) -> None:
 def test_other_subqueries_are_left_to_spark(where: str) -> None:
     with pytest.raises(NeedsSparkError):
         resolved(where, lambda _: pa.table({"v": ["x"]}))
+
+
+def test_a_number_keeps_its_type_and_sign() -> None:
+    def least(_: Select) -> pa.Table:
+        return pa.table({"v": pa.array([-3], pa.int64())})
+
+    assert resolved("1 -(SELECT min(v) FROM given) > a", least).where == "1 -CAST(-3 AS BIGINT) > a"
+
+
+def test_a_null_within_case_is_no_false(lake: Workspace) -> None:
+    with pytest.raises(NeedsSparkError):
+        ids(lake, "CASE WHEN id >= 0 THEN TRUE AND t IN (SELECT t FROM s WHERE id > 9) AND TRUE END IS NULL")
 
 
 def test_a_column_of_the_outer_query_is_left_to_spark(lake: Workspace) -> None:
