@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,7 @@ FALSE, TRUE, NULL, RAISED = range(4)
 REFUSALS = (PySparkException, Py4JJavaError, ri.RuleError)
 AT_ONCE = 60
 """Expressions in one query: more would leave Spark's code generation behind."""
+_CONNECTIVE = re.compile(r"\b(and|or)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -196,8 +198,10 @@ def compare(
         tally.with_errors += bool((truth == RAISED).any())
         wrong = (truth != RAISED) & (matched[number] != (truth == TRUE))
         uncounted = (truth == RAISED) & ~raised[number]
+        # of two operands of AND or OR, Spark may meet the one that raises before the one that decides
+        unforeseen = (truth == RAISED) & matched[number] & (_CONNECTIVE.search(text) is None)
         counted = compiled.errors.get(number, 0)
-        for kind, rows in (("answer", wrong), ("error not counted", uncounted)):
+        for kind, rows in (("answer", wrong), ("error not counted", uncounted), ("matched", unforeseen)):
             if rows.any():
                 row = int(np.flatnonzero(rows)[0])
                 index = f"matched {matched[number, row]}, raised {raised[number, row]}, {counted} errors counted"

@@ -11,7 +11,7 @@ from rules_index.language.analysis import Value, evaluated_once
 from rules_index.language.case_conversions import in_any_case
 from rules_index.language.coercion import BOOLEAN, NULL, STRING, Type, is_float, name_of
 from rules_index.language.connectives import CONDITIONS, operands
-from rules_index.language.formula import And, Fixed, Formula, Or, Predicate, Truth
+from rules_index.language.formula import And, Fixed, Formula, Or, Predicate, Truth, predicates_of
 from rules_index.language.nodes import Node, is_never_null
 from rules_index.language.patterns import is_only_java, like_prefix
 from rules_index.language.truth_tests import are_proven, fixed, is_plain, negate, truth_test
@@ -184,16 +184,14 @@ class Splitter:
         return Predicate(attribute, true, ~true, Truth.FALSE if operator == "<=>" else Truth.NULL)
 
     def _with_null(self, operator: str, attribute: Expression) -> Formula:
-        """A comparison with NULL."""
-        if operator == "<=>":
-            return Predicate(attribute, NOTHING, EVERYTHING, Truth.TRUE)
-        if operations.can_raise(attribute):
-            return Predicate(attribute, NOTHING, NOTHING, Truth.NULL)
-        return Fixed(Truth.NULL)
+        """A comparison with NULL. Spark does not evaluate the other side, so that no error is raised, unless it is
+        `<=>`."""
+        return Predicate(attribute, NOTHING, EVERYTHING, Truth.TRUE) if operator == "<=>" else Fixed(Truth.NULL)
 
     def _rows_equal(self, node: Node, left: Node, right: Node) -> Formula | None:
         """Equality of two row values: in all pairs both are equal, or both NULL. None if it must be evaluated as a
-        whole, because types differ (which Spark may refuse) or only Spark can compare a pair."""
+        whole, because types differ (which Spark may refuse), only Spark can compare a pair, or a value can raise: Spark
+        evaluates all values of a row, also if the first ones differ."""
         if len(left.children) != len(right.children):
             raise self.analyser.error("TYPE_MISMATCH", "The two rows have different numbers of values.", node)
         parts = []
@@ -202,7 +200,7 @@ class Splitter:
             if first.type != second.type:
                 return None
             part = self.compare(node, "<=>", first, second)
-            if part is None:
+            if part is None or any(operations.can_raise(each.attribute) for each in predicates_of(part)):
                 return None
             parts.append(part)
         return And(tuple(parts))
@@ -234,6 +232,8 @@ class Splitter:
         members = self._members(attribute, common, values[1:])
         if members is None:
             return self._whole(node)
+        if all(isinstance(value.local, Constant) and value.local.value is None for value in values[1:]):
+            return self._with_null("=", attribute)
         true, has_null = members
         formula = Predicate(attribute, true, NOTHING if has_null else ~true, Truth.NULL)
         return negate(formula) if node.value else formula

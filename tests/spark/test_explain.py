@@ -50,13 +50,19 @@ def compiled_with_answers(oracle: Oracle, table: pa.Table, texts: Sequence[str])
 
     schema = pa.schema([each for each in table.schema if each.name != "pk"])
     compiled = ri.loads(dumps(ri.compile_rules([*enumerate(texts)], schema, analyse=analyse)))
-    listed = table.to_pylist()
-    for leaf in compiled.derived:
+    return compiled, with_answers(
+        table.to_pylist(), compiled.derived, [answers[leaf.name] for leaf in compiled.derived]
+    )
+
+
+def with_answers(rows: list[dict[str, Any]], leaves: Sequence[Any], answers: Sequence[Any]) -> list[dict[str, Any]]:
+    """The rows with what Spark has computed on them."""
+    for leaf, answer in zip(leaves, answers, strict=True):
         is_code = pa.types.is_boolean(leaf.type)
-        for row, value in zip(listed, answers[leaf.name].to_pylist(), strict=True):
+        for row, value in zip(rows, answer.to_pylist(), strict=True):
             raised = value == 3 if is_code else value is None
             row[leaf.name] = ArithmeticError() if raised else (value if is_code else value["value"])
-    return compiled, listed
+    return rows
 
 
 def parts_of(part: Any) -> list[Any]:
@@ -104,6 +110,7 @@ def test_each_part_has_the_value_that_spark_gives_its_text(spark, tmp_path) -> N
     again = oracle_of(spark, pa.Table.from_pylist(changed, table.schema), tmp_path)
     distinct = [*dict.fromkeys(wanted)]
     matched = dict(zip(distinct, again.truths([texts[rule] for rule in distinct]), strict=True))
+    changed = with_answers(changed, compiled.derived, again.derived(compiled.derived))
     wrong = [(rule, changed[place]) for place, rule in enumerate(wanted) if matched[rule][place] != TRUE]
     # Spark may meet an error before what makes the rule TRUE without it
     unforeseen = [

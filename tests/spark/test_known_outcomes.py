@@ -77,6 +77,25 @@ SIMPLER = """
     (coalesce({v}, 0) > 1 AND b) OR NOT (coalesce({v}, 0) > 1 AND b)
     coalesce({v}, 0) <=> 1 OR NOT coalesce({v}, 0) <=> 1
     {v} > 1 OR NOT {v} > 1
+    {v} = NULL
+    {v} <> NULL OR b
+    NOT ({v} > NULL) AND b
+    b OR NULL <= {v}
+    ({v} < CAST(NULL AS STRING)) IS NULL
+    CAST({v} AS STRING) LIKE NULL OR b
+    CAST({v} AS STRING) NOT RLIKE NULL OR b
+    {v} BETWEEN NULL AND 2
+    {v} NOT BETWEEN 0 AND NULL
+    {v} IN (NULL) OR b
+    NOT ({v} IN (NULL, CAST(NULL AS INT))) AND b
+    ({v} IN (NULL, NULL)) IS NULL
+    {v} NOT IN (1, NULL) OR b
+    (i, CAST({v} AS INT)) = (7, 1) OR i = 1
+    (i, CAST({v} AS INT)) <> (7, 1)
+    (CAST({v} AS INT), i) <=> (7, 1)
+    (i, CAST({v} AS INT)) IN ((7, 1), (1, 1))
+    (i, CAST({v} AS INT)) NOT IN ((7, 1), (9, 1))
+    (i, CAST({v} AS INT)) IS DISTINCT FROM (7, 1)
 """
 """What Spark makes simpler before it evaluates anything, so that less raises, or other parts do."""
 

@@ -191,7 +191,6 @@ def die_at(patch: pytest.MonkeyPatch, number: int, before: bool) -> None:
         (TableLog, "_commit"),
         (TableLog, "rewrite"),
         (TableLog, "fence"),
-        (runs, "_merge"),
     ):
         patch.setattr(owner, name, dying(getattr(owner, name)))
 
