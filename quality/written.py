@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from pipelines.errors import PipelineError
-from pipelines.lake.lake import arrow_schema
 from pipelines.lake.runs import DONE, FOLDED, MicroBatch, newest_first
 from pipelines.lake.table_log import table_log
 from pipelines.lake.transaction_ids import app_of
-from pipelines.table_definitions import RUNS
 from quality.findings import MatchesByRule
 from quality.rules import enabled_rules
 
@@ -80,18 +78,13 @@ class NewestBatch:
 
     def note_judged(self) -> None:
         """Record in the log of `runs` that these are judged; if that fails, the next gate judges them again."""
-        from deltalake import CommitProperties, Transaction, exceptions, write_deltalake
+        from deltalake import exceptions
 
         lake = self.workspace.lake
         if not self.batches or self.batches[-1].batch <= _last_judged(lake, self.scope):
             return
-        mark = Transaction(_JUDGED + self.scope, self.batches[-1].batch)
         with suppress(PipelineError, exceptions.DeltaError, OSError):
-            runs = lake.writable("runs")
-            no_rows = arrow_schema(RUNS).empty_table()
-            properties = CommitProperties(app_transactions=[mark])
-            # "merge": others may have added columns to the table
-            write_deltalake(runs, no_rows, mode="append", schema_mode="merge", commit_properties=properties)
+            table_log(lake.uri("runs")).append([], _JUDGED + self.scope, self.batches[-1].batch)
 
     def adds(self, log: Log, table: str) -> list[Add]:
         """The files that the micro-batches added to a table, found by the transactions in its log; GoneError if the log

@@ -233,6 +233,21 @@ class DeltaLog(ABC):
         except (ChangedTableError, BusyTableError):
             return False
 
+    def write_rows(
+        self, snapshot: FolderSnapshot, version: int, gone: Sequence[Mapping[str, Any]], entries: Sequence[str]
+    ) -> bool:
+        """Add files, which are where the table is, and remove others in one commit that relies on all rows of one
+        version.
+
+        snapshot: of this or a later version; gone: the `add` actions of the files to remove; entries: those of the new
+        files, and other actions, as JSON. False, with nothing committed, if another program has committed since that
+        version.
+        """
+        lines = [commit_info("UPDATE" if gone else "WRITE", {}, {}), *entries, *removals(gone)]
+        return snapshot.number == version and self._commit(
+            snapshot, lambda since: lines if since.number == version else [], None
+        )
+
     def note(self, operation: str, metrics: Mapping[str, str]) -> None:
         """Commit a `commitInfo` alone, so that the table's history shows an operation."""
         with suppress(BusyTableError):

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -20,6 +20,8 @@ import pyarrow as pa
 import rules_index as ri
 from pipelines.error_texts import is_refused
 from pipelines.errors import IndexDamagedError, IndexOutdatedError, NoIndexError, TableError, not_written
+from pipelines.lake.folder_snapshot import FolderSnapshot
+from pipelines.lake.index_files import is_written_here, write_chunks
 from pipelines.lake.lake import Lake, arrow_schema
 from pipelines.lake.reading import literal
 from pipelines.lake.runs import PLANNED, last_batch
@@ -179,32 +181,18 @@ def store_index(
     indexes in the same commit, even if their files are damaged; the index of an unfinished micro-batch is kept, with
     those that hold its lists. TableError if the table cannot be written.
     """
-    from deltalake import (
-        ColumnProperties,
-        CommitProperties,
-        Transaction,
-        WriterProperties,
-        exceptions,
-        write_deltalake,
-    )
-
     size = path.stat().st_size
     stored = StoredIndex(
         scope, rules_version, fingerprint, engine, format_version_of(statistics), sha256_once(path),
         size, -(-size // CHUNK_BYTES), statistics, datetime.now(UTC),
     )  # fmt: skip
-    # no query filters by the bytes: minimum and maximum would only be copies of them
-    plain = ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")
-    writer = WriterProperties(compression="ZSTD", compression_level=1, column_properties={"data": plain})
     # if several runs store the same index at once, one of them commits, and the others find its index
-    mark = Transaction(f"deltatag/index/{scope}/{fingerprint}", time.time_ns())
+    mark = f"deltatag/index/{scope}/{fingerprint}", time.time_ns()
     for attempt in range(_ATTEMPTS):
-        table = lake.writable("rule_index")
-        mode: dict[str, Any] = {"mode": "append"}
+        snapshot = FolderSnapshot(lake.uri("rule_index"), lake.delta("rule_index"))
         kept: list[tuple[StoredIndex, Path]] = []
         if from_scratch:
             kept = _unfinished(lake, scope, fingerprint)
-            mode = {"mode": "overwrite", "predicate": f"scope = {literal(scope)}"}
             before = [each.created_at for each, _ in kept]
         else:
             found = newest_index(lake, scope)
@@ -213,22 +201,48 @@ def store_index(
             before = [] if found is None else [found.created_at]
         # the newest index has the latest time, also if the clock was set back, or that of another machine is ahead
         stored = replace(stored, created_at=max([stored.created_at, *(each + _LATER for each in before)]))
-        rows = chain(*(_chunks(*each) for each in kept), _chunks(stored, path))
-        chunks = pa.RecordBatchReader.from_batches(arrow_schema(RULE_INDEX), rows)
-        marked = CommitProperties(app_transactions=[mark])
-        try:
-            # "merge": others may have added columns to the table, which are NULL
-            write_deltalake(
-                table, chunks, writer_properties=writer, commit_properties=marked, schema_mode="merge", **mode
-            )
+        chunks = chain(*(_chunks(*each) for each in kept), _chunks(stored, path))
+        write = write_chunks if is_written_here(snapshot) else _write_by_delta_rs
+        if write(lake, snapshot, scope, chunks, mark, from_scratch):
             return stored
-        except exceptions.CommitFailedError as error:
-            if attempt == _ATTEMPTS - 1 or is_refused(error):
-                raise _not_written(lake, scope, error) from error
-            time.sleep(0.05 * (attempt + 1))
-        except (exceptions.DeltaError, OSError) as error:
-            raise _not_written(lake, scope, error) from error
-    return stored
+        time.sleep(0.05 * (attempt + 1))
+    raise TableError(
+        f"The table rule_index at {lake.uri('rule_index')} is being written too often by others; try again."
+    )
+
+
+def _write_by_delta_rs(
+    lake: Lake,
+    snapshot: FolderSnapshot,
+    scope: str,
+    chunks: Iterable[pa.RecordBatch],
+    mark: tuple[str, int],
+    from_scratch: bool,
+) -> bool:
+    """Like `write_chunks`, for a table in an object store, or one that asks more of a commit than its rows."""
+    from deltalake import ColumnProperties, CommitProperties, Transaction, WriterProperties, exceptions, write_deltalake
+
+    # no query filters by the bytes: minimum and maximum would only be copies of them
+    plain = ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")
+    writer = WriterProperties(compression="ZSTD", compression_level=1, column_properties={"data": plain})
+    mode: dict[str, Any] = {"mode": "append"}
+    if from_scratch:
+        mode = {"mode": "overwrite", "predicate": f"scope = {literal(scope)}"}
+    try:
+        # "merge": others may have added columns to the table, which are NULL
+        write_deltalake(
+            lake.writable("rule_index"),
+            pa.RecordBatchReader.from_batches(arrow_schema(RULE_INDEX), chunks),
+            writer_properties=writer,
+            commit_properties=CommitProperties(app_transactions=[Transaction(*mark)]),
+            schema_mode="merge",
+            **mode,
+        )
+    except (exceptions.DeltaError, OSError) as error:
+        if isinstance(error, exceptions.CommitFailedError) and not is_refused(error):
+            return False
+        raise _not_written(lake, scope, error) from error
+    return True
 
 
 def _unfinished(lake: Lake, scope: str, but: str) -> list[tuple[StoredIndex, Path]]:

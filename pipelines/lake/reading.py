@@ -30,6 +30,8 @@ _BESIDES = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
 """Table features that `_widened_rows` can do with."""
 FILE_COLUMN = "__filename"
 """The column by which Arrow gives the file that a row is read from."""
+_ARROWS_COLUMNS = frozenset({FILE_COLUMN, "__fragment_index", "__batch_index", "__last_in_fragment"})
+"""Columns that Arrow adds to those of files; it reads no files that have one."""
 _MOST_MASKED = (1 << 31) - 1
 """The most rows of a table whose deletion vectors delta-rs (1.6) gives: it takes a byte for each row of the files that
 have one, all at once, and panics if there are more."""
@@ -38,7 +40,16 @@ have one, all at once, and panics if there are more."""
 def read_rows(
     table: DeltaTable, columns: Sequence[str] | None = None, equal: Sequence[tuple[str, Any]] = ()
 ) -> pa.Table:
-    """The rows of a table whose columns have these values, in no particular order. Raises what delta-rs raises."""
+    """The rows of a table whose columns have these values, in no particular order. Raises what delta-rs and Arrow
+    raise.
+
+    A table in a folder is read by Arrow: the query engine of delta-rs takes 30 MB in memory for its first query.
+    """
+    if arrow_reads(table) and local_folder(table.table_uri) is not None:
+        # the cast is for files of delta-rs's MERGE and UPDATE, whose texts are views: Arrow compares these with no text
+        parts = [pc.field(column).cast(pa.scalar(value).type) == value for column, value in equal]
+        where = functools.reduce(operator.and_, parts) if parts else None
+        return as_texts(as_dataset(table).to_table(columns if columns is None else [*columns], where))
     if _is_only_widened(table):
         rows = _widened_rows(table, columns, [column for column, _ in equal])
         for column, value in equal:
@@ -74,14 +85,17 @@ def _widened_rows(table: DeltaTable, columns: Sequence[str] | None, others: Sequ
 
 def arrow_reads(table: DeltaTable) -> bool:
     """Whether the files of a table have its rows and columns as they are, and delta-rs gives them as a dataset: no
-    deletion vectors, no column mapping, no checkpoints of version 2 and the like.
+    deletion vectors, no column mapping, no checkpoints of version 2 and the like, and no column with the name of one
+    that Arrow adds.
 
     In a table with column mapping that does not name it as a feature, delta-rs gives NULL for each column whose name in
     the files is another one.
     """
     from deltalake.table import SUPPORTED_READER_FEATURES
 
-    return not _is_mapped(table) and set(table.protocol().reader_features or ()) <= SUPPORTED_READER_FEATURES
+    if _is_mapped(table) or not _ARROWS_COLUMNS.isdisjoint(field.name for field in table.schema().fields):
+        return False
+    return set(table.protocol().reader_features or ()) <= SUPPORTED_READER_FEATURES
 
 
 def _is_mapped(table: DeltaTable) -> bool:
@@ -126,7 +140,7 @@ def _file_system(table: DeltaTable) -> FileSystem:
 def rows_by_file(table: DeltaTable, paths: Sequence[str], where: pc.Expression | None = None) -> dict[str, pa.Table]:
     """For each of some files, given by their paths in the log, its rows that satisfy the condition.
 
-    The table must have no partitions and no column `FILE_COLUMN`, and Arrow must read its files (`arrow_reads`).
+    The table must have no partitions, and Arrow must read its files (`arrow_reads`).
     Columns that a file lacks are NULL. Raises what Arrow raises.
     """
     from pyarrow.dataset import FileSystemDataset, ParquetFileFormat, ParquetReadOptions

@@ -13,13 +13,14 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipelines.error_texts import first_line, is_refused
 from pipelines.errors import RestartedError, TableError, not_written
 from pipelines.lake.lake import Lake, arrow_schema
 from pipelines.lake.merging import FileWriter, NotMergeableError
-from pipelines.lake.reading import files_in, literal, read_file
+from pipelines.lake.plain_tables import is_plain
+from pipelines.lake.reading import literal
+from pipelines.lake.run_files import Row, files_of, rows_in, write_row
 from pipelines.lake.table_log import table_log
 from pipelines.table_definitions import RUNS
 from rules_index.workers.delta_file_writer import PLAIN
@@ -36,10 +37,6 @@ FOLDED = "folded"
 """Key in the plan of a row that stands for several micro-batches; its value is the number of the first one."""
 OF_ATTEMPTS = ("attempts", "search")
 """Keys of a plan about attempts; they are dropped once the micro-batch is done."""
-
-
-_KEPT_BYTES = 32 << 20
-"""About how many bytes of the rows of files stay in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,38 +70,14 @@ def newest_first(lake: Lake, scope: str) -> Iterator[MicroBatch]:
     """
     table = lake.delta("runs")
     waiting: list[dict[str, Any]] = []
-    files = sorted(_files_of(table, scope), key=lambda file: file[0])
+    files = sorted(files_of(table, scope), key=lambda file: file[0])
     while files or waiting:
         # the last of `files` has the highest number that is still unread
         if not files or (waiting and waiting[-1]["batch"] >= files[-1][0]):
             yield _from_row(waiting.pop())
             continue
-        waiting += _reading(lake, partial(_rows_in, lake, table, files.pop()[1], scope))
+        waiting += _reading(lake, partial(rows_in, lake, table, files.pop()[1], scope))
         waiting.sort(key=lambda row: row["batch"])
-
-
-def _files_of(table: Any, scope: str) -> list[tuple[float, str]]:
-    """The files that may have rows of a scope: the highest batch number in each, and its path."""
-    found = []
-    for action in files_in(table, flatten=True).to_pylist():
-        low, high = action.get("min.scope"), action.get("max.scope")
-        if low is None or high is None or low <= scope <= high:
-            newest = action.get("max.batch")
-            found.append((float("inf") if newest is None else float(newest), action["path"]))
-    return found
-
-
-def _rows_in(lake: Lake, table: Any, path: str, scope: str) -> list[dict[str, Any]]:
-    """The rows of a scope in a file. Small files are kept, for a run asks for the rows of each scope."""
-    kept = lake.run_files_read
-    rows = kept.get(path)
-    if rows is None:
-        rows = read_file(table, path, arrow_schema(RUNS))
-        if sum(each.nbytes for each in [*kept.values(), rows]) > _KEPT_BYTES:
-            kept.clear()
-        kept[path] = rows
-    found: list[dict[str, Any]] = rows.filter(pc.field("scope") == scope).to_pylist()
-    return found
 
 
 def _reading(lake: Lake, read: Callable[[], Any]) -> Any:
@@ -247,31 +220,53 @@ def _merge(
     Without `before` the row is inserted if its number is free. With `before` the unfinished row of its number is
     replaced, if it was planned at that time and, if `plan` is given, has that plan.
     """
+    for attempt in range(_ATTEMPTS):
+        merge = _write_row if is_plain(lake.delta("runs")) else _merge_by_delta_rs
+        written = merge(lake, batch, before, plan)
+        if written is not None:
+            return written
+        # another process has committed to `runs`: try again on its newest version
+        time.sleep(0.05 * (attempt + 1))
+    raise TableError("The table runs is being written too often by others; try again.")
+
+
+def _write_row(lake: Lake, batch: MicroBatch, before: datetime | None, plan: Mapping[str, Any] | None) -> bool | None:
+    """Like `_merge`, but once: None if another process has committed to `runs` meanwhile."""
+
+    def is_due(held: Row | None) -> bool:
+        """Whether the row that `runs` has of this number is the one to replace."""
+        if held is None or before is None:
+            return held is None and before is None
+        is_same = held["started_at"] == before and held["state"] not in (None, DONE)
+        return is_same and (plan is None or held["plan"] == json.dumps(dict(plan)))
+
+    return _reading(lake, partial(write_row, lake, to_rows(batch), is_due))
+
+
+def _merge_by_delta_rs(
+    lake: Lake, batch: MicroBatch, before: datetime | None, plan: Mapping[str, Any] | None
+) -> bool | None:
+    """Like `_write_row`, for a table in an object store, or one that asks more of a commit than its rows."""
     from deltalake import exceptions
 
     predicate = (
         f"t.scope = s.scope AND t.batch = s.batch AND t.scope = {literal(batch.scope)} AND t.batch = {batch.batch}"
     )
-    same = f"t.state <> '{DONE}' AND t.started_at = '{before.isoformat()}'" if before is not None else ""
-    if plan is not None:
-        same += f" AND t.plan = {literal(json.dumps(dict(plan)))}"
-    for attempt in range(_ATTEMPTS):
-        merger = lake.writable("runs").merge(to_rows(batch), predicate, source_alias="s", target_alias="t")
-        if before is not None:
-            merger = merger.when_matched_update_all(predicate=same)
-        else:
-            merger = merger.when_not_matched_insert_all()
-        try:
-            done = merger.execute()
-            return bool(done["num_target_rows_inserted"] or done["num_target_rows_updated"])
-        except (exceptions.DeltaError, OSError) as error:
-            if not isinstance(error, exceptions.CommitFailedError) or is_refused(error):
-                raise not_written(f"The table runs at {lake.uri('runs')} cannot be written", error) from error
-            # another process has committed to `runs`: try again on its newest version
-            if attempt == _ATTEMPTS - 1:
-                raise TableError(f"The table runs is being written too often by others: {first_line(error)}") from error
-            time.sleep(0.05 * (attempt + 1))
-    return False
+    merger = lake.writable("runs").merge(to_rows(batch), predicate, source_alias="s", target_alias="t")
+    if before is not None:
+        same = f"t.state <> '{DONE}' AND t.started_at = '{before.isoformat()}'"
+        if plan is not None:
+            same += f" AND t.plan = {literal(json.dumps(dict(plan)))}"
+        merger = merger.when_matched_update_all(predicate=same)
+    else:
+        merger = merger.when_not_matched_insert_all()
+    try:
+        done = merger.execute()
+    except (exceptions.DeltaError, OSError) as error:
+        if isinstance(error, exceptions.CommitFailedError) and not is_refused(error):
+            return None
+        raise not_written(f"The table runs at {lake.uri('runs')} cannot be written", error) from error
+    return bool(done["num_target_rows_inserted"] or done["num_target_rows_updated"])
 
 
 def compact(lake: Lake) -> tuple[int, int]:

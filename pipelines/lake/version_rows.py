@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from pipelines.errors import PipelineError
 from pipelines.lake.lake import Lake
-from pipelines.lake.reading import FILE_COLUMN, arrow_reads, as_texts, files_in, read_rows, rows_by_file
+from pipelines.lake.reading import arrow_reads, as_texts, files_in, read_rows, rows_by_file
 from pipelines.lake.table_log import table_log
 
 if TYPE_CHECKING:
@@ -71,8 +71,7 @@ class _Version:
         self._lake, self._name, self.number = lake, name, number
         self._table = lake.delta(name, number)
         self._schema = pa.schema(self._table.schema().to_arrow())
-        plain = arrow_reads(self._table) and not self._table.metadata().partition_columns
-        self._by_file = plain and FILE_COLUMN not in self._schema.names
+        self._by_file = arrow_reads(self._table) and not self._table.metadata().partition_columns
         self._paths: set[str] = set(files_in(self._table)["path"].to_pylist()) if self._by_file else set()
         is_same = before is not None and before._schema.equals(self._schema)
         self._read: dict[str, pa.Table | Exception] = before._read if before is not None and is_same else {}

@@ -16,7 +16,6 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
-from pipelines.lake import runs
 from pipelines.lake.folder_log import FolderLog
 
 Row = dict[str, Any]
@@ -248,4 +247,3 @@ def let_die(patch: pytest.MonkeyPatch, deadly: list[int]) -> None:
         return written
 
     patch.setattr(FolderLog, "_put", dying(FolderLog._put))
-    patch.setattr(runs, "_merge", dying(runs._merge))

@@ -34,8 +34,8 @@ from tests.lakes import write_rules
 
 START = datetime(2024, 3, 9, tzinfo=UTC)
 SEEDS = range(cases(40, "DELTATAG_COPIED_HISTORIES"))
-WRITES = (CompositeFile, "add"), (CompositeFile, "close"), (FolderLog, "_put"), (runs, "_merge")
-"""What writes: parts of files, whole files, commits, and plans."""
+WRITES = (CompositeFile, "add"), (CompositeFile, "close"), (FolderLog, "_put")
+"""What writes: parts of files, whole files, and commits."""
 
 
 class Killed(BaseException):

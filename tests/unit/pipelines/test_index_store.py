@@ -4,16 +4,31 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from pathlib import Path
 from threading import Barrier
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
+from pipelines.errors import TableError
 from pipelines.lake.index_store import fetch_index, newest_index, store_index
+from pipelines.lake.lake import Lake
+from pipelines.lake.plain_tables import is_plain
 from pipelines.lake.runs import PLANNED, MicroBatch, record_plan
 
 
-def test_runs_at_once_store_an_index_once(new_workspace, tmp_path) -> None:
-    lake = new_workspace(spark=False).lake
+@pytest.fixture(params=["plain", "with a constraint"])
+def lake(request: pytest.FixtureRequest, new_workspace) -> Lake:
+    """A lake whose table of indexes deltatag or, since it has a constraint, delta-rs commits to."""
+    found: Lake = new_workspace(spark=False).lake
+    if request.param != "plain":
+        DeltaTable(found.uri("rule_index")).alter.add_constraint({"counted": "chunk >= 0"})
+    assert is_plain(found.delta("rule_index"), ["scope"]) == (request.param == "plain")
+    return found
+
+
+def test_runs_at_once_store_an_index_once(lake: Lake, tmp_path) -> None:
     start = Barrier(4)
 
     def store(number: int):
@@ -30,8 +45,7 @@ def test_runs_at_once_store_an_index_once(new_workspace, tmp_path) -> None:
     assert fetch_index(lake, same[0]).read_bytes() == b"the same index" * 1000
 
 
-def test_an_index_of_before_is_stored_again(new_workspace, tmp_path) -> None:
-    lake = new_workspace(spark=False).lake
+def test_an_index_of_before_is_stored_again(lake: Lake, tmp_path) -> None:
     path = tmp_path / "an.index"
     path.write_bytes(b"index")
     for fingerprint in ("a" * 64, "b" * 64, "a" * 64):
@@ -42,8 +56,7 @@ def test_an_index_of_before_is_stored_again(new_workspace, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("from_scratch", [False, True])
-def test_the_last_index_is_the_newest_whatever_the_clock_says(new_workspace, tmp_path, from_scratch: bool) -> None:
-    lake = new_workspace(spark=False).lake
+def test_the_last_index_is_the_newest_whatever_the_clock_says(lake: Lake, tmp_path, from_scratch: bool) -> None:
     path = tmp_path / "an.index"
     path.write_bytes(b"index")
     stored = store_index(lake, "s", 1, "a" * 64, "asc", path, {})
@@ -54,3 +67,48 @@ def test_the_last_index_is_the_newest_whatever_the_clock_says(new_workspace, tmp
     newest = newest_index(lake, "s")
     assert newest is not None and newest.fingerprint == "b" * 64 and newest.created_at > ahead
     assert lake.arrow("rule_index", ["scope"]).num_rows == 2 and fetch_index(lake, newest).read_bytes() == b"index"
+
+
+@pytest.mark.parametrize("scope", ["s", "it's a/b = ü%"])
+def test_an_index_of_several_chunks_has_a_row_group_for_each(lake: Lake, tmp_path, monkeypatch, scope: str) -> None:
+    monkeypatch.setattr("pipelines.lake.index_store.CHUNK_BYTES", 1000)
+    path, data = tmp_path / "an.index", bytes(range(256)) * 10
+    path.write_bytes(data)
+    stored = store_index(lake, scope, 1, "a" * 64, "asc", path, {})
+    assert stored.chunks == 3 and newest_index(lake, scope) == stored
+    assert fetch_index(lake, stored).read_bytes() == data
+    rows = lake.arrow("rule_index").sort_by("chunk").to_pylist()
+    assert [(row["chunk"], len(row["data"]), row["scope"]) for row in rows] == [
+        (number, len(data[1000 * number : 1000 * number + 1000]), scope) for number in range(3)
+    ]
+
+
+def test_another_scope_and_columns_that_others_have_added_stay(lake: Lake, tmp_path) -> None:
+    path = tmp_path / "an.index"
+    path.write_bytes(b"index")
+    other = store_index(lake, "other", 1, "a" * 64, "asc", path, {})
+    noted = lake.arrow("rule_index").append_column("note", pa.array(["kept"]))
+    write_deltalake(lake.uri("rule_index"), noted, mode="overwrite", schema_mode="merge", partition_by=["scope"])
+    store_index(lake, "s", 1, "b" * 64, "asc", path, {})
+    for fingerprint in ("c" * 64, "d" * 64):
+        store_index(lake, "s", 2, fingerprint, "asc", path, {}, from_scratch=True)
+    rows = lake.arrow("rule_index", ["scope", "fingerprint", "note"]).sort_by("scope").to_pylist()
+    assert [tuple(row.values()) for row in rows] == [("other", "a" * 64, "kept"), ("s", "d" * 64, None)]
+    assert newest_index(lake, "other") == other
+
+
+def test_a_full_disk_leaves_no_part_of_an_index(new_workspace, tmp_path, monkeypatch) -> None:
+    lake = new_workspace(spark=False).lake
+    path = tmp_path / "an.index"
+    path.write_bytes(b"index")
+    before = sorted(Path(lake.uri("rule_index")).rglob("*"))
+
+    def fails(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pipelines.lake.index_files.pq.ParquetWriter.write_batch", fails)
+    with pytest.raises(TableError, match=r"rule_index at .* cannot be written: .*space"):
+        store_index(lake, "s", 1, "a" * 64, "asc", path, {})
+    assert [each for each in sorted(Path(lake.uri("rule_index")).rglob("*")) if each.is_file()] == [
+        each for each in before if each.is_file()
+    ]

@@ -33,6 +33,19 @@ def test_deleted_rows_are_not_counted(tmp_path: Path, new_workspace) -> None:
     assert [each.lag_rows for each in status(workspace)] == [107]
 
 
+def test_rows_with_a_text_are_found_in_files_that_delta_rs_has_rewritten(tmp_path: Path) -> None:
+    """Its MERGE and UPDATE write texts as views."""
+    rows = pa.table({"id": range(4), "text": ["a", "b", None, "it's"], "part": ["p", "q", "p", "q"]})
+    write_deltalake(str(tmp_path), rows, partition_by=["part"])
+    DeltaTable(str(tmp_path)).update(updates={"text": "'it''s'"}, predicate="id = 1")
+    table = DeltaTable(str(tmp_path))
+    assert any("view" in str(pq.read_schema(path)) for path in table.file_uris())
+    assert sorted(read_rows(table, ["id"], [("text", "it's")])["id"].to_pylist()) == [1, 3]
+    assert read_rows(table, ["text", "id"], [("part", "p"), ("id", 0)]).to_pylist() == [{"text": "a", "id": 0}]
+    assert read_rows(table, None, [("part", "none")]).num_rows == 0
+    assert len(read_rows(table)) == 4
+
+
 def test_texts_within_lists_structs_and_maps_are_texts(tmp_path: Path) -> None:
     kinds = {
         "text": pa.string(),

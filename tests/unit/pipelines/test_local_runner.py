@@ -126,6 +126,7 @@ def test_all_rows_are_tagged_as_brute_force_tags_them(make, partition_by, output
     assert "pyspark" not in sys.modules or not workspace.is_given
 
 
+@pytest.mark.slow
 def test_many_small_row_groups_go_to_several_threads(make, monkeypatch) -> None:
     monkeypatch.setattr(pieces, "_PIECE_BYTES", 1)
     monkeypatch.setattr(pieces.os, "cpu_count", lambda: 4)
@@ -183,15 +184,15 @@ def test_a_run_that_is_killed_between_any_two_writes_is_repeated(make, add_rules
             raise Killed
         return done
 
-    monkeypatch.setattr(FolderLog, "_put", dying)
     for _ in range(3):
-        try:
-            tag_stream(workspace, "s")
-        except Killed:
-            # an edit meanwhile must not mix with what is written
-            add_rules(workspace, (f"new{calls}", "s", "FALSE"))
-            compile_scopes(workspace)
-    monkeypatch.setattr(FolderLog, "_put", put)
+        with monkeypatch.context() as patched:
+            patched.setattr(FolderLog, "_put", dying)
+            with contextlib.suppress(Killed):
+                tag_stream(workspace, "s")
+                continue
+        # an edit meanwhile must not mix with what is written
+        add_rules(workspace, (f"new{calls}", "s", "FALSE"))
+        compile_scopes(workspace)
     tag_stream(workspace, "s")
     assert_exact(workspace, 300)
 
@@ -202,28 +203,22 @@ def test_a_restart_that_is_killed_between_any_two_writes_loses_no_row(make, monk
     workspace = make()
     tag_stream(workspace, "s")
     append(workspace, 200, 100)
-    writes = {each: getattr(*each) for each in ((FolderLog, "_put"), (runs, "_merge"))}
-    left = 1
+    put, left = FolderLog._put, 1
 
-    def dying(write: Any) -> Any:
-        def written(*given: Any) -> Any:
-            nonlocal left
-            if left < 0:
-                raise Killed
-            left -= 1
-            return write(*given)
+    def dying(*given: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise Killed
+        return put(*given)
 
-        return written
-
-    for place, write in writes.items():
-        monkeypatch.setattr(*place, dying(write))
+    monkeypatch.setattr(FolderLog, "_put", dying)
     with pytest.raises(Killed):
         tag_stream(workspace, "s")  # planned, and not done
     left = at
     with contextlib.suppress(Killed):
         tag_stream(workspace, "s", restart=True)
-    for place, write in writes.items():
-        monkeypatch.setattr(*place, write)
+    monkeypatch.setattr(FolderLog, "_put", put)
     tag_stream(workspace, "s")
     tagged = workspace.lake.arrow("s_tagged", ["id", "rule_ids"]).to_pylist()
     assert {row["id"]: row["rule_ids"] for row in tagged} == wanted(rows(0, 300))
@@ -231,6 +226,7 @@ def test_a_restart_that_is_killed_between_any_two_writes_loses_no_row(make, monk
     assert {each.state for each in batches(workspace.lake, "s")} == {runs.DONE}
 
 
+@pytest.mark.slow
 def test_two_runs_at_once_write_each_row_once(make, monkeypatch) -> None:
     workspace = make()
     append_to = FolderLog.append
@@ -269,6 +265,7 @@ def test_a_restart_empties_a_table_that_is_no_longer_kept(make) -> None:
     assert not workspace.lake.arrow("s_matches").num_rows
 
 
+@pytest.mark.slow
 def test_a_changed_source_stops_the_stream_as_through_spark(make) -> None:
     workspace = make()
     tag_stream(workspace, "s")
@@ -289,6 +286,7 @@ def local_only(workspace: Workspace, **streams: Any) -> Workspace:
     return Workspace(parse_configuration(document, configuration.path))
 
 
+@pytest.mark.slow
 def test_a_changed_type_is_told_with_both_and_so_are_rows_of_before(make) -> None:
     """Of the other stream the rows were written before the change, and the rules were compiled after it."""
     workspace = make(max_bytes_per_batch=1)
@@ -341,6 +339,7 @@ def test_what_only_spark_evaluates_is_told_with_its_rule(make, new_workspace) ->
         tag_stream(workspace, "s")
 
 
+@pytest.mark.slow
 def test_a_feature_for_variants_needs_no_spark_where_there_are_none(make) -> None:
     workspace = local_only(make())
     source = workspace.configuration.streams["s"].source
@@ -355,6 +354,7 @@ def test_a_feature_for_variants_needs_no_spark_where_there_are_none(make) -> Non
     assert tag_stream(workspace, "s").rows == 210
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partition_by", [[], ["name"]])
 def test_new_columns_are_added_behind_the_others(make, partition_by: list[str]) -> None:
     workspace = make(partition_by=partition_by)
@@ -380,6 +380,7 @@ def test_new_columns_are_added_behind_the_others(make, partition_by: list[str]) 
     assert kept.sort_by("id").equals(before.sort_by("id"))
 
 
+@pytest.mark.slow
 def test_bigint_ids_and_no_rules(make, add_rules) -> None:
     workspace = make(id_type="bigint")
     compile_scopes(workspace)

@@ -168,6 +168,7 @@ def as_rows(rules: pl.DataFrame) -> list[str]:
     return sorted(map(str, rules.to_dicts()))
 
 
+@pytest.mark.slow
 def test_many_versions_are_read_as_each_alone(edited) -> None:
     lake = edited.lake
     newest = lake.version("rules")
@@ -182,6 +183,7 @@ def test_many_versions_are_read_as_each_alone(edited) -> None:
             assert as_rows(rules) == as_rows(rules_of(lake, lake.delta("rules", version)).filter(rule_id=rule))
 
 
+@pytest.mark.slow
 def test_a_version_without_its_files_or_its_log_is_an_error(edited) -> None:
     lake = edited.lake
     newest = lake.version("rules")
@@ -199,15 +201,17 @@ def test_a_version_without_its_files_or_its_log_is_an_error(edited) -> None:
             assert as_rows(rules) == alone == known[version]
 
 
-def test_a_column_may_have_the_name_by_which_arrow_gives_files(workspace) -> None:
+@pytest.mark.parametrize("name", ["__filename", "__fragment_index", "__batch_index", "__last_in_fragment"])
+def test_a_column_may_have_the_name_of_one_that_arrow_adds(workspace, name: str) -> None:
     write(workspace, ("x > 1", True))
-    frame = pl.DataFrame({"rule_id": ["b"], "scope": ["s"], "expression": ["x > 2"], "__filename": ["mine"]})
+    frame = pl.DataFrame({"rule_id": ["b"], "scope": ["s"], "expression": ["x > 2"], name: ["mine"]})
     frame.write_delta(workspace.lake.uri("rules"), mode="append", delta_write_options={"schema_mode": "merge"})
     newest = workspace.lake.version("rules")
     (last,) = (rules for version, rules in rules_of_versions(workspace.lake, [newest - 1, newest]) if version == newest)
     assert sorted(last["rule_id"]) == ["a", "b"]
 
 
+@pytest.mark.slow
 def test_the_edits_of_a_table_of_many_files_read_each_file_once(workspace, add_rules, monkeypatch) -> None:
     for number in range(30):
         add_rules(workspace, (f"a{number:02}", "s", f"x > {number}"))

@@ -63,8 +63,8 @@ def test_the_last_one_is_found_in_the_newest_file_alone(new_workspace, monkeypat
 
     lake = new_workspace(spark=False).lake
     read: list[int] = []
-    rows_in = runs._rows_in
-    monkeypatch.setattr(runs, "_rows_in", lambda *arguments: read.append(1) or rows_in(*arguments))
+    rows_in = runs.rows_in
+    monkeypatch.setattr(runs, "rows_in", lambda *arguments: read.append(1) or rows_in(*arguments))
     for first in range(0, 400, 20):
         rows = [runs.to_rows(planned(scope, n)) for n in range(first, first + 20) for scope in ("a", "z")]
         write_deltalake(lake.uri("runs"), pa.concat_tables(rows), mode="append")
