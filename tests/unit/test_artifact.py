@@ -66,6 +66,7 @@ def test_a_saved_index_matches_alike(compiled: ri.CompiledRules, tmp_path: Path)
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
 
 
+@pytest.mark.slow
 def test_threads_may_save_to_one_path_while_others_load_it(tmp_path: Path) -> None:
     compiled = ri.compile_rules(RULES, SCHEMA)
     path = tmp_path / "index"

@@ -40,6 +40,7 @@ def holds(conjunctions: tuple[Conjunction, ...], expansion: Expansion, row: dict
     return any(all(term_holds(term) for term in conjunction) for conjunction in conjunctions)
 
 
+@pytest.mark.slow
 def test_conjunctions_hold_where_the_formula_is_true() -> None:
     for seed in range(1500):
         random.seed(seed)

@@ -123,6 +123,7 @@ def package(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_kernels_of_an_archive_are_compiled_once_wherever_it_is(package: Path, tmp_path: Path) -> None:
     archive = Path(shutil.make_archive(str(tmp_path / "rules_index"), "zip", package))
     for variable in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME"):
@@ -134,6 +135,7 @@ def test_kernels_of_an_archive_are_compiled_once_wherever_it_is(package: Path, t
         assert called(moved, **folders) == "42 from the cache"
 
 
+@pytest.mark.slow
 def test_a_process_without_a_writable_folder_for_the_cache_compiles_its_kernels(package: Path, tmp_path: Path) -> None:
     archive = Path(shutil.make_archive(str(tmp_path / "rules_index"), "zip", package))
     folders = {"NUMBA_CACHE_DIR": "", "XDG_CACHE_HOME": "/dev/null/cache"}
@@ -142,6 +144,7 @@ def test_a_process_without_a_writable_folder_for_the_cache_compiles_its_kernels(
     assert called(package, **folders, NUMBA_CACHE_LOCATOR_CLASSES="UserWideCacheLocator") == "42 compiled"
 
 
+@pytest.mark.slow
 def test_data_of_an_earlier_text_are_not_taken_for_those_of_a_later_one(package: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     kernel = package / "rules_index" / "kernels" / "small.py"

@@ -74,6 +74,7 @@ def test_a_rule_without_an_id_is_refused_until_rules_without_one_are_removed() -
     assert refused.update([(None, None)]).rejects.num_rows == 0
 
 
+@pytest.mark.slow
 def test_ids_of_another_type_are_refused() -> None:
     with pytest.raises(ri.RulesIndexError, match="all strings or all integers"):
         small().update([(1, "a = 1")])
@@ -103,6 +104,7 @@ def test_a_column_that_no_rule_has_read_may_be_named() -> None:
     assert updated.rejects.column("rule_id").to_pylist() == ["unknown"]
 
 
+@pytest.mark.slow
 def test_events_meet_rules_of_both_layers() -> None:
     changes = [("r001", "a = 8"), ("r009", None), ("x", "s IN ('x1', 'new') AND a > 1")]
     rules = [rule for rule in RULES if rule[0] not in ("r001", "r009")] + [changes[0], changes[2]]

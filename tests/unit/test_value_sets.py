@@ -54,6 +54,7 @@ def test_sets_are_taken_joined_and_turned_around_one_by_one(
     assert given_sets.is_full.tolist() == [values.is_full and null for values, null in sets]
 
 
+@pytest.mark.slow
 @given(st.lists(NULLABLE, max_size=12))
 def test_equal_sets_are_found(sets: list[tuple[ValueSet, bool]]) -> None:
     first, number = arrays(sets).distinct()
@@ -61,6 +62,7 @@ def test_equal_sets_are_found(sets: list[tuple[ValueSet, bool]]) -> None:
     assert [sets[first[i]] for i in number.tolist()] == sets
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(NULLABLE, min_size=1, max_size=4), max_size=5))
 def test_a_group_of_sets_is_intersected(groups: list[list[tuple[ValueSet, bool]]]) -> None:
     flat = [each for group in groups for each in group]

@@ -65,6 +65,7 @@ def test_rates_that_cannot_be_had_are_planned_once() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", SIZES)
 def test_the_witness_agrees_with_brute_force(sizes: str) -> None:
     for seed in range(cases(240)):
@@ -76,6 +77,7 @@ def test_the_witness_agrees_with_brute_force(sizes: str) -> None:
         assert by_row(witness.match(codes)) == by_row(witness.match(codes)) == expected, seed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_witness_agrees_with_brute_force_on_every_kind(kind: str) -> None:
     given = drawn(kind, 20.0, 3_000)
@@ -198,6 +200,7 @@ def test_ratios_compare_the_best_engine_with_the_best_witness() -> None:
     assert math.isnan(told["scan"].speed)
 
 
+@pytest.mark.slow
 def test_time_and_memory_of_a_task_are_told() -> None:
     """In a process of its own, as it is meant to be: this one may be giving memory back meanwhile."""
     task = "memory.cost(lambda: int(np.ones(64 << 20, np.uint8).sum()))"

@@ -112,6 +112,7 @@ def test_corners_are_held_by_given_boxes_or_by_subpredicates_before() -> None:
     assert counts.min() > CASES
 
 
+@pytest.mark.slow
 def test_bitmaps_answer_as_a_scan_and_a_tree_do() -> None:
     implied = compared = 0
     for seed in range(CASES // 4):
@@ -178,6 +179,7 @@ def test_what_matching_by_bitmaps_tells_is_what_a_scan_tells() -> None:
             assert not (cells(found.rest) & cells(stream)).any() and not (cells(found.rest) & ~cells(query)).any()
 
 
+@pytest.mark.slow
 def test_a_budget_holds_with_bitmaps() -> None:
     left_open = 0
     for seed in range(CASES):

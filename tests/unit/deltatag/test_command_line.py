@@ -275,6 +275,7 @@ def test_a_source_that_is_a_file_is_told_without_spark(folder: Path, capsys, mon
     assert "correct [streams.filed] source" in " ".join(capsys.readouterr().err.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", ["java", "jars"])
 def test_without_java_or_jars(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys, missing: str) -> None:
     from pipelines.spark import runtime
@@ -295,6 +296,7 @@ def test_without_java_or_jars(folder: Path, monkeypatch: pytest.MonkeyPatch, cap
         assert f"no {missing} here; put it there" in told and "not supposed to happen" not in told
 
 
+@pytest.mark.slow
 def test_rules_of_no_scope_are_told_and_refused_by_every_run(folder: Path, capsys) -> None:
     from pipelines.compile import compile_scopes
     from pipelines.compiling.due import refusals_are_due

@@ -26,6 +26,7 @@ def test_what_nothing_is_due_for_imports_little(folder: Path, verb: str) -> None
         assert f" {heavy}\n" not in loaded.stderr
 
 
+@pytest.mark.slow
 def test_a_run_without_spark_imports_nothing_for_libraries_of_libraries(folder: Path) -> None:
     """Arrow would import pandas, and Numba SciPy, PyYAML and a parser of C: together half a second."""
     rules(("a", "s", "x > 1"))
@@ -37,6 +38,7 @@ def test_a_run_without_spark_imports_nothing_for_libraries_of_libraries(folder: 
         assert f" {heavy}\n" not in loaded.stderr
 
 
+@pytest.mark.slow
 def test_a_tag_without_spark_imports_neither_polars_nor_what_compiles(folder: Path) -> None:
     """Polars is a tenth of the time and of the memory of a small tag."""
     rules(("a", "s", "x > 1 AND x < 9"))

@@ -133,6 +133,7 @@ def test_what_harms_most_comes_first_with_the_rule_and_its_owner(payments: Path,
     assert any("Write 'ECOM' if that is meant" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_some_kinds_alone_and_kinds_that_fail(payments: Path, capsys) -> None:
     assert [each["rule_id"] for each in told(capsys, "--only", "always_raises, implied")] == ["raises", "b"]
     assert main(["lint", "--fail-on", "tautology"]) == 0

@@ -135,6 +135,7 @@ def test_all_engines_lead_to_the_same_findings(engine: str) -> None:
     assert told(rules, engine=engine) == told(rules)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("terms", [0, 3, 40])
 def test_rules_that_name_few_of_very_many_attributes_lead_to_the_same_findings(
     terms: int, monkeypatch: pytest.MonkeyPatch
@@ -289,6 +290,7 @@ def test_rules_that_very_many_others_hold_are_found_by_samples() -> None:
     assert Counter(each["kind"] for each in wide) == {"implied_by_union": count - 2}
 
 
+@pytest.mark.slow
 def test_samples_never_lead_to_what_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(containment, "_LEAST_SAMPLED", 0)
     monkeypatch.setattr(containment, "_SAMPLES", (3, 2, 1))

@@ -134,6 +134,7 @@ def test_two_rules_with_many_gates_are_not_written_out_for_ever() -> None:
     assert implies(p, "c", SCHEMA) is None
 
 
+@pytest.mark.slow
 def test_plain_columns_are_decided_as_brute_force_does() -> None:
     answers: dict[bool | None, int] = {True: 0, False: 0, None: 0}
     for seed in range(CASES):

@@ -169,6 +169,7 @@ def test_comparisons_that_are_told_to_be_never_true_never_are() -> None:
         assert kinds == {"never_true"}, text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

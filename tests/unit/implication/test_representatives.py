@@ -37,6 +37,7 @@ def test_regions_and_their_values(data_type: pa.DataType, rules: list[str], expe
     assert sorted(map(repr, found)) == sorted(map(repr, expected))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in VALUES if name not in ("boolean", "timestamp", "timestamp_ntz")])
 def test_a_value_lies_in_its_region_and_a_region_without_a_value_holds_none(name: str) -> None:
     values = sorted({value for value in VALUES[name] if value == value and abs_below(value)})

@@ -75,6 +75,7 @@ def rule(draw: random.Random) -> str:
     return draw.choice(kinds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", quick_first(2, range(8)))
 def test_patterns_together_are_what_each_is_alone(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     draw = random.Random(seed)

@@ -68,6 +68,7 @@ def compile_seconds(name: str) -> float:
     return seconds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", ["regexp_count(s, '.*a.{45}b') = 1", "size(split(s, '[ab]*a[ab]{40}c')) = 2"])
 def test_no_pattern_holds_a_match(call: str) -> None:
     """RE2 may try each state of a pattern for each byte, so that larger patterns are left to Spark."""
@@ -81,6 +82,7 @@ def test_no_pattern_holds_a_match(call: str) -> None:
     assert within(2, seconds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "error"),
     [
@@ -102,6 +104,7 @@ def test_what_spark_refuses_is_refused(rule: str, error: str | None) -> None:
         compiled.match(pa.table({"s": ["xa%b", "a", "x", None]}))
 
 
+@pytest.mark.slow
 def test_no_edge_of_a_word_is_left_to_spark() -> None:
     compiled = ri.compile_rules([(1, r"s RLIKE '\\B'"), (2, r"(s RLIKE 'x\\B') IS NULL")], SCHEMA)
     assert not len(compiled.rejects)

@@ -39,6 +39,7 @@ def test_values(text: str, wanted: list[str | None]) -> None:
         assert compiled.match(ROWS).to_pylist() == [["r"] if each == value else [] for each in wanted]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pattern", "group"),
     [("(a)", 2), ("(a)", -1), ("a$", 0), ("(a$)", 1), ("((a)|b)*", 2), ("(a*)*", 0), (r"\bfoo", 0), ("(?m)^a", 0),

@@ -281,6 +281,7 @@ def test_a_retention_beyond_all_times_keeps_everything(workspace) -> None:
     assert [each.error for each in maintain(workspace) if each.error] == []
 
 
+@pytest.mark.slow
 def test_a_column_that_somebody_has_widened_is_not_blamed_on_the_source(workspace) -> None:
     """tests/spark/tagging/test_sources.py has the whole run, which needs Spark."""
     changed = "Give the source its old type back, or"
@@ -292,6 +293,7 @@ def test_a_column_that_somebody_has_widened_is_not_blamed_on_the_source(workspac
     assert cure_of_types(workspace.lake, "other_tagged", ["tagged_at"]) == changed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["s_tagged", "s_matches", "quarantine_s"])
 def test_a_table_that_only_takes_new_rows_is_not_emptied(workspace, table: str) -> None:
     alter(workspace.lake.uri(table), properties={"delta.appendOnly": "true"})
@@ -304,6 +306,7 @@ def test_a_table_that_only_takes_new_rows_is_not_emptied(workspace, table: str) 
     assert tag_stream(workspace, "s", restart=True).rows == 2
 
 
+@pytest.mark.slow
 def test_a_quarantine_that_is_made_again_is_told(new_workspace, add_rules) -> None:
     workspace = new_workspace({"s": {"source": "lake/s", "key": ["x"]}}, spark=False)
     told: list[str] = []

@@ -43,6 +43,7 @@ def workspace(new_workspace) -> Workspace:
     return made
 
 
+@pytest.mark.slow
 def test_rows_have_what_brute_force_says(workspace) -> None:
     tag_stream(workspace, "s")
     assert_annotated(workspace)
@@ -69,6 +70,7 @@ def test_a_severity_of_another_type_refuses_its_own_rule(new_workspace, value) -
     assert {(*row[0], row[3]) for row in tagged(made).values()} == {("a", "low")}
 
 
+@pytest.mark.slow
 def test_only_what_is_asked_for_is_added_and_compiled(new_workspace) -> None:
     made = new_workspace({"s": STREAM | {"annotations": ["severity"]}}, spark=False)
     append(made, 0, 40)
@@ -165,6 +167,7 @@ def test_edits_of_all_kinds_together(workspace) -> None:
     assert tagged(workspace) == now
 
 
+@pytest.mark.slow
 def test_a_table_without_the_columns_is_widened_in_a_step(new_workspace) -> None:
     plain = {key: value for key, value in STREAM.items() if key != "annotations"}
     made = new_workspace({"s": plain}, spark=False)
@@ -225,6 +228,7 @@ def test_severities_may_be_others(new_workspace) -> None:
     assert {row[3] for row in tagged(made).values()} == {None, "warn", "block"}
 
 
+@pytest.mark.slow
 def test_a_stream_behind_one_with_annotations_reads_its_source_columns(new_workspace) -> None:
     behind = {"source_stream": "s", "key": ["seq"], "annotations": ["labels"]}
     made = new_workspace({"s": STREAM, "t": behind}, spark=False)
@@ -238,6 +242,7 @@ def test_a_stream_behind_one_with_annotations_reads_its_source_columns(new_works
     assert names[:5] == ["seq", "n", "w", "rule_ids", "labels"]
 
 
+@pytest.mark.slow
 def test_joined_rows_without_spark(new_workspace) -> None:
     made, qualified = joined_lake(new_workspace, spark=False)
     table = DeltaTable(made.lake.uri("j_tagged")).to_pyarrow_table().to_pylist()

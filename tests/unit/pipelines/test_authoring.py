@@ -148,6 +148,7 @@ def test_an_import_is_one_commit_of_what_differs(workspace, add_rules, tmp_path:
     assert (d["owner"], d["priority"]) == ("me", 7), "columns that the file has not stay"
 
 
+@pytest.mark.slow
 def test_an_edit_of_somebody_else_is_not_lost(workspace, add_rules, tmp_path: Path, monkeypatch) -> None:
     add_rules(workspace, ("a", "s", "x > 3"), ("b", "s", "x > 4"))
     path = write(tmp_path, "csv", [{"rule_id": "a", "scope": "s", "expression": "x > 30"}])
@@ -250,6 +251,7 @@ def test_a_malformed_file_changes_nothing(workspace, tmp_path: Path, name: str, 
     assert workspace.lake.version("rules") == version
 
 
+@pytest.mark.slow
 @SUFFIXES
 def test_an_added_column_is_part_of_files_and_of_changes(workspace, add_rules, tmp_path: Path, suffix: str) -> None:
     add_rules(workspace, ("a", "s", "x > 3"), ("b", "s", "x > 4"))

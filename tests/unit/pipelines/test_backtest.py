@@ -160,6 +160,7 @@ def test_the_command_line(workspace, add_rules, tmp_path: Path, capsys, monkeypa
     assert main(["backtest", "s", "TRUE", "--plot", str(tmp_path / "none" / "x.png")]) == 2
 
 
+@pytest.mark.slow
 def test_edits_of_other_columns_than_the_text(workspace, add_rules, tmp_path: Path, capsys, monkeypatch) -> None:
     streams = '[streams.s]\nsource = "lake/source"\nevent_time = "t"\n[streams.o]\nsource = "lake/source"\n'
     workspace.configuration.path.write_text(f'[lake]\nroot = "lake"\n{streams}')

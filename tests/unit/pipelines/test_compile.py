@@ -51,6 +51,7 @@ def test_the_stored_index_matches(workspace, add_rules) -> None:
     assert compiled.match(pl.DataFrame({"x": [1, 2], "s": ["a", None]})).to_pylist() == [["c"], ["a", "b"]]
 
 
+@pytest.mark.slow
 def test_another_time_zone_is_told(new_workspace, workspace, add_rules) -> None:
     """Two configurations of one lake that differ in it compile in turn for ever."""
     add_rules(workspace, ("a", "s", "x > 1"), ("b", "s", "hour(t) > 1"))
@@ -76,6 +77,7 @@ def test_the_stored_index_is_compressed_and_has_no_copies_of_itself(workspace, a
         assert (data.compression, data.statistics) == ("ZSTD", None)
 
 
+@pytest.mark.slow
 def test_the_configured_engine_is_stored_and_another_can_be_tried(new_workspace, add_rules) -> None:
     streams = {"s": {"source": "lake/source"}, "t": {"source": "lake/source", "engine": "r_tree"}}
     workspace = new_workspace(streams, {"engine": "cei"}, spark=False)
@@ -172,6 +174,7 @@ def assert_settled_without_a_new_index(workspace, scope: str, rejected: int) -> 
     assert {name: workspace.lake.version(name) for name in versions} == versions
 
 
+@pytest.mark.slow
 def test_nothing_is_due_after_a_compile_that_refused_a_rule_and_found_no_other(workspace, add_rules) -> None:
     add_rules(workspace, ("a", "s", "x > 1"))
     compile_scopes(workspace)
@@ -181,6 +184,7 @@ def test_nothing_is_due_after_a_compile_that_refused_a_rule_and_found_no_other(w
     assert_settled_without_a_new_index(workspace, "s", 0)
 
 
+@pytest.mark.slow
 def test_nothing_is_due_after_a_compile_of_an_edit_that_means_the_same(workspace, add_rules) -> None:
     add_rules(workspace, ("a", "s", "x > 1"), ("bad", "s", "y > 1"))
     compile_scopes(workspace)
@@ -229,6 +233,7 @@ def test_a_rule_of_another_scope_changes_no_index(workspace, add_rules) -> None:
     assert workspace.lake.version("rule_index") == version
 
 
+@pytest.mark.slow
 def test_a_new_column_changes_nothing_unless_a_rule_waits_for_it(workspace, add_rules) -> None:
     source = workspace.configuration.streams["s"].source
     add_rules(workspace, ("a", "s", "x > 1"))
@@ -243,6 +248,7 @@ def test_a_new_column_changes_nothing_unless_a_rule_waits_for_it(workspace, add_
     assert (result.state, result.rejects) == ("compiled", 0)
 
 
+@pytest.mark.slow
 def test_an_edit_and_its_undoing_give_the_newest_index_each_time(workspace, add_rules) -> None:
     add_rules(workspace, ("a", "s", "x > 1"))
     first = compile_scopes(workspace)[0]
@@ -334,6 +340,7 @@ def test_a_damaged_index_is_found_and_compiled_anew(workspace, add_rules, how: s
     assert ri.loads(read_index(workspace.lake, newest_index(workspace.lake, "s"))).fingerprint == stored.fingerprint
 
 
+@pytest.mark.slow
 def test_a_large_index_is_stored_in_chunks(workspace, tmp_path) -> None:
     from pipelines.lake.index_store import store_index
 

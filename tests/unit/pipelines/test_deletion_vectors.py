@@ -51,6 +51,7 @@ def expected(ids: set[int], every: bool = True) -> dict[int, list[str]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partition_by", [None, ["n"]])
 @pytest.mark.parametrize("output", ["all", "matched"])
 def test_deleted_rows_are_not_tagged(
@@ -134,6 +135,7 @@ def test_fields_of_sampled_rows(tmp_path: Path, new_workspace: Any) -> None:
     assert known["st.x.y"].texts == {"b"} and known["st.x.y"].rows == 3
 
 
+@pytest.mark.slow
 def test_deleted_rows_are_not_joined(tmp_path: Path, new_workspace: Any, add_rules: Any) -> None:
     for name in ("s", "u"):
         write(tmp_path / name, 0, 80)

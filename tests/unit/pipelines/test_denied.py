@@ -55,6 +55,7 @@ def told(*arguments: str) -> str:
     return run.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", ["source", "source/_delta_log"])
 def test_a_source_that_may_not_be_read_is_not_taken_for_a_missing_one(
     folder: Path, at: str, monkeypatch: pytest.MonkeyPatch

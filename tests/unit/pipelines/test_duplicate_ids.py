@@ -81,6 +81,7 @@ def test_the_rule_that_was_compiled_goes_on(workspace, add_rules) -> None:
     assert refusals_notice(workspace) == ""
 
 
+@pytest.mark.slow
 def test_a_row_that_was_edited_beside_the_copy_goes_on_as_it_was(workspace, add_rules) -> None:
     add_rules(workspace, ("a", "s", "x > 7"))
     compile_scopes(workspace)
@@ -90,6 +91,7 @@ def test_a_row_that_was_edited_beside_the_copy_goes_on_as_it_was(workspace, add_
     assert matched(workspace) == {"a": [8, 9]}
 
 
+@pytest.mark.slow
 def test_ids_and_scopes_of_a_million_characters_are_cut_where_every_run_prints_them(workspace, add_rules) -> None:
     long = "x" * 1_000_000
     add_rules(workspace, (long, "s", "x > 7"), (long, long, "x > 7"), ("a", long, "x > 7"))
@@ -99,6 +101,7 @@ def test_ids_and_scopes_of_a_million_characters_are_cut_where_every_run_prints_t
     assert max(map(len, texts)) < 1_500
 
 
+@pytest.mark.slow
 def test_a_copy_of_a_rule_that_was_rejected_itself_does_not_go_on(workspace, add_rules) -> None:
     add_rules(workspace, ("a", "s", "x > > 7"), ("b", "s", "x = 0"))
     compile_scopes(workspace)
@@ -115,6 +118,7 @@ def test_a_copy_of_a_rule_that_was_rejected_itself_does_not_go_on(workspace, add
     assert "applies as in" not in findings["a"] and "applies as in" in findings["b"]
 
 
+@pytest.mark.slow
 def test_a_last_good_version_that_the_source_has_outgrown_does_not_go_on(workspace, add_rules) -> None:
     add_rules(workspace, ("a", "s", "x > 7"), ("b", "s", "x = 0"))
     compile_scopes(workspace)
@@ -131,6 +135,7 @@ def test_a_last_good_version_that_the_source_has_outgrown_does_not_go_on(workspa
         assert not compile_is_due(workspace, "s")
 
 
+@pytest.mark.slow
 def test_a_copy_in_another_scope_stops_neither_and_adds_nothing(workspace, add_rules) -> None:
     add_rules(workspace, ("a", "s", "x > 7"))
     compile_scopes(workspace)
@@ -150,6 +155,7 @@ def test_ids_that_clash_from_the_first_match_nothing(workspace, add_rules) -> No
     assert not any("applies as in" in each[3] for each in rejects(workspace))
 
 
+@pytest.mark.slow
 def test_status_and_lint_say_so(workspace, add_rules, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     add_rules(workspace, ("a", "s", "x > 7"))
     compile_scopes(workspace)
@@ -170,6 +176,7 @@ def test_status_and_lint_say_so(workspace, add_rules, monkeypatch: pytest.Monkey
     assert json.loads(capsys.readouterr().out)[0]["scope"] == "s"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("anew", [False, True], ids=["vacuumed", "made anew"])
 def test_the_rule_goes_on_as_it_was_compiled_though_its_version_of_rules_is_gone(workspace, add_rules, anew) -> None:
     add_rules(workspace, {"rule_id": "a", "scope": "s", "expression": "x > 7", "valid_from": datetime(2020, 1, 1)})

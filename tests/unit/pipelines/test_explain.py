@@ -77,6 +77,7 @@ def test_rows_of_the_source_are_found_and_explained(workspace, add_rules) -> Non
         assert [dict(part.values) for part in each.explanation.predicates] == [{"x": x}, {"place": row["place"]}]
 
 
+@pytest.mark.slow
 def test_a_row_without_tags_is_told_with_the_reason(new_workspace, add_rules) -> None:
     streams = {
         "s": {"source": "lake/source", "event_time": "t", "key": ["id"], "checks": {"few": "id < 2900"}},
@@ -121,6 +122,7 @@ def test_the_limit_is_kept_and_told(workspace, add_rules) -> None:
     assert len(explain(workspace, "s", ["many"], "TRUE", limit=1).explained) == 1
 
 
+@pytest.mark.slow
 def test_without_a_rule_all_that_match_and_some_near_ones(workspace, add_rules) -> None:
     draw = random.Random(3)
     texts = {
@@ -142,6 +144,7 @@ def test_without_a_rule_all_that_match_and_some_near_ones(workspace, add_rules) 
     assert any("near misses" in note for note in found.notes)
 
 
+@pytest.mark.slow
 def test_past_rows_are_explained_with_the_rules_that_tagged_them(workspace, add_rules) -> None:
     add_rules(workspace, ("a", "s", "x > 90"))
     first = workspace.lake.version("rules")
@@ -169,6 +172,7 @@ def test_past_rows_are_explained_with_the_rules_that_tagged_them(workspace, add_
     assert set(found[0].row) == set(source().columns)
 
 
+@pytest.mark.slow
 def test_a_rule_that_one_of_the_versions_does_not_have_is_told(workspace, add_rules) -> None:
     add_rules(workspace, ("a", "s", "x > 90"))
     first = workspace.lake.version("rules")
@@ -189,6 +193,7 @@ def test_a_rule_that_one_of_the_versions_does_not_have_is_told(workspace, add_ru
         explain(workspace, "s", ["compiled-by-nobdy"], "id = 50")
 
 
+@pytest.mark.slow
 def test_the_stored_index_is_used_with_the_texts_of_its_rules(workspace, add_rules, tmp_path) -> None:
     add_rules(workspace, ("a", "s", "x > 90"))
     version = workspace.lake.version("rules")
@@ -208,6 +213,7 @@ def test_the_stored_index_is_used_with_the_texts_of_its_rules(workspace, add_rul
         assert str(found.explanation.near_miss[0]) == "x: 50 -> 91"
 
 
+@pytest.mark.slow
 def test_joined_rows_with_bounds_on_their_event_time(workspace, add_rules) -> None:
     bound = {"valid_from": FIRST + timedelta(minutes=3)}
     add_rules(workspace, {"rule_id": "g", "scope": "j", "expression": "w.gust > 10 AND s.x < 5"} | bound)
@@ -228,6 +234,7 @@ def test_joined_rows_with_bounds_on_their_event_time(workspace, add_rules) -> No
     assert early.near_miss is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_joined", [False, True])
 def test_joined_rows_that_match_no_rule(workspace, add_rules, is_joined: bool) -> None:
     add_rules(workspace, ("g", "j", "w.gust > 10 AND s.x < 5"), ("first", "j", "s.id = 8"))
@@ -306,6 +313,7 @@ def test_rows_are_explained_as_they_were_tagged(workspace, add_rules) -> None:
     assert [each.rule_id for each in unnamed] == tagged[77]
 
 
+@pytest.mark.slow
 def test_the_command_line(workspace, add_rules, capsys, monkeypatch) -> None:
     configuration = workspace.configuration.path
     configuration.write_text(

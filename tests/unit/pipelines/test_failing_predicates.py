@@ -68,6 +68,7 @@ def test_many_guilty_ones_are_left_out_together() -> None:
     assert questions <= (MOST_FAILING + 1) * 11
 
 
+@pytest.mark.slow
 def test_a_micro_batch_that_has_ended_two_processes_is_searched(new_workspace) -> None:
     """Each attempt is one of another process, which finds in the plan what the ones before it came to."""
     lake = new_workspace(spark=False).lake

@@ -87,6 +87,7 @@ def test_rows_with_other_bounds_are_rewritten_here(workspace: Workspace) -> None
     assert bounds_of(workspace) == [None, soon]
 
 
+@pytest.mark.slow
 def test_a_bound_in_the_year_10000_is_shown_and_exported(
     workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

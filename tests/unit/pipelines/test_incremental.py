@@ -160,6 +160,7 @@ def many(count: int = 60) -> list[tuple[str, str, str]]:
     return [(f"r{i:03}", "s" if i % 2 else "t", f"x = {i % 12} AND s = '{'abc'[i % 3]}'") for i in range(count)]
 
 
+@pytest.mark.slow
 def test_an_edit_is_compiled_alone(workspace: Workspace, watched: Watched, add_rules: Any) -> None:
     add_rules(workspace, *many())
     compile_scopes(workspace)
@@ -180,6 +181,7 @@ def test_an_edit_is_compiled_alone(workspace: Workspace, watched: Watched, add_r
     assert [workspace.lake.version(name) for name in ("rule_index", "rule_rejects")] == versions
 
 
+@pytest.mark.slow
 def test_a_list_that_is_not_configured_any_more_rejects_its_rules(
     workspace: Workspace, watched: Watched, add_rules: Any
 ) -> None:
@@ -217,6 +219,7 @@ def test_a_list_that_changed_while_no_rule_named_it_is_read_again(
     require_same(workspace, results, other, compile_scopes(other, force=True))
 
 
+@pytest.mark.slow
 def test_an_older_copy_of_the_rules_is_compiled_as_a_whole(
     workspace: Workspace, watched: Watched, add_rules: Any
 ) -> None:
@@ -236,6 +239,7 @@ def test_an_older_copy_of_the_rules_is_compiled_as_a_whole(
     assert "good" in ids and "bad" not in ids
 
 
+@pytest.mark.slow
 def test_a_change_that_the_feed_leaves_out_is_compiled(workspace: Workspace, watched: Watched, add_rules: Any) -> None:
     add_rules(workspace, *many())
     compile_scopes(workspace)
@@ -281,6 +285,7 @@ def test_what_changes_no_rule_writes_no_index(workspace: Workspace, watched: Wat
     assert not compile_is_due(workspace, "s")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("between", [True, False])
 def test_a_rule_reads_a_column_that_the_index_was_not_compiled_with(
     workspace: Workspace, watched: Watched, add_rules: Any, tmp_path: Path, between: bool
@@ -304,6 +309,7 @@ def test_a_rule_reads_a_column_that_the_index_was_not_compiled_with(
     assert explained.matched
 
 
+@pytest.mark.slow
 def test_a_rejected_rule_beside_a_new_column_is_compiled_once(
     workspace: Workspace, watched: Watched, add_rules: Any
 ) -> None:
@@ -364,6 +370,7 @@ def test_many_changes_and_lost_feeds_are_compiled_with_all_rules(
     assert watched.count == 1
 
 
+@pytest.mark.slow
 def test_rejects_that_another_wrote_are_not_relied_on(workspace: Workspace, watched: Watched, add_rules: Any) -> None:
     add_rules(workspace, *many(), ("lost", "nowhere", "x = 1"))
     compile_scopes(workspace)

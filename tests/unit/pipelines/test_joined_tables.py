@@ -74,6 +74,7 @@ def test_only_files_that_a_condition_needs_are_read(lake: Workspace, tmp_path: P
     assert nothing is not None and nothing.num_rows == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["", "LEFT ", "FULL "])
 def test_a_condition_of_very_many_parts_is_compiled_a_few_times(
     lake: Workspace, frames: dict[str, pl.DataFrame], monkeypatch: pytest.MonkeyPatch, kind: str

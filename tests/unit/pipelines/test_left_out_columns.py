@@ -51,6 +51,7 @@ def compiled(workspace: Workspace) -> None:
     assert [each.error for each in compile_scopes(workspace)] == [None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("output", ["all", "matched"])
 @pytest.mark.parametrize("partition_by", [[], ["n"]])
 def test_annotations_that_are_configured_no_longer(new_workspace, output: str, partition_by: list[str]) -> None:
@@ -85,6 +86,7 @@ def test_annotations_that_are_configured_no_longer(new_workspace, output: str, p
     }
 
 
+@pytest.mark.slow
 def test_annotations_that_are_configured_again_are_filled_in_by_a_re_tag(new_workspace) -> None:
     annotated = new_workspace({"s": STREAM}, spark=False)
     append(annotated, 0, 40)
@@ -132,6 +134,7 @@ def without_gone(rows: pa.Table) -> pa.Table:
     return kept.set_column(kept.column_names.index("u"), "u", pa.array(fields))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partition_by", [[], ["kind"]])
 @pytest.mark.parametrize("many", [False, True])
 def test_a_source_that_has_lost_columns_and_fields(
@@ -189,6 +192,7 @@ def tagged_lake(new_workspace, add_rules) -> Workspace:
     return workspace
 
 
+@pytest.mark.slow
 def test_columns_that_somebody_has_added(new_workspace, add_rules) -> None:
     workspace = tagged_lake(new_workspace, add_rules)
     for name in ("s_tagged", "s_matches"):
@@ -235,6 +239,7 @@ def test_columns_that_may_not_be_null_are_left_to_spark(new_workspace, added: di
     assert layout_of(workspace.lake, "s_tagged", fields) is None
 
 
+@pytest.mark.slow
 def test_a_join_whose_table_has_more_columns(new_workspace) -> None:
     workspace, _ = joined_lake(new_workspace, spark=False)
     document = {"lake": {"root": "lake"}, "streams": {}, "joins": {}}
@@ -260,6 +265,7 @@ def test_a_join_whose_table_has_more_columns(new_workspace) -> None:
     assert [row for row in now if row not in new] == before
 
 
+@pytest.mark.slow
 def test_a_key_that_came_later_and_another_that_went(new_workspace, add_rules) -> None:
     workspace = tagged_lake(new_workspace, add_rules)
     workspace = configured(workspace, annotations=None, key=["w"])

@@ -153,6 +153,7 @@ def test_rules_that_no_row_of_the_source_can_match(workspace, add_rules, rule: s
     assert words is None or (found is not None and words in found.message)
 
 
+@pytest.mark.slow
 def test_rules_that_match_nothing_or_very_much_and_rules_that_raise(workspace, add_rules) -> None:
     add_rules(workspace, ("often", "s", "x > 1"), ("never", "s", "x = 2"), ("seldom", "s", "x = 3"),
               {"rule_id": "was-off", "scope": "s", "expression": "x = 5", "enabled": False})  # fmt: skip
@@ -173,6 +174,7 @@ def test_rules_that_match_nothing_or_very_much_and_rules_that_raise(workspace, a
     assert ("seldom", "run_time_errors") in lint(workspace)
 
 
+@pytest.mark.slow
 def test_each_rule_is_judged_from_its_own_last_change_on(workspace, add_rules) -> None:
     add_rules(workspace, ("old", "s", "x = 2"), ("changed", "s", "x = 9"))
     run_batch(workspace, 0, 200, [["changed"]] * 200, 1)
@@ -189,6 +191,7 @@ def test_each_rule_is_judged_from_its_own_last_change_on(workspace, add_rules) -
     assert "220 of the last 240 rows" in found["all", "noisy"].message
 
 
+@pytest.mark.slow
 def test_rows_that_a_re_tag_has_matched_again_are_no_share_of_the_last_rows(workspace, add_rules) -> None:
     add_rules(workspace, ("old", "s", "x = 2"))
     run_batch(workspace, 0, 1_000, [[]] * 1_000, 1)
@@ -236,6 +239,7 @@ def proposal(workspace, stream: str = "narrow") -> str | None:
     return found[0].message if found else None
 
 
+@pytest.mark.slow
 def test_a_stream_whose_rules_another_one_implies_can_read_what_that_one_has_tagged(new_workspace, add_rules) -> None:
     workspace = new_workspace({"wide": WIDE, "narrow": WIDE, "other": WIDE}, spark=False)
     ROWS.write_delta(workspace.configuration.streams["wide"].source)

@@ -163,6 +163,7 @@ def test_edits_give_the_index_of_a_compile_from_scratch(
     assert reads.taken()[0] == 0 and (overlaid > 0) == layered
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("feed", [False, True])
 def test_an_edit_reads_what_it_changes(feed: bool, lake: Any, tmp_path: Path, reads: Reads) -> None:
     for first in range(0, 400, 100):
@@ -255,6 +256,7 @@ def test_a_list_that_an_older_copy_has_replaced_is_read(lake: Any, tmp_path: Pat
     assert reads.taken()[0] == 1
 
 
+@pytest.mark.slow
 def test_a_list_of_another_type_is_read(lake: Any, tmp_path: Path, reads: Reads) -> None:
     put(tmp_path, ["1", "2"])
     compile_scopes(lake)
@@ -271,6 +273,7 @@ def damaged(path: Path) -> None:
     path.write_bytes(data)
 
 
+@pytest.mark.slow
 def test_a_damaged_file_of_a_list_is_fetched_again_and_a_lost_one_is_told(
     lake: Any, tmp_path: Path, reads: Reads
 ) -> None:

@@ -132,6 +132,7 @@ def test_rows_that_were_written_by_another_output_are_not_judged_by_this_one(wor
     assert run_due(workspace, gates).failures == {} and gates.results[-1].measures["source_rows"] == 3
 
 
+@pytest.mark.slow
 def test_what_was_tagged_is_found_right(workspace) -> None:
     tag_stream(workspace, "s")
     found = measured(workspace)
@@ -145,6 +146,7 @@ def test_what_was_tagged_is_found_right(workspace) -> None:
     assert found["sampled_rules"] == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gone", ["files", "commits"])
 def test_what_vacuum_or_the_log_no_longer_has_is_not_judged(workspace, gone) -> None:
     tag_stream(workspace, "s")
@@ -172,6 +174,7 @@ def test_a_lost_file_of_the_newest_version_is_an_error(workspace) -> None:
         measured(workspace)
 
 
+@pytest.mark.slow
 def test_rules_of_the_three_columns_that_are_needed_are_tried_again(workspace) -> None:
     rules = pa.table({"rule_id": ["a", "n"], "scope": ["s", "s"], "expression": ["x > 50", "x < 0"]})
     write_deltalake(workspace.lake.uri("rules"), rules, mode="overwrite", schema_mode="overwrite")
@@ -181,6 +184,7 @@ def test_rules_of_the_three_columns_that_are_needed_are_tried_again(workspace) -
     assert (found["sampled_rules"], found["disagreeing_rules"]) == (2, "none")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("anew", [False, True], ids=["vacuumed", "made anew"])
 def test_the_rules_that_were_compiled_may_be_gone(workspace, add_rules, anew) -> None:
     rules = workspace.lake.arrow("rules")
@@ -224,6 +228,7 @@ def ids(table: pa.Table, change: Callable[[int, list[str]], list[str] | None]) -
     return table.set_column(place, "rule_ids", pa.array(changed, table.schema.field(place).type))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "change", "fault"),
     quick_first(4, [

@@ -112,6 +112,7 @@ def test_rules_with_validity_bounds_follow_the_latest_time(new_workspace, add_ru
     assert pairs(workspace) == [(100, 1, "from")]
 
 
+@pytest.mark.slow
 def test_no_row_is_late_that_a_source_held_when_the_join_began(new_workspace, add_rules) -> None:
     """However many micro-batches take them; and afterwards the latest time is that of all of them."""
     small = {name: {**stream, "max_bytes_per_batch": "1"} for name, stream in STREAMS.items()}
@@ -139,6 +140,7 @@ def test_no_row_is_late_that_a_source_held_when_the_join_began(new_workspace, ad
     assert "quarantine_j is gone, and with it the 1 rows" in lost and lost.endswith("deltatag join j --restart")
 
 
+@pytest.mark.slow
 def test_a_side_whose_start_is_in_the_future_takes_no_row_before_it(new_workspace, add_rules) -> None:
     later = datetime.now(UTC) + timedelta(days=1)
     waiting = {**STREAMS, "b": {**STREAMS["b"], "start": later.isoformat(), "checks": {"never": "FALSE"}}}
@@ -159,6 +161,7 @@ def test_a_side_whose_start_is_in_the_future_takes_no_row_before_it(new_workspac
     assert pairs(workspace) == [(100, 3, "all")]
 
 
+@pytest.mark.slow
 def test_the_latest_time_is_kept_while_there_is_no_lateness(new_workspace, add_rules) -> None:
     def joined(second: int, value: int, **settings: Any) -> JoinResult:
         """One more row, joined with these settings."""
@@ -176,6 +179,7 @@ def test_the_latest_time_is_kept_while_there_is_no_lateness(new_workspace, add_r
     assert joined(10, 3, lateness="20 s").quarantined == 1
 
 
+@pytest.mark.slow
 def test_a_restart_empties_the_table_and_joins_anew(prepared) -> None:
     workspace = prepared()
     join_streams(workspace, "j")
@@ -257,6 +261,7 @@ def test_files_that_are_gone_after_a_start_need_another_start(prepared, new_work
     assert pairs(workspace) == held
 
 
+@pytest.mark.slow
 def test_files_that_cannot_join_are_not_read(prepared) -> None:
     workspace = prepared()
     for second in range(1000, 5000, 1000):
@@ -273,6 +278,7 @@ def test_files_that_cannot_join_are_not_read(prepared) -> None:
     assert 0 < plan["b"]["earlier_bytes"] < 10_000 and plan["a"]["earlier_bytes"] == 0
 
 
+@pytest.mark.slow
 def test_a_plan_of_which_nothing_is_written_takes_the_newest_rules(prepared, add_rules, monkeypatch) -> None:
     workspace = prepared(("low", "a.v = 100"))
     plan_and_die(workspace, monkeypatch)
@@ -283,6 +289,7 @@ def test_a_plan_of_which_nothing_is_written_takes_the_newest_rules(prepared, add
     assert pairs(workspace) == [(100, 1, "low"), (100, 2, "high", "low")]
 
 
+@pytest.mark.slow
 def test_rows_from_before_a_column_that_rules_name(new_workspace, add_rules, monkeypatch) -> None:
     """A micro-batch that was planned keeps its index; a new one is refused, as by `tag`."""
     streams = {name: {**stream, "max_bytes_per_batch": "1"} for name, stream in STREAMS.items()}
@@ -305,6 +312,7 @@ def test_rows_from_before_a_column_that_rules_name(new_workspace, add_rules, mon
     assert pairs(workspace) == [(100, 1, "all"), (100, 6, "all")]
 
 
+@pytest.mark.slow
 def test_a_join_that_is_defined_otherwise_begins_anew(prepared, new_workspace) -> None:
     workspace = prepared()
     join_streams(workspace, "j")
@@ -374,6 +382,7 @@ def test_rules_that_only_spark_evaluates_stop_no_other_join(prepared, add_rules)
     assert re.search('j needs Spark because only Spark evaluates soundex.*runner is "local"', str(failures["j"]))
 
 
+@pytest.mark.slow
 def test_a_new_column_of_a_stream_is_a_further_field_of_the_join(prepared) -> None:
     join_streams(workspace := prepared(), "j")
     more = pa.table({"k": [1], "t": pa.array([FIRST], pa.timestamp("us", "UTC")), "v": [7], "extra": ["e"]})

@@ -92,6 +92,7 @@ def with_stream(workspace: Workspace, name: str, **changed: Any) -> Workspace:
     return Workspace(replace(workspace.configuration, streams=streams), None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_rules", quick_first(1, [False, True]))
 @pytest.mark.parametrize(
     "wrong", quick_first(1, [{"key": ("lacks",)}, {"cluster_by": ("lacks",)}, {"partition_by": ("lacks",)}]), ids=str

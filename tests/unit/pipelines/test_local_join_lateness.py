@@ -30,6 +30,7 @@ def test_no_row_is_late_that_waited_while_rows_of_another_stream_were_taken(new_
     assert join_streams(workspace, "j").quarantined == 1
 
 
+@pytest.mark.slow
 def test_no_row_is_late_where_sources_grow_while_waiting_rows_are_taken(
     new_workspace, add_rules, monkeypatch: pytest.MonkeyPatch
 ) -> None:

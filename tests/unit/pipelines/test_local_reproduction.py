@@ -38,6 +38,7 @@ def files(workspace) -> set[str]:
     return {path.name for path in folder.glob("*.parquet")} - named
 
 
+@pytest.mark.slow
 @OUTPUTS
 @pytest.mark.parametrize("id_type", ["string", "bigint"])
 def test_rows_are_those_that_the_version_tagged(make_retagged, output: str, id_type: str) -> None:
@@ -68,6 +69,7 @@ def test_rows_are_those_that_the_version_tagged(make_retagged, output: str, id_t
     assert tags(workspace, "s_tagged") == now
 
 
+@pytest.mark.slow
 def test_a_range_of_event_times(make_retagged) -> None:
     workspace = prepared(make_retagged)
     version = workspace.lake.version("rules") - 1
@@ -106,6 +108,7 @@ def test_rows_that_an_earlier_output_left_out_come_from_the_source(make_retagged
     assert tags(workspace, TABLE) == tags(workspace, "s_tagged")
 
 
+@pytest.mark.slow
 def test_a_rule_that_does_not_compile_is_left_out_and_named(make_retagged) -> None:
     workspace = prepared(make_retagged)
     expected = tags(workspace, "s_tagged")
@@ -146,6 +149,7 @@ def test_other_tables_are_not_replaced(make_retagged) -> None:
         assert "--into" in first_line(refused.value) or "name of a table" in str(refused.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, told", [("plain_file", "there is a file, and no table"), ("n" * 256, "has 256 characters")]
 )
@@ -158,6 +162,7 @@ def test_names_that_no_folder_can_have(make_retagged, name: str, told: str) -> N
     assert reproduce_tags(workspace, "s", 1, "n" * 255).rows_changed
 
 
+@pytest.mark.slow
 def test_rules_that_only_spark_evaluates_are_left_to_it(make_retagged) -> None:
     workspace = prepared(make_retagged)
     lakes.write_rules(workspace, [("odd", "s", "soundex(w) = 'X000'")])
@@ -166,6 +171,7 @@ def test_rules_that_only_spark_evaluates_are_left_to_it(make_retagged) -> None:
     assert not FolderLog(workspace.lake.uri(TABLE)).folder.exists()
 
 
+@pytest.mark.slow
 @OUTPUTS
 def test_a_table_that_asks_more_of_its_files_is_left_to_spark(make_retagged, output: str) -> None:
     workspace = prepared(make_retagged, output=output)

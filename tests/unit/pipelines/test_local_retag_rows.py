@@ -103,6 +103,7 @@ def expected(rules, stop: int) -> dict[int, list[str]]:
     return dict(enumerate(compiled.match(rows(0, stop)).to_pylist()))
 
 
+@pytest.mark.slow
 def test_only_files_of_the_range_are_read(make_retagged) -> None:
     workspace = prepared(make_retagged)
     result = retag(workspace, "s", "2024-03-09T10:00", "2024-03-09T11:00")
@@ -248,6 +249,7 @@ def test_ids_may_be_numbers_and_no_key_is_needed(make_retagged) -> None:
         assert row["rule_ids"] == [1] * (row["n"] is not None and row["n"] > 2) + [3] * (row["seq"] < 10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["s_tagged", "s_matches"])
 def test_a_table_that_only_takes_new_rows_is_not_retagged(make_retagged, name: str) -> None:
     workspace = prepared(make_retagged)

@@ -125,6 +125,7 @@ def test_a_statement_for_spark_has_a_reason(lake: Workspace, statement: str, rea
         execute(lake, statement)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", ["count(", "count((1 + count(", "abs(", "-(", "CASE WHEN ", "n + (", "sum(abs("])
 def test_deep_nesting_is_left_to_spark(lake: Workspace, call: str) -> None:
     text = call * 20_000 + "n" + ")" * (call.count("(") * 20_000)
@@ -133,6 +134,7 @@ def test_deep_nesting_is_left_to_spark(lake: Workspace, call: str) -> None:
             execute(lake, statement)
 
 
+@pytest.mark.slow
 def test_many_expressions(lake: Workspace) -> None:
     listed = ", ".join(f"n + {number % 1_000} AS c{number}" for number in range(5_000))
     found = execute(lake, f"SELECT {listed} FROM s WHERE n = 7")
@@ -268,6 +270,7 @@ def test_edits_at_the_same_time(lake: Workspace) -> None:
     assert sorted((row["rule_id"], row["priority"]) for row in rules) == [(str(n), n) for n in range(8)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("matched", quick_first(1, ["", "WHEN MATCHED THEN UPDATE SET owner = g.b "]))
 def test_one_of_several_merges_of_a_key_inserts_it(lake: Workspace, matched: str) -> None:
     def merge(number: int) -> int:
@@ -282,6 +285,7 @@ def test_one_of_several_merges_of_a_key_inserts_it(lake: Workspace, matched: str
     assert DeltaTable(lake.lake.uri("rules")).to_pyarrow_table().num_rows == 1
 
 
+@pytest.mark.slow
 def test_the_history_tells_who_has_edited(lake: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOGNAME", "ada")
     insert = "INSERT INTO rules (rule_id, scope, expression) VALUES ('1', 's', 'n = 1')"
@@ -293,6 +297,7 @@ def test_the_history_tells_who_has_edited(lake: Workspace, monkeypatch: pytest.M
     assert told == [("DELETE", "ada"), ("MERGE", "ada"), ("UPDATE", "ada"), ("WRITE", "ada")]
 
 
+@pytest.mark.slow
 def test_the_history_names_nobody_for_an_edit_whose_author_is_not_known(
     lake: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -320,6 +325,7 @@ def rules_held(lake: Workspace) -> list[tuple[str | None, str, bool | None]]:
     return sorted((tuple(rule.values()) for rule in rules), key=repr)
 
 
+@pytest.mark.slow
 def test_one_of_several_rules_with_one_id_is_edited(lake: Workspace, add_rules) -> None:
     add_rules(lake, ("a", "s", "n > 1"), ("a", "s", "n > 2"), (None, "s", "n > 3"), (None, "s", "n > 4"))
     add_rules(lake, ("a", "s", "n > 1"), ("a", "s", "n > 5"), ("b", "s", "n > 2"), ("c", "s", "n > 9"))
@@ -334,6 +340,7 @@ def test_one_of_several_rules_with_one_id_is_edited(lake: Workspace, add_rules) 
     assert rules_held(lake) == [("a", "n > 2", False), ("b", "n > 2", None), (None, "n > 3", None)]
 
 
+@pytest.mark.slow
 def test_labels_are_given(lake: Workspace, add_rules) -> None:
     add_rules(lake, ("a", "s", "n > 1"), ("b", "s", "n > 2"))
     for labels in ("map('k', 'v\\'w', 'l', NULL)", "map('k', NULL)", "NULL"):

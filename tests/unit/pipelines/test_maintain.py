@@ -236,6 +236,7 @@ def test_a_table_that_asks_for_more_is_left_to_spark(tagged) -> None:
     assert scope_tables.writer_of(workspace, "runs") is None
 
 
+@pytest.mark.slow
 def test_files_that_are_older_than_a_column_have_none_of_it(tagged) -> None:
     workspace = tagged()
     append(workspace, 10, 20)

@@ -27,6 +27,7 @@ NOW = datetime.now(UTC)
 # which files are merged
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("least", (LEAST_IN_RUN, LEAST))
 @pytest.mark.parametrize(
     "sizes",
@@ -150,6 +151,7 @@ def test_a_file_that_is_not_understood_stays_alone(tmp_path: Path, wrong: str) -
     assert set(tmp_path.iterdir()) == there
 
 
+@pytest.mark.slow
 def test_old_files_go_from_all_partitions(new_workspace) -> None:
     """Also from one whose folder has escapes in its name."""
     workspace = new_workspace({"s": {"source": "lake/source"}}, spark=False)
@@ -168,6 +170,7 @@ def test_old_files_go_from_all_partitions(new_workspace) -> None:
     assert workspace.lake.arrow("s_tagged").num_rows == 6
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_stops_the_maintenance_of_one_table(new_workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace = new_workspace({"s": {"source": "lake/source"}}, spark=False)
     for number in range(2):

@@ -102,6 +102,7 @@ def snapshot_like(fields: list[dict[str, Any]]) -> Any:
     return SimpleNamespace(fields=fields, features=frozenset({"appendOnly", "variantType"}))
 
 
+@pytest.mark.slow
 def test_a_rule_that_needs_spark_is_refused_alone_if_spark_is_ruled_out(new_workspace, without_spark) -> None:
     streams = {"s": {"source": "lake/source"}}
     found, other = (new_workspace(streams, spark=False, runner=runner) for runner in ("local", "auto"))
@@ -169,6 +170,7 @@ def test_a_rule_that_needs_spark_waits_alone_for_a_jvm_that_does_not_start(
     assert tag_stream(found, "s").matches == 1
 
 
+@pytest.mark.slow
 def test_a_join_whose_spark_does_not_start_stops_no_other(new_workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: object) -> None:
         raise SparkNotStartedError("Spark could not be started: no memory")
@@ -210,6 +212,7 @@ def with_a_rule_of_spark(new_workspace, monkeypatch: pytest.MonkeyPatch) -> Work
     return found
 
 
+@pytest.mark.slow
 def test_a_rule_in_force_that_needs_spark_is_not_refused_if_spark_cannot_start(new_workspace, monkeypatch) -> None:
     found = with_a_rule_of_spark(new_workspace, monkeypatch)
     write_rules(found, [("b", "s", "initcap(s) = 'A'")])
@@ -219,6 +222,7 @@ def test_a_rule_in_force_that_needs_spark_is_not_refused_if_spark_cannot_start(n
         found.lake.delta("rules").update(new_values={"expression": "initcap(s) = 'C'"}, predicate="rule_id = 'a'")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("removal", ["DELETE", "disabled", "elsewhere"])
 def test_a_new_rule_that_needs_spark_is_refused_alone_once_that_in_force_is_removed(
     new_workspace, monkeypatch, removal: str

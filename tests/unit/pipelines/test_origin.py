@@ -89,6 +89,7 @@ def test_a_rule_edited_so_that_it_is_not_implied_is_refused(workspace, add_rules
     assert (compiled(other)["narrow"].rejects, rejected(other)) == (0, {})
 
 
+@pytest.mark.slow
 def test_what_an_edit_of_the_other_streams_rules_still_implies_is_recorded(workspace, add_rules) -> None:
     add_rules(workspace, ("n", "narrow", "x IN (3, 4)"))
     before = compiled(workspace)
@@ -100,6 +101,7 @@ def test_what_an_edit_of_the_other_streams_rules_still_implies_is_recorded(works
     assert stored is not None and stored.statistics["implied_by"] == found["wide"].fingerprint
 
 
+@pytest.mark.slow
 def test_an_edit_of_the_other_streams_rules_is_noticed_though_the_streams_own_are_unchanged(
     workspace, add_rules
 ) -> None:
@@ -112,6 +114,7 @@ def test_an_edit_of_the_other_streams_rules_is_noticed_though_the_streams_own_ar
     assert error is not None and "missing: n. Correct" in error and "--restart" not in error
 
 
+@pytest.mark.slow
 def test_the_rules_that_were_compiled_may_be_gone(workspace, add_rules) -> None:
     add_rules(workspace, ("n", "narrow", "x IN (3, 4)"))
     before = compiled(workspace)
@@ -124,6 +127,7 @@ def test_the_rules_that_were_compiled_may_be_gone(workspace, add_rules) -> None:
     assert found["wide"].fingerprint == before["wide"].fingerprint
 
 
+@pytest.mark.slow
 def test_the_other_stream_is_compiled_first(workspace, add_rules) -> None:
     add_rules(workspace, ("n", "narrow", "x = 3"))
     error = compiled(workspace, "narrow")["narrow"].error

@@ -54,6 +54,7 @@ def held(workspace: Workspace) -> list[int]:
     return [workspace.lake.arrow(name).num_rows for name in ("s_tagged", "s_matches", "j_tagged")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stream", "told"),
     [
@@ -91,6 +92,7 @@ def test_a_join_that_does_not_fit_its_configuration_is_not_emptied(begin, join, 
     assert held(workspace) == [1, 1, 1] and last_batch(workspace.lake, "j") == before
 
 
+@pytest.mark.slow
 def test_an_outdated_index_is_told_before_anything_is_emptied(begin) -> None:
     workspace = begin({}, {})
     source = workspace.configuration.streams["s"].source
@@ -106,6 +108,7 @@ def test_an_outdated_index_is_told_before_anything_is_emptied(begin) -> None:
     assert held(workspace) == [1, 0, 0]
 
 
+@pytest.mark.slow
 def test_files_that_are_gone_are_told_before_anything_is_emptied(begin) -> None:
     workspace = begin({"max_quarantine_share": 0.5}, {})
     (file,) = Path(workspace.configuration.streams["s"].source).glob("*.parquet")
@@ -122,6 +125,7 @@ def test_files_that_are_gone_are_told_before_anything_is_emptied(begin) -> None:
     assert held(workspace) == [1, 1, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attempt", [1, 2])
 def test_a_restart_goes_on_with_spark(begin, monkeypatch: pytest.MonkeyPatch, attempt: int) -> None:
     """Whether it was planned before or not; another runner of this process stands for Spark's."""

@@ -34,6 +34,7 @@ def stored(workspace: Workspace) -> list[tuple[Any, str]]:
     return sorted(zip(rules["rule_id"], rules["scope"], strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workspace", ["string", "bigint"], indirect=True)
 def test_each_import_adds_to_those_before(workspace: Workspace, tmp_path: Path) -> None:
     for number in (10, 20, 30):

@@ -60,6 +60,7 @@ def restore_by_spark(workspace: Workspace, name: str, version: int) -> None:
     commit.write_text("".join(f"{json.dumps(each)}\n" for each in actions))
 
 
+@pytest.mark.slow
 def test_a_retag_that_a_restore_has_undone_in_the_matches_alone_is_told(make_retagged) -> None:
     workspace = prepared(make_retagged)
     before = workspace.lake.version("s_matches")
@@ -84,6 +85,7 @@ def test_a_retag_that_a_restore_has_undone_in_the_matches_alone_is_told(make_ret
     assert_like_anew(workspace)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["always", "new_rules"])
 @pytest.mark.parametrize("tags", [False, True])
 def test_a_run_does_a_retag_again_that_a_restore_has_undone(make_retagged, policy: str, tags: bool) -> None:
@@ -101,6 +103,7 @@ def test_a_run_does_a_retag_again_that_a_restore_has_undone(make_retagged, polic
     assert not run_due(workspace, OpenGates()).retagged
 
 
+@pytest.mark.slow
 def test_matches_that_a_restore_has_removed_do_not_count_once_they_are_not_kept(make_retagged) -> None:
     workspace = prepared(make_retagged)
     restore_by_spark(workspace, "s_matches", 0)
@@ -111,6 +114,7 @@ def test_matches_that_a_restore_has_removed_do_not_count_once_they_are_not_kept(
     assert tag_stream(without, "s").rows == 60
 
 
+@pytest.mark.slow
 def test_rows_that_a_restore_has_removed_are_not_passed_over(make_retagged) -> None:
     workspace = prepared(make_retagged)
     append(workspace, 120, 180)

@@ -68,6 +68,7 @@ def conditions(chance: random.Random) -> list[str]:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_the_rows_are_those_of_whole_files(
     new_workspace, tmp_path: Path, read, monkeypatch: pytest.MonkeyPatch, seed: int

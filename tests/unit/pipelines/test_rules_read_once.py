@@ -58,6 +58,7 @@ def test_rules_are_read_once_for_all_scopes_until_they_change(new_workspace, add
     assert tables_read.count("rules") == 3
 
 
+@pytest.mark.slow
 def test_changes_are_read_once_for_all_scopes_and_only_if_there_are_any(
     new_workspace, add_rules, monkeypatch, tables_read
 ) -> None:
@@ -84,6 +85,7 @@ def test_changes_are_read_once_for_all_scopes_and_only_if_there_are_any(
     assert tables_read.count("changes") == 1 and tables_read.count("rules") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["lint", "report"])
 def test_lint_and_report_read_each_file_of_rules_once(
     new_workspace, add_rules, monkeypatch, tables_read, tmp_path: Path, verb: str

@@ -159,6 +159,7 @@ def test_lists_numbers_nulls_networks_and_patterns(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_conditions(tmp_path: Path) -> None:
     searches = {
         "selection_a": {"Image|endswith": "exe"},

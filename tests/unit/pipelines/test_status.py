@@ -105,6 +105,7 @@ def test_a_stream_that_will_stop_at_its_source_has_a_problem(new_workspace) -> N
     assert "--skip-changes" in problem
 
 
+@pytest.mark.slow
 def test_a_source_that_was_replaced_by_an_older_copy_of_it_stops_its_stream(new_workspace) -> None:
     workspace = new_workspace({"s": {"source": "lake/s"}}, spark=False)
     source = workspace.configuration.streams["s"].source

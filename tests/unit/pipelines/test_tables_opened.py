@@ -46,6 +46,7 @@ def test_the_table_runs_is_opened_once(new_workspace, add_rules, monkeypatch: py
     assert [batch.batch for batch in batches(workspace.lake, "s")] == [1]
 
 
+@pytest.mark.slow
 def test_an_index_is_looked_up_once_until_there_is_another(
     new_workspace, add_rules, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,6 +66,7 @@ def test_a_shell_takes_the_command_that_makes_a_missing_list_as_it_is_printed(
     assert (shown.stdout, shown.stderr) == (f"CREATE TABLE delta.`{missing}` (value STRING) USING delta", "")
 
 
+@pytest.mark.slow
 def test_a_list_is_matched_and_its_edit_makes_a_new_index(lake: Any, tmp_path: Path) -> None:
     (result,) = compile_scopes(lake)
     assert (result.state, result.rules, result.rejects) == ("compiled", 3, 0)
@@ -110,6 +111,7 @@ def test_rows_that_match_only_now_are_found_beside_rules_with_lists(tmp_path: Pa
     assert tags(workspace) == {**({1: ["listed"]} if kept else {}), 2: ["plain"], 3: ["plain"], 4: ["plain"]}
 
 
+@pytest.mark.slow
 def test_a_list_is_read_again_only_when_it_has_changed(lake: Any, tmp_path: Path, add_rules: Any) -> None:
     """Its files are gone, and its log is not."""
     compile_scopes(lake)
@@ -150,6 +152,7 @@ def test_a_list_that_cannot_be_had_rejects_the_rules_that_name_it(
     assert compile_scopes(workspace)[0].rejects == 4
 
 
+@pytest.mark.slow
 def test_validate_and_explain_know_lists(lake: Any) -> None:
     found = validate_expression(lake, "account IN LIST('sanctioned') OR amount > 3", "s")
     assert (found.error, sorted(found.indexed), found.derived) == (None, ["account", "amount"], ())
@@ -194,6 +197,7 @@ def test_configuration(tmp_path: Path, lists: Any, message: str) -> None:
         parse_configuration(document, tmp_path / "deltatag.toml")
 
 
+@pytest.mark.slow
 def test_a_list_and_a_source_with_column_mapping_are_read_by_the_names_of_their_columns(
     lake: Any, tmp_path: Path
 ) -> None:

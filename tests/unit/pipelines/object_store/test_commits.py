@@ -118,6 +118,7 @@ def test_a_run_that_is_killed_at_a_write_is_repeated(store, make, uri, tmp_path,
     assert contents(workspace) == contents(wanted)
 
 
+@pytest.mark.slow
 def test_a_run_sends_few_requests(store, make, uri) -> None:
     workspace = make(f"{uri}/lake", written(f"{uri}/source"))
     for first in (200, 400):
@@ -131,6 +132,7 @@ def test_a_run_sends_few_requests(store, make, uri) -> None:
     assert len(store.seen()[0]) < 70
 
 
+@pytest.mark.slow
 def test_a_table_created_anew_is_seen(store, uri, monkeypatch) -> None:
     def replaced(commits: int, count: int = 200) -> None:
         """Remove the table, and write another at its place."""
@@ -195,6 +197,7 @@ def test_a_clustered_table_is_left_to_spark(store, make, uri) -> None:
         tag_stream(make(f"{uri}/lake", f"{uri}/source", cluster_by=["name"]), "s")
 
 
+@pytest.mark.slow
 def test_a_clustered_table_that_is_there_is_left_to_spark(store, make, uri, tmp_path) -> None:
     workspace = make(f"{uri}/lake", written(f"{uri}/source"))
     fields = [{"name": "rule_id", "type": "string", "nullable": True, "metadata": {}}]

@@ -130,6 +130,7 @@ def test_a_join_does_what_it_does_in_a_folder(store, new_workspace, add_rules, u
     assert held[0] == held[1] and len(held[0]) > 50
 
 
+@pytest.mark.slow
 def test_gates_judge_what_a_run_wrote(store, new_workspace, add_rules, uri) -> None:
     streams = {name: {"source": written(f"{uri}/{name}"), "key": ["id"], "event_time": "t"} for name in ("a", "b")}
     streams["a"]["checks"] = {"few": "amount < 98"}
