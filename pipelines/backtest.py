@@ -185,7 +185,8 @@ def _compiled(
         reject = rejects.get(f"n{number}") or (old if old and old["error"] == _ANALYSIS else None)
         each.error = f"{reject['error']}: {reject['message']}" if reject else None
     missing = sum(key.startswith("t") for key in rejects)
-    notes = [f"Overlaps leave out {missing:,} rules that need Spark, or are rejected."] if missing else []
+    rules = "1 rule that needs Spark, or is" if missing == 1 else f"{missing:,} rules that need Spark, or are"
+    notes = [f"Overlaps leave out {rules} rejected."] if missing else []
     disabled = [each.rule_id for each in candidates if each.new is None and each.old is None]
     if disabled:
         more = f" and {len(disabled) - MOST_EXAMPLES:,} more" if len(disabled) > MOST_EXAMPLES else ""

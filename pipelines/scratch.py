@@ -26,7 +26,9 @@ KEPT_SECONDS = 86_400.0
 _MOST_REMOVED = 100
 """Maximum number of files and folders that one clean-up removes, so that no run waits long for it."""
 _LOCK = "lock"
-_UNUSABLE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOTDIR})
+_UNUSABLE = frozenset(
+    {errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOTDIR, errno.ENOENT, errno.ELOOP, errno.ENAMETOOLONG}
+)
 """Errors of a folder in which nothing can be created, however often it is tried."""
 _held: dict[str, int] = {}
 """The files that this process protects: path -> open handle, which has a shared lock."""
@@ -66,7 +68,7 @@ def temporary_folder() -> Path:
     If another user owns it or can write to it, a new folder of this process instead.
     """
     user = os.getuid()
-    folder = Path(tempfile.gettempdir()) / f"deltatag-{user}"
+    folder = _system_folder() / f"deltatag-{user}"
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     # a user who can write here could make this process run code, or overwrite files through links
@@ -74,6 +76,17 @@ def temporary_folder() -> Path:
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != user or status.st_mode & 0o022:
         return _process_folder()
     return folder
+
+
+def _system_folder() -> Path:
+    """The system's temporary folder. ScratchError if none can be written to, as where the disks of all are full."""
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError as error:
+        raise ScratchError(
+            f"There is no folder for scratch files: {error.strerror} (no permission, or no space is left on the disk). "
+            "Let the environment variable DELTATAG_SCRATCH name a folder that this user can write to."
+        ) from error
 
 
 @functools.cache

@@ -48,7 +48,8 @@ class GateResult:
     """What one gate found.
 
     gate: the name of the checked table; measures: the counts and shares behind the findings; counts: for a tagged
-    table, the matches of each rule id, most first; report: the page of Data Docs, None if none was written.
+    table, the matches of each rule id, most first; report: the page of Data Docs, None if none was written; error: why
+    nothing could be judged, None if it was.
     """
 
     gate: str
@@ -56,6 +57,7 @@ class GateResult:
     measures: Mapping[str, Any] = field(default_factory=dict)
     counts: MatchesByRule = ()
     report: Path | None = None
+    error: str | None = None
 
     @property
     def passed(self) -> bool:
@@ -77,6 +79,8 @@ class GateResult:
         """Why the gate is closed, in one paragraph; None if it is open."""
         if self.passed:
             return None
+        if self.error:
+            return f"The quality gate of {self.gate} is closed, since nothing could be judged. {_sentence(self.error)}"
         messages = " ".join(f"Expected: {_sentence(finding.message)}" for finding in self.failures)
         where = f" Data Docs: {self.report}" if self.report else ""
         return f"The quality gate of {self.gate} is closed. {messages}{where}"

@@ -182,4 +182,4 @@ def _unjudged(name: str, expected: Sequence[Expectation], error: PipelineError) 
         raise error
     findings = [Finding(expected[0].name, ERROR, False, None, str(error))]
     findings += [Finding(e.name, e.severity, False, None, "This could not be judged.") for e in expected[1:]]
-    return GateResult(name, tuple(findings))
+    return GateResult(name, tuple(findings), error=str(error))

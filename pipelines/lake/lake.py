@@ -90,9 +90,13 @@ class Lake:
         try:
             return self._opened(name, version)
         except MissingTableError as error:
-            others = [each for each in LAKE_TABLES if each != name]
-            if name not in _NOT_MADE_AGAIN or self.settings.root is None or not any(map(self.exists, others)):
+            if name not in _NOT_MADE_AGAIN or self.settings.root is None:
                 raise
+            if not any(self.exists(each) for each in LAKE_TABLES if each != name):
+                raise MissingTableError(
+                    f"{error}. If the lake had tables before, its folder was moved or its disk is not mounted: put it "
+                    "back first."
+                ) from error
             raise MissingTableError(
                 f"There is no Delta table at {self.uri(name)} (the table {name}), though the lake has others. If its "
                 "folder was removed or renamed, put it back. Otherwise make it, without rows, with: deltatag init"

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from pipelines.errors import PipelineError
 from pipelines.settings.configuration import parse_configuration
-from quality import joined, rules, sources, tagged, validation
+from quality import gates, joined, rules, sources, tagged, validation
 from quality.documents import INDEX, is_page_due, note_verdicts
 from quality.evaluation import Suite, evaluate
 from quality.findings import ERROR, WARNING, Expectation, Finding, markdown_table
@@ -103,6 +104,15 @@ def test_a_measure_that_is_missing_is_an_error_in_both() -> None:
     for found in (evaluate([suite]), validate(None, [suite])[0]):
         assert [(each.success, each.severity) for each in found] == [(False, ERROR)] * 3
         assert all("could not be judged" in each.message for each in found)
+
+
+def test_a_gate_that_could_not_be_judged_says_why_once() -> None:
+    expected = all_suites()["a"]
+    found = gates._unjudged("a", expected, PipelineError("There is no Delta table at /lake/rules"))
+    assert len(found.failures) > 2
+    assert found.reason == (
+        "The quality gate of a is closed, since nothing could be judged. There is no Delta table at /lake/rules."
+    )
 
 
 @pytest.mark.slow

@@ -71,7 +71,7 @@ def test_counts_are_those_of_brute_force(workspace, add_rules) -> None:
     kept = {row["id"] for row in frame.filter(new | old).to_dicts()}
     assert {example["row"]["id"] for example in second.examples} <= kept
     assert error.error is not None or error.errors == frame.filter(pl.col("x") == 0).height
-    assert found.notes and "1 rules" in found.notes[0]
+    assert found.notes and "1 rule that needs Spark" in found.notes[0]
     assert versions(workspace) == before and not workspace.lake.exists("s_tagged")
 
 

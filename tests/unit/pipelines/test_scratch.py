@@ -85,7 +85,8 @@ def test_one_clean_up_is_bounded(folder) -> None:
 
 def test_a_folder_that_cannot_be_written_to_is_told_in_a_sentence(tmp_path, monkeypatch) -> None:
     (tmp_path / "file").write_text("")
-    for named in ("file", "file/within"):
+    (tmp_path / "loop").symlink_to("loop")
+    for named in ("file", "file/within", "/proc/none", "loop/within", "n" * 300):
         monkeypatch.setenv("DELTATAG_SCRATCH", str(tmp_path / named))
         with pytest.raises(ScratchError, match=r"cannot be used: .*DELTATAG_SCRATCH"):
             scratch.indexes_folder()
@@ -106,6 +107,18 @@ def test_a_folder_of_another_user_is_told_in_a_sentence(folder, monkeypatch) -> 
     assert not scratch.keep(kept)
     with pytest.raises(ScratchError, match="cannot be used: Permission denied"):
         scratch.new_file(folder)
+
+
+def test_a_system_without_a_temporary_folder_is_told_in_a_sentence(monkeypatch) -> None:
+    """As Python says it where the disks of all temporary folders are full."""
+
+    def none() -> str:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp', '/var/tmp']")
+
+    monkeypatch.delenv("DELTATAG_SCRATCH", raising=False)
+    monkeypatch.setattr(scratch.tempfile, "gettempdir", none)
+    with pytest.raises(ScratchError, match=r"'/var/tmp'\] \(no permission, or no space.* DELTATAG_SCRATCH"):
+        scratch.scratch_folder()
 
 
 def test_no_space_for_the_rows_of_a_join_is_told_in_a_sentence(folder, monkeypatch) -> None:
