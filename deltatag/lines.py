@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from deltatag.output import counted, paragraph
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pipelines.compiling.results import ScopeResult
     from pipelines.join import JoinResult
     from pipelines.maintaining.outcome import TableMaintenance
@@ -16,6 +18,11 @@ if TYPE_CHECKING:
     from pipelines.status import ScopeStatus
     from pipelines.tag import TagResult
     from quality.findings import GateResult
+
+_NAMED = 3
+"""Number of rules with errors that the line of a stream names."""
+_LONGEST_ID = 60
+"""Maximum characters of an id in that line."""
 
 
 def compile_line(result: ScopeResult) -> str:
@@ -50,12 +57,22 @@ def tag_line(result: TagResult) -> str:
     if not result.batches:
         return "\n".join(map(paragraph, result.notices)) or f"{result.stream}: nothing new"
     quarantined = f", {result.quarantined:,} in quarantine" if result.quarantined else ""
-    raised = f", errors on rows of {counted(len(result.errors), 'rule')}" if result.errors else ""
+    raised = f", {_errors_text(result.errors)}" if result.errors else ""
     line = (
         f"{result.stream}: {counted(result.rows, 'row')}, {counted(result.matches, 'match')}{quarantined}{raised}, "
         f"rules version {result.rules_version}, source version {result.source_version}, {result.seconds:.1f} s"
     )
     return "\n".join([line, *map(paragraph, result.notices)])
+
+
+def _errors_text(errors: Mapping[str, int]) -> str:
+    """How many rules raised errors, with the rows of those that raised most."""
+    most = sorted(errors.items(), key=lambda each: (-each[1], str(each[0])))[:_NAMED]
+    ids = (str(rule) for rule, _ in most)
+    shown = (each if len(each) <= _LONGEST_ID else f"{each[: _LONGEST_ID - 3]}..." for each in ids)
+    named = ", ".join(f"{rule} on {count:,}" for rule, (_, count) in zip(shown, most, strict=True))
+    more = ", ..." if len(errors) > _NAMED else ""
+    return f"errors on rows of {counted(len(errors), 'rule')} ({named}{more})"
 
 
 def retag_line(result: RetagResult) -> str:

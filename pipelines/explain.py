@@ -105,7 +105,8 @@ def explain(
     if found.note:
         task.notes[found.note] = None
     if found.has_more:
-        task.notes[f"More rows satisfy the condition; the first {limit:,} are explained (--limit)."] = None
+        first = "the first one is" if limit == 1 else f"the first {limit:,} are"
+        task.notes[f"More rows satisfy the condition; {first} explained (--limit)."] = None
     return ExplainResult(scope, found.rows.num_rows, tuple(task.explained), tuple(task.notes))
 
 

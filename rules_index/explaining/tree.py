@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -13,6 +14,8 @@ from rules_index.printable import escaped
 
 MOST_TEXT = 160
 """The most letters of a text, or of a value, in a line."""
+MOST_PARTS = 20
+"""The most parts of one AND or OR that a text shows."""
 _WORDS = {True: "true", False: "false", None: "NULL", "error": "error"}
 
 
@@ -114,10 +117,34 @@ def _lines(part: Explanation, first: str, rest: str) -> list[str]:
     if part.stands_alone:
         line += "   <- to change this alone is enough"
     lines = [line]
-    for number, child in enumerate(part.children, 1):
-        is_last = number == len(part.children)
+    children, left_out = _parts_to_show(part)
+    for number, child in enumerate(children, 1):
+        is_last = number == len(children) and not left_out
         lines += _lines(child, rest + ("└─ " if is_last else "├─ "), rest + ("   " if is_last else "│  "))
+    if left_out:
+        counts = Counter(_WORDS[child.value] for child in left_out)
+        listed = ", ".join(f"{count:,} {word}" for word, count in sorted(counts.items()))
+        lines.append(f"{rest}└─ {len(left_out):,} more: {listed}")
     return lines
+
+
+def _parts_to_show(part: Explanation) -> tuple[list[Explanation], list[Explanation]]:
+    """The children that a text shows, and the others, both in the order of the text. Those that it is enough to change
+    come before those that have the value of the whole, and these before others."""
+    children = part.children
+    if len(children) <= MOST_PARTS:
+        return list(children), []
+
+    def rank(number: int) -> tuple[bool, bool]:
+        child = children[number]
+        alone = child.stands_alone or any(each.stands_alone for each in child.predicates)
+        return not alone, child.value != part.value
+
+    chosen = set(sorted(range(len(children)), key=rank)[:MOST_PARTS])
+    return (
+        [child for number, child in enumerate(children) if number in chosen],
+        [child for number, child in enumerate(children) if number not in chosen],
+    )
 
 
 def shown(value: Any) -> str:

@@ -50,6 +50,22 @@ def test_every_verdict_is_that_of_match_and_every_near_miss_matches() -> None:
     assert min(verdicts.values()) > PAIRS // 200 and told > PAIRS // 50
 
 
+def test_a_text_shows_the_parts_that_decide_and_counts_the_others() -> None:
+    """A rule of a thousand parts would fill many screens."""
+    others = [f"(s = 'x{number}' AND i > {number})" for number in range(1000)]
+    compiled = ri.compile_rules(
+        [(1, " OR ".join([*others, "s = 'a'"]))], pa.schema({"s": pa.string(), "i": pa.int32()})
+    )
+    found = compiled.explain({"s": "a", "i": 0}, 1)
+    lines = str(found).splitlines()
+    assert len(lines) < 70 and len(found.predicates) == 2001
+    assert any("true   s = 'a'" in line for line in lines) and lines[-1] == "└─ 981 more: 981 false"
+    near = str(compiled.explain({"s": "b", "i": 0}, 1)).splitlines()
+    assert len(near) < 70 and any("false  s = 'a'" in line and "to change this alone" in line for line in near)
+    every = compiled.explain({"s": "b", "i": 0}, 1).as_dict()
+    assert len(every["children"]) == 1001
+
+
 def with_derived(compiled: Any, table: pa.Table, listed: list[dict[str, Any]], draw: random.Random) -> pa.Table:
     """The rows with what only Spark evaluates made up, in the list of them too."""
     for leaf in compiled.derived:

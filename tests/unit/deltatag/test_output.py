@@ -12,12 +12,13 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from deltatag.lines import compile_line, lag_text
+from deltatag.lines import compile_line, lag_text, tag_line
 from deltatag.logs import libraries_silent
 from deltatag.output import json_text, jsonable, print_csv, print_json, print_table, say, say_rejected
 from deltatag.progress import Progress
 from pipelines.compiling.results import ScopeResult
 from pipelines.lake.python_values import values_of
+from pipelines.tag import TagResult
 
 
 def test_output_forms(capsys) -> None:
@@ -27,6 +28,13 @@ def test_output_forms(capsys) -> None:
     assert out[:4] == ["name   n", "----  --", "a      1", "NULL  20"]
     assert out[4:] == ["a,b", "1,", '"[1, 2]","x,y"']
     assert jsonable({"x": float("nan"), "b": b"\x00", "n": (1, None)}) == {"x": "NaN", "b": "AA==", "n": [1, None]}
+
+
+def test_the_line_of_a_stream_names_the_rules_that_raise_most_errors() -> None:
+    errors = {"few": 1, "x" * 1000: 1200, 7: 30, "some": 20}
+    line = tag_line(TagResult("s", 1, 2000, 3, errors=errors))
+    assert f"errors on rows of 4 rules ({'x' * 57}... on 1,200, 7 on 30, some on 20, ...)" in line
+    assert "errors on rows of 1 rule (few on 1), rules" in tag_line(TagResult("s", 1, 9, 0, errors={"few": 1}))
 
 
 @pytest.mark.parametrize("width", [30, 60, 200])
