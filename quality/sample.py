@@ -51,18 +51,16 @@ def text_partitions(workspace: Workspace, table: str) -> list[str]:
 
 
 def rules_to_try(workspace: Workspace, scope: str, batch: MicroBatch, pairs: pl.DataFrame) -> pl.DataFrame | None:
-    """A sample of the rules in the index that tagged the micro-batch; None if the index no longer exists.
+    """A sample of the rules in the index that tagged the micro-batch; None if the index cannot be read any more.
 
     Rules in an index were checked, so they are safe to hand to Spark. The index also keeps their texts, which `rules`
     may have lost again soon after the micro-batch.
     """
-    import rules_index as ri
-    from pipelines.lake.index_store import fetch_index, newest_index
+    from pipelines.lake.index_store import load_former
 
-    stored = newest_index(workspace.lake, scope, batch.fingerprint) if batch.fingerprint else None
-    if stored is None:
+    compiled = load_former(workspace.lake, scope, batch.fingerprint) if batch.fingerprint else None
+    if compiled is None:
         return None
-    compiled = ri.load(fetch_index(workspace.lake, stored))
     ids = compiled.ids.to_pylist()
     chance = random.Random(f"{batch.fingerprint} {batch.batch}")
     held = set(ids)

@@ -140,15 +140,14 @@ class NewestBatch:
     def _ids(self, version: int) -> pl.Series:
         """The ids in the indexes that tagged the micro-batches with a version of the rules.
 
-        If one of these indexes no longer exists, also the ids of the scope's enabled rules in that version.
+        If one of these indexes cannot be read any more, also the ids of the scope's enabled rules in that version.
         """
-        import rules_index as ri
-        from pipelines.lake.index_store import fetch_index, newest_index
+        from pipelines.lake.index_store import load_former
 
         lake = self.workspace.lake
         fingerprints = {batch.fingerprint for batch in self.batches if batch.rules_version == version}
-        stored = [newest_index(lake, self.scope, each) if each else None for each in fingerprints]
-        found = [pl.Series(pl.from_arrow(ri.load(fetch_index(lake, each)).ids)) for each in stored if each is not None]
+        indexes = [load_former(lake, self.scope, each) if each else None for each in fingerprints]
+        found = [pl.Series(pl.from_arrow(each.ids)) for each in indexes if each is not None]
         if len(found) < len(fingerprints) or not found:
             found.append(enabled_rules(self.workspace, self.scope, version)["rule_id"])
         return pl.concat(found)

@@ -150,6 +150,15 @@ def index_to_tag_with(lake: Lake, scope: str, fingerprint: str | None = None) ->
     return found
 
 
+def load_former(lake: Lake, scope: str, fingerprint: str) -> ri.CompiledRules | None:
+    """An index that tagged earlier rows; None if it is gone or damaged, or another version of deltatag wrote it."""
+    try:
+        stored = newest_index(lake, scope, fingerprint)
+        return None if stored is None else ri.load(fetch_index(lake, stored))
+    except (IndexDamagedError, ri.ArtifactError):
+        return None
+
+
 def load_planned(lake: Lake, scope: str, fingerprint: str, command: str) -> tuple[StoredIndex, ri.CompiledRules, Path]:
     """The index of a planned micro-batch, and its file; IndexOutdatedError, which says what to do, if it is gone."""
     try:

@@ -24,6 +24,7 @@ from quality import sources, tagged
 from quality.evaluation import evaluate
 from quality.gates import QualityGates, tagged_gate
 from quality.written import NewestBatch
+from rules_index.index import artifact
 from tests.cases import quick_first
 
 ROWS = 500
@@ -220,6 +221,14 @@ def test_one_of_two_indexes_of_a_version_of_the_rules_may_be_gone(workspace, add
     assert written.unknown_ids(pairs) == ["zz"]
     workspace.lake.writable("rule_index").delete(f"fingerprint = '{second}'")
     assert written.unknown_ids(pairs) == ["zz"]
+
+
+def test_rows_are_judged_after_an_upgrade_that_does_not_read_the_index_that_tagged_them(workspace, monkeypatch) -> None:
+    tag_stream(workspace, "s")  # by a version that did not get to the gate
+    monkeypatch.setattr(artifact, "FORMAT_VERSION", artifact.FORMAT_VERSION + 1)
+    found = tagged_gate(workspace, "s")
+    assert found.passed and found.error is None
+    assert found.measures["unknown_ids"] == "none"
 
 
 def ids(table: pa.Table, change: Callable[[int, list[str]], list[str] | None]) -> pa.Table:
