@@ -27,7 +27,7 @@ def owners_metadata(workspace: Workspace, scope: str) -> dict[str, Any]:
         return {}
     if not any(owner != _NOBODY for owner, *_ in rows):
         return {}
-    table = markdown_table(("owner", "rules", "rejected", "rows that raised"), rows[:_SHOWN])
+    table = markdown_table(("owner", "rules", "rejected", "rows with errors"), rows[:_SHOWN])
     return {"owners": dg.MetadataValue.md(table), "owners_count": sum(owner != _NOBODY for owner, *_ in rows)}
 
 

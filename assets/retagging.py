@@ -3,6 +3,7 @@
 A backfill of several days is one run, which re-tags the whole range at once.
 """
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -48,14 +49,16 @@ def retag_asset(configuration: Configuration, stream: Stream) -> dg.AssetsDefini
         with reporting_failures():
             # both the texts without a zone and the partitions are in the configured time zone
             result = retag(workspace, stream.name, days.start.strftime(_DAY), days.end.strftime(_DAY))
+        last = (days.end - timedelta(hours=12)).strftime(_DAY)
         for notice in result.notices:
             context.log.warning(notice)
-        return dg.MaterializeResult(metadata=_metadata(result))
+        return dg.MaterializeResult(metadata={"days": f"{days.start.strftime(_DAY)} to {last}", **_metadata(result)})
 
     return retag_days
 
 
 def _metadata(result: "RetagResult") -> dict[str, Any]:
+    """The counts of a run, which Dagster shows for each of its days."""
     metadata: dict[str, Any] = {
         "rows_changed": result.rows_changed,
         "files_read": result.files_read,

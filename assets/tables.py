@@ -118,7 +118,7 @@ def rates(
     metadata["errors"] = sum(errors.values())
     if errors:
         worst = sorted(errors.items(), key=lambda item: (-item[1], item[0]))[:_ERRORS_SHOWN]
-        metadata["errors_by_rule"] = dg.MetadataValue.md(markdown_table(("rule", "rows that raised"), worst))
+        metadata["errors_by_rule"] = dg.MetadataValue.md(markdown_table(("rule", "rows with errors"), worst))
     if new_rows:
         metadata["matches_per_row"] = rounded(matches / new_rows)
     if source_rows:

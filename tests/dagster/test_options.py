@@ -40,7 +40,7 @@ def test_an_index_shows_the_owners_of_its_rules_and_all_tables_of_a_stream_their
     append(workspace, range(100))
     first = shown(run_once(workspace, instance, ["flights"], quiet=True), "rule_index/flights_rule_index")
     assert first["owners_count"] == 2
-    assert first["owners"].splitlines()[::2] == ["| owner | rules | rejected | rows that raised |", OF_ADA, NOBODYS]
+    assert first["owners"].splitlines()[::2] == ["| owner | rules | rejected | rows with errors |", OF_ADA, NOBODYS]
     assert "| bob | 1 | 1 | 0 |" in first["owners"].splitlines()
     # what the rules raised when rows were tagged stands there from the next compile on
     again = shown(run_once(workspace, instance, ["flights"], quiet=True), "rule_index/flights_rule_index")

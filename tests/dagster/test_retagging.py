@@ -48,6 +48,7 @@ def test_days_are_retagged_one_by_one_or_in_one_run_in_the_configured_time_zone(
     result = job.execute_in_process(instance=instance, partition_key="2000-01-03")
     assert newly_tagged() == {2}
     told = shown(result, "retag/flights_retag")
+    assert told["days"] == "2000-01-03 to 2000-01-03"
     assert 20 <= told["rows_changed"] <= 24 and told["files_written"] == 1
 
     # a backfill of three days is one run of the range
@@ -56,6 +57,8 @@ def test_days_are_retagged_one_by_one_or_in_one_run_in_the_configured_time_zone(
         tags={"dagster/asset_partition_range_start": "2000-01-03", "dagster/asset_partition_range_end": "2000-01-05"},
     )
     assert newly_tagged() == {2, 3, 4}
+    told = result.asset_materializations_for_node("retag__flights_retag")
+    assert [each.metadata["days"].value for each in told] == ["2000-01-03 to 2000-01-05"] * 3
     assert result.success and len(instance.get_materialized_partitions(retag_key("flights"))) == 3
 
 
