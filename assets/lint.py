@@ -87,7 +87,8 @@ def _result(workspace: "Workspace", scope: str, linted: str) -> dg.AssetCheckRes
     ]
     kinds = list(dict.fromkeys(row[1] for row in rows))
     counts: dict[str, Any] = {kind: sum(row[1] == kind for row in rows) for kind in kinds}
-    text = result.error or (f"{len(rows)} findings: {', '.join(kinds)}" if rows else "no findings")
+    count = "1 finding" if len(rows) == 1 else f"{len(rows):,} findings"
+    text = result.error or (f"{count}: {', '.join(kinds)}" if rows else "no findings")
     table = markdown_table(("rule", "kind", "what to do", "expression", "owner"), rows[:_SHOWN])
     return dg.AssetCheckResult(
         passed=result.error is None and set(kinds) <= {IMPLIED_BY_STREAM},

@@ -334,9 +334,12 @@ class _VerbParser(argparse.ArgumentParser):
             return found, unknown
         self._is_second_try = True
         try:
-            return self.parse_known_intermixed_args(args, given)
+            found, unknown = self.parse_known_intermixed_args(args, given)
         finally:
             self._is_second_try = False
+        if unknown:  # the parser above would show its own usage, without the options that this verb has
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
 
     def _parse_optional(self, arg_string: str) -> Any:
         """The option that a text is, as `ArgumentParser` has it; None for a value, such as the id after --accept."""

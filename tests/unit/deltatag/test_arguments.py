@@ -40,7 +40,9 @@ def test_options_stand_before_and_behind_other_arguments(arguments: list[str], f
 @pytest.mark.parametrize("unknown", [["--none"], ["x", "y"], ["x", "--none"]])
 def test_arguments_that_are_not_known_are_refused(unknown: list[str], capsys) -> None:
     assert main(["backtest", "s", *unknown]) == 2
-    assert f"unrecognized arguments: {unknown[-1]}" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert f"unrecognized arguments: {unknown[-1]}" in error
+    assert error.startswith("usage: deltatag backtest") and "--sample ROWS" in error  # what the verb does take
 
 
 @pytest.mark.parametrize("arguments", [["--accept", "\udcff", "dead"], ["--accept", "r", "dead", "--reason", "\udcff"]])
