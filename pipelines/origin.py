@@ -271,7 +271,13 @@ class Origin:
 
         replaced: ids of rules of the index that do not count.
         """
-        theirs = IndexedRules.of(self.workspace, stored)
+        try:
+            theirs = IndexedRules.of(self.workspace, stored)
+        except SourceError as error:
+            raise self._unknown(
+                f"the index {stored.fingerprint[:12]} that tagged them cannot be read, since another version of "
+                "deltatag wrote it or it is damaged"
+            ) from error
         theirs = replace(theirs, rules=theirs.rules.filter(~pl.col("rule_id").is_in(replaced)))
         missing = self._not_implied(mine, theirs)
         if missing.height:

@@ -11,9 +11,11 @@ import pytest
 from pipelines.compile import compile_scopes
 from pipelines.compiling.due import compile_is_due
 from pipelines.compiling.results import ScopeResult
+from pipelines.errors import SourceError
 from pipelines.lake.index_store import newest_index
-from pipelines.origin import IndexedRules, implied_by
+from pipelines.origin import IndexedRules, implied_by, origin_of
 from pipelines.scopes import scope_of
+from rules_index.index import artifact
 
 ROWS = pl.DataFrame({"x": [1, 7], "name": ["a", "k"], "place": [{"y": 1}, {"y": 2}]}).with_columns(
     t=pl.datetime(2024, 1, 1, time_zone="UTC"), u=pl.datetime(2024, 1, 1, time_zone="UTC")
@@ -125,6 +127,21 @@ def test_the_rules_that_were_compiled_may_be_gone(workspace, add_rules) -> None:
     found = compiled(workspace)
     assert [found[name].state for name in ("narrow", "wide")] == ["compiled", "unchanged"]
     assert found["wide"].fingerprint == before["wide"].fingerprint
+
+
+def test_rows_that_another_version_of_deltatag_tagged_are_told_with_what_to_do(
+    workspace, add_rules, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_rules(workspace, ("n", "narrow", "x = 3"))
+    compiled(workspace)
+    mine, theirs = (newest_index(workspace.lake, name) for name in ("narrow", "wide"))
+    origin = origin_of(scope_of(workspace, "narrow"))
+    assert mine is not None and theirs is not None and origin is not None
+    rules = IndexedRules.of(workspace, mine)
+    origin._refuse_unless_implied(rules, theirs, [])
+    monkeypatch.setattr(artifact, "FORMAT_VERSION", artifact.FORMAT_VERSION + 1)
+    with pytest.raises(SourceError, match=r"another version of deltatag wrote it .* deltatag tag narrow --restart"):
+        origin._refuse_unless_implied(rules, theirs, [])
 
 
 @pytest.mark.slow
