@@ -143,9 +143,13 @@ def _division(operation: Operation, operands: list[Evaluated]) -> Evaluated:
 
 
 def _quiet_division(operation: Operation, operands: list[Evaluated]) -> Evaluated:
-    """A division that is NULL where it fails."""
+    """A division that is NULL where it fails. Spark does not evaluate the dividend where the divisor is 0."""
     values, failed = _divided(operation, operands)
-    return _finish(_finish(values, failed).values, _either(operands[::-1]))
+    dividend, divisor = operands
+    raised = _either([divisor, dividend])
+    if raised is not None and dividend.raised is not None:
+        raised &= ~_is_true(Evaluated(pc.equal(divisor.values, 0)))
+    return _finish(_finish(values, failed).values, raised)
 
 
 def _divided(operation: Operation, operands: list[Evaluated]) -> tuple[pa.Array, Mask | None]:

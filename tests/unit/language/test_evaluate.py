@@ -170,6 +170,16 @@ def test_arguments_behind_a_null_are_evaluated_where_spark_does(name: str, kind:
     assert run(tree, a=texts, b=later) == ["raised" if name != "contains" else None, found]
 
 
+@pytest.mark.parametrize("name", ["try_divide", "try_remainder"])
+def test_a_dividend_beside_a_divisor_of_0_is_not_evaluated(name: str) -> None:
+    """`try_divide(CAST('x' AS DOUBLE), 0)` is NULL in Spark."""
+    kind = pa.float64()
+    dividend = Evaluated(pa.array([None] * 5, kind), np.array([True] * 4 + [False]))
+    divisor = Evaluated(pa.array([0.0, -0.0, 2.0, None, None], kind), np.array([False] * 4 + [True]))
+    tree = Operation(name, (Leaf("a", kind), Leaf("b", kind)), kind)
+    assert run(tree, a=dividend, b=divisor) == [None, None, "raised", None, "raised"]
+
+
 def test_a_shared_part_is_evaluated_once_per_batch() -> None:
     shared = Operation("add", (Leaf("a", INT), Constant(1, INT)), INT)
     tree = Operation("=", (shared, shared), BOOL)
