@@ -155,6 +155,8 @@ class _Reader:
         self.take("..")
         high = self._value()
         closing = self.take("]", ")", "[")
+        if "NULL" in (low, high):
+            raise self.error()
         sql = self.column.sql
         if (opening, closing) == ("[", "]"):
             return self._holds(f"{sql} BETWEEN {low} AND {high}", f"{sql} NOT BETWEEN {low} AND {high}")
@@ -169,8 +171,10 @@ class _Reader:
         self.take("(")
         self.take("?")
         self.take(",")
-        value = self._value()
+        value = self._checked(self._value(), "text")
         self.take(")")
+        if value == "NULL":
+            raise self.error()
         test = f"{_ENDS[words]}({self.column.sql}, {value})"
         return self._holds(test, f"NOT {test}")
 
@@ -203,7 +207,7 @@ class _Reader:
         if other is None:
             raise self.error()
         self.others.append(other.sql)
-        return other.sql
+        return other.sql if other.type == self.column.type else self._checked(other.sql, _kind_of(other.type))
 
     def _called(self) -> str:
         if self.tokens[self.position : self.position + 2] == [_AND, ("word", "time")]:
@@ -224,22 +228,27 @@ class _Reader:
             raise RefusedError("FEEL", f"The text {text!r:.60} is neither a date nor a date and time.")
         return self._checked(f"TIMESTAMP'{plain}'", "time")
 
-    def _checked(self, literal: str, kind: str) -> str:
-        """The literal, if it has the kind of the column's type, so that Spark casts neither; else RefusedError."""
-        t, data_type = pa.types, self.column.type
-        fits = {
-            "text": t.is_string(data_type) or t.is_large_string(data_type),
-            "number": t.is_integer(data_type) or t.is_floating(data_type) or t.is_decimal(data_type),
-            "truth value": t.is_boolean(data_type),
-            "time": t.is_date(data_type) or t.is_timestamp(data_type),
-        }
-        if not fits[kind]:
+    def _checked(self, value: str, kind: str) -> str:
+        """The value, if it has the kind of the column's type, so that Spark casts neither; else RefusedError."""
+        if kind != _kind_of(self.column.type):
             raise RefusedError(
                 "TYPE_MISMATCH",
-                f"The column {self.column.sql} is {name_of(data_type)}, and the test {self.text!r:.80} asks for a "
-                f"{kind}.",
+                f"The column {self.column.sql} is {name_of(self.column.type)}, and the test {self.text!r:.80} asks for "
+                f"a {kind}.",
             )
-        return literal
+        return value
+
+
+def _kind_of(data_type: pa.DataType) -> str:
+    """What values of a type are, for people."""
+    t = pa.types
+    if t.is_string(data_type) or t.is_large_string(data_type):
+        return "text"
+    if t.is_integer(data_type) or t.is_floating(data_type) or t.is_decimal(data_type):
+        return "number"
+    if t.is_boolean(data_type):
+        return "truth value"
+    return "time" if t.is_date(data_type) or t.is_timestamp(data_type) else f"value of the type {name_of(data_type)}"
 
 
 def _unquoted(spelling: str) -> str:

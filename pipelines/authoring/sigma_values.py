@@ -46,6 +46,9 @@ _REFUSED = {
 _KNOWN = frozenset(("all", "re", "cidr", "windash", "cased", "exists", "fieldref", "neq", "i", "m", "s"))
 _TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _ALONE = frozenset(("exists", "fieldref", "cidr", "re", *_COMPARED))
+_OF_TEXTS = _WHERE | {"windash"}
+_BESIDE = {"fieldref": _WHERE, "re": frozenset(("contains",))}
+"""Modifiers of texts that have a meaning beside one of `_ALONE`."""
 _MOST_NETWORKS = 256
 _MOST_SPELLINGS = 1_000
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
@@ -77,9 +80,7 @@ def _field(key: str, value: Any, fields: FieldMapping) -> Condition:
         if each not in _KNOWN | _WHERE | _COMPARED.keys():
             raise RefusedError("MODIFIER", f"The modifier {each} of {name} is not supported.")
     chosen = frozenset(modifiers)
-    if len(chosen & _ALONE) > 1:
-        together = " and ".join(sorted(chosen & _ALONE))
-        raise RefusedError("MODIFIER", f"The modifiers {together} of {name} exclude each other.")
+    _check_together(name, chosen)
     column = fields.column(name)
     values = value if isinstance(value, list) else [value]
     if any(isinstance(each, list) for each in values):
@@ -90,6 +91,17 @@ def _field(key: str, value: Any, fields: FieldMapping) -> Condition:
         raise RefusedError("VALUE", f"{name} has an empty list of values.")
     found = _values(name, column, values, chosen, fields)
     return Not(found) if "neq" in chosen else found
+
+
+def _check_together(name: str, modifiers: frozenset[str]) -> None:
+    """Raise RefusedError for modifiers that have no meaning together."""
+    alone = sorted(modifiers & _ALONE)
+    excluded = alone[1:] or sorted((modifiers & _OF_TEXTS) - _BESIDE.get(alone[0], frozenset())) if alone else []
+    if excluded:
+        raise RefusedError("MODIFIER", f"The modifiers {alone[0]} and {excluded[0]} of {name} exclude each other.")
+    if modifiers & _FLAGS and "re" not in modifiers:
+        flag = min(modifiers & _FLAGS)
+        raise RefusedError("MODIFIER", f"The modifier {flag} of {name} is supported behind re alone.")
 
 
 def _values(
@@ -131,6 +143,10 @@ def _values(
 
 def _is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
 
 
 def _truth(name: str, values: Sequence[Any]) -> bool:
@@ -205,8 +221,7 @@ def _number(name: str, column: Column, operator: str, value: Any) -> Condition:
     if pa.types.is_boolean(column.type) and text.lower() in ("true", "false") and operator == "=":
         return comparison(sql, f"{sql} = {text.upper()}", f"{sql} <> {text.upper()}")
     kind = column.type
-    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    if not (is_number or _is_text(kind)):
+    if not (_is_number(kind) or _is_text(kind)):
         raise RefusedError("VALUE", f"{name} is {name_of(kind)} here, and is compared with {text!r:.80}.")
     if not re.fullmatch(r"[+-]?\d{1,30}(\.\d{1,30})?", text):
         raise RefusedError("VALUE", f"{name} is compared with {text!r:.80}, which is not a number.")
@@ -234,15 +249,28 @@ def _regular(name: str, column: Column, pattern: str, flags: str) -> Condition:
 
 
 def _reference(column: Column, other: Column, modifiers: frozenset[str]) -> Condition:
-    """A comparison with another field of the event."""
+    """A comparison with another field of the event. A text that is no number differs from every number."""
+    where = next((each for each in modifiers if each in _WHERE), None)
+    if where is None and _is_text(column.type) != _is_text(other.type):
+        left, right = _beside(column, other), _beside(other, column)
+        return Test(f"{left} = {right}", f"({left} IS NULL OR {right} IS NULL OR {left} <> {right})")
     form = "{}" if "cased" in modifiers or not _is_text(column.type) else "lower({})"
     left, right = form.format(column.sql), form.format(other.sql)
-    where = next((each for each in modifiers if each in _WHERE), None)
     missing = f"{column.sql} IS NULL OR {other.sql} IS NULL"
     if where is None:
         return Test(f"{left} = {right}", f"({missing} OR {left} <> {right})")
     test = f"{where}({left}, {right})"
     return Test(test, f"({missing} OR NOT {test})")
+
+
+def _beside(column: Column, other: Column) -> str:
+    """A column as it is compared with another one, one of the two being a text: both as numbers if the other one is a
+    number, or else both as texts."""
+    kinds = [column.type, other.type]
+    if not any(map(_is_number, kinds)):
+        return f"lower({column.sql})" if _is_text(column.type) else f"lower(CAST({column.sql} AS STRING))"
+    target = "BIGINT" if any(map(pa.types.is_integer, kinds)) else "DOUBLE"
+    return f"try_cast({column.sql} AS {target})" if _is_text(column.type) else column.sql
 
 
 def _network(name: str, column: Column, text: str) -> Condition:

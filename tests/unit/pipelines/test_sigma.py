@@ -217,6 +217,11 @@ def test_random_rules(tmp_path: Path) -> None:
         ({"s": {"CommandLine|windash": "-a -b -c -d -e"}, "condition": "s"}, "MODIFIER", "1,000 alternatives"),
         ({"s": {"CommandLine|windash": " -a" * 9_000}, "condition": "s"}, "MODIFIER", "more than 1,000 alternatives"),
         ({"s": {"ProcessId|fieldref|gt": "Other"}, "condition": "s"}, "MODIFIER", "fieldref and gt of ProcessId"),
+        ({"s": {"Image|re|windash": "-a"}, "condition": "s"}, "MODIFIER", "re and windash of Image exclude"),
+        ({"s": {"Image|gt|contains": 5}, "condition": "s"}, "MODIFIER", "gt and contains of Image exclude"),
+        ({"s": {"Address|cidr|startswith": "10.0.0.0/8"}, "condition": "s"}, "MODIFIER", "cidr and startswith of"),
+        ({"s": {"Image|fieldref|windash": "User"}, "condition": "s"}, "MODIFIER", "fieldref and windash of"),
+        ({"s": {"Image|i": "a"}, "condition": "s"}, "MODIFIER", "i of Image is supported behind re alone"),
         ({"s": {"Image|exists": "maybe"}, "condition": "s"}, "VALUE", "'maybe'; give true or false"),
         ({"s": {"Image|exists": 1}, "condition": "s"}, "VALUE", "give true or false"),
         ({"s": {"Image|exists": None}, "condition": "s"}, "VALUE", "give true or false"),
@@ -271,3 +276,24 @@ def test_a_reference_to_another_field(tmp_path: Path) -> None:
     (row,) = read_sigma(path, "s", SCHEMA, fields).rows
     assert row["expression"].startswith("lower(`Image`) = lower(`user`.`name`) AND (`user`.`name` IS NULL OR")
     assert ri.compile_rules([(1, row["expression"])], SCHEMA).rejects.num_rows == 0
+
+
+@pytest.mark.parametrize("condition", ["s", "not s"])
+@pytest.mark.parametrize("detection", [{"ProcessId|fieldref": "Image"}, {"Image|fieldref": "ProcessId"}])
+def test_a_text_that_is_no_number_differs_from_each_number(
+    tmp_path: Path, detection: dict[str, Any], condition: str
+) -> None:
+    path, fields = write(tmp_path, rule({"s": detection, "condition": condition}))
+    (row,) = read_sigma(path, "s", SCHEMA, fields).rows
+    compiled = ri.compile_rules([(1, row["expression"])], SCHEMA)
+    pairs = [("cmd", 5), ("5", 5), ("6", 5), ("", 5), (None, 5), ("cmd", None), (None, None)]
+    found = [compiled.match_one({"Image": text, "ProcessId": number}) == [1] for text, number in pairs]
+    assert found == [(pair == ("5", 5)) == (condition == "s") for pair in pairs]
+
+
+def test_a_truth_value_is_compared_with_a_text_as_a_text(tmp_path: Path) -> None:
+    path, fields = write(tmp_path, rule({"s": {"Elevated|fieldref": "Image"}, "condition": "not s"}))
+    (row,) = read_sigma(path, "s", SCHEMA, fields).rows
+    compiled = ri.compile_rules([(1, row["expression"])], SCHEMA)
+    pairs = [("True", True), ("x", True), ("false", True), (None, True), ("x", None)]
+    assert [compiled.match_one({"Image": text, "Elevated": truth}) for text, truth in pairs] == [[], [1], [1], [1], [1]]
