@@ -14,11 +14,11 @@ from rules_index.language.connectives import CONDITIONS, operands
 from rules_index.language.formula import And, Fixed, Formula, Or, Predicate, Truth, predicates_of
 from rules_index.language.nodes import Node, is_never_null
 from rules_index.language.patterns import is_only_java, like_prefix
+from rules_index.language.simplified_casts import past_float
 from rules_index.language.truth_tests import are_proven, fixed, is_plain, negate, truth_test
 from rules_index.language.typed import OPERAND, Constant, Expression, Operation
 
-_TRUE = ValueSet(False, (1,))
-_FALSE = ValueSet(True, (1,))
+_TRUE, _FALSE = ValueSet(False, (1,)), ValueSet(True, (1,))
 _CALLS = frozenset(("like", "ilike", "rlike", "regexp", "regexp_like"))
 _STEPS_OF_CAST = 8
 """Steps of work for a value in a list that has to be cast."""
@@ -168,16 +168,15 @@ class Splitter:
         if attribute is None:
             return None
         if constant.value is None:
-            if operator == "<=>" and (
-                operations.can_raise(attribute) or not operations.is_sure(attribute.type, common)
-            ):
+            is_sure = operations.is_sure(attribute.type, common) and not operations.can_raise(attribute)
+            if operator == "<=>" and not is_sure:
                 return None
             return self._with_null(operator, attribute)
         coerced = constants.cast(constant, common, self.zone)
         if coerced is None:
             return None
         found = moved_casts.cut(self.analyser, operator, left, attribute, coerced, self.zone)
-        if found is None or operations.may_skip(attribute, coerced):
+        if found is None or operations.may_skip(operator, attribute, coerced):
             return None
         attribute, low, high = found
         true = constants.comparison(operator, low, high, attribute.type)
@@ -229,6 +228,7 @@ class Splitter:
         attribute = self.analyser.attribute(subject)
         if attribute is None or moved_casts.is_moved_in_list(self.analyser, values, common, self.zone):
             return self._whole(node)
+        attribute = past_float(attribute, common)
         members = self._members(attribute, common, values[1:])
         if members is None:
             return self._whole(node)
@@ -261,7 +261,7 @@ class Splitter:
                 keys.append(constants.key_of(constant))
                 continue
             bounds = constants.cut(column, constant, self.zone)
-            if bounds is None or operations.may_skip(attribute, constant):
+            if bounds is None or operations.may_skip("=", attribute, constant):
                 return None
             sets.append(interval(*bounds))
         members = union([points(keys), *sets]) if sets else points(keys)

@@ -14,6 +14,8 @@ from rules_index.language import constants
 from rules_index.language.analysis import Analysis, Value
 from rules_index.language.coercion import DATE
 from rules_index.language.evaluation import datetime_parser
+from rules_index.language.operations import can_raise
+from rules_index.language.simplified_casts import past_float
 from rules_index.language.type_names import TIMESTAMP, TIMESTAMP_NTZ
 from rules_index.language.typed import Constant, Expression, Leaf, may_be_constant
 
@@ -56,8 +58,13 @@ def cut(
     """
     inner = source(analyser, value, zone)
     if inner is None:
+        attribute = past_float(attribute, constant.type)
         bounds = constants.cut(attribute.type, constant, zone) or moved(attribute.type, constant, zone)
-        return None if bounds is None else (attribute, *bounds)
+        if bounds is None:
+            return None
+        # Spark does not evaluate what equals the constant for no value
+        is_decided = operator in ("=", "<=>") and bounds[0] >= bounds[1]
+        return None if is_decided and can_raise(attribute) else (attribute, *bounds)
     column = inner.local
     # Spark does not move the cast of a cast to DATE in <=>
     if value.type != constant.type or not _is_column(column) or (operator == "<=>" and value.type == DATE):

@@ -25,6 +25,7 @@ from rules_index.language.coercion import (
 )
 from rules_index.language.evaluation import decimal_division, function_registry
 from rules_index.language.nodes import Node, is_never_null
+from rules_index.language.simplified_casts import past_float
 from rules_index.language.type_names import TIMESTAMP, TIMESTAMP_NTZ
 from rules_index.language.typed import Constant, Expression, Leaf, Operation, has_null, may_be_constant
 
@@ -43,12 +44,10 @@ def as_type(expression: Expression, target: pa.DataType, zone: str) -> Expressio
     if isinstance(expression, Constant):
         return constants.cast(expression, target, zone)
     if is_number(expression.type) and is_number(target):
-        return None if _may_round(expression, target) else Operation("cast", (expression,), target)
-    if expression.type == STRING and (is_integer(target) or is_decimal(target) or target in (DOUBLE, DATE, BOOLEAN)):
-        return Operation("cast", (expression,), target)
-    if target == STRING and (is_integer(expression.type) or expression.type == BOOLEAN or is_decimal(expression.type)):
-        return Operation("cast", (expression,), target)
-    if expression.type == BOOLEAN and is_integer(target):
+        return None if _may_round(expression, target) else Operation("cast", (past_float(expression, target),), target)
+    kind, from_text = expression.type, is_integer(target) or is_decimal(target) or target in (DOUBLE, DATE, BOOLEAN)
+    to_text = target == STRING and (is_integer(kind) or kind == BOOLEAN or is_decimal(kind))
+    if (kind == STRING and from_text) or to_text or (kind == BOOLEAN and is_integer(target)):
         return Operation("cast", (expression,), target)
     if target == STRING and (pa.types.is_timestamp(expression.type) or expression.type == DATE):
         return function_registry.build("shown_time", [expression], STRING, zone)
@@ -130,7 +129,7 @@ def members(values: Sequence[Expression | None], common: pa.DataType, zone: str)
     found: list[Expression | None] = []
     for each in values:
         found.append(None if each is None else cast(each, common, zone))
-        if values[0] is not None and found[-1] is not None and may_skip(values[0], found[-1]):
+        if values[0] is not None and found[-1] is not None and may_skip("=", values[0], found[-1]):
             found[-1] = None
         if isinstance(last := found[-1], Operation) and last.name == "raise":
             break
@@ -343,18 +342,18 @@ def compared(operator: str, left: Expression, right: Expression, common: pa.Data
         return None  # Spark may know the result of comparing a value with itself, and then does not evaluate the value
     if isinstance(first, Constant) and isinstance(second, Constant):
         return Constant(constants.truth(operator, first, second), BOOLEAN)
-    if not constants.has_keys(common) or may_skip(left, second) or may_skip(right, first):
+    if not constants.has_keys(common) or may_skip(operator, left, second) or may_skip(operator, right, first):
         return None
     return Operation(operator, (first, second), BOOLEAN)
 
 
-def may_skip(value: Expression, other: Expression) -> bool:
+def may_skip(operator: str, value: Expression, other: Expression) -> bool:
     """Whether Spark may decide a comparison with what it knows as a constant of a wider type without evaluating
     `value`, which can raise.
 
-    It does so if no number of the value's type lies on one side of the constant. The result is then known for every
-    value that is not NULL, and Spark evaluates nothing if it knows that the value is never NULL. Nor does it evaluate
-    what is compared with NULL.
+    It does so if no number of the value's type lies on one side of the constant, or equals it where that is asked. The
+    result is then known for every value that is not NULL, and Spark evaluates nothing if it knows that the value is
+    never NULL. Nor does it evaluate what is compared with NULL.
     """
     if has_null([other]):
         return can_raise(value)
@@ -362,7 +361,8 @@ def may_skip(value: Expression, other: Expression) -> bool:
         return False
     bounds = constants.cut(value.type, other, "UTC") if isinstance(other, Constant) else None
     least, greatest = constants.domain(value.type)
-    return bounds is None or bounds[0] <= least or bounds[1] > greatest
+    low, high = bounds or (least, least)
+    return low <= least or high > greatest or (operator in ("=", "<=>") and low >= high)
 
 
 def beyond_integers(operator: str, left: Constant) -> bool | None:
