@@ -59,7 +59,9 @@ def raises_always(rule: ParsedRule) -> Iterator[Mistake]:
         data_type = _beside_text(each, subject.type, rule)
         if data_type is not None and _is_refused(str(each.constant.value), data_type):
             reported.add(each.constant_node)
-            yield rule.mistake(ALWAYS_RAISES, each.node, _text_message(rule, each, data_type))
+            # the other bound of a BETWEEN may decide it without this one
+            part = each.constant_node if each.node.kind == "between" else each.node
+            yield rule.mistake(ALWAYS_RAISES, part, _text_message(rule, each, data_type))
     yield from _conditions(rule)
     for node, divisor in divisions(rule):
         constant = rule.constant(divisor)

@@ -237,3 +237,10 @@ def test_known_values_of_every_kind() -> None:
     assert of([None], pa.int64()) is None
     assert ri.known_values(pa.array([], pa.string()), True) is None
     assert ri.known_values(pa.array([True]), True) is None
+
+
+@pytest.mark.parametrize("word", ["BETWEEN", "NOT BETWEEN"])
+def test_only_the_bound_of_between_that_raises_is_named(word: str) -> None:
+    """`amount NOT BETWEEN 5 AND 'high'` is TRUE where the amount is below 5."""
+    (found,) = ri.lint([("r", f"amount {word} 5 AND 'high'")], SCHEMA).to_pylist()
+    assert (found["kind"], found["text"]) == ("always_raises", "'high'")
