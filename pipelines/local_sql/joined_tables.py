@@ -144,6 +144,12 @@ class JoinedTables(LocalTable):
             raise NeedsSparkError("only Spark knows the columns of this join")
         return [(alias, name) for alias in self._shown_tables for name in self._tables[alias].schema.names]
 
+    def fields_of(self, parts: Path) -> list[Path]:
+        """Like `LocalTable.fields_of`; NeedsSparkError for a table with USING, whose columns come first there."""
+        if self._using and len(parts) == 1 and spelled(list(self._tables), parts[0], column_key) is not None:
+            raise NeedsSparkError("only Spark knows the order of this table's columns")
+        return super().fields_of(parts)
+
     def shown_path(self, parts: Path) -> Path:
         """Like `LocalTable.shown_path`."""
         return parts[1:] if spelled(list(self._tables), parts[0], column_key) is not None else parts

@@ -27,6 +27,8 @@ def select(workspace: Workspace, query: Select) -> pa.Table:
         found = resolved(query.where, partial(select, workspace))
         query = replace(query, where=found.where)
         table.use_lists(found.lists)
+        if found.unfolded != found.where:
+            table.condition(found.unfolded)
     items = tuple(each for item in query.items for each in _expanded(table, item))
     query = replace(query, items=items)
     table.aliases = tuple(item.name for item in items if not item.is_plain)

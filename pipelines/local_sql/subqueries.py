@@ -22,12 +22,20 @@ _COMPARISONS = frozenset(("=", "<=>", "<>", "<", "<=", ">", ">="))
 _BESIDE = frozenset(("AND", "OR", END))
 """What stands beside a condition where NULL means what FALSE means, and where no operator binds tighter than IN."""
 
+_TIMES = ("DATE'", "TIMESTAMP'", "TIMESTAMP_NTZ'")
+"""The beginnings of literals of times."""
+
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A condition without subqueries, and the value lists that it names."""
+    """A condition without subqueries, and the value lists that it names.
+
+    unfolded: the condition with calls in place of the literals of times. Spark moves the cast of a date or time to a
+    literal, but not to a subquery, so that the condition means what Spark means only if this one needs no Spark.
+    """
 
     where: str
+    unfolded: str
     lists: tuple[ValueList, ...] = ()
 
 
@@ -40,6 +48,7 @@ def resolved(where: str, execute: Callable[[Select], pa.Table]) -> Resolved:
     """
     tokens = tokenise(where)
     pieces: list[str] = []
+    unfolded: list[str] = []
     lists: list[ValueList] = []
     copied = 0
     for first, last, depth in _subqueries(tokens):
@@ -51,17 +60,20 @@ def resolved(where: str, execute: Callable[[Select], pa.Table]) -> Resolved:
             column = where[tokens.starts[begin] : tokens.ends[first - 2 - is_negated]]
             values = _first_column(execute, query if query.is_grouped else replace(query, is_distinct=True))
             lists.append(value_list(f"subquery.{len(lists)}", values))
-            text = _within(column, is_negated, lists[-1], values.null_count > 0)
+            text = call = _within(column, is_negated, lists[-1], values.null_count > 0)
         else:
             begin = first
             if not {before, behind} & _COMPARISONS:
                 raise NeedsSparkError("it has a subquery that is neither compared nor in IN")
             text = _literal(execute, query)
-        pieces.append(where[copied : tokens.starts[begin]] + text)
+            call = f"coalesce({text})" if text.startswith(_TIMES) else text
+        for parts, part in ((pieces, text), (unfolded, call)):
+            parts.append(where[copied : tokens.starts[begin]] + part)
         copied = tokens.ends[last]
     if pieces and ("LIST", "(") in zip(tokens.kinds, tokens.kinds[1:], strict=False):
         raise NeedsSparkError("it names a list of values")
-    return Resolved("".join(pieces) + where[copied:], tuple(lists))
+    rest = where[copied:]
+    return Resolved("".join(pieces) + rest, "".join(unfolded) + rest, tuple(lists))
 
 
 def _subqueries(tokens: Tokens) -> list[tuple[int, int, int]]:

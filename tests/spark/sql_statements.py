@@ -51,6 +51,8 @@ LEFT_TO_SPARK = [
     "SELECT x.i FROM s x LEFT JOIN s y ON x.i = y.i JOIN s z ON x.i = z.i",
     "SELECT x.i FROM s x JOIN s y USING (i) JOIN s z USING (i)",
     "SELECT * FROM s x JOIN s y USING (i)",
+    "SELECT x.pk AS k, y.* FROM s x JOIN s y USING (i)",
+    "SELECT x.* FROM s x SEMI JOIN s y USING (i)",
     "SELECT x.i FROM s x NATURAL JOIN s y",
     "SELECT s.pk FROM s JOIN words w ON s.s = w.word",
     "SELECT x FROM s x JOIN words w ON x.s = w.word",

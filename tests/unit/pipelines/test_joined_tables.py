@@ -98,3 +98,10 @@ def test_a_condition_of_very_many_parts_is_compiled_a_few_times(
 def lake_files(table: Path, day: int) -> list[Path]:
     """The files of a table that hold a day."""
     return [path for path in table.glob("*.parquet") if pl.read_parquet(path)["day"][0] == day]
+
+
+@pytest.mark.parametrize("tables", ["s JOIN t USING (k)", "s LEFT JOIN t USING (k)", "s SEMI JOIN t USING (k)"])
+def test_only_spark_knows_the_order_of_columns_with_using(lake: Workspace, tables: str) -> None:
+    """Spark puts the columns of USING first, also among those of one table."""
+    assert local_result(lake, f"SELECT s.* FROM {tables}") is None
+    assert local_result(lake, f"SELECT s.day, s.id FROM {tables}") is not None

@@ -9,7 +9,7 @@ import pytest
 from deltalake import write_deltalake
 
 from pipelines.errors import NeedsSparkError
-from pipelines.local_sql.statement import execute
+from pipelines.local_sql.statement import execute, local_result
 from pipelines.local_sql.subqueries import resolved
 from pipelines.local_sql.syntax import Select
 from pipelines.workspace import Workspace
@@ -132,3 +132,26 @@ def test_deep_nesting_is_left_to_spark(lake: Workspace) -> None:
     where = "id IN (SELECT id FROM s WHERE " * 5_000 + "TRUE" + ")" * 5_000
     with pytest.raises(NeedsSparkError):
         ids(lake, where)
+
+
+@pytest.mark.parametrize("operator", ["=", "<", "<=>"])
+@pytest.mark.parametrize(
+    ("column", "asked", "is_left_to_spark"),
+    [("ntz", "at", True), ("day", "at", True), ("at", "at", False), ("ntz", "ntz", False), ("at", "ntz", False)],
+)
+def test_no_cast_is_moved_to_the_time_of_a_subquery(
+    new_workspace, tmp_path: Path, column: str, asked: str, is_left_to_spark: bool, operator: str
+) -> None:
+    """The local time 02:30, which clocks skip, is cast to 03:30. It equals the time 03:30 of a subquery, and not that
+    of a literal, to which Spark moves the cast."""
+    times = pa.table(
+        {
+            "at": pa.array([1711848600000000] * 2, pa.timestamp("us", "UTC")),
+            "ntz": pa.array([1711852200000000, 1711855800000000], pa.timestamp("us")),
+            "day": pa.array([19813, 19814], pa.date32()),
+        }
+    )
+    lake = new_workspace({"s": {"source": str(tmp_path / "source")}}, {"time_zone": "Europe/Berlin"}, spark=False)
+    query = f"SELECT * FROM s WHERE {column} {operator} (SELECT max({asked}) FROM s)"
+    write_deltalake(str(tmp_path / "source"), times)
+    assert (local_result(lake, query) is None) == is_left_to_spark
