@@ -50,6 +50,7 @@ def resolved(where: str, execute: Callable[[Select], pa.Table]) -> Resolved:
     pieces: list[str] = []
     unfolded: list[str] = []
     lists: list[ValueList] = []
+    asked: dict[tuple[str, Select], bool] = {}
     copied = 0
     for first, last, depth in _subqueries(tokens):
         query = _query(where[tokens.starts[first + 1] : tokens.starts[last]])
@@ -58,6 +59,10 @@ def resolved(where: str, execute: Callable[[Select], pa.Table]) -> Resolved:
             begin = _operand(tokens, first, last, depth)
             is_negated = tokens.kinds[first - 2] == "NOT"
             column = where[tokens.starts[begin] : tokens.ends[first - 2 - is_negated]]
+            if asked.setdefault((column.lower(), query), is_negated) != is_negated:
+                raise NeedsSparkError(
+                    "it has a subquery and its opposite, one of which Spark takes for TRUE even of NULL"
+                )
             values = _first_column(execute, query if query.is_grouped else replace(query, is_distinct=True))
             lists.append(value_list(f"subquery.{len(lists)}", values))
             text = call = _within(column, is_negated, lists[-1], values.null_count > 0)

@@ -155,3 +155,11 @@ def test_no_cast_is_moved_to_the_time_of_a_subquery(
     query = f"SELECT * FROM s WHERE {column} {operator} (SELECT max({asked}) FROM s)"
     write_deltalake(str(tmp_path / "source"), times)
     assert (local_result(lake, query) is None) == is_left_to_spark
+
+
+def test_a_subquery_and_its_opposite_are_left_to_spark(lake: Workspace) -> None:
+    """For Spark `t IN (...) OR t NOT IN (...)` is TRUE, also of NULL."""
+    query = "(SELECT t FROM s WHERE id > 1)"
+    with pytest.raises(NeedsSparkError):
+        ids(lake, f"t IN {query} OR T NOT IN {query}")
+    assert ids(lake, f"t IN {query} OR t NOT IN (SELECT t FROM s WHERE id < 2)") == [2, 3]
