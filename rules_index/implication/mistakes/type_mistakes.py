@@ -59,8 +59,8 @@ def raises_always(rule: ParsedRule) -> Iterator[Mistake]:
         data_type = _beside_text(each, subject.type, rule)
         if data_type is not None and _is_refused(str(each.constant.value), data_type):
             reported.add(each.constant_node)
-            # the other bound of a BETWEEN may decide it without this one
-            part = each.constant_node if each.node.kind == "between" else each.node
+            # another bound of BETWEEN, or an item before this one, may decide it
+            part = each.constant_node if each.node.kind in ("between", "in") else each.node
             yield rule.mistake(ALWAYS_RAISES, part, _text_message(rule, each, data_type))
     yield from _conditions(rule)
     for node, divisor in divisions(rule):

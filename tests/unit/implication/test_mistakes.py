@@ -239,8 +239,10 @@ def test_known_values_of_every_kind() -> None:
     assert ri.known_values(pa.array([True]), True) is None
 
 
-@pytest.mark.parametrize("word", ["BETWEEN", "NOT BETWEEN"])
-def test_only_the_bound_of_between_that_raises_is_named(word: str) -> None:
-    """`amount NOT BETWEEN 5 AND 'high'` is TRUE where the amount is below 5."""
-    (found,) = ri.lint([("r", f"amount {word} 5 AND 'high'")], SCHEMA).to_pylist()
+@pytest.mark.parametrize(
+    "text", ["amount BETWEEN 5 AND 'high'", "amount NOT BETWEEN 5 AND 'high'", "mcc IN ('5411', 'high')"]
+)
+def test_only_the_bound_or_item_that_raises_is_named(text: str) -> None:
+    """`amount NOT BETWEEN 5 AND 'high'` is TRUE where the amount is below 5, and the IN where `mcc` is 5411."""
+    (found,) = ri.lint([("r", text)], SCHEMA).to_pylist()
     assert (found["kind"], found["text"]) == ("always_raises", "'high'")
