@@ -17,7 +17,7 @@ _TIMESTAMP = re.compile(
     r"([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]*))?[ ]*([A-Za-z+-].*)?)?)?)?)?)?",
     re.DOTALL,
 )
-_TIME_OF_DAY = re.compile(r"[ \t\n]*T?[0-9]{1,2}:[0-9]")
+_TIME_OF_DAY = re.compile(r"T[0-9]{1,2}[\x00-\x20]*\Z|[ \t\n]*T?[0-9]{1,2}:[0-9]")
 _OFFSET = re.compile(r"([+-])(?:([0-9]{1,2})(?::([0-9]{1,2})|:([0-9]{2}):([0-9]{2}))?|([0-9]{2})([0-9]{2})([0-9]{2})?)")
 _REGION = re.compile(r"(?!posix/|right/|Etc/Unknown)[A-Z][A-Za-z]+/[A-Za-z_/+-]+[0-9]*")
 _NOT_IN_JAVA = frozenset(("Factory", "GMT+0", "GMT-0", "ROC", "localtime", "posixrules"))

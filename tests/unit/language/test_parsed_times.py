@@ -62,6 +62,25 @@ def test_texts_that_fit(rule: str, text: str, matches: bool) -> None:
     assert (compiled.match_one({"s": text}) == [1]) == matches
 
 
+@pytest.mark.parametrize(
+    ("text", "is_time"),
+    [
+        ("12:30", True),
+        ("T12:30", True),
+        ("T8", True),
+        ("T08 ", True),
+        ("08", False),
+        ("T", False),
+        ("T24", False),
+        ("T8Z", False),
+    ],
+)
+def test_times_of_the_current_day(text: str, is_time: bool) -> None:
+    compiled = ri.compile_rules([(1, "CAST(s AS TIMESTAMP) > TIMESTAMP'2000-01-01'")], SCHEMA)
+    assert not compiled.derived
+    assert (compiled.match_one({"s": text}) == [1]) == is_time
+
+
 def test_casts_between_dates_and_times_follow_the_zone() -> None:
     schema = pa.schema([("d", pa.date32()), ("ts", pa.timestamp("us", "UTC")), ("ntz", pa.timestamp("us"))])
     rules = [(1, "ts >= d"), (2, "ntz = ts"), (3, "last_day(ts) = d"), (4, "date_trunc('MONTH', d) = ts")]
