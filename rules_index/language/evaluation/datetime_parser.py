@@ -17,7 +17,8 @@ _TIMESTAMP = re.compile(
     r"([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]*))?[ ]*([A-Za-z+-].*)?)?)?)?)?)?",
     re.DOTALL,
 )
-_TIME_OF_DAY = re.compile(r"T[0-9]{1,2}[\x00-\x20]*\Z|[ \t\n]*T?[0-9]{1,2}:[0-9]")
+_TIME_OF_DAY = re.compile(r"T[0-9]{1,2}(?::[0-9]|[\x00-\x20\x7f]*\Z)|[\x00-\x20\x7f]*[0-9]{1,2}:[0-9]")
+"""Spark reads no T behind a blank."""
 _OFFSET = re.compile(r"([+-])(?:([0-9]{1,2})(?::([0-9]{1,2})|:([0-9]{2}):([0-9]{2}))?|([0-9]{2})([0-9]{2})([0-9]{2})?)")
 _REGION = re.compile(r"(?!posix/|right/|Etc/Unknown)[A-Z][A-Za-z]+/[A-Za-z_/+-]+[0-9]*")
 _NOT_IN_JAVA = frozenset(("Factory", "GMT+0", "GMT-0", "ROC", "localtime", "posixrules"))

@@ -73,7 +73,7 @@ def _local_times(texts: pa.Array, zone: str | None) -> tuple[np.ndarray, np.ndar
     zones[pc.fill_null(pc.ends_with(trimmed, "Z"), False).to_numpy(zero_copy_only=False)] = 0
     others = np.flatnonzero((~plain | failed) & ~nulls_of(texts))
     if len(others):
-        codes = trimmed.take(pa.array(others)).dictionary_encode()
+        codes = texts.take(pa.array(others)).dictionary_encode()
         parsed = [_parsed(text, zone) for text in codes.dictionary.to_pylist()]
         names += sorted({each.zone for each in parsed if each is not None and each.zone is not None} - {"UTC"})
         numbers = {name: number for number, name in enumerate(names)}
@@ -106,7 +106,7 @@ def _parsed(text: str, zone: str | None) -> LocalTime | None:
     time with an offset is converted to UTC."""
     if zone is not None and is_time_of_day(text):
         today = datetime.now(UTC).astimezone(zone_of(zone)).date()
-        text = f"{today.isoformat()} {text.lstrip('T')}"
+        text = f"{today.isoformat()} {text.strip(BLANK).removeprefix('T')}"
     found = parse_timestamp(text)
     if found is None or found.zone is None:
         return found

@@ -73,6 +73,9 @@ def test_texts_that_fit(rule: str, text: str, matches: bool) -> None:
         ("T", False),
         ("T24", False),
         ("T8Z", False),
+        (" 8:00\n", True),
+        (" T8:00", False),
+        (" T8", False),
     ],
 )
 def test_times_of_the_current_day(text: str, is_time: bool) -> None:
