@@ -322,7 +322,6 @@ def test_a_rejected_rule_beside_a_new_column_is_compiled_once(
     assert watched.count == 1 and not compile_is_due(workspace, "s")
 
 
-@pytest.mark.slow
 def test_all_rules_are_compiled_where_more_than_rules_has_changed(
     workspace: Workspace, watched: Watched, add_rules: Any, tmp_path: Path
 ) -> None:
@@ -346,7 +345,6 @@ def test_all_rules_are_compiled_where_more_than_rules_has_changed(
     assert watched.count == 1
 
 
-@pytest.mark.slow
 def test_many_changes_and_lost_feeds_are_compiled_with_all_rules(
     workspace: Workspace, watched: Watched, add_rules: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -370,7 +368,6 @@ def test_many_changes_and_lost_feeds_are_compiled_with_all_rules(
     assert watched.count == 1
 
 
-@pytest.mark.slow
 def test_rejects_that_another_wrote_are_not_relied_on(workspace: Workspace, watched: Watched, add_rules: Any) -> None:
     add_rules(workspace, *many(), ("lost", "nowhere", "x = 1"))
     compile_scopes(workspace)
@@ -381,7 +378,6 @@ def test_rejects_that_another_wrote_are_not_relied_on(workspace: Workspace, watc
     assert [reject[1] for reject in rejects(workspace)] == ["lost"]
 
 
-@pytest.mark.slow
 def test_too_many_rejects_and_held_indexes(
     new_workspace: Callable[..., Workspace], watched: Watched, add_rules: Any
 ) -> None:

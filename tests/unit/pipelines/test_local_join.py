@@ -289,7 +289,6 @@ def test_a_plan_of_which_nothing_is_written_takes_the_newest_rules(prepared, add
     assert pairs(workspace) == [(100, 1, "low"), (100, 2, "high", "low")]
 
 
-@pytest.mark.slow
 def test_rows_from_before_a_column_that_rules_name(new_workspace, add_rules, monkeypatch) -> None:
     """A micro-batch that was planned keeps its index; a new one is refused, as by `tag`."""
     streams = {name: {**stream, "max_bytes_per_batch": "1"} for name, stream in STREAMS.items()}
@@ -312,7 +311,6 @@ def test_rows_from_before_a_column_that_rules_name(new_workspace, add_rules, mon
     assert pairs(workspace) == [(100, 1, "all"), (100, 6, "all")]
 
 
-@pytest.mark.slow
 def test_a_join_that_is_defined_otherwise_begins_anew(prepared, new_workspace) -> None:
     workspace = prepared()
     join_streams(workspace, "j")
@@ -382,7 +380,6 @@ def test_rules_that_only_spark_evaluates_stop_no_other_join(prepared, add_rules)
     assert re.search('j needs Spark because only Spark evaluates soundex.*runner is "local"', str(failures["j"]))
 
 
-@pytest.mark.slow
 def test_a_new_column_of_a_stream_is_a_further_field_of_the_join(prepared) -> None:
     join_streams(workspace := prepared(), "j")
     more = pa.table({"k": [1], "t": pa.array([FIRST], pa.timestamp("us", "UTC")), "v": [7], "extra": ["e"]})
