@@ -236,17 +236,14 @@ class DeltaLog(ABC):
     def write_rows(
         self, snapshot: FolderSnapshot, version: int, gone: Sequence[Mapping[str, Any]], entries: Sequence[str]
     ) -> bool:
-        """Add files, which are where the table is, and remove others in one commit that relies on all rows of one
-        version.
+        """Add files, which are where the table is, and remove others in one commit that relies on all rows of a
+        snapshot, whose version is given.
 
-        snapshot: of this or a later version; gone: the `add` actions of the files to remove; entries: those of the new
-        files, and other actions, as JSON. False, with nothing committed, if another program has committed since that
-        version.
+        gone: the `add` actions of the files to remove; entries: those of the new files, and other actions, as JSON.
+        False, with nothing committed, if another program has committed since.
         """
         lines = [commit_info("UPDATE" if gone else "WRITE", {}, {}), *entries, *removals(gone)]
-        return snapshot.number == version and self._commit(
-            snapshot, lambda since: lines if since.number == version else [], None
-        )
+        return self._commit(snapshot, lambda since: lines if since.number == version else [], None)
 
     def note(self, operation: str, metrics: Mapping[str, str]) -> None:
         """Commit a `commitInfo` alone, so that the table's history shows an operation."""

@@ -49,7 +49,8 @@ def read_rows(
         # the cast is for files of delta-rs's MERGE and UPDATE, whose texts are views: Arrow compares these with no text
         parts = [pc.field(column).cast(pa.scalar(value).type) == value for column, value in equal]
         where = functools.reduce(operator.and_, parts) if parts else None
-        return as_texts(as_dataset(table).to_table(columns if columns is None else [*columns], where))
+        found = _dataset_of(table, _files_with(table, equal)).to_table(columns and [*columns], where)
+        return as_texts(found)
     if _is_only_widened(table):
         rows = _widened_rows(table, columns, [column for column, _ in equal])
         for column, value in equal:
@@ -114,16 +115,19 @@ def as_dataset(table: DeltaTable) -> FileSystemDataset:
 
     if not arrow_reads(table):
         raise DeltaProtocolError("the table has deletion vectors, column mapping or the like")
-    from pyarrow.dataset import ParquetReadOptions
-
-    # Spark writes timestamps as INT96, which Arrow otherwise reads in nanoseconds: these end in the year 2262
-    options = ParquetReadOptions(coerce_int96_timestamp_unit="us")
     files = _file_system(table) if local_folder(table.table_uri) is not None else None
     try:
-        found = table.to_pyarrow_dataset(filesystem=files, parquet_read_options=options)
+        found = table.to_pyarrow_dataset(filesystem=files, parquet_read_options=_read_options())
     except (ValueError, OverflowError):  # a bound is a time of a year that Python lacks
-        return _without_bounds(table, options)
+        return _dataset_of(table, files_in(table))
     return _without_null_bounds(found, table)
+
+
+def _read_options() -> ParquetReadOptions:
+    """Spark writes timestamps as INT96, which Arrow otherwise reads in nanoseconds: these end in the year 2262."""
+    from pyarrow.dataset import ParquetReadOptions
+
+    return ParquetReadOptions(coerce_int96_timestamp_unit="us")
 
 
 def _file_system(table: DeltaTable) -> FileSystem:
@@ -143,11 +147,11 @@ def rows_by_file(table: DeltaTable, paths: Sequence[str], where: pc.Expression |
     The table must have no partitions, and Arrow must read its files (`arrow_reads`).
     Columns that a file lacks are NULL. Raises what Arrow raises.
     """
-    from pyarrow.dataset import FileSystemDataset, ParquetFileFormat, ParquetReadOptions
+    from pyarrow.dataset import FileSystemDataset, ParquetFileFormat
 
     system = _file_system(table)
     schema = pa.schema(table.schema().to_arrow())
-    options = ParquetFileFormat(read_options=ParquetReadOptions(coerce_int96_timestamp_unit="us"))
+    options = ParquetFileFormat(read_options=_read_options())
     by_name = {unquote(path): path for path in paths}
     files = [options.make_fragment(name, system) for name in by_name]
     rows = FileSystemDataset(files, schema, options, system).to_table([*schema.names, FILE_COLUMN], filter=where)
@@ -182,21 +186,30 @@ def _without_null_bounds(dataset: FileSystemDataset, table: DeltaTable) -> FileS
     return FileSystemDataset(files, dataset.schema, dataset.format, dataset.filesystem)
 
 
-def _without_bounds(table: DeltaTable, options: ParquetReadOptions) -> FileSystemDataset:
-    """The table as a dataset in which only partition values describe the files."""
+def _dataset_of(table: DeltaTable, files: pa.Table) -> FileSystemDataset:
+    """Some files of the table, given as by `files_in`, as a dataset in which only partition values describe them."""
     from pyarrow.dataset import FileSystemDataset, ParquetFileFormat
 
     schema = pa.schema(table.schema().to_arrow())
-    file_format, system = ParquetFileFormat(read_options=options), _file_system(table)
-    found = files_in(table)
-    partitions = found["partition"] if "partition" in found.column_names else [{}] * len(found)
-    files = [
+    file_format, system = ParquetFileFormat(read_options=_read_options()), _file_system(table)
+    partitions = files["partition"] if "partition" in files.column_names else [{}] * len(files)
+    fragments = [
         file_format.make_fragment(
             unquote(path.as_py()), system, _all_equal({k: v.cast(schema.field(k).type) for k, v in values.items()})
         )
-        for path, values in zip(found["path"], partitions, strict=True)
+        for path, values in zip(files["path"], partitions, strict=True)
     ]
-    return FileSystemDataset(files, schema, file_format, system)
+    return FileSystemDataset(fragments, schema, file_format, system)
+
+
+def _files_with(table: DeltaTable, equal: Sequence[tuple[str, Any]]) -> pa.Table:
+    """The files of a table, as `files_in` gives them, whose partition does not exclude that columns have these
+    values."""
+    files = files_in(table)
+    for column, value in equal:
+        if column in table.metadata().partition_columns:
+            files = files.filter(pc.equal(pc.struct_field(files["partition"], column), value))
+    return files
 
 
 def _all_equal(values: Mapping[str, pa.Scalar]) -> pc.Expression | None:

@@ -76,6 +76,8 @@ def write_row(lake: Lake, row: pa.Table, is_due: Callable[[Row | None], bool]) -
         same = (pc.field("scope") == scope) & (pc.field("batch") == number)
         rows.append(read_file(table, path, schema).filter(~same))
     gone = [add for add in log.files(snapshot) if add["path"] == path]
+    if path is not None and not gone:  # another thread has brought the table up to date meanwhile
+        return None
     add = _written(lake, log, pa.concat_tables(rows))
     # if this raises, the file may have been committed, and must stay
     if log.write_rows(snapshot, version, gone, [json.dumps({"add": add})]):
