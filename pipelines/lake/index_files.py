@@ -32,7 +32,7 @@ _BOUNDED = frozenset({"rules_version", "fingerprint"})
 
 def is_written_here(snapshot: FolderSnapshot) -> bool:
     """Whether `write_chunks` writes to the table."""
-    return is_plain(snapshot.table, RULE_INDEX.partition_by)
+    return is_plain(snapshot.table, RULE_INDEX)
 
 
 def write_chunks(

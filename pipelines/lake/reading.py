@@ -45,7 +45,7 @@ def read_rows(
 
     A table in a folder is read by Arrow: the query engine of delta-rs takes 30 MB in memory for its first query.
     """
-    if arrow_reads(table) and local_folder(table.table_uri) is not None:
+    if arrow_reads(table) and local_folder(table.table_uri) is not None and not _has_foreign_files(table):
         # the cast is for files of delta-rs's MERGE and UPDATE, whose texts are views: Arrow compares these with no text
         parts = [pc.field(column).cast(pa.scalar(value).type) == value for column, value in equal]
         where = functools.reduce(operator.and_, parts) if parts else None
@@ -60,6 +60,11 @@ def read_rows(
     where = " AND ".join(f"{quoted(column)} = {literal(value)}" for column, value in equal)
     found = _query(table, f"SELECT {chosen} FROM rows" + (f" WHERE {where}" if where else ""))
     return found.cast(pa.schema([plain_field(field) for field in found.schema]))
+
+
+def _has_foreign_files(table: DeltaTable) -> bool:
+    """Whether a file is in another folder, as those of a shallow clone are, which the log names by their URIs."""
+    return bool(pc.any(pc.match_substring(files_in(table)["path"], "://")).as_py())
 
 
 def _is_only_widened(table: DeltaTable) -> bool:

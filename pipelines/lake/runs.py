@@ -221,7 +221,7 @@ def _merge(
     replaced, if it was planned at that time and, if `plan` is given, has that plan.
     """
     for attempt in range(_ATTEMPTS):
-        merge = _write_row if is_plain(lake.delta("runs")) else _merge_by_delta_rs
+        merge = _write_row if is_plain(lake.delta("runs"), RUNS) else _merge_by_delta_rs
         written = merge(lake, batch, before, plan)
         if written is not None:
             return written

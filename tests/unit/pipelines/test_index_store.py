@@ -16,6 +16,7 @@ from pipelines.lake.index_store import fetch_index, newest_index, store_index
 from pipelines.lake.lake import Lake
 from pipelines.lake.plain_tables import is_plain
 from pipelines.lake.runs import PLANNED, MicroBatch, record_plan
+from pipelines.table_definitions import RULE_INDEX
 
 
 @pytest.fixture(params=["plain", "with a constraint"])
@@ -24,7 +25,7 @@ def lake(request: pytest.FixtureRequest, new_workspace) -> Lake:
     found: Lake = new_workspace(spark=False).lake
     if request.param != "plain":
         DeltaTable(found.uri("rule_index")).alter.add_constraint({"counted": "chunk >= 0"})
-    assert is_plain(found.delta("rule_index"), ["scope"]) == (request.param == "plain")
+    assert is_plain(found.delta("rule_index"), RULE_INDEX) == (request.param == "plain")
     return found
 
 

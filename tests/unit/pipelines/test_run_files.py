@@ -17,6 +17,7 @@ from pipelines.errors import TableError
 from pipelines.lake import runs
 from pipelines.lake.plain_tables import is_plain
 from pipelines.lake.runs import DONE, PLANNED, MicroBatch, batches, last_batch, record_done, record_plan
+from pipelines.table_definitions import RUNS
 
 WRITERS, NUMBERS = 4, 3
 
@@ -64,7 +65,7 @@ def test_many_writers_at_once(new_workspace, monkeypatch: pytest.MonkeyPatch) ->
             record_plan(lake, planned("shared", number, by=id(lake)))
 
     opened = runs.Lake.delta
-    monkeypatch.setattr(runs, "is_plain", lambda table: own(table) and id(table) not in marked)
+    monkeypatch.setattr(runs, "is_plain", lambda table, runs: own(table, runs) and id(table) not in marked)
     marked: set[int] = set()
 
     def delta(self: Any, *named: Any) -> Any:
@@ -93,15 +94,22 @@ def test_columns_that_others_have_added_keep_their_values(lake: Any) -> None:
     assert [row["note"] for row in notes] == ["first", None, None]
 
 
+def test_a_table_without_one_of_the_columns_is_left_to_delta_rs(lake: Any) -> None:
+    fewer = runs.to_rows(planned("s", 0)).drop_columns(["seconds"])
+    write_deltalake(lake.uri("runs"), fewer, mode="overwrite", schema_mode="overwrite")
+    assert not is_plain(lake.delta("runs"), RUNS)
+    assert last_batch(lake, "s") == planned("s", 0)
+
+
 @pytest.mark.parametrize("appends_only", [True, False])
 def test_a_table_that_asks_for_more_is_left_to_delta_rs(lake: Any, appends_only: bool) -> None:
-    assert is_plain(lake.delta("runs"))
+    assert is_plain(lake.delta("runs"), RUNS)
     change = DeltaTable(lake.uri("runs")).alter
     if appends_only:
         change.set_table_properties({"delta.appendOnly": "true"})
     else:
         change.add_constraint({"known": "batch >= 0"})
-    assert not is_plain(lake.delta("runs"))
+    assert not is_plain(lake.delta("runs"), RUNS)
     assert record_plan(lake, planned("s", 0)) == last_batch(lake, "s") == planned("s", 0)
 
 
