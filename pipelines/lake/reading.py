@@ -12,10 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipelines.error_texts import first_line
-from pipelines.errors import NeedsSparkError
 from pipelines.lake.table_cache import local_folder
-from rules_index.workers.source_file_reader import KEPT
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -32,9 +29,6 @@ FILE_COLUMN = "__filename"
 """The column by which Arrow gives the file that a row is read from."""
 _ARROWS_COLUMNS = frozenset({FILE_COLUMN, "__fragment_index", "__batch_index", "__last_in_fragment"})
 """Columns that Arrow adds to those of files; it reads no files that have one."""
-_MOST_MASKED = (1 << 31) - 1
-"""The most rows of a table whose deletion vectors delta-rs (1.6) gives: it takes a byte for each row of the files that
-have one, all at once, and panics if there are more."""
 
 
 def read_rows(
@@ -46,11 +40,7 @@ def read_rows(
     A table in a folder is read by Arrow: the query engine of delta-rs takes 30 MB in memory for its first query.
     """
     if arrow_reads(table) and local_folder(table.table_uri) is not None and not _has_foreign_files(table):
-        # the cast is for files of delta-rs's MERGE and UPDATE, whose texts are views: Arrow compares these with no text
-        parts = [pc.field(column).cast(pa.scalar(value).type) == value for column, value in equal]
-        where = functools.reduce(operator.and_, parts) if parts else None
-        found = _dataset_of(table, _files_with(table, equal)).to_table(columns and [*columns], where)
-        return as_texts(found)
+        return _rows_by_arrow(table, columns, equal)
     if _is_only_widened(table):
         rows = _widened_rows(table, columns, [column for column, _ in equal])
         for column, value in equal:
@@ -60,6 +50,13 @@ def read_rows(
     where = " AND ".join(f"{quoted(column)} = {literal(value)}" for column, value in equal)
     found = _query(table, f"SELECT {chosen} FROM rows" + (f" WHERE {where}" if where else ""))
     return found.cast(pa.schema([plain_field(field) for field in found.schema]))
+
+
+def _rows_by_arrow(table: DeltaTable, columns: Sequence[str] | None, equal: Sequence[tuple[str, Any]]) -> pa.Table:
+    # the cast is for files of delta-rs's MERGE and UPDATE, whose texts are views: Arrow compares these with no text
+    parts = [pc.field(column).cast(pa.scalar(value).type) == value for column, value in equal]
+    where = functools.reduce(operator.and_, parts) if parts else None
+    return as_texts(_dataset_of(table, _files_with(table, equal)).to_table(columns and [*columns], where))
 
 
 def _has_foreign_files(table: DeltaTable) -> bool:
@@ -326,34 +323,6 @@ def read_file(table: DeltaTable, path: str, schema: pa.Schema) -> pa.Table:
 def files_in(table: DeltaTable, flatten: bool = False) -> pa.Table:
     """The add actions of a table's files, as `DeltaTable.get_add_actions` gives them."""
     return pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=flatten)).read_all()
-
-
-def deletions_in(table: DeltaTable, files: pa.Table) -> dict[str, dict[str, Any]]:
-    """The deletion vectors of a table's files, by their paths: the number of deleted rows as `cardinality`, and which
-    rows are left as `KEPT`. files: as `files_in` gives them. NeedsSparkError if delta-rs does not read the vectors."""
-    from deltalake.exceptions import DeltaError
-
-    if "deletionVectors" not in (table.protocol().reader_features or ()):
-        return {}
-    rows = pc.sum(files["num_records"]).as_py() if "num_records" in files.column_names else None
-    if (rows or 0) > _MOST_MASKED:
-        raise NeedsSparkError(f"the table {table.table_uri} has deletion vectors and more than {_MOST_MASKED:,} rows")
-    try:
-        read = pa.RecordBatchReader.from_stream(table.deletion_vectors()).read_all()
-    except (DeltaError, OSError, pa.ArrowException) as error:
-        raise NeedsSparkError(f"a deletion vector of {table.table_uri} cannot be read: {first_line(error)}") from error
-    ends: dict[str, list[str]] = {}
-    for path in files["path"].to_pylist():
-        ends.setdefault(unquote(path).rpartition("/")[2], []).append(path)
-    found: dict[str, dict[str, Any]] = {}
-    for number, uri in enumerate(read["filepath"].to_pylist()):
-        whole = unquote(uri)
-        known = next((each for each in ends.get(whole.rpartition("/")[2], ()) if whole.endswith(unquote(each))), None)
-        if known is None:
-            raise NeedsSparkError(f"the table {table.table_uri} has a deletion vector of an unknown file, {uri}")
-        kept = read["selection_vector"][number].values
-        found[known] = {"cardinality": len(kept) - (kept.true_count or 0), KEPT: kept}
-    return found
 
 
 def action_rows(actions: pa.Table) -> list[dict[str, Any]]:

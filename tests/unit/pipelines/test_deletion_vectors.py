@@ -13,7 +13,7 @@ from pipelines.backtest import Candidate, backtest
 from pipelines.compile import compile_scopes
 from pipelines.errors import NeedsSparkError, PipelineError
 from pipelines.join import join_streams
-from pipelines.lake import reading
+from pipelines.lake import deletion_vectors
 from pipelines.lake.reading import read_rows
 from pipelines.local_sql.statement import execute
 from pipelines.retag import retag
@@ -212,7 +212,7 @@ def test_deletion_vectors_of_too_many_rows_are_left_to_spark(
     compile_scopes(workspace)
     delete_rows(source, 1, [3])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "_MOST_MASKED", 59)
+        patch.setattr(deletion_vectors, "_MOST_MASKED", 59)
         with pytest.raises(PipelineError, match="has deletion vectors and more than 59 rows"):
             tag_stream(workspace, "s")
         assert _obstacle(workspace.configuration.stream("s"), Position(1, 1, snapshot=True), "deltatag tag s") is None
