@@ -67,17 +67,17 @@ def _written(log: DeltaLog, scope: str, chunks: Iterable[pa.RecordBatch]) -> dic
     table = arrow_schema(RULE_INDEX)
     schema = table.remove(table.get_field_index("scope"))
     described = [name for name in schema.names if name not in ("data", "statistics")]
-    footers: list[pq.FileMetaData] = []
     try:
         file = NewFile(str(log.folder), "zstd", {"scope": scope})
         try:
-            with pq.ParquetWriter(
-                file.path, schema, compression="zstd", compression_level=1, use_dictionary=False,
-                write_statistics=described, store_schema=False, metadata_collector=footers,
+            # a writer that opens its file, or collects its footer, raises once more when it is deleted after an error
+            with pa.OSFile(file.path, "wb") as sink, pq.ParquetWriter(
+                sink, schema, compression="zstd", compression_level=1, use_dictionary=False,
+                write_statistics=described, store_schema=False,
             ) as writer:  # fmt: skip
                 for chunk in chunks:
                     writer.write_batch(chunk.select(schema.names))
-            return file.added(statistics(footers[0], schema, {}, _BOUNDED))
+            return file.added(statistics(pq.read_metadata(file.path), schema, {}, _BOUNDED))
         except BaseException:
             file.remove()
             raise
