@@ -61,8 +61,9 @@ def shared_table(uri: str, version: int | None, moves_on: bool = False) -> Delta
         newest = _tables.get((uri, None, False))
         if kept is None and newest is not None and newest.version == newest.table.version() == version:
             kept = newest
-        # an object that moves on has gone back if two threads wrote through it, and the older commit ended last
-        unmoved = kept is not None and (not moves_on or kept.table.version() == kept.version)
+        # somebody may have written through the object against the rule; and one that moves on has gone back if two
+        # threads wrote through it, and the older commit ended last
+        unmoved = kept is not None and kept.table.version() == kept.version
         if kept is not None and unmoved and (version is not None or _is_newest(uri, kept)):
             seen = kept.seen if _is_trusted(uri, kept) else time.monotonic()
             if seen == kept.seen or _is_there(uri, kept):

@@ -79,7 +79,7 @@ class History:
 
     def edit(self, add_rules: Callable[..., None]) -> None:
         """A rule is added, changed, removed or switched off, or all rules of a scope are removed."""
-        rules = self.workspace.lake.delta("rules")
+        rules = DeltaTable(self.workspace.lake.uri("rules"))  # nothing may be written through what others read
         held = rules.to_pyarrow_table().to_pylist()
         kind = self.draw.choice(("add", "add", "add", "change", "remove", "switch", "clear"))
         if kind == "add" or not held:

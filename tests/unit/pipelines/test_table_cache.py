@@ -123,3 +123,11 @@ def test_an_object_that_another_thread_moved_back_is_brought_up_to_date(uri: str
     assert shared_table(uri, None, moves_on=True).version() == 1
     table.load_as_version(0)  # as a commit through it does that ends behind a later one
     assert shared_table(uri, None, moves_on=True) is table and table.version() == 1
+
+
+def test_a_version_through_which_somebody_wrote_is_opened_anew(uri: str) -> None:
+    table = shared_table(uri, None)
+    assert shared_table(uri, 0) is table
+    table.delete("n = 1")
+    assert (shared_table(uri, 0).version(), shared_table(uri, None).version()) == (0, 1)
+    assert shared_table(uri, 0).to_pyarrow_table().num_rows == len(ROWS)
