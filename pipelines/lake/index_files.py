@@ -15,8 +15,6 @@ import pyarrow.parquet as pq
 from pipelines.errors import not_written
 from pipelines.lake.lake import Lake, arrow_schema
 from pipelines.lake.log_actions import transaction
-from pipelines.lake.plain_tables import is_plain
-from pipelines.lake.table_cache import refuse_if_not_writable
 from pipelines.lake.table_log import table_log
 from pipelines.table_definitions import RULE_INDEX
 from rules_index.workers.delta_file_writer import NewFile, remove_files
@@ -28,11 +26,6 @@ if TYPE_CHECKING:
 
 _BOUNDED = frozenset({"rules_version", "fingerprint"})
 """The columns whose bounds are in the log: with `scope`, by which the table is partitioned, its first three."""
-
-
-def is_written_here(snapshot: FolderSnapshot) -> bool:
-    """Whether `write_chunks` writes to the table."""
-    return is_plain(snapshot.table, RULE_INDEX)
 
 
 def write_chunks(
@@ -49,9 +42,7 @@ def write_chunks(
     chunks: rows of `rule_index`, each in a batch of its own; mark: the transaction that the commit is, and its number;
     from_scratch: whether to remove all other rows of the scope.
     """
-    uri, version = lake.uri("rule_index"), snapshot.number
-    refuse_if_not_writable(uri, "rule_index")
-    log = table_log(uri)
+    log, version = table_log(lake.uri("rule_index")), snapshot.number
     adds = log.files(snapshot) if from_scratch else []
     gone = [each for each in adds if each["partitionValues"].get("scope") == scope]
     add = _written(log, scope, chunks)

@@ -21,8 +21,9 @@ import rules_index as ri
 from pipelines.error_texts import is_refused
 from pipelines.errors import IndexDamagedError, IndexOutdatedError, NoIndexError, TableError, not_written
 from pipelines.lake.folder_snapshot import FolderSnapshot
-from pipelines.lake.index_files import is_written_here, write_chunks
+from pipelines.lake.index_files import write_chunks
 from pipelines.lake.lake import Lake, arrow_schema
+from pipelines.lake.plain_tables import is_plain
 from pipelines.lake.reading import literal
 from pipelines.lake.runs import PLANNED, last_batch
 from pipelines.scratch import indexes_folder, keep, new_file
@@ -198,7 +199,8 @@ def store_index(
     # if several runs store the same index at once, one of them commits, and the others find its index
     mark = f"deltatag/index/{scope}/{fingerprint}", time.time_ns()
     for attempt in range(_ATTEMPTS):
-        snapshot = FolderSnapshot(lake.uri("rule_index"), lake.delta("rule_index"))
+        # opened before the newest index is looked up: a commit in between is then a conflict
+        snapshot = FolderSnapshot(lake.uri("rule_index"), lake.writable("rule_index"))
         kept: list[tuple[StoredIndex, Path]] = []
         if from_scratch:
             kept = _unfinished(lake, scope, fingerprint)
@@ -211,7 +213,7 @@ def store_index(
         # the newest index has the latest time, also if the clock was set back, or that of another machine is ahead
         stored = replace(stored, created_at=max([stored.created_at, *(each + _LATER for each in before)]))
         chunks = chain(*(_chunks(*each) for each in kept), _chunks(stored, path))
-        write = write_chunks if is_written_here(snapshot) else _write_by_delta_rs
+        write = write_chunks if is_plain(snapshot.table, RULE_INDEX) else _write_by_delta_rs
         if write(lake, snapshot, scope, chunks, mark, from_scratch):
             return stored
         time.sleep(0.05 * (attempt + 1))
@@ -240,7 +242,7 @@ def _write_by_delta_rs(
     try:
         # "merge": others may have added columns to the table, which are NULL
         write_deltalake(
-            lake.writable("rule_index"),
+            snapshot.table,
             pa.RecordBatchReader.from_batches(arrow_schema(RULE_INDEX), chunks),
             writer_properties=writer,
             commit_properties=CommitProperties(app_transactions=[Transaction(*mark)]),

@@ -39,8 +39,10 @@ def read_rows(
 
     A table in a folder is read by Arrow: the query engine of delta-rs takes 30 MB in memory for its first query.
     """
-    if arrow_reads(table) and local_folder(table.table_uri) is not None and not _has_foreign_files(table):
-        return _rows_by_arrow(table, columns, equal)
+    if arrow_reads(table) and local_folder(table.table_uri) is not None:
+        files = _files_with(table, equal)
+        if not _are_elsewhere(files):
+            return _rows_by_arrow(table, files, columns, equal)
     if _is_only_widened(table):
         rows = _widened_rows(table, columns, [column for column, _ in equal])
         for column, value in equal:
@@ -52,16 +54,19 @@ def read_rows(
     return found.cast(pa.schema([plain_field(field) for field in found.schema]))
 
 
-def _rows_by_arrow(table: DeltaTable, columns: Sequence[str] | None, equal: Sequence[tuple[str, Any]]) -> pa.Table:
+def _rows_by_arrow(
+    table: DeltaTable, files: pa.Table, columns: Sequence[str] | None, equal: Sequence[tuple[str, Any]]
+) -> pa.Table:
+    """Like `read_rows`, of some files, given as by `files_in`."""
     # the cast is for files of delta-rs's MERGE and UPDATE, whose texts are views: Arrow compares these with no text
     parts = [pc.field(column).cast(pa.scalar(value).type) == value for column, value in equal]
     where = functools.reduce(operator.and_, parts) if parts else None
-    return as_texts(_dataset_of(table, _files_with(table, equal)).to_table(columns and [*columns], where))
+    return as_texts(_dataset_of(table, files).to_table(columns and [*columns], where))
 
 
-def _has_foreign_files(table: DeltaTable) -> bool:
+def _are_elsewhere(files: pa.Table) -> bool:
     """Whether a file is in another folder, as those of a shallow clone are, which the log names by their URIs."""
-    return bool(pc.any(pc.match_substring(files_in(table)["path"], "://")).as_py())
+    return bool(pc.any(pc.match_substring(files["path"], "://")).as_py())
 
 
 def _is_only_widened(table: DeltaTable) -> bool:

@@ -16,7 +16,7 @@ from rules_index.language.nodes import Node, is_never_null
 from rules_index.language.patterns import is_only_java, like_prefix
 from rules_index.language.simplified_casts import past_float
 from rules_index.language.truth_tests import are_proven, fixed, is_plain, negate, truth_test
-from rules_index.language.typed import OPERAND, Constant, Expression, Operation
+from rules_index.language.typed import OPERAND, Constant, Expression, Operation, leaves_of
 
 _TRUE, _FALSE = ValueSet(False, (1,)), ValueSet(True, (1,))
 _CALLS = frozenset(("like", "ilike", "rlike", "regexp", "regexp_like"))
@@ -185,7 +185,11 @@ class Splitter:
     def _with_null(self, operator: str, attribute: Expression) -> Formula:
         """A comparison with NULL. Spark does not evaluate the other side, so that no error is raised, unless it is
         `<=>`."""
-        return Predicate(attribute, NOTHING, EVERYTHING, Truth.TRUE) if operator == "<=>" else Fixed(Truth.NULL)
+        if operator == "<=>":
+            return Predicate(attribute, NOTHING, EVERYTHING, Truth.TRUE)
+        if any(leaf.text is not None for leaf in leaves_of(attribute)):  # Spark has yet to accept its text
+            return Predicate(attribute, NOTHING, NOTHING, Truth.NULL)
+        return Fixed(Truth.NULL)
 
     def _rows_equal(self, node: Node, left: Node, right: Node) -> Formula | None:
         """Equality of two row values: in all pairs both are equal, or both NULL. None if it must be evaluated as a

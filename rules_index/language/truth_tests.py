@@ -29,7 +29,7 @@ def are_proven(operands: tuple[Formula, ...]) -> bool:
     """
     raising = [each for each in operands if isinstance(each, Predicate) and operations.can_raise(each.attribute)]
     seen = {(each.attribute, each.true) for each in raising}
-    return any((each.attribute, each.false) in seen for each in raising)
+    return any(each.true != each.false and (each.attribute, each.false) in seen for each in raising)
 
 
 def fixed(constant: Constant) -> Fixed:

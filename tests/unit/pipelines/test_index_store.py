@@ -46,6 +46,24 @@ def test_runs_at_once_store_an_index_once(lake: Lake, tmp_path) -> None:
     assert fetch_index(lake, same[0]).read_bytes() == b"the same index" * 1000
 
 
+def test_a_run_that_stores_the_same_index_after_this_one_has_looked_is_noticed(
+    lake: Lake, tmp_path, monkeypatch
+) -> None:
+    path = tmp_path / "an.index"
+    path.write_bytes(b"the same index")
+    look, others = newest_index, [1]
+
+    def second(*given):
+        found = look(*given)
+        if others and others.pop():
+            store_index(lake, "s", 1, "f" * 64, "asc", path, {})
+        return found
+
+    monkeypatch.setattr("pipelines.lake.index_store.newest_index", second)
+    stored = store_index(lake, "s", 1, "f" * 64, "asc", path, {})
+    assert lake.arrow("rule_index", ["created_at"])["created_at"].to_pylist() == [stored.created_at]
+
+
 def test_an_index_of_before_is_stored_again(lake: Lake, tmp_path) -> None:
     path = tmp_path / "an.index"
     path.write_bytes(b"index")
