@@ -11,7 +11,7 @@ import pyarrow as pa
 from rules_index.errors import RuleError
 from rules_index.language import calls, computation, constants, moved_casts, operations, references, value_lists
 from rules_index.language.analysis import CONDITION_TYPES, Value, evaluated_once
-from rules_index.language.branches import common_outcome
+from rules_index.language.branches import common_outcome, may_be_false
 from rules_index.language.case_conversions import in_any_case
 from rules_index.language.coercion import (
     BINARY,
@@ -38,9 +38,6 @@ from rules_index.language.scope import Scope
 from rules_index.language.source_text import text_of
 from rules_index.language.tokens import Tokens
 from rules_index.language.typed import Constant, Expression, Leaf, Operation
-
-FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<=>": "<=>"}
-"""The operator that means the same with its sides exchanged."""
 
 MAX_TREE_DEPTH = 100
 """The deepest tree that is evaluated without Spark."""
@@ -207,19 +204,20 @@ class Analyser:
         decided = self.decided(operator, first, second)
         if decided is not None:
             return Value(node, BOOLEAN, Constant(decided, BOOLEAN))
-        if moved_casts.is_moved(self, first, second, self.scope.time_zone):
+        zone = self.scope.time_zone
+        if moved_casts.is_moved(self, first, second, zone) or may_be_false(operator, first.local, second.local, zone):
             return Value(node, BOOLEAN)
         if common is not None and first.local is not None and second.local is not None:
-            tree = operations.compared(operator, first.local, second.local, common, self.scope.time_zone)
+            tree = operations.compared(operator, first.local, second.local, common, zone)
         return Value(node, BOOLEAN, tree)
 
     def decided(self, operator: str, left: Value, right: Value) -> bool | None:
         """The truth of an integer's comparison with a DECIMAL literal beyond every BIGINT, or with a constant of a CASE
         whose branches all have that truth; None for others."""
-        for each, value, other in ((operator, left, right), (FLIPPED[operator], right, left)):
+        for each, value, other in ((operator, left, right), (constants.FLIPPED[operator], right, left)):
             truth = common_outcome(each, value.local, other.local, self.scope.time_zone)
             if is_integer(value.type) and other.node.kind == "literal" and truth is None:
-                truth = operations.beyond_integers(FLIPPED[each], other.node.value)
+                truth = operations.beyond_integers(constants.FLIPPED[each], other.node.value)
             if truth is not None:
                 return truth
         return None

@@ -1,27 +1,76 @@
-"""What Spark knows of a comparison from the constants of a CASE, without its conditions."""
+"""What Spark knows of an operation on a CASE whose branches are constants, without the CASE's conditions.
+
+Spark moves an operation with constants into the branches. If all branches are equal then, it evaluates no condition, so
+that none raises. This matters only where a condition can raise.
+"""
 
 from __future__ import annotations
 
 from rules_index.language import constants
-from rules_index.language.coercion import IncompatibleTypesError, common_type
+from rules_index.language.coercion import BOOLEAN, IncompatibleTypesError, common_type
+from rules_index.language.nodes import Node, inside
 from rules_index.language.operations import can_raise
-from rules_index.language.typed import Constant, Expression, Operation
+from rules_index.language.typed import Constant, Expression, Operation, leaves_of, operations_of
 
 
 def common_outcome(operator: str, case: Expression | None, other: Expression | None, zone: str) -> bool | None:
-    """The truth of `case operator other`, if it is the same for the constants of all branches; None if it is not.
-
-    Spark then evaluates no condition, so it matters only where one of them can raise.
-    """
-    if not (isinstance(case, Operation) and case.name == "case" and isinstance(other, Constant) and can_raise(case)):
-        return None
-    found = {_truth(operator, each, other, zone) for each in (*case.operands[1::2], case.operands[-1])}
+    """The truth of `case operator other`, if it is the same for the constants of all branches; None if it is not."""
+    found = _outcomes(operator, case, other, zone)
     return found.pop() if len(found) == 1 else None
 
 
+def may_be_false(operator: str, left: Expression | None, right: Expression | None, zone: str) -> bool:
+    """Whether a comparison of a CASE with a constant is FALSE or NULL for the constants of all branches. In some places
+    Spark takes NULL for FALSE, and evaluates no condition there."""
+    sides = ((operator, left, right), (constants.FLIPPED[operator], right, left))
+    return any(_outcomes(each, case, other, zone) == {False, None} for each, case, other in sides)
+
+
+def _outcomes(operator: str, case: Expression | None, other: Expression | None, zone: str) -> set[bool | None]:
+    """The truths of `case operator other` for all branches; empty for another expression than a CASE of constants."""
+    if not (isinstance(other, Constant) and has_constant_branches(case)):
+        return set()
+    assert isinstance(case, Operation)
+    return {_truth(operator, each, other, zone) for each in _branches(case)}
+
+
+def has_constant_branches(expression: Expression | None) -> bool:
+    """Whether an expression is a CASE between constants that has a condition which can raise."""
+    if not (isinstance(expression, Operation) and expression.name == "case"):
+        return False
+    return all(isinstance(each, Constant) for each in _branches(expression)) and can_raise(expression)
+
+
+def is_moved_into_branches(node: Node, attribute: Expression) -> bool:
+    """Whether Spark may move an operation of the condition `node` into the branches of a CASE, which may then be equal.
+    `attribute` is what the index would encode for the condition."""
+    if any(leaf.text is not None and leaf.type != BOOLEAN for leaf in leaves_of(attribute)):
+        return any(map(_has_literal_branches, inside(node)))
+    return any(
+        each.name != "case"
+        and any(map(has_constant_branches, each.operands))
+        and all(isinstance(operand, Constant) or has_constant_branches(operand) for operand in each.operands)
+        for each in operations_of(attribute)
+    )
+
+
+def _has_literal_branches(node: Node) -> bool:
+    """Whether a node is a CASE or `if` between literals."""
+    if node.kind == "call" and node.value == "if":
+        return all(each.kind == "literal" for each in node.children[1:])
+    if node.kind != "case":
+        return False
+    children = node.children[1:] if node.value else node.children
+    results = [*children[1::2], *(children[-1:] if len(children) % 2 else ())]
+    return all(each.kind == "literal" for each in results)
+
+
+def _branches(case: Operation) -> tuple[Expression, ...]:
+    return (*case.operands[1::2], case.operands[-1])
+
+
 def _truth(operator: str, value: Expression, other: Constant, zone: str) -> bool | None:
-    if not isinstance(value, Constant):
-        return None
+    assert isinstance(value, Constant)
     try:
         common = common_type(value.type, other.type)
     except IncompatibleTypesError:

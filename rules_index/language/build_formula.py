@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from rules_index.domains.values import EVERYTHING, NAN_KEY, NOTHING, ValueSet, interval, points, starting_with, union
-from rules_index.language import constants, intervals, moved_casts, operations, special_calls
-from rules_index.language.analyser import FLIPPED, Analyser
+from rules_index.domains.values import EVERYTHING, NAN_KEY, NOTHING, ValueSet, interval, points, union
+from rules_index.language import (
+    branches,
+    constants,
+    intervals,
+    moved_casts,
+    operations,
+    pattern_formulas,
+    special_calls,
+)
+from rules_index.language.analyser import Analyser
 from rules_index.language.analysis import Value, evaluated_once
-from rules_index.language.case_conversions import in_any_case
 from rules_index.language.coercion import BOOLEAN, NULL, STRING, Type, is_float, name_of
 from rules_index.language.connectives import CONDITIONS, operands
 from rules_index.language.formula import And, Fixed, Formula, Or, Predicate, Truth, predicates_of
 from rules_index.language.nodes import Node, is_never_null
-from rules_index.language.patterns import is_only_java, like_prefix
 from rules_index.language.simplified_casts import past_float
-from rules_index.language.truth_tests import are_proven, fixed, is_plain, negate, truth_test
-from rules_index.language.typed import OPERAND, Constant, Expression, Operation, leaves_of
+from rules_index.language.truth_tests import FALSE, TRUE, are_proven, fixed, is_plain, negate, truth_test, with_null
+from rules_index.language.typed import OPERAND, Constant, Expression, Operation
 
-_TRUE, _FALSE = ValueSet(False, (1,)), ValueSet(True, (1,))
 _CALLS = frozenset(("like", "ilike", "rlike", "regexp", "regexp_like"))
 _STEPS_OF_CAST = 8
 """Steps of work for a value in a list that has to be cast."""
@@ -44,16 +49,25 @@ class Splitter:
                     "NOT_BOOLEAN", f"A rule must be a condition, and this is {name_of(value.type)}.", node
                 )
             if value.type is None:
-                return Predicate(self.analyser.derived(node, BOOLEAN), _TRUE, _FALSE, Truth.NULL)
+                return Predicate(self.analyser.derived(node, BOOLEAN), TRUE, FALSE, Truth.NULL)
         return self.formula(node)
 
     def formula(self, node: Node) -> Formula:
         """The formula of a node that must be BOOLEAN, or a STRING or NULL that Spark casts to it."""
-        kind = node.kind
-        if kind in ("and", "or"):
+        if node.kind in ("and", "or"):
             return self._connective(node)
-        if kind == "not":
+        if node.kind == "not":
             return negate(self.formula(node.children[0]))
+        formula = self._condition(node)
+        if self.analyser.tokens.names_lists:
+            return formula
+        if any(branches.is_moved_into_branches(node, each.attribute) for each in predicates_of(formula)):
+            return Predicate(self.analyser.derived(node, BOOLEAN), TRUE, FALSE, Truth.NULL)
+        return formula
+
+    def _condition(self, node: Node) -> Formula:
+        """The formula of a condition that is no connective."""
+        kind = node.kind
         if kind == "compare":
             return self._remembered(node)
         if kind == "distinct":
@@ -63,9 +77,9 @@ class Splitter:
         if kind == "in":
             return self._in(node)
         if kind == "like":
-            return self._like(node)
+            return pattern_formulas.like(self.analyser, node) or self._whole(node)
         if kind == "rlike":
-            return self._rlike(node)
+            return pattern_formulas.rlike(self.analyser, node) or self._whole(node)
         if kind == "is":
             return self._is(node)
         if kind == "call":
@@ -79,7 +93,7 @@ class Splitter:
         if len(formulas) == 1:
             return formulas[0]
         if are_proven(formulas):
-            return Predicate(self.analyser.derived(node, BOOLEAN), _TRUE, _FALSE, Truth.NULL)
+            return Predicate(self.analyser.derived(node, BOOLEAN), TRUE, FALSE, Truth.NULL)
         return And(formulas) if node.kind == "and" else Or(formulas)
 
     def _beside(self, node: Node) -> Formula:
@@ -89,7 +103,7 @@ class Splitter:
             f"({first}) {node.value.upper()} ({second})",
             Node(node.value, [], node.children, node.first, node.last),
         )
-        return Predicate(self.analyser.derived_text(whole, BOOLEAN, text), _TRUE, _FALSE, Truth.NULL)
+        return Predicate(self.analyser.derived_text(whole, BOOLEAN, text), TRUE, FALSE, Truth.NULL)
 
     def _whole(self, node: Node) -> Formula:
         """A node as one Boolean attribute, evaluated as a whole."""
@@ -106,10 +120,10 @@ class Splitter:
         if isinstance(tree, Constant):
             return fixed(tree)
         if isinstance(tree, Operation) and tree.name == "not":
-            return negate(Predicate(tree.operands[0], _TRUE, _FALSE, Truth.NULL))
+            return negate(Predicate(tree.operands[0], TRUE, FALSE, Truth.NULL))
         # a value whose type only Spark knows may be a STRING, which Spark casts in an AND, though not as a whole rule
         form = {BOOLEAN: "{}", STRING: "CAST({} AS BOOLEAN)"}.get(value.type, OPERAND)
-        return Predicate(tree or self.analyser.derived(value.node, BOOLEAN, form), _TRUE, _FALSE, Truth.NULL)
+        return Predicate(tree or self.analyser.derived(value.node, BOOLEAN, form), TRUE, FALSE, Truth.NULL)
 
     # Comparisons
 
@@ -120,7 +134,7 @@ class Splitter:
         if left.kind == "column" and right.kind == "literal":
             key = (node.value, left.value, right.value)
         elif left.kind == "literal" and right.kind == "column":
-            key = (FLIPPED[node.value], right.value, left.value)
+            key = (constants.FLIPPED[node.value], right.value, left.value)
         else:
             return self._comparison(node, node.value, left, right)
         formula = self.known.get(key)
@@ -156,8 +170,10 @@ class Splitter:
         decided = self.analyser.decided(operator, left, right)
         if decided is not None:
             return Fixed(Truth(int(decided)))
+        if branches.may_be_false(operator, left.local, right.local, self.zone):
+            return None
         if isinstance(left.local, Constant):
-            left, right, operator = right, left, FLIPPED[operator]
+            left, right, operator = right, left, constants.FLIPPED[operator]
         constant = right.local
         if common is None or not isinstance(constant, Constant):
             return None
@@ -171,7 +187,7 @@ class Splitter:
             is_sure = operations.is_sure(attribute.type, common) and not operations.can_raise(attribute)
             if operator == "<=>" and not is_sure:
                 return None
-            return self._with_null(operator, attribute)
+            return with_null(operator, attribute)
         coerced = constants.cast(constant, common, self.zone)
         if coerced is None:
             return None
@@ -181,15 +197,6 @@ class Splitter:
         attribute, low, high = found
         true = constants.comparison(operator, low, high, attribute.type)
         return Predicate(attribute, true, ~true, Truth.FALSE if operator == "<=>" else Truth.NULL)
-
-    def _with_null(self, operator: str, attribute: Expression) -> Formula:
-        """A comparison with NULL. Spark does not evaluate the other side, so that no error is raised, unless it is
-        `<=>`."""
-        if operator == "<=>":
-            return Predicate(attribute, NOTHING, EVERYTHING, Truth.TRUE)
-        if any(leaf.text is not None for leaf in leaves_of(attribute)):  # Spark has yet to accept its text
-            return Predicate(attribute, NOTHING, NOTHING, Truth.NULL)
-        return Fixed(Truth.NULL)
 
     def _rows_equal(self, node: Node, left: Node, right: Node) -> Formula | None:
         """Equality of two row values: in all pairs both are equal, or both NULL. None if it must be evaluated as a
@@ -233,11 +240,13 @@ class Splitter:
         if attribute is None or moved_casts.is_moved_in_list(self.analyser, values, common, self.zone):
             return self._whole(node)
         attribute = past_float(attribute, common)
+        if attribute is None:
+            return self._whole(node)
         members = self._members(attribute, common, values[1:])
         if members is None:
             return self._whole(node)
         if all(isinstance(value.local, Constant) and value.local.value is None for value in values[1:]):
-            return self._with_null("=", attribute)
+            return with_null("=", attribute)
         true, has_null = members
         formula = Predicate(attribute, true, NOTHING if has_null else ~true, Truth.NULL)
         return negate(formula) if node.value else formula
@@ -282,50 +291,6 @@ class Splitter:
             alternatives.append(part)
         return negate(Or(tuple(alternatives))) if node.value else Or(tuple(alternatives))
 
-    # Patterns
-
-    def _like(self, node: Node) -> Formula:
-        word, negated, quantifier, escape = node.value
-        self.analyser.value(node.children[0])
-        compared = in_any_case(node.children[0]) if word == "ILIKE" else node.children[0]
-        subject = self.analyser.subject(compared, self.analyser.value(compared))
-        if subject is None or isinstance(subject, Constant):
-            return self._whole(node)
-        parts = [self._match(subject, child, escape, word == "ILIKE") for child in node.children[1:]]
-        if negated:
-            parts = [negate(part) for part in parts]
-        if len(parts) == 1:
-            return parts[0]
-        return And(tuple(parts)) if quantifier == "ALL" else Or(tuple(parts))
-
-    def _match(self, subject: Expression, pattern_node: Node, escape: str, ignore_case: bool) -> Formula:
-        """A single LIKE: an interval of strings if the pattern is a prefix, else the result of a matcher."""
-        pattern = self.analyser.pattern(pattern_node)
-        if pattern is None:
-            return self._with_null("=", subject)
-        self.analyser.refuse_like(pattern, escape, ignore_case, pattern_node)
-        prefix = None if ignore_case else like_prefix(pattern, escape)
-        if prefix is not None:
-            text, exact = prefix
-            true = points([text.encode()]) if exact else starting_with(text.encode())
-            return Predicate(subject, constants.clamp(true, STRING), ~constants.clamp(true, STRING), Truth.NULL)
-        attribute = Operation("like", (subject,), BOOLEAN, (pattern, escape, ignore_case))
-        return Predicate(attribute, _TRUE, _FALSE, Truth.NULL)
-
-    def _rlike(self, node: Node) -> Formula:
-        value = self.analyser.value(node.children[0])
-        subject = self.analyser.subject(node.children[0], value)
-        if subject is None or isinstance(subject, Constant):
-            return self._whole(node)
-        pattern = self.analyser.pattern(node.children[1])
-        if pattern is None:
-            return self._with_null("=", subject)
-        self.analyser.refuse_rlike(pattern, node.children[1])
-        if is_only_java(pattern):
-            return self._whole(node)
-        formula = Predicate(Operation("rlike", (subject,), BOOLEAN, (pattern,)), _TRUE, _FALSE, Truth.NULL)
-        return negate(formula) if node.value else formula
-
     # NULL and truth tests, calls
 
     def _is(self, node: Node) -> Formula:
@@ -356,9 +321,9 @@ class Splitter:
             return Fixed(Truth(int(value.local.value is None)))
         if value.local is None or operations.can_raise(value.local):
             # if Spark knows that the value is never NULL, it does not evaluate it, and no error is raised
-            return Predicate(self.analyser.derived(value.node, BOOLEAN, "({}) IS NULL"), _TRUE, _FALSE, Truth.NULL)
+            return Predicate(self.analyser.derived(value.node, BOOLEAN, "({}) IS NULL"), TRUE, FALSE, Truth.NULL)
         if self.analyser.attribute(value) is None:
-            return Predicate(Operation("is_null", (value.local,), BOOLEAN), _TRUE, _FALSE, Truth.NULL)
+            return Predicate(Operation("is_null", (value.local,), BOOLEAN), TRUE, FALSE, Truth.NULL)
         return Predicate(value.local, NOTHING, EVERYTHING, Truth.TRUE)
 
     def _call(self, node: Node) -> Formula:
@@ -381,24 +346,5 @@ class Splitter:
                 true = ValueSet(False, (NAN_KEY,))
                 return Predicate(attribute, true, ~true, Truth.FALSE)
         if name in ("startswith", "contains", "endswith"):
-            return self._affix(node) or self._boolean(value)
+            return pattern_formulas.affix(self.analyser, node) or self._boolean(value)
         return self._boolean(value)
-
-    def _affix(self, node: Node) -> Formula | None:
-        """`startswith`, `contains` and `endswith` of a STRING and a constant."""
-        text, part = (self.analyser.value(child) for child in node.children)
-        if text.type != STRING or text.collated or part.type != STRING or not isinstance(part.local, Constant):
-            return None
-        attribute = self.analyser.attribute(text)
-        if attribute is None or isinstance(attribute, Constant):
-            return None
-        if part.local.value is None:
-            return self._with_null("=", attribute)
-        wanted = str(part.local.value)
-        if node.value == "startswith":
-            true = constants.clamp(starting_with(wanted.encode()), STRING)
-            return Predicate(attribute, true, ~true, Truth.NULL)
-        pattern = (
-            "%" + "".join("\\" + c if c in "%_\\" else c for c in wanted) + ("%" if node.value == "contains" else "")
-        )
-        return Predicate(Operation("like", (attribute,), BOOLEAN, (pattern, "\\", False)), _TRUE, _FALSE, Truth.NULL)

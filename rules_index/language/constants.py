@@ -41,6 +41,10 @@ _SPECIAL = {"nan": float("nan")} | {
 _LOWEST_FLOAT_KEY = float_key(float("-inf"))
 
 
+FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<=>": "<=>"}
+"""The operator that means the same with its sides exchanged."""
+
+
 def key_of(constant: Constant) -> Key:
     """The key of a constant that is not NULL."""
     value = constant.value

@@ -58,13 +58,15 @@ def cut(
     """
     inner = source(analyser, value, zone)
     if inner is None:
-        attribute = past_float(attribute, constant.type)
-        bounds = constants.cut(attribute.type, constant, zone) or moved(attribute.type, constant, zone)
+        operand = past_float(attribute, constant.type)
+        if operand is None:
+            return None
+        bounds = constants.cut(operand.type, constant, zone) or moved(operand.type, constant, zone)
         if bounds is None:
             return None
         # Spark does not evaluate what equals the constant for no value
         is_decided = operator in ("=", "<=>") and bounds[0] >= bounds[1]
-        return None if is_decided and can_raise(attribute) else (attribute, *bounds)
+        return None if is_decided and can_raise(operand) else (operand, *bounds)
     column = inner.local
     # Spark does not move the cast of a cast to DATE in <=>
     if value.type != constant.type or not _is_column(column) or (operator == "<=>" and value.type == DATE):

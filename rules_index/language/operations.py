@@ -44,7 +44,8 @@ def as_type(expression: Expression, target: pa.DataType, zone: str) -> Expressio
     if isinstance(expression, Constant):
         return constants.cast(expression, target, zone)
     if is_number(expression.type) and is_number(target):
-        return None if _may_round(expression, target) else Operation("cast", (past_float(expression, target),), target)
+        operand = None if _may_round(expression, target) else past_float(expression, target)
+        return operand and Operation("cast", (operand,), target)
     kind, from_text = expression.type, is_integer(target) or is_decimal(target) or target in (DOUBLE, DATE, BOOLEAN)
     to_text = target == STRING and (is_integer(kind) or kind == BOOLEAN or is_decimal(kind))
     if (kind == STRING and from_text) or to_text or (kind == BOOLEAN and is_integer(target)):
@@ -351,9 +352,9 @@ def may_skip(operator: str, value: Expression, other: Expression) -> bool:
     """Whether Spark may decide a comparison with what it knows as a constant of a wider type without evaluating
     `value`, which can raise.
 
-    It does so if no number of the value's type lies on one side of the constant, or equals it where that is asked. The
-    result is then known for every value that is not NULL, and Spark evaluates nothing if it knows that the value is
-    never NULL. Nor does it evaluate what is compared with NULL.
+    It does so if no number of the value's type lies on one side of the constant, or equals it where that is asked: the
+    result is then the same for every value, so that one that is never NULL need not be evaluated. Nor is what is
+    compared with NULL.
     """
     if has_null([other]):
         return can_raise(value)
@@ -395,6 +396,4 @@ def null_test(node: Node, operand: Expression | None) -> Expression | None:
     """
     if operand is not None and is_never_null(node):
         return Constant(False, BOOLEAN)
-    if operand is not None and can_raise(operand):
-        return None
-    return operation("is_null", [operand], BOOLEAN)
+    return None if operand is None or can_raise(operand) else Operation("is_null", (operand,), BOOLEAN)

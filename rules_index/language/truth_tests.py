@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from rules_index.domains.values import EVERYTHING, NOTHING, ValueSet
 from rules_index.language import constants, operations
 from rules_index.language.formula import Fixed, Formula, Not, Predicate, Truth
-from rules_index.language.typed import Constant, Leaf
+from rules_index.language.typed import Constant, Expression, Leaf, leaves_of
+
+TRUE, FALSE = ValueSet(False, (1,)), ValueSet(True, (1,))
+"""The values of a BOOLEAN attribute that is true, and of one that is false."""
 
 
 def is_plain(formula: Formula) -> bool:
@@ -47,3 +51,13 @@ def truth_test(predicate: Predicate, word: str) -> Predicate:
         wanted = Truth.TRUE if word == "TRUE" else Truth.FALSE
     true = constants.clamp(true, predicate.attribute.type)
     return Predicate(predicate.attribute, true, ~true, Truth(int(predicate.null == wanted)))
+
+
+def with_null(operator: str, attribute: Expression) -> Formula:
+    """A comparison with NULL. Spark does not evaluate the other side, so that no error is raised, unless it is
+    `<=>`."""
+    if operator == "<=>":
+        return Predicate(attribute, NOTHING, EVERYTHING, Truth.TRUE)
+    if any(leaf.text is not None for leaf in leaves_of(attribute)):  # Spark has yet to accept its text
+        return Predicate(attribute, NOTHING, NOTHING, Truth.NULL)
+    return Fixed(Truth.NULL)

@@ -58,6 +58,29 @@ SIMPLER = """
     CASE {v} WHEN 1 THEN 1 ELSE 1 END = 1
     if({v} > 1, i, i) > 0
     if({v} > 1, TRUE, TRUE)
+    if({v} > 1, 1, 2) + 0 > 0
+    (if({v} > 1, 1, 2) + 0) * 3 > 0 OR i < 5
+    if({v} > 1, 1, 2) + i > 0
+    if({v} > 1, 'ab', 'ac') LIKE 'a%'
+    if({v} > 1, 'ab', 'ac') LIKE '%a%'
+    if({v} > 1, 'ab', 'ac') RLIKE 'a'
+    if({v} > 1, 'ab', 'ac') NOT IN ('x', 'y')
+    startswith(if({v} > 1, 'ab', 'ac'), 'a')
+    contains(if({v} > 1, 'ab', 'ac'), 'a')
+    upper(if({v} > 1, 'ab', 'ac')) > 'A'
+    length(if({v} > 1, 'ab', s)) = 2
+    CAST(if({v} > 1, 1, 2) AS BIGINT) > 0
+    CAST(if({v} > 1, 1, 2) AS BOOLEAN)
+    abs(if({v} > 1, 1, -1)) = 1
+    coalesce(if({v} > 1, 1, 2), 3) > 0
+    if(if({v} > 1, 1, 2) + 0 > 0, i < 5, i > 5)
+    CASE WHEN i > 100 THEN 0 WHEN {v} > 1 THEN 1 ELSE 2 END + 0 > 0
+    CASE WHEN {v} > 1 THEN 'x' END = 'y' OR i < 5
+    NOT (CASE WHEN {v} > 1 THEN 'x' END = 'y') OR i < 5
+    CASE WHEN i > 100 THEN 'x' WHEN {v} > 1 THEN 'y' END = 'x' OR i < 5
+    if({v} > 1, NULL, 1) > 1 OR i < 5
+    2 < if({v} > 1, NULL, 1) OR i < 5
+    if(if({v} > 1, NULL, 1) > 1, i < 5, i > 5)
     coalesce({v}, 0) = coalesce({v}, 0)
     coalesce({v}, 0) <= coalesce({v}, 0)
     NOT (coalesce({v}, 0) < coalesce({v}, 0))

@@ -19,9 +19,8 @@ from rules_index.compiling.templates.literal_cuts import Bounds, bounds
 from rules_index.domains.interned_constants import ByteKeys, keys_of
 from rules_index.domains.value_sets import SetArrays, ranges, rays
 from rules_index.domains.values import ValueSet
-from rules_index.language.analyser import FLIPPED
 from rules_index.language.compiler import Compiler
-from rules_index.language.constants import domain
+from rules_index.language.constants import FLIPPED, domain
 from rules_index.language.formula import Predicate, Truth
 from rules_index.language.typed import Leaf
 

@@ -60,3 +60,12 @@ def test_only_spark_knows_whether_it_evaluates_what_equals_no_value(text: str) -
 @pytest.mark.parametrize("text", ["i <=> 1.5", "CAST(s AS INT) > 1.5", "CAST(s AS INT) = 2.0"])
 def test_other_comparisons_need_no_spark(text: str) -> None:
     assert ri.compile_rules([("r", text)], SCHEMA).derived == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["nullif(float(i), 1D) = 16777217", "if(l > 5, 0F, float(i)) + 0D > 5", "if(l > 5, 0F, float(i)) IN (16777217D)"],
+)
+def test_spark_rounds_the_branches_of_a_case(text: str) -> None:
+    """Spark moves the cast to DOUBLE into the branches if it knows all but one of them."""
+    assert len(ri.compile_rules([("r", text)], SCHEMA).derived) == 1
