@@ -18,7 +18,7 @@ from pipelines.rule_set import NEEDS_SPARK, NOT_IMPLIED, as_rejects
 from pipelines.runners.choice import why_spark_rules_are_refused
 from pipelines.scopes import Scope
 from pipelines.settings.model import LOCAL
-from rules_index.index.artifact import FORMAT_VERSION
+from rules_index.index.artifact import FORMAT_VERSION, LANGUAGE_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def settings_of(scope: Scope, engine: str) -> list[Any]:
     configuration = scope.workspace.configuration
     annotate = annotate_of(configuration, scope.name)
     others = [annotate.settings] if annotate is not None else []
-    return [FORMAT_VERSION, configuration.rules.time_zone, scope.event_time, engine, *others]
+    return [[FORMAT_VERSION, LANGUAGE_VERSION], configuration.rules.time_zone, scope.event_time, engine, *others]
 
 
 def zone_notices(scope: Scope, stored: StoredIndex | None) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from rules_index.domains.value_lists import AnyList, by_name
 from rules_index.errors import RuleError, RulesIndexError, unforeseen
 from rules_index.index.annotate import Annotate
 from rules_index.index.annotations import Annotations, settings_of
-from rules_index.index.artifact import FORMAT_VERSION
+from rules_index.index.artifact import FORMAT_VERSION, LANGUAGE_VERSION
 from rules_index.index.build import build
 from rules_index.index.code_matrix import Sample, sample_codes
 from rules_index.index.compiled import CompiledRules
@@ -146,7 +146,9 @@ def compile_columns(
         index=index,
         raising=flat.raising,
         rejects=rejects.table(ids.type),
-        fingerprint=fingerprint([digests], [FORMAT_VERSION, time_zone, event_time, *settings_of(annotations)], inputs),
+        fingerprint=fingerprint(
+            [digests], [FORMAT_VERSION, LANGUAGE_VERSION, time_zone, event_time, *settings_of(annotations)], inputs
+        ),
         time_zone=time_zone,
         event_time=event_time,
         stats={**stats, "build_seconds": round(time.perf_counter() - started, 6)},

@@ -36,7 +36,7 @@ from rules_index.domains.value_lists import AnyList, ValueList, by_name
 from rules_index.errors import ArtifactError, RuleError, RulesIndexError
 from rules_index.index.annotate import Annotate
 from rules_index.index.annotations import settings_of
-from rules_index.index.artifact import FORMAT_VERSION
+from rules_index.index.artifact import FORMAT_VERSION, LANGUAGE_VERSION
 from rules_index.index.code_matrix import Sample
 from rules_index.index.compiled import CompiledRules, Layers
 from rules_index.index.rule_texts import RuleTexts
@@ -106,7 +106,13 @@ def _overlaid(layers: Layers, rejects: pa.Table, started: float) -> CompiledRule
 
 def _settings(compiled: CompiledRules) -> list[Any]:
     """The settings that are part of an index's fingerprint."""
-    return [FORMAT_VERSION, compiled.time_zone, compiled.event_time, *settings_of(compiled.annotations)]
+    return [
+        FORMAT_VERSION,
+        LANGUAGE_VERSION,
+        compiled.time_zone,
+        compiled.event_time,
+        *settings_of(compiled.annotations),
+    ]
 
 
 def _read(changes: Rules, compiled: CompiledRules) -> tuple[pa.Array, RuleColumns, Rejects]:

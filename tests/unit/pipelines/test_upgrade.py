@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from typing import Any
 
@@ -21,11 +22,12 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-def formatted(patch: pytest.MonkeyPatch, version: int) -> None:
-    """The version of deltatag that writes and reads a format of indexes."""
-    for name, module in list(sys.modules.items()):
-        if name.startswith(("rules_index", "pipelines")) and hasattr(module, "FORMAT_VERSION"):
-            patch.setattr(module, "FORMAT_VERSION", version)
+def of_version(patch: pytest.MonkeyPatch, name: str, version: int) -> None:
+    """A deltatag whose indexes have another version of their format or language."""
+    importlib.import_module("rules_index.compiling.update")  # imported only when used, and then with this version
+    for module in [each for path, each in sys.modules.items() if path.startswith(("rules_index", "pipelines"))]:
+        if hasattr(module, name):
+            patch.setattr(module, name, version)
 
 
 @pytest.mark.parametrize("writes", quick_first(2, (2, 0, 1, 3, 4)))
@@ -43,7 +45,7 @@ def test_an_unfinished_micro_batch_goes_on_or_tells_the_way_out(new_workspace, a
         return put(self, version, lines)
 
     with pytest.MonkeyPatch.context() as patch:
-        formatted(patch, artifact.FORMAT_VERSION - 1)
+        of_version(patch, "FORMAT_VERSION", artifact.FORMAT_VERSION - 1)
         compile_scopes(workspace)
         patch.setattr(FolderLog, "_put", dying)
         with pytest.raises(Killed):
@@ -61,3 +63,17 @@ def test_an_unfinished_micro_batch_goes_on_or_tells_the_way_out(new_workspace, a
     tagged = workspace.lake.arrow("s_tagged", ["id", "rule_ids"]).to_pylist()
     assert sorted((row["id"], row["rule_ids"]) for row in tagged) == [(n, ["low"] if n < 3 else []) for n in range(9)]
     assert workspace.lake.arrow("s_matches", ["id"])["id"].to_pylist() == [0, 1, 2]
+
+
+def test_rules_are_compiled_again_after_a_correction_of_their_meaning(new_workspace, add_rules) -> None:
+    workspace = new_workspace({"s": {"source": "lake/source", "key": ["id"]}}, spark=False)
+    write_deltalake(workspace.configuration.streams["s"].source, pa.table({"id": pa.array(range(9), pa.int64())}))
+    add_rules(workspace, ("low", "s", "id < 3"))
+    with pytest.MonkeyPatch.context() as patch:
+        of_version(patch, "LANGUAGE_VERSION", artifact.LANGUAGE_VERSION - 1)
+        compile_scopes(workspace)
+        tag_stream(workspace, "s")
+    (compiled,) = compile_scopes(workspace)
+    assert compiled.state == "compiled" and not compiled.notices
+    tag_stream(workspace, "s")
+    assert [each.state for each in compile_scopes(workspace)] == ["unchanged"]
