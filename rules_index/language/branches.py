@@ -7,10 +7,10 @@ that none raises. This matters only where a condition can raise.
 from __future__ import annotations
 
 from rules_index.language import constants
-from rules_index.language.coercion import BOOLEAN, IncompatibleTypesError, common_type
-from rules_index.language.nodes import Node, inside
+from rules_index.language.coercion import IncompatibleTypesError, common_type
+from rules_index.language.nodes import Node
 from rules_index.language.operations import can_raise
-from rules_index.language.typed import Constant, Expression, Operation, leaves_of, operations_of
+from rules_index.language.typed import Constant, Expression, Operation, operations_of
 
 
 def common_outcome(operator: str, case: Expression | None, other: Expression | None, zone: str) -> bool | None:
@@ -41,11 +41,9 @@ def has_constant_branches(expression: Expression | None) -> bool:
     return all(isinstance(each, Constant) for each in _branches(expression)) and can_raise(expression)
 
 
-def is_moved_into_branches(node: Node, attribute: Expression) -> bool:
-    """Whether Spark may move an operation of the condition `node` into the branches of a CASE, which may then be equal.
-    `attribute` is what the index would encode for the condition."""
-    if any(leaf.text is not None and leaf.type != BOOLEAN for leaf in leaves_of(attribute)):
-        return any(map(_has_literal_branches, inside(node)))
+def is_moved_into_branches(attribute: Expression) -> bool:
+    """Whether Spark may move an operation within an attribute's expression into the branches of a CASE, which may then
+    be equal."""
     return any(
         each.name != "case"
         and any(map(has_constant_branches, each.operands))
@@ -54,7 +52,7 @@ def is_moved_into_branches(node: Node, attribute: Expression) -> bool:
     )
 
 
-def _has_literal_branches(node: Node) -> bool:
+def has_literal_branches(node: Node) -> bool:
     """Whether a node is a CASE or `if` between literals."""
     if node.kind == "call" and node.value == "if":
         return all(each.kind == "literal" for each in node.children[1:])

@@ -19,10 +19,10 @@ from rules_index.language.analysis import Value, evaluated_once
 from rules_index.language.coercion import BOOLEAN, NULL, STRING, Type, is_float, name_of
 from rules_index.language.connectives import CONDITIONS, operands
 from rules_index.language.formula import And, Fixed, Formula, Or, Predicate, Truth, predicates_of
-from rules_index.language.nodes import Node, is_never_null
+from rules_index.language.nodes import Node, inside, is_never_null
 from rules_index.language.simplified_casts import past_float
 from rules_index.language.truth_tests import FALSE, TRUE, are_proven, fixed, is_plain, negate, truth_test, with_null
-from rules_index.language.typed import OPERAND, Constant, Expression, Operation
+from rules_index.language.typed import OPERAND, Constant, Expression, Operation, leaves_of
 
 _CALLS = frozenset(("like", "ilike", "rlike", "regexp", "regexp_like"))
 _STEPS_OF_CAST = 8
@@ -59,11 +59,24 @@ class Splitter:
         if node.kind == "not":
             return negate(self.formula(node.children[0]))
         formula = self._condition(node)
-        if self.analyser.tokens.names_lists:
-            return formula
-        if any(branches.is_moved_into_branches(node, each.attribute) for each in predicates_of(formula)):
+        if self._has_moved_operation(node, formula) and not self.analyser.tokens.names_lists:
             return Predicate(self.analyser.derived(node, BOOLEAN), TRUE, FALSE, Truth.NULL)
         return formula
+
+    def _has_moved_operation(self, node: Node, formula: Formula) -> bool:
+        """Whether Spark may move an operation of a condition into the branches of a CASE, here or in a derived
+        column."""
+        attributes = [each.attribute for each in predicates_of(formula)]
+        if any(map(branches.is_moved_into_branches, attributes)):
+            return True
+        leaves = [leaf for each in attributes for leaf in leaves_of(each) if leaf.type != BOOLEAN]
+        texts = [leaf.text for leaf in leaves if leaf.text is not None]
+        return bool(texts) and any(
+            self.analyser.text(each) in text
+            for each in inside(node)
+            if branches.has_literal_branches(each)
+            for text in texts
+        )
 
     def _condition(self, node: Node) -> Formula:
         """The formula of a condition that is no connective."""
