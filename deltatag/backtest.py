@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -127,13 +127,17 @@ def _print(result: BacktestResult) -> None:
     say(f"{result.scope}: {how}{counted(result.rows, 'row')}, {result.seconds:.1f} s; nothing was written")
     names = ["rule", "matches", "share", "gained", "lost", "errors", "ns a row", "over time"]
     tried = [each for each in result.rules if each.error is None]
+    periods = _periods_of(tried)
+    bars = [periods.bars(each) if periods else "" for each in tried]
     share = [f"{each.matches / result.rows:.2%}" if result.rows else "-" for each in tried]
     rows = [
-        [each.rule_id, each.matches, part, each.gained, each.lost, each.errors, _cost(each), _bars(each)]
-        for each, part in zip(tried, share, strict=True)
+        [each.rule_id, each.matches, part, each.gained, each.lost, each.errors, _cost(each), bar]
+        for each, part, bar in zip(tried, share, bars, strict=True)
     ]
     if rows:
         print_table(names, rows)
+    if periods:
+        say(periods.described())
     for each in tried[:_PLOTTED]:
         if each.overlaps:
             beside = ", ".join(f"{escaped(rule)} ({count:,})" for rule, count in _top(each.overlaps).items())
@@ -155,23 +159,47 @@ def _first(each: RuleBacktest, kind: str) -> list[dict[str, Any]]:
     return [example for example in each.examples if example["kind"] == kind][:2]
 
 
-def _binned(each: RuleBacktest, bins: int) -> tuple[list[datetime], list[int]]:
-    """Matches in at most `bins` equal periods over their time range: the starts of the periods, and the counts."""
-    first, last = min(each.over_time), max(each.over_time)
-    span = max(1, int((last - first).total_seconds() // 3_600) + 1)
-    hours = -(-span // min(bins, span))
-    counts = [0] * -(-span // hours)
-    for hour, count in each.over_time.items():
-        counts[int((hour - first).total_seconds() // 3_600) // hours] += count
-    return [first + timedelta(hours=hours * place) for place in range(len(counts))], counts
+class _Periods:
+    """At most `_WIDTH` equal periods of whole hours or days, over all times at which one of the rules matches."""
+
+    def __init__(self, rules: Iterable[RuleBacktest]) -> None:
+        times = [time for each in rules for time in each.over_time]
+        self.first, self.last = min(times), max(times)
+        span = _hours_between(self.first, self.last) + 1
+        hours = -(-span // _WIDTH)
+        self.hours = hours if hours < 24 else -(-hours // 24) * 24
+        self.starts = [self.first + timedelta(hours=place) for place in range(0, span, self.hours)]
+
+    def counts(self, each: RuleBacktest) -> list[int]:
+        """[periods] the rule's matches."""
+        counts = [0] * len(self.starts)
+        for time, count in each.over_time.items():
+            counts[_hours_between(self.first, time) // self.hours] += count
+        return counts
+
+    def bars(self, each: RuleBacktest) -> str:
+        """The counts as bars, of which the highest is full."""
+        counts = self.counts(each)
+        highest = max(1, *counts)
+        return "".join(_BARS[-(-count * 8 // highest)] for count in counts)
+
+    def described(self) -> str:
+        """What a bar stands for."""
+        days, hours = divmod(self.hours, 24)
+        period = counted(self.hours, "hour") if hours or not days else counted(days, "day")
+        return (
+            f"over time: {self.first:%Y-%m-%d %H:00} to {self.last:%Y-%m-%d %H:59}, {period} a bar; "
+            "the highest bar of each rule is full"
+        )
 
 
-def _bars(each: RuleBacktest) -> str:
-    if not each.over_time:
-        return ""
-    _, counts = _binned(each, _WIDTH)
-    highest = max(counts)
-    return "".join(_BARS[-(-count * 8 // highest)] for count in counts)
+def _hours_between(first: datetime, last: datetime) -> int:
+    return int((last - first).total_seconds() // 3_600)
+
+
+def _periods_of(rules: Sequence[RuleBacktest]) -> _Periods | None:
+    """The periods; None if no rule matches a row with a time."""
+    return _Periods(rules) if any(each.over_time for each in rules) else None
 
 
 def _plot(result: BacktestResult, path: Path) -> None:
@@ -184,12 +212,13 @@ def _plot(result: BacktestResult, path: Path) -> None:
     from matplotlib import dates, pyplot
 
     shown = [each for each in result.rules if each.error is None][:_PLOTTED]
+    periods = _periods_of(shown)
     figure, axes = pyplot.subplots(max(1, len(shown)), 1, figsize=(9, 1 + 2 * max(1, len(shown))), squeeze=False)
     for axis, each in zip(axes[:, 0], shown, strict=False):
         axis.set_title(f"{each.rule_id}: {each.matches:,} matches", loc="left", fontsize=10, parse_math=False)
         axis.set_ylabel("rows")
-        if each.over_time:
-            starts, counts = _binned(each, _WIDTH)
+        if periods:
+            starts, counts = periods.starts, periods.counts(each)
             width = (starts[1] - starts[0]) * 0.9 if len(starts) > 1 else 0.04
             axis.bar(starts, counts, width=width, align="edge", color="#0969da")
             ticks = dates.AutoDateLocator(maxticks=9)

@@ -269,3 +269,22 @@ def test_a_time_of_day_is_no_day() -> None:
     assert bounds("2024-03-31", "2024-03-31T22:00Z", day, zone) == (date(2024, 3, 31), date(2024, 4, 1))
     with pytest.raises(ConfigurationError, match=r"and '2024-03-31T12:00' is a time of a day; give a day"):
         bounds("2024-03-31T12:00", None, day, zone)
+
+
+def test_bars_of_all_rules_cover_the_same_periods(workspace, tmp_path: Path, capsys, monkeypatch) -> None:
+    configuration = workspace.configuration.path
+    configuration.write_text(
+        '[lake]\nroot = "lake"\n[rules]\ntime_zone = "Europe/Berlin"\n'
+        '[streams.s]\nsource = "lake/source"\nevent_time = "t"\n'
+    )
+    monkeypatch.setenv("DELTATAG_CONFIG", str(configuration))
+    file = tmp_path / "rules.csv"
+    file.write_text("rule_id,scope,expression\nlate,s,id >= 2500 AND id < 4000\nnever,s,x > 500\nall,s,TRUE\n")
+    assert main(["backtest", "s", "--file", str(file)]) == 0
+    told = capsys.readouterr().out
+    assert "over time: 2024-03-30 13:00 to 2024-04-03 01:59, 2 hours a bar" in told  # 85 hours, local in Berlin
+    bars = {
+        line.split()[0]: line.split()[7:] for line in told.splitlines() if line.startswith(("late", "never", "all"))
+    }
+    assert bars["never"] == [] and len(bars["all"][0]) == 43
+    assert len(bars["late"][0]) == 13  # 26 of these hours
