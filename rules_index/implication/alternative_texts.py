@@ -15,8 +15,9 @@ from rules_index.implication.alternatives import redundant
 from rules_index.implication.example_rows import ExampleRows
 from rules_index.implication.examples import examples
 from rules_index.implication.impossible import possible
-from rules_index.implication.region_boxes import boxes_of
+from rules_index.implication.region_boxes import RegionBoxes, boxes_of
 from rules_index.implication.text_spans import Alternatives
+from rules_index.index.compiled import CompiledRules
 from rules_index.language.scope import Scope
 
 _MOST_CHARACTERS = 1 << 20
@@ -39,22 +40,14 @@ class SuperfluousAlternatives:
     examples: pa.StructArray
 
 
-def superfluous(given: Alternatives, chosen: np.ndarray, scope: Scope, splits: int) -> SuperfluousAlternatives:
-    """The superfluous alternatives of the chosen rules [rules] bool, all of which compile. splits: `most` of
-    `cover_boxes`."""
-    count = len(given.texts)
-    table = pa.table({"rule_id": pa.array(np.arange(count)), "expression": given.texts})
-    compiled = compile_rules(table, scope.schema, "scan", time_zone=scope.time_zone, lists=[*scope.lists.values()])
-    boxes = possible(boxes_of(compiled), compiled.attributes, compiled.regions)
-    ids = compiled.ids.to_numpy()
-    accepted = np.zeros(count, bool)
-    accepted[ids] = True
-    box_start = np.searchsorted(ids[boxes.rule], np.arange(count + 1))
+def superfluous(given: Alternatives, chosen: np.ndarray, scope: Scope) -> SuperfluousAlternatives:
+    """The superfluous alternatives of the chosen rules [rules] bool, all of which compile."""
+    compiled, boxes, accepted, box_start = _compiled(given.texts, scope)
     group = segment_ids(given.start)
     # if an alternative does not compile by itself, though its rule does, nothing is known about its group
     compiles = chosen[given.rule] & (segment_counts(~accepted, given.start) == 0)
     never = compiles[group] & (np.diff(box_start) == 0)
-    more = compiles[group] & redundant(boxes, box_start, given.start, splits)
+    more = compiles[group] & redundant(boxes, box_start, given.start)
     found = np.flatnonzero(never | more)
     box = np.where(never[found] | ~given.is_whole[group[found]], -1, np.append(box_start, 0)[found])
     return SuperfluousAlternatives(
@@ -63,7 +56,7 @@ def superfluous(given: Alternatives, chosen: np.ndarray, scope: Scope, splits: i
 
 
 def superfluous_in_rule(
-    given: Alternatives, texts: Sequence[str], chosen: np.ndarray, scope: Scope, splits: int
+    given: Alternatives, texts: Sequence[str], chosen: np.ndarray, scope: Scope
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns the alternatives [n] int64 that the chosen rules [rules] bool do not need because of the rest of the
     rule, and whether each is never TRUE within it, [n] bool.
@@ -80,18 +73,12 @@ def superfluous_in_rule(
         rule = texts[given.rule[group[at]]]
         others = [each for each in range(given.start[group[at]], given.start[group[at] + 1]) if each != at]
         variants += [_with_false(rule, given, [at]), rule, _with_false(rule, given, others)]
-    table = pa.table({"rule_id": pa.array(np.arange(len(variants))), "expression": pa.array(variants, pa.string())})
-    compiled = compile_rules(table, scope.schema, "scan", time_zone=scope.time_zone, lists=[*scope.lists.values()])
-    boxes = possible(boxes_of(compiled), compiled.attributes, compiled.regions)
-    ids = compiled.ids.to_numpy()
-    accepted = np.zeros(len(variants), bool)
-    accepted[ids] = True
+    _, boxes, accepted, box_start = _compiled(pa.array(variants, pa.string()), scope)
     compiles = accepted.reshape(-1, 3).all(axis=1)
-    box_start = np.searchsorted(ids[boxes.rule], np.arange(len(variants) + 1))
     # two groups for each alternative: the variant without it and the rule, of which the rule is tried first; and the
     # variant without the other alternatives
     start = np.stack([np.arange(0, len(variants), 3), np.arange(2, len(variants) + 1, 3)], axis=1).reshape(-1)
-    spared = redundant(boxes, box_start, np.append(start, len(variants)), splits).reshape(-1, 3)[:, 1] & compiles
+    spared = redundant(boxes, box_start, np.append(start, len(variants))).reshape(-1, 3)[:, 1] & compiles
     never = spared & (np.diff(box_start).reshape(-1, 3)[:, 2] == 0)
     last = np.zeros(len(tried), bool)
     rules = given.rule[group[tried]]
@@ -99,6 +86,19 @@ def superfluous_in_rule(
     last[extra[np.append(rules[extra][1:] != rules[extra][:-1], True)[: len(extra)]]] = True
     found = never | last
     return tried[found], never[found]
+
+
+def _compiled(texts: pa.Array, scope: Scope) -> tuple[CompiledRules, RegionBoxes, np.ndarray, np.ndarray]:
+    """Compiles texts as rules. Returns (compiled, boxes, accepted, start): which texts compile [texts] bool, and their
+    boxes that a row can be inside; those of text i are start[i] to start[i + 1]."""
+    numbers = pa.array(np.arange(len(texts)))
+    table = pa.table({"rule_id": numbers, "expression": texts})
+    compiled = compile_rules(table, scope.schema, "scan", time_zone=scope.time_zone, lists=[*scope.lists.values()])
+    boxes = possible(boxes_of(compiled), compiled.attributes, compiled.regions)
+    ids = compiled.ids.to_numpy()
+    accepted = np.zeros(len(texts), bool)
+    accepted[ids] = True
+    return compiled, boxes, accepted, np.searchsorted(ids[boxes.rule], np.arange(len(texts) + 1))
 
 
 def _with_false(text: str, given: Alternatives, replaced: Sequence[int]) -> str:

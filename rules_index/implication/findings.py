@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from rules_index.arrays import gather_indices, offsets_of
 from rules_index.engines.scan import Scan
-from rules_index.implication.alternatives import always_true, redundant
+from rules_index.implication.alternatives import SPLITS, always_true, redundant
 from rules_index.implication.containment import Containment, RulesWithOthers
 from rules_index.implication.example_rows import ExampleRows
 from rules_index.implication.examples import examples
@@ -28,9 +28,6 @@ from rules_index.implication.kinds import (
 from rules_index.implication.region_boxes import RegionBoxes, boxes_of, conjunctions_of, distinct_lists
 from rules_index.index.compiled import CompiledRules
 from rules_index.index.hybrid import Hybrid
-
-SPLITS = 1 << 14
-"""The comparisons of a part with a box after which the box is left undecided."""
 
 
 def findings(compiled: CompiledRules) -> pa.Table:
@@ -63,9 +60,9 @@ def findings(compiled: CompiledRules) -> pa.Table:
     conjunctions = conjunctions_of(compiled)
     boxes = possible(boxes_of(compiled), compiled.attributes, compiled.regions)
     engine = Hybrid.scanning(conjunctions) if isinstance(compiled.index, Scan) else compiled.index
-    always = always_true(boxes, SPLITS)
+    always = always_true(boxes)
     never = np.diff(boxes.rule_start) == 0
-    more = redundant(boxes, np.arange(len(boxes.rule) + 1), boxes.rule_start, SPLITS) & ~always[boxes.rule]
+    more = redundant(boxes, np.arange(len(boxes.rule) + 1), boxes.rule_start) & ~always[boxes.rule]
     kept = np.flatnonzero(~more)
     containment = Containment(boxes, kept, conjunctions, engine, SPLITS)
     groups = _groups(boxes, kept, containment.box_start, never | always)

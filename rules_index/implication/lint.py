@@ -18,7 +18,7 @@ from rules_index.domains.value_lists import AnyList
 from rules_index.implication import messages
 from rules_index.implication.alternative_texts import superfluous, superfluous_in_rule
 from rules_index.implication.examples import joined_examples
-from rules_index.implication.findings import SPLITS, findings
+from rules_index.implication.findings import findings
 from rules_index.implication.kinds import (
     ALWAYS_RAISES,
     CONTRADICTION,
@@ -220,7 +220,7 @@ def _alternatives(
     rules with a validity bound, which get no example: a row that satisfies a rule's text may be out of its bounds.
     """
     constant, bounded = constant_and_bounded
-    found = superfluous(given, ~constant, scope, SPLITS)
+    found = superfluous(given, ~constant, scope)
     instances = messages.example_texts(found.examples, texts.take(pa.array(found.rule)).to_pylist())
     made = []
     for number, (rule, at, unreachable) in enumerate(
@@ -262,7 +262,7 @@ def _in_context(
     instance_of = dict(zip(places, instances, strict=True))
     chosen = np.zeros(len(texts), bool)
     chosen[list(places)] = True
-    alternatives, never = superfluous_in_rule(given, texts.to_pylist(), chosen, scope, SPLITS)
+    alternatives, never = superfluous_in_rule(given, texts.to_pylist(), chosen, scope)
     rules = given.rule[segment_ids(given.start)[alternatives]]
     for at, rule, unreachable in zip(alternatives.tolist(), rules.tolist(), never.tolist(), strict=True):
         text = given.texts[at].as_py()
