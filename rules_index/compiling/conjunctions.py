@@ -77,7 +77,16 @@ class Expansion:
     def conjunctions_of(self, formula: Formula, wanted: bool = True) -> tuple[Conjunction, ...]:
         """The conjunctions that together have the rows on which `formula` is TRUE or, if not `wanted`, FALSE. `ALWAYS`
         and `NEVER` stand for all rows and none."""
-        return self._expand(formula, wanted)
+        if isinstance(formula, Predicate):
+            values = formula.true if wanted else formula.false
+            null = formula.null is (Truth.TRUE if wanted else Truth.FALSE)
+            return self._simplified(Literal(self.number_of(formula.attribute), values, null))
+        if isinstance(formula, Not):
+            return self.conjunctions_of(formula.operand, not wanted)
+        if isinstance(formula, Fixed):
+            return ALWAYS if formula.truth is (Truth.TRUE if wanted else Truth.FALSE) else NEVER
+        parts = [self.conjunctions_of(operand, wanted) for operand in formula.operands]
+        return self.all_of(parts) if isinstance(formula, And) == wanted else self.any_of(parts)
 
     @property
     def disjunctions(self) -> tuple[SharedDisjunction, ...]:
@@ -96,18 +105,6 @@ class Expansion:
             self._raising.append(can_raise(attribute))
             self._by_identity[id(attribute)] = number
         return number
-
-    def _expand(self, formula: Formula, wanted: bool) -> tuple[Conjunction, ...]:
-        if isinstance(formula, Predicate):
-            values = formula.true if wanted else formula.false
-            null = formula.null is (Truth.TRUE if wanted else Truth.FALSE)
-            return self._simplified(Literal(self.number_of(formula.attribute), values, null))
-        if isinstance(formula, Not):
-            return self._expand(formula.operand, not wanted)
-        if isinstance(formula, Fixed):
-            return ALWAYS if formula.truth is (Truth.TRUE if wanted else Truth.FALSE) else NEVER
-        parts = [self._expand(operand, wanted) for operand in formula.operands]
-        return self.all_of(parts) if isinstance(formula, And) == wanted else self.any_of(parts)
 
     def _simplified(self, literal: Literal) -> tuple[Conjunction, ...]:
         if literal.values.is_empty and not literal.null:

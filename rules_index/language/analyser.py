@@ -8,6 +8,7 @@ from functools import partial
 
 import pyarrow as pa
 
+from rules_index.domains.values import is_indexable
 from rules_index.errors import RuleError
 from rules_index.language import calls, computation, constants, moved_casts, operations, references, value_lists
 from rules_index.language.analysis import CONDITION_TYPES, Value, evaluated_once
@@ -139,7 +140,7 @@ class Analyser:
     def attribute(self, value: Value) -> Expression | None:
         """The expression that the index encodes for a value, if necessary a derived column; None if Spark must compare
         the value."""
-        if value.type is None or value.collated or not constants.has_keys(value.type):
+        if value.type is None or value.collated or not is_indexable(value.type):
             return None
         if value.local is not None:
             return value.local
@@ -247,7 +248,7 @@ class Analyser:
         values = in_micros(self, [self.value(child) for child in node.children])
         common = self.common_of(node, values)
         tree = None
-        if common is not None and constants.has_keys(common):
+        if common is not None and is_indexable(common):
             zone = self.scope.time_zone
             operands = operations.members([each.local for each in values], common, zone)
             if not moved_casts.is_moved_in_list(self, values, common, zone):

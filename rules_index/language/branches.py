@@ -6,6 +6,7 @@ that none raises. This matters only where a condition can raise.
 
 from __future__ import annotations
 
+from rules_index.domains.values import is_indexable
 from rules_index.language import constants
 from rules_index.language.coercion import IncompatibleTypesError, common_type
 from rules_index.language.nodes import Node
@@ -73,7 +74,7 @@ def _truth(operator: str, value: Expression, other: Constant, zone: str) -> bool
         common = common_type(value.type, other.type)
     except IncompatibleTypesError:
         return None
-    if common is None or not constants.has_keys(common):
+    if common is None or not is_indexable(common):
         return None
     first, second = constants.cast(value, common, zone), constants.cast(other, common, zone)
     return None if first is None or second is None else constants.truth(operator, first, second)

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import pyarrow as pa
 
-from rules_index.domains.values import NAN_KEY, Key, ValueSet, float_key, interval, is_indexable, successor
+from rules_index.domains.values import NAN_KEY, Key, ValueSet, float_key, interval, successor
 from rules_index.language.coercion import (
     BIGINT,
     BINARY,
@@ -324,8 +324,3 @@ def _decimal_from_text(text: str, target: pa.DataType) -> int | None:
     if unscaled >= 10**target.precision:
         return None
     return -unscaled if exact < 0 else unscaled
-
-
-def has_keys(data_type: pa.DataType) -> bool:
-    """Whether values of a type have keys."""
-    return is_indexable(data_type)

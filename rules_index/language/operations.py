@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from rules_index.domains.values import is_indexable
 from rules_index.language import constants
 from rules_index.language.coercion import (
     BIGINT,
@@ -343,7 +344,7 @@ def compared(operator: str, left: Expression, right: Expression, common: pa.Data
         return None  # Spark may know the result of comparing a value with itself, and then does not evaluate the value
     if isinstance(first, Constant) and isinstance(second, Constant):
         return Constant(constants.truth(operator, first, second), BOOLEAN)
-    if not constants.has_keys(common) or may_skip(operator, left, second) or may_skip(operator, right, first):
+    if not is_indexable(common) or may_skip(operator, left, second) or may_skip(operator, right, first):
         return None
     return Operation(operator, (first, second), BOOLEAN)
 

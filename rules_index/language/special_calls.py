@@ -9,7 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from rules_index.language import constants, operations
+from rules_index.domains.values import is_indexable
+from rules_index.language import operations
 from rules_index.language.analysis import Analysis, Value, evaluated_once
 from rules_index.language.array_calls import ARRAY_CALLS
 from rules_index.language.coercion import (
@@ -164,7 +165,7 @@ def _arithmetic(analyser: Analysis, node: Node, arguments: list[Value]) -> Value
 def _extreme(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
     """`greatest` or `least` in the common type of its arguments."""
     common = analyser.common_of(node, arguments)
-    if common is None or common == NULL or not constants.has_keys(common):
+    if common is None or common == NULL or not is_indexable(common):
         return None
     kinds = {each.type for each in arguments} - {NULL}
     if STRING in kinds and len(kinds) > 1:
