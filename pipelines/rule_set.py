@@ -18,7 +18,7 @@ from pipelines.errors import TableError
 from pipelines.lake.lake import Lake
 from pipelines.lake.version_rows import rows_at
 from rules_index.arrays import as_lists
-from rules_index.language.coercion import name_of, normalise
+from rules_index.language.coercion import spark_type
 
 RULE_COLUMNS = ["rule_id", "expression", "valid_from", "valid_to"]
 """The columns of a rule that are compiled."""
@@ -171,12 +171,6 @@ def in_years_of_python(rules: pl.DataFrame) -> pl.DataFrame:
     9999-12-31 23:59:59 in New York."""
     bounds = [name for name in ("valid_from", "valid_to") if rules.schema.get(name) == _BOUND]
     return rules.with_columns(pl.col(bounds).clip(*_YEARS))
-
-
-def spark_type(column: pl.Series) -> str:
-    """The name that Spark has for the type of a column."""
-    kind = column.head(0).to_arrow().type
-    return name_of(normalise(kind)) if normalise(kind) is not None else str(kind)
 
 
 def _sort_out(version: int, enabled: pl.DataFrame, scopes: Sequence[str]) -> RuleSet:

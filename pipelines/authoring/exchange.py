@@ -26,10 +26,11 @@ from pipelines.errors import ConfigurationError, TableError, not_written
 from pipelines.lake.authors import by_this_user
 from pipelines.lake.lake import Lake, arrow_schema
 from pipelines.lake.reading import rewrite_alters_times
-from pipelines.rule_set import ANNOTATED_BY, DUPLICATE_ID, RULE_COLUMNS, SHOWN, spark_type
+from pipelines.rule_set import ANNOTATED_BY, DUPLICATE_ID, RULE_COLUMNS, SHOWN
 from pipelines.scopes import scope_of, scopes_of
 from pipelines.value_lists import read_lists
 from pipelines.workspace import Workspace
+from rules_index.language.coercion import spark_type
 
 READERS = {"sigma": read_sigma, "dmn": read_dmn}
 """Readers of rules in other languages than the table's own columns."""

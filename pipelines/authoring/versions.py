@@ -16,9 +16,10 @@ from pipelines.lake.authors import author_of
 from pipelines.lake.lake import Lake, arrow_schema
 from pipelines.lake.reading import arrow_reads, as_dataset, as_texts, read_rows
 from pipelines.lake.version_rows import is_small, rows_at, rows_of_versions
-from pipelines.rule_set import in_years_of_python, spark_type
+from pipelines.rule_set import in_years_of_python
 from pipelines.table_definitions import OPTIONAL_OF_RULES, RULES, tagged_table
 from pipelines.workspace import Workspace
+from rules_index.language.coercion import spark_type
 from rules_index.names import similar_id
 
 WHOLE_RULES = replace(RULES, columns=(*RULES.columns, *OPTIONAL_OF_RULES))

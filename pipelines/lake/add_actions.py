@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 from datetime import date, datetime, timedelta
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from rules_index.names import path_parts
 
@@ -19,6 +21,11 @@ if TYPE_CHECKING:
     from rules_index.implication.widening import ColumnRange, Widened
 
 _MILLISECOND = timedelta(milliseconds=1)
+
+
+def file_name(path: str) -> str:
+    """The name of a file without its folders; unique within a table."""
+    return PurePosixPath(unquote(path)).name
 
 
 def live_files(log: DeltaLog, version: int) -> list[dict[str, Any]] | None:

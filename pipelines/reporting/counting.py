@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import PurePosixPath
 from typing import Any
-from urllib.parse import unquote
 
 import numpy as np
 import polars as pl
@@ -17,6 +15,7 @@ import pyarrow.dataset as ds
 
 from pipelines.error_texts import first_line
 from pipelines.errors import TableError
+from pipelines.lake.add_actions import file_name
 from pipelines.lake.lake import Lake
 from pipelines.lake.reading import arrow_reads, as_dataset, files_in, read_rows
 from rules_index.names import column_key
@@ -136,11 +135,6 @@ def _in_spelling(fields: Iterable[pa.Field], path: Sequence[str]) -> tuple[str, 
         found.append(field.name)
         fields = list(field.type) if pa.types.is_struct(field.type) else ()
     return tuple(found)
-
-
-def file_name(path: str) -> str:
-    """The name of a file without its folders; unique within a table."""
-    return PurePosixPath(unquote(path)).name
 
 
 def count(rows: TaggedRows) -> RowCounts:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, functions
 
+from pipelines.lake.add_actions import file_name
 from pipelines.lake.column_types import ARROW_ID_TYPES, arrow_schema_of, plain_fields
 from pipelines.recovery.jvm_restart import batch_time_limit
 from pipelines.retagging import worker_files
@@ -89,10 +88,10 @@ class TaggedRows:
             return tuple((version, add) for add in adds)
         rows = self.spark.read.format("delta").option("versionAsOf", version).load(self.log.uri)
         try:
-            kept = {_file_name(path) for path in self._with_missing(rows).filter(condition).inputFiles()}
+            kept = {file_name(path) for path in self._with_missing(rows).filter(condition).inputFiles()}
         except PySparkException:  # the condition names a field that the table lacks
             return tuple((version, add) for add in adds)
-        return tuple((version, add) for add in adds if _file_name(add["path"]) in kept)
+        return tuple((version, add) for add in adds if file_name(add["path"]) in kept)
 
     def columns(self) -> pa.Schema:
         """The newest columns, followed by the missing ones."""
@@ -289,8 +288,3 @@ def _committer(
     frames: Sequence[DataFrame], app: str, number: int, marks: Sequence[str],
 ) -> Callable[[], int | None]:  # fmt: skip
     return lambda: log.rewrite(log.snapshot(version), removed, entries, frames, app, number, marks)
-
-
-def _file_name(path: str) -> str:
-    """The name of a file without its folders; unique within a table."""
-    return PurePosixPath(unquote(path)).name

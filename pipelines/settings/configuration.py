@@ -340,12 +340,7 @@ def _list(name: str, section: Section) -> ListTable:
 
 def _duration(section: Section, key: str) -> int | None:
     """The duration in microseconds; None if the key is missing."""
-    if key not in section.values:
-        return None
-    try:
-        return parse_duration(section.values[key])
-    except ValueError as error:
-        raise section.error(key, str(error)) from None
+    return section.duration(key) if key in section.values else None
 
 
 def _join_keys(section: Section, members: tuple[str, ...]) -> dict[str, tuple[str, ...]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pipelines.settings.model import Maintenance
-from pipelines.settings.section import Section, parse_duration
+from pipelines.settings.section import Section
 
 _MODES = ("auto", "never")
 
@@ -20,14 +20,7 @@ def maintenance_of(section: Section) -> Maintenance:
     default = Maintenance()
     return Maintenance(
         automatic=table.choice("mode", _MODES) == "auto",
-        versions=_duration(table, "versions") if "versions" in value else default.versions,
-        runs=_duration(table, "runs") if "runs" in value else default.runs,
-        quarantine=_duration(table, "quarantine") if "quarantine" in value else default.quarantine,
+        versions=table.duration("versions") if "versions" in value else default.versions,
+        runs=table.duration("runs") if "runs" in value else default.runs,
+        quarantine=table.duration("quarantine") if "quarantine" in value else default.quarantine,
     )
-
-
-def _duration(section: Section, key: str) -> int:
-    try:
-        return parse_duration(section.values[key])
-    except ValueError as error:
-        raise section.error(key, str(error)) from None

@@ -103,6 +103,13 @@ class Section:
             raise self.error(key, "a text here cannot hold the character NUL")
         return value
 
+    def duration(self, key: str) -> int:
+        """A duration in microseconds; the key must be there."""
+        try:
+            return parse_duration(self.values[key])
+        except ValueError as error:
+            raise self.error(key, str(error)) from None
+
     def texts(self, key: str) -> tuple[str, ...]:
         """A list of names that are distinct, case aside; empty if it is missing."""
         value = self.values.get(key, [])

@@ -7,10 +7,9 @@ statistics then show which files can be skipped, and Parquet's which row groups.
 from __future__ import annotations
 
 from functools import cached_property
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
+from pipelines.lake.add_actions import file_name
 from rules_index.implication.widening import widen_compiled
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ class Matchable:
 
         Files that are no longer in the source's newest version are always included.
         """
-        return tuple((version, add) for version, add in taken.files if _name(add["path"]) not in self._left_out)
+        return tuple((version, add) for version, add in taken.files if file_name(add["path"]) not in self._left_out)
 
     @cached_property
     def _left_out(self) -> set[str]:
@@ -48,9 +47,4 @@ class Matchable:
         source = self._source
         rows = self._spark.read.format("delta").option("versionAsOf", source.version).load(source.log.uri)
         kept = rows.filter(self.condition).inputFiles() if self.condition is not None else source.current_files
-        return {_name(path) for path in source.current_files} - {_name(path) for path in kept}
-
-
-def _name(path: str) -> str:
-    """The name of a file without its folders; unique within a table."""
-    return PurePosixPath(unquote(path)).name
+        return {file_name(path) for path in source.current_files} - {file_name(path) for path in kept}

@@ -13,7 +13,7 @@ from rules_index.arrays import as_lists, offsets_of
 from rules_index.errors import RuleError, RulesIndexError
 from rules_index.index.annotate import Annotate
 from rules_index.index.nested_columns import plain_nested
-from rules_index.language.coercion import name_of, normalise
+from rules_index.language.coercion import normalise, spark_type
 from rules_index.language.patterns.strings import decodable
 
 _SEVERITY_LABELS = ("severity", "level")
@@ -36,7 +36,7 @@ def read_annotations(rules: pa.Table, annotate: Annotate) -> pa.Table:
     if "priority" in wanted:
         priority = _column(rules, "priority", pl.Int32)
         if not (priority.dtype.is_integer() or priority.dtype == pl.Null):
-            raise RulesIndexError(f"The rules' column priority is {_type_of(priority)}; it must be an integer.")
+            raise RulesIndexError(f"The rules' column priority is {spark_type(priority)}; it must be an integer.")
         # a priority that an INT cannot hold becomes the nearest one: an error would stop all other rules
         found["priority"] = priority.cast(pl.Int128).clip(-(1 << 31), (1 << 31) - 1).cast(pl.Int32)
     if "labels" in wanted:
@@ -44,7 +44,7 @@ def read_annotations(rules: pa.Table, annotate: Annotate) -> pa.Table:
     if "severity" in wanted:
         severity = _column(rules, "severity", pl.String)
         if severity.dtype not in (pl.String, pl.Null):
-            raise RulesIndexError(f"The rules' column severity is {_type_of(severity)}; it must be a text.")
+            raise RulesIndexError(f"The rules' column severity is {spark_type(severity)}; it must be a text.")
         found["severity"] = _severity(severity.cast(pl.String), labels)
     columns = [found[field.name].to_arrow().cast(field.type) for field in annotate.schema]
     return pa.table(columns, schema=annotate.schema) if columns else rules.select([])
@@ -116,12 +116,6 @@ def _decodable(values: pa.Array) -> pa.Array:
     return decodable(values)
 
 
-def _type_of(column: pl.Series) -> str:
-    """Spark's name for the type of a column, or Arrow's if Spark has no such type."""
-    kind = column.head(0).to_arrow().type
-    return name_of(normalise(kind)) if normalise(kind) is not None else str(kind)
-
-
 def _entries(labels: pl.Series) -> pl.DataFrame | None:
     """The entries of labels that are mappings: columns `place` (the rule's number), `key` and `value`; None for other
     labels."""
@@ -156,7 +150,7 @@ def _texts(labels: pl.Series) -> pl.Series:
     elif labels.dtype in (pl.List(pl.String), pl.Null, pl.List(pl.Null)):
         found = labels.cast(pl.List(pl.String))
     else:
-        raise RulesIndexError(f"The rules' column labels is {_type_of(labels)}; it must be a map, a list or a text.")
+        raise RulesIndexError(f"The rules' column labels is {spark_type(labels)}; it must be a map, a list or a text.")
     lists = pl.DataFrame({"l": found}).select(pl.col("l").list.drop_nulls().list.unique().list.sort())["l"]
     return lists.fill_null(pl.Series([[]], dtype=pl.List(pl.String)))
 

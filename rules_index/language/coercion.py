@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
 from rules_index.language.type_names import DAY_INTERVAL, MONTH_INTERVAL, TIME, TIMESTAMP, TIMESTAMP_NTZ
+
+if TYPE_CHECKING:
+    import polars as pl
 
 NULL = pa.null()
 BOOLEAN = pa.bool_()
@@ -267,6 +270,12 @@ def adjusted(precision: int, scale: int) -> pa.Decimal128Type:
         return pa.decimal128(precision, scale)
     whole = precision - scale
     return pa.decimal128(MAX_PRECISION, max(MAX_PRECISION - whole, min(scale, 6)))
+
+
+def spark_type(column: pl.Series) -> str:
+    """Spark's name for the type of a column, or Arrow's if Spark has no such type."""
+    kind = column.head(0).to_arrow().type
+    return name_of(normalise(kind)) if normalise(kind) is not None else str(kind)
 
 
 def name_of(data_type: Type) -> str:
