@@ -9,10 +9,6 @@ from statistics import geometric_mean
 from benchmarks.papers.experiment import Claim, Row
 from benchmarks.report import short
 
-Judge = Callable[[Sequence[Row]], tuple[bool, str]]
-ROOM = 1.1
-"""Times within a tenth of each other are taken as equal."""
-
 
 def pairs(rows: Sequence[Row], one: str, other: str, where: Callable[[Row], bool] | None = None) -> list[float]:
     """`other` / `one` of the rows that have both."""

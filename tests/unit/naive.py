@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from rules_index.language.formula import And, Fixed, Formula, Not, Predicate, Truth
@@ -30,8 +30,3 @@ def truth(formula: Formula, row: Mapping[Any, Any]) -> Truth:
     if settling in operands:
         return settling
     return Truth.NULL if Truth.NULL in operands else other
-
-
-def matches(formulae: Sequence[Formula], row: Mapping[Any, Any]) -> list[int]:
-    """The places of the formulae that are TRUE on a row."""
-    return [i for i, formula in enumerate(formulae) if truth(formula, row) is Truth.TRUE]

@@ -17,7 +17,6 @@ from tests.cases import cases
 from tests.unit.engines.random_conjunctions import intervals_of
 from tests.unit.engines.test_lists import conjunctions_of
 
-NONE = np.empty(0, np.int32)
 SIZES = [40, 102, 102, 12, 300, 1000, 102, 60]
 MOST, ALL, SOME = (0.85,) * 8, (1.0,) * 8, (1.0, 1.0, 1.0, 0.5, 1.0, 0.5, 1.0, 1.0)
 RULES = 400

@@ -26,11 +26,6 @@ def workspace(new_workspace):
     return found
 
 
-def rejects(workspace) -> list[tuple]:
-    columns = ["scope", "rule_id", "error", "position"]
-    return workspace.lake.arrow("rule_rejects", columns).to_pandas().itertuples(index=False, name=None)
-
-
 def table(workspace, name: str) -> pl.DataFrame:
     return pl.DataFrame(pl.from_arrow(workspace.lake.arrow(name)))
 
