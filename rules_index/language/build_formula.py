@@ -22,7 +22,7 @@ from rules_index.language.formula import And, Fixed, Formula, Or, Predicate, Tru
 from rules_index.language.nodes import Node, inside, is_never_null
 from rules_index.language.simplified_casts import past_float
 from rules_index.language.truth_tests import FALSE, TRUE, are_proven, fixed, is_plain, negate, truth_test, with_null
-from rules_index.language.typed import OPERAND, Constant, Expression, Operation, leaves_of
+from rules_index.language.typed import OPERAND, Constant, Expression, Leaf, Operation, leaves_of
 
 _CALLS = frozenset(("like", "ilike", "rlike", "regexp", "regexp_like"))
 _STEPS_OF_CAST = 8
@@ -60,7 +60,7 @@ class Splitter:
             return negate(self.formula(node.children[0]))
         formula = self._condition(node)
         if self._has_moved_operation(node, formula) and not self.analyser.tokens.names_lists:
-            return Predicate(self.analyser.derived(node, BOOLEAN), TRUE, FALSE, Truth.NULL)
+            return Predicate(self._derived_condition(self.analyser.value(node)), TRUE, FALSE, Truth.NULL)
         return formula
 
     def _has_moved_operation(self, node: Node, formula: Formula) -> bool:
@@ -134,9 +134,13 @@ class Splitter:
             return fixed(tree)
         if isinstance(tree, Operation) and tree.name == "not":
             return negate(Predicate(tree.operands[0], TRUE, FALSE, Truth.NULL))
-        # a value whose type only Spark knows may be a STRING, which Spark casts in an AND, though not as a whole rule
+        return Predicate(tree or self._derived_condition(value), TRUE, FALSE, Truth.NULL)
+
+    def _derived_condition(self, value: Value) -> Leaf:
+        """The derived column of a condition. A value whose type only Spark knows may be a STRING, which Spark casts in
+        an AND, though not as a whole rule."""
         form = {BOOLEAN: "{}", STRING: "CAST({} AS BOOLEAN)"}.get(value.type, OPERAND)
-        return Predicate(tree or self.analyser.derived(value.node, BOOLEAN, form), TRUE, FALSE, Truth.NULL)
+        return self.analyser.derived(value.node, BOOLEAN, form)
 
     # Comparisons
 

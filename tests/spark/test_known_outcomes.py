@@ -61,6 +61,10 @@ SIMPLER = """
     if({v} > 1, 1, 2) + 0 > 0
     (if({v} > 1, 1, 2) + 0) * 3 > 0 OR i < 5
     if({v} > 1, 1, 2) + i > 0
+    if({v} > 1, 'true', 'yes') OR i > 100
+    b AND lower(if({v} > 1, 'TRUE', 'yes'))
+    NOT concat(if({v} > 1, 't', 'f'), 'rue') OR b
+    i < 5 AND soundex(if({v} > 1, 'a', 'b')) OR b IS NULL
     if({v} > 1, 'ab', 'ac') LIKE 'a%'
     if({v} > 1, 'ab', 'ac') LIKE '%a%'
     if({v} > 1, 'ab', 'ac') RLIKE 'a'
