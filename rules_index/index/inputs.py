@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from rules_index.domains.region_codes import plain
 from rules_index.errors import SchemaError
-from rules_index.index.nested_columns import decoded, field_of, is_nested_as, number_of, plain_nested
+from rules_index.index.nested_columns import field_of, in_one_chunk, is_nested_as, number_of, plain_nested
 from rules_index.language.coercion import normalise
 from rules_index.language.evaluation.evaluated import Evaluated
 from rules_index.language.typed import Expression, Leaf, leaves_of
@@ -65,7 +65,7 @@ def find_column(table: pa.Table, leaf: Leaf) -> pa.Array:
     `SchemaError` if there is none."""
     exact = table.schema.get_all_field_indices(leaf.name)
     if len(exact) == 1:
-        return _one_chunk(table.column(exact[0]))
+        return in_one_chunk(table.column(exact[0]))
     parts = path_parts(leaf.name)
     column = number_of(table.schema, parts[0], column_key)
     if column is None:
@@ -75,7 +75,7 @@ def find_column(table: pa.Table, leaf: Leaf) -> pa.Array:
                 f"The batch has several columns {parts[0]}, and the rules read {what}; rename the others."
             )
         raise SchemaError(f"The batch lacks {what}, {leaf.type}, which the rules read.")
-    values = _one_chunk(table.column(column))
+    values = in_one_chunk(table.column(column))
     for part in parts[1:]:
         try:
             values = field_of(values, part)
@@ -83,16 +83,6 @@ def find_column(table: pa.Table, leaf: Leaf) -> pa.Array:
             name = table.schema.field(column).name
             raise SchemaError(f"The batch's column {name} has no field {part}; the rules read {leaf.name}.") from None
     return values
-
-
-def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    try:
-        combined = column.combine_chunks()
-    except pa.ArrowInvalid:  # together the dictionaries have more values than their indices can count
-        combined = column.cast(decoded(column.type)).combine_chunks()
-    return combined if isinstance(combined, pa.Array) else pa.concat_arrays(combined.chunks)
 
 
 def read_leaf(table: pa.Table, leaf: Leaf) -> Evaluated | np.ndarray:

@@ -18,7 +18,7 @@ def is_nested_as(actual: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether a column of type `actual` can be read as the nested type `wanted`. Any two structs match: rules only ask
     whether a struct is NULL, since its fields are leaves of their own."""
     if pa.types.is_struct(wanted):
-        return bool(pa.types.is_struct(actual))
+        return bool(pa.types.is_struct(actual.value_type if pa.types.is_dictionary(actual) else actual))
     return not pa.types.is_null(actual) and _has_values_of(actual, wanted)
 
 
@@ -48,7 +48,7 @@ def plain_nested(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     """The column as `wanted`, without dictionaries and views; `is_nested_as` must be true. Raises `pa.ArrowException`
     for values that do not fit."""
     if pa.types.is_struct(wanted):
-        return column
+        return _decoded_structs(column)
     return _plain(column, wanted)
 
 
@@ -62,7 +62,9 @@ def _plain(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     nulls = column.is_null()
     if t.is_struct(wanted):
         parts = [_plain(_field_or_null(column, field), field.type) for field in wanted]
-        return pa.StructArray.from_arrays(parts, fields=[field.with_nullable(True) for field in wanted], mask=nulls)
+        # lists within it are large ones now
+        fields = [pa.field(field.name, part.type) for field, part in zip(wanted, parts, strict=True)]
+        return pa.StructArray.from_arrays(parts, fields=fields, mask=nulls)
     if t.is_map(wanted):
         begin, end = column.offsets[0].as_py(), column.offsets[-1].as_py()
         keys = _plain(column.keys.slice(begin, end - begin), wanted.key_type)
@@ -76,6 +78,7 @@ def _plain(column: pa.Array, wanted: pa.DataType) -> pa.Array:
 def field_of(column: pa.Array, name: str) -> pa.Array:
     """A field of a column of structs, in any spelling that Spark takes for the same; NULL where the struct is. Raises
     `KeyError` if there is none."""
+    column = _decoded_structs(column)
     number = number_of(column.type, name, field_key) if pa.types.is_struct(column.type) else None
     if number is None:
         raise KeyError(name)
@@ -97,6 +100,10 @@ def number_of(columns: pa.Schema | pa.StructType, name: str, key: Callable[[str]
     return int(exact[0]) if exact else None
 
 
+def _decoded_structs(column: pa.Array) -> pa.Array:
+    return pc.take(column.dictionary, column.indices) if pa.types.is_dictionary(column.type) else column
+
+
 def _field_or_null(column: pa.Array, field: pa.Field) -> pa.Array:
     try:
         return field_of(column, field.name)
@@ -104,20 +111,38 @@ def _field_or_null(column: pa.Array, field: pa.Field) -> pa.Array:
         return pa.nulls(len(column), field.type)
 
 
-def decoded(data_type: pa.DataType) -> pa.DataType:
-    """The type without dictionaries, at all depths."""
+def in_one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    """The column as one array. If its dictionaries cannot be joined, it is decoded first."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    if not _has_encoded_halves(column.type):
+        try:
+            combined = column.combine_chunks()
+            return combined if isinstance(combined, pa.Array) else pa.concat_arrays(combined.chunks)
+        except pa.ArrowInvalid:  # together the dictionaries have more values than their indices can count
+            pass
+    wanted = _decoded(column.type)
+    return pa.concat_arrays([pa.nulls(0, wanted), *(_plain(chunk, wanted) for chunk in column.chunks)])
+
+
+def _has_encoded_halves(data_type: pa.DataType) -> bool:
+    """Whether a type holds dictionaries of half floats, which Arrow 26 joins as if their bits were the numbers."""
+    if pa.types.is_dictionary(data_type):
+        value_type = data_type.value_type
+        return bool(pa.types.is_float16(value_type)) or _has_encoded_halves(value_type)
+    return any(_has_encoded_halves(data_type.field(i).type) for i in range(data_type.num_fields))
+
+
+def _decoded(data_type: pa.DataType) -> pa.DataType:
+    """The type without dictionaries, and with large lists for all lists, at all depths, as `_plain` makes it."""
     t = pa.types
     if t.is_dictionary(data_type):
-        return decoded(data_type.value_type)
+        return _decoded(data_type.value_type)
     if t.is_struct(data_type):
-        return pa.struct([field.with_type(decoded(field.type)) for field in data_type])
+        return pa.struct([field.with_type(_decoded(field.type)) for field in data_type])
     if t.is_map(data_type):
-        return pa.map_(decoded(data_type.key_type), decoded(data_type.item_type))
-    if t.is_large_list(data_type):
-        return pa.large_list(decoded(data_type.value_type))
-    if t.is_list(data_type):
-        return pa.list_(decoded(data_type.value_type))
-    return data_type
+        return pa.map_(_decoded(data_type.key_type), _decoded(data_type.item_type))
+    return pa.large_list(_decoded(data_type.value_type)) if _is_any_list(data_type) else data_type
 
 
 def _is_any_list(data_type: pa.DataType) -> bool:

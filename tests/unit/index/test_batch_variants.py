@@ -288,3 +288,36 @@ def test_finding_a_column_does_not_take_longer_in_a_wide_table() -> None:
         )
     # listing the names for each of them takes 20 s
     assert time.process_time() - started < 2
+
+
+def test_chunks_may_hold_dictionaries_of_half_floats() -> None:
+    half = pa.float16()
+    first = pa.DictionaryArray.from_arrays(pa.array([0, 1, None], pa.int8()), pa.array([0.5, 2.5], half))
+    second = pa.DictionaryArray.from_arrays(pa.array([1, 0, None], pa.int8()), pa.array([2.5, 0.5], half))
+
+    def lists(items: pa.Array) -> pa.Array:
+        return pa.ListViewArray.from_arrays(pa.array([0, 1, 2], pa.int32()), pa.array([1, 1, 1], pa.int32()), items)
+
+    for rule, plain, form in (
+        ("v = 0.5D", half, lambda items: items),
+        ("v.f = 0.5D", pa.struct({"f": half}), lambda items: pa.StructArray.from_arrays([items], ["f"])),
+        ("array_contains(v, CAST(0.5 AS FLOAT))", pa.list_(half), lists),
+    ):
+        compiled = ri.compile_rules([(1, rule)], pa.schema({"v": plain}))
+        assert not compiled.derived
+        table = pa.table({"v": pa.chunked_array([form(first), form(second)])})
+        assert compiled.match(table).to_pylist() == [[1], [], []] * 2, rule
+
+
+def test_structs_may_be_dictionary_encoded() -> None:
+    structs = pa.array([{"a": 1}, {"a": 2}, None], pa.struct({"a": pa.int32()}))
+    encoded_structs = pa.DictionaryArray.from_arrays(pa.array([1, 0, 2, None], pa.int8()), structs)
+    compiled = ri.compile_rules([(1, "st.a = 2"), (2, "st IS NULL")], pa.schema({"st": structs.type}))
+    assert compiled.match(pa.table({"st": encoded_structs})).to_pylist() == [[1], [], [2], [2]]
+
+
+def test_structs_in_a_list_may_hold_large_lists() -> None:
+    narrow, wide = (pa.list_(pa.struct({"a": kind})) for kind in (pa.list_(pa.int32()), pa.large_list(pa.int32())))
+    compiled = ri.compile_rules([(1, "size(legs) = 1")], pa.schema({"legs": narrow}))
+    legs = [[{"a": [1, 2]}], None, []]
+    assert compiled.match(pa.table({"legs": pa.array(legs, wide)})).to_pylist() == [[1], [], []]
