@@ -12,7 +12,7 @@ from rules_index.domains.values import is_indexable
 from rules_index.errors import RuleError
 from rules_index.language import calls, computation, constants, moved_casts, operations, references, value_lists
 from rules_index.language.analysis import CONDITION_TYPES, Value, evaluated_once
-from rules_index.language.branches import common_outcome, may_be_false
+from rules_index.language.branches import common_outcome, is_never_true
 from rules_index.language.case_conversions import in_any_case
 from rules_index.language.coercion import (
     BINARY,
@@ -206,7 +206,7 @@ class Analyser:
         if decided is not None:
             return Value(node, BOOLEAN, Constant(decided, BOOLEAN))
         zone = self.scope.time_zone
-        if moved_casts.is_moved(self, first, second, zone) or may_be_false(operator, first.local, second.local, zone):
+        if moved_casts.is_moved(self, first, second, zone) or is_never_true(operator, first.local, second.local, zone):
             return Value(node, BOOLEAN)
         if common is not None and first.local is not None and second.local is not None:
             tree = operations.compared(operator, first.local, second.local, common, zone)

@@ -11,7 +11,7 @@ from rules_index.language import constants
 from rules_index.language.coercion import IncompatibleTypesError, common_type
 from rules_index.language.nodes import Node
 from rules_index.language.operations import can_raise
-from rules_index.language.typed import Constant, Expression, Operation, operations_of
+from rules_index.language.typed import Constant, Expression, Operation, operations_of, outcomes_of
 
 
 def common_outcome(operator: str, case: Expression | None, other: Expression | None, zone: str) -> bool | None:
@@ -20,8 +20,8 @@ def common_outcome(operator: str, case: Expression | None, other: Expression | N
     return found.pop() if len(found) == 1 else None
 
 
-def may_be_false(operator: str, left: Expression | None, right: Expression | None, zone: str) -> bool:
-    """Whether a comparison of a CASE with a constant is FALSE or NULL for the constants of all branches. In some places
+def is_never_true(operator: str, left: Expression | None, right: Expression | None, zone: str) -> bool:
+    """Whether a comparison of a CASE with a constant is FALSE for some branches and NULL for the others. In some places
     Spark takes NULL for FALSE, and evaluates no condition there."""
     sides = ((operator, left, right), (constants.FLIPPED[operator], right, left))
     return any(_outcomes(each, case, other, zone) == {False, None} for each, case, other in sides)
@@ -32,14 +32,14 @@ def _outcomes(operator: str, case: Expression | None, other: Expression | None, 
     if not (isinstance(other, Constant) and has_constant_branches(case)):
         return set()
     assert isinstance(case, Operation)
-    return {_truth(operator, each, other, zone) for each in _branches(case)}
+    return {_truth(operator, each, other, zone) for each in outcomes_of(case)}
 
 
 def has_constant_branches(expression: Expression | None) -> bool:
     """Whether an expression is a CASE between constants that has a condition which can raise."""
     if not (isinstance(expression, Operation) and expression.name == "case"):
         return False
-    return all(isinstance(each, Constant) for each in _branches(expression)) and can_raise(expression)
+    return all(isinstance(each, Constant) for each in outcomes_of(expression)) and can_raise(expression)
 
 
 def is_moved_into_branches(attribute: Expression) -> bool:
@@ -62,10 +62,6 @@ def has_literal_branches(node: Node) -> bool:
     children = node.children[1:] if node.value else node.children
     results = [*children[1::2], *(children[-1:] if len(children) % 2 else ())]
     return all(each.kind == "literal" for each in results)
-
-
-def _branches(case: Operation) -> tuple[Expression, ...]:
-    return (*case.operands[1::2], case.operands[-1])
 
 
 def _truth(operator: str, value: Expression, other: Constant, zone: str) -> bool | None:

@@ -59,7 +59,7 @@ class Splitter:
         if node.kind == "not":
             return negate(self.formula(node.children[0]))
         formula = self._condition(node)
-        if self._has_moved_operation(node, formula) and not self.analyser.tokens.names_lists:
+        if node.kind != "in_list" and self._has_moved_operation(node, formula):
             return Predicate(self._derived_condition(self.analyser.value(node)), TRUE, FALSE, Truth.NULL)
         return formula
 
@@ -187,7 +187,7 @@ class Splitter:
         decided = self.analyser.decided(operator, left, right)
         if decided is not None:
             return Fixed(Truth(int(decided)))
-        if branches.may_be_false(operator, left.local, right.local, self.zone):
+        if branches.is_never_true(operator, left.local, right.local, self.zone):
             return None
         if isinstance(left.local, Constant):
             left, right, operator = right, left, constants.FLIPPED[operator]

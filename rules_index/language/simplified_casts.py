@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from rules_index.language.coercion import DOUBLE, FLOAT, is_integer
-from rules_index.language.typed import Expression, Operation
+from rules_index.language.typed import Expression, Operation, outcomes_of
 
 
 def past_float(expression: Expression, target: pa.DataType) -> Expression | None:
@@ -18,8 +18,7 @@ def past_float(expression: Expression, target: pa.DataType) -> Expression | None
     if expression.type != FLOAT or target != DOUBLE or not isinstance(expression, Operation):
         return expression
     if expression.name == "case":
-        outcomes = (*expression.operands[1::2], expression.operands[-1])
-        return None if any(past_float(each, target) is not each for each in outcomes) else expression
+        return None if any(past_float(each, target) is not each for each in outcomes_of(expression)) else expression
     if expression.name not in ("cast", "try_cast"):
         return expression
     (operand,) = expression.operands

@@ -117,6 +117,11 @@ def operations_of(attribute: Expression) -> Iterable[Operation]:
             yield from operations_of(operand)
 
 
+def outcomes_of(case: Operation) -> tuple[Expression, ...]:
+    """The values that a CASE chooses from; the last one is that of ELSE."""
+    return (*case.operands[1::2], case.operands[-1])
+
+
 def may_be_constant(expression: Expression | None) -> bool:
     """Whether Spark may replace an expression by a constant before it reads a row: it evaluates calls of constants, and
     simplifies CASE with a constant condition or equal values, and COALESCE that begins with a constant. What raises on
@@ -125,7 +130,7 @@ def may_be_constant(expression: Expression | None) -> bool:
         return isinstance(expression, Constant)
     operands = expression.operands
     if expression.name == "case":
-        conditions, values = operands[:-1:2], (*operands[1::2], operands[-1])
+        conditions, values = operands[:-1:2], outcomes_of(expression)
         if any(map(may_be_constant, conditions)):
             return any(map(may_be_constant, values))
         return all(map(may_be_constant, values)) and len({each for each in values if isinstance(each, Constant)}) < 2

@@ -69,3 +69,13 @@ def test_other_comparisons_need_no_spark(text: str) -> None:
 def test_spark_rounds_the_branches_of_a_case(text: str) -> None:
     """Spark moves the cast to DOUBLE into the branches if it knows all but one of them."""
     assert len(ri.compile_rules([("r", text)], SCHEMA).derived) == 1
+
+
+def test_a_condition_that_spark_moves_is_left_to_spark_beside_a_list() -> None:
+    """A list that is compared with such a CASE is not: Spark, which knows no lists, would refuse it."""
+    lists = [ri.value_list("some", pa.array([1, 5], pa.int32()))]
+    moved = "if(1 / i > 0, 1, 2) + 0 > 0"
+    compiled = ri.compile_rules([("moved", f"{moved} OR l IN LIST('some')")], SCHEMA, lists=lists)
+    assert compiled.rejects.num_rows == 0 and [leaf.text for leaf in compiled.derived] == [moved]
+    compiled = ri.compile_rules([("listed", "if(1 / i > 0, 1, 2) + 0 IN LIST('some')")], SCHEMA, lists=lists)
+    assert compiled.rejects.num_rows == 0 and not compiled.derived
