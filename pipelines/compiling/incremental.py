@@ -27,7 +27,7 @@ from pipelines.compiling.results import (
 )
 from pipelines.compiling.storing import save_to_temporary_file, store
 from pipelines.errors import PipelineError
-from pipelines.lake.index_store import LIST_FILES, LISTS, StoredIndex, fetch_index, update_statistics
+from pipelines.lake.index_store import BASE_FILE, LIST_FILES, LISTS, StoredIndex, fetch_index, update_statistics
 from pipelines.recovery.jvm_restart import step
 from pipelines.rule_set import ANNOTATED_BY, RULE_COLUMNS
 from pipelines.runners.spark_required import why_spark_evaluates
@@ -105,6 +105,7 @@ def _bring_up_to_date(
         "needs_spark": why_spark_evaluates(updated) or "",
         LISTS: versions,
         LIST_FILES: updated.list_files,
+        **({BASE_FILE: updated.base_file.name} if updated.base_file is not None else {}),
     }
     fingerprint, built = updated.fingerprint, updated.engine
     written = store(

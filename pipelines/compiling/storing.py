@@ -32,11 +32,12 @@ def sound_index(lake: Lake, name: str) -> StoredIndex | None:
 
 
 def save_to_temporary_file(compiled: ri.CompiledRules) -> Path:
-    """Write the index to a temporary file, for `store`; long lists stay in the files that they were loaded from."""
+    """Write the index to a temporary file, for `store`. Long lists, and the rules that it shares with an older
+    index, stay in the files that they were loaded from."""
     handle, path = new_file(indexes_folder())
     os.close(handle)
     try:
-        compiled.save(path, shares_lists=True)
+        compiled.save(path, shares_files=True)
     except BaseException:
         path.unlink(missing_ok=True)
         raise

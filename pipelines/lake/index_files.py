@@ -6,9 +6,11 @@ delta-rs would hold four copies of an index in memory, 640 MB of one of a millio
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -16,7 +18,7 @@ from pipelines.errors import not_written
 from pipelines.lake.lake import Lake, arrow_schema
 from pipelines.lake.log_actions import transaction
 from pipelines.lake.table_log import table_log
-from pipelines.table_definitions import RULE_INDEX
+from pipelines.table_definitions import CHUNK_BYTES, RULE_INDEX
 from rules_index.workers.delta_file_writer import NewFile, remove_files
 from rules_index.workers.file_statistics import statistics
 
@@ -51,6 +53,24 @@ def write_chunks(
         return True
     remove_files(str(log.folder), [add])
     return False
+
+
+def chunks_of(described: Mapping[str, Any], path: Path, chunks: int) -> Iterator[pa.RecordBatch]:
+    """The rows of `rule_index` that hold an index file; one at a time, since the file may be large.
+
+    described: the values of all columns but `chunk` and `data`.
+    """
+    schema = arrow_schema(RULE_INDEX)
+    with path.open("rb") as file:
+        for chunk in range(chunks):
+            row = pa.RecordBatch.from_pylist([{**described, "chunk": chunk}], schema=schema)
+            yield row.set_column(schema.get_field_index("data"), "data", _binary(file.read(CHUNK_BYTES)))
+
+
+def _binary(data: bytes) -> pa.Array:
+    """An array of one value, without copying the bytes."""
+    offsets = np.array([0, len(data)], np.int32)
+    return pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 def _written(log: DeltaLog, scope: str, chunks: Iterable[pa.RecordBatch]) -> dict[str, Any]:

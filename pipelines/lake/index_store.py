@@ -14,14 +14,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 import rules_index as ri
 from pipelines.error_texts import is_refused
 from pipelines.errors import IndexDamagedError, IndexOutdatedError, NoIndexError, TableError, not_written
 from pipelines.lake.folder_snapshot import FolderSnapshot
-from pipelines.lake.index_files import write_chunks
+from pipelines.lake.index_files import chunks_of, write_chunks
 from pipelines.lake.lake import Lake, arrow_schema
 from pipelines.lake.plain_tables import is_plain
 from pipelines.lake.reading import literal
@@ -33,7 +32,7 @@ from rules_index.index.checksum_cache import sha256_once
 _DESCRIPTION = [c.name for c in RULE_INDEX.columns if c.name not in ("data", "chunk")]
 _ATTEMPTS = 10
 _LATER = timedelta(microseconds=1)
-LIST_FILES, LISTS, KEPT = "list_files", "lists", "kept"
+LIST_FILES, BASE_FILE, LISTS, KEPT = "list_files", "base_file", "lists", "kept"
 """Keys of an index's statistics; `StoredIndex` says what they hold."""
 
 
@@ -78,10 +77,10 @@ class StoredIndex:
         return self.statistics.get(LISTS, {})
 
     @property
-    def list_files(self) -> list[str]:
-        """The file names of older indexes of the scope that hold long value lists of this one. Its file can only be
-        loaded with these files beside it."""
-        return list(self.statistics.get(LIST_FILES, []))
+    def shared_files(self) -> list[str]:
+        """The file names of older indexes of the scope that hold long value lists of this one, or the rules that it has
+        in common with them. Its file can only be loaded with these files beside it."""
+        return shared_files(self.statistics)
 
     @property
     def needs_spark(self) -> str | None:
@@ -189,7 +188,7 @@ def store_index(
 
     If a concurrent run has stored the same index first, that one is returned. `from_scratch` drops the scope's older
     indexes in the same commit, even if their files are damaged; the index of an unfinished micro-batch is kept, with
-    those that hold its lists. TableError if the table cannot be written.
+    those that hold parts of it. TableError if the table cannot be written.
     """
     size = path.stat().st_size
     stored = StoredIndex(
@@ -257,7 +256,7 @@ def _write_by_delta_rs(
 
 
 def _unfinished(lake: Lake, scope: str, but: str) -> list[tuple[StoredIndex, Path]]:
-    """The index of the scope's unfinished micro-batch, and the indexes that hold its value lists, each with its file.
+    """The index of the scope's unfinished micro-batch, and the indexes that hold parts of it, each with its file.
 
     Empty if no micro-batch is unfinished, if its index has the fingerprint `but`, or if the index is missing or
     damaged.
@@ -269,7 +268,7 @@ def _unfinished(lake: Lake, scope: str, but: str) -> list[tuple[StoredIndex, Pat
         stored = newest_index(lake, scope, last.fingerprint)
         if stored is None:
             return []
-        needed = [stored, *(_list_holder(lake, stored, name) for name in stored.list_files)]
+        needed = [stored, *(_holder(lake, stored, name) for name in stored.shared_files)]
         return [(each, fetch_index(lake, each)) for each in needed]
     except IndexDamagedError:
         return []
@@ -310,20 +309,14 @@ def _as_text(statistics: Mapping[str, Any]) -> str:
 
 
 def _chunks(stored: StoredIndex, path: Path) -> Iterator[pa.RecordBatch]:
-    """The rows of `rule_index` that hold an index file; one at a time, since the file may be large."""
-    schema = arrow_schema(RULE_INDEX)
-    shared = {name: getattr(stored, name) for name in StoredIndex.__slots__}
-    shared["statistics"] = _as_text(stored.statistics)
-    with path.open("rb") as file:
-        for chunk in range(stored.chunks):
-            row = pa.RecordBatch.from_pylist([{**shared, "chunk": chunk}], schema=schema)
-            yield row.set_column(schema.get_field_index("data"), "data", _binary(file.read(CHUNK_BYTES)))
+    described = {name: getattr(stored, name) for name in StoredIndex.__slots__}
+    return chunks_of({**described, "statistics": _as_text(stored.statistics)}, path, stored.chunks)
 
 
-def _binary(data: bytes) -> pa.Array:
-    """An array of one value, without copying the bytes."""
-    offsets = np.array([0, len(data)], np.int32)
-    return pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+def shared_files(statistics: Mapping[str, Any]) -> list[str]:
+    """The names of the files that an index shares with older ones, by its statistics."""
+    base = statistics.get(BASE_FILE)
+    return sorted({*statistics.get(LIST_FILES, []), *([base] if base else [])})
 
 
 def format_version_of(statistics: Mapping[str, Any]) -> int:
@@ -334,26 +327,26 @@ def format_version_of(statistics: Mapping[str, Any]) -> int:
 def fetch_index(lake: Lake, stored: StoredIndex) -> Path:
     """A local file of the index, which is kept as long as this process lives.
 
-    It is named by the index's SHA-256, and checked against it on each call. The files of older indexes that hold value
-    lists of this one are put into the same folder and checked, too. IndexDamagedError as for `read_index`, or if one of
+    It is named by the index's SHA-256, and checked against it on each call. The files of older indexes that hold parts
+    of this one are put into the same folder and checked, too. IndexDamagedError as for `read_index`, or if one of
     these older indexes is gone.
     """
     folder = indexes_folder()
-    for name in stored.list_files:
+    for name in stored.shared_files:
         if not _is_kept(folder / name):
-            _fetch(lake, _list_holder(lake, stored, name), folder / name)
+            _fetch(lake, _holder(lake, stored, name), folder / name)
     path = folder / f"{stored.sha256}.index"
     if not _is_kept(path):
         _fetch(lake, stored, path)
     return path
 
 
-def _list_holder(lake: Lake, stored: StoredIndex, name: str) -> StoredIndex:
-    """The older index with the file `name`, which holds value lists of `stored`; IndexDamagedError if it is gone."""
+def _holder(lake: Lake, stored: StoredIndex, name: str) -> StoredIndex:
+    """The older index with the file `name`, which holds parts of `stored`; IndexDamagedError if it is gone."""
     with _damage(stored.scope):
         found = _newest(lake, [("scope", stored.scope), ("chunk", 0), ("sha256", name.removesuffix(".index"))])
     if found is None:
-        raise IndexDamagedError(_advice(stored.scope, f"rule_index no longer has the bytes of its lists, {name}"))
+        raise IndexDamagedError(_advice(stored.scope, f"rule_index no longer has the part of it in {name}"))
     return found
 
 

@@ -17,7 +17,7 @@ from pipelines.error_texts import first_line, why_denied, why_full
 from pipelines.errors import not_written
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.index_histories import current_histories, index_of_step
-from pipelines.lake.index_store import LIST_FILES
+from pipelines.lake.index_store import shared_files
 from pipelines.lake.merging import NotMergeableError
 from pipelines.lake.reading import literal
 from pipelines.lake.runs import COMPACTED_BYTES, PLANNED, batches, compact, last_batch, newest_first
@@ -137,7 +137,7 @@ def _indexes(workspace: Workspace, done: TableMaintenance) -> None:
             (pl.col("until") < since)
             & (~pl.col("fingerprint").is_in(list(needed)) | (pl.col("created_at") < pl.col("again")))
         )
-        shared = _holding_lists(of_scope.join(old, on="created_at", how="anti"))
+        shared = _shared(of_scope.join(old, on="created_at", how="anti"))
         old = old.join(shared, on="sha256", how="anti")
         if old.height:
             times = ", ".join(f"'{each.isoformat()}'" for each in old["created_at"])
@@ -145,9 +145,9 @@ def _indexes(workspace: Workspace, done: TableMaintenance) -> None:
             done.rows += int(found["num_deleted_rows"])
 
 
-def _holding_lists(kept: pl.DataFrame) -> pl.DataFrame:
-    """The indexes that hold long value lists of the `kept` ones, as a frame with the column `sha256`."""
-    named = [name for each in kept["statistics"] for name in json.loads(each).get(LIST_FILES, [])]
+def _shared(kept: pl.DataFrame) -> pl.DataFrame:
+    """The indexes that hold parts of the `kept` ones, as a frame with the column `sha256`."""
+    named = [name for each in kept["statistics"] for name in shared_files(json.loads(each))]
     return pl.DataFrame({"sha256": [name.removesuffix(".index") for name in named]}, {"sha256": pl.String})
 
 

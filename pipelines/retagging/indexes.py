@@ -111,7 +111,7 @@ def matcher_of(scope: Scope, compiled: ri.CompiledRules, id_type: str) -> Matche
     folder = indexes_folder()
     handle, path = new_file(folder)
     os.close(handle)
-    compiled.save(path, shares_lists=True)
+    compiled.save(path, shares_files=True)
     named = folder / f"{sha256_once(path)}.index"
     os.replace(path, named)
     keep(named)

@@ -54,7 +54,7 @@ class Matcher:
         if not re.fullmatch(r"local(\[.*\])?", str(context.master)):
             # Spark ships each name once per session; a newer index has another name, since that is its content's hash
             context.addFile(str(path))
-            for name in compiled.list_files:
+            for name in compiled.shared_files:
                 if path.name != name and path.with_name(name).is_file():
                     context.addFile(str(path.with_name(name)))
 

@@ -25,6 +25,7 @@ from rules_index.index.explanation import Explanation
 from rules_index.index.inputs import as_table
 from rules_index.index.rule_source import RuleSource
 from rules_index.index.rule_texts import KeptTexts, RuleTexts
+from rules_index.index.shared_files import SharedFile, is_shared
 from rules_index.index.stored_lists import list_header, origin_shared
 from rules_index.index.stored_regions import regions_header
 from rules_index.language.serialise import to_json
@@ -284,23 +285,36 @@ class CompiledRules:
         updated: CompiledRules = resolve_name(_UPDATE)(self, changes, analyse, sample, lists, schema)
         return updated
 
-    def save(self, path: str | Path, shares_lists: bool = False) -> None:
+    def save(self, path: str | Path, shares_files: bool = False) -> None:
         """Writes the index as one file: first to a temporary file in the same folder, which is then renamed to `path`.
 
-        shares_lists: long lists stay in the files that they came from (`list_files`), which must be in the same folder.
+        shares_files: long lists, and the full compile that an updated index changes, stay in the files that they came
+        from (`shared_files`), which must be in the same folder.
         """
-        save(_pieces(self, shares_lists), path)
+        save(_pieces(self, shares_files), path)
 
     def __reduce__(self) -> tuple[Any, tuple[bytes]]:
         return resolve_name("rules_index.index.loading:loads"), (dumps(self),)
 
     @property
     def list_files(self) -> list[str]:
-        """The names, ascending, of the files that the index refers to if it is saved with `shares_lists`."""
+        """The names, ascending, of the files that long lists stay in if the index is saved with `shares_files`."""
         layers = self.definition
         parts = (layers.base, layers.changed) if isinstance(layers, Layers) else (self,)
         shared = [origin_shared(each) for part in parts for each in part.lists.values()]
         return sorted({origin.file for origin in shared if origin is not None})
+
+    @property
+    def base_file(self) -> SharedFile | None:
+        """The file that the full compile which an updated index changes stays in if it is saved with `shares_files`.
+        None if that compile is in no file, or a small one, or this index is a full compile itself."""
+        file = self.definition.base.source.file if isinstance(self.definition, Layers) else None
+        return file if file is not None and is_shared(file.size) else None
+
+    @property
+    def shared_files(self) -> list[str]:
+        """The names, ascending, of all files that the index refers to if it is saved with `shares_files`."""
+        return sorted({*self.list_files, *([self.base_file.name] if self.base_file is not None else [])})
 
 
 @dataclass(frozen=True)
@@ -331,21 +345,23 @@ def dumps(compiled: CompiledRules) -> bytes:
     return b"".join(_pieces(compiled))
 
 
-def _pieces(compiled: CompiledRules, shares_lists: bool = False) -> list[bytes | memoryview]:
+def _pieces(compiled: CompiledRules, shares_files: bool = False) -> list[bytes | memoryview]:
     """The artifact's bytes, in pieces that need not be copied to one place."""
     sections = Sections()
     layers = compiled.definition
     header = {"fingerprint": compiled.fingerprint, "stats": compiled.stats, "rejects": sections.table(compiled.rejects)}
     if isinstance(layers, Layers):
-        header["base"] = _full(layers.base, sections, shares_lists)
+        file = compiled.base_file if shares_files else None
+        in_file = {"file": file.name, "checksum": file.checksum} if file is not None else None
+        header["base"] = in_file or _full(layers.base, sections, shares_files)
         header["left_out"] = sections.array(layers.left_out)
-        header["changed"] = _full(layers.changed, sections, shares_lists)
+        header["changed"] = _full(layers.changed, sections, shares_files)
     else:
-        header |= _full(compiled, sections, shares_lists)
+        header |= _full(compiled, sections, shares_files)
     return pieces_of(header, sections)
 
 
-def _full(compiled: CompiledRules, sections: Sections, shares_lists: bool) -> dict[str, Any]:
+def _full(compiled: CompiledRules, sections: Sections, shares_files: bool) -> dict[str, Any]:
     """The header of a full compile; adds its arrays and tables to the sections."""
     source = compiled.source
     header = {
@@ -354,7 +370,7 @@ def _full(compiled: CompiledRules, sections: Sections, shares_lists: bool) -> di
         "engine": compiled.engine,
         "stats": compiled.stats,
         "inputs": [to_json(leaf) for leaf in compiled.inputs],
-        "lists": [list_header(each, sections, shares_lists) for each in compiled.lists.values()],
+        "lists": [list_header(each, sections, shares_files) for each in compiled.lists.values()],
         "attributes": [
             {"expression": to_json(attribute), **regions_header(region, sections)}
             for attribute, region in zip(compiled.attributes, compiled.regions, strict=True)

@@ -23,7 +23,8 @@ from rules_index.index.inputs import inputs_of
 from rules_index.index.registry import engine_class
 from rules_index.index.rule_source import DIGEST_BYTES, RuleSource
 from rules_index.index.rule_texts import BLOCK, RuleTexts
-from rules_index.index.stored_lists import ListReader, ReadList
+from rules_index.index.shared_files import ArtifactFiles
+from rules_index.index.stored_lists import ListReader
 from rules_index.index.stored_regions import stored_regions
 from rules_index.index.stored_sections import stored_array, stored_data, stored_table
 from rules_index.index.updated_index import numbers_of, overlaid, places_of
@@ -40,8 +41,9 @@ _MALFORMED = (
 
 
 def load(path: str | Path) -> CompiledRules:
-    """Maps an artifact into memory, and the files beside it that hold its long lists. Raises `ArtifactError` for bytes
-    that are not a valid index."""
+    """Maps an artifact into memory, and the files beside it that it refers to.
+
+    Raises `ArtifactError` for bytes that are not a valid index."""
     path = Path(path)
     mapped, is_checked = map_file(path)
     try:
@@ -52,28 +54,27 @@ def load(path: str | Path) -> CompiledRules:
 
 def loads(buffer: bytes | memoryview | mmap.mmap) -> CompiledRules:
     """The index in an artifact's bytes, which are not copied. Raises `ArtifactError` for bytes that are not a valid
-    index, and for an index with lists in another file."""
+    index, and for an index that needs another file."""
     return _loaded(memoryview(buffer), None, is_checked=False)
 
 
 def _loaded(view: memoryview, path: Path | None, is_checked: bool) -> CompiledRules:
     header = read_header(view, is_checked)
     try:
-        lists = ListReader(view, path.parent if path is not None else None, path.name if path is not None else None)
-        return _assemble(header, view[header["_start"] :], lists.read)
+        return _assemble(header, view[header["_start"] :], ArtifactFiles(view, path))
     except ArtifactError:
         raise
     except _MALFORMED as error:
         raise ArtifactError(f"The index is not consistent ({error}); compile the rules again.") from error
 
 
-def _assemble(header: Mapping[str, Any], body: memoryview, read_list: ReadList) -> CompiledRules:
+def _assemble(header: Mapping[str, Any], body: memoryview, files: ArtifactFiles) -> CompiledRules:
     require(isinstance(header["fingerprint"], str), "fingerprint")
     require(isinstance(header["stats"], dict), "stats")
     rejects = _rejects(header, body)
     if "base" not in header:
-        return replace(_full(header, body, read_list), rejects=rejects, fingerprint=header["fingerprint"])
-    base, changed = (_full(header[layer], body, read_list) for layer in ("base", "changed"))
+        return replace(_full(header, body, files), rejects=rejects, fingerprint=header["fingerprint"])
+    base, changed = _base(header["base"], body, files), _full(header["changed"], body, files)
     left_out = stored_array(header["left_out"], body)
     require(left_out.dtype == np.int64 and left_out.ndim == 1, "left_out")
     require_range(left_out, 0, len(base), "left_out")
@@ -94,10 +95,21 @@ def _assemble(header: Mapping[str, Any], body: memoryview, read_list: ReadList) 
     return replace(overlaid(layers, numbers_of(layers), rejects, header["fingerprint"]), stats=header["stats"])
 
 
-def _full(header: Mapping[str, Any], body: memoryview, read_list: ReadList) -> CompiledRules:
+def _base(header: Mapping[str, Any], body: memoryview, files: ArtifactFiles) -> CompiledRules:
+    """The full compile that an updated index changes, from its own artifact or another one."""
+    if "file" not in header:
+        return _full(header, body, files)
+    other = files.other(header["file"], header["checksum"])
+    of_base = other.header.get("base", other.header)
+    require("file" not in of_base, "base")
+    return _full(of_base, other.body, other.files)
+
+
+def _full(header: Mapping[str, Any], body: memoryview, files: ArtifactFiles) -> CompiledRules:
     """The index of a full compile, without rejects and fingerprint."""
     ids = _ids(header, body)
     inputs = tuple(leaf for item in header["inputs"] if isinstance(leaf := from_json(item), Leaf))
+    read_list = ListReader(files).read
     lists = {item["name"]: read_list(item, body) for item in header["lists"]}
     attributes = tuple(from_json(item["expression"], lists) for item in header["attributes"])
     require(len(inputs) == len(header["inputs"]) and inputs == inputs_of(attributes), "inputs")
@@ -132,7 +144,7 @@ def _full(header: Mapping[str, Any], body: memoryview, read_list: ReadList) -> C
         time_zone=header["time_zone"],
         event_time=header["event_time"],
         stats=header["stats"],
-        definition=RuleSource(digests),
+        definition=RuleSource(digests, files.own),
         texts=_texts(header["texts"], body, len(ids)) if "texts" in header else None,
         annotations=_annotations(header["annotations"], body, ids) if "annotations" in header else None,
         named_lists=tuple(lists.values()),

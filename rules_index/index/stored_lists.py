@@ -1,41 +1,29 @@
 """Value lists in an artifact.
 
-The base of a list, its arrays, is written into the artifact; or it stays in the artifact that it was loaded from. The
-new artifact then has the name of that file, which must be in the same folder, and its checksum. So the versions of a
-long list share its base, and each version adds only its difference from the base.
+The base of a list, its arrays, is written into the artifact; or it stays in the artifact that it was loaded from
+(`rules_index.index.shared_files`). So the versions of a long list share its base, and each version adds only its
+difference from the base.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rules_index.domains.value_lists import Origin, ValueList, difference_of, list_type
-from rules_index.errors import ArtifactError
 from rules_index.index.array_checks import require
-from rules_index.index.artifact import Sections, checksum_of, read_header
-from rules_index.index.checksum_cache import map_file
+from rules_index.index.artifact import Sections
+from rules_index.index.shared_files import ArtifactFiles, is_shared
 from rules_index.index.stored_regions import regions_header, stored_regions
 from rules_index.index.stored_sections import stored_table
 
 if TYPE_CHECKING:
     import polars as pl
 
-SHARED_BYTES = 1 << 20
-"""A base of at least so many bytes can stay in its file: a smaller one costs less than a reference to another file."""
-_FILE = re.compile(r"[0-9a-f]{64}\.index")
-"""The name of a file that other artifacts may refer to: the SHA-256 of its content."""
-
-Found = tuple[Mapping[str, Any], memoryview]
-"""The description of a list with its arrays in a header, and the sections that it refers to."""
-
 
 def origin_shared(each: ValueList) -> Origin | None:
     """The file that a list's base can stay in; None if the base must be written."""
-    large = sum(array.nbytes for array in each.regions.arrays.values()) >= SHARED_BYTES
-    return each.origin if large else None
+    return each.origin if is_shared(sum(array.nbytes for array in each.regions.arrays.values())) else None
 
 
 def list_header(each: ValueList, sections: Sections, is_shared: bool) -> dict[str, Any]:
@@ -51,13 +39,10 @@ def list_header(each: ValueList, sections: Sections, is_shared: bool) -> dict[st
 
 
 class ListReader:
-    """Reads the lists of one artifact. folder, name: those of its file; None for bytes without a file."""
+    """Reads the lists of one artifact, which may be in other files."""
 
-    def __init__(self, view: memoryview, folder: Path | None, name: str | None) -> None:
-        self._checksum = checksum_of(view)
-        self._folder = folder
-        self._name = name if name is not None and _FILE.fullmatch(name) else None
-        self._others: dict[str, tuple[Mapping[str, Any], memoryview]] = {}
+    def __init__(self, files: ArtifactFiles) -> None:
+        self._files = files
 
     def read(self, item: Mapping[str, Any], body: memoryview) -> ValueList:
         """The list that `list_header` wrote. Raises `ArtifactError` if the file that it refers to is missing, damaged
@@ -65,11 +50,12 @@ class ListReader:
         name, values, digest, rows, stamp = (item[each] for each in ("name", "values", "digest", "rows", "stamp"))
         require(all(isinstance(each, str) for each in (name, digest, stamp)), "lists")
         require(isinstance(values, int) and isinstance(rows, int), "lists")
+        own = self._files.own
         if "file" in item:
             origin: Origin | None = Origin(item["file"], item["checksum"], item["base"])
             base, sections = self._base(item)
         else:
-            origin = Origin(self._name, self._checksum, digest) if self._name is not None else None
+            origin = Origin(own.name, own.checksum, digest) if own is not None else None
             base, sections = item, body
         regions = stored_regions(base, sections)
         require(regions.count == 2 and list_type(regions.type) == regions.type, "lists")
@@ -77,29 +63,15 @@ class ListReader:
         difference = difference_of(regions, counts) if counts is not None else None
         return ValueList(name, values, digest, regions, difference, rows, counts, stamp, origin)
 
-    def _base(self, item: Mapping[str, Any]) -> Found:
-        """The description of the list in another file that a list's header refers to. Raises `ValueError` if that file
-        has no such list."""
-        header, body = self._other(item["file"], item["checksum"])
-        for part in (header, header.get("base", {}), header.get("changed", {})):
+    def _base(self, item: Mapping[str, Any]) -> tuple[Mapping[str, Any], memoryview]:
+        """The description of the list in another file that a list's header refers to, and the sections of that file.
+        Raises `ValueError` if that file has no such list."""
+        other = self._files.other(item["file"], item["checksum"])
+        for part in (other.header, other.header.get("base", {}), other.header.get("changed", {})):
             for each in part.get("lists", ()):
                 if (each["name"], each["digest"]) == (item["name"], item["base"]) and "arrays" in each:
-                    return each, body
+                    return each, other.body
         raise ValueError(f"{item['file']} has no such list {item['name']!r:.60}")
-
-    def _other(self, name: Any, checksum: Any) -> Found:
-        """The header and the sections of another file. Raises `ArtifactError` if it cannot be read,
-        `InvalidArraysError` if its checksum is not the expected one."""
-        require(isinstance(name, str) and _FILE.fullmatch(name) is not None, "lists")
-        if self._folder is None:
-            raise ArtifactError(f"The index has lists in the file {name}; load it from the folder of that file.")
-        if name not in self._others:
-            mapped, is_checked = map_file(self._folder / name)
-            view = memoryview(mapped)
-            header = read_header(view, is_checked)
-            require(checksum_of(view) == checksum, "lists")
-            self._others[name] = header, view[header["_start"] :]
-        return self._others[name]
 
 
 def _counts(reference: Any, body: memoryview, is_bytes: bool) -> pl.DataFrame:
@@ -111,7 +83,3 @@ def _counts(reference: Any, body: memoryview, is_bytes: bool) -> pl.DataFrame:
     require(counts.null_count().sum_horizontal().sum() == 0 and bool((counts["rows"] >= 0).all()), "lists")
     require(len(keys) < 2 or bool((keys[1:] > keys[:-1]).all()), "lists")
     return counts
-
-
-ReadList = Callable[[Mapping[str, Any], memoryview], ValueList]
-"""The type of `ListReader.read`."""

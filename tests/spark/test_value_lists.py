@@ -17,7 +17,7 @@ from pipelines.lake.index_store import newest_index
 from pipelines.retag import retag
 from pipelines.sql import run_statement, statement_result
 from pipelines.tag import tag_stream
-from rules_index.index import stored_lists
+from rules_index.index import shared_files
 
 ACCOUNTS = ["a", "b", None, "ß", "", "z"]
 
@@ -43,7 +43,7 @@ def test_tags_and_joins(
 ) -> None:
     """By a list that has been edited, so that its values are in the files of two indexes."""
     monkeypatch.setattr(value_lists, "LEAST_EDITED", 0)
-    monkeypatch.setattr(stored_lists, "SHARED_BYTES", 0)
+    monkeypatch.setattr(shared_files, "SHARED_BYTES", 0)
     joins = {"j": {"streams": ["s", "o"], "on": ["pk"], "window": "1 s"}}
     lists = {"watch": {"source": str(tmp_path / "watch"), "column": "account"}}
     workspace = new_workspace(sources, joins=joins, lists=lists, runner=runner)
@@ -62,7 +62,7 @@ def test_tags_and_joins(
     watch.restore(0)
     found = [(each.state, each.rejects) for each in compile_scopes(workspace)]
     assert found == [("compiled", 0), ("unchanged", 0), ("compiled", 0)]
-    files = [newest_index(workspace.lake, name).list_files for name in ("s", "j")]
+    files = [newest_index(workspace.lake, name).shared_files for name in ("s", "j")]
     assert [len(each) for each in files] == [1, 1]
     tag_stream(workspace, "s")
     join_streams(workspace, "j")

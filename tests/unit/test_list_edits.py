@@ -17,7 +17,7 @@ import pytest
 import rules_index as ri
 from rules_index.domains import value_lists
 from rules_index.domains.list_edits import edited
-from rules_index.index import artifact, stored_lists
+from rules_index.index import artifact, shared_files
 from rules_index.index.checksum_cache import sha256_once
 from rules_index.index.compiled import dumps
 from tests.cases import cases
@@ -97,7 +97,7 @@ def test_what_cannot_be_told_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
 
 def saved(compiled: ri.CompiledRules, folder: Path) -> Path:
     """A file of the index, named by its content."""
-    compiled.save(folder / "new", shares_lists=True)
+    compiled.save(folder / "new", shares_files=True)
     data = (folder / "new").read_bytes()
     return (folder / "new").rename(folder / f"{hashlib.sha256(data).hexdigest()}.index")
 
@@ -105,7 +105,7 @@ def saved(compiled: ri.CompiledRules, folder: Path) -> Path:
 @pytest.fixture
 def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
     """The file of an index, and that of its next version, in which a list has been edited."""
-    monkeypatch.setattr(stored_lists, "SHARED_BYTES", 0)
+    monkeypatch.setattr(shared_files, "SHARED_BYTES", 0)
     values = pa.array([f"person {number}" for number in range(5_000)])
     first = saved(ri.compile_rules(RULES, PEOPLE, lists=[ri.value_list("bad", values)]), tmp_path)
     before = ri.load(first)

@@ -19,10 +19,11 @@ from pipelines.compile import compile_scopes
 from pipelines.compiling import changes as changes_module
 from pipelines.compiling.due import compile_is_due, refusals_are_due
 from pipelines.compiling.notices import refusals_notice
-from pipelines.lake.index_store import newest_index, read_index
+from pipelines.lake.index_store import fetch_index, newest_index
 from pipelines.settings.configuration import parse_configuration
 from pipelines.workspace import Workspace
 from rules_index.compiling import update as update_module
+from rules_index.index import shared_files
 from rules_index.index.compiled import Layers
 from tests.cases import cases, quick_first
 from tests.unit.pipelines.rules_author import LISTS, Author
@@ -55,6 +56,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
     monkeypatch.setattr(update_module, "FEW_RULES", 0)
     monkeypatch.setattr(update_module, "FOLDED_SHARE", 1.0)
     monkeypatch.setattr(changes_module, "LEAST_RULES", 1)
+    monkeypatch.setattr(shared_files, "SHARED_BYTES", 0)
     monkeypatch.setattr(changes_module, "MOST_CHANGED", 1.0)
     return Watched(monkeypatch)
 
@@ -102,7 +104,7 @@ def require_same(
         ), (mine, its)  # fmt: skip
         indexes = [newest_index(each.lake, mine.scope) for each in (workspace, other)]
         compiled = [
-            ri.loads(read_index(each.lake, stored)) for each, stored in zip((workspace, other), indexes, strict=True)
+            ri.load(fetch_index(each.lake, stored)) for each, stored in zip((workspace, other), indexes, strict=True)
         ]
         assert compiled[0].fingerprint == compiled[1].fingerprint == mine.fingerprint
         source = pl.read_delta(workspace.configuration.streams["s"].source)
@@ -150,7 +152,7 @@ def test_random_edits_come_to_a_full_compile(
                 assert not compile_is_due(workspace, name)
                 stored = newest_index(workspace.lake, name)
                 assert stored is not None
-                overlays += isinstance(ri.loads(read_index(workspace.lake, stored)).definition, Layers)
+                overlays += isinstance(ri.load(fetch_index(workspace.lake, stored)).definition, Layers)
             shutil.rmtree(folder)
     assert watched.count > HISTORIES
     assert overlays > HISTORIES // 4
@@ -235,7 +237,7 @@ def test_an_older_copy_of_the_rules_is_compiled_as_a_whole(
     assert compile_scopes(workspace)[0].state == "compiled" and watched.count == 0
     stored = newest_index(workspace.lake, "s")
     assert stored is not None
-    ids = ri.loads(read_index(workspace.lake, stored)).ids.to_pylist()
+    ids = ri.load(fetch_index(workspace.lake, stored)).ids.to_pylist()
     assert "good" in ids and "bad" not in ids
 
 
@@ -305,7 +307,7 @@ def test_a_rule_reads_a_column_that_the_index_was_not_compiled_with(
     assert (results[0].rules, results[0].rejects, results[0].fingerprint) == (31, 0, full[0].fingerprint)
     stored = newest_index(workspace.lake, "s")
     assert stored is not None and stored.columns["z"] == "int32"
-    explained = ri.loads(read_index(workspace.lake, stored)).explain({"x": 1, "s": "a", "z": 1}, "newest")
+    explained = ri.load(fetch_index(workspace.lake, stored)).explain({"x": 1, "s": "a", "z": 1}, "newest")
     assert explained.matched
 
 

@@ -91,6 +91,7 @@ def test_the_last_index_is_the_newest_whatever_the_clock_says(lake: Lake, tmp_pa
 @pytest.mark.parametrize("scope", ["s", "it's a/b = ü%"])
 def test_an_index_of_several_chunks_has_a_row_group_for_each(lake: Lake, tmp_path, monkeypatch, scope: str) -> None:
     monkeypatch.setattr("pipelines.lake.index_store.CHUNK_BYTES", 1000)
+    monkeypatch.setattr("pipelines.lake.index_files.CHUNK_BYTES", 1000)
     path, data = tmp_path / "an.index", bytes(range(256)) * 10
     path.write_bytes(data)
     stored = store_index(lake, scope, 1, "a" * 64, "asc", path, {})

@@ -25,7 +25,7 @@ from pipelines.retag import retag
 from pipelines.scratch import indexes_folder
 from pipelines.tag import tag_stream
 from rules_index.compiling import update
-from rules_index.index import stored_lists
+from rules_index.index import shared_files
 from tests.cases import cases
 
 FEED = {"delta.enableChangeDataFeed": "true"}
@@ -61,7 +61,7 @@ class Reads:
 def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
     """Short lists are taken for long ones."""
     monkeypatch.setattr(value_lists, "LEAST_EDITED", 0)
-    monkeypatch.setattr(stored_lists, "SHARED_BYTES", 0)
+    monkeypatch.setattr(shared_files, "SHARED_BYTES", 0)
     return Reads(monkeypatch)
 
 
@@ -177,7 +177,7 @@ def test_an_edit_reads_what_it_changes(feed: bool, lake: Any, tmp_path: Path, re
     assert reads.taken() == (0, 0 if feed else 100 + 98 + 2)
     agrees(lake, tmp_path)
     stored = newest_index(lake.lake, "s")
-    assert stored is not None and len(stored.list_files) == 1
+    assert stored is not None and len(stored.shared_files) == 1
     # an edit that changes no value is known by the next one
     put(tmp_path, ["9"])
     assert compile_scopes(lake)[0].state == "unchanged"
@@ -283,7 +283,7 @@ def test_a_damaged_file_of_a_list_is_fetched_again_and_a_lost_one_is_told(
     compile_scopes(lake)
     stored = newest_index(lake.lake, "s")
     assert stored is not None
-    (name,) = stored.list_files
+    (name,) = stored.shared_files
     for change in (damaged, Path.unlink):
         change(indexes_folder() / name)
         agrees(lake, tmp_path)
@@ -312,13 +312,13 @@ def test_upkeep_keeps_what_holds_a_list(lake: Any, tmp_path: Path, reads: Reads)
     object.__setattr__(lake.lake.settings.maintenance, "versions", 0)
     maintain(lake)
     left = pl.DataFrame(pl.from_arrow(lake.lake.arrow("rule_index", ["sha256", "statistics"])))
-    assert set(left["sha256"]) == {stored.sha256, stored.list_files[0].removesuffix(".index")}
+    assert set(left["sha256"]) == {stored.sha256, stored.shared_files[0].removesuffix(".index")}
     assert [json.loads(each)["list_files"] for each in left["statistics"]].count([]) == 1
-    (indexes_folder() / stored.list_files[0]).unlink()
+    (indexes_folder() / stored.shared_files[0]).unlink()
     agrees(lake, tmp_path)
     compile_scopes(lake, force=True)
     again = newest_index(lake.lake, "s")
-    assert again is not None and (again.list_files, again.fingerprint) == ([], stored.fingerprint)
+    assert again is not None and (again.shared_files, again.fingerprint) == ([], stored.fingerprint)
     assert len(lake.lake.arrow("rule_index", ["sha256"])) == 1
 
 
