@@ -10,6 +10,7 @@ import io
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from itertools import chain
 from typing import BinaryIO, TypeAlias
 
 import pyarrow as pa
@@ -215,29 +216,30 @@ def sources_of(table: pa.Table, codec: str) -> dict[str, tuple[Source, int]]:
     return found | dict.fromkeys(others, (encoded(table.select(others), codec), 0)) if others else found
 
 
-def with_columns(
-    source: str, target: str, replaced: Sequence[pa.Table], codec: str, kept: Sequence[Collection[str]] = ()
-) -> None:
+def with_columns(source: str, target: str, replaced: Iterable[tuple[pa.Table, Collection[str]]], codec: str) -> None:
     """Writes to `target` a copy of the file `source` with other values in some of its top-level columns.
 
-    replaced: for each row group of the file a table with as many rows, which has these columns; those that the file
-    lacks come last. kept: for each row group the columns in its table that have the same values as before; such a
-    column is copied if the file stores it as it would be written now. Raises `ParquetFooterError` for a file that is
-    encrypted or has parts elsewhere, `OSError` if one cannot be read or written.
+    replaced: for each row group of the file a table with as many rows, which has these columns, and the names of those
+    that have the same values as before; such a column is copied if the file stores it as it would be written now.
+    Columns that the file lacks come last. Tables are taken one at a time, since they may be large.
+    Raises `ParquetFooterError` for a file that is encrypted or has parts elsewhere, `OSError` if one cannot be read or
+    written.
     """
-    old = ColumnFile(source)
-    if old.row_groups != len(replaced):
-        raise ParquetFooterError(f"{source} has {old.row_groups} row groups, and {len(replaced)} were given.")
-    replaces = set(replaced[0].column_names if replaced else ())
+    old, tables = ColumnFile(source), iter(replaced)
+    first = next(tables, None)
+    replaces = set(first[0].column_names if first is not None else ())
     held, names = replaces.intersection(old.names), [*old.names, *sorted(replaces.difference(old.names))]
-    empty = encoded(replaced[0].slice(0, 0), codec) if replaced else old
+    empty = encoded(first[0].slice(0, 0), codec) if first is not None else old
     alike = {name for name in held if empty.schema_of(name) == old.schema_of(name)}
-    out = CompositeFile(target)
+    out, groups = CompositeFile(target), 0
     try:
-        for number, table in enumerate(replaced):
-            written = replaces - alike.intersection(kept[number] if kept else ())
-            made = sources_of(table.select(sorted(written)), codec)
-            out.add(table.num_rows, [(*made.get(name, (old, number)), name) for name in names])
+        for table, kept in chain([first] if first is not None else [], tables):
+            if groups < old.row_groups:
+                made = sources_of(table.select(sorted(replaces - alike.intersection(kept))), codec)
+                out.add(table.num_rows, [(*made.get(name, (old, groups)), name) for name in names])
+            groups += 1
+        if old.row_groups != groups:
+            raise ParquetFooterError(f"{source} has {old.row_groups} row groups, and {groups} were given.")
         schema = [(empty if name in replaces else old).schema_of(name) for name in names]
         out.close(schema, old.created_by, old.key_values)
     finally:

@@ -115,14 +115,11 @@ def write_file(
     kept: what `count_changes` has kept; a file whose results are there is not matched again.
     """
     known = kept.groups.pop(add["path"], None) if kept is not None else None
-    found = list(_replaced_columns(compiled, task, add, known))
-    replaced = [table for table, _ in found]
-    kept_columns = [() if changes else ("rule_ids", *task.replaced.columns.names) for _, changes in found]
     name = posixpath.join(posixpath.dirname(unquote(add["path"])), f"part-{uuid.uuid4()}.{task.codec}.parquet")
     target = os.path.join(task.folder, name)
     os.makedirs(os.path.dirname(target), exist_ok=True)
     try:
-        with_columns(_place(task, add["path"]), target, replaced, task.codec, kept_columns)
+        with_columns(_place(task, add["path"]), target, _replaced_columns(compiled, task, add, known), task.codec)
     except BaseException:
         if os.path.exists(target):
             os.unlink(target)
@@ -140,19 +137,21 @@ def write_file(
 
 def _replaced_columns(
     compiled: CompiledRules | None, task: FileTask, add: Mapping[str, Any], known: Sequence[_MatchedGroup] | None
-) -> Iterator[tuple[pa.Table, bool]]:
-    """Yields for each row group the columns that are written again, and whether any row changes."""
+) -> Iterator[tuple[pa.Table, Sequence[str]]]:
+    """Yields for each row group the columns that are written again, and the names of those that do not change."""
+    unchanged = ("rule_ids", *task.replaced.columns.names)
     if known is None:
         stamps = [pa.field(name, value.type) for name, value in task.stamps.items()] if task.rows is not None else []
         for batch in _batches(task, add, with_ids=True, more=stamps):
             ids, rows = new_ids(compiled, task.replaced, batch)
-            yield _replaced(task, ids, batch), bool(rows.any())
+            yield _replaced(task, ids, batch), () if rows.any() else unchanged
     elif all(group.ids is not None for group in known):
-        yield from ((_replaced(task, group.ids), group.changes) for group in known)
+        yield from ((_replaced(task, group.ids), () if group.changes else unchanged) for group in known)
     else:
         batches = _batches(replace(task, columns=pa.schema([])), add, with_ids=True)
         for group, batch in zip(known, batches, strict=True):
-            yield _replaced(task, new_ids(compiled, task.replaced, batch, group.matched)[0]), group.changes
+            ids, _ = new_ids(compiled, task.replaced, batch, group.matched)
+            yield _replaced(task, ids), () if group.changes else unchanged
 
 
 def _replaced(task: FileTask, ids: pa.ListArray, batch: pa.RecordBatch | None = None) -> pa.Table:

@@ -64,7 +64,7 @@ def test_only_the_replaced_columns_differ(tmp_path: Path, seed: int) -> None:
     for group in range(footer.num_row_groups):
         starts.append(starts[-1] + footer.row_group(group).num_rows)
     parts = [new.slice(start, stop - start) for start, stop in pairwise(starts)]
-    with_columns(str(source), str(target), parts, codec)
+    with_columns(str(source), str(target), ((part, ()) for part in parts), codec)
     expected = pq.read_table(source)
     if parts:
         for name in new.column_names:
@@ -97,7 +97,7 @@ def test_columns_that_a_file_lacks_come_last(tmp_path: Path) -> None:
     pq.write_table(rows, path, row_group_size=200)
     groups = [rows.slice(0, 200), rows.slice(200)]
     new = [group.select(["rule_ids"]).append_column("new", group["rule_ids"]) for group in groups]
-    with_columns(str(path), str(target), new, "none", [("rule_ids",), ()])
+    with_columns(str(path), str(target), zip(new, [("rule_ids",), ()], strict=True), "none")
     assert pq.read_table(target).equals(rows.append_column("new", rows["rule_ids"]))
 
 
@@ -107,7 +107,9 @@ def test_what_is_no_such_file_is_refused(tmp_path: Path) -> None:
     pq.write_table(rows, path)
     ids = rows.select(["rule_ids"])
     with pytest.raises(ParquetFooterError, match="row groups"):
-        with_columns(str(path), target, [ids, ids], "none")
+        with_columns(str(path), target, [(ids, ())] * 2, "none")
+    with pytest.raises(ParquetFooterError, match="row groups"):
+        with_columns(str(path), target, [], "none")
     path.write_bytes(path.read_bytes()[:-4] + b"PARE")
     with pytest.raises(ParquetFooterError, match="encrypted"):
-        with_columns(str(path), target, [ids], "none")
+        with_columns(str(path), target, [(ids, ())], "none")
