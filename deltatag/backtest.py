@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -160,11 +163,17 @@ def _first(each: RuleBacktest, kind: str) -> list[dict[str, Any]]:
 
 
 class _Periods:
-    """At most `_WIDTH` equal periods of whole hours or days, over all times at which one of the rules matches."""
+    """At most `_WIDTH` equal periods of whole hours or days, over the times at which one of the rules matches.
+
+    Outliers (such as the year 9999 for "never") are outside of the periods, since they would flatten all bars.
+    """
 
     def __init__(self, rules: Iterable[RuleBacktest]) -> None:
-        times = [time for each in rules for time in each.over_time]
-        self.first, self.last = min(times), max(times)
+        matched: Counter[datetime] = Counter()
+        for each in rules:
+            matched.update(each.over_time)
+        self.first, self.last = _without_outliers(sorted(matched.items()))
+        self.outside = sum(count for time, count in matched.items() if not self.first <= time <= self.last)
         span = _hours_between(self.first, self.last) + 1
         hours = -(-span // _WIDTH)
         self.hours = hours if hours < 24 else -(-hours // 24) * 24
@@ -174,7 +183,8 @@ class _Periods:
         """[periods] the rule's matches."""
         counts = [0] * len(self.starts)
         for time, count in each.over_time.items():
-            counts[_hours_between(self.first, time) // self.hours] += count
+            if self.first <= time <= self.last:
+                counts[_hours_between(self.first, time) // self.hours] += count
         return counts
 
     def bars(self, each: RuleBacktest) -> str:
@@ -187,10 +197,22 @@ class _Periods:
         """What a bar stands for."""
         days, hours = divmod(self.hours, 24)
         period = counted(self.hours, "hour") if hours or not days else counted(days, "day")
+        outside = f"; {counted(self.outside, 'match')} far outside of it" if self.outside else ""
         return (
-            f"over time: {self.first:%Y-%m-%d %H:00} to {self.last:%Y-%m-%d %H:59}, {period} a bar; "
+            f"over time: {self.first:%Y-%m-%d %H:00} to {self.last:%Y-%m-%d %H:59}{outside}, {period} a bar; "
             "the highest bar of each rule is full"
         )
+
+
+def _without_outliers(matched: Sequence[tuple[datetime, int]]) -> tuple[datetime, datetime]:
+    """The first and the last of these times, which ascend, each with its matches; without those that are much further
+    from the 99 % of the matches in the middle than these are from each other."""
+    until = list(accumulate(count for _, count in matched))
+    few = until[-1] // 200
+    low, high = (matched[bisect_right(until, place)][0] for place in (few, until[-1] - 1 - few))
+    far = 10 * max(high - low, timedelta(days=30))
+    near = [time for time, _ in matched if low - time <= far and time - high <= far]
+    return near[0], near[-1]
 
 
 def _hours_between(first: datetime, last: datetime) -> int:
@@ -215,12 +237,16 @@ def _plot(result: BacktestResult, path: Path) -> None:
     periods = _periods_of(shown)
     figure, axes = pyplot.subplots(max(1, len(shown)), 1, figsize=(9, 1 + 2 * max(1, len(shown))), squeeze=False)
     for axis, each in zip(axes[:, 0], shown, strict=False):
-        axis.set_title(f"{each.rule_id}: {each.matches:,} matches", loc="left", fontsize=10, parse_math=False)
+        axis.set_title(f"{each.rule_id}: {counted(each.matches, 'match')}", loc="left", fontsize=10, parse_math=False)
         axis.set_ylabel("rows")
+        axis.yaxis.get_major_locator().set_params(integer=True)
         if periods:
             starts, counts = periods.starts, periods.counts(each)
-            width = (starts[1] - starts[0]) * 0.9 if len(starts) > 1 else 0.04
-            axis.bar(starts, counts, width=width, align="edge", color="#0969da")
+            width = timedelta(hours=periods.hours * 0.9)
+            # Matplotlib has no time beyond the year 9999
+            widths = [min(width, datetime.max - start) for start in starts]
+            axis.bar(starts, counts, width=widths, align="edge", color="#0969da")
+            axis.margins(x=0)
             ticks = dates.AutoDateLocator(maxticks=9)
             # short labels: whole dates would overlap at the end of a month, which has its own tick
             axis.xaxis.set_major_locator(ticks)

@@ -288,3 +288,20 @@ def test_bars_of_all_rules_cover_the_same_periods(workspace, tmp_path: Path, cap
     }
     assert bars["never"] == [] and len(bars["all"][0]) == 43
     assert len(bars["late"][0]) == 13  # 26 of these hours
+
+
+def test_few_far_times_do_not_flatten_the_bars(workspace, capsys, monkeypatch) -> None:
+    configuration = workspace.configuration.path
+    configuration.write_text('[lake]\nroot = "lake"\n[streams.s]\nsource = "lake/source"\nevent_time = "t"\n')
+    monkeypatch.setenv("DELTATAG_CONFIG", str(configuration))
+    source = workspace.configuration.streams["s"].source
+    far = [datetime(9999, 12, 31, tzinfo=UTC), datetime(1900, 1, 1, tzinfo=UTC)]
+    rows = pl.read_delta(source).head(2)
+    rows.with_columns(id=pl.Series([0, 1]), t=pl.Series(far, dtype=rows["t"].dtype)).write_delta(source, mode="append")
+    assert main(["backtest", "s", "TRUE"]) == 0
+    told = capsys.readouterr().out
+    assert "over time: 2024-03-30 12:00 to 2024-04-02 23:59; 2 matches far outside of it, 2 hours a bar" in told
+    monkeypatch.chdir(configuration.parent)
+    assert main(["backtest", "s", "id < 100", "--plot", "few.png"]) == 0
+    told = capsys.readouterr().out
+    assert "over time: 1900-01-01 00:00 to 9999-12-31 00:59," in told, "of a hundred matches, two are not few"
