@@ -239,6 +239,8 @@ def run_verb(args: Namespace) -> int:
             say(maintain_line(maintained))
         if not (report.compiled or report.tagged or report.retagged or report.joined or report.failures):
             say("Nothing was due." if workspace.configuration.streams else none_configured("stream"))
+        if args.data_docs and not gates.results:
+            say("No Data Docs were written: they show what the gates of a run find, and this run evaluated none.")
         if notice:
             say(paragraph(notice))
     _print_failures(report.failures)

@@ -234,3 +234,19 @@ def test_a_run_imports_it_for_shut_gates_and_where_it_is_asked_for(
         assert "1 of 1 suites failed." in (page.parent / INDEX).read_text(encoding="utf-8")
     else:
         assert DeltaTable(str(tmp_path / "lake" / "s_tagged")).to_pyarrow_table().num_rows == 2
+
+
+@pytest.mark.slow
+def test_data_docs_of_nothing_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import pyarrow as pa
+    from deltalake import write_deltalake
+
+    from deltatag.__main__ import main
+
+    path = tmp_path / "deltatag.toml"
+    path.write_text('[lake]\nroot = "lake"\n[streams.s]\nsource = "source"\n')
+    write_deltalake(str(tmp_path / "source"), pa.table({"x": [1]}))
+    assert main(["init", str(tmp_path)]) == 0 and main(["--config", str(path), "run"]) == 0
+    assert "Data Docs" not in capsys.readouterr().out
+    assert main(["--config", str(path), "run", "--data-docs"]) == 0
+    assert "Nothing was due.\nNo Data Docs were written:" in capsys.readouterr().out
