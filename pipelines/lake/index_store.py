@@ -188,7 +188,7 @@ def store_index(
 
     If a concurrent run has stored the same index first, that one is returned. `from_scratch` drops the scope's older
     indexes in the same commit, even if their files are damaged; the index of an unfinished micro-batch is kept, with
-    those that hold parts of it. TableError if the table cannot be written.
+    those that hold parts of it. TableError if the table cannot be written, or has lost a file that the index shares.
     """
     size = path.stat().st_size
     stored = StoredIndex(
@@ -209,6 +209,9 @@ def store_index(
             if found is not None and (found.fingerprint, found.engine) == (fingerprint, engine):
                 return found
             before = [] if found is None else [found.created_at]
+            for name in stored.shared_files:
+                if _by_name(lake, scope, name) is None:
+                    raise TableError(f"Another process has compiled the rules of {scope} by force; compile them again.")
         # the newest index has the latest time, also if the clock was set back, or that of another machine is ahead
         stored = replace(stored, created_at=max([stored.created_at, *(each + _LATER for each in before)]))
         chunks = chain(*(_chunks(*each) for each in kept), _chunks(stored, path))
@@ -344,10 +347,15 @@ def fetch_index(lake: Lake, stored: StoredIndex) -> Path:
 def _holder(lake: Lake, stored: StoredIndex, name: str) -> StoredIndex:
     """The older index with the file `name`, which holds parts of `stored`; IndexDamagedError if it is gone."""
     with _damage(stored.scope):
-        found = _newest(lake, [("scope", stored.scope), ("chunk", 0), ("sha256", name.removesuffix(".index"))])
+        found = _by_name(lake, stored.scope, name)
     if found is None:
         raise IndexDamagedError(_advice(stored.scope, f"rule_index no longer has the part of it in {name}"))
     return found
+
+
+def _by_name(lake: Lake, scope: str, name: str) -> StoredIndex | None:
+    """The scope's index whose file has this name; None if there is none."""
+    return _newest(lake, [("scope", scope), ("chunk", 0), ("sha256", name.removesuffix(".index"))])
 
 
 def _is_kept(path: Path) -> bool:
