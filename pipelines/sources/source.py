@@ -13,6 +13,7 @@ from pipelines.errors import SourceChangedError, SourceError
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.model import Start, Stream
 from pipelines.settings.streams_over_streams import no_source
+from pipelines.sources.later_columns import with_later_columns
 from pipelines.sources.positions import Add, Position, Slice, position_from_plan
 
 if TYPE_CHECKING:
@@ -135,10 +136,12 @@ class Source:
         if reached and position.is_beyond(self.version):
             raise SourceChangedError(f"{older_copy(self.name, self.version)} {self._advice(skip=False)}")
         if position.snapshot:
-            return self._take_from_snapshot(position, max_bytes)
-        if position.version > self.version:
+            taken = self._take_from_snapshot(position, max_bytes)
+        elif position.version > self.version:
             return None
-        return self._take_from_commits(position, max_bytes, skip_changes)
+        else:
+            taken = self._take_from_commits(position, max_bytes, skip_changes)
+        return with_later_columns(taken, self.version, lambda v: self.log.fields(self.snapshot(v)), self._added)
 
     def retake(self, plan: Mapping[str, Any]) -> Slice:
         """The slice of a plan, with exactly the same files; SourceError if they are no longer known."""

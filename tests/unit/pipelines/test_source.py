@@ -51,6 +51,10 @@ class FakeLog:
                     live.pop(action["remove"]["path"], None)
         return list(reversed(live.values()))
 
+    def fields(self, snapshot: Any) -> list[dict[str, Any]]:
+        held = [action for actions in self.versions[: snapshot.number + 1] for action in actions or []]
+        return [each["metaData"].get("fields", []) for each in held if "metaData" in each][-1]
+
     def commit(self, version: int) -> list[dict[str, Any]] | None:
         return self.versions[version] if version < len(self.versions) else None
 
@@ -140,6 +144,34 @@ def test_a_slice_is_read_with_the_columns_after_its_last_commit() -> None:
     taken = Source("s", FakeLog([add("a")], [{"metaData": {"id": "t1"}}], [add("b")])).take(Position(1), "t1", 10)
     assert taken is not None
     assert (paths(taken), taken.end, taken.schema_version) == (["a"], Position(3), 2)
+
+
+COLUMN = {"name": "c", "type": "integer"}
+STRUCT = {"name": "s", "type": {"type": "struct", "fields": [COLUMN]}}
+LATER = {"name": "s", "type": {"type": "struct", "fields": [{"name": "d", "type": "string"}, COLUMN]}}
+MAPPED = COLUMN | {"metadata": {"delta.columnMapping.physicalName": "col-1"}}
+
+
+@pytest.mark.parametrize(
+    ("columns", "between", "version"),
+    [
+        ([COLUMN, STRUCT], [add("b")], 1),
+        ([LATER, COLUMN], [add("b")], 3),
+        ([COLUMN, STRUCT, COLUMN | {"name": "d"}], [add("b")], 3),
+        ([COLUMN, STRUCT, COLUMN | {"name": "d"}], [remove("a")], 1),
+        ([COLUMN | {"type": "long"}, LATER], [add("b")], 1),
+        ([MAPPED, LATER], [add("b")], 1),
+        ([LATER], [add("b")], 1),
+    ],
+)
+@pytest.mark.parametrize("position", [Position(1), Position(1, 0, snapshot=True)])
+def test_a_slice_is_read_with_columns_that_later_commits_only_added(position, columns, between, version: int) -> None:
+    """Rules may name them already: without them, no rule could tag the rows that wait."""
+    first, later = ({"metaData": {"id": "t1", "fields": fields}} for fields in ([COLUMN, STRUCT], columns))
+    log = FakeLog([first, add("a")], between, [later, add("c")])
+    taken = Source("s", log).take(position, "t1", 10)
+    assert taken is not None
+    assert (paths(taken), taken.schema_version) == (["a"], version)
 
 
 def test_optimize_adds_no_rows() -> None:

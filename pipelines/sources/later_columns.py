@@ -1,0 +1,64 @@
+"""Reads a slice with the columns that its source has been given since."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pipelines.errors import SourceError
+
+if TYPE_CHECKING:
+    from pipelines.sources.positions import Slice
+
+_STORED_AS = ("delta.columnMapping.physicalName", "delta.columnMapping.id")
+"""The entries of a column's metadata that say by which name or number files hold it."""
+
+
+def with_later_columns(
+    taken: Slice, newest: int, fields: Callable[[int], list[dict[str, Any]]], added: Callable[[int], object]
+) -> Slice:
+    """The slice, to be read with the newest columns if later commits only appended rows and added columns. Rules may
+    name these columns already: an index for them could not tag the slice otherwise.
+
+    newest: the source's newest version; fields: the columns of a version, in the log's form; added: raises SourceError
+    for a commit that did more than append rows.
+    """
+    version = taken.schema_version
+    if not taken.files or version == newest or not _only_adds(fields(version), fields(newest)):
+        return taken
+    try:
+        for later in range(version + 1, newest + 1):
+            added(later)
+    except SourceError:
+        return taken
+    return replace(taken, schema_version=newest)
+
+
+def _only_adds(before: Sequence[Mapping[str, Any]], later: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether columns, in the log's form, are others, with those of `before` among them in any order, and likewise
+    within structs. A file written with `before` then has the same values, and NULL in what it lacks."""
+    return list(before) != list(later) and _holds(before, later)
+
+
+def _holds(before: Sequence[Mapping[str, Any]], later: Sequence[Mapping[str, Any]]) -> bool:
+    found = {field["name"]: field for field in later}
+    return all(
+        field["name"] in found
+        and _stored_as(field) == _stored_as(found[field["name"]])
+        and _type_holds(field["type"], found[field["name"]]["type"])
+        for field in before
+    )
+
+
+def _stored_as(field: Mapping[str, Any]) -> list[Any]:
+    return [(field.get("metadata") or {}).get(entry) for entry in _STORED_AS]
+
+
+def _type_holds(before: Any, later: Any) -> bool:
+    if isinstance(before, str) or isinstance(later, str) or before["type"] != later["type"]:
+        return bool(before == later)
+    if before["type"] == "struct":
+        return _holds(before["fields"], later["fields"])
+    parts = ("elementType",) if before["type"] == "array" else ("keyType", "valueType")
+    return all(_type_holds(before[part], later[part]) for part in parts)
