@@ -126,11 +126,12 @@ def backtest(
     names |= {name.lower() for name in (*over.stream.key, over.event_time) if name}
     names = names or {schema.names[0].lower()}
     read = pa.schema([field for field in schema if field.name.lower() in names])
-    rows = SourceRows(over.stream, read, _times(workspace, scope, schema, event_time, since, until), sample)
+    times, zone = _times(workspace, scope, schema, event_time, since, until), workspace.configuration.rules.time_zone
+    rows = SourceRows(over.stream, read, times, sample, zone)
     largest = schema.empty_table()
     for batch in rows if any(each.error is None for each in found) else ():
         workspace.progress(f"trying {len(candidates):,} rules on {scope}, {rows.read:,} rows")
-        _count(found, compiled, batch, event_time, ZoneInfo(workspace.configuration.rules.time_zone))
+        _count(found, compiled, batch, event_time, ZoneInfo(zone))
         largest = max(largest, batch, key=len)
     if len(largest):
         _measure(found, tried, compile_, largest)

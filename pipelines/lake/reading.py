@@ -110,6 +110,16 @@ def _is_mapped(table: DeltaTable) -> bool:
     return (table.metadata().configuration.get("delta.columnMapping.mode") or "none").lower() != "none"
 
 
+def zoned_partition(table: DeltaTable, zone: str) -> str | None:
+    """A TIMESTAMP column by which a table is partitioned, None if there is none. Its values are texts without a zone:
+    for Spark they are in that of the session, but for delta-rs in UTC. So there is none if `zone` is UTC."""
+    if zone == "UTC":
+        return None
+    types = {field.name: field.type for field in pa.schema(table.schema().to_arrow())}
+    columns = table.metadata().partition_columns
+    return next((name for name in columns if getattr(types[name], "tz", None) is not None), None)
+
+
 def as_dataset(table: DeltaTable) -> FileSystemDataset:
     """The table as an Arrow dataset. Raises what delta-rs raises for a table that it cannot read, and its
     DeltaProtocolError for one whose files Arrow reads otherwise (`arrow_reads`).

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from pipelines.error_texts import first_line
 from pipelines.errors import SourceError
 from pipelines.lake.lake import open_delta, rows_in
-from pipelines.lake.reading import arrow_reads, as_dataset
+from pipelines.lake.reading import arrow_reads, as_dataset, zoned_partition
 from pipelines.lake.table_log import table_log
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.sources.readable_features import why_spark_reads
@@ -37,9 +37,11 @@ class SourceRows:
     read: how many rows the batches had so far; sampled: whether they are only a sample.
     """
 
-    def __init__(self, stream: Stream, schema: pa.Schema, times: ds.Expression | None, sample: int | None) -> None:
-        """schema: the columns to read; times: a filter of rows; sample: about how many rows to read, None for all.
-        SourceError if the source cannot be read here."""
+    def __init__(
+        self, stream: Stream, schema: pa.Schema, times: ds.Expression | None, sample: int | None, zone: str
+    ) -> None:
+        """schema: the columns to read; times: a filter of rows; sample: about how many rows to read, None for all;
+        zone: the time zone of rules. SourceError if the source cannot be read here."""
         self.read = 0
         if is_catalog_name(stream.source):
             raise SourceError(
@@ -49,6 +51,12 @@ class SourceRows:
         self._table = open_delta(stream.source, None, f"the source of {stream.name}", "Write it first.")
         if reason := why_spark_reads(stream):
             raise SourceError(f"The source of {stream.name} can be read by Spark alone: {reason}")
+        if (partition := zoned_partition(self._table, zone)) in schema.names:
+            raise SourceError(
+                f"The source of {stream.name} can be read by Spark alone: it is partitioned by {partition}, a "
+                f"TIMESTAMP, and time_zone is not UTC but {zone}. To count the rows that a rule matches, query the "
+                "source with the rule as WHERE."
+            )
         rows = rows_in(self._table) or 0
         self.sampled = sample is not None and sample < rows
         self._sample = sample if self.sampled else None

@@ -11,10 +11,12 @@ from zoneinfo import ZoneInfo
 import polars as pl
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from deltatag.__main__ import main
 from pipelines.backtest import Candidate, backtest
-from pipelines.errors import ConfigurationError
+from pipelines.errors import ConfigurationError, SourceError
+from pipelines.explaining.rows import _StoredTable
 from pipelines.sources.event_times import bounds
 
 ROWS = 5_000
@@ -113,6 +115,19 @@ def test_what_cannot_be_tried_is_told(workspace) -> None:
     ):
         with pytest.raises(ConfigurationError, match=message):
             backtest(workspace, name, [Candidate("a", "TRUE")], **options)
+
+
+def test_partitions_by_a_timestamp_are_left_to_spark(new_workspace) -> None:
+    """The value of such a partition is a text without a zone: in the session's for Spark, in UTC for delta-rs."""
+    workspace = new_workspace(STREAMS, {"time_zone": "Europe/Berlin"}, spark=False)
+    place = workspace.configuration.streams["s"].source
+    times = pa.array([datetime(2024, 1, 1, 0, 30, tzinfo=UTC)], pa.timestamp("us", "UTC"))
+    write_deltalake(place, pa.table({"id": [1], "t": times}), partition_by=["t"])
+    with pytest.raises(SourceError, match="partitioned by t, a TIMESTAMP, and time_zone is not UTC"):
+        backtest(workspace, "s", [Candidate("a", "hour(t) = 0")])
+    assert _StoredTable(workspace, "it", place, False).dataset() is None
+    in_utc = new_workspace(STREAMS, spark=False)
+    assert [each.matches for each in backtest(in_utc, "s", [Candidate("a", "hour(t) = 0")]).rules] == [1]
 
 
 @pytest.mark.slow
