@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,13 +15,14 @@ import pyarrow as pa
 import rules_index as ri
 from pipelines.error_texts import first_line
 from pipelines.errors import ConfigurationError, SourceError
+from pipelines.lake.column_types import nullable
 from pipelines.lake.lake import open_delta
 from pipelines.lake.reading import as_dataset, zoned_partition
 from pipelines.scopes import JOINED_TIME, JoinScope, Scope, StreamScope
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.table_definitions import quarantine_table, tagged_table
 from pipelines.value_lists import read_lists
-from rules_index.names import column_key, path_parts, spelled
+from rules_index.names import column_key, field_key, path_parts, spelled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -51,7 +52,7 @@ def rows_where(workspace: Workspace, scope: Scope, columns: pa.Schema, condition
     columns: the scope's columns. A join's rows are then joined from its sources. ConfigurationError for an invalid
     condition; SourceError if neither delta-rs nor Spark can read the rows, or Spark would have to join them.
     """
-    schema = pa.schema([field for field in columns if field.name != JOINED_TIME])
+    schema = nullable(pa.schema([field for field in columns if field.name != JOINED_TIME]))
     zone, (lists, _) = (
         workspace.configuration.rules.time_zone,
         read_lists(workspace.configuration, pl.Series([condition])),
@@ -148,15 +149,13 @@ def _scanned(dataset: Any, schema: pa.Schema, compiled: ri.CompiledRules, wanted
 
     Late materialisation: the columns of the condition are read first, all others only for the matching rows.
     """
-    read = [name for name in _read(compiled, schema) if name in dataset.schema.names]
-    read = read or dataset.schema.names[:1]
-    present = [name for name in schema.names if name in dataset.schema.names]
+    known = pa.schema([schema.field(name) for name in _read(compiled, schema) or schema.names[:1]])
+    read = _held(dataset.schema.names, known) or dataset.schema.names[:1]
+    present = _held(dataset.schema.names, schema)
     for file in dataset.get_fragments():
         start = 0
         for batch in file.to_batches(dataset.schema, columns=read, batch_size=BATCH_ROWS):
-            table = _completed(
-                pa.Table.from_batches([batch]), pa.schema([schema.field(name) for name in read if name in schema.names])
-            )
+            table = _completed(pa.Table.from_batches([batch]), known)
             matched = np.flatnonzero(np.diff(compiled.match_ordinals(table)[0]))[:wanted]
             if len(matched):
                 wanted -= len(matched)
@@ -172,15 +171,36 @@ def _read(compiled: ri.CompiledRules, schema: pa.Schema) -> list[str]:
     return sorted({name for name in named if name is not None})
 
 
+def _held(names: Sequence[str], schema: pa.Schema) -> list[str]:
+    """The columns of a schema that are among `names`, in the spelling that they have there."""
+    return [name for each in schema.names if (name := spelled(names, each, column_key)) is not None]
+
+
 def _completed(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The table with the columns and types of a schema; columns that it lacks are NULL."""
-    columns = [
-        table.column(field.name).cast(field.type)
-        if field.name in table.column_names
-        else pa.nulls(table.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.Table.from_arrays(columns, schema=pa.schema([field.with_nullable(True) for field in schema]))
+    """The table with the columns and types of a schema. Names may differ in case; columns that it lacks are NULL."""
+    columns = []
+    for field in schema:
+        name = spelled(table.column_names, field.name, column_key)
+        if name is None:
+            columns.append(pa.nulls(table.num_rows, field.type))
+            continue
+        chunks = [_respelled(chunk, field.type) for chunk in table.column(name).chunks]
+        columns.append(pa.chunked_array(chunks, None if chunks else field.type).cast(field.type))
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _respelled(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """The array with the names of its fields, and of fields within these, in the spelling that they have in `wanted`: a
+    cast makes a field NULL whose name differs in case."""
+    if not (pa.types.is_struct(array.type) and pa.types.is_struct(wanted)):
+        return array
+    theirs, fields, names = [each.name for each in wanted], [], []
+    for number, own in enumerate(each.name for each in array.type):
+        name = spelled(theirs, own, field_key)
+        part = array.field(number)
+        fields.append(part if name is None else _respelled(part, wanted.field(name).type))
+        names.append(own if name is None else name)
+    return pa.StructArray.from_arrays(fields, names, mask=array.is_null())
 
 
 def _through_spark(place: _StoredTable, schema: pa.Schema, compiled: ri.CompiledRules, wanted: int) -> pa.Table:
@@ -198,7 +218,7 @@ def _through_spark(place: _StoredTable, schema: pa.Schema, compiled: ri.Compiled
         compiled.save(path)
         try:
             frame = place.frame()
-            present = [name for name in schema.names if name in frame.columns]
+            present = _held(frame.columns, schema)
             matcher = Matcher(spark, compiled, path, "string")
             tested = matcher.with_inputs(frame.select(*map(quoted, present)))
             kept = tested.withColumn("_matched", functions.size(matcher.rule_ids())).where("_matched > 0")

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from pipelines.error_texts import first_line
 from pipelines.errors import SourceError
+from pipelines.lake.column_types import nullable
 from pipelines.lake.lake import open_delta, rows_in
 from pipelines.lake.reading import arrow_reads, as_dataset, zoned_partition
 from pipelines.lake.table_log import table_log
@@ -47,7 +48,7 @@ class SourceRows:
             raise SourceError(
                 f"The source of {stream.name} is in a catalog; a back-test reads only a source with a path."
             )
-        self._stream, self._schema, self._times = stream, schema, times
+        self._stream, self._schema, self._times = stream, nullable(schema), times
         self._table = open_delta(stream.source, None, f"the source of {stream.name}", "Write it first.")
         if reason := why_spark_reads(stream):
             raise SourceError(f"The source of {stream.name} can be read by Spark alone: {reason}")

@@ -14,6 +14,7 @@ from deltalake import write_deltalake
 
 import rules_index as ri
 from deltatag.__main__ import main
+from pipelines.backtest import Candidate, backtest
 from pipelines.compile import compile_scopes
 from pipelines.errors import ConfigurationError, SourceError
 from pipelines.explain import MOST_NEAR, explain
@@ -75,6 +76,22 @@ def test_rows_of_the_source_are_found_and_explained(workspace, add_rules) -> Non
         x = row["x"]
         assert each.explanation.matched == (x is not None and x > 10 and row["place"] != "p3")
         assert [dict(part.values) for part in each.explanation.predicates] == [{"x": x}, {"place": row["place"]}]
+
+
+def test_columns_that_are_not_null_in_the_source_or_have_another_case_there(new_workspace, add_rules) -> None:
+    workspace = new_workspace({"s": {"source": "lake/source"}}, spark=False)
+    kinds = {"id": pa.int64(), "X": pa.int64(), "s": pa.struct([pa.field("A", pa.int64(), nullable=False)])}
+    schema = pa.schema([pa.field(name, kind, nullable=False) for name, kind in kinds.items()])
+    rows = pa.table({"id": [7, 8], "X": [5, 1], "s": [{"A": 2}, {"A": 3}]}, schema=schema)
+    write_deltalake(workspace.configuration.streams["s"].source, rows)
+    add_rules(workspace, ("both", "s", "x > 4 AND s.a = 2"))
+    found = explain(workspace, "s", ["both"], "id >= 7").explained
+    assert [each.explanation.matched for each in found] == [True, False]
+    tagged = pa.table({"id": [7], "x": [6], "S": [{"a": 2}]})
+    tag(workspace, tagged, "s_tagged", workspace.lake.version("rules"))
+    (one,) = explain(workspace, "s", ["both"], "s.A = 2").explained
+    assert (one.row, one.explanation.matched) == ({"id": 7, "X": 6, "s": {"A": 2}}, True)
+    assert backtest(workspace, "s", [Candidate("a", "x > 4 AND s.a = 2")]).rules[0].matches == 1
 
 
 @pytest.mark.slow
