@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pipelines.errors import IndexOutdatedError
-from pipelines.lake.column_types import spark_name
+from pipelines.lake.column_types import nullable, spark_name
 from rules_index.names import column_key, field_key, path_parts, spelled
 
 if TYPE_CHECKING:
@@ -48,10 +48,13 @@ def check_inputs(
 
 
 def type_in(fields: Any, parts: list[str]) -> pa.DataType | None:
-    """The type of a column, or of a field within STRUCTs, by its path; None if there is none."""
+    """The type of a column, or of a field within STRUCTs, by its path; None if there is none. As in an index, it allows
+    NULL at every level."""
     key = column_key if isinstance(fields, pa.Schema) else field_key
     name = spelled([field.name for field in fields], parts[0], key)
-    if name is None or len(parts) == 1:
-        return None if name is None else fields.field(name).type
+    if name is None:
+        return None
+    if len(parts) == 1:
+        return nullable(pa.schema([fields.field(name)])).field(0).type
     inner = fields.field(name).type
     return type_in(inner, parts[1:]) if pa.types.is_struct(inner) else None

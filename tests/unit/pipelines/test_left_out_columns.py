@@ -284,3 +284,15 @@ def test_a_key_that_came_later_and_another_that_went(new_workspace, add_rules) -
     for row in pairs:
         held = tagged[row["seq"]]
         assert (row["w"], row["source_version"], row["rules_version"]) == (held["w"], held["source_version"], 2)
+
+
+def test_rules_read_columns_whole_with_fields_that_are_not_null(new_workspace, add_rules) -> None:
+    """The tables have NULL allowed in all fields, as have the columns that an index reads."""
+    workspace = new_workspace({"s": {"source": "lake/source"}}, spark=False, runner="local")
+    inner = pa.struct([pa.field("y", pa.int64(), nullable=False)])
+    rows = pa.table({"l": pa.array([[{"y": 3}], []], pa.list_(inner)), "s": pa.array([{"y": 1}, None], inner)})
+    write_deltalake(workspace.configuration.streams["s"].source, rows)
+    add_rules(workspace, ("any", "s", "exists(l, each -> each.y = 3)"), ("none", "s", "s IS NULL"))
+    compiled(workspace)
+    tag_stream(workspace, "s")
+    assert sorted(row["rule_ids"] for row in rows_of(workspace, "s_tagged")) == [["any"], ["none"]]
