@@ -32,7 +32,7 @@ def retag_asset(configuration: Configuration, stream: Stream) -> dg.AssetsDefini
         key=retag_key(stream.name),
         deps=[index_key(stream.name)],
         group_name=stream.name,
-        description=f"Days of {stream.name}, by {stream.event_time}, brought up to date with the newest index.",
+        description=f"Days of {stream.name}, by {stream.event_time}, brought up to date with the rules.",
         kinds={"deltalake", "spark"},
         owners=stream.owners,
         partitions_def=dg.DailyPartitionsDefinition(FIRST_DAY, timezone=configuration.rules.time_zone, end_offset=1),
@@ -42,13 +42,13 @@ def retag_asset(configuration: Configuration, stream: Stream) -> dg.AssetsDefini
     )
     def retag_days(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
         """Re-tag the range of days of the run."""
-        from pipelines.retag import retag
+        from pipelines.retag import compile_and_retag
 
         days = context.partition_time_window
         workspace = context.resources.lake.workspace()
         with reporting_failures():
             # both the texts without a zone and the partitions are in the configured time zone
-            result = retag(workspace, stream.name, days.start.strftime(_DAY), days.end.strftime(_DAY))
+            result = compile_and_retag(workspace, stream.name, days.start.strftime(_DAY), days.end.strftime(_DAY))
         last = (days.end - timedelta(hours=12)).strftime(_DAY)
         for notice in result.notices:
             context.log.warning(notice)

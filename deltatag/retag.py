@@ -33,7 +33,7 @@ def retag_action(
     failures: Mapping[str, str],
 ) -> None:
     """Re-tag and print the results. failure_of: a context that records a scope's failure in `failures`."""
-    from pipelines.retag import RetagResult, reproduce_tags, retag
+    from pipelines.retag import RetagResult, compile_and_retag, reproduce_tags
 
     results: list[RetagResult] = []
     chosen = _chosen(workspace, args)
@@ -42,7 +42,7 @@ def retag_action(
             if args.into is not None:
                 result = reproduce_tags(workspace, name, args.rules_version, args.into, args.since, args.until)
             else:
-                result = retag(workspace, name, args.since, args.until)
+                result = compile_and_retag(workspace, name, args.since, args.until)
             results.append(result)
     if args.json:
         failed = [{"scope": name, "error": text} for name, text in failures.items()]

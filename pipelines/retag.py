@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipelines.compiling.due import compile_is_due
 from pipelines.errors import ConfigurationError, PipelineError, TableError
@@ -90,6 +90,33 @@ def retag(
     )
 
 
+def compile_and_retag(
+    workspace: Workspace, name: str, since: str | None = None, until: str | None = None
+) -> RetagResult:
+    """Re-tag by the rules as they are now: compile them first if they were edited since they were compiled.
+
+    Raises what `retag` raises, and PipelineError, before any row is changed, if they cannot be compiled.
+    """
+    compiled = () if not workspace.lake.exists(tagged_table(name)) else _compile_if_due(workspace, name)
+    result = retag(workspace, name, since, until)
+    return replace(result, notices=(*compiled, *result.notices))
+
+
+def _compile_if_due(workspace: Workspace, name: str) -> tuple[str, ...]:
+    """Compile the scope if that is due; a sentence on it. A scope that cannot be compared with its rules is left."""
+    from pipelines.compile import compile_scopes
+
+    if not _compile_is_due(workspace, name):
+        return ()
+    result = compile_scopes(workspace, [name])[0]
+    if result.error is not None:
+        raise PipelineError(result.error)
+    if result.state == "held":
+        return ()
+    rejected = f" ({result.rejects:,} rejected: see the table rule_rejects)" if result.rejects else ""
+    return (f"{name}: its rules were edited since they were compiled, so they were compiled first{rejected}.",)
+
+
 def reproduce_tags(
     workspace: Workspace, name: str, rules_version: int, table: str, since: str | None = None, until: str | None = None
 ) -> RetagResult:
@@ -125,12 +152,17 @@ def _needs_joining(workspace: Workspace, name: str) -> bool:
 
 
 def _notices(workspace: Workspace, name: str) -> Sequence[str]:
-    try:
-        due = compile_is_due(workspace, name)
-    except PipelineError:
+    if not _compile_is_due(workspace, name):
         return ()
-    text = (
-        f"{name}: its rules were edited since they were compiled, and a re-tag uses the newest index. Compile them "
-        f"and re-tag again: deltatag compile {name}, then deltatag retag {name}"
-    )
-    return (text,) if due else ()
+    held = workspace.configuration.rules.on_reject == "hold"
+    first = 'on_reject is "hold": correct the rules that rule_rejects lists, and re-tag' if held else "Re-tag"
+    stale = f"{name}: its rules were edited since they were compiled, and a re-tag uses the newest index."
+    return (f"{stale} {first} again: deltatag retag {name}",)
+
+
+def _compile_is_due(workspace: Workspace, name: str) -> bool:
+    """Whether the rules were edited since they were compiled; False if that cannot be said, for want of a source."""
+    try:
+        return compile_is_due(workspace, name)
+    except PipelineError:
+        return False

@@ -11,7 +11,6 @@ from assets.definitions import definitions_over
 from assets.headless import run_once
 from assets.names import retag_key
 from assets.resources import LakeResource
-from pipelines.compile import compile_scopes
 from pipelines.workspace import Workspace
 from tests.dagster.small_lake import FLIGHTS, append, make_lake, shown
 from tests.lakes import write_rules
@@ -33,7 +32,6 @@ def test_days_are_retagged_one_by_one_or_in_one_run_in_the_configured_time_zone(
     append(workspace, [n for n in range(first, first + 8 * DAY) if n % 10 != 9])
     assert run_once(workspace, instance, ["flights"], quiet=True).success
     write_rules(workspace, [("new", "flights", "delay >= 0")])
-    compile_scopes(workspace, ["flights"])
     job = definitions_over(workspace.configuration, LakeResource.over(workspace)).resolve_job_def("retag_flights")
 
     def newly_tagged() -> set[int]:

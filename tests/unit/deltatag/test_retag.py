@@ -84,3 +84,35 @@ def test_a_scope_that_is_named_twice_is_done_once(lake: Path, capsys) -> None:
     assert main(["retag", "plain", "plain", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["retagged"]) == 1
     assert ids("plain") == [[], []]
+
+
+@pytest.mark.parametrize(
+    "settings, edit, status, expected, told",
+    [
+        ("", "id > 1", 0, [[], ["plain"]], "so they were compiled first"),
+        ("[rules]\nmax_reject_share = 0.5", "id >", 1, [["plain"], ["plain"]], "more than max_reject_share = 0.5"),
+        ('[rules]\non_reject = "hold"', "id >", 0, [["plain"], ["plain"]], "correct the rules that"),
+    ],
+)
+def test_rules_are_compiled_before_rows_are_retagged(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys,
+    settings: str,
+    edit: str,
+    status: int,
+    expected: list,
+    told: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pl.DataFrame({"id": [1, 2]}).write_delta("source")
+    Path("deltatag.toml").write_text(f'[lake]\nroot = "lake"\n{settings}\n[streams.plain]\nsource = "source"\n')
+    assert main(["init"]) == 0
+    assert main(["sql", "INSERT INTO rules (rule_id, scope, expression) VALUES ('plain', 'plain', 'id > 0')"]) == 0
+    assert main(["compile"]) == 0 and main(["tag"]) == 0
+    assert main(["sql", f"UPDATE rules SET expression = '{edit}'"]) == 0
+    capsys.readouterr()
+    assert main(["retag", "plain"]) == status
+    shown = capsys.readouterr()
+    assert told in shown.out + shown.err
+    assert ids("plain") == expected
