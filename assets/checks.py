@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from assets.failures import ReportedError
 from assets.names import RESOURCE, RULES, SPARK_POOL, source_key, table_key
 from assets.page_links import page_link
 from assets.tables import BATCHES
@@ -115,6 +116,8 @@ def _checks(
                 description=finding.message,
                 metadata=metadata,
             )
+        if any(finding.expectation not in not_blocking for finding in result.failures):
+            raise ReportedError(str(result.reason))  # otherwise Dagster only names the checks
 
     return judge
 

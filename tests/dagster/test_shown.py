@@ -21,6 +21,7 @@ from assets.lint import NAME as LINT
 from assets.plots import rows_and_matches
 from assets.resources import LakeResource
 from assets.table_metadata import table_metadata
+from pipelines.compile import compile_scopes
 from pipelines.lint import accept_finding
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
@@ -189,3 +190,17 @@ def test_the_query_can_be_copied_whatever_the_folder_is_called(tmp_path: Path) -
     query = table_metadata(make_lake(folder, FLIGHTS, []), "rules")["query"].value
     command = shlex.split(query.splitlines()[1])
     assert command == ["deltatag", "sql", "--config", str(folder / "deltatag.toml"), "SELECT * FROM rules LIMIT 10"]
+
+
+def test_a_closed_gate_fails_its_step_with_a_sentence(workspace: Workspace, instance: dg.DagsterInstance) -> None:
+    compile_scopes(workspace)
+    tag_stream(workspace, "flights")
+    write_deltalake(workspace.configuration.stream("flights").source, flights(range(10)), mode="overwrite")
+    result = run_once(workspace, instance, quiet=True)
+    (failed,) = [event for event in result.all_events if event.is_step_failure]
+    assert failed.step_key == "judge_flights"
+    error = failed.step_failure_data.error
+    assert error is not None and list(error.stack) == []
+    assert error.message.startswith("The quality gate of flights is closed. Expected: ")
+    assert "--skip-changes" in error.message
+    assert "followed" in [check.check_name for check in result.get_asset_check_evaluations() if not check.passed]
