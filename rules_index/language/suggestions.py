@@ -59,7 +59,11 @@ def _suggestion(error: RuleError, text: str, scope: Scope) -> str | None:
     if error.error == "SYNTAX":
         return next((suggestion for look in _LOOKS if (suggestion := look(tokens, at))), None)
     if error.error == "UNKNOWN_COLUMN":
-        return _of_field(tokens, at, scope) or _of_name(tokens, at, "did you mean" in error.message)
+        return (
+            _of_qualified(tokens, at, scope)
+            or _of_field(tokens, at, scope)
+            or _of_name(tokens, at, "did you mean" in error.message)
+        )
     if error.error == "NOT_ALLOWED":
         return _of_method(tokens, at)
     return type_suggestion(error, text, scope)
@@ -112,6 +116,15 @@ def _odd_names(fields: pa.Schema | pa.StructType) -> Iterator[str]:
             yield each.name
         if pa.types.is_struct(each.type):
             yield from _odd_names(each.type)
+
+
+def _of_qualified(tokens: Tokens, at: int, scope: Scope) -> str | None:
+    """The suggestion for a column that is written with the name of its stream or table before it."""
+    if tokens.kinds[at + 1] != "." or not tokens.is_name(at + 2):
+        return None
+    named = field_key(tokens.name(at + 2))
+    found = next((each.name for each in scope.schema if field_key(each.name) == named), None)
+    return f"If the column is meant, write {_written(found)} alone." if found is not None else None
 
 
 def _of_field(tokens: Tokens, at: int, scope: Scope) -> str | None:
@@ -213,6 +226,10 @@ def _of_word(tokens: Tokens, at: int) -> str | None:
         return "Name the column before each IS."
     if kinds[at] == "NOT" and kinds[at + 1] == "NULL":
         return "Write IS NOT NULL."
+    if kinds[at] == "NOT" and kinds[at + 1] == "=":
+        return "Write <> ."
+    if tokens.spelling(at).upper() in ("REGEX", "MATCHES") and kinds[at + 1] == STRING:
+        return "Write RLIKE to match a regular expression."
     if kinds[at] == "NULL" and before not in ("=", "<>"):
         return "Write IS NULL."
     if kinds[at] in _AFFIXES and at and kinds[at + 1] == STRING:

@@ -88,6 +88,9 @@ def _of_boolean(node: Node, tokens: Tokens, types: list[Type], texts: list[str])
     if other in ("0", "1") and node.value in ("=", "<>"):
         wanted = (other == "1") == (node.value == "=")
         return f"A BOOLEAN is TRUE or FALSE: write {'' if wanted else 'NOT '}{texts[place]}."
+    truth = {"TRUE": 1, "FALSE": 0}.get(texts[place].upper())
+    if truth is not None and is_integer(types[1 - place]) and node.value in ("=", "<>"):
+        return f"It is a number: write {other} {node.value} {truth}."
     return None
 
 
